@@ -1,8 +1,7 @@
 """How long a loop takes of one core, in clocks, as an expression of what is known where it begins: whether it is worth handing out.
 
-A rough count: an operation of a vector is a clock, a load or a store of memory half of one, a multiplication that is added to something nothing. A loop takes
-its trips'; where they depend on a loop around it, those of that loop's first trip, and `UNKNOWN_TRIPS` where they are read from memory. Calls, and
-loops without a number of trips, are taken to be long.
+A rough count: an operation of a vector is a clock, a load or a store of memory half of one, a multiplication that is added to something nothing. Loops and what
+is not known: see `tec.ir.work`. Calls, and loops without a number of trips, are taken to be long.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from collections.abc import Callable
 from ...ir import expr as E
 from ...ir import stmt as S
 from ...ir.dtype import dtype_info
-from ...ir.visit import children, free_vars, substitute, walk_exprs
+from ...ir.visit import children, free_vars, walk_exprs
+from ...ir.work import UNKNOWN_TRIPS, Fold
 
 LONG = 1 << 24  # clocks of what is not counted
-UNKNOWN_TRIPS = 8
 CONDITIONS = 64  # that are looked at: more code would count than work
 _CALL = 4  # clocks of an operation that is a call
 
@@ -28,41 +27,29 @@ def clocks(s: S.Stmt, is_known: Callable[[E.Var], bool], vector_bytes: int) -> E
     return E.Add(E.FloorDiv(halves, _wide(2)), _wide(1))
 
 
-class _Count:
+class _Count(Fold[E.Expr | int]):
     """Counts halves of clocks."""
 
+    zero = 0
+
     def __init__(self, is_known: Callable[[E.Var], bool], vector_bytes: int):
+        super().__init__()
         self.is_known, self.vector_bytes = is_known, vector_bytes
         self.conditions = 0
-        self.first: dict[E.Var, E.Expr] = {}  # of loops: the variable at the first trip
 
-    def stmt(self, s: S.Stmt) -> E.Expr | int:
-        if isinstance(s, S.Seq):
-            total: E.Expr | int = 0
-            for x in s.stmts:
-                total = _sum(total, self.stmt(x))
-            return total
-        if isinstance(s, S.For):
-            trips = self._trips(s)
-            self.first[s.var] = substitute(s.min, self.first)
-            return _times(trips, self.stmt(s.body))
-        if isinstance(s, S.IfThenElse):
-            return self._branch(s)
-        if isinstance(s, S.LetStmt):
-            return _sum(self.expr(s.value), self.stmt(s.body))
+    def plus(self, a: E.Expr | int, b: E.Expr | int) -> E.Expr | int:
+        return _sum(a, b)
+
+    def let(self, s: S.LetStmt) -> int:
+        return self.expr(s.value)
+
+    def leaf(self, s: S.Stmt) -> int:
         if isinstance(s, S.BufferStore):
             return self._moved(s.buffer.scope, s.value) + self.expr(s.value)
-        if isinstance(s, (S.Alloc, S.Attr)):
-            return self.stmt(s.body)
-        if isinstance(s, S.Assert):
-            return 1
-        return 2 * LONG
+        return 1 if isinstance(s, S.Assert) else 2 * LONG
 
-    def _branch(self, s: S.IfThenElse) -> E.Expr | int:
+    def branch(self, cond: E.Expr, then: E.Expr | int, orelse: E.Expr | int) -> E.Expr | int:
         """Of the side that is taken, where that is known: rows of a tile beyond the end. Else of both."""
-        then, orelse = self.stmt(s.then), 0 if s.orelse is None else self.stmt(s.orelse)
-        cond = s.cond.args[0] if isinstance(s.cond, E.Call) and s.cond.op == "likely" else s.cond
-        cond = substitute(cond, self.first)
         if isinstance(then, int) and isinstance(orelse, int) and then == orelse:
             return then
         if self.conditions == CONDITIONS or not self._is_size(cond):
@@ -75,14 +62,13 @@ class _Count:
         read = any(isinstance(x, (E.BufferLoad, E.Call)) for x in walk_exprs(e))
         return not read and all(map(self.is_known, free_vars(e)))
 
-    def _trips(self, s: S.For) -> E.Expr | int:
-        extent = substitute(s.extent, self.first)
+    def repeated(self, loop: S.For, extent: E.Expr, once: E.Expr | int) -> E.Expr | int:
         if isinstance(extent, E.IntImm):
-            return max(1, extent.value)
+            return _times(max(1, extent.value), once)
         if not self._is_size(extent):
-            return UNKNOWN_TRIPS
+            return _times(UNKNOWN_TRIPS, once)
         trips = extent if extent.dtype == "int64" else E.Cast("int64", extent)
-        return E.Max(trips, E.IntImm(0, "int64"))
+        return _times(E.Max(trips, E.IntImm(0, "int64")), once)
 
     def expr(self, e: E.Expr) -> int:
         """Of a value; what is inside of an index is not counted."""

@@ -1,0 +1,445 @@
+"""What a choice asks of a machine: threads, shared memory, registers, bytes by level, waits. Read from what it lowered to, or said in advance by its template.
+
+    Made -> read(made) -> Footprint         counted in the flat loops, which are what code is made of
+    choice -> Space.sketch(choice) -> Footprint   closed form: what the template thinks of; microseconds
+    Footprint, machine -> cost.price -> Cost
+
+Both give the same value, so that one price serves both, and a test holds the one against the other. A footprint is a tuple of kernels: on a CPU one, the function.
+
+The count is of what stands in the loops. An address is evaluated for the lanes of the first wavefront, at the first trip of each loop: that says which lines it touches.
+What a compiler makes of it (registers that are shared, loads that are moved) is not known here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..ir import Buffer, Func
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.dtype import dtype_info
+from ..ir.intrin import INTRINS
+from ..ir.matrix import WARPGROUP
+from ..ir.passes.rewrite_util import const_int
+from ..ir.visit import children, visit
+from ..ir.work import UNKNOWN_TRIPS, Fold
+from ..target import Target
+from .proof import Made
+
+SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
+_CALL = 4  # operations of a call
+_OPEN_GROUPS = 1  # work-groups where their number is symbolic: sizes that are open count one element, as in `pointwise.moved_bytes`
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel, launched `launches` times. Bytes are of one launch, of all its work-groups; `issued` and `waits` are of one thread.
+
+    groups: work-groups; on a CPU iterations that threads share. threads: of a work-group, on a CPU 1. registers: of 32 bits a thread needs for what it keeps,
+    0 where a sketch does not say. memory_bytes: of buffers in main memory that are touched, each byte once. asked_bytes: what lanes' accesses ask the first cache
+    for, in whole segments, so that lanes that read far from each other ask for more than they use. scratch_bytes: through shared memory. issued: operations of a lane, on a
+    CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
+    meets. dtype: of the sums on matrix units.
+    """
+
+    groups: float = 1
+    threads: int = 1
+    shared_bytes: int = 0
+    registers: int = 0
+    memory_bytes: float = 0.0
+    asked_bytes: float = 0.0
+    scratch_bytes: float = 0.0
+    issued: float = 0.0
+    matrix: float = 0.0
+    waits: float = 0.0
+    barriers: float = 0.0
+    launches: float = 1
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The kernels of a choice, in order; parallel: whether a CPU's threads share the work."""
+
+    kernels: tuple[Kernel, ...]
+    parallel: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Of the largest work-group."""
+        return max((k.threads for k in self.kernels), default=1)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of the work-group that has most."""
+        return max((k.shared_bytes for k in self.kernels), default=0)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Of all launches."""
+        return sum(k.memory_bytes * k.launches for k in self.kernels)
+
+
+def read(made: Made) -> Footprint:
+    """The footprint of a choice that lowers."""
+    target = made.space.target
+    if not target.is_gpu:
+        return _on_cores(made.lowered.func, target)
+    launches = _launches(made.lowered.host.body) if made.lowered.host is not None else {}
+    kernels = []
+    for part in made.lowered.parts:
+        groups, times = launches.get(part.name, (1.0, 1.0))
+        kernels.append(replace(_kernel(part, target, groups), launches=times))
+    return Footprint(tuple(kernels))
+
+
+# ---- kernels of a GPU
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Of one thread."""
+
+    loads: float = 0.0
+    asked: float = 0.0
+    scratch: float = 0.0
+    issued: float = 0.0
+    matrix: float = 0.0
+    waits: float = 0.0
+    barriers: float = 0.0
+    under_way: int = field(default=0)  # loads since the last that was waited for: of a straight line
+
+    def plus(self, o: _Counts) -> _Counts:
+        """One after the other: loads of both are under way together where nothing stands between."""
+        together = bool(self.under_way and o.under_way)
+        return _Counts(
+            self.loads + o.loads, self.asked + o.asked, self.scratch + o.scratch, self.issued + o.issued, self.matrix + o.matrix,
+            self.waits + o.waits - together, self.barriers + o.barriers, 0 if o.barriers else max(self.under_way, o.under_way),
+        )  # fmt: skip
+
+    def times(self, n: float, waits: float) -> _Counts:
+        """A loop's; `waits`: trips that wait for themselves."""
+        return _Counts(
+            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n
+        )  # fmt: skip
+
+
+def _kernel(func: Func, target: Target, groups: float) -> Kernel:
+    """The footprint of one kernel."""
+    ids = _thread_ids(func.attrs["threads"])
+    count = _Threads(ids, target)
+    total = count.stmt(func.body)
+    threads = int(func.attrs["max_threads"])
+    everywhere = groups * threads
+    touched = 0.0
+    for b, asked in count.touched.values():
+        size = _size(b)
+        touched += min(size, asked * everywhere) if size is not None else 0.0
+    return Kernel(
+        groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
+        total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype,
+    )  # fmt: skip
+
+
+def _thread_ids(threads: dict[str, tuple[E.Var, E.Expr]]) -> dict[E.Var, np.ndarray[Any, Any]]:
+    """Each launch index of the lanes of a work-group; work-groups' own are 0."""
+    extents = {tag: const_int(n) or 1 for tag, (_, n) in threads.items() if tag.startswith("threadIdx")}
+    lanes = np.arange(math.prod(extents.values()))
+    found: dict[E.Var, np.ndarray[Any, Any]] = {}
+    for tag in ("threadIdx.x", "threadIdx.y", "threadIdx.z"):
+        if tag in extents:
+            found[threads[tag][0]] = lanes % extents[tag]
+            lanes = lanes // extents[tag]
+    for tag, (v, _) in threads.items():
+        if tag not in extents:
+            found[v] = np.zeros(1, "i8")
+    return found
+
+
+class _Threads(Fold[_Counts]):
+    """Counts of the mean thread of a work-group."""
+
+    zero = _Counts()
+
+    def __init__(self, ids: dict[E.Var, np.ndarray[Any, Any]], target: Target):
+        super().__init__()
+        self.env, self.target = dict(ids), target
+        self.touched: dict[int, tuple[Buffer, float]] = {}  # bytes that the mean thread touches of a buffer in memory
+        self.dtype = "float32"
+        self.weight = 1.0  # trips of the loops around
+        self.memo: dict[int, Any] = {}
+
+    def stmt(self, s: S.Stmt) -> _Counts:
+        if isinstance(s, S.For):  # what is inside counts so many times in `touched`
+            trips = self._trips(s.extent)
+            around, self.weight = self.weight, self.weight * trips
+            self.env[s.var] = np.zeros(1, "i8") + self._first(s.min)
+            out = super().stmt(s)
+            self.weight = around
+            return out
+        if isinstance(s, S.LetStmt):
+            value = evaluated(s.value, self.env)
+            if value is not None:
+                self.env[s.var] = value
+        return super().stmt(s)
+
+    def _first(self, e: E.Expr) -> Any:
+        value = evaluated(e, self.env)
+        return 0 if value is None else value
+
+    def _trips(self, extent: E.Expr) -> float:
+        value = evaluated(extent, self.env)
+        return UNKNOWN_TRIPS if value is None else max(0.0, float(np.mean(value)))
+
+    def plus(self, a: _Counts, b: _Counts) -> _Counts:
+        return a.plus(b)
+
+    def repeated(self, loop: S.For, extent: E.Expr, once: _Counts) -> _Counts:
+        n = self._trips(loop.extent)
+        if loop.kind == S.ForKind.UNROLLED:
+            return replace(once.times(n, 1), under_way=once.under_way)
+        return once.times(n, n)
+
+    def branch(self, cond: E.Expr, then: _Counts, orelse: _Counts) -> _Counts:
+        """As many lanes as take each side, where that is known; a load under a condition is waited for there."""
+        share = evaluated(cond, self.env)
+        of = 1.0 if share is None else float(np.mean(share))
+        a, b = (
+            then.times(of, min(1.0, math.ceil(of))),
+            orelse.times(1 - of if share is not None else 1.0, 1.0 if of < 1 else 0.0),
+        )
+        return a.plus(b)
+
+    def let(self, s: S.LetStmt) -> _Counts:
+        return self._value(s.value)
+
+    def leaf(self, s: S.Stmt) -> _Counts:
+        if isinstance(s, S.BufferStore):
+            return self._value(s.value).plus(self._touch(s.buffer, s.indices, s.value.dtype, is_load=False))
+        if isinstance(s, S.While):
+            return self.stmt(s.body).times(UNKNOWN_TRIPS, UNKNOWN_TRIPS)
+        if isinstance(s, S.Evaluate):
+            return self._value(s.value)
+        return self.zero
+
+    def _value(self, e: E.Expr) -> _Counts:
+        """Of a value: its loads are under way together but for those that say where another one reads."""
+        out, deep = self._expr(e)
+        return replace(out, waits=float(deep), under_way=deep)
+
+    def _expr(self, e: E.Expr) -> tuple[_Counts, int]:
+        """The counts of a value, and how many loads of memory wait for each other."""
+        out, deep = _Counts(), 0
+        stack, seen = [e], set()
+        while stack:
+            x = stack.pop()
+            if id(x) in seen:
+                continue
+            seen.add(id(x))
+            if isinstance(x, E.BufferLoad):
+                own = self._touch(x.buffer, x.indices, x.dtype, is_load=True)
+                below = 0
+                for i in x.indices:
+                    inside, d = self._expr(i) if _reads(i) else (None, 0)
+                    below = max(below, d)
+                    if inside is not None:
+                        own = own.plus(replace(inside, issued=0.0))
+                deep = max(deep, below + (x.buffer.scope == "global"))
+                out = out.plus(own)
+                continue
+            if isinstance(x, E.Call):
+                out = out.plus(self._call(x))
+                stack.extend(a for k, a in enumerate(x.args) if k not in INTRINS[x.op].elements)
+                continue
+            inner = children(x)
+            if isinstance(x, E.Add):  # a product that is added to something is one operation with it
+                inner = tuple(y for c in inner for y in (children(c) if isinstance(c, E.Mul) else (c,)))
+            stack.extend(inner)
+            if inner and not isinstance(x, (E.Broadcast, E.Ramp, E.Shuffle)):
+                out.issued += dtype_info(x.dtype).lanes
+        return replace(out, waits=0.0, under_way=0), deep
+
+    def _call(self, e: E.Call) -> _Counts:
+        known, attrs = INTRINS[e.op], e.attrs or {}
+        if e.op in ("mma", "mma_scaled", "wgmma", "wgmma_registers"):
+            wave = WARPGROUP if e.op.startswith("wgmma") else self.target.wavefront_size
+            self.dtype = str(attrs.get("in_dtype", "float8"))
+            macs = attrs["m"] * attrs["n"] * attrs["k"] * attrs.get("blocks", 1)
+            return _Counts(matrix=macs / wave)
+        if known.collective == "group":
+            return _Counts(barriers=1)
+        if known.is_kept and not known.writes:  # hints and order
+            return _Counts()
+        out = _Counts(issued=_CALL * dtype_info(e.dtype).lanes if known.lanes == "map" else 1)
+        for k in (*known.reads, *known.writes):
+            load = e.args[k]
+            if isinstance(load, E.BufferLoad):
+                wide = (
+                    E.Ramp(load.indices[-1], E.IntImm(1), 16 // dtype_info(load.buffer.dtype).bytes)
+                    if known.span == "row"
+                    else load.indices[-1]
+                )
+                out = out.plus(
+                    self._touch(load.buffer, (*load.indices[:-1], wide), load.buffer.dtype, k in known.reads)
+                )
+        return out
+
+    def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> _Counts:
+        """An access of the mean lane."""
+        info = dtype_info(dtype)
+        own = info.bytes * info.lanes
+        if b.scope in ("shared", "shared.dyn"):
+            return _Counts(scratch=own)
+        if b.scope != "global":
+            return _Counts()
+        asked = self._asked(indices[0], dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
+        _, before = self.touched.get(id(b), (b, 0.0))
+        self.touched[id(b)] = b, before + self.weight * own
+        return _Counts(float(is_load), asked, waits=float(is_load), under_way=int(is_load))
+
+    def _asked(self, index: E.Expr, size: int, own: int) -> float:
+        """Bytes of whole segments that a wavefront's lanes ask for, over its lanes."""
+        lanes = 1
+        stride = 0
+        if isinstance(index, E.Ramp):
+            lanes, stride = index.lanes, const_int(index.stride) or 0
+            index = index.base
+        elif isinstance(index, E.Broadcast):
+            index = index.value
+        at = evaluated(index, self.env)
+        if at is None:  # read from memory: anywhere
+            return float(max(own, SEGMENT_BYTES))
+        wave = np.asarray(at).reshape(-1)[: self.target.wavefront_size]
+        first = wave[:, None] * size + np.arange(lanes) * stride * size
+        segments = np.unique(
+            np.concatenate([(first // SEGMENT_BYTES).ravel(), ((first + size - 1) // SEGMENT_BYTES).ravel()])
+        )
+        return float(len(segments)) * SEGMENT_BYTES / (len(wave) if len(wave) > 1 else self.target.wavefront_size)
+
+
+def _reads(e: E.Expr) -> bool:
+    return isinstance(e, E.BufferLoad) or any(_reads(c) for c in children(e))
+
+
+def _size(b: Buffer) -> float | None:
+    """Bytes of a flat buffer; None where that is symbolic."""
+    info = dtype_info(b.dtype)
+    dims = [const_int(n) for n in b.shape]
+    return None if None in dims else float(math.prod(n or 0 for n in dims) * info.bytes * info.lanes)
+
+
+def _registers(body: S.Stmt) -> int:
+    """Words of a thread's own arrays, of those that are there at the same time."""
+    if isinstance(body, S.Seq):
+        return max(map(_registers, body.stmts), default=0)
+    own = 0
+    if isinstance(body, S.Alloc) and body.buffer.scope == "local":
+        own = math.ceil((_size(body.buffer) or 0.0) / 4)
+    inside: list[S.Stmt] = []
+    if isinstance(body, S.IfThenElse):
+        inside = [body.then, *([body.orelse] if body.orelse is not None else [])]
+    elif (below := getattr(body, "body", None)) is not None:
+        inside = [below]
+    return own + max(map(_registers, inside), default=0)
+
+
+def _launches(host: S.Stmt) -> dict[str, tuple[float, float]]:
+    """By kernel's name: its work-groups, and how often it is launched."""
+    found: dict[str, tuple[float, float]] = {}
+
+    def walk(s: S.Stmt, times: float) -> None:
+        if isinstance(s, S.Seq):
+            for x in s.stmts:
+                walk(x, times)
+        elif isinstance(s, S.For):
+            walk(s.body, times * (const_int(s.extent) or UNKNOWN_TRIPS))
+        elif isinstance(s, S.IfThenElse):
+            walk(s.then, times)
+            if s.orelse is not None:
+                walk(s.orelse, times)
+        elif isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "launch":
+            attrs = s.value.attrs or {}
+            groups = [float(const_int(n) or _OPEN_GROUPS) for n in attrs["grid"]]
+            _, before = found.get(attrs["kernel"], (0.0, 0.0))
+            found[attrs["kernel"]] = math.prod(groups), before + times
+        elif (body := getattr(s, "body", None)) is not None:
+            walk(body, times)
+
+    walk(host, 1.0)
+    return found
+
+
+# ---- a CPU's function
+
+
+def _on_cores(func: Func, target: Target) -> Footprint:
+    """Clocks of one core and bytes of memory; iterations of the largest parallel loop."""
+    from ..codegen.cpu import work  # it needs no LLVM, but its package is large
+
+    clocks = work.clocks(func.body, lambda v: False, target.vector_bytes)
+    buffers: dict[int, Buffer] = {}
+    shared: list[int] = []
+
+    def on_expr(e: E.Expr) -> None:
+        if isinstance(e, E.BufferLoad):
+            buffers[id(e.buffer)] = e.buffer
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, S.BufferStore):
+            buffers[id(s.buffer)] = s.buffer
+        elif isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
+            shared.append(const_int(s.extent) or _OPEN_GROUPS)
+
+    visit(func.body, on_expr, on_stmt)
+    bytes_ = sum(_size(b) or 0.0 for b in buffers.values() if b.scope == "global")
+    issued = float(evaluated(clocks, {}) if evaluated(clocks, {}) is not None else 0.0)
+    one = Kernel(max(shared, default=1), memory_bytes=bytes_, issued=issued)
+    return Footprint((one,), bool(shared))
+
+
+# ---- values of index expressions
+
+_BINARY: dict[type[E.Expr], Callable[[Any, Any], Any]] = {
+    E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal,
+    E.LT: np.less, E.LE: np.less_equal, E.GT: np.greater, E.GE: np.greater_equal, E.And: np.logical_and, E.Or: np.logical_or,
+}  # fmt: skip
+_DIVISIONS: dict[type[E.Expr], Callable[[Any, Any], Any]] = {
+    E.FloorDiv: np.floor_divide, E.FloorMod: np.mod, E.Div: np.floor_divide, E.Mod: np.mod,
+}  # fmt: skip
+_CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": np.left_shift, "shr": np.right_shift,
+}  # fmt: skip
+
+
+def evaluated(e: E.Expr, values: dict[E.Var, Any]) -> Any:
+    """An integer expression where variables have `values`, numbers or an array of one for each lane; None where it is made of anything else."""
+    if isinstance(e, E.IntImm):
+        return e.value
+    if isinstance(e, E.Var):
+        return values.get(e)
+    if isinstance(e, (E.Cast, E.Not)):
+        inner = evaluated(e.value if isinstance(e, E.Cast) else e.a, values)
+        return inner if inner is None or isinstance(e, E.Cast) else np.logical_not(inner)
+    if isinstance(e, E.Select):
+        parts = [evaluated(x, values) for x in (e.cond, *children(e)[1:])]
+        return None if any(x is None for x in parts) else np.where(*parts)
+    if isinstance(e, E.Call):
+        if e.op in ("likely", "readfirstlane", "computed"):
+            return evaluated(e.args[0], values)
+        made = _CALLS.get(e.op)
+        if made is None:
+            return None
+        a, b = (evaluated(x, values) for x in e.args)
+        return None if a is None or b is None else made(a, b)
+    how = _BINARY.get(type(e)) or _DIVISIONS.get(type(e))
+    if how is None:
+        return None
+    a, b = (evaluated(x, values) for x in children(e))
+    if a is None or b is None or (type(e) in _DIVISIONS and not np.all(b)):
+        return None
+    return how(a, b)

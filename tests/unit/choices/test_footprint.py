@@ -1,0 +1,127 @@
+"""What a choice asks of a machine, as read from its loops: against figures worked out by hand, and against what templates say in advance."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import tec_onnx
+
+import tec
+from tec import te, topi
+from tec.choices import Space, footprint, proof, spaces
+from tec.choices.footprint import Footprint, evaluated
+from tec.graph.optimize import optimize
+from tec.graph.parts import part_of
+from tec.graph.sizes import sizes_of_group
+from tec.graph.units import program_of
+from tec.ir import Var
+from tec.ir.visit import deep_recursion
+
+from .draws import draw
+from .lowering import drawn, target_of
+
+SEED = int(os.environ.get("TEC_SEED", "0"))
+DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "100")) // 4
+GPU = "rocm -mcpu=gfx942"
+
+
+def of(made_of: list[Any], target: str, template: str, **choice: Any) -> Footprint:
+    """The footprint of a template's choice, the default's but for what is said."""
+    space = next(s for s in spaces(made_of, target) if s.template == template)
+    made = proof.lower(space, space.check(choice), proof.alone)
+    assert isinstance(made, proof.Made), made
+    return footprint.read(made)
+
+
+def test_elementwise_work() -> None:
+    """Two operands of 2**20 float32 and their sum: each thread has 16 bytes of each, and waits once."""
+    a, b = (te.placeholder((1 << 20,), "float32", name=n) for n in "ab")
+    (kernel,) = of([topi.add(a, b)], GPU, "gpu stages").kernels
+    assert (kernel.groups, kernel.threads, kernel.shared_bytes) == (1024, 256, 0)
+    assert kernel.memory_bytes == kernel.asked_bytes == 3 * 4 << 20
+    assert (kernel.waits, kernel.barriers, kernel.issued) == (1, 0, 4)
+
+
+def test_a_transpose_passes_through_shared_memory() -> None:
+    """1024 by 1024 in float32, tiles of 64 by 64 in rows a word apart: whole segments on both sides, one barrier."""
+    a = te.placeholder((1024, 1024), "float32", name="a")
+    turned = [te.compute((1024, 1024), lambda i, j: a[j, i], name="t")]
+    (kernel,) = of(turned, GPU, "gpu transpose", tile=64, threads=256, piece=4).kernels
+    assert (kernel.groups, kernel.threads, kernel.barriers) == (256, 256, 1)
+    assert kernel.shared_bytes in range(64 * 64 * 4, 64 * 65 * 4 + 1)
+    assert kernel.memory_bytes == kernel.asked_bytes == kernel.scratch_bytes == 2 * 4 << 20
+    by_elements = of(turned, GPU, "gpu stages", vector=1).kernels[0]
+    assert by_elements.asked_bytes > 4 * kernel.asked_bytes  # a segment for each element that is read
+
+
+def test_long_sums_in_parts_are_two_kernels() -> None:
+    a = te.placeholder((8, 1 << 16), "float32", name="a")
+    found = of(
+        [topi.sum(a, axis=1)], GPU, "gpu reduction", shared=True, threads=256, parts=8, piece=0, outputs=1, wide=0
+    )
+    first, second = found.kernels
+    assert (first.groups, first.threads) == (64, 256)
+    assert first.memory_bytes == pytest.approx(4 * 8 * (1 << 16), rel=0.01)
+    assert first.issued >= (1 << 16) / 8 / 256  # additions of a thread
+    assert second.memory_bytes < 1000
+
+
+def test_matrix_units_are_counted_in_multiply_adds() -> None:
+    a, b = (te.placeholder((512, 512), "float16", name=n) for n in "ab")
+    (kernel,) = of([topi.matmul(a, b)], GPU, "matrix product").kernels
+    assert kernel.matrix == 512**3 and kernel.dtype == "float16"
+    assert kernel.shared_bytes > 0 and kernel.registers > 0
+
+
+def test_a_function_of_a_cpu_is_one_kernel() -> None:
+    a, b = (te.placeholder((1 << 20,), "float32", name=n) for n in "ab")
+    found = of([topi.add(a, b)], "llvm -mcpu=x86-64-v3", "cpu stages")
+    (kernel,) = found.kernels
+    assert found.parallel and kernel.memory_bytes == 3 * 4 << 20
+    assert kernel.issued == pytest.approx((1 << 20) / 8 * 2.5, rel=0.1)  # two loads, a store and an addition a vector
+
+
+def test_index_expressions_have_values() -> None:
+    x, y = Var("x", "int32"), Var("y", "int32")
+    assert evaluated((x * 3 + 5) // 2, {x: 4}) == 8
+    assert evaluated(te.max(x, 7), {x: 4}) == 7
+    assert evaluated(x + y, {x: 4}) is None and evaluated(te.indexdiv(x, y), {x: 4, y: 0}) is None
+
+
+# ---- over drawn choices
+
+
+def cases() -> Iterator[tuple[str, Space, dict[str, Any], Footprint]]:
+    """Drawn choices that lower, with their footprints."""
+    for number in range(DRAWS):
+        rng = random.Random(f"footprint {SEED} {number}")
+        case, target = draw(rng), tec.Target(target_of(rng))
+        with target, deep_recursion():
+            graph, *_ = tec_onnx.from_onnx(case.model)
+            graph = optimize(graph, target, None)
+            for k, group in enumerate(part_of(graph, (), ()).groups):
+                if group.is_alias:
+                    continue
+                program = program_of(group, k, sizes_of_group(group), list(graph.guards))
+                space = rng.choice(spaces(program.outputs, target))
+                choice = drawn(space, rng)
+                made = proof.lower(space, dict(choice), program.loops) if choice is not None else None
+                if isinstance(made, proof.Made):
+                    yield (
+                        f"draw {number} of seed {SEED}: {case.kind} {case.words} for {target}: {made.choice}",
+                        space,
+                        made.choice,
+                        footprint.read(made),
+                    )
+
+
+def test_every_choice_that_lowers_has_a_footprint() -> None:
+    for words, space, _, found in cases():
+        assert found.kernels or not space.target.is_gpu, words
+        for k in found.kernels:
+            assert 1 <= k.threads <= space.target.max_threads and k.shared_bytes <= space.target.lds_bytes, words
+            assert min(k.groups, k.launches) >= 0 and min(k.memory_bytes, k.asked_bytes, k.issued, k.waits) >= 0, words
