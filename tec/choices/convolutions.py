@@ -14,9 +14,10 @@ from ..ir.dtype import dtype_info
 from ..target import Target
 from ..te import ComputeOp, Operation, intrin
 from . import parallel
+from .cost import Footprint, on_cores
 from .group import Group, const_shape, reduce_size, same_shape, size_of
 from .pointwise import begin_cpu, moved_bytes
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 from .tiles import TileConvolution
 
 TAGS = ("blocked conv", "blocked depthwise")
@@ -120,10 +121,10 @@ class BlockedConvolution(Space):
         size = dtype_info(self.op.output(0).dtype).bytes
         return max(1, (const_shape(self.op.output(0))[-1] or 1) * size // self.target.vector_bytes)
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """As a product of columns by channels (see `products`): multiply-adds, or loads, or the latency of too few sums; columns that a ragged end
-        wastes; or memory."""
-        machine, core = self.target.machine, self.target.core
+        wastes."""
+        core = self.target.core
         n, co, *depth, oh, ow, c = (d or _OPEN_COLUMNS for d in const_shape(self.op.output(0)))
         columns, rows, blocks, vectors = choice["columns"], choice["rows"], choice["blocks"], self._vectors()
         tiles = math.prod((n, *depth)) * -(-co // blocks) * (oh // rows) * -(-ow // columns)
@@ -131,11 +132,7 @@ class BlockedConvolution(Space):
         loads = columns * rows / (1 if self.is_sum else 0.5) + blocks * vectors
         spilled = max(0, chains + blocks * vectors + 1 - core.registers)
         clocks = tiles * (reduce_size(self.op) or c) * (max(chains / core.fma, loads / 2, 4.0) + spilled)
-        threads = min(machine.units, tiles) if choice["parallel"] else 1
-        issue = clocks / (core.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+        return on_cores(clocks, moved_bytes(self.group), choice["parallel"], tiles)
 
     def build(self, choice: Choice) -> Scheduled:
         s, op, out, blocks = begin_cpu(self.group, self.target), self.op, self.out, choice["blocks"]

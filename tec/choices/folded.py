@@ -14,8 +14,9 @@ from ..ir.visit import Rewriter
 from ..ops.contraction import Contraction, Fold
 from ..target import Target
 from ..te import ComputeOp, Tensor, compute
+from .cost import Cost, Footprint
 from .group import Group, depends, extent
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 Match = Callable[[Group, Target], Iterator[Space]]
 
@@ -45,6 +46,9 @@ class Folded(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         return self.inner.why_not(choice)
+
+    def sketch(self, choice: Choice) -> Footprint | None:
+        return self.inner.sketch(choice)
 
     def cost(self, choice: Choice) -> Cost:
         return self.inner.cost(choice)

@@ -1,10 +1,6 @@
-"""What a choice asks of a machine: threads, shared memory, registers, bytes by level, waits. Read from what it lowered to, or said in advance by its template.
+"""What a choice asks of a machine, read from what it lowered to: the flat loops, of which code is made.
 
-    Made -> read(made) -> Footprint         counted in the flat loops, which are what code is made of
-    choice -> Space.sketch(choice) -> Footprint   closed form: what the template thinks of; microseconds
-    Footprint, machine -> cost.price -> Cost
-
-Both give the same value, so that one price serves both, and a test holds the one against the other. A footprint is a tuple of kernels: on a CPU one, the function.
+    Made -> read(made) -> Footprint (`cost`)
 
 The count is of what stands in the loops. An address is evaluated for the lanes of the first wavefront, at the first trip of each loop: that says which lines it touches.
 What a compiler makes of it (registers that are shared, loads that are moved) is not known here.
@@ -27,62 +23,14 @@ from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import children, visit
-from ..ir.work import UNKNOWN_TRIPS, Fold
+from ..ir.work import UNKNOWN_TRIPS, Fold, clocks
 from ..target import Target
+from .cost import Footprint, Kernel
 from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call
 _OPEN_GROUPS = 1  # work-groups where their number is symbolic: sizes that are open count one element, as in `pointwise.moved_bytes`
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """One kernel, launched `launches` times. Bytes are of one launch, of all its work-groups; `issued` and `waits` are of one thread.
-
-    groups: work-groups; on a CPU iterations that threads share. threads: of a work-group, on a CPU 1. registers: of 32 bits a thread needs for what it keeps,
-    0 where a sketch does not say. memory_bytes: of buffers in main memory that are touched, each byte once. asked_bytes: what lanes' accesses ask the first cache
-    for, in whole segments, so that lanes that read far from each other ask for more than they use. scratch_bytes: through shared memory. issued: operations of a lane, on a
-    CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
-    meets. dtype: of the sums on matrix units.
-    """
-
-    groups: float = 1
-    threads: int = 1
-    shared_bytes: int = 0
-    registers: int = 0
-    memory_bytes: float = 0.0
-    asked_bytes: float = 0.0
-    scratch_bytes: float = 0.0
-    issued: float = 0.0
-    matrix: float = 0.0
-    waits: float = 0.0
-    barriers: float = 0.0
-    launches: float = 1
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """The kernels of a choice, in order; parallel: whether a CPU's threads share the work."""
-
-    kernels: tuple[Kernel, ...]
-    parallel: bool = False
-
-    @property
-    def threads(self) -> int:
-        """Of the largest work-group."""
-        return max((k.threads for k in self.kernels), default=1)
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of the work-group that has most."""
-        return max((k.shared_bytes for k in self.kernels), default=0)
-
-    @property
-    def memory_bytes(self) -> float:
-        """Of all launches."""
-        return sum(k.memory_bytes * k.launches for k in self.kernels)
 
 
 def read(made: Made) -> Footprint:
@@ -379,9 +327,7 @@ def _launches(host: S.Stmt) -> dict[str, tuple[float, float]]:
 
 def _on_cores(func: Func, target: Target) -> Footprint:
     """Clocks of one core and bytes of memory; iterations of the largest parallel loop."""
-    from ..codegen.cpu import work  # it needs no LLVM, but its package is large
-
-    clocks = work.clocks(func.body, lambda v: False, target.vector_bytes)
+    taken = clocks(func.body, lambda v: False, target.vector_bytes)
     buffers: dict[int, Buffer] = {}
     shared: list[int] = []
 
@@ -397,7 +343,7 @@ def _on_cores(func: Func, target: Target) -> Footprint:
 
     visit(func.body, on_expr, on_stmt)
     bytes_ = sum(_size(b) or 0.0 for b in buffers.values() if b.scope == "global")
-    issued = float(evaluated(clocks, {}) if evaluated(clocks, {}) is not None else 0.0)
+    issued = float(evaluated(taken, {}) or 0.0)
     one = Kernel(max(shared, default=1), memory_bytes=bytes_, issued=issued)
     return Footprint((one,), bool(shared))
 

@@ -13,17 +13,18 @@ from typing import Any, ClassVar
 
 from ..ir import IterVar, TensorRead
 from ..ir.dtype import dtype_info
+from ..ir.shared_layout import PIECE_BYTES
 from ..ir.visit import free_vars, walk_exprs
 from ..target import Target
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from .cost import Footprint, Kernel
 from .group import Group, begin, const_shape
 from .pointwise import brought, moved_bytes, neighbours_on_a_die
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 _LINE_BYTES = 128
 _RUN_BYTES = 64  # that lie side by side from where elementwise work reads well by itself
 _STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
-_BUSY = 512  # threads of a unit, from which some load while others pick
 _KEPT = 32  # registers for what a thread picks by, from before the barrier on; with 128 (along columns) lines come in parts: 29.0 us for 25.0
 _WORTH = (
     4  # elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it
@@ -93,10 +94,6 @@ class Gather(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         rows, across, piece = choice["rows"], choice["across"], choice["piece"]
-        if choice["threads"] > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
-        if self._lds_bytes(choice) > self.target.static_lds_bytes:
-            return f"{self._lds_bytes(choice)} bytes of shared memory"
         before, behind = self._extents(self.table.before[-1:]), self._extents(self.table.behind[-1:])
         if (before or [1])[0] % rows or (behind or [1])[0] % across:
             return "tiles would be cut off at the edges"
@@ -128,15 +125,23 @@ class Gather(Space):
         most = self._rule("strip_bytes", _STRIP_BYTES) // self.bytes
         return tuple(n for n in self.parameters["across"][::-1] if n <= most)
 
-    def cost(self, choice: Choice) -> Cost:
-        """The bytes that move: parts of lines where a work-group has few neighbouring columns, which a die's L2 puts together; and where a unit holds one
-        work-group, that loads and picks in turn, half of the time for nothing."""
-        machine = self.target.machine
+    def sketch(self, choice: Choice) -> Footprint:
+        """The table's lines through shared memory, by pieces; then picks, a piece a turn. Parts of lines move where a work-group has few neighbouring columns, which a die's L2
+        puts together."""
         run = choice["across"] * self.bytes if self.table.behind else _LINE_BYTES
-        parts = max(1.0, _STRIP_BYTES / run)
-        held = self.target.chip.unit_lds_bytes // max(1, self._lds_bytes(choice)) * choice["threads"] // _BUSY
-        memory = moved_bytes(self.group) * parts / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        return Cost(machine.launch_us * 1e-6 + memory * (1.0 if held else 1.5), "memory" if held else "latency")
+        moved, turns = moved_bytes(self.group) * max(1.0, _STRIP_BYTES / run), self._turns(choice) * choice["rows"]
+        shared = self._lds_bytes(choice)
+        brought = shared / (choice["threads"] * self.bytes * self._brought(choice))
+        picks = 2 * self.bytes * choice["piece"] * turns * choice["threads"] * self._groups(choice)
+        return Footprint((Kernel(
+            self._groups(choice), choice["threads"], -(-shared // PIECE_BYTES) * PIECE_BYTES, 0, moved, moved, picks, turns * choice["piece"],
+            waits=brought + (1 if self._early(choice) else turns), barriers=1,
+        ),))  # fmt: skip
+
+    def _brought(self, choice: Choice) -> int:
+        """Neighbours of the table that a thread brings at once."""
+        run = choice["across"] if self.table.behind else self.table.length
+        return math.gcd(run, max(1, self.target.max_vector_bytes // self.bytes))
 
     def build(self, choice: Choice) -> Scheduled:
         s, t, threads, piece = begin(self.group), self.table, choice["threads"], choice["piece"]
@@ -170,9 +175,7 @@ class Gather(Space):
         shared.compute_at(stage, part if early else block)
         for mine in early:
             mine.compute_at(stage, part)
-        run = t.length * (choice["across"] if t.behind else 1)
-        lanes = math.gcd(choice["across"] if t.behind else run, max(1, self.target.max_vector_bytes // self.bytes))
-        brought(shared, threads, lanes, tx)
+        brought(shared, threads, self._brought(choice), tx)
         return Scheduled(s, self.group.outputs, choice)
 
     def _turns(self, choice: Choice) -> int:

@@ -19,13 +19,14 @@ from ..ir.stmt import BufferStore
 from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
-from . import parallel
+from .cost import Footprint, Kernel, on_cores
 from .group import Group, substitute
-from .pointwise import begin_cpu, computed, elementwise
-from .space import Choice, Cost, Scheduled, Space
+from .pointwise import begin_cpu, computed, elementwise, moved_bytes
+from .space import Choice, Scheduled, Space
 from .stages import GpuStages
 
 THREADS = 256  # of a work-group
+_OPERATIONS = 10  # of a step: an address, a load, a comparison or a sum, a store
 LIMIT = 1 << 31  # flat indices are int32
 
 
@@ -155,13 +156,17 @@ class LoopForm(Space):
         """The form's outputs as loops."""
         raise NotImplementedError
 
-    def chain_cost(self, chain: int, elements: int, kernels: int) -> Cost:
-        """`chain` steps of one thread after another, some ten clocks each; `elements` over all threads; so many kernels."""
-        machine = self.target.machine
-        clocks = max(10.0 * chain, elements / (machine.units * machine.macs("float32", matrix=False)))
-        seconds = kernels * (machine.launch_us * 1e-6 if self.target.is_gpu else parallel.START_SECONDS)
-        issue = clocks / (machine.clock_mhz * 1e6)
-        return Cost(seconds + issue, "latency" if issue > seconds else "launch")
+    def chains(self, steps: float, threads: float, kernels: int = 1) -> Footprint:
+        """`steps` of one thread after another in all kernels together, each an element of memory and `_OPERATIONS`; so many threads."""
+        moved = float(moved_bytes(self.group))
+        if not self.target.is_gpu:
+            return on_cores(_OPERATIONS * steps * threads, moved, threads > 1, threads)
+        width = min(THREADS, max(32, 1 << (math.ceil(threads) - 1).bit_length()))
+        one = steps / kernels
+        asked = one * threads * max(dtype_info(t.dtype).bytes for t in self.form.inputs)
+        return Footprint((Kernel(
+            math.ceil(threads / width), width, memory_bytes=moved, asked_bytes=max(moved, asked), issued=_OPERATIONS * one, waits=one, launches=kernels,
+        ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
         made = self.tensors(choice)

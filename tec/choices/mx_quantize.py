@@ -15,8 +15,9 @@ from ..ops.microscaling import code_of, exponent_of, magnitude, power
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .cost import Footprint
 from .group import Group
-from .space import Choice, Cost
+from .space import Choice
 
 _PIECE = 8  # elements that a thread loads at once, and bytes that it stores
 
@@ -38,9 +39,9 @@ class Blocks(loops.LoopForm):
     def default(self) -> Choice:
         return self.choice()
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         x = self.form.inputs[0]
-        return self.chain_cost(BLOCK, int(x.shape[0].value) * int(x.shape[1].value) * 12, 1)
+        return self.chains(BLOCK, int(x.shape[0].value) * int(x.shape[1].value) / BLOCK)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         f, (x,) = format_of(self.form.attrs["format"]), self.form.inputs

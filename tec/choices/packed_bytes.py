@@ -19,12 +19,15 @@ from ..ops.packed import ROUNDED, PackedContraction
 from ..target import Target
 from ..te import Tensor
 from . import loops, packed, parallel
+from .cost import Cost, Footprint, on_cores
 from .group import Group
 from .layouts import dot_of
 from .layouts import packed as packed_panel
-from .space import Choice, Cost
+from .pointwise import moved_bytes
+from .space import Choice
 
 _CHUNK = 512  # codes of a column that are bytes of their own at once: 16 KiB for 32 columns
+_ROUNDING = 2.0  # clocks of an element, in two passes over a block
 _GROUP = 4  # bytes of a sum that an instruction multiplies
 
 
@@ -56,10 +59,11 @@ class CpuRound(loops.LoopForm):
     def default(self) -> Choice:
         rows, k = self.form.inputs[0].shape
         count = getattr(rows, "value", None)
-        return self.choice(parallel=count is None or parallel.worth(2.0 * count * getattr(k, "value", 1)))
+        return self.choice(parallel=count is None or parallel.worth(_ROUNDING * count * getattr(k, "value", 1)))
 
-    def cost(self, choice: Choice) -> Cost:
-        return self.chain_cost(0, 1, 1)
+    def sketch(self, choice: Choice) -> Footprint:
+        rows, k = (getattr(n, "value", 1) for n in self.form.inputs[0].shape)
+        return on_cores(_ROUNDING * rows * k, moved_bytes(self.group), choice["parallel"], rows)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         (x,), block = self.form.inputs, self.form.attrs["block"]

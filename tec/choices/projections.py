@@ -12,9 +12,13 @@ from typing import ClassVar
 
 from ..target import Target
 from ..te import ComputeOp, thread_axis
+from .cost import Footprint, Kernel
 from .group import Group, begin, reduce_size, size_of
 from .pointwise import moved_bytes
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
+
+_ROW_BYTES = 2  # of the row that each sum reads again, from a cache
+_OPERATIONS = 2  # of an element of a sum: it is converted, and multiplied and added
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -45,16 +49,17 @@ class Projection(Space):
         columns = 4 if self.count >= 16 * self.target.machine.units else 1
         return self.choice(threads=64, columns=math.gcd(columns, self.count))
 
-    def cost(self, choice: Choice) -> Cost:
-        """What moves, or the latency of a work-group's sums."""
-        machine = self.target.machine
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        length = max(reduce_size(r) or 1 for r in self.group.reductions())
-        sums = len(self.group.reductions()) * choice["columns"]
-        clocks = sums * (length / choice["threads"] * 4 + 60 + 30 * (choice["threads"] > self.target.wavefront_size))
-        resident = machine.units * max(1, 2048 // choice["threads"])
-        issue = -(-self.count // choice["columns"] // resident) * clocks / (machine.clock_mhz * 1e6)
-        return Cost(machine.launch_us * 1e-6 + max(memory, issue), "memory" if memory >= issue else "latency")
+    def sketch(self, choice: Choice) -> Footprint:
+        """A work-group's sums, one after another: each thread its part of the row's products."""
+        threads, columns = choice["threads"], choice["columns"]
+        lengths = [reduce_size(r) or 1 for r in self.group.reductions()]
+        own = [-(-n // threads) for n in lengths]
+        sums, meets = columns * sum(own), columns * len(lengths) * (threads > self.target.wavefront_size)
+        moved = moved_bytes(self.group)
+        return Footprint((Kernel(
+            self.count / columns, threads, memory_bytes=moved, asked_bytes=moved + sums * threads * self.count / columns * _ROW_BYTES,
+            issued=_OPERATIONS * sums, waits=sums / 4, barriers=2 * meets,
+        ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
         s, threads = begin(self.group), choice["threads"]

@@ -7,6 +7,7 @@ dispatched per step. Where there is but one task and a step is long, the panels 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar
@@ -18,11 +19,12 @@ from ..ops.recurrent import Plain, Recurrence
 from ..target import Target
 from ..te import Tensor
 from . import loops, parallel
+from .cost import Footprint, Kernel, on_cores
 from .group import Group, extent
 from .pointwise import lanes_for
 from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
 from .recurrent_gpu import GpuRecurrence
-from .space import Choice, Cost
+from .space import Choice
 
 _SUMS = 24  # registers of sums at the most, where there are 32
 # A step of two products hands its work out twice, and threads read what others have just written: 300 steps of a GRU of 256 take 2.4 ms on two threads
@@ -90,20 +92,16 @@ class CpuRecurrence(RecurrentForm):
             threads = "panels"
         return self.choice(units=units, rows=rows, threads=threads)
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """Multiply-adds at what one row's weights can be read, more where rows share them; steps that start threads pay for it."""
-        machine, rows = self.target.machine, choice["rows"]
+        rows = choice["rows"]
         batch = TYPICAL if self.batch is None else self.batch
         tasks = len(self.r.backward) * -(-batch // rows)
         clocks = self.steps * self.macs * max(1, rows / 2) / MACS
-        cores = max(1, machine.units)
-        if choice["threads"] == "tasks":
-            total = clocks * -(-tasks // cores) + parallel.START_CLOCKS
-        elif choice["threads"] == "panels":
-            total = tasks * (clocks / cores + self.steps * len(self.r.phases) * parallel.AGAIN_CLOCKS)
-        else:
-            total = tasks * clocks
-        return Cost(total / (machine.clock_mhz * 1e6), "issue")
+        if choice["threads"] == "panels":
+            loops_ = max(1, self.steps * len(self.r.phases))
+            return Footprint((Kernel(math.inf, issued=clocks / loops_, launches=tasks * loops_),), parallel=True)
+        return on_cores(tasks * clocks, 0.0, choice["threads"] == "tasks", tasks)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         def loop(ib: Any, sources: list[Any], results: list[Any]) -> None:

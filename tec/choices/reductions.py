@@ -14,11 +14,12 @@ from ..schedule import Schedule, Stage
 from ..target import Target
 from ..te import ComputeOp
 from . import parallel
+from .cost import Footprint, on_cores
 from .gpu_reductions import GpuReduction
 from .group import Group, const_shape, extent, reduce_size, same_shape, size_of
 from .pixel_windows import PixelWindows
 from .pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
 
@@ -61,13 +62,8 @@ class CpuReduction(Space):
     def default(self) -> Choice:
         return self.choice(vectors=1, parallel=parallel.worth(work(self.red) * parallel.POINTWISE))
 
-    def cost(self, choice: Choice) -> Cost:
-        machine = self.target.machine
-        threads = machine.units if choice["parallel"] else 1
-        issue = work(self.red) * parallel.POINTWISE / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+    def sketch(self, choice: Choice) -> Footprint:
+        return on_cores(work(self.red) * parallel.POINTWISE, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
         s, target, out = begin_cpu(self.group, self.target), self.target, self.out

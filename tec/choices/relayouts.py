@@ -18,9 +18,10 @@ from ..ops.forms import Form
 from ..target import Target
 from ..te import Tensor
 from . import loops, parallel
+from .cost import Footprint, on_cores
 from .group import Group, size_of
 from .pointwise import moved_bytes
-from .space import Choice, Cost
+from .space import Choice
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -57,14 +58,10 @@ class Relayout(loops.LoopForm):
     def default(self) -> Choice:
         return self.choice(parallel=parallel.worth(self._elements() * parallel.POINTWISE))
 
-    def cost(self, choice: Choice) -> Cost:
-        """A shuffle of a vector for each doubling of a square, one a clock; or memory."""
-        machine, block = self.target.machine, self.form.attrs["block"]
-        threads = machine.units if choice["parallel"] else 1
-        issue = self._elements() / block * math.log2(block) / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+    def sketch(self, choice: Choice) -> Footprint:
+        """A shuffle of a vector for each doubling of a square, one a clock."""
+        block = self.form.attrs["block"]
+        return on_cores(self._elements() / block * math.log2(block), moved_bytes(self.group), choice["parallel"])
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         (x,), (y,) = self.form.inputs, self.group.outputs

@@ -14,12 +14,14 @@ from ..ir.visit import walk_exprs
 from ..target import Target
 from ..te import ComputeOp, Operation, Tensor, thread_axis
 from . import parallel
+from .cost import Footprint, Kernel, on_cores
 from .group import Group, begin, extent, reduce_size, shape_key, size_of
 from .pointwise import begin_cpu, lanes_for, moved_bytes, work
 from .reductions import rows_in_lanes
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
+_OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
@@ -56,13 +58,8 @@ class CpuRows(Space):
     def default(self) -> Choice:
         return self.choice(vectors=1, parallel=parallel.worth(work(self.out) * parallel.ROWS))
 
-    def cost(self, choice: Choice) -> Cost:
-        machine = self.target.machine
-        threads = machine.units if choice["parallel"] else 1
-        issue = work(self.out) * parallel.ROWS / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+    def sketch(self, choice: Choice) -> Footprint:
+        return on_cores(work(self.out) * parallel.ROWS, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
         s, target, out, outer = begin_cpu(self.group, self.target), self.target, self.out, self.outer
@@ -136,8 +133,6 @@ class GpuRows(Space):
         return self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1)
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["threads"] > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
         if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
             return "a work-group has one row, or a whole number of them by a wavefront each"
         run = self._run(choice)
@@ -152,22 +147,25 @@ class GpuRows(Space):
     def _lengths(self) -> list[int | None]:
         return [self._length(), *[reduce_size(r) for r in self.group.reductions()]]
 
+    def _in_registers(self, threads: int) -> bool:
+        return all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
+
     def _run(self, choice: Choice) -> int:
         """Neighbours of a row that are one thread's, as many as it loads at once."""
         return max(1, int(choice["piece"]) // self.element_bytes)
 
-    def cost(self, choice: Choice) -> Cost:
-        """The bytes that move; or passes over rows, each with the latency of its loads and of a sum over the work-group's wavefronts."""
-        machine, threads = self.target.machine, choice["threads"]
-        rows = self._rows()
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        passes = len(self.group.reductions()) + 1
-        own = -(-self.longest // threads)
-        waves = -(-threads // self.target.wavefront_size)
-        clocks = passes * (own * 8 + 40 + 30 * (waves > 1))
-        resident = machine.units * max(1, 2048 // threads)
-        issue = -(-rows // resident) * clocks / (machine.clock_mhz * 1e6)
-        return Cost(machine.launch_us * 1e-6 + max(memory, issue), "memory" if memory >= issue else "latency")
+    def sketch(self, choice: Choice) -> Footprint:
+        """Passes over rows: each thread its elements of all of them, the sums of a work-group's wavefronts through shared memory. A row that is kept in registers is waited
+        for once."""
+        threads, passes = choice["threads"], len(self.group.reductions()) + 1
+        own, moved = -(-self.longest // threads), moved_bytes(self.group)
+        loads = own / self._run(choice)
+        kept = self._in_registers(threads) and self._run(choice) > 1
+        meets = (passes - 1) * (threads > self.target.wavefront_size)
+        return Footprint((Kernel(
+            self._rows() / choice["rows"], threads * choice["rows"], 0, own if kept else 0, moved, moved * (1 if kept else passes),
+            issued=passes * own * _OPERATIONS, waits=passes if kept else passes * loads, barriers=2 * meets,
+        ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
         s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
@@ -182,7 +180,7 @@ class GpuRows(Space):
         tx = thread_axis((0, threads), "threadIdx.x")
         run = self._run(choice)
         # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
-        in_registers = all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
+        in_registers = self._in_registers(threads)
         if run > 1:
             rest, own = stage.split(rest, factor=run)
             # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.

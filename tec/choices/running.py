@@ -18,13 +18,15 @@ from ..ops.registry import static_shape
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .cost import Footprint
 from .group import Group
 from .pointwise import neighbour_on_a_die
-from .space import Choice, Cost
+from .space import Choice
 
 CHUNK = 256  # elements that one GPU thread sums one after another
 MANY_LINES = 4096  # lines that fill a GPU with a thread each
 SHORT = 64  # elements of a line below which a thread has it for itself
+_MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _KEPT = 16  # elements of a thread that are in its registers at once
 
 
@@ -59,17 +61,14 @@ class Running(loops.LoopForm):
         chunk, wave = choice["chunk"], choice["wave"]
         if chunk and wave:
             return "a line goes by chunks or by a work-group"
-        if wave > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
         return f"a line has {self.lines.n} elements" if chunk and self.lines.n <= 2 * chunk else None
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """Elements that one thread adds one after another, in passes of one kernel each."""
-        chunk, n = choice["chunk"], self.lines.n
+        chunk, n, count = choice["chunk"], self.lines.n, self.lines.count
         if choice["wave"]:
-            return self.chain_cost(n // choice["wave"] + 16, self.lines.count * n, 1)
-        chain, kernels = (n, 1) if not chunk else (2 * chunk, 3)
-        return self.chain_cost(chain, self.lines.count * n, kernels)
+            return self.chains(n / choice["wave"] + _MEETING, count * choice["wave"])
+        return self.chains(2 * chunk, count * -(-n // chunk), 3) if chunk else self.chains(n, count)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         x = self.form.inputs[0]

@@ -17,8 +17,9 @@ from ..ops.scatter import place_of
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .cost import Footprint
 from .group import Group
-from .space import Choice, Cost
+from .space import Choice
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -33,10 +34,10 @@ class Scatter(loops.LoopForm):
 
     template: ClassVar[str] = "scatter"
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """On a CPU updates are one chain; on a GPU three kernels, an element a thread."""
         x, _, update = (math.prod(static_shape(t)) for t in self.form.inputs)
-        return self.chain_cost(4 if self.target.is_gpu else update, x + update, 3 if self.target.is_gpu else 1)
+        return self.chains(4, (2 * x + update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         (x, index, update), axis, reduction = self.form.inputs, self.form.attrs["axis"], self.form.attrs["reduction"]

@@ -12,10 +12,12 @@ from ..ops.sort import above, alike
 from ..target import Target
 from ..te import Tensor
 from . import loops, selection
+from .cost import Footprint
 from .group import Group
 from .running import Running
-from .space import Choice, Cost
+from .space import Choice
 
+_SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 SMALL = 512  # elements of a line up to which a GPU counts ranks instead of sorting
 
 
@@ -51,16 +53,16 @@ class Largest(loops.LoopForm):
             return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
         return None
 
-    def cost(self, choice: Choice) -> Cost:
-        """A heap's comparisons in one thread, or a sort's passes, one kernel each."""
-        n, k = self.lines.n, self.form.attrs["k"]
+    def sketch(self, choice: Choice) -> Footprint:
+        """A heap's comparisons in one thread, a selection's steps over the keys of a work-group's threads, or a sort's passes, one kernel each."""
+        n, k, count = self.lines.n, self.form.attrs["k"], self.lines.count
         deep = max(1, (n - 1).bit_length())
         if choice["algorithm"] == "heap":
-            return self.chain_cost(4 * n * max(1, k.bit_length()), self.lines.count * n * deep, 1)
+            return self.chains(n * max(1, k.bit_length()), count)
         if choice["algorithm"] == "selection":
-            return self.chain_cost(48 * (8 + n // 256) + k, self.lines.count * n * 48, 1)
+            return self.chains(_SEARCHED * (1 + n / loops.THREADS) + k, count * loops.THREADS)
         passes = deep * (deep + 1) // 2
-        return self.chain_cost(passes, self.lines.count * n * passes, passes)
+        return self.chains(passes, count * n, passes)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         a, x = self.form.attrs, self.form.inputs[0]

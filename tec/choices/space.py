@@ -1,7 +1,7 @@
 """Spaces: what a template can do with one group on one machine.
 
 A template looks at a group and says whether it fits: `match(group, target) -> Space | None`. A space has parameters, each a name with its
-options, and predicates that say which combinations are legal; it prices a choice and applies one to a schedule. A choice is plain data,
+options, and predicates that say which combinations are legal; it says what a choice asks of the machine, and applies one to a schedule. A choice is plain data,
 {"template": name, parameter: value, ...}, so that it can be kept, compared and sent elsewhere.
 """
 
@@ -17,19 +17,13 @@ from ..schedule import Schedule
 from ..target import Target
 from ..te import Tensor
 from . import rules
+from .cost import Cost as Cost
+from .cost import Footprint, price, unfit
 from .group import Group
 from .rules import bugs
 
 Choice = dict[str, Any]  # parameter -> int, bool or text
 _MOST_LISTED = 8  # options of a parameter that a message names
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a choice is thought to take, in seconds, and what limits it ("issue", "matrix", "LDS", "memory", "launch", ...)."""
-
-    seconds: float
-    limit: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +37,7 @@ class Scheduled:
 
 
 class Space:
-    """One template's choices for one group. Subclasses set `template`, fill `parameters`, and write `cost` and `build`."""
+    """One template's choices for one group. Subclasses set `template`, fill `parameters`, and write `sketch` and `build`."""
 
     template: ClassVar[str]
     is_second = False  # legal, but another template's default is better
@@ -62,9 +56,17 @@ class Space:
         """Why a combination of known options is not legal, in words; None where it is."""
         return None
 
+    def sketch(self, choice: Choice) -> Footprint | None:
+        """What a choice asks of the machine, in closed form (`cost.Footprint`): what `footprint.read` would find, roughly. None where the template has a price of its
+        own (`cost`) instead."""
+        return None
+
     def cost(self, choice: Choice) -> Cost:
         """The time that a legal choice should take on the target's machine."""
-        raise NotImplementedError
+        found = self.sketch(choice)
+        if found is None:
+            raise NotImplementedError
+        return price(found, self.target)
 
     def drafts(self) -> Iterator[Choice]:
         """Legal choices worth pricing for the default, the one that wins a tie first."""
@@ -75,6 +77,14 @@ class Space:
         raise NotImplementedError
 
     # ---- what follows from it
+
+    def refusal(self, choice: Choice) -> str | None:
+        """Why a combination of known options is not legal: as the template says (`why_not`), or as the machine has no room for its sketch."""
+        return self.why_not(choice) or self._unfit(choice)
+
+    def _unfit(self, choice: Choice) -> str | None:
+        found = self.sketch(choice)
+        return None if found is None else unfit(found, self.target)
 
     @property
     def default(self) -> Choice:
@@ -100,9 +110,10 @@ class Space:
 
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""
+        is_sketched = type(self).sketch is not Space.sketch  # thousands of choices are asked for
         for values in itertools.product(*options.values()):
             choice = self.choice(**dict(zip(options, values)))
-            if self.why_not(choice) is None:
+            if self.why_not(choice) is None and (not is_sketched or self._unfit(choice) is None):
                 yield choice
 
     def choice(self, **values: Any) -> Choice:
@@ -118,7 +129,7 @@ class Space:
         known = choice.keys() - {"template"} == self.parameters.keys() and all(
             choice[k] in o for k, o in self.parameters.items()
         )
-        return known and self.why_not(dict(choice)) is None
+        return known and self.refusal(dict(choice)) is None
 
     def check(self, choice: Mapping[str, Any]) -> Choice:
         """The choice in full: what it leaves out is the default's, or neutral (`neutral`). Raises ScheduleError, which lists what is legal."""
@@ -144,7 +155,7 @@ class Space:
                     locate=False,
                 )
         full = {**self.default, **given} if len(given) < len(self.parameters) else self.choice(**given)
-        why = self.why_not(full)
+        why = self.refusal(full)
         if why is not None:
             near = itertools.islice(self.all, 3)
             raise ScheduleError(

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+from ..ir.dtype import dtype_info
 from ..target import Target
-from ..te import ExternOp
+from ..te import ComputeOp, ExternOp
 from . import parallel
-from .group import Group, begin
+from .cost import Footprint, Kernel, on_cores
+from .group import Group, begin, reduce_size, size_of
 from .pointwise import THREADS, begin_cpu, bind_all, computed, elementwise, moved_bytes, work
 from .reductions import cpu_reduction
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -34,14 +36,9 @@ class CpuStages(Space):
     def default(self) -> Choice:
         return self.choice(vectors=1, parallel=True)
 
-    def cost(self, choice: Choice) -> Cost:
-        machine = self.target.machine
-        threads = machine.units if choice["parallel"] else 1
+    def sketch(self, choice: Choice) -> Footprint:
         clocks = sum(work(op) for op in computed(self.group)) * parallel.POINTWISE
-        issue = clocks / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+        return on_cores(clocks, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
         s = begin_cpu(self.group, self.target)
@@ -62,18 +59,21 @@ class GpuStages(Space):
 
     @property
     def default(self) -> Choice:
-        return self.choice(threads=THREADS, vector=self.target.max_vector_bytes)
+        return self.choice(threads=min(THREADS, self.target.max_threads), vector=self.target.max_vector_bytes)
 
-    def why_not(self, choice: Choice) -> str | None:
-        return None if choice["threads"] <= self.target.max_threads else f"{self.target.max_threads} threads at most"
+    def sketch(self, choice: Choice) -> Footprint:
+        """A kernel each stage, in which a thread makes some neighbours, or one sum by itself. What moves is shared out by what stages make."""
+        stages, moved = computed(self.group), moved_bytes(self.group)
+        made = [work(op) for op in stages]
+        return Footprint(tuple(self._kernel(op, choice, moved * n / max(1, sum(made))) for op, n in zip(stages, made)))
 
-    def cost(self, choice: Choice) -> Cost:
-        """The bytes that move, at a rate that narrow accesses lower; and a launch for each stage."""
-        machine = self.target.machine
-        rate = (machine.memory.gbps or machine.memory_gbps) * 1e9 * min(1.0, 0.5 + choice["vector"] / 32)
-        launches = len(computed(self.group)) * machine.launch_us * 1e-6
-        memory = moved_bytes(self.group) / rate
-        return Cost(launches + memory, "memory" if memory > launches else "launch")
+    def _kernel(self, op: ComputeOp, choice: Choice, bytes_: float) -> Kernel:
+        total, length = size_of(op.output(0).shape) or 1, reduce_size(op) or 1
+        lanes = 1 if op.reduce_axis else max(1, choice["vector"] // dtype_info(op.output(0).dtype).bytes)
+        threads = total / lanes
+        return Kernel(
+            max(1.0, threads / choice["threads"]), choice["threads"], memory_bytes=bytes_, asked_bytes=bytes_, issued=lanes * length, waits=length
+        )  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
         s = begin(self.group)

@@ -13,9 +13,10 @@ from ..ops.dims import Size
 from ..target import Target
 from ..te import ComputeOp, Operation, intrin
 from . import parallel
+from .cost import Footprint, on_cores
 from .group import Group, const_shape, largest_divisor, reduce_size, size_of
 from .pointwise import begin_cpu, moved_bytes
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 _ROWS = 16  # of a tile, at most
 _LEAST_ROWS = 6  # below, dot products of vectors are as fast
@@ -45,17 +46,12 @@ class _Tiles(Space):
         clocks = elements * (reduce_size(self.op) or 1) / self.target.machine.macs("float32") / _RATE
         return self.choice(high=self._most_high(), parallel=parallel.worth(clocks))
 
-    def cost(self, choice: Choice) -> Cost:
-        """Tiles of operands and their products, a row of a tile a clock, two of operands beside each other; or memory."""
-        machine = self.target.machine
+    def sketch(self, choice: Choice) -> Footprint:
+        """Tiles of operands and their products, a row of a tile a clock, two of operands beside each other."""
         elements = size_of(self.op.output(0).shape) or 0
         per_step = max(16 * 2 * choice["high"], 8 * (2 + choice["high"]))  # clocks of products, of loads
         steps = elements / (16 * 32 * choice["high"]) * (reduce_size(self.op) or 1) / 32
-        threads = machine.units if choice["parallel"] else 1
-        issue = steps * per_step / (machine.clock_mhz * 1e6) / threads
-        memory = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "tiles" if issue >= memory else "memory")
+        return on_cores(steps * per_step, moved_bytes(self.group), choice["parallel"])
 
     def _stages(self, s: Any) -> tuple[Any, Any, Any]:
         """The stages of the output, of the sums in tiles, and of the sums in memory."""

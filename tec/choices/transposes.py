@@ -13,14 +13,17 @@ from typing import Any, ClassVar
 from ..ir import Expr, IntImm, TensorRead
 from ..ir.arith import Analyzer
 from ..ir.dtype import dtype_info
+from ..ir.shared_layout import PIECE_BYTES
 from ..ir.visit import free_vars, walk_exprs
 from ..target import Target, latency_ns
 from ..te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from .cost import UNDER_WAY, Cost, Footprint, Kernel
 from .group import Group, begin, const_shape
 from .pointwise import brought, moved_bytes
-from .space import Choice, Cost, Scheduled, Space
+from .space import Choice, Scheduled, Space
 
 _OWN = 16  # elements of a thread; with more a tile is long beside what there is (85 channels at 13 x 13 in two tiles: 13 us)
+_OPERATIONS = 4  # of an element: its places on both sides
 # Of a trip to memory that each load of a tile at the edges takes, under a condition that the next waits for: 85 channels at 13 x 13 in float16 on an MI300X by
 # the time model take 1.1 us by four elements a thread and 3.8 by sixteen, batch 32 of them 1.7 by three and 5.3 by nineteen.
 _CONDITIONAL = 0.3
@@ -93,13 +96,8 @@ class Transpose(Space):
         return min(tile, self.rows), min(self.height, max(1, tile // width)) if width == self.width else 1, width
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["threads"] > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
         rows, high, width = self._tiles(choice)
         columns = high * width
-        used = sum(dtype_info(t.dtype).bytes * columns * (rows + 4) for t in self.turned)
-        if used > self.target.static_lds_bytes:
-            return f"{used} bytes of shared memory"
         lanes = self._lanes(choice)
         if self.rows % lanes or (self.width % lanes and self.height % high):
             return "pieces would be cut off at the edges"
@@ -111,6 +109,24 @@ class Transpose(Space):
     def default(self) -> Choice:
         """Of the cheapest the first."""
         return min(self.all, key=lambda c: self.cost(c).seconds)
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """A tile by pieces into shared memory, and out of it; beyond the edges each load is under a condition, which the next waits for."""
+        rows, high, width = self._tiles(choice)
+        # Lines over those that the bytes need, of what is read and what is written.
+        waste = sum(max(1.0, 128 / (n * self.bytes)) for n in (rows, high * width)) / 2
+        for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
+            waste *= -(-n // tile) * tile / n  # beyond the edges
+        moved, columns = moved_bytes(self.group) * waste, high * width
+        groups = math.prod(const_shape(self.out.output(0))) // (self.rows * self.height * self.width)  # type: ignore[arg-type]
+        groups *= -(-self.rows // rows) * -(-self.height // high) * -(-self.width // width)
+        own = rows * columns / choice["threads"] / self._lanes(choice)
+        is_cut = self.rows % rows or self.height % high or self.width % width
+        shared = sum(self._staged(t, rows, columns) for t in self.turned)
+        return Footprint((Kernel(
+            groups, choice["threads"], shared, 0, moved, moved, 2 * groups * rows * columns * self.bytes, _OPERATIONS * own * self._lanes(choice),
+            waits=(1 + _CONDITIONAL * own * UNDER_WAY if is_cut else max(1.0, own)), barriers=1,
+        ),))  # fmt: skip
 
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
@@ -127,6 +143,11 @@ class Transpose(Space):
             waiting = own / self._lanes(choice) * _CONDITIONAL * latency
         memory += waiting
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
+
+    def _staged(self, t: Tensor, rows: int, columns: int) -> int:
+        """Bytes of a tile of an operand in shared memory, in rows a word apart."""
+        size = dtype_info(t.dtype).bytes
+        return -(-columns * (rows + max(1, 4 // size)) * size // PIECE_BYTES) * PIECE_BYTES
 
     def build(self, choice: Choice) -> Scheduled:
         s, out, threads, lanes = begin(self.group), self.out, choice["threads"], self._lanes(choice)

@@ -71,7 +71,7 @@ class Candidates:
     @staticmethod
     def _is_legal(space: Space, choice: Choice) -> bool:
         try:
-            return space.why_not(choice) is None
+            return space.refusal(choice) is None
         except TecError:
             return False
 

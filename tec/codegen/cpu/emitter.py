@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from ...ir import expr as E
 from ...ir import stmt as S
+from ...ir import work
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info, with_lanes
 from ...ir.effects import written_params
@@ -27,7 +28,7 @@ from ..emit.frame import Frame, alias_groups
 from ..emit.memory import Memory
 from ..emit.statements import Statements
 from ..emit.writer import quote
-from . import dots, work
+from . import dots
 from .tiles import OPS, Tiles, tile
 
 _LIBM = frozenset(

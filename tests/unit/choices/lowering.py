@@ -81,7 +81,7 @@ def drawn(space: Space, rng: random.Random) -> Mapping[str, Any] | None:
     """A legal choice of a space, each parameter drawn by itself; None where none of some is legal."""
     for _ in range(_TRIES):
         choice = space.choice(**{k: rng.choice(options) for k, options in space.parameters.items()})
-        if space.why_not(choice) is None:
+        if space.refusal(choice) is None:
             return choice
     return None
 

@@ -13,7 +13,8 @@ import tec_onnx
 import tec
 from tec import te, topi
 from tec.choices import Space, footprint, proof, spaces
-from tec.choices.footprint import Footprint, evaluated
+from tec.choices.cost import Footprint, price
+from tec.choices.footprint import evaluated
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
 from tec.graph.sizes import sizes_of_group
@@ -125,3 +126,31 @@ def test_every_choice_that_lowers_has_a_footprint() -> None:
         for k in found.kernels:
             assert 1 <= k.threads <= space.target.max_threads and k.shared_bytes <= space.target.lds_bytes, words
             assert min(k.groups, k.launches) >= 0 and min(k.memory_bytes, k.asked_bytes, k.issued, k.waits) >= 0, words
+
+
+# What a sketch may be off by, each way: seconds of the same price over what was read, and bytes of memory. A sketch ranks choices of one template; it need not know what a
+# pass makes of an edge, nor of copies that a schedule makes first; a transpose's bytes are whole lines. Templates whose work depends on values (a heap's path, a list of updates) and
+# those that take any computation (stages, sums on a CPU) have no band.
+BANDS = {
+    "gpu rows": (2.5, 1.1), "gpu transpose": (1.6, 6.0), "gpu gather": (2.5, 4.0), "cpu rows": (2.5, 1.1), "cpu convolution": (12.0, 2.5),
+}  # fmt: skip
+
+
+def test_sketches_and_footprints_agree() -> None:
+    """Kernels, threads and shared memory as read, seconds and bytes within the band of the template."""
+    off = []
+    for words, space, choice, found in cases():
+        sketch = space.sketch(choice)
+        if sketch is None or space.template not in BANDS or any(k.memory_bytes == 0 for k in found.kernels):
+            continue  # of open sizes a count has one element of each
+        if space.target.is_gpu:
+            if [k.threads for k in sketch.kernels] != [k.threads for k in found.kernels]:
+                off.append(f"{words}: {found.threads} threads, not {sketch.threads}")
+            if sketch.shared_bytes not in (0, found.shared_bytes):
+                off.append(f"{words}: {found.shared_bytes} bytes of shared memory, not {sketch.shared_bytes}")
+        times = (
+            price(found, space.target).seconds / price(sketch, space.target).seconds,
+            found.memory_bytes / sketch.memory_bytes,
+        )
+        off += [f"{words}: {t:.3g} of {what}" for t, most, what in zip(times, BANDS[space.template], ("seconds", "bytes")) if not 1 / most <= t <= most]  # fmt: skip
+    assert not off, "\n".join(off)

@@ -84,7 +84,7 @@ def test_lines_are_read_whole_once(axis: int) -> None:
     [
         ("gather", 0, [(512, 256), (512,)], "rows of a table are whole pieces"),
         ("gather", 1, [(64, 4096), (8,)], "a table far greater than what is picked"),
-        ("gather_elements", 1, [(2, 40000), (2, 40000)], "longer than shared memory"),
+        ("gather_elements", 1, [(2, 80000), (2, 80000)], "longer than shared memory"),
         ("gather", 0, [(300,), (200,)], "one line, which no work-groups have parts of"),
         ("gather", 0, [(300,), (20, 10)], "one line, which no work-groups have parts of"),
     ],

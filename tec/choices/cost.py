@@ -1,0 +1,156 @@
+"""What a choice costs: one price over a footprint and a machine, and what no machine has room for.
+
+    choice -> Space.sketch(choice) -> Footprint    closed form: what its template thinks of
+    Made -> footprint.read(made) -> Footprint      counted in its loops
+    Footprint, target -> price -> Cost;  unfit -> why it does not fit, in words
+
+A sketch and what is read are the same value, so that one price serves both, and a test holds the one against the other.
+
+The price is a roofline with latencies: of each kernel the longest of what memory, the caches, shared memory, the vector lanes and the matrix pipes take, and what rounds of
+work-groups wait; of the others a part is not hidden. Rates and latencies are the machine's (`tec.target.machines`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ..target import Target, latency_ns, level_gbps
+from . import parallel
+
+_NOT_HIDDEN = 0.2  # of what takes less, under what takes most: groups begin and end, and not all at once
+UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
+_DEPENDENT_CLOCKS = 4  # from an operation to one that needs its result, where a wavefront has its lanes for itself (CDNA's four clocks a wavefront, NVIDIA's since Volta)
+_REGISTERS = 32  # of a thread beside what it keeps: addresses, counters, what is being computed
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a choice is thought to take, in seconds, and what limits it ("issue", "matrix", "LDS", "memory", "launch", ...)."""
+
+    seconds: float
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One kernel, launched `launches` times. Bytes are of one launch, of all its work-groups; `issued` and `waits` are of one thread.
+
+    groups: work-groups; on a CPU iterations that threads share. threads: of a work-group, on a CPU 1. registers: of 32 bits a thread needs for what it keeps,
+    0 where a sketch does not say. memory_bytes: of buffers in main memory that are touched, each byte once. asked_bytes: what lanes' accesses ask the first cache
+    for, in whole segments, so that lanes that read far from each other ask for more than they use. scratch_bytes: through shared memory. issued: operations of a lane, on a
+    CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
+    meets. dtype: of the sums on matrix units.
+    """
+
+    groups: float = 1
+    threads: int = 1
+    shared_bytes: int = 0
+    registers: int = 0
+    memory_bytes: float = 0.0
+    asked_bytes: float = 0.0
+    scratch_bytes: float = 0.0
+    issued: float = 0.0
+    matrix: float = 0.0
+    waits: float = 0.0
+    barriers: float = 0.0
+    launches: float = 1
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """The kernels of a choice, in order; parallel: whether a CPU's threads share the work."""
+
+    kernels: tuple[Kernel, ...]
+    parallel: bool = False
+
+    @property
+    def threads(self) -> int:
+        """Of the largest work-group."""
+        return max((k.threads for k in self.kernels), default=1)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of the work-group that has most."""
+        return max((k.shared_bytes for k in self.kernels), default=0)
+
+    @property
+    def memory_bytes(self) -> float:
+        """Of all launches."""
+        return sum(k.memory_bytes * k.launches for k in self.kernels)
+
+
+def on_cores(clocks: float, memory_bytes: float, parallel: bool, tasks: float = math.inf) -> Footprint:
+    """What a function of a CPU asks: clocks of one core, bytes of memory, whether threads share it, in so many `tasks` (as many as there are cores)."""
+    return Footprint((Kernel(tasks, memory_bytes=memory_bytes, issued=clocks),), parallel)
+
+
+def unfit(found: Footprint, target: Target) -> str | None:
+    """Why no kernel of such a footprint runs on a target, in words; None where it has room."""
+    for k in found.kernels:
+        if k.threads > target.max_threads:
+            return f"{k.threads} threads of a work-group, {target.max_threads} threads at most"
+        if k.shared_bytes > target.lds_bytes:
+            return f"{k.shared_bytes} bytes of shared memory of {target.lds_bytes}"
+    return None
+
+
+def price(found: Footprint, target: Target) -> Cost:
+    """The seconds that a footprint should take on a target's machine, one kernel after another."""
+    of = _kernel if target.is_gpu else _on_cores
+    parts = [of(k, found, target) for k in found.kernels]
+    longest = max(parts, key=lambda c: c.seconds, default=Cost(0.0, "launch"))
+    return Cost(sum(c.seconds for c in parts), longest.limit)
+
+
+def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
+    """Clocks of a core, shared by as many as have iterations; or what memory gives; and the start of threads."""
+    machine = target.machine
+    clock = machine.clock_mhz * 1e6
+    threads: float = 1
+    if found.parallel:
+        threads = machine.units if math.isinf(k.groups) else k.groups / math.ceil(k.groups / machine.units)
+    issue = k.issued / clock / threads
+    memory = k.memory_bytes / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+    # Threads that have just ended wait for what follows.
+    start = parallel.START_SECONDS + (k.launches - 1) * parallel.AGAIN_CLOCKS / clock if found.parallel else 0.0
+    return Cost(start + k.launches * max(issue, memory), "issue" if issue >= memory else "memory")
+
+
+def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
+    """See the module."""
+    machine, chip, wave = target.machine, target.chip, target.wavefront_size
+    clock = machine.clock_mhz * 1e6
+    waves = math.ceil(k.threads / wave)
+    slots, _ = chip.occupancy(k.registers + _REGISTERS, k.shared_bytes, waves, wave)
+    resident = max(1, slots * chip.simds // waves)  # work-groups that a unit has at once
+    busy = min(machine.units, max(1.0, k.groups))
+    most = math.ceil(k.groups / machine.units)  # of the unit that has most, for which all others wait
+    even = k.groups / (most * busy) if most else 1.0
+    trip = (machine.queued_ns or latency_ns(machine, "memory")) * 1e-9
+    waiting = trip * max(min(k.waits, 1.0), k.waits / UNDER_WAY)
+    lone = k.issued * max(_DEPENDENT_CLOCKS, wave / chip.simd_lanes) + k.barriers * chip.lds_latency
+    rounds = math.ceil(most / resident)
+    times = {
+        "memory": k.memory_bytes / ((machine.memory.gbps or machine.memory_gbps) * 1e9 * min(1.0, busy * machine.unit_share) * even),
+        "L2": k.asked_bytes / (_near_gbps(target) * 1e9 * busy / machine.units * even),
+        "LDS": most * k.scratch_bytes / max(1.0, k.groups) / max(1, machine.scratch_bytes_a_clock) / clock,
+        "issue": most * waves * wave * k.issued / (chip.simds * chip.simd_lanes) / clock,
+        "matrix": most * k.matrix / max(1.0, k.groups) / machine.macs(k.dtype) / clock if k.matrix else 0.0,
+        "latency": rounds * (waiting + lone / clock),
+    }  # fmt: skip
+    limit = max(times, key=lambda name: times[name])
+    seconds = times[limit] + _NOT_HIDDEN * (sum(times.values()) - times[limit])
+    launch = machine.launch_us * 1e-6
+    return Cost(k.launches * (launch + seconds), limit if seconds > launch else "launch")
+
+
+def _near_gbps(target: Target) -> float:
+    """What the caches near the units give to all of them: the L2, the L1 where no source has a figure of the L2."""
+    machine = target.machine
+    l1, l2 = machine.level("L1"), machine.level("L2")
+    if machine.has_latencies:
+        return level_gbps(machine, "L2")
+    found = l2.gbps if l2 is not None and l2.gbps is not None else l1.gbps if l1 is not None else None
+    return found or machine.memory_gbps
