@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from ..target import Target, latency_ns, level_gbps
 from . import parallel
+from .parts import needs
 
 _NOT_HIDDEN = 0.2  # of what takes less, under what takes most: groups begin and end, and not all at once
 UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
@@ -91,8 +92,8 @@ def unfit(found: Footprint, target: Target) -> str | None:
     for k in found.kernels:
         if k.threads > target.max_threads:
             return f"{k.threads} threads of a work-group, {target.max_threads} threads at most"
-        if k.shared_bytes > target.lds_bytes:
-            return f"{k.shared_bytes} bytes of shared memory of {target.lds_bytes}"
+        if (wrong := needs.shared_memory(k.shared_bytes, target.lds_bytes)) is not None:
+            return wrong
     return None
 
 

@@ -37,7 +37,7 @@ class GpuReduction(Space):
         self.along = _along(red)
         one = red.num_outputs == 1
         self.parameters = {
-            "shared": (False, True), "threads": (64, 32, 128, 256, 512, 1024),
+            "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
             "parts": _equal_parts(self.length) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
             "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
@@ -85,7 +85,7 @@ class GpuReduction(Space):
                 self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
                 for w in self._rule("wide", ())
                 for b in self.parameters["piece"]
-                for t in (64, 128, 256)
+                for t in self.threads_up_to_limit(64, 128, 256)
             ]
             return min((best, *(c for c in wide if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         wanted = _THREADS_A_UNIT * self.target.machine.units
@@ -110,7 +110,7 @@ class GpuReduction(Space):
                 self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
                 for w in self._rule("wide", ())
                 for b in self.parameters["piece"]
-                for t in (512, 1024)
+                for t in self.threads_up_to_limit(512, 1024)
             ]
         legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
         best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
@@ -122,8 +122,6 @@ class GpuReduction(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         parts, lanes = choice["parts"], self._lanes(choice)
-        if choice["threads"] > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
         if choice["wide"]:
             return self._why_not_wide(choice)
         if parts > 1 and (self.length or 0) < parts * _SHARE:

@@ -51,7 +51,7 @@ class PixelWindows(Space):
         sides = [[n for n in range(1, 9) if size % n == 0] for size in pixels[1:]]
         self.parameters = {
             "rows": tuple(sides[0]), "columns": tuple(sides[1]), "channels": tuple(wide or lanes),
-            "threads": (64, 128, 256),
+            "threads": self.threads_up_to_limit(64, 128, 256),
         }  # fmt: skip
 
     @classmethod
@@ -77,8 +77,6 @@ class PixelWindows(Space):
         return space if any(_pixels(c) > 1 for c in space.all) else None
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["threads"] > self.target.max_threads:
-            return f"{self.target.max_threads} threads at most"
         if math.prod(self.window) * _pixels(choice) * choice["channels"] > _MOST:
             return "so long a window by so many pixels is too long to be written out"
         if self._registers(choice) > _REGISTERS[self.target.wavefront_size]:

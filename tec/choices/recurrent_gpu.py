@@ -21,9 +21,10 @@ from ..ops.recurrent import Plain
 from ..target import Target
 from ..te import Tensor
 from . import loops
+from .cost import Cost, Footprint, Kernel
 from .group import Group, extent
 from .recurrent_form import GPU_PANEL, RecurrentForm
-from .space import Choice, Cost
+from .space import Choice
 
 _PARTS = 8  # of a sum over the state, in a kernel a step: 256 threads
 _MOST_THREADS = 1024
@@ -49,13 +50,16 @@ class GpuRecurrence(RecurrentForm):
                 return "a work-group goes through time with one batch entry"
             if self.full > _MOST_THREADS:
                 return f"{self.hidden} units are more than a work-group has threads"
-            need = self.parts * self.widest * self.full + 2 * self.full
-        else:
-            need = _PARTS * choice["rows"] * self.widest * GPU_PANEL
-        need, have = need * self.acc_bytes, self.target.static_lds_bytes
-        if need > have:
-            return f"parts of sums take {need} bytes of shared memory, there are {have}"
         return None
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """Parts of sums in shared memory, and the state; the price is `cost`."""
+        if choice["time"] == "loop":
+            states = len(self.r.phases)
+            need, threads = (self.parts * self.widest + states) * self.full, self.full * self.parts
+        else:
+            need, threads = _PARTS * choice["rows"] * self.widest * GPU_PANEL, _PARTS * GPU_PANEL
+        return Footprint((Kernel(threads=threads, shared_bytes=need * self.acc_bytes),))
 
     @property
     def parts(self) -> int:

@@ -116,6 +116,10 @@ class Space:
             if self.why_not(choice) is None and (not is_sketched or self._unfit(choice) is None):
                 yield choice
 
+    def threads_up_to_limit(self, *options: int) -> tuple[int, ...]:
+        """Those of some numbers of threads that a work-group may have, for templates that are asked for hundreds of choices: their sketch need not say it."""
+        return tuple(n for n in options if n <= self.target.max_threads)
+
     def choice(self, **values: Any) -> Choice:
         """Values as a choice of this template."""
         return {"template": self.template, **values}
