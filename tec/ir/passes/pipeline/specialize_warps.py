@@ -33,6 +33,7 @@ the same plan.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -48,10 +49,10 @@ from ...matrix import WARPGROUP
 from ...notes import MinBlocks, WarpSpecialize
 from ...visit import any_stmt, map_expr, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
-from .bulk import effect, loaded_bytes, reporting
+from .bulk import effect
 from .hold_operands import hold_operands
+from .roles import Roles, Slots, shared_buffers
 from .specialize_region import Region
-from .warp_roles import Ring, Roles
 
 _TAKERS = 2  # warpgroups in turn
 _OTHER_REGISTERS = 36  # of a working thread's: addresses, counters, what an epilogue has under way
@@ -120,30 +121,18 @@ def _looped(s: S.Stmt) -> S.Stmt:
 class _Loop(Roles):
     def __init__(self, name: str, thread: E.Var, group: E.Var, workers: int):
         super().__init__(name, thread, group, workers)
-        self.loop: S.For | None = None
-        self.stages = 0
-        self.buffers: list[Buffer] = []  # filled by bulk loads
-        self.loads: list[S.Stmt] = []
-        self.work: list[S.Stmt] = []
-        self.full, self.empty = (Buffer(n, "uint64", (), (), 0, "shared") for n in ("full", "empty"))
+        self.loop = S.For(E.Var("step"), B.const(0), B.const(0), S.NOP)  # the marked one, found in `find`
+        self.tile_work: list[S.Stmt] = []
+        self.ring = Slots("", 0)  # of all filled buffers together
 
     # ---- the whole
 
     def kernel(self, body: S.Stmt) -> S.Stmt:
         body = self.held(body)
         self.find(body)
-        n = B.const(self.stages)
-        self.full, self.empty = (Buffer(b.name, "uint64", (n,), (), 0, "shared") for b in (self.full, self.empty))
-        for b in self.buffers:
-            self.slots[id(b)] = Buffer(b.name, b.dtype, (n, *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
-        ring = Ring(self.stages)
-        fetch = ring.start(self.fetch(clone(body, {}), ring))
-        return self.parts(
-            self.ready(self.full, self.empty, self.stages),
-            fetch,
-            self.worker(body),
-            [*self.slots.values(), self.full, self.empty],
-        )
+        fetch = self.fetch(clone(self.bare(body), {}))
+        assert fetch is not None
+        return self.parts(fetch, self.worker(body))
 
     def held(self, body: S.Stmt) -> S.Stmt:
         """Operands of the epilogue loaded ahead of the loop, where there are registers for them beside the sums."""
@@ -174,62 +163,34 @@ class _Loop(Roles):
             raise self.error("warp_specialize names one serial loop of a kernel")
         self.loop = marked[0].body
         assert isinstance(marked[0].note, WarpSpecialize)
-        self.stages = marked[0].note.stages
-        self.take_apart(self.loop.body)
-        if not self.loads or not self.work:
+        self.ring = Slots("", marked[0].note.stages)
+        loads, self.tile_work = _apart(self.loop.body)
+        if not loads or not self.tile_work:
             raise self.error(
                 "warp_specialize needs a loop that fills shared memory by bulk copies and works on it",
                 's[stage].compute_at(product, k_outer); s[stage].pragma(first_axis, "bulk_copy")',
             )
-
-    def take_apart(self, s: S.Stmt) -> None:
-        if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
-            self.buffers.append(s.buffer)
-            self.take_apart(s.body)
-        elif isinstance(s, S.Seq):
-            for x in s.stmts:
-                self.take_apart(x)
-        elif any_stmt(s, lambda x: is_call(x, "bulk_load")):
-            self.loads.append(s)
-        else:
-            self.work.append(s)
+        for b in shared_buffers(self.loop.body):
+            self.in_ring(b, self.ring)
 
     # ---- the part that fetches
 
-    def fetch(self, s: S.Stmt, ring: Ring) -> S.Stmt:
-        """The loops and conditions around the marked loop, and in it the copies. `s` is a copy of the kernel's body."""
+    def fetch(self, s: S.Stmt) -> S.Stmt | None:
+        """The loops and conditions around the marked loop, and in it the copies of a step."""
         if _is_marked(s):
             assert isinstance(s.body, S.For)
-            other = _Loop(self.name, self.thread, self.group, self.workers)
-            other.take_apart(s.body.body)
-            other.slots = {id(b): mine for b, mine in zip(other.buffers, self.slots.values())}
-            full, empty = (E.BufferLoad(b, (ring.at(),)) for b in (self.full, self.empty))
-            behind = B.bitwise_xor(ring.parity(), B.const(1))
-            step = S.seq(
-                effect("mbarrier_wait", empty, behind),
-                effect("mbarrier_expect", full, loaded_bytes(other.loads)),
-                *[other.in_slot(reporting(x, full), ring.at()) for x in other.loads],
-                ring.advance(),
-            )
-            return S.For(s.body.var, s.body.min, s.body.extent, step, S.ForKind.SERIAL, "", unroll=1)
+            return super().fetch_loop(s.body, self.fill(_apart(s.body.body)[0], self.ring))
         if isinstance(s, S.Seq):
-            kept = [self.fetch(x, ring) for x in s.stmts if any_stmt(x, _is_marked)]
-            return S.seq(*kept)
-        if isinstance(s, S.For):
-            return s.with_body(self.fetch(s.body, ring))
-        if isinstance(s, S.IfThenElse) and s.orelse is None:
-            return S.IfThenElse(s.cond, self.fetch(s.then, ring))
-        if isinstance(s, S.LetStmt):
-            return S.LetStmt(s.var, s.value, self.fetch(s.body, ring))
-        if isinstance(s, (S.Alloc, S.Attr)):
-            return self.fetch(s.body, ring)
-        raise self.error(f"warp_specialize: {type(s).__name__} stands around the loop")
+            return self.fetch(next(x for x in s.stmts if any_stmt(x, _is_marked)))
+        return super().fetch(s) if any_stmt(s, _is_marked) else None
+
+    def fetch_loop(self, s: S.For, body: S.Stmt) -> S.Stmt:
+        return s.with_body(body)
 
     # ---- the part that works
 
     def worker(self, body: S.Stmt) -> S.Stmt:
-        ring = Ring(self.stages)
-        return ring.start(S.seq(self.consume(body, ring), self.lead(effect("bulk_wait", n=0, read=True))))
+        return S.seq(self.consume(body), self.lead(effect("bulk_wait", n=0, read=True)))
 
     def lead(self, *stmts: S.Stmt) -> S.Stmt:
         """By one thread of all that work."""
@@ -240,14 +201,14 @@ class _Loop(Roles):
         """A barrier of the threads that work."""
         return effect("barrier", scope="shared", id=1, threads=self.workers * WARPGROUP)
 
-    def consume(self, s: S.Stmt, ring: Ring) -> S.Stmt:
+    def consume(self, s: S.Stmt) -> S.Stmt:
         if _is_marked(s):
-            return self.main_loop(ring)
+            return self.main_loop()
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
-            return S.Alloc(s.buffer, self.staged(s.body, s.buffer, ring), replace(s.notes, ordered=True))
-        return map_stmt(s, lambda x: self.consume(x, ring), lambda e: e)
+            return S.Alloc(s.buffer, self.staged(s.body, s.buffer), replace(s.notes, ordered=True))
+        return map_stmt(s, lambda x: self.consume(x), lambda e: e)
 
-    def staged(self, body: S.Stmt, buffer: Buffer, ring: Ring) -> S.Stmt:
+    def staged(self, body: S.Stmt, buffer: Buffer) -> S.Stmt:
         """A shared buffer of results: written by threads, sent out by bulk stores."""
         parts = list(body.stmts) if isinstance(body, S.Seq) else [body]
         out: list[S.Stmt] = []
@@ -256,10 +217,10 @@ class _Loop(Roles):
             if any_stmt(x, lambda y: is_call(y, "bulk_store")):
                 if writing:
                     out += [effect("proxy_fence"), self.meet()]
-                out.append(self.lead(_synchronised(self.consume(x, ring))))
+                out.append(self.lead(_synchronised(self.consume(x))))
                 writing = False
                 continue
-            out.append(self.consume(x, ring))
+            out.append(self.consume(x))
         if writing:
             raise self.error(
                 f"{buffer.name} is shared memory that no bulk copy sends out",
@@ -283,16 +244,15 @@ class _Loop(Roles):
             return S.Alloc(s.buffer, self.wait_before_writes(s.body, buffer), s.notes)
         return S.seq(self.lead(effect("bulk_wait", n=0, read=True)), self.meet(), s)
 
-    def main_loop(self, ring: Ring) -> S.Stmt:
-        loop = self.loop
-        assert loop is not None
-        full = E.BufferLoad(self.full, (ring.at(),))
+    def main_loop(self) -> S.Stmt:
+        loop, ring = self.loop, self.ring.used
+        full = E.BufferLoad(self.ring.full, (ring.at(),))
         before = Buffer("slot_before", "int32", (B.const(1),), (), 0, "local")
         release = S.IfThenElse(
             B.compare("eq", self.thread, 0),
-            effect("mbarrier_arrive", E.BufferLoad(self.empty, (E.BufferLoad(before, (B.const(0),)),))),
+            effect("mbarrier_arrive", E.BufferLoad(self.ring.empty, (E.BufferLoad(before, (B.const(0),)),))),
         )
-        work = self.in_slot(clone(S.seq(*self.work), {}), ring.at(), group=True)
+        work = self.in_slot(clone(S.seq(*self.tile_work), {}), ring.at(), group=True)
         step = S.seq(
             effect("mbarrier_wait", full, ring.parity()),
             effect("wgmma_fence"),
@@ -325,19 +285,21 @@ class _Loop(Roles):
         out: list[S.Stmt] = []
         for b in found.values():
             *tiles, elems = [const_int(d) or 0 for d in b.shape]
-            count = 1
-            for n in tiles:
-                count *= n
-            for flat in range(count):
-                at: list[E.Expr] = []
-                rest = flat
-                for n in reversed(tiles):
-                    at.insert(0, B.const(rest % n))
-                    rest //= n
-                index = (*at, E.Ramp(B.const(0), B.const(1), elems))
+            for at in itertools.product(*map(range, tiles)):
+                index = (*map(B.const, at), E.Ramp(B.const(0), B.const(1), elems))
                 whole = E.BufferLoad(b, index)
                 out.append(S.BufferStore(b, E.Call("wgmma_wait", (whole,), whole.dtype, {"n": 0}), index))
         return out
+
+
+def _apart(s: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:
+    """The loads of a step, and its work."""
+    if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
+        return _apart(s.body)
+    if isinstance(s, S.Seq):
+        both = [_apart(x) for x in s.stmts]
+        return [x for loads, _ in both for x in loads], [x for _, work in both for x in work]
+    return ([s], []) if any_stmt(s, lambda x: is_call(x, "bulk_load")) else ([], [s])
 
 
 class _Turns(_Loop):
@@ -363,49 +325,49 @@ class _Turns(_Loop):
     def after_steps(self) -> list[S.Stmt]:
         return [effect("turn_give", self.uniform)]
 
+    def parts(self, fetch: S.Stmt, work: S.Stmt, state: tuple[Buffer, ...] = ()) -> S.Stmt:
+        return super().parts(fetch, work, (*state, self.turn))
+
     def my_turn(self) -> E.Expr:
         return B.compare("eq", E.BufferLoad(self.turn, (B.const(0),)), self.uniform)
 
     def worker(self, body: S.Stmt) -> S.Stmt:
-        ring = Ring(self.stages)
         zero = (B.const(0),)
         begin = S.BufferStore(self.turn, B.const(0), zero)
         # The second begins by handing the first its turn; at the end the turn that nobody needs is taken, so that no barrier is left half full.
         first = S.IfThenElse(B.compare("eq", self.uniform, self.workers - 1), effect("turn_give", self.uniform))
         last = S.IfThenElse(self.my_turn(), effect("turn_take", self.uniform))
-        passes = S.seq(begin, first, self.passes(body, ring), last, self.lead(effect("bulk_wait", n=0, read=True)))
-        return S.Alloc(self.turn, ring.start(passes))
+        return S.seq(begin, first, self.passes(body), last, self.lead(effect("bulk_wait", n=0, read=True)))
 
-    def passes(self, s: S.Stmt, ring: Ring) -> S.Stmt:
+    def passes(self, s: S.Stmt) -> S.Stmt:
         """The loops around the passes, and each pass by the warpgroup whose turn it is."""
         if isinstance(s, S.For) and s.kind == S.ForKind.SERIAL:
             if any_stmt(s.body, lambda x: isinstance(x, S.For) and x is not self.loop and any_stmt(x, _is_marked)):
-                return s.with_body(self.passes(s.body, ring))
-            assert self.loop is not None
-            mine = self.consume(s.body, ring)
+                return s.with_body(self.passes(s.body))
+            mine = self.consume(s.body)
             steps = E.Cast("int32", self.loop.extent) if self.loop.extent.dtype != "int32" else self.loop.extent
-            shared = S.IfThenElse(self.my_turn(), mine, ring.skip(steps))
+            shared = S.IfThenElse(self.my_turn(), mine, self.ring.used.skip(steps))
             other = B.sub(B.const(self.workers - 1), E.BufferLoad(self.turn, (B.const(0),)))
             body = S.seq(shared, S.BufferStore(self.turn, other, (B.const(0),)))
             return replace(s, body=body, unroll=s.unroll or 1)
         if isinstance(s, S.LetStmt):
-            return S.LetStmt(s.var, s.value, self.passes(s.body, ring))
+            return S.LetStmt(s.var, s.value, self.passes(s.body))
         if isinstance(s, S.Attr):
-            return S.Attr(s.note, self.passes(s.body, ring))
+            return S.Attr(s.note, self.passes(s.body))
         raise self.error(
             f"warp_specialize with turns is for a loop within a loop of tiles, and here {type(s).__name__} stands around it",
             "split the tiles, so that a work-group stays for several",
         )
 
-    def consume(self, s: S.Stmt, ring: Ring) -> S.Stmt:
+    def consume(self, s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.IfThenElse) and any_stmt(s, _is_marked):
             raise self.error("warp_specialize with turns: the loop stands under a condition")
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
             b = s.buffer
             own = Buffer(b.name, b.dtype, (B.const(self.workers), *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
-            body = _in_part(self.staged(s.body, b, ring), b, own, self.uniform)
+            body = _in_part(self.staged(s.body, b), b, own, self.uniform)
             return S.Alloc(own, body, replace(s.notes, ordered=True))
-        return super().consume(s, ring)
+        return super().consume(s)
 
 
 def _in_part(s: S.Stmt, buffer: Buffer, whole: Buffer, part: E.Expr) -> S.Stmt:
