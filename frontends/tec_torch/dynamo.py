@@ -172,7 +172,7 @@ class Hybrid:
             inside = [n.name for n in part.graph.nodes if n.op == "placeholder"]
             own = {n: held[a.name] for n, a in zip(inside, node.args) if isinstance(a, Node) and a.name in held}
             try:
-                setattr(cut, node.target, Part(self._runner(part, own), part))
+                setattr(cut, node.target, CompiledPart(self._runner(part, own), part))
             except TecError as error:
                 log.warning(
                     "a part of %d calls is left to torch: %s", sum(map(_computes, part.graph.nodes)), _line(error)
@@ -181,7 +181,7 @@ class Hybrid:
         return cut
 
 
-class Part(torch.nn.Module):
+class CompiledPart(torch.nn.Module):
     """A part of a graph as a network, in the part's own place."""
 
     def __init__(self, runner: Runner, part: GraphModule):

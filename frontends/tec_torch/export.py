@@ -1,6 +1,6 @@
 """Modules and exported programs in core ATen.
 
-Out: a `Program`, which knows its graph and how a call fills it. A module goes through torch.export first; composite operators that tec
+Out: a `FunctionalProgram`, which knows its graph and how a call fills it. A module goes through torch.export first; composite operators that tec
 has whole (attention, normalizations, linear layers, activations) stay whole.
 """
 
@@ -37,7 +37,7 @@ def decompositions() -> Any:
 
 
 @dataclass
-class Program:
+class FunctionalProgram:
     """An exported program as a graph of calls that write nothing, and how its placeholders are filled.
 
     graph: in core ATen, or as exported where tec takes it so; tensors: parameters, buffers and constants by placeholder; changed: those that a run writes, and to what output's place each goes;
@@ -61,7 +61,9 @@ class Program:
         return convert(self.graph, self.frozen(live), self.names, collect)
 
 
-def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any = None) -> tuple[Program, Conversion]:
+def program_of(
+    source: Any, shapes: Mapping[str, Any] | None = None, args: Any = None
+) -> tuple[FunctionalProgram, Conversion]:
     """The program of a module or of what was exported, and what becomes of it; decomposed to core ATen where it must be."""
     open_names: dict[str, tuple[Any, ...]] = {}
     if isinstance(source, torch.nn.Module):
@@ -87,9 +89,9 @@ def program_of(source: Any, shapes: Mapping[str, Any] | None = None, args: Any =
     return program, program.convert(collect=True)
 
 
-def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tuple[Any, ...]]) -> Program:
+def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tuple[Any, ...]]) -> FunctionalProgram:
     """How the graph is filled, by the exported program's signature."""
-    program = Program(exported, graph)
+    program = FunctionalProgram(exported, graph)
     signature = exported.graph_signature
     state = {**exported.state_dict, **exported.constants}
     for spec in signature.input_specs:
@@ -112,7 +114,7 @@ def _program(exported: Any, graph: torch.fx.Graph, open_names: Mapping[str, tupl
     return program
 
 
-def _name_sizes(program: Program, open_names: Mapping[str, tuple[Any, ...]]) -> None:
+def _name_sizes(program: FunctionalProgram, open_names: Mapping[str, tuple[Any, ...]]) -> None:
     """torch's symbols by the names that the shapes gave them."""
     for node in program.graph.nodes:
         for d, name in enumerate(open_names.get(node.name, ())):
@@ -197,4 +199,4 @@ def _words(error: BaseException) -> str:
     return " ".join([type(error).__name__ + ":", *lines[:3]])[:400]
 
 
-__all__ = ["Program", "decompositions", "export_module", "program_of"]
+__all__ = ["FunctionalProgram", "decompositions", "export_module", "program_of"]

@@ -15,7 +15,7 @@ from tec.graph import Graph
 from tec.graph.graph import bind_sizes
 from tec.ops.guards import Guard
 
-from .export import Program, program_of
+from .export import FunctionalProgram, program_of
 from .importer import converter_of, location_of
 from .network import TorchNetwork
 from .types import array_of, expression_of
@@ -78,7 +78,7 @@ def _missing(failed: Mapping[Any, TecError]) -> TecError:
     return error
 
 
-def _note_ranges(graph: Graph, program: Program) -> None:
+def _note_ranges(graph: Graph, program: FunctionalProgram) -> None:
     """What torch.export found that sizes must satisfy, as conditions that a run checks."""
     used = {str(d) for v in graph.inputs for d in v.shape if not isinstance(d, int)}
     for symbol, span in program.exported.range_constraints.items():

@@ -1,6 +1,6 @@
 """From a graph of ATen calls to a tec graph.
 
-Each ATen operator has one function in the `ops_*` modules, found by its overload packet. It is given a `Call`, which builds nodes and knows the types that
+Each ATen operator has one function in the `ops_*` modules, found by its overload packet. It is given an `AtenCall`, which builds nodes and knows the types that
 torch worked out for the result, and the call's arguments: Values for tensors, ints and `Dim`s for sizes. What fails says where in the user's program
 the call was made.
 """
@@ -54,7 +54,7 @@ def converter_of(target: Any) -> Converter | None:
     return CONVERTERS.get(target) or CONVERTERS.get(getattr(target, "overloadpacket", None))
 
 
-class Call(Builder):
+class AtenCall(Builder):
     """One call while it is converted. `dtype` and `shape`: of its (first) result; `types`: of all; `common`: the type that torch's promotion gives its operands."""
 
     def __init__(self, graph: Graph, node: Node, names: Mapping[str, str]):
@@ -288,7 +288,7 @@ class _Conversion:
             raise ImportModelError(f"{target} has no conversion")
         args = torch.fx.node.map_aggregate(node.args, self._argument)
         kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
-        call = Call(self.graph, node, self.names)
+        call = AtenCall(self.graph, node, self.names)
         made = convert(call, *args, **kwargs)
         if isinstance(val, torch.Tensor):
             if isinstance(made, (tuple, list)):
@@ -302,7 +302,7 @@ class _Conversion:
         return made
 
     @staticmethod
-    def _check(made: Any, dtype: str, shape: Sequence[Size], call: Call) -> None:
+    def _check(made: Any, dtype: str, shape: Sequence[Size], call: AtenCall) -> None:
         if not isinstance(made, Value):
             raise ImportModelError(f"{call.target} gives {type(made).__name__}")
         if made.dtype != dtype or made.shape != tuple(shape):
@@ -345,4 +345,4 @@ def _located(error: TecError, node: Node) -> TecError:
     return type(error)(text, where=where, hint=error.hint, locate=False)
 
 
-__all__ = ["CONVERTERS", "Call", "Conversion", "Given", "aten_op", "convert", "converter_of", "is_assertion"]
+__all__ = ["CONVERTERS", "AtenCall", "Conversion", "Given", "aten_op", "convert", "converter_of", "is_assertion"]

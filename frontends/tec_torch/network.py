@@ -11,7 +11,7 @@ import tec
 from tec import ArgumentError
 from tec.runtime.networks.network import Network
 
-from .export import Program
+from .export import FunctionalProgram
 from .importer import Conversion
 from .runner import Runner
 
@@ -23,7 +23,7 @@ class TorchNetwork(Network):
     compiled are noticed, and used as they are. `run` and all else is a `Network`'s, with weights as they were; it raises ArgumentError once they were changed.
     """
 
-    def __init__(self, network: Network, program: Program, made: Conversion):
+    def __init__(self, network: Network, program: FunctionalProgram, made: Conversion):
         super().__init__(network.module, network.plan, network.params, network.report)
         self._weights = network._weights  # on the device once for both
         self._program = program

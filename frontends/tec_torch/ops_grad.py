@@ -12,13 +12,13 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.ops.dims import is_symbolic
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 from .ops_nn import each
 
 
 @aten_op("convolution_backward")
 def convolution_backward(
-    c: Call, g: Value, x: Value, w: Value, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
+    c: AtenCall, g: Value, x: Value, w: Value, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any,
     groups: int, wanted: Any,
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """The gradients by input, weight and bias, as `wanted` asks."""
@@ -40,7 +40,7 @@ def convolution_backward(
 
 @aten_op("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def max_pool_backward(
-    c: Call, g: Value, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, index: Value
+    c: AtenCall, g: Value, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, index: Value
 ) -> Value:
     """Each output's gradient goes to the place that `index`, counted in its plane, says."""
     n = 2 if "2d" in c.name_of_op else 3

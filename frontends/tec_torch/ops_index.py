@@ -14,16 +14,16 @@ from tec.graph.builders import axis_of
 from tec.ops.dims import is_symbolic
 from tec.ops.registry import broadcast_shapes
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 
 
 @aten_op("embedding")
-def embedding(c: Call, weight: Value, index: Value, *more: Any) -> Value:
+def embedding(c: AtenCall, weight: Value, index: Value, *more: Any) -> Value:
     return c.op("gather", weight, index, axis=0)
 
 
 @aten_op("index_select")
-def index_select(c: Call, x: Value, dim: int, index: Value) -> Value:
+def index_select(c: AtenCall, x: Value, dim: int, index: Value) -> Value:
     if x.ndim == 0:
         return x
     index = index if index.ndim else c.reshape(index, (1,))
@@ -31,7 +31,7 @@ def index_select(c: Call, x: Value, dim: int, index: Value) -> Value:
 
 
 @aten_op("gather")
-def gather(c: Call, x: Value, dim: int, index: Value, *more: Any) -> Value:
+def gather(c: AtenCall, x: Value, dim: int, index: Value, *more: Any) -> Value:
     if x.ndim == 0 or index.ndim == 0:
         y = c.op("gather", c.reshape(x, (x.type.size,)), c.reshape(index, (index.type.size,)), axis=0)
         return c.reshape(y, c.shape)
@@ -43,11 +43,11 @@ def gather(c: Call, x: Value, dim: int, index: Value, *more: Any) -> Value:
 
 
 @aten_op("take")
-def take(c: Call, x: Value, index: Value) -> Value:
+def take(c: AtenCall, x: Value, index: Value) -> Value:
     return c.op("gather", c.reshape(x, (x.type.size,)), index, axis=0)
 
 
-def _points(c: Call, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[int], tuple[Any, ...]]:
+def _points(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[int], tuple[Any, ...]]:
     """(points, the dimensions that they count in, the shape of the indices broadcast)."""
     at = [k for k, i in enumerate(indices) if i is not None]
     some = [i for i in indices if i is not None]
@@ -67,7 +67,7 @@ def _points(c: Call, x: Value, indices: Sequence[Value | None]) -> tuple[Value, 
 
 
 @aten_op("index", "_unsafe_index")
-def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
+def index(c: AtenCall, x: Value, indices: Sequence[Value | None]) -> Value:
     """NumPy's: the indexed dimensions stand where they were where they are neighbours, in front otherwise."""
     at = [k for k, i in enumerate(indices) if i is not None]
     if not at:
@@ -88,7 +88,7 @@ def index(c: Call, x: Value, indices: Sequence[Value | None]) -> Value:
 
 
 @aten_op("index_put", "_unsafe_index_put")
-def index_put(c: Call, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
+def index_put(c: AtenCall, x: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False) -> Value:
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
     if masks:
         mask = masks[0]
@@ -119,7 +119,7 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "am
 
 @aten_op("scatter", "scatter_add", "scatter_reduce.two")
 def scatter(
-    c: Call, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, include_self: bool = True
+    c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, include_self: bool = True
 ) -> Value:
     kind = "add" if c.name_of_op == "scatter_add" else "none" if reduce is None else _REDUCTIONS.get(reduce, reduce)
     if kind == "mean" or not include_self or (x.dtype == "bool" and kind != "none"):
@@ -144,7 +144,7 @@ def scatter(
 
 
 @aten_op("index_add", "index_copy", "index_fill")
-def index_write(c: Call, x: Value, dim: int, index: Value, source: Any, alpha: Any = 1) -> Value:
+def index_write(c: AtenCall, x: Value, dim: int, index: Value, source: Any, alpha: Any = 1) -> Value:
     if x.ndim == 0:
         raise ImportModelError(f"{c.name_of_op} of a scalar")
     axis = axis_of(dim, x.ndim)
@@ -164,7 +164,7 @@ def index_write(c: Call, x: Value, dim: int, index: Value, source: Any, alpha: A
 
 
 @aten_op("masked_scatter")
-def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
+def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
     """The source's elements one after another where the mask holds: each takes the one of the mask's running count."""
     mask = c.broadcast(mask, x.shape)
     if is_symbolic(x.shape):
@@ -177,13 +177,13 @@ def masked_scatter(c: Call, x: Value, mask: Value, source: Value) -> Value:
 
 
 @aten_op("one_hot")
-def one_hot(c: Call, x: Value, count: int = -1) -> Value:
+def one_hot(c: AtenCall, x: Value, count: int = -1) -> Value:
     depth = c.shape[-1]
     return c.cast(c.op("equal", c.unsqueeze(x, x.ndim), c.iota(depth)), c.dtype)
 
 
 @aten_op("bucketize", "searchsorted")
-def bucketize(c: Call, a: Any, b: Any, **more: Any) -> Value:
+def bucketize(c: AtenCall, a: Any, b: Any, **more: Any) -> Value:
     """How many boundaries lie below (or at) each value."""
     values, bounds = (a, b) if c.name_of_op == "bucketize" else (b, a)
     if not isinstance(values, Value) or bounds.ndim != 1 or more.get("sorter") is not None:
@@ -196,7 +196,7 @@ def bucketize(c: Call, a: Any, b: Any, **more: Any) -> Value:
 
 
 @aten_op("isin")
-def isin(c: Call, a: Any, b: Any, assume_unique: bool = False, invert: bool = False) -> Value:
+def isin(c: AtenCall, a: Any, b: Any, assume_unique: bool = False, invert: bool = False) -> Value:
     kind = c.common
     a, b = c.value(a, kind), c.value(b, kind)
     same = c.op("equal", c.unsqueeze(a, a.ndim), c.reshape(b, (b.type.size,)))

@@ -12,12 +12,12 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.ops.dims import is_symbolic
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 
 _MOST_STORED = 1 << 16  # elements of a constant that is one number: more are broadcast where they are read
 
 
-def filled(c: Call, value: Any) -> Value:
+def filled(c: AtenCall, value: Any) -> Value:
     """The result's shape, full of one number."""
     x = c.reshape(c.value(value, c.dtype), ())
     if x.is_const and not is_symbolic(c.shape) and math.prod(c.shape) <= _MOST_STORED:
@@ -26,22 +26,22 @@ def filled(c: Call, value: Any) -> Value:
 
 
 @aten_op("full")
-def full(c: Call, size: Any, value: Any) -> Value:
+def full(c: AtenCall, size: Any, value: Any) -> Value:
     return filled(c, value)
 
 
 @aten_op("full_like", "fill")
-def full_like(c: Call, x: Value, value: Any) -> Value:
+def full_like(c: AtenCall, x: Value, value: Any) -> Value:
     return filled(c, value)
 
 
 @aten_op("new_full")
-def new_full(c: Call, x: Value, size: Any, value: Any) -> Value:
+def new_full(c: AtenCall, x: Value, size: Any, value: Any) -> Value:
     return filled(c, value)
 
 
 @aten_op("scalar_tensor")
-def scalar_tensor(c: Call, value: Any) -> Value:
+def scalar_tensor(c: AtenCall, value: Any) -> Value:
     return filled(c, value)
 
 
@@ -56,17 +56,17 @@ def scalar_tensor(c: Call, value: Any) -> Value:
     "new_empty_strided",
     "empty_strided",
 )
-def zeros(c: Call, *more: Any) -> Value:
+def zeros(c: AtenCall, *more: Any) -> Value:
     return filled(c, 0)
 
 
 @aten_op("ones", "ones_like", "new_ones")
-def ones(c: Call, *more: Any) -> Value:
+def ones(c: AtenCall, *more: Any) -> Value:
     return filled(c, 1)
 
 
 @aten_op("arange")
-def arange(c: Call, *bounds: Any) -> Value:
+def arange(c: AtenCall, *bounds: Any) -> Value:
     start, _, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if is_symbolic([c.shape, start, step]):
         return c.op("iota", size=c.shape[0], start=start, step=step, dtype=c.dtype)
@@ -76,19 +76,19 @@ def arange(c: Call, *bounds: Any) -> Value:
 
 
 @aten_op("iota", space=torch.ops.prims)
-def iota(c: Call, length: Any, start: Any, step: Any, **more: Any) -> Value:
+def iota(c: AtenCall, length: Any, start: Any, step: Any, **more: Any) -> Value:
     return c.iota(c.shape[0], start, step, c.dtype)
 
 
 @aten_op("linspace")
-def linspace(c: Call, start: Any, end: Any, steps: Any) -> Value:
+def linspace(c: AtenCall, start: Any, end: Any, steps: Any) -> Value:
     if any(isinstance(x, Value) for x in (start, end)) or is_symbolic([start, end, c.shape]):
         raise ImportModelError("linspace between values that are not known")
     return c.const(np.linspace(start, end, c.shape[0]), c.dtype)
 
 
 @aten_op("eye")
-def eye(c: Call, *size: Any) -> Value:
+def eye(c: AtenCall, *size: Any) -> Value:
     if is_symbolic(c.shape):
         rows, cols = c.iota(c.shape[0], dtype="int32"), c.iota(c.shape[1], dtype="int32")
         return c.cast(c.op("equal", c.reshape(rows, (c.shape[0], 1)), cols), c.dtype)
@@ -96,7 +96,7 @@ def eye(c: Call, *size: Any) -> Value:
 
 
 @aten_op("tril", "triu")
-def triangle(c: Call, x: Value, k: int = 0, **more: Any) -> Value:
+def triangle(c: AtenCall, x: Value, k: int = 0, **more: Any) -> Value:
     k, upper = int(more.get("diagonal", k)), c.name_of_op == "triu"
     if x.is_const and not is_symbolic(x.shape):
         return c.const((np.triu if upper else np.tril)(x.data, k), c.dtype)
@@ -106,7 +106,7 @@ def triangle(c: Call, x: Value, k: int = 0, **more: Any) -> Value:
 
 
 @aten_op("tril_indices", "triu_indices")
-def triangle_indices(c: Call, rows: int, cols: int, offset: int = 0) -> Value:
+def triangle_indices(c: AtenCall, rows: int, cols: int, offset: int = 0) -> Value:
     if is_symbolic([rows, cols]):
         raise ImportModelError("indices of a triangle of open size")
     f = np.tril_indices if c.name_of_op == "tril_indices" else np.triu_indices

@@ -11,7 +11,7 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.ops.dims import Dim
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 prims = torch.ops.prims
@@ -29,7 +29,7 @@ _ROUNDS = frozenset({"ceil", "floor", "round_even", "trunc"})
 
 
 @aten_op(*_UNARY)
-def unary(c: Call, x: Value, decimals: int = 0) -> Value:
+def unary(c: AtenCall, x: Value, decimals: int = 0) -> Value:
     name = _UNARY[c.name_of_op]
     x = c.cast(x, c.dtype)
     if name in _ROUNDS and c.dtype not in FLOATS:
@@ -48,35 +48,35 @@ def unary(c: Call, x: Value, decimals: int = 0) -> Value:
 
 
 @aten_op("log10")
-def log10(c: Call, x: Value) -> Value:
+def log10(c: AtenCall, x: Value) -> Value:
     x = c.cast(x, c.dtype)
     return c.op("multiply", c.op("log2", x), c.like(math.log10(2.0), x))
 
 
 @aten_op("erfc")
-def erfc(c: Call, x: Value) -> Value:
+def erfc(c: AtenCall, x: Value) -> Value:
     x = c.cast(x, c.dtype)
     return c.op("subtract", c.like(1, x), c.op("erf", x))
 
 
 @aten_op("logical_not")
-def logical_not(c: Call, x: Value) -> Value:
+def logical_not(c: AtenCall, x: Value) -> Value:
     return c.op("logical_not", truth(c, x))
 
 
 @aten_op("bitwise_not")
-def bitwise_not(c: Call, x: Value) -> Value:
+def bitwise_not(c: AtenCall, x: Value) -> Value:
     return c.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
 @aten_op("isnan", "isinf", "isfinite")
-def is_kind(c: Call, x: Value) -> Value:
+def is_kind(c: AtenCall, x: Value) -> Value:
     if x.dtype not in FLOATS:
         return c.broadcast(c.const(c.name_of_op == "isfinite"), x.shape)
     return c.op(c.name_of_op, x)
 
 
-def truth(c: Call, x: Any) -> Value:
+def truth(c: AtenCall, x: Any) -> Value:
     """Whether elements are not 0."""
     if not isinstance(x, Value):
         return c.const(bool(x))
@@ -84,17 +84,17 @@ def truth(c: Call, x: Any) -> Value:
 
 
 @aten_op("sgn")
-def sgn(c: Call, x: Value) -> Value:
+def sgn(c: AtenCall, x: Value) -> Value:
     return x if x.dtype == "bool" else c.op("sign", x)
 
 
 @aten_op("frac")
-def frac(c: Call, x: Value) -> Value:
+def frac(c: AtenCall, x: Value) -> Value:
     return c.op("subtract", x, c.op("trunc", x))
 
 
 @aten_op("deg2rad", "rad2deg")
-def turned(c: Call, x: Value) -> Value:
+def turned(c: AtenCall, x: Value) -> Value:
     x = c.cast(x, c.dtype)
     return c.op("multiply", x, c.like(math.pi / 180 if c.name_of_op == "deg2rad" else 180 / math.pi, x))
 
@@ -102,12 +102,12 @@ def turned(c: Call, x: Value) -> Value:
 # ---- two inputs
 
 
-def scaled(c: Call, x: Value, alpha: Any) -> Value:
+def scaled(c: AtenCall, x: Value, alpha: Any) -> Value:
     return x if alpha == 1 and not isinstance(alpha, Dim) else c.op("multiply", x, c.value(alpha, x.dtype))
 
 
 @aten_op("add", "sub", "rsub")
-def add(c: Call, a: Any, b: Any, alpha: Any = 1) -> Value:
+def add(c: AtenCall, a: Any, b: Any, alpha: Any = 1) -> Value:
     name = c.name_of_op
     a, b = c.value(a, c.dtype), c.value(b, c.dtype)
     if name == "rsub":
@@ -120,13 +120,13 @@ def add(c: Call, a: Any, b: Any, alpha: Any = 1) -> Value:
 
 
 @aten_op("mul")
-def mul(c: Call, a: Any, b: Any) -> Value:
+def mul(c: AtenCall, a: Any, b: Any) -> Value:
     a, b = c.value(a, c.dtype), c.value(b, c.dtype)
     return c.op("logical_and" if c.dtype == "bool" else "multiply", a, b)
 
 
 @aten_op("div", "true_divide", "floor_divide")
-def div(c: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
+def div(c: AtenCall, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     mode = "floor" if c.name_of_op == "floor_divide" else rounding_mode
     a, b = c.value(a, c.dtype), c.value(b, c.dtype)
     if c.dtype in FLOATS:
@@ -142,7 +142,7 @@ def div(c: Call, a: Any, b: Any, rounding_mode: str | None = None) -> Value:
     return c.op("divide", a, b)
 
 
-def float_floor_divide(c: Call, a: Value, b: Value) -> Value:
+def float_floor_divide(c: AtenCall, a: Value, b: Value) -> Value:
     """(a - a mod b) / b, rounded: what Python's // gives, where a quotient rounded up would be one too large."""
     rest = c.op("floor_mod", a, b)
     whole = c.op("divide", c.op("subtract", a, rest), b)
@@ -168,7 +168,7 @@ _OF_BOOL = {
 
 
 @aten_op(*_BINARY)
-def binary(c: Call, a: Any, b: Any) -> Value:
+def binary(c: AtenCall, a: Any, b: Any) -> Value:
     name = _BINARY[c.name_of_op]
     if c.dtype == "bool":
         name = _OF_BOOL[name]
@@ -176,7 +176,7 @@ def binary(c: Call, a: Any, b: Any) -> Value:
 
 
 @aten_op("fmax", "fmin")
-def over_numbers(c: Call, a: Value, b: Value) -> Value:
+def over_numbers(c: AtenCall, a: Value, b: Value) -> Value:
     """Where one is NaN, the other."""
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
     y = binary_extremum(c, "maximum" if c.name_of_op == "fmax" else "minimum", a, b)
@@ -185,12 +185,12 @@ def over_numbers(c: Call, a: Value, b: Value) -> Value:
     return c.op("where", c.op("isnan", a), b, c.op("where", c.op("isnan", b), a, y))
 
 
-def binary_extremum(c: Call, name: str, a: Value, b: Value) -> Value:
+def binary_extremum(c: AtenCall, name: str, a: Value, b: Value) -> Value:
     return c.op(_OF_BOOL[name] if a.dtype == "bool" else name, a, b)
 
 
 @aten_op("pow")
-def power(c: Call, a: Any, b: Any) -> Value:
+def power(c: AtenCall, a: Any, b: Any) -> Value:
     if not isinstance(b, (Value, Dim)) and isinstance(a, Value):
         x = c.cast(a, c.dtype)
         if b == 2:
@@ -217,7 +217,7 @@ _COMPARISONS = {
 
 
 @aten_op(*_COMPARISONS)
-def compare(c: Call, a: Any, b: Any) -> Value:
+def compare(c: AtenCall, a: Any, b: Any) -> Value:
     kind = c.common
     if kind == "bool" and c.name_of_op not in ("eq", "ne"):
         kind = "uint8"
@@ -225,12 +225,12 @@ def compare(c: Call, a: Any, b: Any) -> Value:
 
 
 @aten_op("logical_and", "logical_or", "logical_xor")
-def logical(c: Call, a: Value, b: Value) -> Value:
+def logical(c: AtenCall, a: Value, b: Value) -> Value:
     return c.op(c.name_of_op, truth(c, a), truth(c, b))
 
 
 @aten_op("isclose")
-def isclose(c: Call, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
+def isclose(c: AtenCall, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Value:
     if a.dtype not in FLOATS:
         a, b = c.cast(a, "float64"), c.cast(b, "float64")
     limit = c.op("add", c.op("multiply", c.op("abs", b), c.like(rtol, b)), c.like(atol, b))
@@ -241,12 +241,12 @@ def isclose(c: Call, a: Value, b: Value, rtol: float = 1e-5, atol: float = 1e-8,
 
 
 @aten_op("hypot")
-def hypot(c: Call, a: Value, b: Value) -> Value:
+def hypot(c: AtenCall, a: Value, b: Value) -> Value:
     return c.op("sqrt", c.op("add", c.op("square", a), c.op("square", b)))
 
 
 @aten_op("logaddexp")
-def logaddexp(c: Call, a: Value, b: Value) -> Value:
+def logaddexp(c: AtenCall, a: Value, b: Value) -> Value:
     a, b = c.cast(a, c.dtype), c.cast(b, c.dtype)
     top = c.op("maximum", a, b)
     gap = c.op("neg", c.op("abs", c.op("subtract", a, b)))
@@ -255,7 +255,7 @@ def logaddexp(c: Call, a: Value, b: Value) -> Value:
 
 
 @aten_op("copysign")
-def copysign(c: Call, a: Any, b: Any) -> Value:
+def copysign(c: AtenCall, a: Any, b: Any) -> Value:
     a, b = c.value(a, c.dtype), c.value(b, c.dtype)
     if c.dtype not in ("float32", "float64"):
         raise ImportModelError(f"copysign of {c.dtype}")
@@ -269,17 +269,17 @@ def copysign(c: Call, a: Any, b: Any) -> Value:
 
 
 @aten_op("where")
-def where(c: Call, condition: Value, a: Any, b: Any) -> Value:
+def where(c: AtenCall, condition: Value, a: Any, b: Any) -> Value:
     return c.op("where", truth(c, condition), c.value(a, c.dtype), c.value(b, c.dtype))
 
 
 @aten_op("masked_fill")
-def masked_fill(c: Call, x: Value, mask: Value, value: Any) -> Value:
+def masked_fill(c: AtenCall, x: Value, mask: Value, value: Any) -> Value:
     return c.broadcast(c.op("where", mask, c.value(value, c.dtype), x), c.shape)
 
 
 @aten_op("lerp")
-def lerp(c: Call, a: Value, b: Value, weight: Any) -> Value:
+def lerp(c: AtenCall, a: Value, b: Value, weight: Any) -> Value:
     """From the nearer end, as torch does."""
     w = c.value(weight, c.dtype)
     gap = c.op("subtract", b, a)
@@ -289,7 +289,7 @@ def lerp(c: Call, a: Value, b: Value, weight: Any) -> Value:
 
 
 @aten_op("addcmul", "addcdiv")
-def addc(c: Call, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
+def addc(c: AtenCall, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
     x, a, b = (c.cast(v, c.dtype) for v in (x, a, b))
     y = c.op("multiply" if c.name_of_op == "addcmul" else "divide", scaled(c, a, value), b)
     return c.op("add", x, y)
@@ -297,7 +297,7 @@ def addc(c: Call, x: Value, a: Value, b: Value, value: Any = 1) -> Value:
 
 @aten_op("clamp", "clamp_min", "clamp_max", "hardtanh", "clip")
 def clamp(
-    c: Call, x: Value, low: Any = None, high: Any = None, min: Any = None, max: Any = None, **bounds: Any
+    c: AtenCall, x: Value, low: Any = None, high: Any = None, min: Any = None, max: Any = None, **bounds: Any
 ) -> Value:
     name = c.name_of_op
     low = low if low is not None else min if min is not None else bounds.get("min_val")
@@ -321,32 +321,32 @@ def clamp(
 
 
 @aten_op("gelu")
-def gelu(c: Call, x: Value, approximate: str = "none") -> Value:
+def gelu(c: AtenCall, x: Value, approximate: str = "none") -> Value:
     return c.op("gelu" if approximate == "none" else "gelu_tanh", x)
 
 
 @aten_op("silu")
-def silu(c: Call, x: Value) -> Value:
+def silu(c: AtenCall, x: Value) -> Value:
     return c.op("silu", x)
 
 
 @aten_op("hardsigmoid")
-def hardsigmoid(c: Call, x: Value) -> Value:
+def hardsigmoid(c: AtenCall, x: Value) -> Value:
     return c.op("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
 
 
 @aten_op("relu6")
-def relu6(c: Call, x: Value) -> Value:
+def relu6(c: AtenCall, x: Value) -> Value:
     return c.op("clip", x, low=0, high=6)
 
 
 @aten_op("leaky_relu")
-def leaky_relu(c: Call, x: Value, negative_slope: float = 0.01) -> Value:
+def leaky_relu(c: AtenCall, x: Value, negative_slope: float = 0.01) -> Value:
     return c.op("leaky_relu", x, alpha=float(negative_slope))
 
 
 @aten_op("elu")
-def elu(c: Call, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
+def elu(c: AtenCall, x: Value, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Value:
     if scale == 1 and input_scale == 1:
         return c.op("elu", x, alpha=float(alpha))
     low = c.op("multiply", c.op("expm1", c.op("multiply", x, c.like(input_scale, x))), c.like(alpha * scale, x))
@@ -354,17 +354,17 @@ def elu(c: Call, x: Value, alpha: float = 1, scale: float = 1, input_scale: floa
 
 
 @aten_op("selu")
-def selu(c: Call, x: Value) -> Value:
+def selu(c: AtenCall, x: Value) -> Value:
     return c.op("selu", x, alpha=1.6732632423543772, gamma=1.0507009873554805)
 
 
 @aten_op("celu")
-def celu(c: Call, x: Value, alpha: float = 1.0) -> Value:
+def celu(c: AtenCall, x: Value, alpha: float = 1.0) -> Value:
     return c.op("celu", x, alpha=float(alpha))
 
 
 @aten_op("softplus")
-def softplus(c: Call, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+def softplus(c: AtenCall, x: Value, beta: float = 1, threshold: float = 20) -> Value:
     z = scaled(c, x, beta)
     y = c.op("softplus", z)
     y = y if beta == 1 else c.op("divide", y, c.like(beta, y))
@@ -372,18 +372,18 @@ def softplus(c: Call, x: Value, beta: float = 1, threshold: float = 20) -> Value
 
 
 @aten_op("log_sigmoid", "log_sigmoid_forward")
-def log_sigmoid(c: Call, x: Value) -> Any:
+def log_sigmoid(c: AtenCall, x: Value) -> Any:
     y = c.op("neg", c.op("softplus", c.op("neg", x)))
     return y if c.name_of_op == "log_sigmoid" else (y, None)
 
 
 @aten_op("threshold")
-def threshold(c: Call, x: Value, limit: Any, value: Any) -> Value:
+def threshold(c: AtenCall, x: Value, limit: Any, value: Any) -> Value:
     return c.op("where", c.op("less_equal", x, c.value(limit, x.dtype)), c.value(value, x.dtype), x)
 
 
 @aten_op("prelu", "_prelu_kernel")
-def prelu(c: Call, x: Value, weight: Value) -> Value:
+def prelu(c: AtenCall, x: Value, weight: Value) -> Value:
     if weight.type.size != 1 and weight.ndim == 1 and x.ndim > 1:
         weight = c.reshape(weight, (weight.shape[0], *[1] * (x.ndim - 2)))
     elif weight.type.size == 1:
@@ -392,14 +392,14 @@ def prelu(c: Call, x: Value, weight: Value) -> Value:
 
 
 @aten_op("glu")
-def glu(c: Call, x: Value, dim: int = -1) -> Value:
+def glu(c: AtenCall, x: Value, dim: int = -1) -> Value:
     half = x.shape[dim] // 2
     a, b = c.split(x, dim, [half, half])
     return c.op("multiply", a, c.op("sigmoid", b))
 
 
 @aten_op("logit")
-def logit(c: Call, x: Value, eps: float | None = None) -> Value:
+def logit(c: AtenCall, x: Value, eps: float | None = None) -> Value:
     x = c.cast(x, c.dtype)
     if eps is not None:
         x = c.op("clip", x, low=float(eps), high=1 - float(eps))
@@ -408,7 +408,7 @@ def logit(c: Call, x: Value, eps: float | None = None) -> Value:
 
 @aten_op("nan_to_num")
 def nan_to_num(
-    c: Call, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+    c: AtenCall, x: Value, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Value:
     if x.dtype not in FLOATS:
         return x
@@ -424,40 +424,40 @@ def nan_to_num(
 
 
 @aten_op("_to_copy", "to", "type_as")
-def to_copy(c: Call, x: Value, *more: Any) -> Value:
+def to_copy(c: AtenCall, x: Value, *more: Any) -> Value:
     return convert_type(c, x)
 
 
 @aten_op("convert_element_type", space=prims)
-def convert_element_type(c: Call, x: Value, *more: Any) -> Value:
+def convert_element_type(c: AtenCall, x: Value, *more: Any) -> Value:
     return convert_type(c, x)
 
 
-def convert_type(c: Call, x: Value) -> Value:
+def convert_type(c: AtenCall, x: Value) -> Value:
     if c.dtype == "bool":
         return truth(c, x)
     return c.cast(x, c.dtype)
 
 
 @aten_op("clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "contiguous", "dropout", "positive")
-def same(c: Call, x: Value, *more: Any) -> Value:
+def same(c: AtenCall, x: Value, *more: Any) -> Value:
     if c.name_of_op == "dropout" and len(more) > 1 and more[1] and more[0]:
         raise ImportModelError("dropout in training", hint="module.eval()")
     return x
 
 
 @aten_op("device_put", space=prims)
-def device_put(c: Call, x: Value, *more: Any) -> Value:
+def device_put(c: AtenCall, x: Value, *more: Any) -> Value:
     return x
 
 
 @aten_op("native_dropout")
-def native_dropout(c: Call, x: Value, p: float, train: bool | None = None) -> Any:
+def native_dropout(c: AtenCall, x: Value, p: float, train: bool | None = None) -> Any:
     if train and p:
         raise ImportModelError("dropout in training", hint="module.eval()")
     return x, c.broadcast(c.const(True), x.shape)
 
 
 @aten_op("copy")
-def copy(c: Call, x: Value, source: Value, *more: Any) -> Value:
+def copy(c: AtenCall, x: Value, source: Value, *more: Any) -> Value:
     return c.broadcast(c.cast(source, c.dtype), c.shape)

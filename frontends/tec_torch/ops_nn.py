@@ -21,7 +21,7 @@ from tec.graph.builders.resample import places, taps
 from tec.graph.builders.resize import Resize, resize_axis
 from tec.ops.dims import Size, is_symbolic, maximum
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 from .ops_math import FLOATS, scaled
 
 
@@ -39,7 +39,7 @@ _LSTM_MODE = 2  # of ideep's rnn_kind: the one kind of layer that torch writes a
 
 @aten_op("mkldnn_rnn_layer")
 def one_lstm_layer(
-    c: Call, x: Value, w: Value, r: Value, w_bias: Value, r_bias: Value, hidden: Value, cell: Value, reverse: bool,
+    c: AtenCall, x: Value, w: Value, r: Value, w_bias: Value, r_bias: Value, hidden: Value, cell: Value, reverse: bool,
     lengths: Any, mode: int, size: int, layers: int, has_biases: bool, bidirectional: bool, batch_first: bool, *more: Any,
 ) -> Any:  # fmt: skip
     """One direction of one layer of an nn.LSTM, as torch traces it on CPUs: x (steps, batch, features), states (1, batch, hidden), gates i, f, g, o."""
@@ -63,7 +63,7 @@ def one_lstm_layer(
 
 @aten_op("convolution", "_convolution", "conv1d", "conv2d", "conv3d")
 def convolution(
-    c: Call, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), dilation: Any = (1,),
+    c: AtenCall, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), dilation: Any = (1,),
     *more: Any,
 ) -> Value:  # fmt: skip
     transposed, extra, groups = False, (0,), 1
@@ -90,7 +90,7 @@ def convolution(
 
 @aten_op("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transposed(
-    c: Call, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), output_padding: Any = (0,),
+    c: AtenCall, x: Value, w: Value, bias: Value | None = None, stride: Any = (1,), padding: Any = (0,), output_padding: Any = (0,),
     groups: int = 1, dilation: Any = (1,),
 ) -> Value:  # fmt: skip
     n = w.ndim - 2
@@ -103,7 +103,7 @@ def conv_transposed(
 
 
 def transposed_convolution(
-    c: Call, x: Value, w: Value, stride: Any, padding: Any, dilation: Any, extra: Any, groups: int
+    c: AtenCall, x: Value, w: Value, stride: Any, padding: Any, dilation: Any, extra: Any, groups: int
 ) -> Value:
     out = [
         (n - 1) * s - 2 * p + d * (k - 1) + e + 1
@@ -116,7 +116,7 @@ def transposed_convolution(
 
 
 def windows(
-    c: Call, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, out: Sequence[Size]
+    c: AtenCall, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, out: Sequence[Size]
 ) -> dict[str, Any]:
     """The attributes of a pooling of x (batch, channels, ...) that gives `out` places."""
     n = x.ndim - 2
@@ -137,7 +137,7 @@ def windows(
     }
 
 
-def with_batch(c: Call, x: Value, n: int) -> Value:
+def with_batch(c: AtenCall, x: Value, n: int) -> Value:
     """x with a batch, which a single entry of n spatial dimensions lacks."""
     return c.unsqueeze(x, 0) if x.ndim == n + 1 else x
 
@@ -148,7 +148,7 @@ def spatial(name: str) -> int:
 
 @aten_op(*[f"max_pool{n}d" for n in (1, 2, 3)], *[f"max_pool{n}d_with_indices" for n in (2, 3)])
 def max_pool(
-    c: Call, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil: bool = False
+    c: AtenCall, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil: bool = False
 ) -> Any:
     n = spatial(c.name_of_op)
     y = with_batch(c, x, n)
@@ -167,7 +167,7 @@ def max_pool(
 
 @aten_op("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
-    c: Call, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, ceil: bool = False, count_include_pad: bool = True,
+    c: AtenCall, x: Value, kernel: Any, stride: Any = None, padding: Any = 0, ceil: bool = False, count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Value:  # fmt: skip
     n = spatial(c.name_of_op)
@@ -184,16 +184,16 @@ def avg_pool(
 
 
 @aten_op(*[f"{under}adaptive_avg_pool{n}d" for under in ("", "_") for n in (1, 2, 3)])
-def adaptive_avg_pool(c: Call, x: Value, out: Any) -> Value:
+def adaptive_avg_pool(c: AtenCall, x: Value, out: Any) -> Value:
     return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_mean", "avg_pool", include_pad=False)
 
 
 @aten_op(*[f"adaptive_max_pool{n}d" for n in (1, 2, 3)])
-def adaptive_max_pool(c: Call, x: Value, out: Any) -> Any:
+def adaptive_max_pool(c: AtenCall, x: Value, out: Any) -> Any:
     return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_max", "max_pool"), None
 
 
-def adaptive_pool(c: Call, x: Value, n: int, whole: str, window: str, **attrs: Any) -> Value:
+def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attrs: Any) -> Value:
     """Over cells that cover the space evenly: all of it, windows of one size, or of sizes that differ by place."""
     out = c.shape[-n:]
     space = x.shape[-n:]
@@ -225,7 +225,7 @@ def adaptive_pool(c: Call, x: Value, n: int, whole: str, window: str, **attrs: A
     "_batch_norm_no_update",
     "_native_batch_norm_legit",
 )
-def batch_norm(c: Call, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, *more: Any) -> Any:
+def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, *more: Any) -> Any:
     name = c.name_of_op
     if isinstance(mean, (bool, type(None))):  # of its own statistics, or in training
         raise ImportModelError("batch_norm by its own statistics", hint="module.eval()")
@@ -245,7 +245,7 @@ def batch_norm(c: Call, x: Value, w: Value | None, b: Value | None, mean: Any, v
 
 @aten_op("layer_norm", "native_layer_norm")
 def layer_norm(
-    c: Call,
+    c: AtenCall,
     x: Value,
     shape: Sequence[Size],
     w: Value | None = None,
@@ -261,20 +261,28 @@ def layer_norm(
 
 @aten_op("group_norm")
 def group_norm(
-    c: Call, x: Value, groups: int, w: Value | None = None, b: Value | None = None, eps: float = 1e-5, *more: Any
+    c: AtenCall, x: Value, groups: int, w: Value | None = None, b: Value | None = None, eps: float = 1e-5, *more: Any
 ) -> Value:
     return group_normalized(c, x, groups, w, b, eps)[0]
 
 
 @aten_op("native_group_norm")
 def native_group_norm(
-    c: Call, x: Value, w: Value | None, b: Value | None, n: Size, channels: Size, space: Size, groups: int, eps: float
+    c: AtenCall,
+    x: Value,
+    w: Value | None,
+    b: Value | None,
+    n: Size,
+    channels: Size,
+    space: Size,
+    groups: int,
+    eps: float,
 ) -> Any:
     return group_normalized(c, x, groups, w, b, eps)
 
 
 def group_normalized(
-    c: Call, x: Value, groups: int, w: Value | None, b: Value | None, eps: float
+    c: AtenCall, x: Value, groups: int, w: Value | None, b: Value | None, eps: float
 ) -> tuple[Value, Value, Value]:
     """(the result, the means, the inverse spreads (batch, groups))."""
     y, mean, inverse = norm.group_norm(c, x, groups, float(eps))
@@ -282,7 +290,7 @@ def group_normalized(
 
 
 @aten_op("rms_norm", "_fused_rms_norm")
-def rms_norm(c: Call, x: Value, shape: Sequence[Size], w: Value | None = None, eps: float | None = None) -> Any:
+def rms_norm(c: AtenCall, x: Value, shape: Sequence[Size], w: Value | None = None, eps: float | None = None) -> Any:
     least = float(np.finfo(np.float64 if x.dtype == "float64" else np.float32).eps if eps is None else eps)
     scale = w if w is not None else c.like(1, x)
     y, inverse = norm.rms_norm(c, x, scale, x.ndim - len(shape), least)
@@ -290,7 +298,7 @@ def rms_norm(c: Call, x: Value, shape: Sequence[Size], w: Value | None = None, e
 
 
 @aten_op("softmax", "_softmax", "_safe_softmax", "special_softmax")
-def softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
+def softmax(c: AtenCall, x: Value, dim: int, *more: Any) -> Value:
     if x.ndim == 0:
         x = c.cast(x, c.dtype)
         return c.op("add", c.op("subtract", x, x), c.like(1, x))
@@ -298,7 +306,7 @@ def softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
 
 
 @aten_op("log_softmax", "_log_softmax", "special_log_softmax")
-def log_softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
+def log_softmax(c: AtenCall, x: Value, dim: int, *more: Any) -> Value:
     if x.ndim == 0:
         return c.op("subtract", c.cast(x, c.dtype), c.cast(x, c.dtype))
     return c.op("log_softmax", c.cast(x, c.dtype), axes=(axis_of(dim, x.ndim),))
@@ -307,7 +315,7 @@ def log_softmax(c: Call, x: Value, dim: int, *more: Any) -> Value:
 # ---- matrix products
 
 
-def times(c: Call, a: Value, b: Value) -> Value:
+def times(c: AtenCall, a: Value, b: Value) -> Value:
     """The product of matrices, one of which may be read as its transpose was stored."""
     if a.dtype == "bool":
         raise ImportModelError("a product of bool")
@@ -315,12 +323,12 @@ def times(c: Call, a: Value, b: Value) -> Value:
 
 
 @aten_op("mm", "bmm", "matmul", "dot", "mv", "vdot")
-def matmul(c: Call, a: Value, b: Value) -> Value:
+def matmul(c: AtenCall, a: Value, b: Value) -> Value:
     return c.reshape(times(c, a, b), c.shape)
 
 
 @aten_op("linear")
-def linear(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
+def linear(c: AtenCall, x: Value, w: Value, bias: Value | None = None) -> Value:
     if w.ndim == 1:
         y = product(c, x, w)
     elif x.ndim == 1:
@@ -331,7 +339,7 @@ def linear(c: Call, x: Value, w: Value, bias: Value | None = None) -> Value:
 
 
 @aten_op("addmm", "addbmm", "baddbmm", "addmv", "addr")
-def addmm(c: Call, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
+def addmm(c: AtenCall, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 1) -> Value:
     name = c.name_of_op
     if c.dtype == "bool":
         raise ImportModelError(f"{name} of bool")
@@ -346,7 +354,7 @@ def addmm(c: Call, bias: Value, a: Value, b: Value, beta: Any = 1, alpha: Any = 
 
 
 @aten_op("einsum")
-def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
+def einsum(c: AtenCall, equation: str, operands: Sequence[Value], path: Any = None) -> Value:
     return c.op("einsum", *operands, equation=equation.replace(" ", ""))
 
 
@@ -355,7 +363,7 @@ def einsum(c: Call, equation: str, operands: Sequence[Value], path: Any = None) 
 
 @aten_op("scaled_dot_product_attention")
 def attention(
-    c: Call, q: Value, k: Value, v: Value, mask: Value | None = None, dropout: float = 0.0, is_causal: bool = False,
+    c: AtenCall, q: Value, k: Value, v: Value, mask: Value | None = None, dropout: float = 0.0, is_causal: bool = False,
     scale: float | None = None, enable_gqa: bool = False,
 ) -> Value:  # fmt: skip
     if dropout:
@@ -380,7 +388,7 @@ def attention(
 
 @aten_op("_scaled_dot_product_flash_attention_for_cpu")
 def flash_attention_for_cpu(
-    c: Call, q: Value, k: Value, v: Value, dropout: float = 0.0, is_causal: bool = False, attn_mask: Value | None = None,
+    c: AtenCall, q: Value, k: Value, v: Value, dropout: float = 0.0, is_causal: bool = False, attn_mask: Value | None = None,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
     return attention(c, q, k, v, attn_mask, dropout, is_causal, scale, True), None
@@ -395,7 +403,7 @@ def flash_attention_for_cpu(
     "upsample_nearest3d",
     *[f"_upsample_nearest_exact{n}d" for n in (1, 2, 3)],
 )
-def upsample_nearest(c: Call, x: Value, size: Any, *scales: Any) -> Value:
+def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
     exact = "exact" in c.name_of_op
     factors = _factors(c, x, scales)
     for d, factor in enumerate(factors):
@@ -422,7 +430,7 @@ def _whole_factor(n: Size, out: Size) -> int | None:
     return times_ if isinstance(times_, int) and times_ * n == out else None
 
 
-def _factors(c: Call, x: Value, scales: Sequence[Any]) -> list[float | None]:
+def _factors(c: AtenCall, x: Value, scales: Sequence[Any]) -> list[float | None]:
     """The factor of each spatial dimension where the call gives it."""
     n = x.ndim - 2
     flat = [s for v in scales for s in (v if isinstance(v, (list, tuple)) else [v])]
@@ -437,7 +445,7 @@ def _factors(c: Call, x: Value, scales: Sequence[Any]) -> list[float | None]:
     "_upsample_bilinear2d_aa",
     "_upsample_bicubic2d_aa",
 )
-def upsample(c: Call, x: Value, size: Any, align: bool, *scales: Any) -> Value:
+def upsample(c: AtenCall, x: Value, size: Any, align: bool, *scales: Any) -> Value:
     name = c.name_of_op
     mode, antialias = "cubic" if "cubic" in name else "linear", name.endswith("_aa")
     if antialias and align:
@@ -462,7 +470,7 @@ def upsample(c: Call, x: Value, size: Any, align: bool, *scales: Any) -> Value:
 
 
 @aten_op("grid_sampler_2d", "grid_sampler", "grid_sampler_3d")
-def grid_sampler(c: Call, x: Value, grid: Value, mode: int, padding: int, align: bool) -> Value:
+def grid_sampler(c: AtenCall, x: Value, grid: Value, mode: int, padding: int, align: bool) -> Value:
     return c.op(
         "grid_sample", x, grid, mode=("linear", "nearest", "cubic")[mode], padding=("zeros", "border", "reflection")[padding],
         align=bool(align),

@@ -11,7 +11,7 @@ from tec.graph.builders import axis_of
 from tec.graph.builders.reduce import log_sum_exp
 from tec.ops.dims import Size, is_symbolic
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 from .ops_math import truth
 
 
@@ -22,7 +22,7 @@ def axes_of(x: Value, dim: Any) -> tuple[int, ...]:
 
 
 @aten_op("sum", "mean", "prod")
-def reduce(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+def reduce(c: AtenCall, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
     name = f"reduce_{c.name_of_op}"
     if name == "reduce_prod" and dim is None:
         keepdim = False
@@ -30,18 +30,18 @@ def reduce(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
 
 
 @aten_op("amax", "amin")
-def extremum(c: Call, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
+def extremum(c: AtenCall, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
     return extreme(c, x, axes_of(x, dim), keepdim, c.name_of_op == "amax")
 
 
-def extreme(c: Call, x: Value, axes: tuple[int, ...], keepdim: bool, largest: bool) -> Value:
+def extreme(c: AtenCall, x: Value, axes: tuple[int, ...], keepdim: bool, largest: bool) -> Value:
     if x.dtype == "bool":
         return c.op("reduce_any" if largest else "reduce_all", x, axes=axes, keepdims=bool(keepdim))
     return c.op("reduce_max" if largest else "reduce_min", x, axes=axes, keepdims=bool(keepdim))
 
 
 @aten_op("max", "min")
-def max_or_min(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+def max_or_min(c: AtenCall, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
     """Of all elements, or along a dimension with the index; of two tensors element by element."""
     largest = c.name_of_op == "max"
     if isinstance(dim, Value):
@@ -59,17 +59,17 @@ def max_or_min(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any
     )
 
 
-def filled_index(c: Call) -> Value:
+def filled_index(c: AtenCall) -> Value:
     return c.const(0, "int64")
 
 
-def ordered(c: Call, x: Value) -> Value:
+def ordered(c: AtenCall, x: Value) -> Value:
     """bool as numbers, which have an order."""
     return c.cast(x, "uint8") if x.dtype == "bool" else x
 
 
 @aten_op("aminmax")
-def aminmax(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(c: AtenCall, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
     axes = axes_of(x, dim)
     if dim is None and keepdim:
         axes = tuple(range(x.ndim))
@@ -77,7 +77,7 @@ def aminmax(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @aten_op("argmax", "argmin")
-def arg(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+def arg(c: AtenCall, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     x = ordered(c, x)
     if dim is None or x.ndim == 0:
         x = c.reshape(x, (x.type.size,))
@@ -86,25 +86,25 @@ def arg(c: Call, x: Value, dim: int | None = None, keepdim: bool = False) -> Val
 
 
 @aten_op("any", "all")
-def any_or_all(c: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+def any_or_all(c: AtenCall, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
     axes = axes_of(x, dim)
     return c.cast(c.op(f"reduce_{c.name_of_op}", truth(c, x), axes=axes, keepdims=bool(keepdim)), c.dtype)
 
 
 @aten_op("count_nonzero")
-def count_nonzero(c: Call, x: Value, dim: Any = None) -> Value:
+def count_nonzero(c: AtenCall, x: Value, dim: Any = None) -> Value:
     return c.op("reduce_sum", c.cast(truth(c, x), "int64"), axes=axes_of(x, dim), keepdims=False)
 
 
 @aten_op("logsumexp")
-def logsumexp(c: Call, x: Value, dim: Any, keepdim: bool = False) -> Value:
+def logsumexp(c: AtenCall, x: Value, dim: Any, keepdim: bool = False) -> Value:
     x = c.cast(x, c.dtype)
     return c.reshape(log_sum_exp(c, x, axes_of(x, dim), bool(keepdim)), c.shape)
 
 
 @aten_op("var", "std", "var_mean", "std_mean")
 def variance(
-    c: Call, x: Value, dim: Any = None, unbiased: Any = True, keepdim: bool = False, correction: Any = None
+    c: AtenCall, x: Value, dim: Any = None, unbiased: Any = True, keepdim: bool = False, correction: Any = None
 ) -> Any:
     if c.overload in ("", "default"):  # (x, unbiased)
         dim, unbiased = (None, dim) if isinstance(dim, bool) else (dim, unbiased)
@@ -130,7 +130,7 @@ def variance(
 
 
 @aten_op("norm", "linalg_vector_norm")
-def vector_norm(c: Call, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Value:
+def vector_norm(c: AtenCall, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool = False) -> Value:
     p = 2.0 if ord is None else float(ord)
     x = c.cast(x, c.dtype)
     attrs: dict[str, Any] = {"axes": axes_of(x, dim), "keepdims": bool(keepdim)}
@@ -148,7 +148,7 @@ def vector_norm(c: Call, x: Value, ord: Any = 2, dim: Any = None, keepdim: bool 
 
 
 @aten_op("cumsum", "cumprod")
-def cumulate(c: Call, x: Value, dim: int) -> Value:
+def cumulate(c: AtenCall, x: Value, dim: int) -> Value:
     x = c.cast(x, c.dtype)
     if x.ndim == 0:
         return x
@@ -156,14 +156,14 @@ def cumulate(c: Call, x: Value, dim: int) -> Value:
 
 
 @aten_op("topk")
-def topk(c: Call, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(c: AtenCall, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     if is_symbolic(k):
         raise ImportModelError("topk of an open number")
     return best(c, x, k, dim, largest)
 
 
 @aten_op("sort.default")
-def sort(c: Call, x: Value, dim: int = -1, descending: bool = False) -> Any:
+def sort(c: AtenCall, x: Value, dim: int = -1, descending: bool = False) -> Any:
     """topk of all, of equals the first first."""
     if x.ndim and is_symbolic(x.shape[dim]):
         raise ImportModelError("sort of an open size")
@@ -171,17 +171,17 @@ def sort(c: Call, x: Value, dim: int = -1, descending: bool = False) -> Any:
 
 
 @aten_op("sort.stable")
-def stable_sort(c: Call, x: Value, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
+def stable_sort(c: AtenCall, x: Value, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
     return sort(c, x, dim, descending)
 
 
 @aten_op("msort")
-def msort(c: Call, x: Value) -> Value:
+def msort(c: AtenCall, x: Value) -> Value:
     values: Value = sort(c, x, 0)[0]
     return values
 
 
-def best(c: Call, x: Value, k: Size, dim: int, largest: bool) -> Any:
+def best(c: AtenCall, x: Value, k: Size, dim: int, largest: bool) -> Any:
     if x.ndim == 0:
         return x, filled_index(c)
     values, index = c.ops("topk", ordered(c, x), k=k, axis=axis_of(dim, x.ndim), largest=bool(largest))
@@ -189,6 +189,6 @@ def best(c: Call, x: Value, k: Size, dim: int, largest: bool) -> Any:
 
 
 @aten_op("argsort")
-def argsort(c: Call, x: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
+def argsort(c: AtenCall, x: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
     found: Value = sort(c, x, dim, descending)[1]
     return found

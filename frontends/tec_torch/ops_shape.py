@@ -13,7 +13,7 @@ from tec.graph.builders import axis_of
 from tec.graph.builders.slices import slice_range
 from tec.ops.dims import Size, as_size, is_symbolic
 
-from .importer import Call, aten_op
+from .importer import AtenCall, aten_op
 
 
 @aten_op(
@@ -29,24 +29,24 @@ from .importer import Call, aten_op
     "squeeze_copy",
     "unsqueeze_copy",
 )
-def reshape(c: Call, x: Value, *more: Any, **rest: Any) -> Value:
+def reshape(c: AtenCall, x: Value, *more: Any, **rest: Any) -> Value:
     if c.overload == "dtype":
         return c.op("bitcast", x, dtype=c.dtype)
     return c.reshape(x, c.shape)
 
 
 @aten_op("expand", "expand_as", "broadcast_to", "expand_copy")
-def expand(c: Call, x: Value, *more: Any) -> Value:
+def expand(c: AtenCall, x: Value, *more: Any) -> Value:
     return c.broadcast(x, c.shape)
 
 
 @aten_op("permute", "permute_copy")
-def permute(c: Call, x: Value, dims: Sequence[int]) -> Value:
+def permute(c: AtenCall, x: Value, dims: Sequence[int]) -> Value:
     return c.transpose(x, [axis_of(d, x.ndim) for d in dims])
 
 
 @aten_op("transpose", "swapaxes", "transpose_copy")
-def transpose(c: Call, x: Value, a: int, b: int) -> Value:
+def transpose(c: AtenCall, x: Value, a: int, b: int) -> Value:
     perm = list(range(x.ndim))
     if perm:
         perm[a], perm[b] = perm[b], perm[a]
@@ -54,25 +54,25 @@ def transpose(c: Call, x: Value, a: int, b: int) -> Value:
 
 
 @aten_op("t", "numpy_T", "t_copy")
-def t(c: Call, x: Value) -> Value:
+def t(c: AtenCall, x: Value) -> Value:
     return c.transpose(x, tuple(range(x.ndim))[::-1])
 
 
 @aten_op("slice", "slice_copy")
-def slice_(c: Call, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
+def slice_(c: AtenCall, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     axis = axis_of(dim, x.ndim)
     first, count = slice_range(x.shape[axis], start, c.shape[axis])
     return c.slice(x, axis, first, count, step)
 
 
 @aten_op("narrow")
-def narrow(c: Call, x: Value, dim: int, start: Any, length: Any) -> Value:
+def narrow(c: AtenCall, x: Value, dim: int, start: Any, length: Any) -> Value:
     axis = axis_of(dim, x.ndim)
     return c.slice(x, axis, slice_range(x.shape[axis], start, length)[0], length)
 
 
 @aten_op("select", "select_copy")
-def select(c: Call, x: Value, dim: int, index: Any) -> Value:
+def select(c: AtenCall, x: Value, dim: int, index: Any) -> Value:
     axis = axis_of(dim, x.ndim)
     index = as_size(index)
     return c.take(x, axis, index + x.shape[axis] if not is_symbolic(index) and index < 0 else index)
@@ -88,25 +88,25 @@ def select(c: Call, x: Value, dim: int, index: Any) -> Value:
     "split_with_sizes_copy",
     "tensor_split",
 )
-def split(c: Call, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
+def split(c: AtenCall, x: Value, sizes: Any, dim: int = 0) -> list[Value]:
     axis = axis_of(dim, x.ndim)
     return c.split(x, axis, [shape[axis] for _, shape in c.types])  # type: ignore[misc]
 
 
 @aten_op("unbind", "unbind_copy")
-def unbind(c: Call, x: Value, dim: int = 0) -> list[Value]:
+def unbind(c: AtenCall, x: Value, dim: int = 0) -> list[Value]:
     return [c.take(x, dim, k) for k in range(len(c.types))]
 
 
 @aten_op("cat", "concat", "concatenate")
-def cat(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
+def cat(c: AtenCall, values: Sequence[Value], dim: int = 0) -> Value:
     some = [c.cast(v, c.dtype) for v in values if v.shape != (0,) or len(c.shape) == 1]
     return c.concat(some, axis_of(dim, len(c.shape))) if some else c.reshape(c.cast(values[0], c.dtype), c.shape)
 
 
 @aten_op("diff")
 def diff(
-    c: Call, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None, append: Value | None = None
+    c: AtenCall, x: Value, n: int = 1, dim: int = -1, prepend: Value | None = None, append: Value | None = None
 ) -> Value:
     axis = axis_of(dim, x.ndim)
     # With no difference to take torch returns the input alone, without what would go before or after it.
@@ -118,18 +118,18 @@ def diff(
     return x
 
 
-def difference(c: Call, a: Value, b: Value) -> Value:
+def difference(c: AtenCall, a: Value, b: Value) -> Value:
     """a - b; of truth values whether they differ."""
     return c.op("not_equal" if a.dtype == "bool" else "subtract", a, b)
 
 
 @aten_op("stack")
-def stack(c: Call, values: Sequence[Value], dim: int = 0) -> Value:
+def stack(c: AtenCall, values: Sequence[Value], dim: int = 0) -> Value:
     return c.stack([c.cast(v, c.dtype) for v in values], axis_of(dim, len(c.shape)))
 
 
 @aten_op("flip")
-def flip(c: Call, x: Value, dims: Sequence[int]) -> Value:
+def flip(c: AtenCall, x: Value, dims: Sequence[int]) -> Value:
     for d in dims:
         if x.ndim:
             x = c.slice(x, d, x.shape[d] - 1, x.shape[d], -1)
@@ -137,7 +137,7 @@ def flip(c: Call, x: Value, dims: Sequence[int]) -> Value:
 
 
 @aten_op("roll")
-def roll(c: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+def roll(c: AtenCall, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
     if not dims:
         flat = c.reshape(x, (x.type.size,))
         return c.reshape(_rolled(c, flat, shifts[0], 0), x.shape)
@@ -146,7 +146,7 @@ def roll(c: Call, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> 
     return x
 
 
-def _rolled(c: Call, x: Value, shift: Size, axis: int) -> Value:
+def _rolled(c: AtenCall, x: Value, shift: Size, axis: int) -> Value:
     n = x.shape[axis]
     if n == 0:
         return x
@@ -157,7 +157,7 @@ def _rolled(c: Call, x: Value, shift: Size, axis: int) -> Value:
 
 
 @aten_op("repeat", "tile")
-def repeat(c: Call, x: Value, repeats: Sequence[Size]) -> Value:
+def repeat(c: AtenCall, x: Value, repeats: Sequence[Size]) -> Value:
     repeats = (*[1] * (x.ndim - len(repeats)), *repeats)
     x = c.reshape(x, (*[1] * (len(repeats) - x.ndim), *x.shape))
     if all(n == 1 or r == 1 for n, r in zip(x.shape, repeats)):
@@ -166,7 +166,7 @@ def repeat(c: Call, x: Value, repeats: Sequence[Size]) -> Value:
 
 
 @aten_op("repeat_interleave.self_int")
-def repeat_interleave(c: Call, x: Value, repeats: int, dim: int | None = None, **more: Any) -> Value:
+def repeat_interleave(c: AtenCall, x: Value, repeats: int, dim: int | None = None, **more: Any) -> Value:
     if dim is None:
         x, dim = c.reshape(x, (x.type.size,)), 0
     axis = axis_of(dim, x.ndim)
@@ -176,23 +176,23 @@ def repeat_interleave(c: Call, x: Value, repeats: int, dim: int | None = None, *
 
 
 @aten_op("constant_pad_nd", "pad")
-def pad(c: Call, x: Value, pads: Sequence[Size], mode: Any = "constant", value: Any = None) -> Value:
+def pad(c: AtenCall, x: Value, pads: Sequence[Size], mode: Any = "constant", value: Any = None) -> Value:
     if c.name_of_op == "constant_pad_nd":
         mode, value = "constant", mode if mode != "constant" else value
     return padded(c, x, pads, {"replicate": "edge", "circular": "wrap"}.get(mode, mode), value)
 
 
 @aten_op("reflection_pad1d", "reflection_pad2d", "reflection_pad3d")
-def reflection_pad(c: Call, x: Value, pads: Sequence[Size]) -> Value:
+def reflection_pad(c: AtenCall, x: Value, pads: Sequence[Size]) -> Value:
     return padded(c, x, pads, "reflect")
 
 
 @aten_op("replication_pad1d", "replication_pad2d", "replication_pad3d")
-def replication_pad(c: Call, x: Value, pads: Sequence[Size]) -> Value:
+def replication_pad(c: AtenCall, x: Value, pads: Sequence[Size]) -> Value:
     return padded(c, x, pads, "edge")
 
 
-def padded(c: Call, x: Value, pads: Sequence[Size], mode: str, value: Any = None) -> Value:
+def padded(c: AtenCall, x: Value, pads: Sequence[Size], mode: str, value: Any = None) -> Value:
     """`pads`: before and after of the last dimension, then of the one before it."""
     before, after = [0] * x.ndim, [0] * x.ndim
     for k in range(len(pads) // 2):
@@ -213,7 +213,7 @@ def padded(c: Call, x: Value, pads: Sequence[Size], mode: str, value: Any = None
 
 @aten_op("slice_scatter")
 def slice_scatter(
-    c: Call, x: Value, part: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    c: AtenCall, x: Value, part: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Value:
     axis = axis_of(dim, x.ndim)
     n, count = x.shape[axis], part.shape[axis]
@@ -237,14 +237,14 @@ def slice_scatter(
 
 
 @aten_op("select_scatter")
-def select_scatter(c: Call, x: Value, part: Value, dim: int, index: Any) -> Value:
+def select_scatter(c: AtenCall, x: Value, part: Value, dim: int, index: Any) -> Value:
     axis = axis_of(dim, x.ndim)
     index = index + x.shape[axis] if not is_symbolic(index) and index < 0 else index
     return slice_scatter(c, x, c.unsqueeze(part, axis), axis, index)
 
 
 @aten_op("diagonal", "diagonal_copy")
-def diagonal(c: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+def diagonal(c: AtenCall, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     a, b = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
     rest = [k for k in range(x.ndim) if k not in (a, b)]
     y = c.transpose(x, (*rest, a, b))
@@ -257,7 +257,7 @@ def diagonal(c: Call, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -
 
 
 @aten_op("unfold")
-def unfold(c: Call, x: Value, dim: int, size: int, step: int) -> Value:
+def unfold(c: AtenCall, x: Value, dim: int, size: int, step: int) -> Value:
     """Windows along a dimension, their elements in a last dimension."""
     if x.ndim == 0:
         return c.reshape(x, c.shape)
@@ -272,7 +272,7 @@ def unfold(c: Call, x: Value, dim: int, size: int, step: int) -> Value:
 
 
 @aten_op("pixel_shuffle")
-def pixel_shuffle(c: Call, x: Value, factor: int) -> Value:
+def pixel_shuffle(c: AtenCall, x: Value, factor: int) -> Value:
     *lead, ch, h, w = x.shape
     n = len(lead)
     y = c.reshape(x, (*lead, ch // factor**2, factor, factor, h, w))
@@ -280,7 +280,7 @@ def pixel_shuffle(c: Call, x: Value, factor: int) -> Value:
 
 
 @aten_op("pixel_unshuffle")
-def pixel_unshuffle(c: Call, x: Value, factor: int) -> Value:
+def pixel_unshuffle(c: AtenCall, x: Value, factor: int) -> Value:
     *lead, ch, h, w = x.shape
     n = len(lead)
     y = c.reshape(x, (*lead, ch, h // factor, factor, w // factor, factor))
@@ -288,14 +288,14 @@ def pixel_unshuffle(c: Call, x: Value, factor: int) -> Value:
 
 
 @aten_op("channel_shuffle", "native_channel_shuffle")
-def channel_shuffle(c: Call, x: Value, groups: int) -> Value:
+def channel_shuffle(c: AtenCall, x: Value, groups: int) -> Value:
     n, ch, *space = x.shape
     y = c.reshape(x, (n, groups, ch // groups, *space))
     return c.reshape(c.transpose(y, (0, 2, 1, *range(3, y.ndim))), x.shape)
 
 
 @aten_op("as_strided")
-def as_strided(c: Call, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Value:
+def as_strided(c: AtenCall, x: Value, size: Sequence[Size], stride: Sequence[Size], offset: Any = None) -> Value:
     """Of a tensor that lies in a row: elements by their places."""
     val = c.node.args[0].meta["val"]  # type: ignore[union-attr]
     if is_symbolic([*size, *stride, *x.shape]) or not val.is_contiguous() or val.storage_offset():

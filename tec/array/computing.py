@@ -1,7 +1,7 @@
 """Computing expressions: what is asked for is looked up by its signature, compiled where it is new, and run.
 
 Signatures stand at two levels. With its sizes, an expression has its calls ready (`Bound`). Without them, with names in their place, it
-has its code (`Program`): a new shape takes no compilation. Large arrays of one shape that comes again get code of their own, with the sizes as
+has its code (`ExpressionCode`): a new shape takes no compilation. Large arrays of one shape that comes again get code of their own, with the sizes as
 numbers: it is tiled and shared out to threads as suits them.
 """
 
@@ -21,7 +21,7 @@ from ..runtime.devices.device import Device
 from ..target import Target
 from .forms import Form
 from .node import MOST_NODES, Node
-from .program import Bound, Program, Refused
+from .program import Bound, ExpressionCode, NeedsSizes
 from .trace import Trace, collapsed, is_leaf, symbolic
 
 # Elements from which on a shape that comes again gets code of its own: then a run takes some 50 us and more, and a compilation some 1000 of them.
@@ -49,7 +49,7 @@ class _Cache:
         self.own_code = OWN_CODE_GPU if target.is_gpu else OWN_CODE
         self.known: dict[Form, dict[tuple[int, ...] | None, Bound]] = {}
         self.bound: OrderedDict[Any, Bound] = OrderedDict()
-        self.programs: OrderedDict[Any, Program | None] = OrderedDict()
+        self.programs: OrderedDict[Any, ExpressionCode | None] = OrderedDict()
         self.lock = fork_safe_lock()
 
 
@@ -225,7 +225,7 @@ def _make(trace: Trace, device: Device, target: Target, cache: _Cache, numbers: 
             if program is not None:
                 try:
                     return program.bind(env, device)
-                except Refused:
+                except NeedsSizes:
                     pass
     program = _program(cache, (tuple(entries), trace.roots), (), target)
     assert program is not None
@@ -254,16 +254,16 @@ def _elements(entries: Sequence[Any]) -> int:
 
 def _program(
     cache: _Cache, signature: Any, sizes: tuple[str, ...], target: Target, few: bool = False
-) -> Program | None:
+) -> ExpressionCode | None:
     """The code of a signature, for `few` elements or many; None where it cannot be compiled with names for sizes."""
     key = (signature, few)
     if key in cache.programs:
         return cache.programs[key]
-    made: Program | None = None
+    made: ExpressionCode | None = None
     entries, roots = signature
     try:
         with expecting(FEW - 1 if few else 1 << 30):
-            made = Program(entries, roots, sizes, target)
+            made = ExpressionCode(entries, roots, sizes, target)
     except TecError:
         if not sizes:
             raise

@@ -1,7 +1,7 @@
 """A compiled expression: a small graph through the graph compiler, and the calls that run it.
 
-    entries -> Graph -> passes, fusion, templates (tec.graph) -> module -> Program
-    Program, sizes -> Bound: the calls with their numbers, the shapes of what they make
+    entries -> Graph -> passes, fusion, templates (tec.graph) -> module -> ExpressionCode
+    ExpressionCode, sizes -> Bound: the calls with their numbers, the shapes of what they make
     Bound.run(arrays) -> arrays
 
 Values between kernels are taken from the device's allocator and given back after their last use.
@@ -32,7 +32,7 @@ from .trace import Entry, is_leaf
 _Step = tuple[Any, ...]  # what, and its numbers: see Bound.run
 
 
-class Refused(Exception):
+class NeedsSizes(Exception):
     """Internal: the expression cannot be compiled or run with names for sizes."""
 
 
@@ -60,7 +60,7 @@ def graph_of(entries: Sequence[Entry], roots: Sequence[int], names: Mapping[str,
     return graph, loose
 
 
-class Program:
+class ExpressionCode:
     """An expression's code. `sizes`: the names that it leaves open."""
 
     def __init__(self, entries: Sequence[Entry], roots: Sequence[int], sizes: Sequence[str], target: Target):
@@ -75,10 +75,10 @@ class Program:
         return self.lowered.module
 
     def bind(self, env: Mapping[str, int], device: Device) -> Bound:
-        """The calls for given sizes. Raises Refused where a condition that the code was compiled under does not hold."""
+        """The calls for given sizes. Raises NeedsSizes where a condition that the code was compiled under does not hold."""
         for g in self.lowered.graph.guards:
             if evaluate(g.size, env) < 0:
-                raise Refused(g.what)
+                raise NeedsSizes(g.what)
         return _Binder(self, env, device).bound()
 
     def const(self, v: Value, device: Device) -> NDArray:
@@ -224,7 +224,7 @@ class Quick:
 class _Binder:
     """Gives values their slots, and steps their order."""
 
-    def __init__(self, program: Program, env: Mapping[str, int], device: Device):
+    def __init__(self, program: ExpressionCode, env: Mapping[str, int], device: Device):
         self.program, self.env, self.device = program, env, device
         self.part = program.lowered.part
         self.slots: dict[Value, int] = {}

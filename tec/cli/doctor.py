@@ -103,7 +103,7 @@ def _llvm() -> tuple[str, str]:
     for name, triple in (("AMDGPU", "amdgcn-amd-amdhsa"), ("NVPTX", "nvptx64-nvidia-cuda")):
         cpu = {"AMDGPU": "gfx942", "NVPTX": "sm_90"}[name]
         try:
-            llvm_util.data_layout(llvm_util.Machine(triple, cpu, ""))
+            llvm_util.data_layout(llvm_util.LLVMMachine(triple, cpu, ""))
             have.append(name)
         except Exception:
             continue

@@ -34,7 +34,7 @@ class KernelCode:
     names: list[str]
     llvm: str
     code: bytes
-    machine: llvm_util.Machine
+    machine: llvm_util.LLVMMachine
     facts: dict[str, dict[str, Any]]  # what is known of each kernel without its code
     speed: int = DEFAULT_SPEED
     optimised: str = field(repr=False, default="")  # empty where the object came from the disk cache
@@ -163,7 +163,7 @@ def _known_facts(f: Func, target: Target) -> dict[str, Any]:
     return {"threads": (x, y, z), "lds_bytes": shared, "dynamic_shared_bytes": dynamic_shared_bytes(f, target)}
 
 
-def machine_of(target: Target) -> llvm_util.Machine:
+def machine_of(target: Target) -> llvm_util.LLVMMachine:
     """The LLVM target machine of a GPU target. Raises CodegenError for another."""
     if target.kind == "rocm":
         from . import amdgpu

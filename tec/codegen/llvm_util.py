@@ -48,7 +48,7 @@ def host_cpu() -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class LLVMMachine:
     """What code is generated for: the arguments of an LLVM target machine."""
 
     triple: str
@@ -58,7 +58,7 @@ class Machine:
     code_model: str = "small"
 
 
-def data_layout(m: Machine) -> str:
+def data_layout(m: LLVMMachine) -> str:
     """The data layout string of a target machine. Raises TargetError for a triple that LLVM does not know."""
     answer = _known("layout", astuple(m))
     if "error" in answer:
@@ -105,7 +105,12 @@ class Compiling:
 
 
 def begin(
-    text: str, machine: Machine, want: Sequence[str], speed: int = 3, what: str = "a module", passes: str = "default"
+    text: str,
+    machine: LLVMMachine,
+    want: Sequence[str],
+    speed: int = 3,
+    what: str = "a module",
+    passes: str = "default",
 ) -> Compiling:
     """Hand a module to a worker: see `tec.llvmworker.jobs.run` for `want` and `passes`. `what` names it in messages."""
     job = {
@@ -142,7 +147,7 @@ def with_imports(text: str, funcs: Sequence[Any]) -> str:
 
 
 def assembly(
-    llvm: str, machine: Machine, speed: int, what: str, optimised: str = "", parsed_again: bool = False
+    llvm: str, machine: LLVMMachine, speed: int, what: str, optimised: str = "", parsed_again: bool = False
 ) -> str:
     """The assembly of a module of LLVM IR, from the disk cache where it is known. optimised: what LLVM made of it at that speed, if at hand.
     parsed_again: the object came from a parse of the optimised text; so must this, for LLVM may order instructions otherwise after one."""
@@ -166,6 +171,6 @@ def assembly(
     return text
 
 
-def compile_text(text: str, machine: Machine, want: str, speed: int = 3, what: str = "a module") -> Any:
+def compile_text(text: str, machine: LLVMMachine, want: str, speed: int = 3, what: str = "a module") -> Any:
     """Optimise a module and emit it: `want` is "object" (bytes), "asm" (str) or "llvm" (the optimised text)."""
     return begin(text, machine, (want,), speed, what).result()[want]

@@ -22,7 +22,7 @@ _ENCODERS = ("encoder_model.onnx",)
 
 
 @dataclass
-class Part:
+class ModelFile:
     """A model file and its inputs and outputs."""
 
     path: Path
@@ -42,9 +42,9 @@ class Part:
 class Files:
     """A model: `step` goes on from caches (or has none), `first` begins where `step` cannot, `encoder` reads what is answered."""
 
-    step: Part
-    first: Part | None = None
-    encoder: Part | None = None
+    step: ModelFile
+    first: ModelFile | None = None
+    encoder: ModelFile | None = None
     ends: set[int] = field(default_factory=set)
     start: int | None = None  # the token that an answer begins with, behind an encoder
     most: int | None = None  # tokens that the model can hold
@@ -62,7 +62,7 @@ def find(paths: Sequence[str | Path], cached: bool = True) -> Files:
     folders = list(dict.fromkeys(p if p.is_dir() else p.parent for p in given))
     facts = _facts(folders)
     listed = [f for p in given for f in (_of_folder(p) if p.is_dir() else [p])]
-    parts = [Part(f, interface_of(str(f))) for f in dict.fromkeys(listed)]
+    parts = [ModelFile(f, interface_of(str(f))) for f in dict.fromkeys(listed)]
     decoders = [p for p in parts if "logits" in p.interface.outputs]
     others = [p for p in parts if p not in decoders]
     if not decoders or len(others) > 1:

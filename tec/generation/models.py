@@ -12,7 +12,7 @@ from ..errors import ArgumentError, ImportModelError
 from ..graph import compile as compile_network
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.networks.network import Network
-from .files import BRANCH, Files, Part
+from .files import BRANCH, Files, ModelFile
 
 _ROWS = 256  # that caches have room for at first
 
@@ -28,7 +28,7 @@ class Options:
     progress: Any = None
 
 
-def compiled(part: Part, options: Options, branch: bool | None = None, state: bool = True) -> Network:
+def compiled(part: ModelFile, options: Options, branch: bool | None = None, state: bool = True) -> Network:
     """The network of a file for one text at a time; other sizes stay open, keys and their mask as long as caches and new tokens together."""
     info = part.interface.inputs
     shapes: dict[str, Any] = {dims[0]: 1 for _, dims in info.values() if len(dims) > 1 and isinstance(dims[0], str)}

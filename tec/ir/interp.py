@@ -27,7 +27,7 @@ from .dtype import dtype_info
 from .func import Func, IRModule
 from .interp_expr import InterpError
 from .interp_lanes import Storage
-from .interp_machine import Machine, garbage
+from .interp_machine import StatementMachine, garbage
 from .interp_ops import Array, from_held, held, to_held
 
 __all__ = ["InterpError", "eval_expr", "run"]
@@ -52,7 +52,7 @@ def run(
     that a host function launches are found. races: find accesses of shared memory that no barrier orders (for lowered
     functions, where barriers stand). Raises InterpError, ArgumentError.
     """
-    m = Machine(check, wave, externs or {}, module, races)
+    m = StatementMachine(check, wave, externs or {}, module, races)
     named = _by_name(func, arrays, scalars)
     env = m.lanes.env
     written: list[tuple[Buffer, Array, Array]] = []
@@ -119,7 +119,7 @@ def _flattened(p: Buffer, array: Array) -> Array:
     return array
 
 
-def _bind_shape(m: Machine, p: Buffer, array: Array) -> None:
+def _bind_shape(m: StatementMachine, p: Buffer, array: Array) -> None:
     lanes = dtype_info(p.dtype).lanes
     ndim = len(p.shape) + (lanes > 1)
     if array.ndim != ndim or (lanes > 1 and array.shape[-1] != lanes):
@@ -135,14 +135,14 @@ def _bind_shape(m: Machine, p: Buffer, array: Array) -> None:
                 env[id(d)] = np.array([n // array.itemsize // lanes], held(d.dtype))
 
 
-def _check_shape(m: Machine, p: Buffer, array: Array) -> None:
+def _check_shape(m: StatementMachine, p: Buffer, array: Array) -> None:
     for k, (d, n) in enumerate(zip(p.shape, array.shape)):
         want = m.uniform(d, f"the shape of {p.name}")
         if want != n:
             raise ArgumentError(f"{p.name}: dimension {k} is {n}, expected {d} = {want}", locate=False)
 
 
-def _take(m: Machine, p: Buffer, array: Array) -> tuple[Buffer, Array, Array]:
+def _take(m: StatementMachine, p: Buffer, array: Array) -> tuple[Buffer, Array, Array]:
     """Flat storage for a parameter: the array's own memory where it can be, a copy laid out by the strides otherwise."""
     kind = held(p.dtype)
     offset = m.uniform(p.elem_offset, "an offset") if isinstance(p.elem_offset, E.Expr) else int(p.elem_offset)
@@ -156,7 +156,7 @@ def _take(m: Machine, p: Buffer, array: Array) -> tuple[Buffer, Array, Array]:
     return p, array, flat
 
 
-def _view(m: Machine, p: Buffer, flat: Array, offset: int) -> Array:
+def _view(m: StatementMachine, p: Buffer, flat: Array, offset: int) -> Array:
     shape = [m.uniform(d, "a shape") for d in p.shape]
     own = dtype_info(p.dtype).lanes
     strides = [m.uniform(d, "a stride") * own for d in p.strides]
@@ -168,7 +168,7 @@ def _view(m: Machine, p: Buffer, flat: Array, offset: int) -> Array:
     return np.lib.stride_tricks.as_strided(flat[offset * own :], shape, [st * size for st in strides])
 
 
-def _give_back(m: Machine, p: Buffer, array: Array, flat: Array) -> None:
+def _give_back(m: StatementMachine, p: Buffer, array: Array, flat: Array) -> None:
     if np.shares_memory(array, flat) if array.size else True:
         return
     if not array.flags.writeable:
@@ -179,7 +179,7 @@ def _give_back(m: Machine, p: Buffer, array: Array, flat: Array) -> None:
 
 def eval_expr(e: E.Expr, env: Mapping[E.Var, Any] | None = None, arrays: Mapping[Buffer, Any] | None = None) -> Any:
     """The value of an expression: a NumPy scalar, or an array of its lanes. Variables from `env`, buffers from `arrays`."""
-    m = Machine(False, 64, {}, None)
+    m = StatementMachine(False, 64, {}, None)
     for v, value in (env or {}).items():
         m.lanes.env[id(v)] = _scalar(value, v.dtype)
     for b, a in (arrays or {}).items():

@@ -20,7 +20,7 @@ from .interp_ops import BINARY, Array, apply, cast, fix, held, is_elementwise
 from .visit import free_vars
 
 if TYPE_CHECKING:
-    from .interp_machine import Launch
+    from .interp_machine import GroupBatch
     from .interp_races import Races
 
 
@@ -52,7 +52,7 @@ class ExprMachine:
         self.root = self.lanes = Lanes(1)
         self.mask: Array | None = None
         self.storages: dict[int, Storage] = {}
-        self.launch: Launch | None = None
+        self.launch: GroupBatch | None = None
         self.races: Races | None = None
         self.tiles: dict[int, Array] = {}  # tile registers, by number
         self.loc: Loc | None = None

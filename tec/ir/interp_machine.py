@@ -25,7 +25,7 @@ _AXES = ("x", "y", "z")
 _MAX_STEPS = 1 << 31
 
 
-class Launch:
+class GroupBatch:
     """A work-group batch: extents of the launch indices, threads of a group, and each lane's index along every tag."""
 
     __slots__ = ("block", "lanes", "threads", "values")
@@ -37,7 +37,7 @@ class Launch:
         self.values = values
 
 
-class Machine(CallMachine):
+class StatementMachine(CallMachine):
     """Executes statements; expressions are `CallMachine`'s."""
 
     def __init__(
@@ -317,7 +317,7 @@ class Machine(CallMachine):
                 for a, nb, nt in zip(_AXES, grid, block):
                     values[f"blockIdx.{a}"], g = g % nb, g // nb
                     values[f"threadIdx.{a}"], t = t % nt, t // nt
-                self.launch = Launch((block[0], block[1], block[2]), threads, lanes, values)
+                self.launch = GroupBatch((block[0], block[1], block[2]), threads, lanes, values)
                 self.lanes, self.mask = lanes, None
                 if self.find_races:
                     self.races = Races(self)
@@ -341,7 +341,7 @@ class Machine(CallMachine):
         kernel = self.module[name]
         if len(kernel.params) != len(e.args):
             raise InterpError(f"kernel {name} takes {len(kernel.params)} arguments, launched with {len(e.args)}")
-        inner = Machine(self.check, self.wave, self.externs, self.module, self.find_races)
+        inner = StatementMachine(self.check, self.wave, self.externs, self.module, self.find_races)
         for p, arg in zip(kernel.params, e.args):
             if isinstance(p, Buffer):
                 storage = self.storages.get(id(arg)) if isinstance(arg, E.Var) else None
@@ -411,10 +411,10 @@ class Machine(CallMachine):
             self.lanes, self.mask = outer, mask
 
 
-_EXEC: dict[type, Callable[[Machine, Any], None]] = {
-    S.Seq: Machine._seq, S.BufferStore: Machine._store, S.LetStmt: Machine._let_stmt, S.IfThenElse: Machine._if,
-    S.While: Machine._while, S.Attr: Machine._attr, S.Assert: Machine._assert, S.Evaluate: Machine._evaluate,
-    S.Alloc: Machine._alloc, S.For: Machine._for, S.AllReduce: Machine._allreduce,
+_EXEC: dict[type, Callable[[StatementMachine, Any], None]] = {
+    S.Seq: StatementMachine._seq, S.BufferStore: StatementMachine._store, S.LetStmt: StatementMachine._let_stmt, S.IfThenElse: StatementMachine._if,
+    S.While: StatementMachine._while, S.Attr: StatementMachine._attr, S.Assert: StatementMachine._assert, S.Evaluate: StatementMachine._evaluate,
+    S.Alloc: StatementMachine._alloc, S.For: StatementMachine._for, S.AllReduce: StatementMachine._allreduce,
 }  # fmt: skip
 
 

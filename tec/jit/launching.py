@@ -24,7 +24,7 @@ import numpy as np
 
 from ..errors import ArgumentError, KernelError
 from ..kernels.source import Source, parameters, source_of
-from ..kernels.translate import Argument, Launch
+from ..kernels.translate import Argument, LaunchShape
 from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
 from ..runtime.devices import device as devices
@@ -124,7 +124,9 @@ class Kernel(Reflection):
                 return found
         return found
 
-    def compiled(self, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False) -> Compiled:
+    def compiled(
+        self, arguments: Sequence[Argument], launch: LaunchShape, target: Target, alias: bool = False
+    ) -> Compiled:
         """The code for given types, from the first time on."""
         key = (tuple(arguments), launch, target.text, alias)
         found = self._compiled.get(key)
@@ -154,7 +156,7 @@ class Kernel(Reflection):
 class Launcher:
     """A kernel with the shape of a launch; a call launches it."""
 
-    def __init__(self, kernel: Kernel, launch: Launch, grid: tuple[int, int, int], stream: Stream | None):
+    def __init__(self, kernel: Kernel, launch: LaunchShape, grid: tuple[int, int, int], stream: Stream | None):
         self.kernel = kernel
         self.shape = launch
         self.grid = grid
@@ -224,7 +226,7 @@ class Launcher:
             )
         return [argument_type(a, n) for a, n in zip(args, names)]
 
-    def choose(self, types: Sequence[Argument], target: Target) -> Launch:
+    def choose(self, types: Sequence[Argument], target: Target) -> LaunchShape:
         """The shape of the launch, as code is made for it."""
         return self.shape
 
@@ -338,7 +340,7 @@ def _fresh(compiled: Compiled) -> bool:
     return True
 
 
-def _configuration(name: str, config: Any) -> tuple[Launch, tuple[int, int, int], Stream | None]:
+def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int, int], Stream | None]:
     """(launch, grid, stream) of what stands in brackets. Raises KernelError."""
     if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
         raise KernelError(
@@ -354,7 +356,7 @@ def _configuration(name: str, config: Any) -> tuple[Launch, tuple[int, int, int]
     shared = config[3] if len(config) > 3 else 0
     if isinstance(shared, bool) or not isinstance(shared, (int, np.integer)) or shared < 0:
         raise KernelError(f"{name}: {shared!r} bytes of shared memory")
-    return Launch(block, ndim, 0, int(shared)), grid, stream
+    return LaunchShape(block, ndim, 0, int(shared)), grid, stream
 
 
 def extents(name: str, what: str, given: Any, least: int = 1) -> tuple[tuple[int, int, int], int]:

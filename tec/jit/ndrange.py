@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError
-from ..kernels.translate import Argument, Launch
+from ..kernels.translate import Argument, LaunchShape
 from ..target import Target
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ class Ranged(Launcher):
             if n != ndim:
                 raise KernelError(f"{name}: a block of {n} dimensions for {ndim} extents")
             self.block = threads[:n]
-        super().__init__(kernel, Launch((1, 1, 1), ndim, ndim), (1, 1, 1), stream)
+        super().__init__(kernel, LaunchShape((1, 1, 1), ndim, ndim), (1, 1, 1), stream)
         self.sizes = self.extents
-        self._chosen: dict[Any, Launch] = {}
+        self._chosen: dict[Any, LaunchShape] = {}
 
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}.launch{self.extents}>"
@@ -64,14 +64,14 @@ class Ranged(Launcher):
                     )
         super()._run(compiled, args)
 
-    def choose(self, types: Sequence[Argument], target: Target) -> Launch:
+    def choose(self, types: Sequence[Argument], target: Target) -> LaunchShape:
         key = (tuple(types), target.text)
         found = self._chosen.get(key)
         if found is None:
             found = self._chosen[key] = self._choose(types, target)
         return found
 
-    def _choose(self, types: Sequence[Argument], target: Target) -> Launch:
+    def _choose(self, types: Sequence[Argument], target: Target) -> LaunchShape:
         if self.block is not None:
             return self._launch_of(self.block)
         trial = self._launch_of(self._shape(_USUAL))
@@ -103,6 +103,6 @@ class Ranged(Launcher):
         outer[-1] = max(1, threads // math.prod(outer[:-1]))
         return tuple(outer)
 
-    def _launch_of(self, block: tuple[int, ...]) -> Launch:
+    def _launch_of(self, block: tuple[int, ...]) -> LaunchShape:
         x, y, z = (*reversed(block), 1, 1)[:3]
-        return Launch((x, y, z), len(self.extents), len(self.extents))
+        return LaunchShape((x, y, z), len(self.extents), len(self.extents))

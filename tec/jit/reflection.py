@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from .. import driver
 from ..errors import KernelError
 from ..kernels.source import parameters
-from ..kernels.translate import Argument, Launch
+from ..kernels.translate import Argument, LaunchShape
 from ..target import Target, as_target
 
 FORMS = ("loop_ir", "ir", "llvm_raw", "llvm", "asm", "resources")
@@ -33,7 +33,7 @@ class Reflection:
         types = [argument_type(a, n) for a, n in zip(given, names)]
         shape, n = extents(k.__name__, "the block", block)
         tgt = target_of(device_of(k.__name__, given)) if target is None else as_target(target)
-        return k.compiled(types, Launch(shape, max(grid_ndim, n), 0, shared_bytes), tgt)
+        return k.compiled(types, LaunchShape(shape, max(grid_ndim, n), 0, shared_bytes), tgt)
 
     def loop_ir(
         self, *args: Any, block: Any = 256, grid_ndim: int = 1, shared_bytes: int = 0, target: Any = None

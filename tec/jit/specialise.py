@@ -19,7 +19,7 @@ from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
 from ..kernels.output import Place
 from ..kernels.source import Source
-from ..kernels.translate import Argument, Launch, translate
+from ..kernels.translate import Argument, LaunchShape, translate
 from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices.device import Device
 from ..target import Target, as_target
@@ -35,7 +35,7 @@ class Compiled:
     module: Any
     places: tuple[Place, ...]
     taken: tuple[tuple[Source, str, Any], ...]
-    launch: Launch
+    launch: LaunchShape
     target: Target
     meets: bool = False  # whether threads of a block wait for each other
     constants: dict[int, Argument] = field(default_factory=dict)  # arguments that are no parameters, by position
@@ -120,7 +120,7 @@ def target_of(device: Device | None) -> Target:
     return Target(f"rocm -mcpu={chip}" if kind == "rocm" else f"cuda -arch={chip}")
 
 
-def check_launch(name: str, launch: Launch, target: Target) -> None:
+def check_launch(name: str, launch: LaunchShape, target: Target) -> None:
     """Raise KernelError for a block that the target has not."""
     x, y, z = launch.block
     most = target.max_threads if target.is_gpu else 1024
@@ -131,7 +131,7 @@ def check_launch(name: str, launch: Launch, target: Target) -> None:
 
 
 def specialise(
-    source: Source, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False
+    source: Source, arguments: Sequence[Argument], launch: LaunchShape, target: Target, alias: bool = False
 ) -> Compiled:
     """Compile. Raises KernelError, LoweringError, CodegenError."""
     check_launch(source.name, launch, target)

@@ -58,7 +58,7 @@ class Argument:
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchShape:
     """The shape of a launch, as far as code is made for it: `block`, threads along x, y and z; how many dimensions the grid has; how
     many extents an ndrange has (0 for a grid of blocks); bytes of shared memory that the launch sizes."""
 
@@ -80,7 +80,7 @@ class Translated:
 
 @deep_recursion()
 def translate(
-    source: Source, arguments: Sequence[Argument], launch: Launch, target: Target, alias: bool = False
+    source: Source, arguments: Sequence[Argument], launch: LaunchShape, target: Target, alias: bool = False
 ) -> Translated:
     """The function in loop IR. `alias`: arguments may share memory. Raises KernelError, with the function's line."""
     names = parameters(source)
@@ -109,7 +109,7 @@ def _round(
     source: Source,
     names: list[str],
     arguments: Sequence[Argument],
-    launch: Launch,
+    launch: LaunchShape,
     target: Target,
     alias: bool,
 ) -> Translated:
@@ -188,7 +188,7 @@ def _parameter(name: str, a: Argument, source: Source) -> tuple[Any, Buffer | E.
     return Array(buffer), buffer
 
 
-def _launch_indices(launch: Launch) -> tuple[dict[str, tuple[E.Var, E.Expr]], tuple[E.Var, ...], list[E.Var]]:
+def _launch_indices(launch: LaunchShape) -> tuple[dict[str, tuple[E.Var, E.Expr]], tuple[E.Var, ...], list[E.Var]]:
     """The launch's variables with their extents, by tag, blocks first; the extents of an ndrange; the parameters that say sizes."""
     threads: dict[str, tuple[E.Var, E.Expr]] = {}
     extents: tuple[E.Var, ...] = ()

@@ -1,6 +1,6 @@
 """What a compiled network consists of, kernel by kernel: sources cut apart, resources, occupancy, who uses it.
 
-In: a `Network`. Out: one `Kernel` a kernel (a GPU) or function (a CPU), in the order of the code; `steps_of` gives the
+In: a `Network`. Out: one `KernelListing` a kernel (a GPU) or function (a CPU), in the order of the code; `steps_of` gives the
 network's steps with the arithmetic and the memory traffic that each needs at least.
 """
 
@@ -17,7 +17,7 @@ from ..target import CHIPS, Target
 
 
 @dataclass
-class Kernel:
+class KernelListing:
     """One kernel. `function` is the network's function that launches it, `source` its operators as a graph's text; texts are empty
     where there are none."""
 
@@ -35,7 +35,7 @@ class Kernel:
     report: Any = None
 
 
-def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
+def kernels_of(net: Any, sources: bool = True) -> list[KernelListing]:
     """The kernels of a network, or the functions where it runs on a CPU."""
     target = Target(net.module.target)
     ops, origins, written = net.report.functions, net.report.origins, net.report.sources
@@ -47,7 +47,7 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
         ir, llvm, asm = (module.get_source(k, name) if sources else "" for k in ("ir", "llvm", "asm"))
         report = next(iter(static_report(asm)), None) if target.kind == "rocm" and sources else None
         out.append(
-            Kernel(
+            KernelListing(
                 name, function, list(ops.get(function, [])), [o for o in origins.get(function, []) if o], facts, target.mcpu,
                 target.wavefront_size, ir, llvm, asm.rstrip("\0"), written.get(function, ""), report,
             )
@@ -58,14 +58,14 @@ def kernels_of(net: Any, sources: bool = True) -> list[Kernel]:
 # ---- resources
 
 
-def occupancy(k: Kernel) -> tuple[int, str]:
+def occupancy(k: KernelListing) -> tuple[int, str]:
     """Waves a SIMD that fit at once, and what limits them."""
     x, y, z = (int(n) or 1 for n in k.facts.get("threads", (1, 1, 1)))
     group_waves = max(1, -(-(x * y * z) // k.wave))
     return CHIPS[k.chip].occupancy(int(k.facts.get("vgprs", 0)), int(k.facts.get("lds_bytes", 0)), group_waves, k.wave)
 
 
-def resources(k: Kernel) -> dict[str, Any]:
+def resources(k: KernelListing) -> dict[str, Any]:
     """The resources of a kernel as plain data: what the code object says, and what its main loop is made of."""
     out: dict[str, Any] = {"kernel": k.name, "function": k.function, "ops": k.ops, "origins": k.origins}
     out |= {key: v for key, v in k.facts.items() if key != "args"}

@@ -122,7 +122,7 @@ def _times(net: Any, device: Any, timed: bool | None) -> tuple[dict[str, KernelT
 
 
 def _row(
-    k: listing.Kernel, mine: Sequence[listing.Step], t: KernelTime | None, roofs: dict[str, Any]
+    k: listing.KernelListing, mine: Sequence[listing.Step], t: KernelTime | None, roofs: dict[str, Any]
 ) -> dict[str, Any]:
     facts = listing.resources(k)
     row: dict[str, Any] = {
@@ -160,6 +160,6 @@ def _facts(facts: dict[str, Any], mine: Sequence[listing.Step], t: KernelTime | 
     return shown
 
 
-def signature(k: listing.Kernel) -> str:
+def signature(k: listing.KernelListing) -> str:
     """A kernel by what it computes: its operators with their shapes, without the names of values and layers."""
     return re.sub(r"%[\w.]+", "%", k.source) + re.sub(r"^.*?(_kernel\d+)?$", r" \1", k.name)

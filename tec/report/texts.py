@@ -10,10 +10,10 @@ from ..emulator.analyses.calls import parse_kernel
 from ..emulator.analyses.liveness import live_vgprs
 from ..errors import TecError
 from ..target import Target
-from .listing import Kernel
+from .listing import KernelListing
 
 
-def texts_of(net: Any, kernels: list[Kernel], stalls: Mapping[str, Mapping[int, float]]) -> list[dict[str, Any]]:
+def texts_of(net: Any, kernels: list[KernelListing], stalls: Mapping[str, Mapping[int, float]]) -> list[dict[str, Any]]:
     """One a kernel: {"ir", "llvm", "asm", "of_llvm", "of_asm", "live", "held"}.
 
     `of_llvm`, `of_asm`: see `codegen.linked.Linked`. `live`: vector registers in use before the instruction of each line of assembly, `held`: the

@@ -42,7 +42,7 @@ class LoopAttr:
 
 
 @dataclass(slots=True, eq=False)
-class Layout:
+class IndexMap:
     """From transform_layout: `apply` takes an index of the tensor to one of the buffer, whose shape is `shape`."""
 
     apply: Callable[[Sequence[Expr]], list[Expr]]
@@ -70,7 +70,7 @@ class StageState:
         self.store_predicate: Expr | None = None
         self.double_buffered = False
         self.rolling = False
-        self.layout: Layout | None = None
+        self.layout: IndexMap | None = None
         self.leaf: list[IterVar] = []
         self.all: list[IterVar] = []
         if op is not None:

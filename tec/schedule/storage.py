@@ -16,7 +16,7 @@ from .bounds import Bounds
 from .schedule import Schedule
 from .show import fail
 from .stage import Stage
-from .state import AttachKind, Layout
+from .state import AttachKind, IndexMap
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +31,7 @@ class Storage:
     mins: tuple[E.Expr, ...]
     stage: Stage
     is_arg: bool = False
-    layout: Layout | None = None
+    layout: IndexMap | None = None
     rolling: tuple[int, E.Expr] | None = None
 
     def index(self, at: Sequence[E.Expr]) -> list[E.Expr]:

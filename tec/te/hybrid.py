@@ -38,7 +38,7 @@ from ..ir.visit import Rewriter, deep_recursion, free_vars
 from ..kernels.frames import Binding, Frame, Known, Restart
 from ..kernels.output import Output
 from ..kernels.source import parameters, source_of
-from ..kernels.translate import Launch
+from ..kernels.translate import LaunchShape
 from ..kernels.translator import Translator
 from ..kernels.values import Array, Turns, describe, settle
 from ..target import Target
@@ -250,7 +250,7 @@ def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[B
     for _ in range(_ROUNDS):
         before = (len(known.slots), dict(known.types), len(known.flags))
         t = HybridTranslator(known)
-        t.sources, t.launch, t.target, t.output = {source.function: source}, Launch((1, 1, 1)), target, Output()
+        t.sources, t.launch, t.target, t.output = {source.function: source}, LaunchShape((1, 1, 1)), target, Output()
         t.threads, t.extents = {}, ()
         t.frame = Frame(source, ())
         t.frame.entry = t.block_ids[-1]

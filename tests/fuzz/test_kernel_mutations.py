@@ -15,7 +15,7 @@ import tec
 from tec.ir.verify import VerifyError, verify
 from tec.jit.specialise import argument_type
 from tec.kernels.source import Source
-from tec.kernels.translate import Argument, Launch, translate
+from tec.kernels.translate import Argument, LaunchShape, translate
 from tests import seeds
 from tests.conformance import kernels
 from tests.conformance.harness import CASES, KernelProgram
@@ -108,7 +108,7 @@ def attempt(seed: int) -> str:
     if r.random() < 0.7:
         types = NATURAL.get(kernel.__name__, types)
     target = tec.Target(r.choice(["llvm", "rocm -mcpu=gfx942"]))
-    launch = Launch(r.choice([(64, 1, 1), (8, 8, 1), (1, 1, 1)]), r.choice([1, 2]), 0, r.choice([0, 256]))
+    launch = LaunchShape(r.choice([(64, 1, 1), (8, 8, 1), (1, 1, 1)]), r.choice([1, 2]), 0, r.choice([0, 256]))
     try:
         found = translate(Source(source.function, tree, source.file), types, launch, target)
     except tec.TecError as e:

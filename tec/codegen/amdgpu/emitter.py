@@ -15,7 +15,7 @@ from ...target import Target
 from ..emit.emitter import Emitter, Parts
 from ..emit.gpu import GpuFrame
 from ..emit.line_info import LineInfo
-from ..llvm_util import Machine
+from ..llvm_util import LLVMMachine
 from .addresses import LaneValues
 from .buffers import BufferLoads
 from .calls import CALLS
@@ -112,14 +112,14 @@ class AmdgpuEmitter(Emitter):
 
 
 @lru_cache(maxsize=64)
-def machine_of(target: Target) -> Machine:
+def machine_of(target: Target) -> LLVMMachine:
     """The LLVM target machine of an AMDGPU target."""
     features = [f for f in target.mattr.split(",") if f and f.lstrip("+-") != UNSAFE_ATOMICS]
     features = [f if f[0] in "+-" else "+" + f for f in features]
     if len(target.chip.wavefront_sizes) > 1:
         other = 96 - target.wavefront_size
         features += [f"+wavefrontsize{target.wavefront_size}", f"-wavefrontsize{other}"]
-    return Machine(TRIPLE, target.mcpu, ",".join(features))
+    return LLVMMachine(TRIPLE, target.mcpu, ",".join(features))
 
 
 __all__ = ["TRIPLE", "AmdgpuEmitter", "machine_of"]

@@ -26,7 +26,7 @@ class HostCode:
 
     object: bytes
     llvm: str
-    machine: llvm_util.Machine
+    machine: llvm_util.LLVMMachine
     messages: dict[str, list[str]] = field(default_factory=dict)
     speed: int = DEFAULT_SPEED
     what: str = "a module"
@@ -41,7 +41,7 @@ class HostCode:
 
 
 @lru_cache(maxsize=64)
-def machine_of(target: Target) -> llvm_util.Machine:
+def machine_of(target: Target) -> llvm_util.LLVMMachine:
     """The LLVM machine of a CPU target: the host by default, always ELF."""
     if target.kind != "llvm":
         raise CodegenError(f"{target} is not a CPU target", locate=False)
@@ -61,7 +61,7 @@ def machine_of(target: Target) -> llvm_util.Machine:
         cpu = "x86-64" if arch == "x86_64" else "generic"
     if features:
         features = ",".join(f if f[0] in "+-" else "+" + f for f in features.split(",") if f)
-    return llvm_util.Machine(triple, cpu, features)
+    return llvm_util.LLVMMachine(triple, cpu, features)
 
 
 def _host_triple() -> str:

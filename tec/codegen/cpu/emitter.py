@@ -377,7 +377,7 @@ class CpuEmitter(Emitter):
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False
 
-    def __init__(self, target: Target, machine: llvm_util.Machine):
+    def __init__(self, target: Target, machine: llvm_util.LLVMMachine):
         self.machine = machine
         self.is_x86 = machine.triple.startswith(("x86_64", "i686"))
         self.intrinsic_prefixes = ("llvm.x86.",) if self.is_x86 else ("llvm.aarch64.",)  # type: ignore[misc]

@@ -23,7 +23,7 @@ from ...ir import expr as E
 from ...ir.func import Func
 from ...ir.visit import deep_recursion
 from ...target import Target
-from ..llvm_util import Machine
+from ..llvm_util import LLVMMachine
 from .arithmetic import Arithmetic, Handler
 from .calls import CALLS, EXACT_MATH, CallHandler, math_call
 from .frame import Frame
@@ -59,7 +59,7 @@ class Emitter(Writer):
     intrinsic_prefixes: ClassVar[tuple[str, ...]] = ()  # of target intrinsics that call_llvm_intrin may name
     atomic_scope: ClassVar[str] = ""  # e.g. 'syncscope("agent") '
     alloca_space: ClassVar[int] = 0
-    machine: Machine
+    machine: LLVMMachine
     lines: LineInfo | None = None  # where the assembly names the user's lines
     user_intrinsics = False  # whether the code names intrinsics that the user chose
 

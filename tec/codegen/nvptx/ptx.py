@@ -10,7 +10,7 @@ from ...errors import TargetError
 from ...ir.func import Func
 from ...ir.shared_layout import shared_layout
 from ...target import Target
-from ..llvm_util import Machine
+from ..llvm_util import LLVMMachine
 
 TRIPLE = "nvptx64-nvidia-cuda"
 # The lowest PTX version that knows a chip: it loads on the oldest drivers.
@@ -24,7 +24,7 @@ def number(target: Target) -> int:
 
 
 @lru_cache(maxsize=64)
-def machine_of(target: Target) -> Machine:
+def machine_of(target: Target) -> LLVMMachine:
     """The LLVM target machine; `-ptx=78` chooses a PTX version, by default the lowest that knows the chip."""
     least = max(_PTX_OF[number(target)], _PTX_OF_WARPGROUPS if target.chip.warpgroup else 0)
     asked = target.options.get("ptx", "")
@@ -35,7 +35,7 @@ def machine_of(target: Target) -> Machine:
                 f"PTX version {asked!r}", hint=f"{target.mcpu} needs {least // 10}.{least % 10} or later: -ptx={least}"
             )
         least = int(digits)
-    return Machine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
+    return LLVMMachine(TRIPLE, target.mcpu, f"+ptx{least}", 3, "small")
 
 
 def ordered_loads(ptx: str) -> str:

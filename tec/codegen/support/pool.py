@@ -455,7 +455,7 @@ def objects() -> dict[str, bytes]:
     out = {}
     for arch, triple in TRIPLES.items():
         features = "-outline-atomics" if arch == "aarch64" else ""
-        machine = llvm_util.Machine(triple, cpus[arch], features, opt=2)
+        machine = llvm_util.LLVMMachine(triple, cpus[arch], features, opt=2)
         out[arch] = llvm_util.compile_text(source(arch), machine, "object", 2)
     return out
 

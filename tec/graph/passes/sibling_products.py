@@ -26,7 +26,7 @@ _FEW_ROWS = 16  # below, products are sums of a thread or a work-group, and `fin
 
 
 @dataclass(eq=False)
-class _Product:
+class _BiasedProduct:
     """A product and the addition of its bias, if it has one."""
 
     product: Node
@@ -43,7 +43,7 @@ def join_siblings(graph: Graph, target: Target) -> Graph:
     """The graph with products of one matrix joined, where the target is a GPU."""
     if not target.is_gpu:
         return graph
-    joined: dict[Node, list[_Product]] = {}
+    joined: dict[Node, list[_BiasedProduct]] = {}
     for some in _siblings(graph):
         joined.update((p.product, some) for p in some)
         joined.update((p.last, some) for p in some)
@@ -66,7 +66,7 @@ def join_siblings(graph: Graph, target: Target) -> Graph:
     return rebuild(graph, handle)
 
 
-def _batched(b: Rebuild, some: list[_Product]) -> Value:
+def _batched(b: Rebuild, some: list[_BiasedProduct]) -> Value:
     """The joined product with its biases."""
     first, x = some[0].product, b.value(some[0].product.inputs[0])
     weights = [p.product.inputs[1] for p in some]
@@ -91,10 +91,10 @@ def _part(b: Rebuild, y: Value, k: int, node: Node) -> Value:
     return b.new.add("reshape", [part], {"shape": out.shape}, out.name)[0]
 
 
-def _siblings(graph: Graph) -> list[list[_Product]]:
+def _siblings(graph: Graph) -> list[list[_BiasedProduct]]:
     """Products to be joined, in order."""
     users, outputs = graph.users(), set(graph.outputs)
-    found: dict[Any, list[_Product]] = {}
+    found: dict[Any, list[_BiasedProduct]] = {}
     for n in graph.nodes:
         if not _is_plain(n):
             continue
@@ -117,15 +117,15 @@ def _is_plain(n: Node) -> bool:
     return bool(y.shape[0] >= _FEW_ROWS and y.type.size * np_dtype(y.dtype).itemsize % PIECE_ALIGN == 0)
 
 
-def _with_bias(n: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> _Product:
+def _with_bias(n: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> _BiasedProduct:
     y = n.outputs[0]
     after = users.get(y, ())
     if y not in outputs and len(after) == 1 and after[0].op == "add":
         a, c = after[0].inputs
         bias = c if a is y else a
         if bias.is_const and bias.shape in ((y.shape[1],), (1, y.shape[1])) and bias.dtype == y.dtype:
-            return _Product(n, bias, after[0])
-    return _Product(n, None, n)
+            return _BiasedProduct(n, bias, after[0])
+    return _BiasedProduct(n, None, n)
 
 
 def _stands(v: Value, users: dict[Value, list[Node]], outputs: set[Value]) -> bool:

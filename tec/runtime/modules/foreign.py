@@ -60,7 +60,7 @@ class LoadedCode:
         self.code: CodeObject = read_code_object(image)
         assert device.driver is not None
         self._module = device.driver.load_module(device.index, image, asm)
-        self._kernels: dict[str, Kernel] = {}
+        self._kernels: dict[str, ForeignKernel] = {}
 
     @property
     def names(self) -> list[str]:
@@ -73,7 +73,7 @@ class LoadedCode:
     def __len__(self) -> int:
         return len(self.code.kernels)
 
-    def __getitem__(self, name: str) -> Kernel:
+    def __getitem__(self, name: str) -> ForeignKernel:
         found = self._kernels.get(name)
         if found is None:
             info = self.code.kernels.get(name)
@@ -82,7 +82,7 @@ class LoadedCode:
                     f"no kernel {name!r} in this code object", hint=f"it has: {', '.join(self.names) or 'none'}"
                 )
             assert self.device.driver is not None
-            found = self._kernels[name] = Kernel(self, info, self.device.driver.get_function(self._module, name))
+            found = self._kernels[name] = ForeignKernel(self, info, self.device.driver.get_function(self._module, name))
         return found
 
     def __repr__(self) -> str:
@@ -90,7 +90,7 @@ class LoadedCode:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ForeignKernel:
     """A kernel of a loaded code object: `kernel[grid, block](...)`, or `kernel[grid, block, lds_bytes](...)`.
 
     `grid` counts work-groups and `block` work-items, each a number or up to three. `block` may be left out (`kernel[grid]`) where the kernel
@@ -106,7 +106,7 @@ class Kernel:
         """The kernel's parameters as its metadata has them."""
         return f"{one_line(self.info.name)}({', '.join(_describe(a) for a in self.info.explicit_args)})"
 
-    def __getitem__(self, launch: Any) -> Launch:
+    def __getitem__(self, launch: Any) -> ForeignLaunch:
         parts = launch if isinstance(launch, tuple) and any(isinstance(p, (tuple, list)) for p in launch) else None
         if parts is None:
             parts = launch if isinstance(launch, tuple) and len(launch) in (2, 3) else (launch,)
@@ -121,7 +121,7 @@ class Kernel:
         shared = parts[2] if len(parts) == 3 else 0
         if isinstance(shared, bool) or not hasattr(shared, "__index__") or shared.__index__() < 0:
             raise self._error(f"{shared!r} bytes of LDS")
-        return Launch(self, self._dims(parts[0], "grid"), block, int(shared.__index__()))
+        return ForeignLaunch(self, self._dims(parts[0], "grid"), block, int(shared.__index__()))
 
     def _dims(self, value: Any, what: str) -> Dim3:
         items = tuple(value) if isinstance(value, (tuple, list)) else (value,)
@@ -137,10 +137,10 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Launch:
+class ForeignLaunch:
     """A kernel with its sizes: call it with the arguments."""
 
-    kernel: Kernel
+    kernel: ForeignKernel
     grid: Dim3
     block: Dim3
     shared_bytes: int = 0

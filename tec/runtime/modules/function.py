@@ -18,7 +18,7 @@ from ..devices import device as devices
 from ..devices.device import Device
 from .arguments import Checker
 from .package import damaged
-from .program import Plan, Program, execute, prepared
+from .program import BoundProgram, HostProgram, execute, prepared
 
 if TYPE_CHECKING:
     from .module import Module
@@ -41,10 +41,10 @@ class Function:
         if not isinstance(asserts, (list, tuple)) or not all(isinstance(a, str) for a in asserts):
             raise damaged(f"the conditions of {name!r} are no texts")
         self.asserts: list[str] = list(asserts)
-        self.program: Program | None = None
+        self.program: HostProgram | None = None
         steps = spec.get("program")
         if steps is not None:
-            self.program = Program(
+            self.program = HostProgram(
                 name,
                 steps,
                 [p.name for p in self.checker.tensors],
@@ -57,7 +57,7 @@ class Function:
         self._tensor_at = [p.index for p in self.checker.tensors]
         self.plans: dict[Any, Any] = {}
         self._apart = self._pairs()
-        self._by_numbers: dict[Any, Plan] = {}
+        self._by_numbers: dict[Any, BoundProgram] = {}
         self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
 
     def __call__(self, *args: Any) -> None:
@@ -294,7 +294,7 @@ class Function:
         for step in after:
             step()
 
-    def _gpu_prepare(self, args: Sequence[Any]) -> tuple[Device, Plan, list[int]]:
+    def _gpu_prepare(self, args: Sequence[Any]) -> tuple[Device, BoundProgram, list[int]]:
         """Check the arguments in full; their device, the plan for their sizes and how far each reaches."""
         program = self.program
         assert program is not None
@@ -311,7 +311,7 @@ class Function:
         self._remember(args, found)
         return found
 
-    def _gpu_run(self, args: Sequence[Any], found: tuple[Device, Plan, list[int]]) -> None:
+    def _gpu_run(self, args: Sequence[Any], found: tuple[Device, BoundProgram, list[int]]) -> None:
         """Check that outputs share no memory with other arguments, and run the launches."""
         device, plan, spans = found
         checker = self.checker
@@ -327,7 +327,9 @@ class Function:
             device.capturing.keep.append([args[p.index].storage for p in checker.tensors])
         self.launch(device, plan, values)
 
-    def planned(self, device: Device, numbers: tuple[Any, ...], shapes: Sequence[tuple[int, ...]] = ()) -> Plan | None:
+    def planned(
+        self, device: Device, numbers: tuple[Any, ...], shapes: Sequence[tuple[int, ...]] = ()
+    ) -> BoundProgram | None:
         """The plan of a call with these scalars, for `launch` by a caller that knows that its arrays fit them: it is found without arrays. None where a
         plan follows from more of the arrays than their `shapes`, which may be left out where all sizes are scalars."""
         key = device, numbers, tuple(shapes)
@@ -364,7 +366,7 @@ class Function:
             *packed, *[int(env[n]) for n in checker.implicit]
         )
 
-    def launch(self, device: Device, plan: Plan, values: list[Any]) -> None:
+    def launch(self, device: Device, plan: BoundProgram, values: list[Any]) -> None:
         """Run the launches of a plan on addresses, in the order of the tensors, with the scalars behind them."""
         program = self.program
         assert program is not None
@@ -389,7 +391,7 @@ class Function:
             raise DeviceError(f"{self.name}: kernel arguments do not fit their types: {error}") from None
 
 
-def _launch_with_scratch(device: Device, plan: Plan, values: list[Any]) -> None:
+def _launch_with_scratch(device: Device, plan: BoundProgram, values: list[Any]) -> None:
     allocator, stream = device.allocator, device.local.stream
     assert allocator is not None and plan.prepared is not None
     held: list[int] = []

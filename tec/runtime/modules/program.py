@@ -1,7 +1,7 @@
 """The host side of a GPU function: a list of steps (docs/architecture.md, "Runtime data") made ready for quick launches.
 
-`Program(steps, ...)` checks the data and compiles its expressions once. `specialise(env)` runs the steps for given shape
-variables and yields a flat `Plan`: launches with their grid, block and argument packer, and scratch allocations. A plan
+`HostProgram(steps, ...)` checks the data and compiles its expressions once. `specialise(env)` runs the steps for given shape
+variables and yields a flat `BoundProgram`: launches with their grid, block and argument packer, and scratch allocations. A plan
 is kept for as long as calls come with the same shapes, so a call costs one packing and one driver call a launch.
 
 Addresses and scalars that no expression reads live in numbered slots: tensors first, then scalars, then scratch.
@@ -108,7 +108,7 @@ Entry = tuple[Any, ...]
 
 
 @dataclass(slots=True)
-class Plan:
+class BoundProgram:
     """A program for given shapes on one device. `entries` is None when it is too long to keep."""
 
     env: dict[str, Any]
@@ -120,7 +120,7 @@ class Plan:
     apart: list[Any] | None = None  # addresses of the last call, which share no memory
 
 
-class Program:
+class HostProgram:
     """A checked and compiled host program.
 
     `tensors` and `scalars` name the parameters in slot order with their dtypes; `implicit` the shape variables.
@@ -271,14 +271,14 @@ class Program:
 
     # ---- run
 
-    def specialise(self, env: dict[str, Any], functions: Callable[[str], Any]) -> Plan:
+    def specialise(self, env: dict[str, Any], functions: Callable[[str], Any]) -> BoundProgram:
         """The plan for the environment; `functions` gives the driver's handle of a kernel."""
         entries: list[Entry] = []
         for entry in self.walk(env, functions):
             if len(entries) >= PLAN_LIMIT:
-                return Plan(env, None, False)
+                return BoundProgram(env, None, False)
             entries.append(entry)
-        return Plan(env, entries, all(e[0] == LAUNCH for e in entries))
+        return BoundProgram(env, entries, all(e[0] == LAUNCH for e in entries))
 
     def walk(self, env: dict[str, Any], functions: Callable[[str], Any]) -> Iterator[Entry]:
         """The entries of the plan, one after the other."""
@@ -338,9 +338,9 @@ class Program:
         return LAUNCH, function, grid, block, shared, pack, getter, info
 
 
-def prepared(device: Device, plan: Plan, n_params: int) -> list[Any] | None:
+def prepared(device: Device, plan: BoundProgram, n_params: int) -> list[Any] | None:
     """The launches of a plan as the driver makes them ready; None where it does not. Scratch is then taken ahead of all launches and given back behind them
-    (`Plan.scratch`), where that holds little more than the steps would."""
+    (`BoundProgram.scratch`), where that holds little more than the steps would."""
     prepare = getattr(device.driver, "prepare_launch", None)
     if prepare is None or not plan.entries:
         return None

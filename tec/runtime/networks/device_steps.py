@@ -11,7 +11,7 @@ from typing import Any
 
 from ..arrays.ndarray import NDArray
 from ..devices.stream import Stream
-from ..plans.layout import Binding, Layout
+from ..plans.layout import Binding, PlanLayout
 from ..plans.plan import Choose, Plan, Repeat, Step
 from ..plans.steps import flat
 from ..plans.trips import trips_of
@@ -28,7 +28,7 @@ def _count(steps: Sequence[Step]) -> int:
     return sum(1 for _ in flat(steps))
 
 
-def queued(steps: Sequence[Step], layout: Layout, binding: Binding) -> int:
+def queued(steps: Sequence[Step], layout: PlanLayout, binding: Binding) -> int:
     """How many calls and copies a run of steps whose loops sizes bound comes to."""
     total = 0
     for s in steps:
@@ -44,7 +44,13 @@ class DeviceSteps:
     """One run of a plan's steps on the arrays of a binding."""
 
     def __init__(
-        self, plan: Plan, layout: Layout, stream: Stream, calls: Calls, arrays: Mapping[str, NDArray], binding: Binding
+        self,
+        plan: Plan,
+        layout: PlanLayout,
+        stream: Stream,
+        calls: Calls,
+        arrays: Mapping[str, NDArray],
+        binding: Binding,
     ):
         self.plan, self.layout, self.stream = plan, layout, stream
         self.calls, self.arrays, self.binding = calls, arrays, binding

@@ -29,7 +29,7 @@ from ..modules.package import damaged, read_package, write_package
 from ..plans import memory_plan
 from ..plans.check_plan import check_memory, check_order, check_structure
 from ..plans.launches import Launches
-from ..plans.layout import Layout
+from ..plans.layout import PlanLayout
 from ..plans.plan import Call, Plan, number
 from .executor import Executor
 from .feeds import SIZE_END, Feeds
@@ -57,7 +57,7 @@ class Network:
         self.params = dict(params)
         self.report = report or Report()
         self._check_plan()
-        self._layout = Layout(plan, self.signature)
+        self._layout = PlanLayout(plan, self.signature)
         self._feeds = Feeds(plan)
         self._idle: dict[Device, list[Executor]] = {}
         self._weights: dict[Device, dict[str, NDArray]] = {}

@@ -1,6 +1,6 @@
 """Where everything of a network lies, as expressions of its sizes: found once for a plan, worked out in microseconds for a size.
 
-In: a `Plan` and its functions' signatures. `Layout.bind(env)` gives a `Binding`: the bytes of the arena, the place of every value
+In: a `Plan` and its functions' signatures. `PlanLayout.bind(env)` gives a `Binding`: the bytes of the arena, the place of every value
 behind a base (the arena, an input, an output, a weight), and the numbers that functions take; all as arrays that one matrix product makes
 (`size_table`).
 
@@ -59,7 +59,7 @@ class Place:
     dtype: str
 
 
-class Layout:
+class PlanLayout:
     """See the module. `bases` are the names of the values that have memory of their own, behind the arena, which is number 0."""
 
     def __init__(self, plan: Plan, signature: Params):

@@ -14,7 +14,7 @@ from ...te.build import AXIS_SEPARATOR
 from ...te.operation import ComputeOp, PlaceholderOp
 from ..relations import Fuse, Relation, Split
 from ..show import fail
-from ..state import Layout
+from ..state import IndexMap
 from .base import Primitive
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class TransformLayout(Primitive[list[IterVar]]):
                 stage.relate(r)
                 stage.all.extend(r.children)
             stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
-        stage.layout = Layout(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)))
+        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)))
         return loops
 
 

@@ -55,8 +55,8 @@ define i32 @ask(i32 %x) {
   ret i32 %t
 }
 """
-X86 = llvm_util.Machine("x86_64-unknown-linux-gnu", "x86-64")
-ARM = llvm_util.Machine("aarch64-unknown-linux-gnu", "generic")
+X86 = llvm_util.LLVMMachine("x86_64-unknown-linux-gnu", "x86-64")
+ARM = llvm_util.LLVMMachine("aarch64-unknown-linux-gnu", "generic")
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from tec.codegen import llvm_util
 from tec.errors import CodegenError
 from tec.llvmworker import client
 
-X86 = llvm_util.Machine("x86_64-unknown-linux-gnu", "x86-64")
-AMD = llvm_util.Machine("amdgcn-amd-amdhsa", "gfx942")
+X86 = llvm_util.LLVMMachine("x86_64-unknown-linux-gnu", "x86-64")
+AMD = llvm_util.LLVMMachine("amdgcn-amd-amdhsa", "gfx942")
 FINE = "define i32 @f() { ret i32 1 }"
 # The AMDGPU back end has no libcall for the tangent: LLVM ends its process.
 DEADLY = """define amdgpu_kernel void @deadly(ptr addrspace(1) %p) {
@@ -235,7 +235,7 @@ def test_ctrl_c_while_llvm_works_leaves_the_caller_whole():
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
-            llvm_util.compile_text(slow, llvm_util.Machine("amdgcn-amd-amdhsa", "gfx942"), "asm")
+            llvm_util.compile_text(slow, llvm_util.LLVMMachine("amdgcn-amd-amdhsa", "gfx942"), "asm")
             print("not interrupted")
         except KeyboardInterrupt:
             print("interrupted", right(add(2), 2))
