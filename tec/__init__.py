@@ -82,7 +82,10 @@ _LAZY: dict[str, tuple[str, str]] = {
     "device": (".runtime", "as_device"),
     "load_module": (".runtime", "load_module"),
     "profile": (".runtime", "profile"),
-    **{name: (".runtime.modules.packed", name) for name in ("register_func", "get_global_func", "remove_global_func")},
+    **{
+        name: (".runtime.modules.callbacks", name)
+        for name in ("register_func", "get_global_func", "remove_global_func")
+    },
     "model": (".time_model", "model"),
     # kernels as plain functions
     "kernel": (".jit", "kernel"),

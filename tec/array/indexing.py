@@ -21,7 +21,7 @@ from . import build, dtypes, kernels
 from .computing import compute, in_memory
 from .errors import ArrayIndexError, ArrayValueError
 from .node import Node, scalar
-from .places import places_of
+from .search_kernels import places_of
 
 _MOST_GRID = 3  # dimensions of a launch
 

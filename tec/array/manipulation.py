@@ -16,7 +16,7 @@ from .errors import ArrayAxisError, ArrayTypeError, ArrayValueError
 from .indexing import checked
 from .node import Node
 from .node import broadcast_shapes as common
-from .places import searched
+from .search_kernels import searched
 
 
 def axis_of(axis: Any, ndim: int) -> int:

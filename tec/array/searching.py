@@ -10,7 +10,7 @@ from .array import Array, node_of, pair
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import axis_of
 from .node import scalar
-from .places import places_of, searched
+from .search_kernels import places_of, searched
 
 
 def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from . import build, dtypes
 from .array import Array, node_of, pair
 from .node import Node
-from .places import places_of, searched
+from .search_kernels import places_of, searched
 from .sorting import ordered
 from .statistical import diff
 

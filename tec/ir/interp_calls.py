@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.arrays import ndarray
-from ..runtime.modules.packed import call, parse
+from ..runtime.modules.callbacks import call, parse
 from . import expr as E
 from . import interp_bulk, interp_tiles, matrix, scaled_matrix
 from .dtype import dtype_info

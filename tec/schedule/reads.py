@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.inside import Access, Domain, describe_shape, find_outside, numbers, surely_inside
+from ..ir.access_bounds import Access, Domain, describe_shape, find_outside, numbers, surely_inside
 from ..ir.visit import children
 from ..te.operation import ComputeOp, ScanOp
 from .schedule import Schedule

@@ -22,7 +22,7 @@ from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, tr
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import Call, Expr, FloatImm, StringImm
 from ..ir.intrin import INTRINS
-from ..runtime.modules.packed import Argument, symbol
+from ..runtime.modules.callbacks import Argument, symbol
 from .like import DTypeLike, ExprLike
 from .tensor import Tensor
 

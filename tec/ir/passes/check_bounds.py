@@ -13,11 +13,11 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
+from ..access_bounds import Access, describe_shape, is_inside
 from ..arith import Analyzer
 from ..buffer import FRAGMENT_SCOPES, Buffer
 from ..effects import lasting
 from ..func import Func
-from ..inside import Access, describe_shape, is_inside
 from ..visit import children, map_stmt, visit
 
 _POINTERS = (

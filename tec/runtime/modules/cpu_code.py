@@ -15,8 +15,8 @@ from typing import Any
 from ...errors import PackageError
 from ...locks import fork_safe_lock
 from ..objects.objfile import LoadedObject, load_object
+from .callbacks import Thunks
 from .hostpool import symbols
-from .packed import Thunks
 
 # bytes objects as the two argument blocks: ctypes hands their contents over without a copy.
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_char_p, ctypes.c_char_p)

@@ -14,7 +14,7 @@ from ..devices.stream import Stream
 from ..plans.layout import Binding, PlanLayout
 from ..plans.plan import Choose, Plan, Repeat, Step
 from ..plans.steps import flat
-from ..plans.trips import trips_of
+from ..plans.trip_counts import trips_of
 
 Calls = list[tuple[Any, list[Any]]]  # of all calls and copies in order: the function, its arguments
 

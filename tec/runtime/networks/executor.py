@@ -24,7 +24,7 @@ from ..devices.storage import ALIGN, Storage
 from ..devices.stream import Event
 from ..plans.layout import Binding
 from ..plans.plan import Output
-from .feeds import Feeds, as_array
+from .inputs import Feeds, as_array
 from .state import States
 
 if TYPE_CHECKING:

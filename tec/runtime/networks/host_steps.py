@@ -16,7 +16,7 @@ import numpy as np
 from ..devices.device import cpu
 from ..modules.cpu_code import trip_loop
 from ..plans.plan import Choose, Repeat, Step
-from ..plans.trips import trips_of
+from ..plans.trip_counts import trips_of
 
 if TYPE_CHECKING:
     from .host_engine import HostEngine

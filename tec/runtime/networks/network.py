@@ -32,7 +32,7 @@ from ..plans.launches import Launches
 from ..plans.layout import PlanLayout
 from ..plans.plan import Call, Plan, number
 from .executor import Executor
-from .feeds import SIZE_END, Feeds
+from .inputs import SIZE_END, Feeds
 from .report import Report
 
 _MAX_IDLE = 8  # executors that `run` keeps a device: as many threads as run it side by side again and again

@@ -12,7 +12,7 @@ import pytest
 import tec
 from tec import te
 from tec.ir import interp
-from tec.runtime.modules.packed import Argument, parse, symbol
+from tec.runtime.modules.callbacks import Argument, parse, symbol
 
 F32 = np.float32
 
