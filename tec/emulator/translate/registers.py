@@ -139,10 +139,12 @@ class Registers:
         self.dirty.clear()
 
     def settle(self) -> None:
-        """Before control flow: the region ends, and registers lie in the state."""
+        """Before control flow: the region ends, and registers lie in the state, where what follows may look for them."""
         if self.region is not None:
             close_region(self)
-        self.flush()
+        if self.dirty:
+            self.flush()
+            self.new_segment(True)  # of which it is known what it reads, be it on the other side of a barrier that is none for one wave
 
     def in_memory(self, kind: str, index: int, count: int, write: bool = False) -> str:
         """Pointer to `count` registers in the state, for a function that reads them there (or, with `write`, fills them)."""

@@ -231,6 +231,8 @@ RIGHT = [
     Bug("a_wave_that_has_nothing_to_do_ends_early", "", f"{_WAVE}s_cmp_eq_u32 s12, 1\ns_cbranch_scc1 .Lend\nds_write_b32 v1, v0\n{WAIT}s_barrier\n.Lend:"),
     Bug("lanes_that_have_ended_come_to_no_barrier", "", f"v_cmp_gt_u32_e32 vcc, 40, v0\ns_and_saveexec_b64 s[10:11], vcc\ns_cbranch_execz .Lend\nds_write_b32 v1, v0\n{WAIT}s_barrier\n{_STORE0}\ns_barrier\n.Lend:", block=64),
     Bug("lanes_masked_by_hand_around_a_barrier", "", f"s_mov_b64 exec, 1\nv_mov_b32_e32 v3, 5\nds_write_b32 v2, v3\n{WAIT}s_barrier\ns_mov_b64 exec, -1\nds_read_b32 v3, v2\n{WAIT}s_barrier\nglobal_store_dword v1, v3, s[6:7]"),
+    Bug("a_barrier_of_one_wave_after_an_lds_read", "", f"v_mov_b32_e32 v3, 7\ns_mov_b64 exec, 1\nds_write_b32 v2, v3\n{WAIT}s_barrier\ns_mov_b64 exec, -1\nds_read_b32 v4, v2\n{WAIT}s_barrier\nglobal_store_dword v1, v4, s[6:7]", block=64),
+    Bug("a_barrier_of_one_wave_after_an_lds_load", "", "v_mov_b32_e32 v3, 7\ns_mov_b32 exec_lo, 1\nds_store_b32 v2, v3\ns_waitcnt lgkmcnt(0)\ns_barrier\ns_mov_b32 exec_lo, -1\nds_load_b32 v4, v2\ns_waitcnt lgkmcnt(0)\ns_barrier\nglobal_store_b32 v1, v4, s[6:7]", chip="gfx1100", block=32),
     Bug("reads_the_clock", "", f"s_memtime s[12:13]\ns_memrealtime s[14:15]\n{WAIT}v_mov_b32_e32 v3, s12\nv_add_u32_e32 v3, s14, v3\n{_STORE}"),
     Bug("reads_the_clock_on_rdna", "", "s_getreg_b32 s12, hwreg(HW_REG_SHADER_CYCLES, 0, 20)\ns_sendmsg_rtn_b64 s[14:15], sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v3, s12\nv_add_nc_u32_e32 v3, s14, v3\nglobal_store_b32 v1, v3, s[6:7]", chip="gfx1100"),
     Bug("matrix_result_after_its_wait", "", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 6\nv_add_f32_e32 v3, v16, v17\n{_LEFT}"),

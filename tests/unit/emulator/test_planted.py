@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,9 @@ from tec.emulator.errors import EmulationError
 from tec.emulator.stopping import WaveState, find_line
 from tec.errors import DeviceError
 
+from .harness import download, upload
 from .hosts import HOSTS
-from .planted import BUGS, RIGHT, Bug, image, launch, marked, text
+from .planted import BUGS, RIGHT, WAIT, Bug, image, launch, marked, text
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.name)
@@ -33,6 +35,20 @@ def test_planted_bug(bug: Bug) -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_right_kernels_are_left_alone(right: Bug, threads: int) -> None:
     launch(right.chip, right.body, right.check, right.grid, right.block, right.fresh, right.n, threads)
+
+
+@pytest.mark.parametrize("check", ["bounds", "align", "race"])
+@pytest.mark.parametrize("between", ["s_barrier\n", "s_trap 3\n"])
+def test_a_barrier_of_one_wave_keeps_what_was_read(between: str, check: str) -> None:
+    """A store takes its data where registers lie in memory; a group of one wave passes barriers without a stop."""
+    body = f"v_add_u32_e32 v3, 3, v0\ns_mov_b64 exec, -1\nds_write_b32 v1, v3\n{WAIT}ds_read_b32 v4, v1\n{WAIT}{between}global_store_dword v1, v4, s[6:7]"
+    driver = get_driver("gfx942", check=check, seed=None)
+    function = driver.get_function(driver.load_module(0, image("gfx942"), text("gfx942", body)), "k")
+    o = upload(driver, np.full(64, -1, np.int32))
+    driver.launch(function, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", o, o, 0))
+    got = download(driver, o, np.empty(64, np.int32))
+    driver.free(0, o)
+    np.testing.assert_array_equal(got, np.arange(64) + 3)
 
 
 def test_a_store_of_one_value_by_several_waves_is_noted() -> None:
