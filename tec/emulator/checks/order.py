@@ -21,7 +21,7 @@ import numpy as np
 from ..analyses.flow import forward
 from ..analyses.roles import returns
 from ..context import CTX
-from ..decode.inst import Inst, KernelText, generation
+from ..decode.inst import Inst, KernelText, Operand, generation
 from .race_record import EPOCH_BITS, EPOCH_SHIFT, TICK_BITS, TICK_SHIFT
 
 READS, RELEASES, ACQUIRES = 1, 2, 4  # what an instruction does, for `Order`
@@ -126,6 +126,7 @@ def _guesses(insts: list[Inst]) -> set[int]:
             if o.is_reg
             for k in range(max(1, o.count))
         }
+        found |= _scalar_guesses(insts, at, swap.operands[-1], int(swap.mods.get("offset", "0"), 0))
         for k in range(at - 1, -1, -1):
             inst = insts[k]
             if not inst.operands or inst.op.startswith("s_endpgm"):
@@ -145,6 +146,19 @@ def _guesses(insts: list[Inst]) -> set[int]:
             ):
                 break
     return found
+
+
+def _scalar_guesses(insts: list[Inst], at: int, base: Operand, offset: int) -> set[int]:
+    """The same where the address is one for the whole wave, in SGPRs: the nearest scalar load from there."""
+    held = {base.index, base.index + 1}
+    for k in range(at - 1, -1, -1) if base.kind == "s" else ():
+        inst = insts[k]
+        if inst.op.startswith("s_load") and inst.operands[1].text == base.text and inst.operands[2].value == offset:
+            return {k}
+        dst = inst.operands[0] if inst.op.startswith("s_") and inst.operands else None
+        if dst is not None and dst.kind == "s" and held & set(range(dst.index, dst.index + dst.count)):
+            break
+    return set()
 
 
 def _flag(insts: list[Inst], at: int, chip: str, gfx: int) -> bool:

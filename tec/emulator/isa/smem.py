@@ -40,15 +40,18 @@ def _scaled(w: Wave, inst: Inst, offset: Operand, nbytes: int) -> str:
     return w.s.mul(value, str(nbytes), "i64") if inst.take("scale_offset") is not None else value
 
 
-def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int) -> None:
+def _scalar_read(w: Wave, dst: Operand, address: str, dwords: int, narrow: tuple[str, int] | None = None) -> None:
+    """Dwords into SGPRs. `narrow`: address and bytes of what is wanted of them, where that is less."""
     if dst.kind != "s" or dst.count != dwords:
         raise w.fail(f"{dst.text} as {dwords} dwords")
     name = f"@tec_scalar_{dwords}"
     w.out.declares.add(f"declare i32 {name}(i64, ptr, i32)")
     rc = w.out.emit(f"call i32 {name}(i64 {address}, ptr %ctx, i32 {w.site()})")  # type: ignore[attr-defined]
+    touched = narrow or (address, 4 * dwords)
     if not w.full:
         rc, address = _passed_over(w, rc, address)
     w.leave_on_fault(rc)  # type: ignore[attr-defined]
+    w.scalar_load(*touched)  # type: ignore[attr-defined]
     pointer = w.out.emit(f"inttoptr i64 {address} to ptr")
     for k in range(dwords):
         at = w.out.emit(f"getelementptr i8, ptr {pointer}, i64 {4 * k}")
@@ -94,7 +97,7 @@ def _s_load_narrow(bits: int, signed: bool, buffer: bool = False):  # type: igno
         address = s.add(address, str(inst.take_int("offset")), "i64")
         aligned = s.and_(address, "-4", "i64")
         spot = Operand("s", ops[0].text, ops[0].index, 1)
-        _scalar_read(w, spot, aligned, 1)
+        _scalar_read(w, spot, aligned, 1, (address, bits // 8))
         shift = s.shl(s.trunc("i64", "i32", s.and_(address, "3", "i64")), "3")
         value = s.lshr(w.reg("s", spot.index), shift)
         up = s.shl(value, str(32 - bits))

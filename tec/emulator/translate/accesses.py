@@ -48,6 +48,15 @@ class Accesses(Wave):
                 f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
             )
 
+    def scalar_load(self, address: str, nbytes: int) -> None:
+        """The same of a load for the whole wave, as one of lane 0's; none where no lane is on, and so nothing uses the value."""
+        if "race" not in self.options.checks:
+            return
+        on = "1"
+        if not self.full:
+            on = self.s.zext("i1", self.mask_type, self.s.icmp("ne", self.mask_type, self.exec_bits(), "0"))
+        self._race("global", 2 if self.synchronizes() else 0, nbytes, self.whole_ops.splat("i64", address), on)
+
     def leaves_out(self, space: str, writes: bool) -> bool:
         """Whether an access is traced and not done: a write of global memory, and what a skeleton needs not do."""
         return self.options.trace and ((writes and space == "global") or (self.position in self.options.skip))
