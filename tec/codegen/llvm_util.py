@@ -157,7 +157,7 @@ def assembly(
         machine.cpu,
         machine.features,
         str(machine.opt),
-        "asm",
+        "asm with arrays",
         str(parsed_again),
         str(speed),
         llvm_version(),

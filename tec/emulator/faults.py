@@ -46,6 +46,8 @@ def fault_of(
         detail = driver.memory.describe(address)
     elif kind in (3, 5):
         detail = f"the work-group has {lds} bytes of LDS"
+    elif kind == 26:
+        detail = arrays_told(function.text.arrays, address, thread.get("detail"))
     elif kind == 8:
         detail = place + "; the other access: " + who(thread.get("detail"), grid) + _other(function, compiled, thread)
     elif kind in (13, 23) and function.asks_the_host:  # an assertion prints what failed, then traps
@@ -91,6 +93,15 @@ def _state(compiled: Compiled, thread: Thread) -> WaveState:
         int(words[STATE_SCC // 4] & 1),
         int(words[EXEC]) | int(words[EXEC + 1]) << 32 if lanes == 64 else int(words[EXEC]),
     )
+
+
+def arrays_told(starts: tuple[int, ...], address: int, first: int) -> str:
+    """In which array an address of LDS lies, and in which the wave's lowest lane is."""
+    of = sum(start <= address for start in starts) - 1
+    end = f"to {starts[of + 1]}" if of + 1 < len(starts) else "on"
+    own = sum(start <= first for start in starts) - 1
+    where = f"the access begins at byte {address} of LDS, in array {of} (from {starts[of]} {end})"
+    return f"{where}, the lowest lane's at byte {first}, in array {own}; an instruction is of one array, so an index runs out of it"
 
 
 def _place(function: EmuFunction, compiled: Compiled, site: int) -> str:

@@ -38,6 +38,8 @@ _BIT_SELECT = re.compile(
 )
 _BITWISE = re.compile(r"@llvm\.copysign\.|= (?:and|or|xor|shl) (?!i1 |<\d+ x i1>)")
 
+_LDS_STRUCT = re.compile(r"llvm\.amdgcn\.kernel\.(.+)\.lds\.t$")
+
 
 @lru_cache(maxsize=1)
 def binding() -> Any:
@@ -130,7 +132,22 @@ def _compile(job: dict[str, Any], answer: dict[str, Any], seconds: dict[str, flo
             with _timed(seconds, "parse"):
                 module = _parse(without_lines(text) if what == "bare object" else text)
         with _timed(seconds, "emit " + what):
-            answer[what] = machine.emit_assembly(module) if what == "asm" else bytes(machine.emit_object(module))
+            if what == "asm":
+                answer[what] = machine.emit_assembly(module) + _lds_arrays(module, machine)
+            else:
+                answer[what] = bytes(machine.emit_object(module))
+
+
+def _lds_arrays(module: Any, machine: Any) -> str:
+    """After an emission: where LLVM has put the arrays of each AMDGPU kernel in LDS (AMDGPULowerModuleLDS makes a struct of them), a comment a kernel."""
+    text = ""
+    for kind in module.struct_types:
+        name = _LDS_STRUCT.match(kind.name)
+        if name is not None:
+            count = sum(1 for _ in kind.elements)
+            starts = [machine.target_data.get_element_offset(kind, k) for k in range(count)]
+            text += f"; LDS arrays of {name[1]}: {' '.join(map(str, starts))}\n"
+    return text
 
 
 def fence_bit_selects(text: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tec.errors import DeviceError
 
 # In the order that help shows them.
-NAMES = ("bounds", "race", "init", "wait", "registers", "hazards", "barrier", "progress", "align")
+NAMES = ("bounds", "race", "init", "wait", "registers", "hazards", "barrier", "progress", "align", "arrays")
 HELP = f"{', '.join(NAMES)}, or all"
 
 

@@ -188,6 +188,7 @@ class _Pass(Shadows):
                 "@tec_lines_",
                 "@tec_banks_",
                 "@tec_lds_fault",
+                "@tec_arrays_",
             )
         ):
             self.out.append(line)

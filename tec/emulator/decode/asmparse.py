@@ -201,7 +201,8 @@ class Body:
 
     def __init__(self, lines: list[str], name: str):
         self.lines, self.parser = lines, Parser(name)
-        self.text = KernelText(name, [], {})
+        where = next((l for l in reversed(lines) if l.lstrip().startswith(f"; LDS arrays of {name}: ")), "")
+        self.text = KernelText(name, [], {}, arrays=tuple(map(int, where.rpartition(":")[2].split())))
         self.heads: dict[str, int] | None = None
         # Files by number: of the module, until a function says otherwise (disassembled ones count for themselves).
         self.files = dict(

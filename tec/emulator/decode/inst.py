@@ -126,6 +126,7 @@ class KernelText:
     functions: dict[str, int] = field(default_factory=dict)  # that it may call: the index of their first instruction
     # Where calls and returns may lead, by their index (`calls`).
     jumps: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    arrays: tuple[int, ...] = ()  # where its arrays begin in LDS, in bytes from the first one's, where the text says
 
     def copy(self) -> KernelText:
         """A text with modifiers of its own: a translation consumes them, so each needs a fresh one."""

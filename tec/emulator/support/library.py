@@ -70,6 +70,7 @@ def group_names(group: str) -> list[str]:
             f"tec_atomic_{kind.removeprefix('rare_')}_{op}_{bits}_{width}" for bits in (32, 64) for op in RARE_ATOMICS
         ]
     loads = [f"tec_ld_{kind}_{access}_{width}" for access in ACCESSES]
+    loads += [f"tec_arrays_{width}"] if kind == "lds" else []
     return loads + [f"tec_st_{kind}_{access}_{width}" for access, spec in ACCESSES.items() if not spec[2]]
 
 
@@ -108,4 +109,5 @@ def group_ir(group: str) -> str:
         return body + _CORE_DECLARES + _gathers(w) + tail
     body = "".join(memory_function(w, kind, access, True) for access in ACCESSES)
     body += "".join(memory_function(w, kind, access, False) for access, spec in ACCESSES.items() if not spec[2])
+    body += ir("memory.arrays", w=w) if kind == "lds" else ""
     return body + _CORE_DECLARES + _gathers(w) + tail

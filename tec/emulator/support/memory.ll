@@ -294,3 +294,46 @@ slow:
   %rc = call i32 @tec_check_32(<32 x i64> %vi, i32 1, ptr %ctx, i32 %site, i64 $lane_bytes, i64 260)
   ret i32 %rc
 }
+
+;;; arrays
+; Whether lanes of an instruction lie in another array than the lowest lane's first byte, or an access ends in another one than it begins in.
+define i32 @tec_arrays_$w(<$w x i32> %addr, <$w x i32> %begins, <$w x i32> %ends, i$w %m, ptr %ctx, i32 %site) noinline {
+entry:
+  %nobody = icmp eq i$w %m, 0
+  br i1 %nobody, label %fine, label %look
+look:
+  %low = call i$w @llvm.cttz.i$w(i$w %m, i1 true)
+  %low128 = zext i$w %low to i128
+  %low64 = trunc i128 %low128 to i64
+  %numbers = alloca <$w x i32>, align 64
+  store <$w x i32> %begins, ptr %numbers
+  %np = getelementptr i32, ptr %numbers, i64 %low64
+  %own = load i32, ptr %np
+  %own_i = insertelement <$w x i32> poison, i32 %own, i64 0
+  %ownv = shufflevector <$w x i32> %own_i, <$w x i32> poison, <$w x i32> zeroinitializer
+  %b = icmp ne <$w x i32> %begins, %ownv
+  %e = icmp ne <$w x i32> %ends, %ownv
+  %apart = or <$w x i1> %b, %e
+  %apartb = bitcast <$w x i1> %apart to i$w
+  %bad = and i$w %apartb, %m
+  %one = icmp eq i$w %bad, 0
+  br i1 %one, label %fine, label %fault, !prof !0
+fault:
+  %which = call i$w @llvm.cttz.i$w(i$w %bad, i1 true)
+  %which128 = zext i$w %which to i128
+  %li = trunc i128 %which128 to i64
+  %places = alloca <$w x i32>, align 64
+  store <$w x i32> %addr, ptr %places
+  %fp = getelementptr i32, ptr %places, i64 %low64
+  %first = load i32, ptr %fp
+  %first64 = zext i32 %first to i64
+  %dp = getelementptr i8, ptr %ctx, i64 $CTX.detail
+  store i64 %first64, ptr %dp
+  %ap = getelementptr i32, ptr %places, i64 %li
+  %a = load i32, ptr %ap
+  %a64 = zext i32 %a to i64
+  %rc = call i32 @tec_fault(ptr %ctx, i64 26, i32 %site, i64 %li, i64 %a64)
+  ret i32 %rc
+fine:
+  ret i32 0
+}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..checks.order import Synchronization
 from ..context import CTX, STATE_WORKED
+from ..decode.inst import KernelText
 from ..support.trace import KINDS
 from .wave import Wave
 
@@ -14,6 +15,7 @@ class Accesses(Wave):
     """The translator's side of accesses; the opcodes' rules call these around `support.memory`'s functions."""
 
     order: Synchronization | None
+    text: KernelText
 
     def site(self) -> int:
         raise NotImplementedError
@@ -36,6 +38,8 @@ class Accesses(Wave):
             self._race(space, kind, nbytes, address, mask)
         if "barrier" in checks and (kind or space == "lds"):
             self._worked(mask)
+        if "arrays" in checks and space == "lds" and len(self.text.arrays) > 1:
+            self._arrays(nbytes, address, mask)
         if self.options.profile and space in ("global", "lds"):
             row = self.row(f"{space}_{('load', 'store', 'atomic')[kind]}", self.position, nbytes)
             if self.options.trace:
@@ -56,6 +60,26 @@ class Accesses(Wave):
         if not self.full:
             on = self.s.zext("i1", self.mask_type, self.s.icmp("ne", self.mask_type, self.exec_bits(), "0"))
         self._race("global", 2 if self.synchronizes() else 0, nbytes, self.whole_ops.splat("i64", address), on)
+
+    def _arrays(self, nbytes: int, address: str, mask: str) -> None:
+        """An instruction is of one array: its lanes' first and last bytes all lie in the array of its lowest lane's first."""
+        o, w = self.whole_ops, self.lanes
+
+        def number(place: str) -> str:
+            total = o.const("i32", 0)
+            for start in self.text.arrays[1:]:
+                total = o.add(total, o.zext("i1", "i32", o.icmp("uge", "i32", place, o.const("i32", start))))
+            return total
+
+        name = f"@tec_arrays_{w}"
+        vector = f"<{w} x i32>"
+        last = number(o.add(address, o.const("i32", nbytes - 1)))
+        self.out.declares.add(f"declare i32 {name}({vector}, {vector}, {vector}, i{w}, ptr, i32)")
+        self.leave_on_fault(
+            self.out.emit(
+                f"call i32 {name}({vector} {address}, {vector} {number(address)}, {vector} {last}, i{w} {mask}, ptr %ctx, i32 {self.site()})"
+            )
+        )
 
     def leaves_out(self, space: str, writes: bool) -> bool:
         """Whether an access is traced and not done: a write of global memory, and what a skeleton needs not do."""

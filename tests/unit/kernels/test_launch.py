@@ -314,6 +314,31 @@ def test_checks_of_the_software_gpu_name_the_line() -> None:
         assert f"{here}:{line_of(mark)}" in str(e.value), e.value
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_an_index_that_runs_into_the_next_shared_array(chip: str) -> None:
+    """LLVM's layout of a kernel's arrays is in its assembly, so the software GPU tells one from the other."""
+
+    @tec.kernel
+    def shift(x, y, by):
+        a = tec.shared(64, np.float32)
+        b = tec.shared(32, np.float32)
+        t = tec.thread_idx.x
+        a[t] = x[t]
+        if t < 32:
+            b[t] = x[t] * 2.0
+        tec.barrier()
+        y[t] = a[t + by] + b[t % 32]  # runs into b
+
+    dev = tec.rocm_emu(chip, check="all")
+    values = np.arange(64, dtype=F32)
+    x, y = (tec.nd.array(values, dev) for _ in range(2))
+    shift[1, 64](x, y, 0)
+    np.testing.assert_array_equal(y.numpy(), values + 2 * (values % 32))
+    with pytest.raises(tec.TecError, match="LDS access across arrays") as e:
+        shift[1, 64](x, y, 1)
+    assert f":{line_of('runs into b')}" in str(e.value), e.value
+
+
 def test_bounds_on_a_cpu(monkeypatch: Any) -> None:
     @tec.kernel
     def beyond(x, n):
