@@ -6,7 +6,7 @@ columns are runs of four. Products of few tiles are summed in parts: a kernel ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .. import te
@@ -38,20 +38,21 @@ _ENDS_CLOCKS = 2500  # of a kernel: launch, first tiles, results
 
 
 class BulkProduct(Space):
-    """`rows` by `columns` of the result a work-group of 128 threads, `blocks` of them a multiprocessor; `step` of k a slot; `parts` of the sum. `order`: a
-    thread's sums in blocks of two by two, along rows of four in pairs, or along whole rows there and back; `ahead`: registers are filled a step ahead, over
+    """`rows` by `columns` of the result a work-group of 128 threads, `occupancy` of them a multiprocessor; `step` of k a slot; the sum in `split_k` parts. `order`: a
+    thread's sums in blocks of two by two, along rows of four in pairs, or along whole rows there and back; `prefetch`: registers are filled a step ahead, over
     the ends of slots too."""
 
     template: ClassVar[str] = "bulk product"
+    former: ClassVar[Mapping[Any, str]] = {"blocks": "occupancy", "band": "group_m", "parts": "split_k", "ahead": "prefetch", ("order", "turns"): "serpentine"}  # fmt: skip
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
         self.op, self.p, self.batch = op, x.p, x.batch
         self.m, self.n, self.k = x.m, x.n, x.k
         self.parameters = {
-            "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "blocks": (2, 3, 4, 1),
-            "order": ("blocks", "rows", "turns"), "band": (8, 16, 1), "parts": (1, 2, 3, 4, 6, 8, 12, 16),
-            "ahead": (False, True),
+            "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "occupancy": (2, 3, 4, 1),
+            "order": ("blocks", "rows", "serpentine"), "group_m": (8, 16, 1), "split_k": (1, 2, 3, 4, 6, 8, 12, 16),
+            "prefetch": (False, True),
         }  # fmt: skip
 
     @classmethod
@@ -72,10 +73,10 @@ class BulkProduct(Space):
         return space if next(space.drafts(), None) is not None else None
 
     def why_not(self, choice: Choice) -> str | None:
-        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["parts"]
-        if rows * columns > 128 * 64 and choice["blocks"] > 2:
-            return f"{choice['blocks']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
-        lds = choice["blocks"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
+        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
+        if rows * columns > 128 * 64 and choice["occupancy"] > 2:
+            return f"{choice['occupancy']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
+        lds = choice["occupancy"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
         wrong = needs.first(
             needs.extents((rows, columns), (self.m, self.n), (needs.THREAD_PART, needs.THREAD_PART)),
             needs.shared_memory(lds, self.target.lds_bytes),
@@ -91,19 +92,19 @@ class BulkProduct(Space):
     def drafts(self) -> Iterator[Choice]:
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
             few = self.batch * -(-self.m // rows) * -(-self.n // columns) < self.target.machine.units
-            for parts in self.parameters["parts"] if few else (1,):
+            for parts in self.parameters["split_k"] if few else (1,):
                 ahead = rows == 128 and parts == 1  # smaller tiles and parts gain nothing
-                for step, blocks in ((32, 3),) if ahead else ((32, 3), (64, 2)):
+                for step, occupancy in ((32, 3),) if ahead else ((32, 3), (64, 2)):
                     c = self.choice(
                         rows=rows,
                         columns=columns,
                         step=step,
                         stages=2,
-                        blocks=blocks,
-                        order="turns" if ahead else "blocks",
-                        band=8,
-                        parts=parts,
-                        ahead=ahead,
+                        occupancy=occupancy,
+                        order="serpentine" if ahead else "blocks",
+                        group_m=8,
+                        split_k=parts,
+                        prefetch=ahead,
                     )
                     if self.why_not(c) is None:
                         yield c
@@ -111,11 +112,11 @@ class BulkProduct(Space):
     def cost(self, choice: Choice) -> Cost:
         """Rounds of tiles over the multiprocessors: sums at the rate that registers give, of small blocks at that of shared memory; the traffic of parts."""
         machine, c = self.target.machine, choice
-        rows, columns, parts, resident = c["rows"], c["columns"], c["parts"], c["blocks"]
+        rows, columns, parts, resident = c["rows"], c["columns"], c["split_k"], c["occupancy"]
         tiles = self.batch * -(-self.m // rows) * -(-self.n // columns) * parts
         depth = self.k // parts
         block = rows // _THREADS[0], columns // _THREADS[1]
-        rate = _AHEAD_RATE if choice["ahead"] else _RATE if resident < 3 else _CROWDED_RATE
+        rate = _AHEAD_RATE if choice["prefetch"] else _RATE if resident < 3 else _CROWDED_RATE
         rate *= _BLOCK_RATE[block[0] * block[1]]
         macs = rows * columns / (machine.macs("float32", matrix=False) * rate)
         # A step of k brings block[0] / 4 + block[1] / 4 loads of 16 bytes a thread; a warp's take 1 clock of A (4 lines) and of B each.
@@ -123,7 +124,7 @@ class BulkProduct(Space):
         a_round = min(resident, max(1, -(-tiles // machine.units)))
         clocks = depth * max(macs, loads) * a_round + depth / c["step"] * _STEP_CLOCKS * (2 if a_round == 1 else 1)
         rounds = -(-tiles // (machine.units * resident))
-        if c["ahead"]:  # what is left of the others' registers is used up before a round ends
+        if c["prefetch"]:  # what is left of the others' registers is used up before a round ends
             rounds = max(1.0, -(-tiles // machine.units) / a_round)
         total = rounds * clocks + _ENDS_CLOCKS
         seconds = total / (machine.clock_mhz * 1e6)
@@ -132,11 +133,11 @@ class BulkProduct(Space):
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
-        if choice["parts"] == 1:
+        if choice["split_k"] == 1:
             begun = begin_with(self.group)
             schedule(begun.s, self.op, begun.out, self.p, choice)
         else:
-            total = in_parts(self.p, choice["parts"], len(self.op.axis) - 2)
+            total = in_parts(self.p, choice["split_k"], len(self.op.axis) - 2)
             begun = begin_with(self.group, self.op.output(0), total)
             (part,) = (t.op for t in total.op.inputs)
             assert isinstance(part, ComputeOp)
@@ -176,34 +177,34 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
     final, step = s[out.output(0)], choice["step"]
     # Rows of A by four steps, B's by one.
     steps = sums.block(s, acc, own, final, _result(final, choice), step, (True, False), choice["stages"], _UNROLLED)
-    steps.stage.pragma(steps.term, "min_blocks", choice["blocks"])
-    if choice["ahead"]:
-        steps.stage.pragma(steps.part, "fragments_ahead", choice["order"] == "turns")
+    steps.stage.pragma(steps.term, "min_blocks", choice["occupancy"])
+    if choice["prefetch"]:
+        steps.stage.pragma(steps.part, "fragments_ahead", choice["order"] == "serpentine")
     for tensor in shared:
         s[tensor].compute_at(steps.stage, steps.step)
         # A warp reads runs of B's rows side by side; of A it reads columns.
         is_b = tensor is shared[1]
-        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["ahead"] else ()))
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["prefetch"] else ()))
 
 
 def _result(final: Any, choice: Choice) -> Any:
     """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
 
     The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way: of cuBLAS's rate on one H200 at
-    4096 and 8192 cubed, with registers filled ahead, 32 of k a slot and three work-groups, "turns" 0.96 and 0.99 (four work-groups 0.945 and 0.97; two with
+    4096 and 8192 cubed, with registers filled ahead, 32 of k a slot and three work-groups, "serpentine" 0.96 and 0.99 (four work-groups 0.945 and 0.97; two with
     64 of k 0.94 and 0.96), "blocks" 0.93 and 0.94, "rows" 0.91 and 0.87; not ahead, "blocks" 0.90 and 0.93. At 2048 all are within 0.88 and 0.925.
     """
     tiles, (threads_y, threads_x) = Tiles(final, choice["rows"], choice["columns"]), _THREADS
     columns = sums.share(final, tiles.j, threads_x, single=False)
     i, near, far = tiles.i, columns.near, [columns.far]
-    if choice["order"] != "turns":  # blocks of two by two
+    if choice["order"] != "serpentine":  # blocks of two by two
         pair, i = final.split(i, factor=2 * threads_y)
         half, near = final.split(near, factor=2)
         far = [pair, columns.far, half]
     rows = sums.share(final, i, threads_y, single=True)
-    far.insert({"turns": 0, "rows": 2, "blocks": 3}[choice["order"]], rows.far)
+    far.insert({"serpentine": 0, "rows": 2, "blocks": 3}[choice["order"]], rows.far)
     sums.nest(tiles, rows, columns, far, [near])
-    tiles.bind(choice["band"])
+    tiles.bind(choice["group_m"])
     thread = sums.over_threads(final, rows, columns, far, thread_axis("threadIdx.x"))
     final.vectorize(near)
     return thread

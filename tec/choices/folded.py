@@ -42,7 +42,7 @@ class Folded(Space):
         super().__init__(group, inner.target)
         self.inner, self.contraction = inner, contraction
         self.template, self.parameters, self.is_second = inner.template, inner.parameters, inner.is_second  # type: ignore[misc]
-        self.neutral, self.outline = inner.neutral, inner.outline  # type: ignore[misc]
+        self.neutral, self.outline, self.former = inner.neutral, inner.outline, inner.former  # type: ignore[misc]
 
     def why_not(self, choice: Choice) -> str | None:
         return self.inner.why_not(choice)

@@ -6,6 +6,7 @@ blocks of 32-bit elements, whose operands come from shared memory in runs of fou
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ..ir.dtype import dtype_info
@@ -135,16 +136,17 @@ def _bytes(c: Contraction) -> int:
 
 
 class RegisterBlocks(Space):
-    """`rows` by `columns` a work-group, `block` of them a thread, `step` of the sum at a time, the sum in `parts`."""
+    """`rows` by `columns` a work-group, `block` of them a thread, `step` of the sum at a time, the sum in `split_k` parts."""
 
     template: ClassVar[str] = "blocked product"
+    former: ClassVar[Mapping[Any, str]] = {"parts": "split_k"}
 
     def __init__(self, group: Group, target: Target, contraction: Contraction, result: Tensor):
         super().__init__(group, target)
         self.contraction, self.result = contraction, result
         self.parameters = {
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
-            "parts": (1, 2, 3, 4, 6, 8, 12, 16),
+            "split_k": (1, 2, 3, 4, 6, 8, 12, 16),
         }  # fmt: skip
 
     @classmethod
@@ -191,8 +193,8 @@ class RegisterBlocks(Space):
             return wrong
         if (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
-        if choice["parts"] > 1 and k < 4 * step * choice["parts"]:
-            return f"a sum of {k} is too short for {choice['parts']} parts"
+        if choice["split_k"] > 1 and k < 4 * step * choice["split_k"]:
+            return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None
 
     @property
@@ -204,7 +206,7 @@ class RegisterBlocks(Space):
         """Work-groups over the multiprocessors, several at a time: multiply-adds, shared memory's traffic, addresses; the traffic of parts."""
         machine, c = self.target.machine, self.contraction
         m, n, k, batch = padding.sizes(c)
-        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["parts"]
+        rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
         y, x = self._threads(choice)
         block = rows // y, columns // x
         groups = batch * -(-m // rows) * -(-n // columns) * parts
@@ -227,11 +229,11 @@ class RegisterBlocks(Space):
 
     def build(self, choice: Choice) -> Scheduled:
         tile = choice["rows"], choice["columns"], choice["step"]
-        begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["parts"]))
+        begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["split_k"]))
         s, out = begun.s, begun.out
         (product,) = (o for o in begun.group.reductions() if o.tag == "tiled_product")
         acc = product.output(0)
-        if choice["parts"] == 1:
+        if choice["split_k"] == 1:
             s[acc].set_scope("local")
         else:
             split_k.schedule_total(s, begun.group, product)

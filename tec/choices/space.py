@@ -45,6 +45,8 @@ class Space:
     # says one of `outline`, how tiles lie: the default's values are for its own tiles.
     neutral: ClassVar[Mapping[str, Any]] = {}
     outline: ClassVar[frozenset[str]] = frozenset()
+    # What parameters and their values were called in records of before: {name: name of today}, {(name of today, value): value of today}.
+    former: ClassVar[Mapping[Any, str]] = {}
 
     def __init__(self, group: Group, target: Target):
         self.group, self.target = group, target
@@ -124,8 +126,14 @@ class Space:
         """Values as a choice of this template."""
         return {"template": self.template, **values}
 
+    def current(self, choice: Mapping[str, Any]) -> Choice:
+        """A choice by the names of today."""
+        named = {self.former.get(k, k): v for k, v in choice.items()}
+        return {k: self.former.get((k, v), v) if isinstance(v, str) else v for k, v in named.items()}
+
     def filled(self, choice: Mapping[str, Any]) -> Choice:
-        """A choice that was full when it was made, with the neutral values of parameters that came since."""
+        """A choice that was full when it was made, by the names of today, with the neutral values of parameters that came since."""
+        choice = self.current(choice)
         return {**choice, **{k: v for k, v in self.neutral.items() if k in self.parameters and k not in choice}}
 
     def is_legal(self, choice: Mapping[str, Any]) -> bool:
@@ -139,6 +147,7 @@ class Space:
         """The choice in full: what it leaves out is the default's, or neutral (`neutral`). Raises ScheduleError, which lists what is legal."""
         if not isinstance(choice, Mapping):
             raise ScheduleError(f"a choice is a dict of names to values, not {choice!r}", locate=False)
+        choice = self.current(choice)
         said = self.filled(choice) if self.outline & choice.keys() else choice
         given = {k: v for k, v in said.items() if k != "template"}
         if choice.get("template", self.template) != self.template:

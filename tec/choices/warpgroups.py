@@ -43,14 +43,14 @@ _ONE_GROUP_RATE = (
 _SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404 with three (and 192 columns)
 _CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
 # Of the rate of two warpgroups on a tile, that of one at a time with a tile of its own: 708 TFLOP/s for 735 of 128 columns, 8192 cubed on an H200.
-_TURN_RATE = 0.96
+_PING_PONG_RATE = 0.96
 # Of the time that memory takes for what an epilogue reads beside the sums (a residual), that which passes once the products are through, and beside the
 # other warpgroup's products: 100,352 x 256 x 64 with a residual 46.4 us for 20.4 without, in turn 37.7 for 18.5; 6272 x 1024 x 256 20.2 us, in turn 15.5.
 _READ, _READ_IN_TURN = 2.5, 1.8
 _ROWS_A_GROUP = 64  # wgmma's m
 _USUAL_COLUMNS = (256, 128, 192, 64)
 _LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
-_SUMS_IN_TURN = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
+_PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
 _FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
 _SHORT_STEPS = 64  # of 128 x 256 sums on each multiprocessor: some 40 us of float16
 _EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
@@ -67,19 +67,22 @@ class Plan:
     rows: int
     columns: int
     stages: int
-    band: int
+    group_m: int
     groups: int
-    resident: int
+    occupancy: int
     early: bool = False  # comes while the kernel ahead ends
-    turns: bool = False  # a tile for each of two warpgroups, in turn: one's results then go beside the other's products
+    ping_pong: bool = (
+        False  # a tile for each of two warpgroups, in turn: one's results then go beside the other's products
+    )
 
 
 class WarpgroupProduct(Space):
     """A product of tensors as they are, with an elementwise epilogue."""
 
     template: ClassVar[str] = "warpgroup product"
-    neutral: ClassVar[Mapping[str, Any]] = {"turns": False}
-    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "resident"})
+    neutral: ClassVar[Mapping[str, Any]] = {"ping_pong": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
+    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "stays": "persistent", "resident": "occupancy", "turns": "ping_pong"}  # fmt: skip
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
@@ -90,8 +93,8 @@ class WarpgroupProduct(Space):
         self.epilogue = _instructions(group, op)
         self.read_bytes = _read_bytes(group, op)
         self.parameters = {
-            "rows": (128, 64, 192), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "band": (16, 8, 4, 1), "stays": (True, False),
-            "resident": (1, 2), "turns": (False, True),
+            "rows": (128, 64, 192), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (16, 8, 4, 1), "persistent": (True, False),
+            "occupancy": (1, 2), "ping_pong": (False, True),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
@@ -129,9 +132,9 @@ class WarpgroupProduct(Space):
 
     def plan(self, c: Choice) -> Plan:
         tiles = self.tiles(c)
-        places = self.target.machine.units * c["resident"]
-        stays = c["stays"] and tiles > places
-        band = min(c["band"], -(-self.m // c["rows"]))
+        places = self.target.machine.units * c["occupancy"]
+        stays = c["persistent"] and tiles > places
+        band = min(c["group_m"], -(-self.m // c["rows"]))
         # One such kernel behind the other, 2048 cubed in float16 on an H200: 1.03 of cuBLAS's speed with early starts, 0.995 without. Small ones lose: they
         # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
         # In kernels of many rounds there is nothing to gain (4096 cubed: 0.99 for 1.0), in those of few there is (BERT, batch 32: 1.514 ms to 1.480).
@@ -140,7 +143,7 @@ class WarpgroupProduct(Space):
         short = work <= _SHORT_STEPS * 128 * 256
         early = units * _FILLED <= tiles and (tiles <= places or short)
         return Plan(
-            c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["resident"], early, c["turns"]
+            c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["occupancy"], early, c["ping_pong"]
         )
 
     def tiles(self, c: Choice) -> int:
@@ -162,7 +165,7 @@ class WarpgroupProduct(Space):
     def result_bytes(self, choice: Choice) -> int:
         """Of the results on their way out, rows of whole boxes."""
         each = choice["rows"] * filled(choice["columns"], _ROW_BYTES // self.out_bytes) * self.out_bytes
-        return int(each) * (2 if choice["turns"] else 1)
+        return int(each) * (2 if choice["ping_pong"] else 1)
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
@@ -175,15 +178,15 @@ class WarpgroupProduct(Space):
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
         lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
-        most = self.target.lds_bytes if choice["resident"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
+        most = self.target.lds_bytes if choice["occupancy"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
         if (wrong := needs.shared_memory(lds, most)) is not None:
             return wrong
-        if choice["resident"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
+        if choice["occupancy"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
             return "two such work-groups are more than the registers of a multiprocessor"
-        if choice["turns"]:
-            if not choice["stays"] or choice["resident"] > 1 or self.tiles(choice) <= self.target.machine.units:
+        if choice["ping_pong"]:
+            if not choice["persistent"] or choice["occupancy"] > 1 or self.tiles(choice) <= self.target.machine.units:
                 return "warpgroups take turns in a work-group that stays for several tiles, alone on its multiprocessor"
-            if rows * columns > _SUMS_IN_TURN:
+            if rows * columns > _PING_PONG_SUMS:
                 return f"{rows} x {columns} sums are more than the registers of one warpgroup hold"
         return None
 
@@ -194,7 +197,13 @@ class WarpgroupProduct(Space):
             for rows in (128, 64):
                 for stages in sorted(self.parameters["stages"], reverse=True):
                     c = self.choice(
-                        rows=rows, columns=columns, stages=stages, band=16, stays=True, resident=1, turns=False
+                        rows=rows,
+                        columns=columns,
+                        stages=stages,
+                        group_m=16,
+                        persistent=True,
+                        occupancy=1,
+                        ping_pong=False,
                     )
                     if self.why_not(c) is None:
                         yield c
@@ -206,10 +215,10 @@ class WarpgroupProduct(Space):
                 rows=128,
                 columns=max(c for c in self.parameters["columns"] if c <= min(128, self.n)),
                 stages=stages,
-                band=16,
-                stays=True,
-                resident=1,
-                turns=True,
+                group_m=16,
+                persistent=True,
+                occupancy=1,
+                ping_pong=True,
             )
             if self.why_not(c) is None:
                 yield c
@@ -218,7 +227,7 @@ class WarpgroupProduct(Space):
     def cost(self, choice: Choice) -> Cost:
         """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
         beside the other work-group's products where two share a multiprocessor, or behind its own."""
-        machine, resident = self.target.machine, choice["resident"]
+        machine, resident = self.target.machine, choice["occupancy"]
         rows, columns = choice["rows"], choice["columns"]
         steps = -(-self.k // self.step)
         rate = (
@@ -235,10 +244,10 @@ class WarpgroupProduct(Space):
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
         ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
-        ends += from_memory * (_READ_IN_TURN if choice["turns"] else _READ)
+        ends += from_memory * (_READ_IN_TURN if choice["ping_pong"] else _READ)
         tiles = self.tiles(choice)
-        if choice["turns"]:  # a tile's results beside the next one's products; of the last both
-            each = max(products / _TURN_RATE, brought, products / 2 + ends - _ENDS_CLOCKS)
+        if choice["ping_pong"]:  # a tile's results beside the next one's products; of the last both
+            each = max(products / _PING_PONG_RATE, brought, products / 2 + ends - _ENDS_CLOCKS)
             clocks = -(-tiles // machine.units) * each + ends + work
         elif resident > 1 and tiles > machine.units:
             pairs = tiles / 2 / machine.units
@@ -249,7 +258,8 @@ class WarpgroupProduct(Space):
         else:
             rounds = -(-tiles // machine.units)
             clocks = (
-                rounds * (max(products, brought) / ring + (ends if not choice["stays"] else ends - _ENDS_CLOCKS / 2))
+                rounds
+                * (max(products, brought) / ring + (ends if not choice["persistent"] else ends - _ENDS_CLOCKS / 2))
                 + _ENDS_CLOCKS / 2
             )
         return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
@@ -298,22 +308,22 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     staged = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
     tiles = Tiles(s[out.output(0)], plan.rows, plan.columns)
     tiles.nest(tiles.i, tiles.j)
-    at = tiles.bind(plan.band, groups=plan.groups)
+    at = tiles.bind(plan.group_m, groups=plan.groups)
     tiles.stage.pragma(tiles.i, "bulk_copy")
     stage = s[result]
     stage.compute_at(s[out.output(0)], at)
     *_, i, _ = stage.op.axis
     wi, i = stage.split(i, factor=_ROWS_A_GROUP)
-    if not plan.turns:
+    if not plan.ping_pong:
         stage.bind(wi, thread_axis("threadIdx.y"))
-    if plan.resident > 1:
-        stage.pragma(wi, "min_blocks", plan.resident)
+    if plan.occupancy > 1:
+        stage.pragma(wi, "min_blocks", plan.occupancy)
     if plan.early:
         stage.pragma(wi, "early_start")
     unit.on_tile(stage, i)
     *lead, x, y = s[acc].op.axis
     ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
-    if plan.turns:  # all rows of the tile by one warpgroup
+    if plan.ping_pong:  # all rows of the tile by one warpgroup
         s[acc].compute_at(s[out.output(0)], at)
         blocks, x = s[acc].split(x, factor=_ROWS_A_GROUP)
         s[acc].reorder(*lead, ko, blocks, x, y, ki)
@@ -321,7 +331,7 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
         s[acc].compute_at(stage, wi)
         s[acc].reorder(*lead, ko, x, y, ki)
     s[acc].tensorize(x, unit.mma)
-    s[acc].pragma(ko, "warp_specialize", (plan.stages, plan.turns))
+    s[acc].pragma(ko, "warp_specialize", (plan.stages, plan.ping_pong))
     for tensor in staged:
         s[tensor].compute_at(s[acc], ko)
         s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")

@@ -117,7 +117,7 @@ def test_sums_of_one_step_with_a_residual() -> None:
         "out",
     )
     made = schedule([out], HOPPER)
-    assert made.choice["turns"]
+    assert made.choice["ping_pong"]
     f = tec.build(made.schedule, [x, w, r, *made.outputs], HOPPER)
     rng = np.random.default_rng(5)
     a, b, c = (rng.standard_normal(s).astype(np.float16) for s in ((m, 64), (64, n), (m, n)))

@@ -268,3 +268,23 @@ def test_records_that_no_longer_fit_are_left_aside() -> None:
         tec.compile(network(), target=CPU, cache=False, choices={"another": {"rows": 1}})
     with pytest.raises(ScheduleError, match="choices are a dict"):
         records.as_lookup(7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("template", "dtype", "before", "today"),
+    [
+        ("warpgroup product", "float16", {"rows": 64, "columns": 128, "stages": 4, "band": 4, "stays": True, "resident": 1, "turns": False}, {"rows": 64, "columns": 128, "stages": 4, "group_m": 4, "persistent": True, "occupancy": 1, "ping_pong": False}),
+        ("bulk product", "float32", {"rows": 64, "columns": 64, "parts": 2, "blocks": 2, "step": 32, "order": "turns", "ahead": True}, {"rows": 64, "columns": 64, "split_k": 2, "occupancy": 2, "step": 32, "order": "serpentine", "prefetch": True}),
+        ("blocked product", "float32", {"rows": 64, "parts": 4}, {"rows": 64, "split_k": 4}),
+    ],
+)  # fmt: skip
+def test_records_of_before_have_todays_names(
+    template: str, dtype: str, before: dict[str, Any], today: dict[str, Any]
+) -> None:
+    """Both where a record is full and where a user says some of it."""
+    _, outs = program("matmul", {}, (dtype, (256, 512)), (dtype, (512, 256)))
+    space = next(s for s in spaces(outs, "cuda -arch=sm_90a") if s.template == template)
+    full = space.check(today)
+    assert space.check(before) == full and all(full[k] == v for k, v in today.items())
+    back = {new: old for old, new in space.former.items()}
+    assert space.filled({back.get(k, k) if isinstance(back.get(k, k), str) else k: v for k, v in full.items()}) == full

@@ -95,7 +95,7 @@ def test_large_products_of_float32_are_so_by_default() -> None:
     k = te.reduce_axis((0, 2048), "k")
     c = te.compute((2048, 2048), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
     made = schedule([c], HOPPER)
-    assert made.choice["ahead"] and made.choice["order"] == "turns" and made.choice["blocks"] == 3
+    assert made.choice["prefetch"] and made.choice["order"] == "serpentine" and made.choice["occupancy"] == 3
 
 
 def convolution(images: int, width: int, window: int, target: str) -> tuple[Any, Any]:

@@ -479,8 +479,8 @@ def test_sums_of_one_step_with_and_without_a_residual_go_in_turn(residual: bool)
         (m, n), lambda i, j: (y[i, j] + (r[i, j].astype("float32") if residual else 1.0)).astype("float16"), "out"
     )
     made = schedule([out], HOPPER)
-    assert made.choice["template"] == "warpgroup product" and made.choice["turns"]
+    assert made.choice["template"] == "warpgroup product" and made.choice["ping_pong"]
     assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *([r] if residual else []), *made.outputs], HOPPER)
     assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice[
-        "turns"
-    ]  # a tile named without turns has none
+        "ping_pong"
+    ]  # a tile named without it has none
