@@ -61,8 +61,8 @@ class Meeting(enum.IntEnum):
     ANYWHERE = 2
 
 
-class _UnknownError(Exception):
-    """Internal: an expression that cannot be evaluated here."""
+class UnknownError(Exception):
+    """An expression that cannot be evaluated here."""
 
 
 class Conflicts:
@@ -100,7 +100,7 @@ class Conflicts:
             return Meeting.ANYWHERE
         try:
             return self._meet(first, second)
-        except _UnknownError:
+        except UnknownError:
             return Meeting.ANYWHERE if unknown else Meeting.NOWHERE
 
     def _meet(self, first: SharedAccess, second: SharedAccess) -> Meeting:
@@ -164,7 +164,7 @@ class Conflicts:
             if kinds == {"uniform"} or not kinds:
                 (uniform if kinds else own).append((sign, term))
             elif "uniform" in kinds:
-                raise _UnknownError
+                raise UnknownError
             else:
                 own.append((sign, term))
         return uniform, own, loops
@@ -180,7 +180,7 @@ class Conflicts:
             if type(e) is E.Var:
                 kinds.add("thread" if id(e) in self.env else "inner" if id(e) in inner else "uniform")
             elif type(e) is E.BufferLoad:
-                raise _UnknownError
+                raise UnknownError
 
         visit(term, on_expr)
         self._uses[key] = (term, kinds)
@@ -199,11 +199,11 @@ class Conflicts:
                 continue
             n, first = _known_int(extent), _known_int(lo)
             if n is None or first is None:
-                raise _UnknownError
+                raise UnknownError
             axes.append((var, first, n))
             shape.append(n)
         if int(np.prod(shape)) > _LIMIT:
-            raise _UnknownError
+            raise UnknownError
         rank = len(shape)
         for key in env:
             env[key] = env[key].reshape([self.count] + [1] * (rank - 1))
@@ -217,7 +217,7 @@ class Conflicts:
         for c in conds:
             try:
                 mask &= np.broadcast_to(evaluate(c, env), shape).astype(bool)
-            except _UnknownError:
+            except UnknownError:
                 continue  # the access may happen
         return total[mask], owner[mask]
 
@@ -235,7 +235,7 @@ class Conflicts:
             return [diff.value]
         period, variables = _period(diff)
         if period is None or len(variables) != 1 or period > 64:
-            raise _UnknownError
+            raise UnknownError
         values = evaluate(diff, {id(variables[0]): np.arange(period, dtype=np.int64)})
         return sorted({int(v) for v in np.atleast_1d(values)})
 
@@ -286,7 +286,7 @@ def _bounded(terms: _Terms, loops: _Loops) -> tuple[_Terms, _Loops, int]:
             continue
         coefficient = _coefficient(term)
         if coefficient is None:
-            raise _UnknownError
+            raise UnknownError
         step = gcd(step, coefficient)
     return kept, known, step
 
@@ -338,7 +338,7 @@ def _overlap(a: Array, who_a: Array, b: Array, who_b: Array) -> bool:
     low = min(int(a.min()), int(b.min()))
     size = max(int(a.max()), int(b.max())) - low + 1
     if size > 1 << 24:
-        raise _UnknownError
+        raise UnknownError
     first = np.full(size, -1, dtype=np.int64)
     last = np.full(size, -1, dtype=np.int64)
     first[a - low] = who_a
@@ -368,18 +368,18 @@ def evaluate(e: E.Expr, env: dict[int, Array]) -> Array:
     if t is E.Var:
         value = env.get(id(e))
         if value is None:
-            raise _UnknownError
+            raise UnknownError
         return value
     op = _NUMPY.get(t)
     if op is not None:
         a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
         if t in (E.FloorDiv, E.FloorMod) and np.any(b == 0):
-            raise _UnknownError
+            raise UnknownError
         return op(a, b)
     if isinstance(e, (E.Div, E.Mod)):
         a, b = evaluate(e.a, env), evaluate(e.b, env)
         if np.any(b == 0):
-            raise _UnknownError
+            raise UnknownError
         return np.fmod(a, b) if t is E.Mod else (a - np.fmod(a, b)) // b
     if isinstance(e, E.Cast) and ("int" in e.dtype):
         return evaluate(e.value, env)
@@ -392,4 +392,4 @@ def evaluate(e: E.Expr, env: dict[int, Array]) -> Array:
             return _CALLS[e.op](*[evaluate(a, env) for a in e.args])
         if e.op == "if_then_else":
             return np.where(*[evaluate(a, env) for a in e.args])
-    raise _UnknownError
+    raise UnknownError

@@ -17,6 +17,7 @@ from ...arith import Analyzer
 from ...dtype import dtype_info
 from ...visit import substitute
 from ..rewrite_util import clone, const_int
+from ..thread_conflicts import UnknownError, evaluate
 
 LANES = 64  # of a wavefront whose copies lie in the lanes' order
 LANE_BYTES = 16
@@ -113,8 +114,9 @@ def _order(to: E.BufferLoad, piece: int, lane: S.For, loops: list[S.For]) -> E.E
     for i, d in zip(to.indices, shape):
         place = B.add(B.mul(place, d), i)
     at = dict(zip((f.var for f in (*loops, lane)), np.indices(sizes, sparse=True)))
-    found = _values(place, {id(v): x for v, x in at.items()})
-    if found is None:
+    try:
+        found = evaluate(place, {id(v): x for v, x in at.items()})
+    except UnknownError:
         return None
     table = np.broadcast_to(found, sizes).reshape(-1, LANES)
     order = (table[0] - table[0].min()) // piece
@@ -128,28 +130,5 @@ def _order(to: E.BufferLoad, piece: int, lane: S.For, loops: list[S.For]) -> E.E
     out: E.Expr = ana.simplify(B.floordiv(first, piece))
     return out
 
-
-def _values(e: E.Expr, at: dict[int, np.ndarray]) -> np.ndarray | None:
-    """The values of an index for those of its variables; None for what is no plain arithmetic."""
-    if isinstance(e, E.IntImm):
-        return np.asarray(e.value)
-    if isinstance(e, E.Var):
-        return at.get(id(e))
-    if isinstance(e, E.Cast):
-        return _values(e.value, at)
-    if isinstance(e, E.Call) and e.op == "bitxor":
-        args = e.args
-    elif isinstance(e, E.BinaryExpr) and type(e) in _ARITHMETIC:
-        args = (e.a, e.b)
-    else:
-        return None
-    a, b = (_values(x, at) for x in args)
-    if a is None or b is None:
-        return None
-    out: np.ndarray = np.bitwise_xor(a, b) if isinstance(e, E.Call) else _ARITHMETIC[type(e)](a, b)
-    return out
-
-
-_ARITHMETIC = {E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.FloorDiv: np.floor_divide, E.FloorMod: np.mod}
 
 __all__ = ["LANES", "as_copies", "copies_by_lanes"]

@@ -9,6 +9,7 @@ for 24.1; between the last products' start and their end 27.5 for 26.1), nor wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -20,32 +21,7 @@ from ...dtype import dtype_info
 from ...effects import effects
 from ...visit import any_stmt, map_expr, map_stmt, substitute, visit
 from ..rewrite_util import const_int
-
-
-@dataclass(slots=True)
-class _Nest:
-    """Loops, conditions (in order, loops as For) and the store inside."""
-
-    around: list[S.For | S.IfThenElse]
-    store: S.BufferStore
-
-    @property
-    def loops(self) -> list[S.For]:
-        return [x for x in self.around if isinstance(x, S.For)]
-
-    def count(self) -> int:
-        n = 1
-        for f in self.loops:
-            n *= const_int(f.extent) or 0
-        return n
-
-    def rebuilt(self, body: S.Stmt) -> S.Stmt:
-        for x in reversed(self.around):
-            if isinstance(x, S.For):
-                body = x.with_body(body)
-            else:
-                body = S.IfThenElse(x.cond, body)
-        return body
+from .nest import Nest
 
 
 def hold_operands(body: S.Stmt, is_marked: Callable[[S.Stmt], bool], words: int) -> S.Stmt:
@@ -90,8 +66,9 @@ class _Held:
         nest = _nest(s)
         if nest is None:
             return s
+        count = math.prod(const_int(f.extent) or 0 for f in nest.loops)
         loads = [x for x in _loads(nest) if id(x.buffer) not in self.written]
-        size = sum(nest.count() * dtype_info(x.buffer.dtype).bytes for x in loads) // 4
+        size = sum(count * dtype_info(x.buffer.dtype).bytes for x in loads) // 4
         if not loads or size > self.words:
             return s
         self.words -= size
@@ -102,24 +79,16 @@ class _Held:
             self.buffers.append(held)
             self.ahead.append(_renamed(nest, S.BufferStore(held, load, index)))
             nest.store = _replaced(nest.store, load, E.BufferLoad(held, index))
-        return nest.rebuilt(nest.store)
+        return nest.with_inside(nest.store)
 
 
-def _nest(s: S.Stmt) -> _Nest | None:
-    around: list[S.For | S.IfThenElse] = []
-    while not isinstance(s, S.BufferStore):
-        if isinstance(s, S.For) and s.kind != S.ForKind.THREAD and const_int(s.extent) and const_int(s.min) == 0:
-            around.append(s)
-            s = s.body
-        elif isinstance(s, S.IfThenElse) and s.orelse is None:
-            around.append(s)
-            s = s.then
-        else:
-            return None
-    return _Nest(around, s)
+def _nest(s: S.Stmt) -> Nest | None:
+    """A nest whose loops begin at 0 and have some constant number of steps."""
+    nest = Nest.of(s)
+    return nest if nest and all(const_int(f.extent) and const_int(f.min) == 0 for f in nest.loops) else None
 
 
-def _loads(nest: _Nest) -> list[E.BufferLoad]:
+def _loads(nest: Nest) -> list[E.BufferLoad]:
     """Loads of global memory at places that no other load chooses, each once."""
     found: list[E.BufferLoad] = []
 
@@ -150,7 +119,7 @@ def _reads(exprs: tuple[E.Expr, ...] | list[E.Expr]) -> bool:
     return found
 
 
-def _renamed(nest: _Nest, store: S.BufferStore) -> S.Stmt:
+def _renamed(nest: Nest, store: S.BufferStore) -> S.Stmt:
     """The nest around another store, with loop variables of its own."""
     fresh = {f.var: E.Var(f.var.name, f.var.dtype) for f in nest.loops}
 

@@ -13,6 +13,7 @@ from ...buffer import Buffer
 from ...dtype import dtype_info
 from ...visit import substitute, visit
 from ..rewrite_util import clone, const_int
+from .nest import Nest
 
 MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memory
 
@@ -88,16 +89,8 @@ def held_until(register: Buffer) -> S.Stmt:
 
 def is_turned(s: S.Stmt) -> bool:
     """Whether a fill takes blocks that lie along another axis than they are written along."""
-    loops: list[S.For] = []
-    while not isinstance(s, S.BufferStore):
-        if isinstance(s, S.For):
-            loops.append(s)
-            s = s.body
-        elif isinstance(s, S.IfThenElse):
-            s = s.then
-        else:
-            return False
-    return _is_crossed(s, loops)
+    nest = Nest.of(s)
+    return nest is not None and _is_crossed(nest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +105,14 @@ class Staged:
 
 def through_registers(s: S.Stmt, room: int) -> Staged | None:
     """A nest of constant loops and conditions around one store, as a nest that loads and a nest that stores."""
-    loops: list[S.For] = []
-    x = s
-    while not isinstance(x, S.BufferStore):
-        if isinstance(x, S.For) and x.kind != S.ForKind.THREAD and const_int(x.extent) is not None:
-            loops.append(x)
-            x = x.body
-        elif isinstance(x, S.IfThenElse) and x.orelse is None:
-            x = x.then
-        else:
-            return None
+    nest = Nest.of(s)
+    if nest is None or any(const_int(f.extent) is None for f in nest.loops):
+        return None
+    loops, x = nest.loops, nest.store
     info = dtype_info(x.value.dtype)
     if info.lanes > 1:
         return None
-    crossed = _is_crossed(x, loops)
+    crossed = _is_crossed(nest)
     held = [*loops[:-2], loops[-1], loops[-2]] if crossed else loops
     shape = tuple([f.extent for f in held]) or (E.IntImm(1),)
     count = 1
@@ -140,17 +127,17 @@ def through_registers(s: S.Stmt, room: int) -> Staged | None:
     if crossed:
         u, v = loops[-2:]
         leaf = S.For(u.var, u.min, u.extent, leaf, S.ForKind.VECTORIZED)
-        load = _replace_leaf(s, S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED), at=u)
-    else:
-        load = _replace_leaf(s, leaf)
-    store = _replace_leaf(s, S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
+        leaf = S.For(v.var, v.min, v.extent, leaf, S.ForKind.UNROLLED)
+    load = nest.with_inside(leaf, nest.around[:-2] if crossed else None)
+    store = nest.with_inside(S.BufferStore(x.buffer, E.BufferLoad(register, at), x.indices, x.predicate, x.loc))
     return Staged(load, clone(store, {}), register, used)
 
 
-def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:
+def _is_crossed(nest: Nest) -> bool:
     """Whether the innermost two loops copy a block that lies along the outer one in global memory, and is written along the inner one: the
     loads then take what lies side by side, and the stores turn it, so that nothing waits for the loads before the work."""
-    if len(loops) < 2 or loops[-2].body is not loops[-1] or loops[-1].body is not x:
+    loops, x = nest.loops, nest.store
+    if len(loops) < 2 or not all(isinstance(f, S.For) for f in nest.around[-2:]):
         return False
     u, v = loops[-2:]
     load = x.value
@@ -168,16 +155,6 @@ def _is_crossed(x: S.BufferStore, loops: list[S.For]) -> bool:
 
     *outer, last = load.indices
     return step(last, u.var) == 1 and step(last, v.var) == 0 and all(step(i, u.var) == 0 for i in outer)
-
-
-def _replace_leaf(s: S.Stmt, leaf: S.Stmt, at: S.For | None = None) -> S.Stmt:
-    if s is at:
-        return leaf
-    if isinstance(s, S.For):
-        return s.with_body(_replace_leaf(s.body, leaf, at))
-    if isinstance(s, S.IfThenElse):
-        return S.IfThenElse(s.cond, _replace_leaf(s.then, leaf, at))
-    return leaf
 
 
 def with_slots(b: Buffer, stages: int) -> Buffer:
