@@ -1,4 +1,5 @@
-"""Every choice that is legal is lowered: drawn layers of networks in small and odd sizes, for every kind of target, to the last pass before LLVM.
+"""Every choice that is legal is lowered: drawn layers of networks in small and odd sizes, for every kind of target, to the last pass before LLVM. For each
+tenth a small one is drawn too, which the interpreter computes.
 
 Fixed seeds here. `TEC_LOWER_DRAWS=20000 TEC_SEED=7 pytest tests/unit/choices/test_lowers.py` draws other ones, and as many as asked; a failure names the draw.
 """
@@ -13,11 +14,12 @@ import pytest
 
 from tests import seeds
 
+from . import lowering
 from .draws import KINDS, Case, Net, draw
-from .lowering import TARGETS, lower, target_of
+from .lowering import MOST_WORK, TARGETS, lower, target_of, work
 
 SEED = seeds.number()
-DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "100"))
+DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "200"))
 _BATCHES = 10  # tests that share the draws, so that cores do too
 
 
@@ -32,6 +34,35 @@ def test_what_is_drawn_is_lowered(batch: int) -> None:
         if death is not None:
             died.append(f"draw {number} of seed {SEED}: {case.kind} {case.words} for {target}: {death}")
     assert not died, "\n".join(died)
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_what_is_drawn_computes_what_the_definitions_say(batch: int) -> None:
+    died, computed = [], 0
+    for number in range(batch, DRAWS // 10, 4):
+        for attempt in range(8):  # until a small one comes
+            rng = random.Random(f"{SEED} computed {number} {attempt}")
+            target, case = target_of(rng), draw(rng)
+            if work(case, target) <= MOST_WORK:
+                computed += 1
+                death = lower(case, target, rng, compute=True)
+                if death is not None:
+                    died.append(
+                        f"computed draw {number} {attempt} of seed {SEED}: {case.kind} {case.words} for {target}: {death}"
+                    )
+                break
+    assert not died, "\n".join(died)
+    assert computed
+
+
+def test_a_wrong_result_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops that compute something else die as those that do not lower do."""
+    evaluate = lowering.te.evaluate
+    monkeypatch.setattr(lowering.te, "evaluate", lambda outputs, feeds: [x + 1 for x in evaluate(outputs, feeds)])
+    n = Net(random.Random(0), "float32")
+    n.op("Mul", n.input(3, 5), n.input(5))
+    death = lower(Case("elementwise", "", n.model(n.nodes[-1].output[0])), "llvm", random.Random(1), compute=True)
+    assert death is not None and death.kind == "default" and "Mismatched elements" in death.message
 
 
 def _open_product() -> Net:
