@@ -8,6 +8,7 @@ from onnx import parser
 
 import tec
 from tec.errors import ArgumentError, ImportModelError
+from tests.thinned import thinned
 
 rng = np.random.default_rng(3)
 
@@ -339,11 +340,12 @@ def test_on_the_software_gpu(case):
     check(m, tec.compile(m, "rocm -mcpu=gfx942", cache=False), shapes, "rocm_emu:gfx942")
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
-@pytest.mark.parametrize(
-    "transform", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]
+@thinned(
+    2,
+    ("mode", ["nearest", "linear", "cubic"]),
+    ("transform", ["half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"]),
+    ("scale", [0.6, 1.0 / 3.0, 2.5]),
 )
-@pytest.mark.parametrize("scale", [0.6, 1.0 / 3.0, 2.5])
 def test_resizing_is_what_it_is_with_numbers(mode, transform, scale):
     m = model(f"""agraph (float[1,2,h,w] x) => (float[1,2,a,b] y) {{
         s = Constant<value = float[4] {{1.0, 1.0, {scale}, 2.0}}>()
