@@ -38,7 +38,6 @@ Found = list[tuple[dict[str, Any], str, str]]  # a choice, the file of its netwo
 def compiled(kind: str, state: Any, count: int, folder: str) -> Found:
     """The networks of a case's candidates, the default's first, saved in `folder`. For a process of its own."""
     import tec
-    from tec.choices import records
     from tec.graph.compiler import as_graph
     from tec.tuning.tasks import tasks_of_graph
 
@@ -68,8 +67,12 @@ def compiled(kind: str, state: Any, count: int, folder: str) -> Found:
         seen.add(key)
         path = f"{folder}/{k}.tecnet"
         try:
-            with records.using({signature: choice} if k else None):
-                tec.compile(model, target, cache=False, progress=lambda *a: None).save(path)
+            net = tec.compile(
+                model, target, cache=False, progress=lambda *a: None, choices={signature: choice} if k else None
+            )
+            if signature and choice not in [t["choice"] for t in net.report.choices.values()]:
+                raise ValueError("the choice was not taken")
+            net.save(path)
             found.append((choice, path, ""))
         except Exception as e:  # what fails is a result
             found.append((choice, "", f"{type(e).__name__}: {str(e).splitlines()[0][:120]}"))

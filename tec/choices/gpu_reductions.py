@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ..ir import TensorRead
+from ..ir import IntImm, TensorRead
 from ..ir.dtype import dtype_info
 from ..ir.visit import free_vars, walk_exprs
 from ..schedule import Schedule
@@ -307,6 +307,19 @@ def _along(red: ComputeOp) -> bool:
     )
 
 
+def _in_a_row(red: ComputeOp) -> bool:
+    """Whether the elements of a sum lie one after another in what is read most: the reduction's axes are its last indices, whole and in order."""
+    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
+    axes = list(red.reduce_axis)
+    most = max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
+    if most is None or len(most.indices) < len(axes):
+        return False
+    shape, last = const_shape(most.tensor), most.indices[-len(axes) :]
+    extents = [a.dom.extent if a.dom is not None else None for a in axes]
+    inner = zip(extents[1:], shape[len(shape) - len(axes) + 1 :])
+    return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
+
+
 def _equal_parts(length: int) -> tuple[int, ...]:
     """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
     the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle."""
@@ -427,7 +440,12 @@ def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int,
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
     # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
     size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
-    run = math.gcd(red.attrs.get("run", max(1, 16 // size)), max(1, (reduce_size(red) or threads) // threads))
+    length = reduce_size(red) or threads
+    most = red.attrs.get("run", max(1, 16 // size))
+    # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
+    run = math.gcd(
+        most, length if length % threads and length >= most * threads and _in_a_row(red) else max(1, length // threads)
+    )
     if run > 1:
         k, own = rstage.split(k, factor=run)
         rstage.unroll(own)

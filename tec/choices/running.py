@@ -47,7 +47,7 @@ class Running(loops.LoopForm):
     def default(self) -> Choice:
         n, count = self.lines.n, self.lines.count
         if (
-            self.target.kind == "rocm"
+            self.target.is_gpu
             and n >= SHORT
             and count * n < loops.LIMIT // 2
             and (n <= 1 << 16 or count >= self.target.machine.units)

@@ -18,7 +18,6 @@ from .running import Running
 from .space import Choice
 
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
-SMALL = 512  # elements of a line up to which a GPU counts ranks instead of sorting
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -38,14 +37,18 @@ class Largest(loops.LoopForm):
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
         self.parameters = {"algorithm": ("heap", "bitonic", "selection") if target.is_gpu else ("heap", "bitonic")}
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
-        self.is_second = target.is_gpu and self.lines.n <= SMALL
+        self.is_second = target.is_gpu and self._rule("counted", False)
 
     @property
     def default(self) -> Choice:
-        chosen = self.choice(algorithm="selection")
-        if self.target.kind == "rocm" and self.why_not(chosen) is None:
+        chosen = self.choice(algorithm=self._rule("algorithm", "selection"))
+        if self.target.is_gpu and self.why_not(chosen) is None:
             return chosen
         return self.choice(algorithm="bitonic" if self.target.is_gpu else "heap")
+
+    def _rule(self, name: str, otherwise: Any) -> Any:
+        """What the rules say of a name for these lines."""
+        return self.rule(name, otherwise, k=self.form.attrs["k"], n=self.lines.n, lines=self.lines.count)
 
     def why_not(self, choice: Choice) -> str | None:
         x, k = self.form.inputs[0], self.form.attrs["k"]

@@ -251,7 +251,7 @@ class Lowering:
             value = self.arith.simplify(values[iv])
             end = self.arith.simplify(B.add(own.min, own.extent))
             if not self._below(value, self.everywhere(value), end):
-                out.append(B.compare("lt", value, end))
+                out.append(_before(value, end))
         for iv in roots:
             if any(iv is x for x in skip) or iv.kind == E.IterKind.OPAQUE:
                 continue
@@ -264,7 +264,7 @@ class Lowering:
                 out.append(B.compare("ge", value, dom.min))
             end = B.add(dom.min, dom.extent)
             if not self._below(value, span, end):
-                out.append(B.compare("lt", value, end))
+                out.append(_before(value, end))
         return _distinct([*self.unrolled_before(stage, values), *out])
 
     def unrolled_before(self, stage: Stage, values: Values) -> list[E.Expr]:
@@ -384,6 +384,13 @@ class Lowering:
         for storage in self.outside.pop((id(stage), id(iv)), ()):
             out = S.Alloc(storage.buffer, out, self.storage_notes(storage))
         return out
+
+
+def _before(value: E.Expr, end: E.Expr) -> E.Expr:
+    """`value < end`; of an axis that was fused as a question of what it was fused to, which neighbours share: x // c < n is x < c * n."""
+    while isinstance(value, E.FloorDiv) and isinstance(value.b, E.IntImm) and value.b.value > 0:
+        value, end = value.a, B.mul(end, value.b)
+    return B.compare("lt", value, end)
 
 
 def _distinct(conds: list[E.Expr]) -> list[E.Expr]:

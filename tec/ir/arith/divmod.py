@@ -150,12 +150,39 @@ def recombine(f: Simplifier, form: Lin, dtype: str) -> Lin:
                 whole = Lin(0, quotient.terms)
                 form = form.without(atom).plus(whole, -a * c).plus(x, a).shifted(-a * c * quotient.const)
                 break
+            higher = _higher_digit(f, form, x, c, a, dtype)
+            if higher is not None:
+                digit, joined = higher
+                form = form.without(atom).without(digit).plus(joined, a)
+                break
             if x.terms and all(form.coeff(t) == -a * q for t, q in x.terms.values()):
                 form = form.without(atom).plus(Lin(0, x.terms), a).plus(quotient, -a * c).shifted(a * x.const)
                 break
         else:
             return form
     return form
+
+
+def _higher_digit(f: Simplifier, form: Lin, x: Lin, c: int, a: int, dtype: str) -> tuple[E.Expr, Lin] | None:
+    """The atom of `form` that makes a larger number with (x % c) * a, and that number.
+
+    (y // c) * (a*c) + (x % c) * a -> y * a             ((y // c) % m) * (a*c) + (x % c) * a -> (y % (c*m)) * a
+
+    where y is x but for multiples of c: remainders have their coefficients reduced (`floormod`), quotients have not.
+    (8*i + j) // 7 * 7 + (i + j) % 7 is 8*i + j.
+    """
+    for atom, k in form.terms.values():
+        quotient: Any = atom
+        m = 0
+        if type(quotient) is E.FloorMod and type(quotient.b) is E.IntImm:
+            quotient, m = quotient.a, quotient.b.value
+        if k != a * c or type(quotient) is not E.FloorDiv or type(quotient.b) is not E.IntImm or quotient.b.value != c:
+            continue
+        y = f.trusted_lin(quotient.a)
+        apart = y.plus(x, -1)
+        if m >= 0 and apart.const % c == 0 and all(t % c == 0 for _, t in apart.terms.values()):
+            return atom, floormod(f, y, c * m, dtype) if m else y
+    return None
 
 
 def _recombine_symbol(f: Simplifier, form: Lin, atom: E.Expr, a: int) -> Lin | None:

@@ -12,11 +12,19 @@ if TYPE_CHECKING:
     from .simplifier import Simplifier
 
 
+# a < b is b > a.
+_TURNED: dict[Any, Any] = {E.LT: E.GT, E.LE: E.GE, E.GT: E.LT, E.GE: E.LE}
+
+
 def vector(f: Simplifier, t: Any, a: Any, b: Any) -> E.Expr | None:
     """Operations on ramps and broadcasts, done on their scalars."""
     ta, tb = type(a), type(b)
     if ta is E.Broadcast and tb is E.Broadcast and a.lanes == b.lanes:
         return f.intern(E.Broadcast(f.simp(f.make(t, a.value, b.value)), a.lanes))
+    if t in _TURNED and ta is E.Broadcast:
+        return vector(f, _TURNED[t], b, a)
+    if t in _TURNED and ta is E.FloorMod:
+        return _digit_by_constant(f, t, a, b)
     if E.Ramp not in (ta, tb):
         return None
     if t is E.Add or t is E.Sub:
@@ -61,9 +69,29 @@ def _vector_by_constant(f: Simplifier, t: Any, a: E.Ramp, b: E.Broadcast) -> E.E
             return f.intern(E.Broadcast(f.simp(f.make(E.FloorMod, a.base, b.value)), a.lanes))
     if t in (E.LT, E.LE, E.GT, E.GE):
         x, y = f.simp(f.make(t, a.base, b.value)), f.simp(f.make(t, last, b.value))
-        if x is y and type(x) is E.IntImm:
+        if x is y:  # a ramp goes one way: the lanes between agree as well
             return f.intern(E.Broadcast(x, a.lanes))
     return None
+
+
+def _digit_by_constant(f: Simplifier, t: Any, a: Any, b: Any) -> E.Expr | None:
+    """Ramp // c % m < k, which is Ramp % (c*m) < c*k, where all lanes agree on the answer; and the other comparisons."""
+    parts = (a.b, getattr(a.a, "b", None), b)
+    if type(a.a) is not E.FloorDiv or type(a.a.a) is not E.Ramp or t not in _TURNED:
+        return None
+    if not all(type(p) is E.Broadcast and type(p.value) is E.IntImm and p.value.value > 0 for p in parts):
+        return None
+    m, c, k = (p.value.value for p in parts)  # type: ignore[union-attr]
+    if t in (E.LE, E.GT):  # <= k is < k + 1
+        t, k = (E.LT if t is E.LE else E.GE), k + 1
+    dtype = a.a.a.base.dtype
+    if dtype not in INDEX_DTYPES or c * max(m, k) >= 1 << 31:
+        return None
+    digits = f.simp(f.make(E.FloorMod, a.a.a, E.Broadcast(f.imm(c * m, dtype), b.lanes)))
+    if type(digits) is not E.Ramp:
+        return None
+    found = f.simp(f.make(t, digits, E.Broadcast(f.imm(c * k, dtype), b.lanes)))
+    return found if type(found) is E.Broadcast else None
 
 
 def ramp(f: Simplifier, e: E.Ramp) -> E.Expr:

@@ -65,6 +65,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 
 
 FEATURES = {
+    "largest": {"k", "n", "lines"},
     "gpu rows": {"longest", "bytes", "rows"},
     "gpu transpose": {"width"},
     "plain convolution": {"channels"},
@@ -76,6 +77,7 @@ FEATURES = {
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
+    "largest": {"algorithm", "counted"},
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces"},
     "plain convolution": {"sums"},

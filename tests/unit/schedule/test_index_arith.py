@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
 
+import numpy as np
 import pytest
 
-from tec.ir import IntImm, Var, build
+import tec
+from tec import te
+from tec.ir import IntImm, Range, Var, build
+from tec.ir.arith import Analyzer
 from tec.ir.interp import eval_expr
 from tec.schedule.index_arith import IndexArith
 from tec.schedule.intervals import Evaluator, Interval, point
@@ -120,3 +125,48 @@ def test_difference_of_quotients_is_bounded():
 def test_point_stays_a_point():
     x = Var("x")
     assert Evaluator({x: point(IntImm(3))}, IndexArith())(x + 4).is_point
+
+
+@pytest.mark.parametrize("seed", seeds.some(4))
+def test_digits_of_fused_indices_make_the_number_again(seed):
+    """The flat place of an element from its digits, of a loop over pieces of `lanes`: no quotient by an odd size is left, whatever remainders had their
+    coefficients reduced."""
+    rng = random.Random(300 + seed)
+    for _ in range(40):
+        sizes, lanes = [rng.choice([2, 3, 5, 7, 9, 16, 149]) for _ in range(rng.randint(1, 3))], rng.choice([2, 4, 8])
+        sizes.insert(0, 2000)  # pieces enough, so that their numbers are no remainders themselves
+        scale, outer = math.prod(sizes), Var("o", "int32")
+        analyzer = Analyzer()
+        analyzer.bind(outer, Range(IntImm(0), IntImm(scale // lanes)))
+        i, place = build.add(build.mul(outer, lanes), rng.randrange(lanes)), IntImm(0)
+        for n in sizes:
+            scale //= n
+            place = build.add(place, build.mul(build.floormod(build.floordiv(i, scale), n), scale))
+        found = analyzer.simplify(place)
+        assert "//" not in str(found) and "%" not in str(found), f"{sizes} by {lanes}: {found}"
+        for at in (0, 1, math.prod(sizes) // lanes - 1):
+            assert eval_expr(found, {outer: at}) == eval_expr(place, {outer: at})
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_joined_arrays_of_odd_sizes_are_copied_by_vectors(axis):
+    """Pieces that lie in one of two arrays: one question a piece, loads and stores of neighbours."""
+    shape = (6, 16, 3 * 7)
+    a, b = (te.placeholder(shape, "float32", name=n) for n in "ab")
+    whole = tuple(2 * n if k == axis else n for k, n in enumerate(shape))
+
+    def joined(*i):
+        n = shape[axis]
+        return te.if_then_else(i[axis] < n, a(*i), b(*(v - n if k == axis else v for k, v in enumerate(i))))
+
+    c = te.compute(whole, joined, name="c")
+    s = te.create_schedule(c.op)
+    pieces, lanes = s[c].split(s[c].fuse(*c.op.axis), factor=8)
+    s[c].vectorize(lanes)
+    text = str(tec.lower(s, [a, b, c]))
+    assert "// broadcast" not in text and "% broadcast" not in text
+    assert "select(broadcast" not in text and "select(ramp" not in text
+    f, values = tec.build(s, [a, b, c], "llvm"), [np.random.rand(*shape).astype("f") for _ in range(2)]
+    out = tec.nd.empty(whole, "float32")
+    f(*map(tec.nd.array, values), out)
+    np.testing.assert_array_equal(out.numpy(), np.concatenate(values, axis))
