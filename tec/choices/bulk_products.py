@@ -149,17 +149,13 @@ class BulkProduct(Space):
 def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     """The product as sums of sums over equal parts of k. Before rows and columns stand `lead` axes of one in the result, and perhaps in operands."""
     assert p.m and p.n and p.k
-    depth = p.k // parts
-    k, r = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, parts), "r")
 
     def at(t: Tensor, row: Any, column: Any) -> Any:
         return t[(*(0,) * (len(t.shape) - 2), row, column)]
 
-    part = te.compute(
-        (parts, p.m, p.n),
-        lambda s, i, j: te.sum(at(p.a, i, s * depth + k) * at(p.b, s * depth + k, j), axis=k),
-        name="part",
-    )
+    x, y = lambda _, i, k: at(p.a, i, k), lambda _, j, k: at(p.b, k, j)
+    part = split_k.sums((p.m, p.n), p.k // parts, parts, x, y, p.a.dtype, "part")
+    r = te.reduce_axis((0, parts), "r")
     shape = (*(1,) * lead, p.m, p.n)
     total: Tensor = te.compute(shape, lambda *x: te.sum(part[r, x[-2], x[-1]], axis=r), name="total")
     return total

@@ -19,7 +19,7 @@ from . import padding, tilings
 from .group import Group, const_shape, same_shape
 from .matrix_schedule import meeting, schedule
 from .parts import split_k
-from .parts.operands import Begun, begin_with, contraction, operands
+from .parts.operands import Begun, begin_with, contraction, follows, operands
 from .pointwise import bind_all
 from .space import Choice, Cost, Scheduled, Space
 from .tilings import Shape, Tiling
@@ -242,9 +242,11 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
     it, or other work stands in the way."""
     if len(group.output_ops) != 1 or group.reductions() != [op]:
         return None
-    found = contraction(group, op)
+    found, out = contraction(group, op), group.output_ops[0]
+    if not follows(out, op if found is None else found[1].op):  # sums lie in lanes: each is ended where it is
+        return None
     if found is None:
-        p, out = operands(op), group.output_ops[0]
+        p = operands(op)
         if p is None or p.m is None or p.n is None or p.k is None or not same_shape(out.output(0), op.output(0)):
             return None
         batch = math.prod(d or 1 for d in const_shape(op.output(0))[:-2])

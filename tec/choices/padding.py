@@ -7,6 +7,7 @@ piece in shared memory and never stores it whole. So the product's loops carry n
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from .. import te
 from ..ops.contraction import Contraction, Element, Operand
 from ..ops.dims import Size, divisor, is_symbolic, round_up, typical
 from ..te import Tensor
+from .parts import split_k
 
 Block = tuple[int, int]  # of an operand that a thread turns round: along its rows, along the sum
 
@@ -59,39 +61,19 @@ def padded(
     tk *= parts  # of the padding alone
     left, right = _operand(c, a, c.m, tm, tk, turns[0], "left"), _operand(c, b, c.n, tn, tk, turns[1], "right")
     depth = round_up(c.k, tk) // parts
-    r = te.reduce_axis((0, depth), "k")
+
+    def x(lead: Sequence[Any], i: Any, k: Any) -> Any:
+        return left(*lead, *((i, k) if a.k_last else (k, i)))
+
+    def y(lead: Sequence[Any], j: Any, k: Any) -> Any:
+        return right(*lead, *((j, k) if b.k_last else (k, j)))
+
+    shape = (*c.batch, round_up(c.m, tm), round_up(c.n, tn))
+    made = split_k.sums(shape, depth, parts, x, y, c.acc, "part" if parts > 1 else "product", "tiled_product")
     if parts > 1:
-        return _in_parts(c, tile, parts, depth, left, right, (a.k_last, b.k_last))
-
-    def body(*at: Any) -> Any:
-        *lead, i, j = at
-        x = left(*lead, *((i, r) if a.k_last else (r, i)))
-        y = right(*lead, *((j, r) if b.k_last else (r, j)))
-        return te.sum(x.astype(c.acc) * y.astype(c.acc), axis=r)
-
-    y = te.compute((*c.batch, round_up(c.m, tm), round_up(c.n, tn)), body, name="product", tag="tiled_product")
-    result: Tensor = te.compute((*c.batch, c.m, c.n), lambda *i: y(*i).astype(c.out_dtype), name="result")
-    return result
-
-
-def _in_parts(
-    c: Contraction, tile: tuple[int, int, int], parts: int, depth: Any, left: Tensor, right: Tensor, k_last: tuple[bool, bool]
-) -> Tensor:  # fmt: skip
-    """The product as a sum of `parts` sums of `depth` terms, each stored as whole tiles."""
-    r, q = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, parts), "q")
-
-    def part(s: Any, *at: Any) -> Any:
-        *lead, i, j = at
-        k = s * depth + r
-        x = left(*lead, *((i, k) if k_last[0] else (k, i)))
-        y = right(*lead, *((j, k) if k_last[1] else (k, j)))
-        return te.sum(x.astype(c.acc) * y.astype(c.acc), axis=r)
-
-    y = te.compute(
-        (parts, *c.batch, round_up(c.m, tile[0]), round_up(c.n, tile[1])), part, name="part", tag="tiled_product"
-    )
-    total = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(y(q, *i), axis=q), name="total")
-    result: Tensor = te.compute((*c.batch, c.m, c.n), lambda *i: total(*i).astype(c.out_dtype), name="result")
+        each, q = made, te.reduce_axis((0, parts), "q")
+        made = te.compute((*c.batch, c.m, c.n), lambda *i: te.sum(each(q, *i), axis=q), name="total")
+    result: Tensor = te.compute((*c.batch, c.m, c.n), lambda *i: made(*i).astype(c.out_dtype), name="result")
     return result
 
 

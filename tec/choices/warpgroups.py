@@ -6,7 +6,8 @@ one's operands come; tiles then go in bands of rows, so that neighbours share op
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -191,38 +192,28 @@ class WarpgroupProduct(Space):
         return None
 
     def drafts(self) -> Iterator[Choice]:
-        for columns in self._draft_columns():
-            # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
-            # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
-            for rows in (128, 64):
-                for stages in sorted(self.parameters["stages"], reverse=True):
-                    c = self.choice(
-                        rows=rows,
-                        columns=columns,
-                        stages=stages,
-                        group_m=16,
-                        persistent=True,
-                        occupancy=1,
-                        ping_pong=False,
-                    )
-                    if self.why_not(c) is None:
-                        yield c
-                        break  # the deepest ring that fits
+        # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
+        # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
+        deepest = sorted(self.parameters["stages"], reverse=True)
+        for columns, rows in itertools.product(self._draft_columns(), (128, 64)):
+            yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
         # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
         # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Where there are less columns, all of them.
-        for stages in (5, 4):
-            c = self.choice(
-                rows=128,
-                columns=max(c for c in self.parameters["columns"] if c <= min(128, self.n)),
-                stages=stages,
-                group_m=16,
-                persistent=True,
-                occupancy=1,
-                ping_pong=True,
-            )
-            if self.why_not(c) is None:
-                yield c
-                break
+        widest = max(c for c in self.parameters["columns"] if c <= min(128, self.n))
+        yield from self._first_that_fits(128, widest, (5, 4), ping_pong=True)
+
+    def _first_that_fits(self, rows: int, columns: int, stages: Sequence[int], ping_pong: bool) -> Iterator[Choice]:
+        """A tile with the first of some rings that fits."""
+        tile = {
+            "rows": rows,
+            "columns": columns,
+            "group_m": 16,
+            "persistent": True,
+            "occupancy": 1,
+            "ping_pong": ping_pong,
+        }
+        made = (self.choice(**tile, stages=s) for s in stages)
+        yield from itertools.islice((c for c in made if self.why_not(c) is None), 1)
 
     def cost(self, choice: Choice) -> Cost:
         """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:

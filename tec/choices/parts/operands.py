@@ -64,7 +64,7 @@ def operands(mm: ComputeOp) -> Product | None:
     return Product(a, b, trans_a, trans_b, dims[-2], dims[-1], size_k)
 
 
-def follows(out: Operation, mm: ComputeOp, known: set[Operation] | None = None) -> bool:
+def follows(out: Operation, mm: Operation, known: set[Operation] | None = None) -> bool:
     """Whether `out` reads the product, at any distance, at its own place alone: what an epilogue on the accumulators can do."""
     known = set() if known is None else known  # what is found to follow: an epilogue may read one value many times
     if out is mm or out in known:

@@ -6,12 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import te
+from ...ops.contraction import Element
 from ...te import ComputeOp, Operation, Tensor
 from ..group import Group, const_shape
 from ..pointwise import bind_all
 
 _PIECE = 4  # neighbours of a row that a thread ends together
 KERNEL_US = 2.0  # a second kernel, in a network's graph
+
+
+def sums(shape: Sequence[Any], depth: Any, parts: int, x: Element, y: Element, acc: str, name: str, tag: str = "") -> Tensor:  # fmt: skip
+    """sum_k x(batch, i, k) * y(batch, j, k), in the type `acc`, over `shape` (batch..., rows, columns); k below `depth`. In parts of `depth` terms each where there are more
+    than one: their number is then the first dimension."""
+    r = te.reduce_axis((0, depth), "k")
+
+    def term(k: Any, at: Sequence[Any]) -> Any:
+        *lead, i, j = at
+        return te.sum(x(lead, i, k).astype(acc) * y(lead, j, k).astype(acc), axis=r)
+
+    if parts > 1:
+        made: Tensor = te.compute((parts, *shape), lambda s, *at: term(s * depth + r, at), name=name, tag=tag)
+    else:
+        made = te.compute(tuple(shape), lambda *at: term(r, at), name=name, tag=tag)
+    return made
 
 
 def total(parts: Tensor, count: int, shape: Sequence[Any], dtype: str) -> Tensor:
@@ -45,4 +62,4 @@ def traffic_seconds(parts: int, results: int, gbps: float) -> float:
     return KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)
 
 
-__all__ = ["end", "schedule_total", "total", "traffic_seconds"]
+__all__ = ["end", "schedule_total", "sums", "total", "traffic_seconds"]

@@ -288,3 +288,13 @@ def test_records_of_before_have_todays_names(
     assert space.check(before) == full and all(full[k] == v for k, v in today.items())
     back = {new: old for old, new in space.former.items()}
     assert space.filled({back.get(k, k) if isinstance(back.get(k, k), str) else k: v for k, v in full.items()}) == full
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_matrix_units_take_no_product_that_is_read_elsewhere(dtype: str) -> None:
+    """The space is not offered, where a choice of it could not be scheduled: sums lie in lanes, and each is ended where it is."""
+    _, (y,) = program("matmul", {}, (dtype, (64, 64)), (dtype, (64, 64)))
+    turned = te.compute((64, 64), lambda i, j: y[j, i] + te.const(1, y.dtype), name="turned")
+    for target in ("rocm -mcpu=gfx942", "cuda -arch=sm_80"):
+        assert all(s.template != "matrix product" for s in spaces([turned], target))
+        assert any(s.template == "matrix product" for s in spaces([y], target)) or dtype == "float32"
