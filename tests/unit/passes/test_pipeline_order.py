@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pass_util import ALL, GPU, apply, check_same, parse_func
 
 import tec
 from tec import te
@@ -105,6 +106,25 @@ def test_steps_that_do_not_follow_each_other(change: Callable[[Any, Any], None],
     change(stage, stage.op.axis[0])
     with pytest.raises(LoweringError, match=f"its loop is {kind}"):
         tec.lower(s, args, target=target)
+
+
+_OVER_THREADS = """
+def f(A: Buffer((4, 64), "float32"), C: Buffer((4,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 64):
+            with software_pipeline_order((0, {stage})):
+                for i in range(4):
+                    total = alloc((1,), "float32", scope="local")
+                    allreduce(combiner(lambda x, y: (x + y,), (0.0,), 'sum'), (A[i, t],), True, dests=[total], threads=[t])
+                    C[i] = total[0] * 2.0
+"""
+
+
+def test_a_sum_over_threads_has_no_slots() -> None:
+    with pytest.raises(LoweringError, match="statement 0 reduces over threads into total, which would need slots"):
+        apply(parse_func(_OVER_THREADS.format(stage=1)), GPU, "pipeline")
+    func = parse_func(_OVER_THREADS.format(stage=0))
+    check_same(func, apply(func, GPU, *ALL), split=GPU)
 
 
 def test_an_output_that_a_later_step_reads_keeps_its_order() -> None:

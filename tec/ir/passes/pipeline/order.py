@@ -26,6 +26,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import Effects, effects
 from ...notes import SoftwarePipelineOrder
+from ...visit import visit
 from ..rewrite_util import first_place, redirected
 from .body import Body
 from .expand import Item, expand, in_order
@@ -50,6 +51,7 @@ def ordered_pipeline(loop: S.For, note: SoftwarePipelineOrder) -> S.Stmt:
     own = {id(a.buffer): row.slots(a.buffer) for a in body.allocs}
     shared = [a for a in body.allocs if row.is_shared(a.buffer)]
     slotted = {id(a.buffer): with_slots(a.buffer, own[id(a.buffer)]) for a in shared if own[id(a.buffer)] > 1}
+    row.check_slotted({id(a.buffer.data): a.buffer for a in shared if id(a.buffer) in slotted})
     last = max(note.stage)
     counts = {k: int(n) for k, n in own.items() if k in slotted}
 
@@ -128,6 +130,20 @@ class _Row:
             kept = [b for b, is_own in met if not is_own]
             if (kept or self.both_opaque(i, j)) and (s_j, p_j) > (s_i + 1, p_i):
                 raise self.crossed(i, j, kept[0] if kept else None, _ACROSS)
+
+    def check_slotted(self, buffers: dict[int, Buffer]) -> None:
+        """Refuse slots for storage whose name stands where no slot can be said: the results of a reduction over threads, and views."""
+        for n, (s, does) in enumerate(zip(self.parts, self.does)):
+            reduced: list[Buffer] = []
+            visit(s, None, lambda x, out=reduced: out.extend(x.dests) if isinstance(x, S.AllReduce) else None)  # type: ignore[misc]
+            views = [a.buffer for a in does.accesses if a.buffer is not buffers.get(id(a.buffer.data), a.buffer)]
+            for why, found in (("reduces over threads into", reduced), ("goes through a view of", views)):
+                b = next((buffers[id(x.data)] for x in found if id(x.data) in buffers), None)
+                if b is not None:
+                    what = (
+                        f"statement {n} {why} {b.name}, which would need slots for several steps:\n    {n}: {_told(s)}"
+                    )
+                    raise _refused(self.loop, what, f"the same stage for all statements that touch {b.name}")
 
     def both_opaque(self, i: int, j: int) -> bool:
         """Whether both make calls that have an order of their own."""
