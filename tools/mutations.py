@@ -19,6 +19,9 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 
+# Whose first two arguments may change places: what comes of it has the same value, and normal forms are the same.
+_SYMMETRIC = frozenset("EQ NE Add Mul And Or Min Max add mul land lor min max isclose array_equal".split())
+
 
 @dataclass(frozen=True)
 class Mutation:
@@ -64,7 +67,8 @@ def _changed(node: ast.expr) -> Iterator[tuple[ast.expr, str]]:
         if node.value > 0:
             yield ast.Constant(node.value - 1), "one less"
     elif isinstance(node, ast.Call) and len(node.args) >= 2 and not any(isinstance(a, ast.Starred) for a in node.args):
-        if ast.dump(node.args[0]) != ast.dump(node.args[1]):
+        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+        if ast.dump(node.args[0]) != ast.dump(node.args[1]) and name not in _SYMMETRIC:
             assert isinstance(new, ast.Call)
             new.args = [node.args[1], node.args[0], *node.args[2:]]
             yield new, "arguments swapped"

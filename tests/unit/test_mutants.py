@@ -52,6 +52,7 @@ def test_kinds_of_errors() -> None:
     found = {(m.line, m.what) for m in mutations(text)}
     assert found >= {(2, "one more"), (2, "one less"), (4, "a `not` left out"), (4, "a comparison turned"), (4, "arguments swapped"), (5, "a statement left out")}  # fmt: skip
     assert not {what for line, what in found if line in (3, 6)}, "words and errors are left as they are"
+    assert not mutations("x = EQ(a, b), E.Add(a, b)\n"), "what has the same value either way is no error"
     for m in mutations(text):
         changed = m.apply(text)
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text)) and changed.count("\n") == text.count("\n"), m

@@ -309,3 +309,11 @@ def test_sums_with_the_smallest_factor_wrap(factors, constant):
     assert eval_expr(s, {}, {D: data}) == eval_expr(e, {}, {D: data})
     want = constant + sum(int(data[k]) * c for k, c in enumerate(factors))
     assert eval_expr(s, {}, {D: data}) == (want + 2**31) % 2**32 - 2**31
+
+
+@pytest.mark.parametrize(("extent", "most"), [(8, 7), (9, 7), (16, 7), (7, 6)])
+def test_a_remainder_is_below_its_divisor(extent, most):
+    """Also where the last value is the divisor itself."""
+    a, v = Analyzer(), E.Var("v")
+    a.bind(v, rng(extent))
+    assert a.const_int_bound(E.FloorMod(v, E.IntImm(8))) == (0, most)

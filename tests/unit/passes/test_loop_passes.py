@@ -12,8 +12,10 @@ from tec.errors import LoweringError
 from tec.ir import Func
 from tec.ir import expr as E
 from tec.ir import stmt as S
+from tec.ir.interp import eval_expr
 from tec.ir.notes import AutoUnrollMaxStep, UnrollExplicit
-from tec.ir.visit import map_stmt, visit
+from tec.ir.passes.lower_fragments import _divide
+from tec.ir.visit import map_stmt, substitute, visit
 
 
 def lowered(text: str, *names: str, target: Any = CPU) -> tuple[Func, Func]:
@@ -669,3 +671,33 @@ def f(A: Buffer((8,), "int32"), C: Buffer((8,), "int32")):
     )
     assert count(out, S.IfThenElse) == 2
     check_same(func, out)
+
+
+def test_a_vector_of_one_lane_is_a_number() -> None:
+    func, out = lowered(
+        """
+def f(A: Buffer((4,), "float32"), C: Buffer((4,), "float32")):
+    for i in range(4):
+        for v in vectorized(1):
+            C[i + v] = A[i + v] * 2.0
+"""
+    )
+    assert "ramp" not in str(out).lower() and "broadcast" not in str(out).lower()
+    check_same(func, out)
+
+
+def test_an_index_is_divided_by_a_tile_where_its_terms_are() -> None:
+    """Constants count as one term, each variable as another."""
+    i, j = E.Var("i"), E.Var("j")
+    for e, tile in (
+        (i * 4 + j * 8 + 12, 4),
+        (i * 4 + 6 + (j * 4 + 2), 4),
+        (i * 16 + 16 + j * 32, 16),
+        (i * 2 + j * 6 + i * 2, 2),
+    ):
+        got = _divide(e, tile)
+        assert got is not None
+        for values in ({i: 0, j: 0}, {i: 3, j: 5}, {i: 7, j: 1}):
+            env = {v: E.IntImm(n) for v, n in values.items()}
+            assert eval_expr(substitute(got, env)) * tile == eval_expr(substitute(e, env))
+    assert _divide(i * 4 + 6, 4) is None and _divide(i * 4 + j * 6, 4) is None and _divide(i, 1) is i
