@@ -388,8 +388,9 @@ class Lowering:
 
 def _before(value: E.Expr, end: E.Expr) -> E.Expr:
     """`value < end`; of an axis that was fused as a question of what it was fused to, which neighbours share: x // c < n is x < c * n."""
-    while isinstance(value, E.FloorDiv) and isinstance(value.b, E.IntImm) and value.b.value > 0:
-        value, end = value.a, B.mul(end, value.b)
+    while isinstance(value, E.FloorDiv) and isinstance(divisor := value.b, E.IntImm) and divisor.value > 0:
+        end = B.mul(end, divisor)
+        value = value.a
     return B.compare("lt", value, end)
 
 
