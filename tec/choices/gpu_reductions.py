@@ -78,6 +78,8 @@ class GpuReduction(Space):
         if outputs is None or length is None or length < LONG_SUM:
             alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
             by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
+            if self.along and outputs and length and self._rule("short_shared", False) and self.why_not(by_all) is None:
+                return by_all
             if outputs is None or length is None or self.along or self.why_not(by_all) is not None:
                 return alone
             best = by_all if self.cost(by_all).seconds < self._rule("shared_below", 0.0) * self.cost(alone).seconds else alone  # fmt: skip

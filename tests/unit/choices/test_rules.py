@@ -84,7 +84,7 @@ PREFERENCES = {
     "gpu gather": {"first", "threads", "piece", "strip_bytes"},
     "gpu pixel windows": {"first"},
     "warpgroup attention": {"blocks"},
-    "gpu reduction": {"shared_below", "wide", "threads", "whole_by", "columns"},
+    "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
     "cpu convolution": {"blocks", "columns", "least", "most"},
     tilings.TEMPLATE: {"tiles", "shared", "slices", "least_steps", *(f.name for f in fields(tilings.Outline))},
 }
