@@ -1,8 +1,8 @@
 # %% [markdown]
 # # The first kernel
 #
-# A kernel is written in two parts: **what** is computed, a tensor expression, and **how**, a schedule. Here: vector addition,
-# on the CPU and on an AMD GPU in software.
+# A kernel has two parts: a tensor expression says **what** is computed, and a schedule says **how**. This tutorial adds two
+# vectors, on the CPU and on an AMD GPU in software.
 
 # %%
 import numpy as np
@@ -30,7 +30,7 @@ print(c)
 assert (c == a + b).all()
 
 # %% [markdown]
-# On a GPU, loops become work-groups and threads: split the loop, and bind its parts.
+# On a GPU, loops become work-groups and threads: the schedule splits the loop and binds its parts.
 
 # %%
 s = tec.create_schedule(C.op)
@@ -50,7 +50,7 @@ print(z.numpy()[:5], "...", z.numpy()[-1])
 assert (z.numpy() == np.arange(1000) + 1).all()
 
 # %% [markdown]
-# A mistake is an error with the place in your program, before anything runs:
+# A mistake is an error that names the line of your program, before anything runs:
 
 # %%
 try:

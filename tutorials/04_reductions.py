@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Reductions
 #
-# A reduction names its axes with `tec.reduce_axis`. How it is spread over threads is the schedule's affair.
+# A reduction names its axes with `tec.reduce_axis`. The schedule decides how it is distributed over threads.
 
 # %%
 import numpy as np
@@ -24,8 +24,9 @@ def run(s, args, target="rocm -mcpu=gfx942"):
 
 
 # %% [markdown]
-# ## A row a work-group: the threads share one reduction
-# Binding part of a reduction axis to `threadIdx.x` makes a cross-lane reduction: DPP and permutes within a wavefront, LDS between.
+# ## One row for each work-group: the threads share a reduction
+# Binding part of a reduction axis to `threadIdx.x` makes a cross-lane reduction. It uses DPP and permutes within a
+# wavefront and LDS between wavefronts.
 
 # %%
 s = tec.create_schedule(B.op)
@@ -46,7 +47,8 @@ assert asm.count("_dpp") > 0
 
 # %% [markdown]
 # ## rfactor: partial results first
-# `rfactor` turns part of a reduction axis into an axis of a new stage: partial sums that can be computed in parallel, then added.
+# `rfactor` turns part of a reduction axis into an axis of a new stage: partial sums that can be computed in
+# parallel and are then added.
 # On a CPU it lets one long sum use vectors.
 
 # %%
@@ -61,8 +63,8 @@ f(x, out)
 np.testing.assert_allclose(out, x.sum(1), rtol=1e-4, atol=1e-4)
 
 # %% [markdown]
-# ## A reduction of one's own: argmax
-# `comm_reducer` takes how two elements combine and the identity; tuples make reductions of several values.
+# ## A reduction of your own: argmax
+# `comm_reducer` takes a function that combines two elements, and the identity. Tuples make reductions of several values.
 
 # %%
 argmax = tec.comm_reducer(

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Writing an operator
 #
-# Networks are graphs of operators. An operator is its meaning as a tensor expression, the inference of its result's type, and a
-# word on how it may be fused. Schedules come from its kind: nothing more is needed for it to run on every target.
+# Networks are graphs of operators. An operator consists of its definition as a tensor expression, the inference of its result's
+# type, and a kind that says how it may be fused. Its schedules follow from the kind, so it runs on every target.
 
 # %%
 import numpy as np
@@ -49,7 +49,8 @@ for target, dev in (("llvm", None), ("rocm -mcpu=gfx942", tec.rocm_emu("gfx942")
 
 # %% [markdown]
 # ## The ONNX side
-# The frontend has one function an ONNX operator, which builds graph nodes. A function for an operator of your own domain:
+# The frontend has one function for each ONNX operator, which builds graph nodes. This is a function for an operator of your own
+# domain:
 
 # %%
 from onnx import TensorProto, helper
@@ -75,4 +76,4 @@ data = rng.standard_normal((4, 4)).astype("float32")
 np.testing.assert_allclose(got, data / (1 + 2 * np.abs(data)), rtol=1e-5)
 
 # %% [markdown]
-# Attributes with defaults, inputs whose values must be known, functions in models, tests: "Adding an ONNX operator".
+# "Adding an ONNX operator" covers attributes with defaults, inputs whose values must be known, functions in models, and tests.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Finding a bug with the software GPU's sanitizer
 #
-# The software GPU runs the kernel's own machine code and checks it: every address against the live allocations (always), and, when
-# asked, races between threads, reads of memory that nothing wrote, and missing waits.
+# The software GPU executes the kernel's machine code and checks it. It always checks every address against the live allocations. On
+# request it also finds races between threads, reads of memory that nothing wrote, and missing waits.
 
 # %%
 import numpy as np
@@ -11,8 +11,8 @@ import tec
 
 # %% [markdown]
 # ## An index that runs past the end
-# A kernel that shifts by one reads `A[n]`. On hardware that is another array's value, or a fault that names no place. The bounds are
-# declared wrong on purpose: the placeholder claims one element more than the caller has.
+# A kernel that shifts by one reads `A[n]`. On hardware this gives another array's value, or a fault without a location. The bounds
+# are wrong on purpose: the placeholder claims one element more than the caller has.
 
 # %%
 N = 256
@@ -31,7 +31,7 @@ except tec.ArgumentError as error:
     print(error.message)
 
 # %% [markdown]
-# Past that check, straight to the kernel, as a hand-written launcher would:
+# The next cell skips that check and launches the kernel directly, as a hand-written launcher would:
 
 # %%
 import struct

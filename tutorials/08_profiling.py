@@ -36,9 +36,9 @@ a = tec.nd.array(np.linspace(0, 1, N, dtype="float32"), dev)
 b = tec.nd.empty((N,), "float32", dev)
 
 # %% [markdown]
-# ## Which access is coalesced?
-# Blocked: a thread owns 32 neighbours, so one load instruction of a wavefront touches 64 cache lines. Strided: neighbouring threads
-# read neighbouring words, and one load touches two.
+# ## Coalesced accesses
+# In the blocked version a thread owns 32 neighbours, so one load instruction of a wavefront touches 64 cache lines. In the strided
+# version neighbouring threads read neighbouring words, and one load touches two lines.
 
 # %%
 with emulator_profile(dev.driver) as p:
@@ -52,7 +52,7 @@ assert blocked > 3 * strided
 
 # %% [markdown]
 # ## The instructions that move the most
-# Each memory instruction has counts of its own, with the line of the assembly.
+# The profile counts each memory instruction separately, with its line of the assembly.
 
 # %%
 for spot in sorted(p.launches[0].counts.spots, key=lambda h: -h.count.lines)[:3]:

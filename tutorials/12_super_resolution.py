@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Super-resolution, before and after
 #
-# A trained network (ESRGAN, slim, four times) on a real picture: a crop is made four times smaller, enlarged by the network on the AMD
-# GPU in software, and held against the original and against bicubic enlargement.
+# This tutorial runs a trained network (a slim ESRGAN that enlarges four times) on a real picture. A crop is made four times smaller,
+# enlarged by the network on the AMD GPU in software, and compared with the original and with bicubic enlargement.
 
 # %%
 import sys
@@ -32,7 +32,7 @@ print("largest difference to the CPU's pixels:", float(np.abs(y - cpu).max()))
 assert np.abs(y - cpu).max() < 0.05
 
 # %% [markdown]
-# Sharpness is where the two differ: the share of the original's gradient that each keeps.
+# The two differ in sharpness, which is measured as the share of the original's gradient that each keeps.
 
 # %%
 large = Image.fromarray(y[0].transpose(1, 2, 0).clip(0, 255).round().astype("uint8"))

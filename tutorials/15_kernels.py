@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Kernels as plain functions
 #
-# A schedule says how a computation runs. Sometimes one simply wants to say what each thread does, as in CUDA or HIP. `@tec.kernel` takes a plain
+# A schedule says how a computation runs. Sometimes it is simpler to write what each thread does, as in CUDA or HIP. `@tec.kernel` takes a plain
 # Python function and compiles it when it is launched, for the device that its arrays are on: a CPU, an AMD or NVIDIA GPU, or the AMD GPU in
 # software, which this page uses. [The guide](../kernels.md) lists the language.
 
@@ -28,7 +28,8 @@ assert (y.numpy() == 2 * np.arange(n) + 1).all()
 print(y.numpy()[:5], "on", dev)
 
 # %% [markdown]
-# With NumPy arrays the same kernel runs on the CPU, in place. `launch(n)` starts one thread an item and chooses the block by itself.
+# With NumPy arrays the same kernel runs on the CPU, in place. `launch(n)` starts one thread for each item and chooses the block
+# size by itself.
 
 # %%
 here = np.ones(n, np.float32)
@@ -37,8 +38,8 @@ assert (here == y.numpy()).all()
 
 # %% [markdown]
 # ## Threads that work together
-# A sum: each block adds up its part in shared memory, in a tree, and adds the result to the total by an atomic operation. Between two steps of the
-# tree all threads of the block must have come so far: `tec.barrier()`.
+# To compute a sum, each block adds up its part in shared memory, in a tree, and adds the result to the total by an atomic operation. Between two
+# steps of the tree `tec.barrier()` waits until all threads of the block have arrived.
 
 # %%
 BLOCK = 128
@@ -67,7 +68,7 @@ assert out.numpy()[0] == n * (n - 1) / 2
 
 # %% [markdown]
 # ## What the software GPU finds
-# Leave a barrier out, and a thread reads what another has not written yet. On a GPU that goes well for long; here the check names the line.
+# Without the barrier a thread reads what another has not written yet. On a GPU this often goes unnoticed; here the check names the line.
 
 
 # %%
@@ -88,7 +89,7 @@ except tec.TecError as error:
 
 # %% [markdown]
 # ## print and assert
-# Both come back with the thread and the line, on every target.
+# Both report the thread and the line, on every target.
 
 
 # %%
@@ -108,7 +109,7 @@ except tec.KernelError as error:
     print(error)
 
 # %% [markdown]
-# ## Mistakes are told with the line, and with what to write instead
+# ## Error messages name the line and say what to write instead
 
 
 # %%
@@ -125,7 +126,7 @@ except tec.KernelError as error:
 
 # %% [markdown]
 # ## Looking inside
-# Loop IR, LLVM's, assembly, and what the kernel takes of the chip, for arguments or for their types.
+# A kernel shows its loop IR, LLVM IR, assembly and resources, for given arguments or for their types.
 
 # %%
 types = ("float32[:]", "float32[:]", "float", "int32")
@@ -137,7 +138,7 @@ print({k: found[k] for k in ("vgprs", "sgprs", "lds_bytes", "occupancy", "limite
 assert found["vgpr_spills"] == 0
 
 # %% [markdown]
-# `device_code` shows what anything in its block compiles, te functions and networks too.
+# `device_code` prints the code of everything that is compiled in its block, te functions and networks included.
 
 # %%
 with tec.device_code("resources"):

@@ -1,14 +1,15 @@
 # %% [markdown]
 # # Training
 #
-# `te.gradient` makes the computation of a gradient from that of a value, and `tec.grad` does so for a whole network: one module gives the loss
-# and the gradients of the weights. Here a small network learns to read digits, on this CPU, and takes the same steps on an AMD GPU in software.
+# `te.gradient` derives the computation of a gradient from that of a value. `tec.grad` does so for a whole network: one module computes the loss
+# and the gradients of the weights. In this tutorial a small network learns to read digits on the CPU, and takes the same steps on an AMD GPU in
+# software.
 
 # %% [markdown]
 # ## The gradient of a computation
 #
-# A product and a head, the gradient of some value by the product's result. The gradient of a product is a product: nothing is left of the
-# equation `i == i'` that says which elements read an element.
+# The head is the gradient of some value with respect to the product's result. The gradient of a product is a product: the equation `i == i'`,
+# which says which elements read an element, has been solved.
 
 # %%
 import numpy as np
@@ -30,7 +31,7 @@ print(tec.lower(te.create_schedule(dA.op), [B, head, dA], simple_mode=True))
 # %% [markdown]
 # ## A network and its loss
 #
-# Two layers. Weights are inputs, and what the network gives is the mean of the digits' surprise: the negative logarithm of the probability that it
+# The network has two layers, and its weights are inputs. Its output is the mean cross-entropy: the negative logarithm of the probability that it
 # gave to the right digit.
 
 # %%
@@ -102,7 +103,7 @@ assert share > 0.95
 # %% [markdown]
 # ## The same steps on an AMD GPU in software
 #
-# One ROCm module. Ten steps from the same start have the same losses.
+# The same network is compiled to one ROCm module. Ten steps from the same start have the same losses.
 
 # %%
 on_gpu = tec.compile(tec.grad(graph, WEIGHTS, output="loss"), target="rocm -mcpu=gfx942")
