@@ -152,7 +152,7 @@ minimum = _arithmetic("minimum", "The smaller of two; NaN where one is NaN.")
 divide = _float_pair("divide", "x1 / x2. Integers become the default float.")
 atan2 = _float_pair("atan2", "The angle of the point (x2, x1), in radians from -pi to pi.")
 copysign = _float_pair("copysign", "The magnitude of x1 with the sign of x2.")
-hypot = _float_pair("hypot", "sqrt(x1*x1 + x2*x2), without overflow in between.")
+hypot = _float_pair("hypot", "`sqrt(x1*x1 + x2*x2)`, without overflow in between.")
 logaddexp = _float_pair("logaddexp", "log(exp(x1) + exp(x2)), without overflow in between.")
 nextafter = _float_pair("nextafter", "The next float after x1 towards x2.")
 

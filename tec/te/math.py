@@ -131,7 +131,7 @@ nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even.")
 atan2 = _binary("atan2", "The angle of the point (y, x): atan2(y, x).")
 fmod = _binary("fmod", "The remainder of x / y with the sign of x (C's fmod).")
 copysign = _binary("copysign", "The magnitude of x with the sign of y.")
-hypot = _binary("hypot", "sqrt(x*x + y*y) without overflow in between.")
+hypot = _binary("hypot", "`sqrt(x*x + y*y)` without overflow in between.")
 
 
 def pow(x: ExprLike, y: ExprLike) -> Expr:
