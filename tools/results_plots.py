@@ -142,7 +142,7 @@ def over_time(rows: Iterable[Record]) -> str:
             f'<polyline points="{" ".join(f"{a:.1f},{b:.1f}" for a, b in points)}" class="curve c0"/>',
             *(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" class="dot c0"/>' for a, b in points),
             "</g>",
-            _text(left + wide, top + 4 + tall, f"{some[0].ratio:.2f} → {some[-1].ratio:.2f}", "end", "number"),
+            _text(left + wide, top + 21 + tall, f"{some[0].ratio:.2f} → {some[-1].ratio:.2f}", "end", "number"),
         ]
     height = (len(shown) + columns - 1) // columns * (tall + 38)
     dates = [datetime.datetime.fromtimestamp(d * 86400, datetime.UTC).date().isoformat() for d in (first, last)]
