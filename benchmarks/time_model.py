@@ -151,7 +151,7 @@ def chosen(outs: list[Any], target: tec.Target, kernel: str) -> Any:
     name = parts.pop("template", "").replace("_", " ")
     space = next((s for s in found if s.template == name), found[0])
     values = {**{str(n): n for n in range(1, 1025)}, "0": 0, "True": True, "False": False}
-    choice = {**space.default, **{k: values.get(v, v) for k, v in parts.items()}}
+    choice = {**space.default, **space.current({k: values.get(v, v) for k, v in parts.items()})}
     if why := space.why_not(choice):
         raise tec.TecError(f"no such kernel: {why}")
     return space.apply(choice)

@@ -72,7 +72,7 @@ def schedule(
         else:
             shared = s.cache_read(tensor, "shared", [acc_tensor])
         staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
-    at = _output(final, t, mx, target.machine.dies) if t.slices == 1 else _slices(final, t, mx)
+    at = _output(final, t, mx, target.machine.dies) if t.slice_k == 1 else _slices(final, t, mx)
     inner = _product(acc, final, at, t, mx)
     for shared, fragment, role in staged:
         _operand(s, shared, fragment, role, acc, inner, t, mx, p)
@@ -81,7 +81,7 @@ def schedule(
 
 def _threads(t: Tiling, wave: int) -> list[tuple[Any, int]]:
     """A work-group's threads: lanes, wavefronts along the columns, wavefronts along the rows and the parts of the sum."""
-    counts = (wave, t.waves_n, t.waves_m * t.slices)
+    counts = (wave, t.waves_n, t.waves_m * t.slice_k)
     return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in zip("xyz", counts)]
 
 
@@ -99,7 +99,7 @@ def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any:
     tiles = Tiles(final, t.m, t.n)
     wi, wj, inner = _wavefronts(final, tiles.i, tiles.j, t)
     tiles.nest(wi, wj, *inner)
-    tiles.bind(t.band, dies)
+    tiles.bind(t.group_m, dies)
     _, (ty, _), (tz, _) = _threads(t, mx.instr.wave)
     for axis, thread in ((wi, tz), (wj, ty)):
         final.bind(axis, thread)
@@ -112,7 +112,7 @@ def meeting(s: Schedule, out: Operation, met: Tensor, t: Tiling, target: Target)
     final = s[out]
     tiles = Tiles(final, t.m, t.n)
     tiles.nest(tiles.i, tiles.j)
-    at = tiles.bind(t.band, target.machine.dies)
+    at = tiles.bind(t.group_m, target.machine.dies)
     rest, piece = final.split(final.fuse(tiles.i, tiles.j), factor=PIECE)
     left = t.m * t.n // PIECE  # of a small tile fewer than there are threads
     threads = []
@@ -154,9 +154,9 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
     if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
-        how = (t.stages, t.ahead, t.uneven, t.direct)
-        said = 4 if t.direct else 3 if t.uneven else 2
-        acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.ahead > 1 else t.stages)
+        how = (t.stages, t.prefetch_distance, t.ping_pong, t.direct_to_lds)
+        said = 4 if t.direct_to_lds else 3 if t.ping_pong else 2
+        acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.prefetch_distance > 1 else t.stages)
     acc.tensorize(ii, mx.mma)
     return ko, ki
 
@@ -187,7 +187,7 @@ def _operand(
     turn = stage.op.attrs.get("turn") if stage.op.tag in IN_PLACE else None
     threads = _threads(t, instr.wave)
     axes = list(stage.op.axis)
-    if t.slices > 1 and t.waves_m * t.waves_n == 1:
+    if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
         # Each wavefront brings its own part, and waits for no other.
         stage.bind(axes.pop(0), threads.pop()[0])
     if turn:

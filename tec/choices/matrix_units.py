@@ -32,7 +32,7 @@ _OUTLINE = (
     "waves_m",
     "waves_n",
     "instruction",
-    "uneven",
+    "ping_pong",
 )  # what `tilings.why_not_outline` judges by itself
 _LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
@@ -44,8 +44,9 @@ class MatrixProduct(Space):
     """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
 
     template: ClassVar[str] = "matrix product"
-    neutral: ClassVar[Mapping[str, Any]] = {"slices": 1, "uneven": False, "direct": False}
-    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "splits"})
+    neutral: ClassVar[Mapping[str, Any]] = {"slice_k": 1, "ping_pong": False, "direct_to_lds": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "split_k"})
+    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "ahead": "prefetch_distance", "splits": "split_k", "slices": "slice_k", "uneven": "ping_pong", "direct": "direct_to_lds"}  # fmt: skip
 
     def __init__(
         self,
@@ -62,11 +63,11 @@ class MatrixProduct(Space):
         most = tilings.steps(shape, target)[0]
         self.parameters = {
             "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
-            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "ahead": (1, 2, 3, 4), "band": (0, 8, 4, 16) if self._has_bands() else (0,),
-            "splits": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
-            "uneven": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
-            "direct": (False, True) if target.chip.loads_lds_by_16 else (False,),
-            "slices": (1, 2, 4, 8) if not target.chip.background_copies and self._may_split() else (1,),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "prefetch_distance": (1, 2, 3, 4), "group_m": (0, 8, 4, 16) if self._has_bands() else (0,),
+            "split_k": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
+            "ping_pong": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
+            "direct_to_lds": (False, True) if target.chip.loads_lds_by_16 else (False,),
+            "slice_k": (1, 2, 4, 8) if not target.chip.background_copies and self._may_split() else (1,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
@@ -85,11 +86,11 @@ class MatrixProduct(Space):
 
     def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
         """A tiling as a choice."""
-        return self.choice(**t.parameters(), splits=splits)
+        return self.choice(**t.parameters(), split_k=splits)
 
     def why_not(self, choice: Choice) -> str | None:
-        t, splits = self.tiling(choice), choice["splits"]
-        if splits > 1 and t.slices > 1:
+        t, splits = self.tiling(choice), choice["split_k"]
+        if splits > 1 and t.slice_k > 1:
             return "the sum is in parts already"
         if splits > 1 and self.shape.k % (splits * t.k):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
@@ -110,7 +111,7 @@ class MatrixProduct(Space):
         return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits, parts=splits > 1)
 
     def drafts(self) -> Iterator[Choice]:
-        for splits in self.parameters["splits"]:
+        for splits in self.parameters["split_k"]:
             for t in self._drafts(splits):
                 yield self.of_tiling(t, splits)
 
@@ -132,7 +133,7 @@ class MatrixProduct(Space):
         assert found is not None  # `match` has seen one
         splits, least = 1, _WORTH * self._seconds(found, 1).seconds
         fills = tilings.groups(found, self.shape) >= _ENOUGH * self.target.machine.units
-        for n in self.parameters["splits"]:
+        for n in self.parameters["split_k"]:
             for t in self._drafts(n) if n > 1 and not fills else ():
                 cost = self._seconds(t, n).seconds
                 if cost < least:
@@ -142,17 +143,17 @@ class MatrixProduct(Space):
     def _ordered(self, choice: Choice) -> Choice:
         """In bands where several dies have work enough that the order of tiles decides what their L2s share: up to 2.6 times less comes from beyond them, 3 % of
         4096 x 1024 x 4096 by the time model."""
-        t, part = self.tiling(choice), self._part(choice["splits"])
+        t, part = self.tiling(choice), self._part(choice["split_k"])
         machine = self.target.machine
         if machine.dies > 1 and not self.shape.guarded and 2 * tilings.groups(t, part) >= machine.units:
-            for band in self.parameters["band"]:
-                made = {**choice, "band": band}
+            for band in self.parameters["group_m"]:
+                made = {**choice, "group_m": band}
                 if band and self.why_not(made) is None:
                     return made
         return choice
 
     def cost(self, choice: Choice) -> Cost:
-        return self._seconds(self.tiling(choice), choice["splits"])
+        return self._seconds(self.tiling(choice), choice["split_k"])
 
     def _seconds(self, t: Tiling, splits: int) -> Cost:
         m, part = self.target.machine, self._part(splits)
@@ -170,7 +171,7 @@ class MatrixProduct(Space):
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:
-        t, c, op, splits = self.tiling(choice), self.contraction, self.op, choice["splits"]
+        t, c, op, splits = self.tiling(choice), self.contraction, self.op, choice["split_k"]
         if c is None or self.result is None:  # operands as they lie
             begun = begin_with(self.group)
             self._schedule(begun, op, begun.out, t)
@@ -181,12 +182,12 @@ class MatrixProduct(Space):
             self._schedule(begun, product, parts.op, t)
             split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
         elif (
-            t.slices > 1
+            t.slice_k > 1
         ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
-            product = _product_of(self._padded(padding.part(c, t.slices, t.k), t))
+            product = _product_of(self._padded(padding.part(c, t.slice_k, t.k), t))
             parts = product.output(0)
             met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag="met")
-            begun = begin_with(self.group, self.result, self._total(met, t.slices, c), [met.op])
+            begun = begin_with(self.group, self.result, self._total(met, t.slice_k, c), [met.op])
             split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met, t, self.target))
             self._schedule(begun, product, met.op, t)
         else:

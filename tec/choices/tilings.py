@@ -41,14 +41,16 @@ class Tiling:
     instr_k: int
     swizzle: bool = False  # the tiles in shared memory, in place of padding them
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
-    ahead: int = 1  # with one stage: steps on their way in registers
-    band: int = 0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
+    prefetch_distance: int = 1  # with one stage: steps on their way in registers
+    group_m: int = (
+        0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
+    )
     interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.leaves`)
-    slices: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
-    uneven: bool = (
+    slice_k: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
+    ping_pong: bool = (
         False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
     )
-    direct: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
+    direct_to_lds: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
 
     @classmethod
     def of(cls, choice: Mapping[str, Any]) -> Tiling:
@@ -64,12 +66,12 @@ class Tiling:
 
     @property
     def waves(self) -> int:
-        return self.waves_m * self.waves_n * self.slices
+        return self.waves_m * self.waves_n * self.slice_k
 
     @property
     def step(self) -> int:
         """Of the sum, of all wavefronts together."""
-        return self.k * self.slices
+        return self.k * self.slice_k
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,8 @@ class Outline:
     n: int
     waves_m: int
     waves_n: int
-    uneven: bool = False
-    direct: bool = False
+    ping_pong: bool = False
+    direct_to_lds: bool = False
     stages: int = 0  # 0: the usual
     shorter: int = 0  # the longest so many steps are left out
     registers: int = 0  # of a thread, by an estimate; 0: not asked
@@ -175,7 +177,7 @@ def why_not_outline(t: Tiling, shape: Shape) -> str | None:
         return "a wavefront's part is not a whole number of instructions"
     if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
         return "instructions of 32 by 32 leave small tiles a wavefront or two"
-    if t.uneven and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
+    if t.ping_pong and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
         return "half of the wavefronts along the rows come first where two share a vector unit"
     return None
 
@@ -192,8 +194,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return wrong
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
-    if t.slices > 1 and (target.chip.background_copies or not shape.fixed or shape.k % t.step):
-        return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slices} of {t.k} of {shape.k}"
+    if t.slice_k > 1 and (target.chip.background_copies or not shape.fixed or shape.k % t.step):
+        return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slice_k} of {t.k} of {shape.k}"
     if not shape.padded and shape.k % t.k:
         return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
     threads, piece = t.waves * i.wave, PIECE_BYTES // shape.bytes
@@ -202,34 +204,35 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     if t.m * t.step // piece % threads or t.n * t.step // piece % threads:
         return "the threads have not all as many pieces of a step to bring"
     slots = max(1, t.stages)
-    lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * slots, _meeting(t, shape))
+    lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * slots, _meeting(t, shape))
     if lds > target.lds_bytes:
         return f"{lds} bytes of shared memory of {target.lds_bytes}"
     slotted = t.stages == 2 and not target.chip.background_copies
-    if t.ahead > 1 and (
-        not (t.stages == 1 or slotted) or (t.m + t.n) * t.step * shape.bytes // threads * t.ahead > MAX_REGISTER_BYTES
+    if t.prefetch_distance > 1 and (
+        not (t.stages == 1 or slotted)
+        or (t.m + t.n) * t.step * shape.bytes // threads * t.prefetch_distance > MAX_REGISTER_BYTES
     ):
         return "registers hold the steps ahead with one slot alone, on AMD with two, and few bytes of them"
-    if t.direct and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slices > 1 or not t.swizzle):
+    if t.direct_to_lds and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slice_k > 1 or not t.swizzle):
         return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
     if t.interleave and (not target.chip.counts_loads or not t.stages):
         return "loads between sums are for AMD's, where the loop is a pipeline"
-    if t.uneven and (not target.chip.counts_loads or not t.stages or t.slices > 1):
+    if t.ping_pong and (not target.chip.counts_loads or not t.stages or t.slice_k > 1):
         return "half of the wavefronts come first in AMD's pipelines alone, of those that share no sum"
-    registers = t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4
+    registers = t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4
     if 2 * registers > target.chip.vgprs + 1:
         return f"{registers} registers of a thread for the sums alone"
     if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
         if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
             return "with guards it would need more registers than there are"
-    if t.band and (-(-shape.m // t.m) % t.band or groups(t, shape) // shape.batch % target.machine.dies):
-        return f"the tiles are not whole bands of {t.band} rows, or not as many for each die"
+    if t.group_m and (-(-shape.m // t.m) % t.group_m or groups(t, shape) // shape.batch % target.machine.dies):
+        return f"the tiles are not whole bands of {t.group_m} rows, or not as many for each die"
     return None
 
 
 def _meeting(t: Tiling, shape: Shape) -> int:
     """Bytes of shared memory where the parts of sums meet."""
-    return t.slices * t.m * (t.n + PIECE) * dtype_info(shape.acc).bytes if t.slices > 1 else 0
+    return t.slice_k * t.m * (t.n + PIECE) * dtype_info(shape.acc).bytes if t.slice_k > 1 else 0
 
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
@@ -254,8 +257,8 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             if not o.registers or _fits_registers(o, i, step, shape, units)
             for near in [
                 Tiling(
-                    o.m, o.n, step, o.waves_m, o.waves_n, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave, uneven=o.uneven,
-                    direct=o.direct,
+                    o.m, o.n, step, o.waves_m, o.waves_n, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave, ping_pong=o.ping_pong,
+                    direct_to_lds=o.direct_to_lds,
                 )
             ]
             for t in (*(() if o.near else _far(near, shape, target)), near)
@@ -274,11 +277,11 @@ def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Itera
     (128 x 14336 x 14336 on MI300X: 236 us so, 176 by larger tiles)."""
     swizzle, _ = usual(target)
     for told in rules.preferred(TEMPLATE, target, _features(shape)):
-        shared = itertools.product(told.get("shared", ()), zip(told.get("slices", ()), told.get("least_steps", ())))
+        shared = itertools.product(told.get("shared", ()), zip(told.get("slice_k", ()), told.get("least_steps", ())))
         for (m, n, high), (slices, least) in shared:
             for i, step in itertools.product(units, steps(shape, target)[:2]):
                 t = Tiling(
-                    m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slices=slices
+                    m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slice_k=slices
                 )  # fmt: skip
                 long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
                 if long and groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
@@ -332,8 +335,8 @@ def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
         return
     alone = groups(t, shape) <= target.machine.units and not shape.guarded
     if t.interleave and alone and t.m * t.n > _FAR and t.k // t.instr_k % 2 == 0:
-        yield replace(t, stages=2, ahead=2)
-    yield replace(t, ahead=2)
+        yield replace(t, stages=2, prefetch_distance=2)
+    yield replace(t, prefetch_distance=2)
 
 
 def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
@@ -363,7 +366,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     machine = target.machine
     macs = t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
     reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
-    lds = (reads + _STORE * (t.m + t.n) * t.slices) * t.k * shape.bytes / machine.scratch_bytes_a_clock
+    lds = (reads + _STORE * (t.m + t.n) * t.slice_k) * t.k * shape.bytes / machine.scratch_bytes_a_clock
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
     if machine.has_latencies:
@@ -410,11 +413,11 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
         work, chain = max(macs, lds) / clock, _CHAIN_CLOCKS / clock
-        if t.slices > 1 and t.waves_m * t.waves_n == 1:
-            alone = max(work, (wait + path / clock) / t.ahead, chain)
+        if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
+            alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
         else:
-            alone = (max(work, wait / t.ahead, chain) if t.stages else work + wait) + (
-                path if t.ahead == 1 else (_LATER if t.stages == 1 else _SLOTTED) * path
+            alone = (max(work, wait / t.prefetch_distance, chain) if t.stages else work + wait) + (
+                path if t.prefetch_distance == 1 else (_LATER if t.stages == 1 else _SLOTTED) * path
             ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"
@@ -432,9 +435,9 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
 def held(t: Tiling, shape: Shape, target: Target) -> int:
     """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
     chip, threads = target.chip, t.waves * target.wavefront_size
-    registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slices // threads * dtype_info(shape.acc).bytes // 4)
+    registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4)
     piece = PIECE_BYTES // shape.bytes
-    tiles = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slices * shape.bytes * max(1, t.stages)
+    tiles = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * max(1, t.stages)
     lds = tiles + _meeting(t, shape)
     if lds > target.lds_bytes:  # then they lie over each other (`ir.passes.plan_storage`)
         lds = max(tiles, _meeting(t, shape))
@@ -448,7 +451,7 @@ def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple
     holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
     along the rows that lie side by side."""
     size = dtype_info(dtype).bytes
-    threads = t.waves // t.slices * target.wavefront_size
+    threads = t.waves // t.slice_k * target.wavefront_size
     if size > 4 or rows * t.k % threads:
         return None
     own = rows * t.k // threads

@@ -88,7 +88,7 @@ PREFERENCES = {
     "gpu attention": {"blocks"},
     "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
     "cpu convolution": {"blocks", "columns", "least", "most"},
-    tilings.TEMPLATE: {"tiles", "shared", "slices", "least_steps", *(f.name for f in fields(tilings.Outline))},
+    tilings.TEMPLATE: {"tiles", "shared", "slice_k", "least_steps", *(f.name for f in fields(tilings.Outline))},
 }
 
 

@@ -215,9 +215,9 @@ def test_a_tile_beyond_the_chip_is_refused() -> None:
                 "slices": 1,
             }
         )
-    largest = {**space.parameters, "rows": (256,), "columns": (256,), "step": (32,), "stages": (1,), "ahead": (1,)}
+    largest = {**space.parameters, "rows": (256,), "columns": (256,), "step": (32,), "stages": (1,), "prefetch_distance": (1,)}
     assert any(c["waves_m"] * c["waves_n"] == 8 for c in space.legal(largest))
-    assert any(c["uneven"] for c in space.legal({**largest, "uneven": (True,)}))
+    assert any(c["ping_pong"] for c in space.legal({**largest, "ping_pong": (True,)}))
 
 
 def test_signatures_name_the_computation() -> None:

@@ -32,7 +32,7 @@ def test_parts_add_up(chip, splits, follows):
     xs, outs = _product(m, n, k, "float16", follows=follows)
     target = tec.Target(f"rocm -mcpu={chip}")
     space = next(s for s in spaces(outs, target) if s.template == "matrix product")
-    choice = next(c for c in space.drafts() if c["splits"] == splits)
+    choice = next(c for c in space.drafts() if c["split_k"] == splits)
     chosen = space.apply(choice)
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="product")
     dev, rng = tec.rocm_emu(chip, check="all"), np.random.default_rng(3)
@@ -58,7 +58,7 @@ def test_skinny_products_need_no_second_kernel():
     xs, outs = _product(m, n, k, "float16")
     target = tec.Target("rocm -mcpu=gfx942")
     chosen = schedule(outs, target)
-    assert chosen.choice["slices"] > 1
+    assert chosen.choice["slice_k"] > 1
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="product")
     (launch,) = tec.model(f, [((m, k), "float16"), ((n, k), "float16"), ((m, n), "float16")]).launches
     least = 2 * (m * k + n * k + m * n) / target.machine.memory.gbps / 1e3
@@ -103,7 +103,7 @@ def test_wavefronts_share_a_sum(chip, dtype, turned, choice):
 def test_eight_wavefronts_share_a_long_sum_of_few_tiles(shape, slices):
     _, outs = _product(*shape, "float16")
     space = next(s for s in spaces(outs, tec.Target("rocm -mcpu=gfx942")) if s.template == "matrix product")
-    assert space.default["slices"] == slices
+    assert space.default["slice_k"] == slices
 
 
 @pytest.mark.parametrize("slices", [1, 4])

@@ -230,7 +230,7 @@ def test_cdna_has_it_by_default() -> None:
 def test_short_steps_start_their_loads_two_steps_ahead() -> None:
     def ahead(chip: str, m: int) -> int:
         space, _ = product(chip, m, 4096, 4096)
-        return int(space.default["ahead"])
+        return int(space.default["prefetch_distance"])
 
     assert ahead("gfx942", 512) == 2, "a work-group a unit"
     assert product("gfx942", 512, 4096, 4096)[0].default["stages"] == 2, "which has room for two slots"
@@ -248,8 +248,8 @@ def test_large_products_on_cdna_4_have_large_tiles() -> None:
         "waves_m": 4,
         "waves_n": 2,
         "instruction": "32x32x16",
-        "uneven": True,
-        "direct": True,
+        "ping_pong": True,
+        "direct_to_lds": True,
         "stages": 2,
     }
     assert {k: space.default[k] for k in large} == large
@@ -265,6 +265,6 @@ def test_large_products_on_cdna_4_have_large_tiles() -> None:
     )
     assert assembly.count("s_setprio 1") == 1
     beyond = product("gfx950", 8192, 8192, 8192, "bfloat16")[0].default  # more than the last cache: loads further ahead
-    assert (beyond["stages"], beyond["step"], beyond["direct"]) == (4, 32, True)
+    assert (beyond["stages"], beyond["step"], beyond["direct_to_lds"]) == (4, 32, True)
     for chip, m, dtype in (("gfx942", 4096, "float16"), ("gfx950", 1024, "float16"), ("gfx950", 4096, "float8_e4m3")):
         assert product(chip, m, 4096, 4096, dtype)[0].default["rows"] < 256, (chip, m, dtype)

@@ -127,7 +127,7 @@ def test_stages(stages: int, swizzle: bool) -> None:
 @pytest.mark.parametrize("mcpu", ["gfx942", "gfx90a"])  # eight dies, one
 def test_bands(mcpu: str) -> None:
     target = Target(f"rocm -mcpu={mcpu}")
-    tiling = tilings.Tiling(32, 32, 64, 2, 2, 16, 16, 32, True, 1, band=4)
+    tiling = tilings.Tiling(32, 32, 64, 2, 2, 16, 16, 32, True, 1, group_m=4)
     run_lowered(target, m=256, n=96, k=64, tiling=tiling)
     run_lowered(target, m=256, n=96, k=64, batch=2, tiling=tiling)
     shape = tilings.Shape(256, 96, 64, 1, "float16", "float32", padded=False)
