@@ -215,7 +215,14 @@ def test_a_tile_beyond_the_chip_is_refused() -> None:
                 "slices": 1,
             }
         )
-    largest = {**space.parameters, "rows": (256,), "columns": (256,), "step": (32,), "stages": (1,), "prefetch_distance": (1,)}
+    largest = {
+        **space.parameters,
+        "rows": (256,),
+        "columns": (256,),
+        "step": (32,),
+        "stages": (1,),
+        "prefetch_distance": (1,),
+    }
     assert any(c["waves_m"] * c["waves_n"] == 8 for c in space.legal(largest))
     assert any(c["ping_pong"] for c in space.legal({**largest, "ping_pong": (True,)}))
 
