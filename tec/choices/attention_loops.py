@@ -166,7 +166,7 @@ class SplitAttention(AttentionSpace):
 
     def splits(self, tile: int, keys: int) -> int:
         """So many that two work-groups a compute unit have four blocks of keys each at least, or as few as a rule says."""
-        least = self.rule("blocks", 4, keys=self.length)
+        least = int(self.rule("blocks", 4, keys=self.length))
         wanted: int = min(2 * self.target.machine.units // self.groups(tile), self.length // (least * keys))
         return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
 
