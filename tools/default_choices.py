@@ -20,8 +20,8 @@ import tec
 from tec.choices import spaces
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
+from tec.graph.programs import program_of
 from tec.graph.sizes import sizes_of_group
-from tec.graph.units import program_of
 from tec.ir.visit import deep_recursion
 from tests.unit.choices.draws import KINDS, Case, draw
 

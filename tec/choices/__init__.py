@@ -88,6 +88,17 @@ def _matched(outputs: Iterable[Tensor], target: Target | str | None) -> tuple[li
     return sorted(found, key=lambda s: s.is_second), failed
 
 
+def preferred(outputs: Iterable[Tensor], target: Target | str | None = None) -> tuple[Space, Choice] | None:
+    """The first candidate of the group that computes `outputs`, and its choice, before anything is made of it; None where its template fails at that."""
+    try:
+        _, space, choice = next(in_order(_matched(outputs, target)[0]))
+        return space, space.default if choice is None else choice
+    except Exception:  # the chain of candidates meets it too, and tells
+        if is_strict():
+            raise
+        return None
+
+
 def chain(outputs: Iterable[Tensor], target: Target | str | None, loops: Loops, checked: bool = False) -> Chain:
     """The candidates of the group that computes `outputs`; see `Chain`."""
     found, failed = _matched(outputs, target)
@@ -161,6 +172,6 @@ def _first(outputs: list[Tensor], target: Target | str | None, keep_form: bool) 
 
 
 __all__ = [
-    "Chain", "Choice", "Cost", "Group", "Made", "Refused", "Scheduled", "Space", "chain", "is_strict", "records", "schedule", "spaces",
-    "strictly", "warn_of_slower",
+    "Chain", "Choice", "Cost", "Group", "Made", "Refused", "Scheduled", "Space", "chain", "is_strict", "preferred", "records", "schedule",
+    "spaces", "strictly", "warn_of_slower",
 ]  # fmt: skip

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ops.dims import Size, is_symbolic, typical
+from ..ops.dims import Size, is_symbolic
 from ..ops.matmul import accumulator
+from ..ops.typical import typical
 from ..target import Target, level_gbps
 from . import tilings
 from .tilings import Shape

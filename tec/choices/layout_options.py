@@ -13,10 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..ops.dims import typical
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
+from ..ops.typical import typical
 from ..target import Target
 from . import layouts, parallel, records
 from .layouts import Convolution

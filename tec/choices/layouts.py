@@ -12,10 +12,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ..ops.dims import is_zero, typical
+from ..ops.dims import is_zero
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
+from ..ops.typical import typical
 from ..target import Target
 from ..te import intrin
 from . import tilings

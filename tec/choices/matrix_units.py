@@ -13,6 +13,7 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr, instructions
 from ..ops.contraction import Contraction, Operand
 from ..ops.dims import is_symbolic
+from ..ops.typical import is_unbounded
 from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, Operation, Tensor
 from . import padding, tilings
@@ -67,13 +68,13 @@ class MatrixProduct(Space):
             "split_k": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
             "ping_pong": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
             "direct_to_lds": (False, True) if target.chip.loads_lds_by_16 else (False,),
-            "slice_k": (1, 2, 4, 8) if not target.chip.background_copies and self._may_split() else (1,),
+            "slice_k": (1, 2, 4, 8) if not target.chip.background_copies and shape.fixed and self._may_split() else (1,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
-        """Whether the sum can be made in parts: a form whose sizes are numbers, on a GPU whose latencies are known."""
+        """Whether the sum can be made in parts: a form whose sizes are numbers, but for rows of which there are no more than some number."""
         c = self.contraction
-        return c is not None and not is_symbolic((*c.batch, c.m, c.n, c.k))
+        return c is not None and not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
 
     def _has_bands(self) -> bool:
         """Whether tiles can go by bands: on AMD, where their number is known."""

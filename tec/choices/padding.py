@@ -13,7 +13,8 @@ from typing import Any
 
 from .. import te
 from ..ops.contraction import Contraction, Element, Operand
-from ..ops.dims import Size, divisor, is_symbolic, round_up, typical
+from ..ops.dims import Size, divisor, is_symbolic, round_up
+from ..ops.typical import typical
 from ..te import Tensor
 from .parts import split_k
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ..ops.contraction import Contraction
-from ..ops.dims import typical
+from ..ops.typical import typical
 from ..target import Target
 from ..te import ComputeOp, Operation, intrin
 from . import folded, matrix_units, parallel, rules

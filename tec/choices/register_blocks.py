@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from ..ir.dtype import dtype_info
 from ..ops.contraction import Contraction
 from ..ops.dims import is_symbolic
+from ..ops.typical import is_unbounded
 from ..target import Target
 from ..te import ComputeOp, Tensor, thread_axis
 from . import padding
@@ -146,21 +147,17 @@ class RegisterBlocks(Space):
         self.contraction, self.result = contraction, result
         self.parameters = {
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
-            "split_k": (1, 2, 3, 4, 6, 8, 12, 16),
+            "split_k": (1,) if is_unbounded(contraction.m) else (1, 2, 3, 4, 6, 8, 12, 16),
         }  # fmt: skip
 
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> RegisterBlocks | None:
-        """The space of a product of 32-bit elements, of known sizes and no less than the smallest tile."""
+        """The space of a product of 32-bit elements, no smaller than the smallest tile; its rows alone may be open."""
         found = contraction(group, op)
         if found is None or not same_shape(group.outputs[0], op.output(0)):
             return None
         c, result = found
-        if (
-            is_symbolic((*c.batch, c.m, c.n, c.k))
-            or not c.a.dtype == c.b.dtype == c.acc
-            or dtype_info(c.a.dtype).bits != 32
-        ):
+        if is_symbolic((*c.batch, c.n, c.k)) or not c.a.dtype == c.b.dtype == c.acc or dtype_info(c.a.dtype).bits != 32:
             return None
         space = cls(group, target, c, result)
         return space if min(padding.sizes(c)[:3]) >= RUN and next(space.all, None) is not None else None

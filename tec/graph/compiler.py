@@ -34,10 +34,11 @@ from .passes.check_indices import check_indices
 from .passes.fuse import FusedGroup
 from .plan import make_plan
 from .precision import check_names, precision_of
+from .programs import signature_of
 from .progress import default_progress
 from .sizes import sizes_of_group
 from .state import declare
-from .units import Unit, make_unit, signature_of
+from .units import Unit, make_unit
 
 
 def compile(

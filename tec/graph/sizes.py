@@ -6,7 +6,7 @@ rows of a flattened matrix), the product is one number: loops over it are then l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..ops.dim_bounds import Empty
@@ -34,6 +34,10 @@ class GroupSizes:
         if any(not isinstance(x, Dim) for x in self.env.values()):
             return []  # names that occur as a product alone
         return [Guard(self.own(g.size), g.what) for g in guards if g.size.names() <= set(self.env)]
+
+    def bound(self, name: str, value: int) -> GroupSizes:
+        """The same function with a number for one of its own names, which it still takes."""
+        return replace(self, env=evaluate(self.env, {name: value}))
 
     def own(self, x: Any) -> Any:
         """Shapes, types and attributes in the function's own names."""

@@ -437,20 +437,6 @@ def is_zero(x: Size) -> bool:
     return not isinstance(x, Dim) and x == 0
 
 
-def typical(x: Size, value: int = 32) -> int:
-    """A number to choose tiles by where a size is symbolic: every name as `value`."""
-    return int(evaluate(x, _Typical(value))) if isinstance(x, Dim) else x
-
-
-class _Typical(dict[str, int]):
-    def __init__(self, value: int):
-        super().__init__()
-        self.value = value
-
-    def get(self, name: str, default: Any = None) -> int:
-        return self.value
-
-
 def divisor(x: Size) -> int:
     """A number that divides the size, whatever its names are; the largest that its form shows."""
     return math.gcd(*(c for _, c in _terms(x)))

@@ -18,8 +18,8 @@ from ..graph.passes.check_indices import check_indices
 from ..graph.passes.fuse import fuse
 from ..graph.passes.layout import choose_layouts
 from ..graph.passes.layout_choice import Layouts, options_of
+from ..graph.programs import program_of
 from ..graph.sizes import sizes_of_group
-from ..graph.units import program_of
 from ..ir.visit import deep_recursion
 from ..target import Target
 from .tasks import key_of

@@ -15,8 +15,8 @@ from ..graph.graph import Graph
 from ..graph.optimize import optimize
 from ..graph.passes.check_indices import check_indices
 from ..graph.passes.fuse import fuse
+from ..graph.programs import Program, program_of, signature_of
 from ..graph.sizes import sizes_of_group
-from ..graph.units import Program, program_of, signature_of
 from ..ir import Func
 from ..ir.visit import deep_recursion
 from ..target import Target

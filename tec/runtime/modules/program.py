@@ -149,10 +149,10 @@ class HostProgram:
         self.n_slots = self._n_params + len(self._scratch)
 
     def straight(self) -> list[tuple[dict[str, Any], Any]] | None:
-        """Its steps as they are in the data, each with what was compiled of it; None where it has loops or branches."""
-        if any(isinstance(s, (_For, _If)) for s in self._steps):
-            return None
-        return list(zip(self._source, self._steps, strict=True))
+        """Its steps as data without branches, each with what was compiled of it; None where it has loops, or branches that divide by a size (which may be 0 in
+        the other branch). What stands in a branch is guarded by itself: a launch of the other branch has an empty grid, and is none; scratch memory of it has
+        no bytes."""
+        return _straight(self._source, self._steps, None)
 
     # ---- compile
 
@@ -336,6 +336,50 @@ class HostProgram:
             function.offsets = s.offsets
         info = LaunchInfo(s.kernel, grid, block, shared, s.format, s.offsets, s.early)
         return LAUNCH, function, grid, block, shared, pack, getter, info
+
+
+def _straight(source: Sequence[Any], steps: Sequence[Any], cond: Any) -> list[tuple[dict[str, Any], Any]] | None:
+    """See `HostProgram.straight`. cond: whether the steps run at all; None for always."""
+    out: list[tuple[dict[str, Any], Any]] = []
+    for raw, made in zip(source, steps, strict=True):
+        if isinstance(made, _For):
+            return None
+        if isinstance(made, _If):
+            holds, fails = ["ne", raw["cond"], 0], ["eq", raw["cond"], 0]
+            then = _straight(raw["then"], made.then, holds if cond is None else ["and", cond, holds])
+            orelse = _straight(raw.get("else") or [], made.orelse, fails if cond is None else ["and", cond, fails])
+            if then is None or orelse is None:
+                return None
+            out += [*then, *orelse]
+        elif cond is None:
+            out.append((raw, made))
+        elif _divides_by_sizes(raw):
+            return None
+        else:
+            out.append((_guarded(raw, cond), made))
+    return out
+
+
+def _divides_by_sizes(x: Any) -> bool:
+    """Whether a quotient by something else than a number stands in the data of a step."""
+    if isinstance(x, dict):
+        return any(map(_divides_by_sizes, x.values()))
+    if not isinstance(x, (list, tuple)):
+        return False
+    by = x[2] if len(x) == 3 and x[0] in ("floordiv", "floormod") else 1
+    return not isinstance(by, int) or any(map(_divides_by_sizes, x))
+
+
+def _guarded(raw: dict[str, Any], cond: Any) -> dict[str, Any]:
+    """A step that does nothing where the condition does not hold."""
+    if raw["op"] == "launch":
+        first, *others = raw["grid"]
+        return {**raw, "grid": [["select", cond, first, 0], *others]}
+    if raw["op"] == "alloc":
+        return {**raw, "size": ["select", cond, raw["size"], 0]}
+    if raw["op"] == "assert":
+        return {**raw, "cond": ["or", ["eq", cond, 0], raw["cond"]]}
+    return raw
 
 
 def prepared(device: Device, plan: BoundProgram, n_params: int) -> list[Any] | None:

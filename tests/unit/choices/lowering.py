@@ -20,8 +20,8 @@ from tec.driver import PIPELINE, SIMPLE_MODE_PASSES, run_passes
 from tec.errors import TecError
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
+from tec.graph.programs import program_of
 from tec.graph.sizes import sizes_of_group
-from tec.graph.units import program_of
 from tec.ir.interp import run as interpret
 from tec.ir.passes.split_host_device import split_host_device
 from tec.ir.visit import deep_recursion

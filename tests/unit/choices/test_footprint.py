@@ -17,8 +17,8 @@ from tec.choices.cost import Footprint, price
 from tec.choices.footprint import evaluated
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
+from tec.graph.programs import program_of
 from tec.graph.sizes import sizes_of_group
-from tec.graph.units import program_of
 from tec.ir import Var
 from tec.ir.visit import deep_recursion
 from tests import seeds

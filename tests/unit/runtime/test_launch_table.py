@@ -137,14 +137,36 @@ def test_scratch_memory_and_conditions(kind: str) -> None:
     np.testing.assert_allclose(ex.run([x, y])[0].numpy(), 4 * x + 9 * y, rtol=1e-5, atol=1e-5)
 
 
-def test_host_programs_with_branches_are_called() -> None:
+def test_branches_of_host_programs_are_rows() -> None:
+    """The launch of the branch that is not taken has an empty grid; nothing is called for a size."""
     lib, dev = devices("rocm")
-    program = [{"op": "if", "cond": ["gt", "n", 4], "then": VADD_PROGRAM, "else": VADD_PROGRAM}]
+    (step,) = VADD_PROGRAM
+    wide = {**step, "grid": [7, 1, 1]}
+    inner = {"op": "if", "cond": ["gt", "n", 90], "then": [wide], "else": [step]}
+    program = [{"op": "if", "cond": ["gt", "n", 4], "then": [inner], "else": [step]}]
     ex = network("rocm", program).executor(dev)
-    for n in (2, 70, 2):
+    for n, grid in ((2, 1), (70, 2), (100, 7), (2, 1)):
         x, y = pair(n)
+        lib.launched.clear()
         np.testing.assert_allclose(ex.run([x, y])[0].numpy(), x + y + y, rtol=1e-6)
-    assert ex._engine._table.launches.sections == [0, 1]
+        assert [g[0] for g, *_ in lib.launched] == [grid] * 2
+    assert ex._engine._table.launches.sections == [(0, 6)]
+
+
+def test_branches_that_divide_by_a_size_and_loops_are_called() -> None:
+    """A size may be 0 where the branch is not taken."""
+    (step,) = VADD_PROGRAM
+    divided = {**step, "grid": [["add", 1, ["floordiv", "n", ["sub", "n", 1]]], 1, 1]}
+    for program in (
+        [{"op": "if", "cond": ["gt", "n", 1], "then": [divided], "else": [step]}],
+        [{"op": "for", "var": "i", "min": 0, "extent": 1, "body": [step]}],
+    ):
+        _, dev = devices("rocm")
+        ex = network("rocm", program).executor(dev)
+        for n in (1, 70):
+            x, y = pair(n)
+            np.testing.assert_allclose(ex.run([x, y])[0].numpy(), x + y + y, rtol=1e-6)
+        assert ex._engine._table.launches.sections == [0, 1]
 
 
 def test_nothing_to_do_is_not_launched() -> None:

@@ -1,0 +1,70 @@
+"""What symbolic sizes are thought to be where a number is needed: for tiles, and for prices.
+
+`typical(size)` is asked by templates; `typically(values)` says for a block of code what the names stand for, as a class of a size does (`tec.graph.size_classes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from .dims import Dim, Size, names_of
+
+
+def typical(x: Size, value: int | None = None) -> int:
+    """A number to choose tiles by where a size is symbolic: every name as `value`, else as `typically` says."""
+    if value is not None:
+        values = _Typical({}, value)
+    else:
+        likely = _LIKELY.get()
+        if likely is not None:
+            likely.asked.update(names_of([x]))
+        values = _Typical({} if likely is None else likely.values, TYPICAL)
+    return int(x.evaluate(values)) if isinstance(x, Dim) else x
+
+
+def is_unbounded(sizes: Any) -> bool:
+    """Whether there is a symbolic size in a nest of tuples and lists that may be of any number: `typically` says no last one for it."""
+    likely, names = _LIKELY.get(), names_of([sizes])
+    if likely is None:
+        return bool(names)
+    likely.asked.update(names)
+    return not names <= likely.ends.keys()
+
+
+TYPICAL = 32  # what a name stands for where nothing is said of it
+
+
+class _Likely(NamedTuple):
+    """What symbolic sizes are thought to be, by their names; the largest that they may be; and the names that were asked for."""
+
+    values: Mapping[str, int]
+    ends: Mapping[str, int]
+    asked: set[str]
+
+
+_LIKELY: ContextVar[_Likely | None] = ContextVar("tec_likely_sizes", default=None)
+
+
+@contextmanager
+def typically(values: Mapping[str, int], ends: Mapping[str, int | None] = MappingProxyType({})) -> Iterator[set[str]]:
+    """Inside of the block the names in `values` are thought to stand for these numbers, and those in `ends` for no larger ones (None: for any). Gives the
+    set that names are put in when they are asked for: what asks for none of a size does not depend on it."""
+    likely = _Likely(values, {n: end for n, end in ends.items() if end is not None}, set())
+    token = _LIKELY.set(likely)
+    try:
+        yield likely.asked
+    finally:
+        _LIKELY.reset(token)
+
+
+class _Typical(dict[str, int]):
+    def __init__(self, values: Mapping[str, int], otherwise: int):
+        super().__init__(values)
+        self.otherwise = otherwise
+
+    def get(self, name: str, default: Any = None) -> int:
+        return super().get(name, self.otherwise)
