@@ -86,10 +86,10 @@ def key_text(choice: Mapping[str, Any]) -> str:
 
 @lru_cache(maxsize=1)
 def templates_version() -> str:
-    """Names what choices mean: a digest of the templates' sources. Records of other ones are left aside."""
-    h = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        h.update(path.name.encode() + path.read_bytes())
+    """Names what choices mean: a digest of the sources of templates and their pieces. Records of other ones are left aside."""
+    h, folder = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        h.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return h.hexdigest()[:12]
 
 
