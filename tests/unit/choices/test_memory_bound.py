@@ -32,7 +32,12 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
         [(512, 256)],
         4.1,
     ),  # few columns: parts of lines for more units
-    "odd column sums": ("reduce_sum", {"axes": (0,), "keepdims": False}, [(513, 77)], 3.6),
+    "odd column sums": (
+        "reduce_sum",
+        {"axes": (0,), "keepdims": False},
+        [(513, 77)],
+        4.1,
+    ),  # in 19 parts: 4.6 us by the time model of an MI300X, 23.7 in one
     "row sums": ("reduce_sum", {"axes": (1,), "keepdims": False}, [(64, 4096)], 1.1),
     "one sum": ("reduce_sum", {"axes": (0, 1), "keepdims": False}, [(256, 1024)], 1.1),
     "a matrix times a vector": ("matmul", {"transpose_b": True}, [(1, 1024), (5120, 1024)], 1.35),
@@ -48,7 +53,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[tuple[int, ...]], float]] = {
 }
 # What comes from beyond the L2 over the bytes that must, where that is more than once: work-groups on different dies have parts of one line.
 MOVED = {
-    "softmax of odd rows": 1.65, "odd transpose": 1.35, "channels last": 2.55, "odd column sums": 1.25, "argmin of an odd row": 1.07,
+    "softmax of odd rows": 1.65, "odd transpose": 1.35, "channels last": 2.55, "odd column sums": 1.3, "argmin of an odd row": 1.07,
     "column sums": 2.05, "argmax of columns": 2.05,
 }  # fmt: skip
 
