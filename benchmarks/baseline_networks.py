@@ -1,6 +1,6 @@
 """Twelve networks on five targets, as rows of results that need no device and no download.
 
-For AMD chips the software GPU's time model, beside what the chip's rates allow; for CPUs the clocks that code generation reckons with (`codegen/cpu/work.py`: what it
+For AMD chips the software GPU's time model, beside what the chip's rates allow; for CPUs the clocks that code generation reckons with (`ir/work.py`: what it
 decides about threads by, of one core); for all the launches, the instructions in the assembly and a digest of them. On the host's own CPU also processor time of
 one thread beside ONNX Runtime's, in turn. Weights are random with fixed seeds, also those of the onnx package's "light" networks, which ship without any.
 """
@@ -138,8 +138,8 @@ def instructions(asm: str) -> list[str]:
 
 def reckoned_clocks(net: Any, target: Any) -> float:
     """Clocks of one core for a run of a network on a CPU, from the loop IR of its functions, by the count that code generation has."""
-    from tec.codegen.cpu import work
     from tec.ir import expr as E
+    from tec.ir import work
     from tec.ir.arith import Analyzer
     from tec.ir.parser import parse_func
     from tec.runtime.plans.steps import Call
