@@ -188,9 +188,10 @@ def host_features() -> str:
     core = core_named(host_stand_in())
     if core is None:
         return found
-    dots = {f for f, kind in {**_DOTS, **_TILES}.items() if kind in core.dots | core.tiles}
+    missing = {f for f, kind in _DOTS.items() if kind not in core.dots}
+    missing |= {f for f, kind in _TILES.items() if kind not in core.tiles}
     lacks = tuple(head for width, heads in _WIDER.items() if core.vector_bytes < width for head in heads)
-    return " ".join(f for f in found.split() if not f.startswith(lacks) and (f in dots or f not in {**_DOTS, **_TILES}))
+    return " ".join(f for f in found.split() if not f.startswith(lacks) and f not in missing)
 
 
 @lru_cache(maxsize=1)

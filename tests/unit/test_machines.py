@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tec.errors import TargetError
-from tec.target import CHIPS, CORES, MACHINES, Target, host_core, host_features, machine_of_chip
+from tec.target import CHIPS, CORES, MACHINES, Target, cpus, host_core, host_features, machine_of_chip
 from tec.target.cpus import core_named, with_features
 
 # TFLOP/s (TOP/s) of data sheets: matrix rates, dense; "vector" of float32.
@@ -179,6 +179,15 @@ def test_a_host_stands_for_a_lesser_one() -> None:
         if "amx_tile" not in host_features():
             assert "graniterapids has vectors or dot products that this host lacks" in says("graniterapids").stderr
     assert "TEC_HOST_CPU names 'nonesuch', which is no CPU that tec knows" in says("nonesuch").stderr
+
+
+def test_a_stand_in_has_no_tiles_of_its_own_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dot products of vectors and of tile registers are told apart: a core may have the one and not the other."""
+    flags = "sse4_2 avx avx2 fma avx512f avx512_vnni amx_tile amx_int8 amx_bf16 avx512_bf16"
+    monkeypatch.setattr(cpus, "_cpuinfo", lambda: {"flags": flags})
+    monkeypatch.setenv("TEC_HOST_CPU", "icelake-server")
+    assert cpus.host_features.__wrapped__().split() == "sse4_2 avx avx2 fma avx512f avx512_vnni amx_tile".split()
+    assert cpus.host_core.__wrapped__().tiles == frozenset()
 
 
 def test_the_table_needs_no_compiler() -> None:
