@@ -23,7 +23,7 @@ from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import children, visit
-from ..ir.work import UNKNOWN_TRIPS, Fold, clocks
+from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..target import Target
 from .cost import Footprint, Kernel
 from .proof import Made
@@ -204,9 +204,7 @@ class _Threads(Fold[_Counts]):
                 out = out.plus(self._call(x))
                 stack.extend(a for k, a in enumerate(x.args) if k not in INTRINS[x.op].elements)
                 continue
-            inner = children(x)
-            if isinstance(x, E.Add):  # a product that is added to something is one operation with it
-                inner = tuple(y for c in inner for y in (children(c) if isinstance(c, E.Mul) else (c,)))
+            inner = operands(x)
             stack.extend(inner)
             if inner and not isinstance(x, (E.Broadcast, E.Ramp, E.Shuffle)):
                 out.issued += dtype_info(x.dtype).lanes

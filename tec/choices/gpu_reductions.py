@@ -297,12 +297,17 @@ _KEPT = 32  # elements of a thread that stay in its registers from one sum to th
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
 
 
+def _most_read(red: ComputeOp) -> TensorRead | None:
+    """The read of the largest tensor in a reduction's body."""
+    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
+    return max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
+
+
 def _along(red: ComputeOp) -> bool:
     """Whether what is read most lies along the reduction: neighbours of memory go into one sum."""
-    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
-    if not reads:
+    most = _most_read(red)
+    if most is None:
         return False
-    most = max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60))
     inner = free_vars(most.indices[-1])
     return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
         v is a.var for v in inner for a in red.axis
@@ -311,9 +316,7 @@ def _along(red: ComputeOp) -> bool:
 
 def _in_a_row(red: ComputeOp) -> bool:
     """Whether the elements of a sum lie one after another in what is read most: the reduction's axes are its last indices, whole and in order."""
-    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
-    axes = list(red.reduce_axis)
-    most = max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
+    axes, most = list(red.reduce_axis), _most_read(red)
     if most is None or len(most.indices) < len(axes):
         return False
     shape, last = const_shape(most.tensor), most.indices[-len(axes) :]

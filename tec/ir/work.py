@@ -77,6 +77,14 @@ class Fold(Generic[T]):
         raise NotImplementedError
 
 
+def operands(x: E.Expr) -> tuple[E.Expr, ...]:
+    """What an operation is of; a product that is added to something is one operation with it."""
+    below = children(x)
+    if isinstance(x, E.Add):
+        return tuple(y for c in below for y in (children(c) if isinstance(c, E.Mul) else (c,)))
+    return below
+
+
 # ---- clocks of a core
 
 
@@ -147,9 +155,7 @@ class _Clocks(Fold[E.Expr | int]):
             if isinstance(x, E.BufferLoad):
                 total += self._moved(x.buffer.scope, x)
                 continue
-            below = children(x)
-            if isinstance(x, E.Add):
-                below = tuple(y for c in below for y in (children(c) if isinstance(c, E.Mul) else (c,)))
+            below = operands(x)
             stack.extend(below)
             if below and not isinstance(x, (E.Broadcast, E.Ramp)):
                 total += 2 * self._vectors(x) * (_CALL if isinstance(x, E.Call) else 1)

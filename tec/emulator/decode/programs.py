@@ -25,6 +25,19 @@ class Program(Scalars, Memories):
     names: dict[int, str] = {}  # of functions, by address
 
     def instruction(self) -> Inst:
+        w = self.word()
+        if w >> 31 == 0:
+            return self.vector(w)
+        if w >> 30 == 2:
+            return self.scalar_alu(w)
+        return self.longer(w)
+
+    def vector(self, w: int) -> Inst:
+        """A vector instruction of one word, or with a literal or DPP behind it."""
+        raise NotImplementedError
+
+    def longer(self, w: int) -> Inst:
+        """An instruction of two words or more, of which `w` is the first."""
         raise NotImplementedError
 
     def next(self) -> Inst:
@@ -93,12 +106,7 @@ def adds_constant(inst: Inst, to: str) -> bool:
 class Gfx9Program(Vectors, Images, Program):
     """The instructions of one kernel of gfx9."""
 
-    def instruction(self) -> Inst:
-        w = self.word()
-        if w >> 31 == 0:
-            return self.vector(w)
-        if w >> 30 == 2:
-            return self.scalar_alu(w)
+    def longer(self, w: int) -> Inst:
         read = {
             0b110000: self.smem, 0b110100: self._long, 0b110110: self.lds, 0b110111: self.flat9, 0b111000: self.buffer, 0b111010: self.typed,
             0b111100: self.image,
@@ -114,12 +122,7 @@ class Gfx9Program(Vectors, Images, Program):
 class RdnaProgram(RdnaVectors, Images, Program):
     """The instructions of one kernel of gfx10.3, gfx11 or gfx12."""
 
-    def instruction(self) -> Inst:
-        w = self.word()
-        if w >> 31 == 0:
-            return self.vector(w)
-        if w >> 30 == 2:
-            return self.scalar_alu(w)
+    def longer(self, w: int) -> Inst:
         kind = bits(w, 26, 6)
         w |= self.word() << 32
         if kind == 0b110010 and self.gfx >= 11:

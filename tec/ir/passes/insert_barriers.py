@@ -30,6 +30,7 @@ from .rewrite_util import (
     THREAD_TAGS,
     const_int,
     is_launch_loop,
+    launch_nest,
     same_expr,
     sunk,
 )
@@ -59,11 +60,7 @@ def barrier(scope: str = "shared") -> S.Stmt:
 
 
 def _kernel(root: S.Stmt, wave: int) -> S.Stmt:
-    nest: list[S.For] = []
-    body = root
-    while isinstance(body, S.For) and is_launch_loop(body):
-        nest.append(body)
-        body = body.body
+    nest, body = launch_nest(root)
     threads = [(f.var, const_int(f.extent) or 0) for f in nest if f.thread in THREAD_TAGS]
     if not threads or any(n < 1 for _, n in threads):
         return root  # one thread a work-group; or split_host_device says what is wrong

@@ -26,7 +26,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..visit import free_vars, holds, map_stmt, substitute
 from .insert_barriers import barrier
-from .rewrite_util import THREAD_TAGS, const_int, is_launch_loop, sunk
+from .rewrite_util import THREAD_TAGS, const_int, is_launch_loop, launch_nest, sunk
 
 
 def lower_allreduce(func: Func, target: Target) -> Func:
@@ -43,11 +43,7 @@ def lower_allreduce(func: Func, target: Target) -> Func:
 
 
 def _kernel(root: S.Stmt, target: Target) -> S.Stmt:
-    nest: list[S.For] = []
-    body = root
-    while isinstance(body, S.For) and is_launch_loop(body):
-        nest.append(body)
-        body = body.body
+    nest, body = launch_nest(root)
     lowerer = _Lowerer({f.thread: f for f in nest}, target)
     new = lowerer.stmt(body, 0)
     if new is body:

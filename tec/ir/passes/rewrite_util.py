@@ -36,6 +36,15 @@ def is_launch_loop(s: S.Stmt) -> bool:
     return isinstance(s, S.For) and s.kind == S.ForKind.THREAD and s.thread != "vthread"
 
 
+def launch_nest(root: S.Stmt) -> tuple[list[S.For], S.Stmt]:
+    """The loops over launch indices that `root` begins with, one inside of the other, and what the innermost holds."""
+    nest: list[S.For] = []
+    while isinstance(root, S.For) and is_launch_loop(root):
+        nest.append(root)
+        root = root.body
+    return nest, root
+
+
 def reshaped(old: Buffer, shape: tuple[E.Expr, ...], strides: tuple[E.Expr, ...] = ()) -> Buffer:
     """A fresh buffer like `old` with another shape."""
     return Buffer(old.name, old.dtype, shape, strides, 0, old.scope, old.align_bytes, loc=old.loc)

@@ -48,7 +48,7 @@ from ...func import Func
 from ...matrix import WARPGROUP
 from ...notes import MinBlocks, WarpSpecialize
 from ...visit import any_stmt, map_expr, map_stmt, visit
-from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop
+from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest
 from .bulk import effect
 from .hold_operands import hold_operands
 from .roles import Roles, Slots, shared_buffers
@@ -76,11 +76,7 @@ def specialize_warps(func: Func, target: Target) -> Func:
 
 
 def _kernel(root: S.Stmt, name: str) -> S.Stmt:
-    nest: list[S.For] = []
-    body = root
-    while isinstance(body, S.For) and is_launch_loop(body):
-        nest.append(body)
-        body = body.body
+    nest, body = launch_nest(root)
     if not any_stmt(body, _is_marked):
         return root
     body = _looped(body)
