@@ -164,7 +164,9 @@ class Laboratory:
     def _run(self, tests: list[str], seconds: float | None, **more: str) -> tuple[int | None, str]:
         """pytest's exit code, None where it took too long, and the end of what it said."""
         # Without bytecode: a mutant's file may have the time and the size of the one before it.
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(self.copy), str(self.copy / "frontends"), str(ROOT))), "TEC_CACHE_DIR": str(self.work / "cache"), **more}  # fmt: skip
+        folders = (self.copy, self.copy / "frontends", ROOT, *filter(None, [os.environ.get("PYTHONPATH")]))
+        path = os.pathsep.join(str(folder) for folder in folders)
+        env = {**os.environ, "PYTHONPATH": path, "TEC_CACHE_DIR": str(self.work / "cache"), **more}
         command = [
             sys.executable,
             "-m",
