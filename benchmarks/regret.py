@@ -35,29 +35,35 @@ SOME = 400  # drafts of a template that are priced, or drawn from
 Found = list[tuple[dict[str, Any], str, str]]  # a choice, the file of its network, what went wrong
 
 
+def costliest(model: Any, target: Any) -> Any:
+    """The group of a model that costs most by its default's price, as a tuning task; None where no template has a choice."""
+    from tec.graph.compiler import as_graph
+    from tec.tuning.tasks import tasks_of_graph
+
+    tasks, _ = tasks_of_graph(as_graph(model, None, None), target)
+    return max(tasks, key=lambda t: t.spaces[0].cost(t.spaces[0].default).seconds, default=None)
+
+
 def compiled(kind: str, state: Any, count: int, folder: str) -> Found:
     """The networks of a case's candidates, the default's first, saved in `folder`. For a process of its own."""
     import tec
-    from tec.graph.compiler import as_graph
-    from tec.tuning.tasks import tasks_of_graph
 
     warnings.simplefilter("ignore")
     rng = random.Random()
     rng.setstate(state)
     model = draw(kind, rng, CUDA_BOUNDS).model()
     target = tec.Target(TARGET)
-    tasks, _ = tasks_of_graph(as_graph(model, None, None), target)
+    task = costliest(model, target)
     choices: list[dict[str, Any]] = [{}]
     signature = ""
-    if tasks:
-        task = max(tasks, key=lambda t: t.spaces[0].cost(t.spaces[0].default).seconds)
+    if task is not None:
         signature = task.key.signature
-        choices = [{"template": s.template, **s.default} for s in task.spaces]
+        choices = [s.default for s in task.spaces]
         for space in task.spaces[:2]:
             some = [c for c in itertools.islice(space.drafts(), SOME) if space.why_not(c) is None]
             best = heapq.nsmallest(max(2, count // 2), some, key=lambda c: space.cost(c).seconds)
             drawn = rng.sample(some, min(len(some), count // 2))
-            choices += [{"template": space.template, **c} for c in [*best, *drawn]]
+            choices += [*best, *drawn]
     found: Found = []
     seen = set()
     for k, choice in enumerate(choices):
