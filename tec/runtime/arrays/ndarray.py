@@ -18,6 +18,7 @@ from ...errors import ArgumentError, DeviceError
 from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from . import dlpack
+from .addresses import address_of
 from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, numpy_dtype
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
@@ -463,7 +464,7 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
                 hint="np.ascontiguousarray(x)",
             )
         strides = tuple(s // size for s in x.strides)
-    address = x.__array_interface__["data"][0]
+    address = address_of(x)
     return NDArray(Storage(_CPU, x.nbytes, address, x), address, x.shape, name, strides, flags.writeable)
 
 

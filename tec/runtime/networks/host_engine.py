@@ -20,6 +20,7 @@ from ..devices.stream import Event
 from ..modules.cpu_code import STEP_WORDS, helpers, step_loop
 from ..plans.layout import Binding
 from ..plans.plan import Call, Copy
+from .direct_run import DirectRuns
 from .host_steps import HostSteps
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class HostEngine:
         self._steps = np.array([self._step(k, network) for k in range(len(self._flat))], np.int64)
         self._table = self._steps.ctypes.data
         self._holders = HostSteps(self, self.plan.steps) if self.plan.holders else None
+        self.direct = DirectRuns(self)
 
     def _step(self, k: int, network: Network) -> tuple[int, int, int]:
         """A row of the table of steps: the addresses of the code and of its arguments."""
@@ -83,6 +85,7 @@ class HostEngine:
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         bases = self._bases
+        self.direct.forget()
         if self._arena is None or self._arena.nbytes < binding.arena_bytes:
             self._arena = None  # before the new one is taken
             self._arena = Storage(self.device, max(binding.arena_bytes, 1))
@@ -109,6 +112,7 @@ class HostEngine:
         for o, base, r in zip(self.plan.outputs, self._outputs, results):
             if base is None and r is not None and r.size:
                 ctypes.memmove(r.address, self.address(self.layout.names[o.value]), r.nbytes)
+        self.direct.learn(binding, tuple(a.shape for a in given))
 
     def run_steps(self, first: int, n: int) -> None:
         """Run calls and copies, by their numbers."""
@@ -167,5 +171,6 @@ class HostEngine:
         return held + (self._arena.nbytes if self._arena is not None else 0)
 
     def release(self) -> None:
+        self.direct.forget()
         self._arena = None
         self._staged.clear()

@@ -1,0 +1,158 @@
+"""Runs on the CPU whose inputs are NumPy arrays of shapes that were seen before, without what is worked out anew for each run.
+
+A run of some shapes leaves its addresses and numbers in the engine's tables. The next one of these shapes changes the addresses of inputs and outputs alone, calls
+the table of steps, and hands its outputs over as NumPy arrays. Of all else (states, loops of steps, other devices, other arrays, a profile, what fails) `run`
+says None, and the way by `Executor` is taken, which also tells what is wrong with an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.addresses import address_of
+from ..arrays.dtypes import numpy_dtype
+from ..devices.device import cpu
+from ..devices.storage import ALIGN, PAGE, PAGED_BYTES
+from ..plans.layout import Binding
+from ..plans.plan import Plan
+
+if TYPE_CHECKING:
+    from .host_engine import HostEngine
+
+_MOST_BYTES = 1 << 30  # of an output: larger ones are held against what the host has
+_MOST_PLACES = 64  # where addresses of inputs and outputs are read: with more the tables are quicker filled as a whole
+_MOST_SHAPES = 64  # that are kept
+Places = list[tuple[int, int]]  # in the table of addresses: the place, and bytes behind the array's first
+Shapes = tuple[tuple[int, ...], ...]
+
+
+def serves(plan: Plan) -> bool:
+    """Whether runs of a plan can be direct: no states, no steps that hold others, all outputs in memory of their own, and of types that NumPy has."""
+    outputs = [plan.values[o.value] for o in plan.outputs]
+    types = {v.dtype for v in (*outputs, *(plan.values[n] for n in plan.inputs))}
+    own = all(v.place == "output" for v in outputs) and len({o.value for o in plan.outputs}) == len(outputs)
+    return not plan.states and not plan.holders and own and all(numpy_dtype(t).name == t for t in types)
+
+
+def in_order(names: Sequence[str], inputs: Any) -> list[Any] | None:
+    """The inputs in the order of `names`; None where they are others."""
+    if len(inputs) != len(names):
+        return None
+    if isinstance(inputs, dict):
+        try:
+            return [inputs[n] for n in names]
+        except KeyError:
+            return None
+    return None if isinstance(inputs, Mapping) else inputs
+
+
+class _Known:
+    """What runs of some shapes need: the inputs' shapes, types and places, what outputs are made of, and the tables as they stood."""
+
+    def __init__(self, engine: HostEngine, binding: Binding, shapes: Shapes):
+        plan, layout = engine.plan, engine.layout
+        self.binding, self.arena, self.shapes = binding, engine._arena, shapes
+        self.pointers = engine.pointers[: len(binding.pointers)].copy()
+        read: dict[int, Places] = {}
+        for at, base in enumerate(layout.argument_bases.tolist()):
+            read.setdefault(base, []).append((at, int(binding.pointers[at])))
+        types = [numpy_dtype(plan.values[n].dtype) for n in plan.inputs]
+        at_inputs = [read.get(b, []) if b is not None else [] for b in engine._inputs]
+        self.inputs = list(zip(shapes, types, at_inputs))
+        self.outputs = []
+        for o, base, place in zip(plan.outputs, engine._outputs, layout.outputs(binding)[1]):
+            assert base is not None and place is not None
+            align = PAGE if place.nbytes >= PAGED_BYTES else ALIGN
+            made = place.nbytes + align, align, place.shape, numpy_dtype(place.dtype), read.get(base, []), o.check
+            self.outputs.append(made)
+        self.places = sum(map(len, at_inputs)) + sum(len(o[4]) for o in self.outputs)
+
+
+class DirectRuns:
+    """The direct runs of one engine, which one thread at a time uses."""
+
+    def __init__(self, engine: HostEngine):
+        self._engine, self._cpu = engine, cpu()
+        self._known: dict[Shapes, _Known] = {}
+        self._current: _Known | None = None  # whose addresses the tables hold
+        self._asked: Shapes | None = None
+
+    def forget(self) -> None:
+        """The tables, or the memory behind them, are about to change."""
+        self._current = None
+
+    def learn(self, binding: Binding, shapes: Shapes) -> None:
+        """The tables hold what a run of such shapes needs."""
+        asked, self._asked = self._asked, None
+        outputs = self._engine.layout.outputs(binding)[1]
+        sizes = [p.nbytes if p is not None else 0 for p in outputs]
+        if (
+            asked != shapes
+            or self._engine._own
+            or 0 in sizes
+            or max(sizes, default=0) >= _MOST_BYTES
+            or any(0 in s for s in shapes)
+        ):
+            return
+        known = _Known(self._engine, binding, shapes)
+        if known.places <= _MOST_PLACES:
+            if len(self._known) >= _MOST_SHAPES:
+                self._known.clear()
+            self._known[shapes] = self._current = known
+
+    def run(self, given: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
+        """The outputs for NumPy arrays in the inputs' order; None where the run is not direct."""
+        if self._cpu.profile is not None:
+            return None
+        known = self._current
+        if known is None or not self._put(known, given):
+            known = self._other(given)
+            if known is None or not self._put(known, given):
+                return None
+        engine = self._engine
+        pointers, out = engine.pointers, []
+        for nbytes, align, shape, dtype, places, check in known.outputs:
+            raw = np.empty(nbytes, np.uint8)
+            start = address_of(raw)
+            behind = -start & align - 1
+            for at, offset in places:
+                pointers[at] = start + behind + offset
+            out.append((np.ndarray(shape, dtype, raw, behind), check))
+        _, status = engine._run_steps(engine._table, len(engine._steps))
+        if status or any(check is not None and not made.all() for made, check in out):
+            return None
+        return [made for made, check in out if check is None]
+
+    def _put(self, known: _Known, given: Sequence[Any]) -> bool:
+        """Whether arrays are such as a run of known shapes takes; then their addresses are in the tables."""
+        pointers = self._engine.pointers
+        for x, (shape, dtype, places) in zip(given, known.inputs):
+            if type(x) is not np.ndarray or x.shape != shape or (x.dtype is not dtype and x.dtype != dtype):
+                return False
+            flags = x.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return False
+            start = address_of(x)
+            for at, offset in places:
+                pointers[at] = start + offset
+        return True
+
+    def _other(self, given: Sequence[Any]) -> _Known | None:
+        """What is known of other shapes than the last ones, in the tables."""
+        if not all(type(x) is np.ndarray for x in given):
+            return None
+        shapes = tuple(x.shape for x in given)
+        known, engine = self._known.get(shapes), self._engine
+        if known is None or known.arena is not engine._arena:
+            self._asked = shapes
+            return None
+        binding = known.binding
+        engine.pointers[: len(known.pointers)] = known.pointers
+        if binding is not engine.binding:
+            engine._scalars[: len(binding.scalars)] = binding.scalars
+            engine.binding = binding
+        self._current = known
+        return known
