@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from ..ir import TensorRead
+from ..ir.arith import Analyzer
 from ..ir.dtype import dtype_info
+from ..ir.visit import free_vars, walk_exprs
 from ..schedule import Schedule, Stage
 from ..target import Target
 from ..te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
 from . import parallel
-from .group import Group, begin, extent, reduce_size, size_of
+from .group import Group, begin, const_shape, extent, reduce_size, size_of
 
+LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
 _ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 
@@ -69,9 +74,11 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     lanes = lanes_for(op.output(0).dtype, target) * vectors
     total = size_of(op.output(0).shape)
     inner = extent(axes[-1].dom.extent) if axes[-1].dom is not None else None
-    if inner is not None and inner % lanes and total is not None and total % lanes == 0 and len(axes) > 1:
-        axes = [stage.fuse(*axes)]
-        inner = total
+    if len(axes) > 1 and inner is not None and total is not None:
+        short = inner < LEAST_ROW and total % lanes == 0
+        if short or is_flat(op):
+            axes = [stage.fuse(*axes)]
+            inner = total
     outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
     if inner is None or inner >= 4:
         stage.vectorize(vec)
@@ -83,6 +90,48 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         over_threads(stage, loops, extents)
 
 
+def is_flat(op: ComputeOp) -> bool:
+    """Whether all that a stage reads lies as its result does, or is one element for all of it: then neighbours of the result, of whatever rows, are neighbours there."""
+    seen: set[Operation] = set()
+
+    def places(t: ComputeOp) -> bool:
+        if t in seen:
+            return True
+        seen.add(t)
+        reads = [e for b in t.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+        return all(
+            flat(e, t) and (not isinstance(e.tensor.op, ComputeOp) or e.tensor.op.reduce_axis or places(e.tensor.op))
+            for e in reads
+        )
+
+    def flat(e: TensorRead, t: ComputeOp) -> bool:
+        axes = [a.var for a in t.axis]
+        if not any(v in axes for i in e.indices for v in free_vars(i)):
+            return True
+        if [str(d) for d in e.tensor.shape] == [str(d) for d in t.output(0).shape] and all(
+            i is v for i, v in zip(e.indices, axes)
+        ):
+            return True
+        if size_of(e.tensor.shape) is None or size_of(t.output(0).shape) != size_of(e.tensor.shape):
+            return False
+        analyzer = Analyzer()
+        for a in t.axis:
+            analyzer.bind(a.var, a.dom)
+        return analyzer.can_prove_equal(
+            _place(e.indices, const_shape(e.tensor)), _place(axes, const_shape(t.output(0)))
+        )
+
+    return places(op)
+
+
+def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
+    """The flat place of an element."""
+    at: Any = 0
+    for i, n in zip(indices, shape):
+        at = at * n + i
+    return at
+
+
 def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> Any:
     """Fuses loops (`extents`: None where they are open), but for a row where that is better, and spreads them over threads. Returns the loop."""
     loops = loops[:-1] if _rows_stay(extents) else loops
@@ -92,11 +141,9 @@ def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> A
 
 
 def _rows_stay(extents: list[int | None]) -> bool:
-    """Whether the innermost loop is better not fused with those around it: a fused loop divides by the sizes of its parts, and by ones that are no numbers it
-    does so in some 20 clocks a vector (the copy of a padded image takes three times as long). Those around it must be enough for threads by themselves;
-    a leading size that is open may be a batch of one."""
-    if None not in extents[1:]:
-        return False
+    """Whether the innermost loop is better not fused with those around it: a fused loop divides by the sizes of its parts (by ones that are no numbers in some
+    20 clocks a vector: the copy of a padded image takes three times as long), and neither its last vector nor conditions of its parts can be taken out of it.
+    Those around it must be enough for threads by themselves; a leading size that is open may be a batch of one."""
     return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
