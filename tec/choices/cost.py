@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..target import Target, latency_ns, level_gbps
+from ..target import Target, l2_gbps, latency_ns, level_gbps
 from . import parallel
 from .parts import needs
 
@@ -23,6 +23,7 @@ _NOT_HIDDEN = 0.2  # of what takes less, under what takes most: groups begin and
 UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
 _DEPENDENT_CLOCKS = 4  # from an operation to one that needs its result, where a wavefront has its lanes for itself (CDNA's four clocks a wavefront, NVIDIA's since Volta)
 _REGISTERS = 32  # of a thread beside what it keeps: addresses, counters, what is being computed
+_HELD = 0.8  # of a last cache's bytes that what the kernels before wrote, and a kernel reads again, may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class Kernel:
     0 where a sketch does not say. memory_bytes: of buffers in main memory that are touched, each byte once. asked_bytes: what lanes' accesses ask the first cache
     for, in whole segments, so that lanes that read far from each other ask for more than they use. scratch_bytes: through shared memory. issued: operations of a lane, on a
     CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
-    meets. dtype: of the sums on matrix units.
+    meets. dtype: of the sums on matrix units. guessed: whether a count stands on a number of trips that is not known.
     """
 
     groups: float = 1
@@ -57,6 +58,7 @@ class Kernel:
     barriers: float = 0.0
     launches: float = 1
     dtype: str = "float32"
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +136,13 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     lone = k.issued * max(_DEPENDENT_CLOCKS, wave / chip.simd_lanes) + k.barriers * chip.lds_latency
     rounds = math.ceil(most / resident)
     times = {
-        "memory": k.memory_bytes / ((machine.memory.gbps or machine.memory_gbps) * 1e9 * min(1.0, busy * machine.unit_share) * even),
-        "L2": k.asked_bytes / (_near_gbps(target) * 1e9 * busy / machine.units * even),
+        "memory": k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
+        "L2": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
         "LDS": most * k.scratch_bytes / max(1.0, k.groups) / max(1, machine.scratch_bytes_a_clock) / clock,
         "issue": most * waves * wave * k.issued / (chip.simds * chip.simd_lanes) / clock,
         "matrix": most * k.matrix / max(1.0, k.groups) / machine.macs(k.dtype) / clock if k.matrix else 0.0,
         "latency": rounds * (waiting + lone / clock),
+        "dispatch": _starts(k, waves, target) / clock,
     }  # fmt: skip
     limit = max(times, key=lambda name: times[name])
     seconds = times[limit] + _NOT_HIDDEN * (sum(times.values()) - times[limit])
@@ -147,7 +150,24 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     return Cost(k.launches * (launch + seconds), limit if seconds > launch else "launch")
 
 
-def _near_gbps(target: Target) -> float:
+def _starts(k: Kernel, waves: int, target: Target) -> float:
+    """Clocks in which the machine starts a kernel's work-groups."""
+    machine = target.machine
+    if machine.groups_a_clock:
+        return k.groups / machine.groups_a_clock
+    return k.groups * waves / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
+
+
+def _far_gbps(k: Kernel, target: Target) -> float:
+    """Memory's rate, or of a GPU whose last cache holds all that a kernel touches, that cache's: the kernels before have brought it."""
+    machine = target.machine
+    memory, last = machine.memory.gbps or machine.memory_gbps, machine.level("L2")
+    if machine.has_latencies or last is None or k.memory_bytes > _HELD * last.size_bytes:
+        return memory
+    return max(memory, l2_gbps(machine))
+
+
+def near_gbps(target: Target) -> float:
     """What the caches near the units give to all of them: the L2, the L1 where no source has a figure of the L2."""
     machine = target.machine
     l1, l2 = machine.level("L1"), machine.level("L2")

@@ -90,7 +90,7 @@ def _kernel(func: Func, target: Target, groups: float) -> Kernel:
         touched += min(size, asked * everywhere) if size is not None else 0.0
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
-        total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype,
+        total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype, count.guessed,
     )  # fmt: skip
 
 
@@ -119,6 +119,7 @@ class _Threads(Fold[_Counts]):
         self.env, self.target = dict(ids), target
         self.touched: dict[int, tuple[Buffer, float]] = {}  # bytes that the mean thread touches of a buffer in memory
         self.dtype = "float32"
+        self.guessed = False  # whether a number of trips is not known
         self.weight = 1.0  # trips of the loops around
         self.memo: dict[int, Any] = {}
 
@@ -142,6 +143,7 @@ class _Threads(Fold[_Counts]):
 
     def _trips(self, extent: E.Expr) -> float:
         value = evaluated(extent, self.env)
+        self.guessed |= value is None
         return UNKNOWN_TRIPS if value is None else max(0.0, float(np.mean(value)))
 
     def plus(self, a: _Counts, b: _Counts) -> _Counts:
@@ -170,6 +172,7 @@ class _Threads(Fold[_Counts]):
         if isinstance(s, S.BufferStore):
             return self._value(s.value).plus(self._touch(s.buffer, s.indices, s.value.dtype, is_load=False))
         if isinstance(s, S.While):
+            self.guessed = True
             return self.stmt(s.body).times(UNKNOWN_TRIPS, UNKNOWN_TRIPS)
         if isinstance(s, S.Evaluate):
             return self._value(s.value)

@@ -13,6 +13,7 @@ from ..ir.visit import free_vars, walk_exprs
 from ..schedule import Schedule
 from ..target import Target, latency_ns, level_gbps
 from ..te import ComputeOp, thread_axis
+from .cost import near_gbps
 from .group import Group, begin, const_shape, reduce_size, size_of
 from .pointwise import bind_all, moved_bytes, neighbours_on_a_die
 from .space import Choice, Cost, Scheduled, Space
@@ -180,6 +181,22 @@ class GpuReduction(Space):
         return -(-(self.length or 1) // (int(choice["parts"]) * threads))
 
     def cost(self, choice: Choice) -> Cost:
+        """What memory takes, and beside it what the lanes do, which counts for products: there an element is read for each sum that it is in."""
+        moved = self._moved_cost(choice)
+        work = self._lane_seconds(choice)
+        return Cost(moved.seconds + work, moved.limit if work < moved.seconds else "issue")
+
+    def _lane_seconds(self, choice: Choice) -> float:
+        """Of loads from the caches, and of the additions, of all sums. Sums that a thread makes together read what they have in common once."""
+        machine, inputs = self.target.machine, len(self.red.inputs)
+        if self.outputs is None or self.length is None or inputs < 2:
+            return 0.0
+        together = max(choice["outputs"], choice.get("columns", 1))
+        read = (1 + (inputs - 1) / together) * self._element_bytes() / near_gbps(self.target) * 1e-9
+        lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
+        return float(self.outputs * self.length * (read + inputs / lanes))
+
+    def _moved_cost(self, choice: Choice) -> Cost:
         """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads. Lanes that read far from
         each other bring a line each."""
         machine = self.target.machine

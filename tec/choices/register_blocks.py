@@ -76,8 +76,8 @@ class SharedTiles(Space):
         )
 
     def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the vector units' rate on as many units as there are work-groups; or the traffic of shared memory, two elements of which
-        feed a block of the result."""
+        """Multiply-adds at the vector units' rate on as many units as there are work-groups; and the traffic of shared memory, two elements of which
+        feed a block of the result: in one slot, neither hides the other."""
         machine, c = self.target.machine, self.contraction
         m, n, k, batch = padding.sizes(c)
         rows, columns = choice["rows"], choice["columns"]
@@ -86,8 +86,8 @@ class SharedTiles(Space):
         macs = rows * columns * k / machine.macs(c.acc, matrix=False)
         block = rows // min(16, rows // 4), columns // min(16, columns // 4)
         lds = rows * columns * k * _bytes(c) * (1 / block[0] + 1 / block[1]) / machine.scratch_bytes_a_clock
-        clocks, limit = max((macs, "issue"), (lds, "LDS"))
-        return Cost(machine.launch_us * 1e-6 + share * clocks / (machine.clock_mhz * 1e6), limit)
+        _, limit = max((macs, "issue"), (lds, "LDS"))
+        return Cost(machine.launch_us * 1e-6 + share * (macs + lds) / (machine.clock_mhz * 1e6), limit)
 
     def build(self, choice: Choice) -> Scheduled:
         step, (m, n) = choice["step"], (choice["rows"], choice["columns"])

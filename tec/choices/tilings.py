@@ -15,7 +15,7 @@ from typing import Any
 from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.passes.pipeline.slots import MAX_REGISTER_BYTES
-from ..target import Target, latency_ns, level_gbps
+from ..target import Target, l2_gbps, latency_ns, level_gbps
 from ..te import intrin
 from . import rules
 from .parts import needs
@@ -111,7 +111,6 @@ _LATER = 0.75  # of what a step's loads take of the path from memory, that steps
 # The same where the next step has a slot and its first registers are filled behind a step's one barrier (BERT's 4096 x 768 x 3072 by 128 x 96 47.2 us, 41.4 by two slots): as far
 # above the time model as the estimate of one slot is (0.3 1.09 times, 0.5 1.15, one slot 1.12 over seven products), and a little more, so that long sums stay in parts.
 _SLOTTED = 0.6
-L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
 # NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
 # convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
 _GUARDED_NS = 500
@@ -372,8 +371,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     if machine.has_latencies:
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
-    near = machine.level("L2")
-    gbps = (near.gbps if near is not None else None) or L2_TIMES * machine.memory_gbps
+    gbps = l2_gbps(machine)
     memory = groups(t, shape) * count * (t.m + t.n) * t.step * shape.bytes / (gbps * 1e9)
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     step = (step + _STEP_CLOCKS) / ((machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6)

@@ -18,7 +18,7 @@ from ..ir.matrix import find_warpgroup, warpgroup_columns
 from ..ir.visit import walk_exprs
 from ..ops.matmul import accumulator
 from ..schedule import Schedule
-from ..target import Target
+from ..target import Target, l2_gbps
 from ..te import ComputeOp, PlaceholderOp, intrin, thread_axis
 from .group import Group, const_shape
 from .parts import needs
@@ -26,7 +26,6 @@ from .parts.grid import Tiles
 from .parts.needs import filled
 from .parts.operands import InMemory, Product, begin_with, in_memory
 from .space import Choice, Cost, Scheduled, Space
-from .tilings import L2_TIMES
 
 _ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
 _SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
@@ -229,8 +228,7 @@ class WarpgroupProduct(Space):
         )
         products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
         ring = 1.0 if choice["stages"] > 2 else _SHORT_RING_RATE
-        level = machine.level("L2")
-        a_clock = ((level and level.gbps) or L2_TIMES * machine.memory_gbps) / machine.units / machine.clock_mhz * 1e3
+        a_clock = l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * _ROW_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)

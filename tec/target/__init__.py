@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from .chips import CHIPS, Chip, MatrixShape
 from .cpus import CORES, Core, host_core, host_features, host_stand_in
-from .machines import MACHINES, Level, Machine, find_product, latency_ns, level_gbps, machine_of_chip, product_of_device
+from .machines import (
+    MACHINES,
+    Level,
+    Machine,
+    find_product,
+    l2_gbps,
+    latency_ns,
+    level_gbps,
+    machine_of_chip,
+    product_of_device,
+)
 from .target import FAST_MATH_FLAGS, Target, as_target, cuda, llvm, rocm
 
 __all__ = [
@@ -22,6 +32,7 @@ __all__ = [
     "cuda",
     "find_product",
     "product_of_device",
+    "l2_gbps",
     "latency_ns",
     "level_gbps",
     "host_core",

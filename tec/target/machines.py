@@ -83,7 +83,7 @@ class Machine:
     matrix_clocks: Mapping[str, int] = field(
         default_factory=dict, hash=False
     )  # dtype -> MHz held under matrix work, where it was measured
-    launch_us: float = 0.0  # from one launch to the next in a stream
+    launch_us: float = 0.0  # from one launch to the next in a stream; NVIDIA's in a captured graph, as networks run
     queued_ns: float = (
         0.0  # of a load under way with as many others as memory's rate needs; 0 where it was not measured
     )
@@ -94,6 +94,10 @@ class Machine:
     waves_a_clock: float = 0.0  # that a die starts; 0 where it is not known
     assumed: str = (
         ""  # what no source gives of this product, and stands here by another's: its times are shown as assumed
+    )
+    groups_a_clock: float = 0.0  # work-groups that the machine starts; 0 where it is not known
+    judged: str = (
+        ""  # by what clock `choices.cost.price` was held to rank candidates for this machine; "" where none was
     )
 
     @property
@@ -141,7 +145,9 @@ class Machine:
 # [L]: 64 KiB at 31 GB/s, launch after launch, are 2.11 us, of which 0.4 are the kernel's (arguments, then data from the L2, then waves' starts, by the latencies below).
 # That size is none of those that judge the time model.
 AMD_LAUNCH_US = 1.7
-NVIDIA_LAUNCH_US = 5.7  # [H]: launches through ctypes
+NVIDIA_LAUNCH_US = 1.6  # [H]: a kernel more in a captured graph, 1.2 to 1.9 by the fit of 946 timed drafts
+# [H]: rows of 64 by work-groups of 32 to 256 threads, 61,856 to 7,732 of them, 39.7 to 8.8 us; copies by 751,275 of 64 threads, 454 us: 0.53 to 0.60 ns each.
+NVIDIA_GROUPS_A_CLOCK = 1.0
 NVIDIA_QUEUED_NS = 600.0  # [H]: sums of 2^28 float32 by 256 to 4,096 parts, 0.301 to 0.244 ms
 
 
@@ -253,7 +259,7 @@ def _nvidia(
     )
     return Machine(
         name, arch.name, units, mhz, levels, gbps, int(memory * GB), arch.vector_macs, matrix, {}, NVIDIA_LAUNCH_US, NVIDIA_QUEUED_NS, 1,
-        arch.lds_bytes_a_clock,
+        arch.lds_bytes_a_clock, groups_a_clock=NVIDIA_GROUPS_A_CLOCK, judged="benchmarks/regret.py on an H200",
     )  # fmt: skip
 
 
@@ -337,6 +343,15 @@ def latency_ns(m: Machine, name: str) -> float:
         return other.latency_ns
     step = {n: x.latency_ns or 0.0 for n in (name, before) if (x := MACHINES["mi300x"].level(n)) is not None}
     return latency_ns(m, before) + step[name] - step[before]
+
+
+_L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips whose L2 nobody measured
+
+
+def l2_gbps(m: Machine) -> float:
+    """What the L2 gives to all units together, by its memory's rate where no source has it."""
+    near = m.level("L2")
+    return (near.gbps if near is not None else None) or _L2_TIMES * m.memory_gbps
 
 
 def level_gbps(m: Machine, name: str) -> float:

@@ -13,8 +13,9 @@ import pytest
 
 import tec
 from tec import choices, te, topi
-from tec.choices import Choice, Cost, Group, Scheduled, Space, proof, records, spaces, strictly
+from tec.choices import Choice, Cost, Group, Scheduled, Space, footprint, proof, records, spaces, strictly
 from tec.choices.candidates import in_order
+from tec.choices.cost import price
 from tec.choices.group import begin
 from tec.codegen import cpu
 from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
@@ -23,6 +24,7 @@ from tec.llvmworker import client
 from tec.report import listing
 from tec.runtime.networks.network import Network
 from tec.target import Target
+from tec.topi import nn
 from tests import seeds
 
 from .test_spaces import PROGRAMS
@@ -389,3 +391,57 @@ def test_records_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with records.using(lambda signature, target, machine: asked.append(signature)):
         assert next(in_order(spaces(outs, CPU))).rank == "default"
     assert asked == [Group.of(outs).signature]
+
+
+# ---- rivals of the default
+
+
+def _served(outputs: list[Any], target: str) -> tuple[Space, proof.Made]:
+    """The space whose default comes first, and what serves."""
+    first = spaces(outputs, target)[0]
+    return first, choices.chain(outputs, target, proof.alone).first()
+
+
+def _layer_norm(rows: int, columns: int) -> list[Any]:
+    x = te.placeholder((rows, columns), "float32", name="x")
+    return [nn.layer_norm(x, te.placeholder((columns,), name="g"), te.placeholder((columns,), name="b"), [-1])]
+
+
+def test_many_short_rows_share_work_groups() -> None:
+    """A GPU starts a work-group a clock: 61,856 rows of 64 as work-groups of one wavefront take 40 us on an H200, eight rows each 9."""
+    space, made = _served(_layer_norm(61_856, 64), "cuda -arch=sm_90a")
+    assert space.default["rows"] == 1 and made.choice["template"] == space.template and made.choice["rows"] >= 4
+
+
+def test_no_rival_where_no_clock_has_judged_the_price() -> None:
+    space, made = _served(_layer_norm(61_856, 64), GPU)
+    assert made.choice == space.default
+
+
+@pytest.mark.parametrize("seed", seeds.some(6))
+def test_what_serves_is_no_dearer_by_its_loops(seed: int) -> None:
+    rng = random.Random(seed)
+    rows, columns = (round(2 ** rng.uniform(0, 12)) for _ in range(2))
+    x = te.placeholder((rows, columns), rng.choice(("float32", "float16")), name="x")
+    ends = [rng.choice((nn.softmax, lambda t: topi.sum(t, axis=0), lambda t: topi.sum(t, axis=1), nn.relu))(x)]
+    space, made = _served(ends, "cuda -arch=sm_90a")
+    default = proof.lower(space, space.default, proof.alone)
+    assert isinstance(default, proof.Made)
+    assert _loops_price(made) <= _loops_price(default)
+
+
+def _loops_price(made: proof.Made) -> float:
+    return price(footprint.read(made), made.space.target).seconds
+
+
+def test_a_rival_without_code_leaves_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a compiler refuses of the rival, it need not refuse of the default; the report tells."""
+
+    def accept(made: proof.Made) -> None:
+        if made.choice["rows"] > 1:
+            raise CodegenError("no code of this one")
+
+    tries = choices.chain(_layer_norm(61_856, 64), "cuda -arch=sm_90a", proof.alone)
+    assert tries.first(accept).choice["rows"] == 1
+    (refused,) = tries.close()
+    assert (refused.rank, refused.stage) == ("cheaper", "code")
