@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ..ir import TensorRead
+from ..ir import IterVar, TensorRead
 from ..ir.visit import free_vars, walk_exprs
 from ..schedule import Schedule, Stage
 from ..target import Target
@@ -88,9 +88,24 @@ class CpuReduction(Space):
             o, vec = s[red].split(last, factor=lanes)
             s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
             s[red].vectorize(vec)
+        elif is_short(red, target) and n is not None and n >= lanes:
+            _across(s, red, lanes)
         else:
             rows_in_lanes(s, red, target)
         return Scheduled(s, self.group.outputs, choice)
+
+
+def is_short(op: ComputeOp, target: Target) -> bool:
+    """Whether lines are too short for vectors along them: neighbouring lines are then better reduced in the lanes of one."""
+    length = reduce_size(op)
+    return length is not None and length < 4 * lanes_for(op.output(0).dtype, target)
+
+
+def _across(s: Schedule, op: ComputeOp, lanes: int) -> None:
+    """A line in each lane of a vector, along the last data axis."""
+    outer, vec = s[op].split(op.axis[-1], factor=lanes)
+    s[op].reorder(*op.axis[:-1], outer, *op.reduce_axis, vec)
+    s[op].vectorize(vec)
 
 
 def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
@@ -106,10 +121,13 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
-    partial = in_lanes(s, op, target) if outer is None else None
-    if partial is not None:
+    partial = None
+    if outer is None:
+        partial, few = in_lanes(s, op, target), None
+        if partial is None:
+            partial = few = _few_at_the_end(s, op, target)
         stage = s[op]
-        axes = list(stage.op.axis)
+        axes = list(stage.op.axis)[: -1 if few is not None else None]
     loop = axes[-1] if axes else None
     if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
         if partial is not None:  # a sum is placed within the innermost loop
@@ -153,18 +171,68 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     """
     length = reduce_size(op)
     lanes = lanes_for(op.output(0).dtype, target)
-    if op.num_outputs != 1 or not op.reduce_axis or (length is not None and length < 4 * lanes):
+    if not op.reduce_axis or (length is not None and length < 4 * lanes):
         return None
+    line = _line(op)
     last = op.reduce_axis[-1]
-    n = extent(last.dom.extent) if last.dom is not None else None
+    if len(line) > 1:
+        n, last = size_of(a.dom.extent for a in line if a.dom is not None), s[op].fuse(*line)
+    else:
+        n = extent(last.dom.extent) if last.dom is not None else None
+        if not reads_contiguously(op, last.var, directly=True):
+            return None
     if n is None:  # a row of symbolic length; with other axes symbolic instead, it is as short as it says
         n = lanes
-    if n < lanes or not reads_contiguously(op, last.var, directly=True):
+    if n < lanes:
         return None
     _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
-    partial = s[s.rfactor(op.output(0), inner)]
+    made = s.rfactor(op.output(0), inner)
+    partial = s[made[0] if op.num_outputs > 1 else made]
+    whole = s[op]
+    whole.pragma(
+        whole.op.reduce_axis[0], "any_order"
+    )  # the lanes' sums by halves: one after another they take as long as hundreds of elements
     vec, *data = partial.op.axis
     partial.reorder(*data, *partial.op.reduce_axis, vec)
+    partial.vectorize(vec)
+    return partial
+
+
+def _line(op: ComputeOp) -> list[IterVar]:
+    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order. None where one of them is symbolic."""
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    found: list[IterVar] = []
+    for count in range(1, len(op.reduce_axis) + 1):
+        axes = op.reduce_axis[-count:]
+        of_them = [e for e in reads if any(v is a.var for a in axes for i in e.indices for v in free_vars(i))]
+        extents = [extent(a.dom.extent) if a.dom is not None else None for a in axes]
+        for e in of_them:
+            same = all(i is a.var for i, a in zip(e.indices[-count:], axes))
+            if not same or len(e.indices) < count or None in extents or extents != list(const_shape(e.tensor)[-count:]):
+                return found
+        found = list(axes) if of_them else found
+    return found
+
+
+def _few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+    """A long sum along the axis before a short last one, some steps of which are a line of memory: each lane of some vectors takes every so manieth step. The partial
+    sums' stage, for the caller to place; None where it does not fit."""
+    lanes, few = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else None
+    if op.num_outputs != 1 or few is None or not 1 < few < lanes or not op.reduce_axis:
+        return None
+    k, j = op.reduce_axis[-1], op.axis[-1]
+    length = extent(k.dom.extent) if k.dom is not None else None
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    of_them = [e for e in reads if any(v in (k.var, j.var) for i in e.indices for v in free_vars(i))]
+    lined = all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
+    if length is None or length < 4 * lanes or not of_them or not lined:
+        return None
+    _, inner = s[op].split(k, factor=lanes)
+    partial = s[s.rfactor(op.output(0), inner, len(op.axis) - 1)]
+    *data, step, last = partial.op.axis
+    vectors, vec = partial.split(partial.fuse(step, last), factor=lanes)
+    partial.reorder(*data, *partial.op.reduce_axis, vectors, vec)
+    partial.unroll(vectors)
     partial.vectorize(vec)
     return partial
 

@@ -114,6 +114,12 @@ class UnrollExplicit(Note):
         object.__setattr__(self, "explicit", _flag("unroll_explicit", self.explicit))
 
 
+@note("any_order")
+@dataclass(frozen=True, slots=True)
+class AnyOrder(Note):
+    """The reduction of the loop below may be taken in any order, also of floating sums, which else keep theirs."""
+
+
 @note("software_pipeline")
 @dataclass(frozen=True, slots=True)
 class SoftwarePipeline(Note):

@@ -24,9 +24,23 @@ _MAX_DEPTH = 3  # loops around each other that are split
 
 def partition_loops(func: Func, target: Target) -> Func:
     """Loops without guards, and their ragged ends; see the module."""
-    if not _has_likely(func.body):
-        return func
-    return func.with_body(_Partitioner().stmt(func.body, 0))
+    body = func.body if target.is_gpu else _with_lanes_likely(func.body, frozenset())
+    return func.with_body(_Partitioner().stmt(body, 0)) if _has_likely(body) else func
+
+
+def _with_lanes_likely(s: S.Stmt, lanes: frozenset[E.Var]) -> S.Stmt:
+    """What a reduction along vectors asks of its lanes, whose loop a split made too long, as a likely condition."""
+    if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
+        lanes = lanes | {s.var}
+    out = map_stmt(s, lambda x: _with_lanes_likely(x, lanes), _keep)
+    if not lanes or not isinstance(out, S.IfThenElse) or out.orelse is not None:
+        return out
+    marked = [E.Call("likely", (c,), "bool") if _of_lanes(c, lanes) else c for c in _conjuncts(out.cond)]
+    return S.IfThenElse(B.all_of(*marked), out.then) if any(map(_is_likely, marked)) else out
+
+
+def _of_lanes(c: E.Expr, lanes: frozenset[E.Var]) -> bool:
+    return isinstance(c, (E.LT, E.LE)) and any(uses_var(c, v) for v in lanes) and not _loads(c)
 
 
 def _has_likely(s: S.Stmt) -> bool:
@@ -275,6 +289,12 @@ def _slack(cond: E.Expr) -> E.Expr | None:
         return None
     if _loads(cond):
         return None
+    of = cond.a
+    if (
+        isinstance(of, E.FloorDiv) and isinstance(of.b, E.IntImm) and of.b.value > 0
+    ):  # of the first of fused loops: x // c < n where x < n * c
+        end = cond.b if isinstance(cond, E.LT) else B.add(cond.b, 1)
+        cond = E.LT(of.a, B.mul(end, of.b))
     slack: E.Expr = B.sub(cond.b, cond.a)
     return B.sub(slack, 1) if isinstance(cond, E.LT) else slack
 

@@ -5,7 +5,7 @@
 
 In: flat buffers, before `vectorize`, which makes the vectors. Tried are innermost loops first, and the loops around one that has no
 form for vectors: of a product whose sum runs along rows, the columns. Results are those of the scalar program bit for bit:
-floating sums keep their order (the terms, where they are costly, are computed as vectors and added one by one); integer sums, minima
+floating sums keep their order, unless a note (`AnyOrder`) gives it up (the terms, where they are costly, are computed as vectors and added one by one); integer sums, minima
 and maxima are taken in parts. What is left over repeats some of the last vector's steps where a step may run twice, else runs in
 smaller vectors and by itself. What forbids it is `lane_independence`'s. Loops that the schedule marked, or that stand around
 vectors of the schedule's own, are left alone.
@@ -23,7 +23,7 @@ from ..arith import Analyzer
 from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..notes import AutoUnrollMaxStep
+from ..notes import AnyOrder, AutoUnrollMaxStep
 from ..visit import map_stmt, substitute, walk_exprs
 from .lane_independence import Lanes
 from .math_functions import FUNCTIONS
@@ -47,10 +47,16 @@ class _Search:
         self.vector_bytes = vector_bytes
         self.analyzer = Analyzer()
         self.changed = 0  # loops that became vectors
+        self.any_order = False  # whether floating sums are exact in any order, as far as who asked is concerned
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.Attr) and isinstance(s.note, AutoUnrollMaxStep) and s.note.steps > 0:
             return s  # the schedule wants it written out
+        if isinstance(s, S.Attr) and isinstance(s.note, AnyOrder):
+            self.any_order, kept = True, self.any_order
+            body = self.stmt(s.body)
+            self.any_order = kept
+            return body
         if not isinstance(s, S.For):
             return map_stmt(s, self.stmt, _same)
         before = self.changed
@@ -190,7 +196,7 @@ class _Reduction:
         if old is None or value is None:
             return None
         integers = dtype_info(store.buffer.dtype).is_int
-        exact = type(total) in _EXACT_OPS or (integers and type(total) in (E.Add, E.Mul))
+        exact = type(total) in _EXACT_OPS or ((integers or search.any_order) and type(total) in (E.Add, E.Mul))
         costly = type(total) is E.Add and any(type(x) is E.Call and x.op in _COSTLY for x in walk_exprs(value))
         if not (exact or costly) or uses_var(store.indices[0], loop.var):
             return None
