@@ -17,7 +17,7 @@ import sys
 
 import tec
 from tec import te
-from tec.choices import matrix_schedule, tilings
+from tec.choices.families.products import matrix_schedule, tilings
 from tec.choices.parts.operands import operands
 from tec.codegen.static_report import KernelReport, report
 from tec.target import Target

@@ -1,4 +1,4 @@
-"""The choices that come with tec (`tec/choices/shipped`): searched, timed again, written.
+"""The choices that come with tec (`tec/choices/store/shipped`): searched, timed again, written.
 
 python -m tools.shipped_records search mobilenet_v2 squeezenet --trials 24     on one thread, so that other work on the host does not decide; kept in build/shipped.db
 python -m tools.shipped_records write mobilenet_v2 squeezenet                  of what was found, those that win on one thread and on all are written
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import tec
 from tec.choices import Choice
-from tec.choices.database import Database
-from tec.choices.shipped import Shipped, digest, of_machine, without_threads, write
+from tec.choices.store.database import Database
+from tec.choices.store.shipped import Shipped, digest, of_machine, without_threads, write
 from tec.target import Target
 from tec.tuning import make_tuner, measure
 from tec.tuning.tasks import Task, graph_of_model, tasks_of_graph

@@ -1,8 +1,8 @@
 """Choices: how a group of te tensors is computed on a machine, as values.
 
 `spaces(outputs, target)` lists what templates can do with a group; `schedule(outputs, target)` takes the choice that the caller gives, or the first candidate
-that lowers (`candidates`, `proof`): what was recorded for it, the first space's default, others, plain stages. One file a family: products, convolutions, rows, reductions, sorts, scatters, and stages one after another
-(`stages`) for what is left. No operator asks for the target: where it has other forms than its te definition, it carries a note of them
+that lowers (`candidates`, `proof`): what was recorded for it, the first space's default, others, plain stages. `families` has them by
+what they compute; stages one after another (`stages`) serve what is left. `parts` has the pieces that templates share, `rules` what was measured, `store` choices that are kept. No operator asks for the target: where it has other forms than its te definition, it carries a note of them
 (`tec.ops.forms`) and a template here makes them.
 
     group -> [Space, ...] -> choice (a dict) -> Scheduled (a schedule, and the tensors it is of)
@@ -17,31 +17,27 @@ from typing import Any
 from ..errors import LoweringError, ScheduleError
 from ..target import Target, as_target
 from ..te import Tensor
-from . import (
+from . import stages
+from .candidates import Chain, in_order, is_strict, strictly, warn_of_slower
+from .families import (
     attention,
     convolutions,
     gathers,
-    mx_products,
-    mx_quantize,
-    packed,
-    packed_bytes,
-    packed_gpu,
     products,
-    projections,
-    records,
     recurrent,
     reductions,
     relayouts,
     rows,
     scatters,
     sorts,
-    stages,
     transposes,
 )
-from .candidates import Chain, in_order, is_strict, strictly, warn_of_slower
+from .families.codes import mx_products, mx_quantize, packed, packed_bytes, packed_gpu
+from .families.products import projections
 from .group import Group, size_of
 from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
+from .store import records
 
 # In this order: the first space that a family yields is the default.
 FAMILIES = (

@@ -24,10 +24,11 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from ..errors import LoweringError, TecWarning
-from . import footprint, records
+from . import footprint
 from .cost import price
 from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
 from .space import Choice, Space
+from .store import records
 
 DRAFTED_SPACES = 3  # spaces that give drafts
 DRAFTS = 2  # of each of them

@@ -18,8 +18,9 @@ from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
-from . import layouts, parallel, records
+from . import layouts, parallel
 from .layouts import Convolution
+from .store import records
 
 TEMPLATE = "convolution layout"  # of records of measured times
 _FEW_CHANNELS = layouts.FEW_CHANNELS

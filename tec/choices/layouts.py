@@ -19,7 +19,7 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from ..te import intrin
-from . import tilings
+from .families.products import tilings
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice

@@ -10,9 +10,9 @@ from ..target import Target
 from ..te import ComputeOp, ExternOp
 from . import parallel
 from .cost import Footprint, Kernel, on_cores
+from .families.reductions import cpu_reduction
 from .group import Group, begin, reduce_size, size_of
-from .pointwise import THREADS, begin_cpu, bind_all, computed, elementwise, moved_bytes, work
-from .reductions import cpu_reduction
+from .parts.pointwise import THREADS, begin_cpu, bind_all, computed, elementwise, moved_bytes, work
 from .space import Choice, Scheduled, Space
 
 

@@ -108,7 +108,7 @@ def _dask(scheduler: str | None) -> tuple[Any, Any]:
 
 
 def _exchange(db: Path | None, imported: Path | None) -> None:
-    from ..choices.database import Database, default_path, from_lines, to_lines
+    from ..choices.store.database import Database, default_path, from_lines, to_lines
 
     path = db if db is not None else default_path()
     if path is None:

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from ..choices import database, records, warn_of_slower
-from ..choices.shipped import ShippedChoices
+from ..choices import warn_of_slower
+from ..choices.store import database, records
+from ..choices.store.shipped import ShippedChoices
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..ir import NOP, Func

@@ -1,6 +1,6 @@
 """Attention: softmax(q k^T scale + bias) v as one operator, in te as it is written down.
 
-`tec.choices.attention` has it as one loop over blocks of keys that keeps no matrix of scores.
+`tec.choices.families.attention` has it as one loop over blocks of keys that keeps no matrix of scores.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Products of microscaling formats, and what makes them: blocks of 32 small floats along the sum, each block with a power of two (`tec.ir.microscaling`).
 
 `mx_matmul` is the product of two such matrices, both along k; `mx_quantize` rounds a float matrix to one. Both are defined on elements and scales as they are
-stored, so every target computes them; a chip with a matrix unit for these formats has a template of its own (`choices.mx_products`).
+stored, so every target computes them; a chip with a matrix unit for these formats has a template of its own (`choices.families.codes.mx_products`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Recurrent layers: the steps of an RNN, a GRU or an LSTM one after another, as one operator.
 
 The input's part of the gates, biases included, comes as a product for all steps at once; what is left of a step is the state's product with the
-recurrent weights, and the activations. `tec.choices.recurrent` has the loops that targets run; the te definition is the same element by element.
+recurrent weights, and the activations. `tec.choices.families.recurrent` has the loops that targets run; the te definition is the same element by element.
 
 Inputs: fed (steps, batch, directions * gates * hidden), weights (directions, gates * hidden, hidden), then `extras`, a start (directions, batch,
 hidden) for each state among them, which are 0 without one. Outputs: all outputs (steps, directions, batch, hidden), and the last of each state. Gates stand in ONNX's order: i o f c, z r h.

@@ -1,7 +1,7 @@
 """Scatter: updates written to places of a copy, or combined with what stands there.
 
 In te each output element looks through the updates that may point to it, in order, so the last one wins and every target gives
-the same; `tec.choices.scatters` has it as loops, in linear work.
+the same; `tec.choices.families.scatters` has it as loops, in linear work.
 
 An index counts from the end where it is negative; one that is outside all the same is left out.
 """

@@ -1,6 +1,6 @@
 """Running sums and products, and the largest elements in order.
 
-In te each is a reduction an element; `tec.choices.sorts` has them as loops.
+In te each is a reduction an element; `tec.choices.families.sorts` has them as loops.
 """
 
 from __future__ import annotations

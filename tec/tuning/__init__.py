@@ -4,7 +4,7 @@
     tec.tune(matmul, (1024, 1024, 1024), target="llvm")   # a template of one's own
 
 `tasks` says what is tuned, `search` proposes, `measure` and `worker` time it in processes that may die, `tuner` deals out the trials and keeps what
-was found, `report` draws it. Records are `tec.choices.database`'s; `tec.compile` and `tec.build` read them.
+was found, `report` draws it. Records are `tec.choices.store.database`'s; `tec.compile` and `tec.build` read them.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def make_tuner(
     """The search that `tune` runs; see there. The caller closes its database."""
     from dataclasses import fields
 
-    from ..choices.database import Database, default_path
+    from ..choices.store.database import Database, default_path
     from ..errors import ArgumentError
     from ..target import as_target
     from .layouts import LayoutTask, layout_tasks

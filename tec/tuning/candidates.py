@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import Choice, Space
-from ..choices.database import key_text
+from ..choices.store.database import key_text
 from ..errors import TecError
 
 _MOST_PRICED = 4096  # choices of a space that are listed in full; of a larger one, so many by chance

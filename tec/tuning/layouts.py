@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import layout_options, schedule
-from ..choices.database import Key, templates_version
 from ..choices.layout_options import Option
+from ..choices.store.database import Key, templates_version
 from ..graph.graph import Graph, Node
 from ..graph.optimize import optimize
 from ..graph.passes.check_indices import check_indices

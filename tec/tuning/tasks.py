@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import Choice, Group, Scheduled, Space, spaces
-from ..choices.database import Key, machine_key, templates_version
-from ..choices.shipped import ShippedChoices
+from ..choices.store.database import Key, machine_key, templates_version
+from ..choices.store.shipped import ShippedChoices
 from ..graph.compiler import as_graph
 from ..graph.graph import Graph
 from ..graph.optimize import optimize

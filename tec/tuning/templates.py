@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..choices import Choice, Cost, Group, Made, Scheduled, Space, is_strict, schedule
-from ..choices import database as db
 from ..choices.proof import MOST_STATEMENTS, prove, words_of
 from ..choices.space import text
+from ..choices.store import database as db
 from ..errors import ArgumentError, ScheduleError, TecError, TecWarning
 from ..schedule import Schedule, to_loops
 from ..target import Target, as_target

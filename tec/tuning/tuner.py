@@ -12,9 +12,10 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from typing import Any
 
-from ..choices import Choice, records
-from ..choices.database import Database, Key, Record, Trial, Tuned, machine_key, templates_version
+from ..choices import Choice
 from ..choices.layout_options import TEMPLATE
+from ..choices.store import records
+from ..choices.store.database import Database, Key, Record, Trial, Tuned, machine_key, templates_version
 from ..errors import ArgumentError, DeviceError, TecError
 from ..runtime.devices.device import as_device
 from ..target import Target

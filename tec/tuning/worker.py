@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tec.choices.database import machine_text
+from tec.choices.store.database import machine_text
 
 _KEPT = 32  # functions that are kept built: the default and the rival of each task come again
 _SLICE_S = 1e-3  # of a timing, at least: long beside the clock and a call from Python, short beside a turn of the system's scheduler

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
-from tec.choices.records import warn_of_refused
+from tec.choices.store.records import warn_of_refused
 from tec.cli import common
 from tec.cli.app import app
 from tec.errors import TecError, one_line, printable

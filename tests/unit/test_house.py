@@ -39,9 +39,9 @@ LONG_FUNCTIONS = {
     "tec/array/onesweep.py:_mover": (135, "one kernel, whose steps share registers and shared memory"),
     "tec/array/onesweep.py:move": (125, "one kernel, whose steps share registers and shared memory"),
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
-    "tec/choices/scatters.py:_in_loops": (80, _KERNEL),
-    "tec/choices/sorts.py:_heaps": (75, _KERNEL),
-    "tec/choices/sorts.py:body": (65, _KERNEL),
+    "tec/choices/families/scatters.py:_in_loops": (80, _KERNEL),
+    "tec/choices/families/sorts.py:_heaps": (75, _KERNEL),
+    "tec/choices/families/sorts.py:body": (65, _KERNEL),
     "tec/notebook.py:nest_svg": (70, "one picture"),
 }
 

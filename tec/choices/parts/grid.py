@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...te import thread_axis
-from ..pointwise import neighbours_on_a_die
+from .pointwise import neighbours_on_a_die
 
 
 class Tiles:

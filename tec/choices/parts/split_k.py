@@ -9,7 +9,7 @@ from ... import te
 from ...ops.contraction import Element
 from ...te import ComputeOp, Operation, Tensor
 from ..group import Group, const_shape
-from ..pointwise import bind_all
+from .pointwise import bind_all
 
 _PIECE = 4  # neighbours of a row that a thread ends together
 KERNEL_US = 2.0  # a second kernel, in a network's graph

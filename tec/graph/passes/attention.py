@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...choices import attention_matrix as attention
+from ...choices.families.attention import matrix as attention
 from ...ops.attention import PLAIN
 from ...ops.dims import at_most
 from ...target import Target

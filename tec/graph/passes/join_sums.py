@@ -3,7 +3,7 @@
     (conv(x, wx) + bx) + (conv(y, wy) + by)  ->  conv_sum(x, y, [wx wy]) + (bx + by)
 
 The result of neither is written and read again, and a launch is saved. Both are of constant weights, one pixel wide, and lie as matrices of pixels by channels
-(`choose_layouts`); whether it pays is the templates' estimate (`choices.conv_sums`).
+(`choose_layouts`); whether it pays is the templates' estimate (`choices.families.conv_sums`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...choices import conv_sums
+from ...choices.families import conv_sums
 from ...ops.conv_sum import EACH
 from ...ops.dims import is_zero
 from ...target import Target

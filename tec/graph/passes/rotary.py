@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...choices.attention_turns import takes_copies
+from ...choices.families.attention.ping_pong import takes_copies
 from ...ops.attention import ANGLES, PLAIN, order_of
 from ...ops.registry import broadcast_shapes, normalize_axis
 from ...target import Target

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...choices import layouts as preferred
-from ...choices.recurrent import preferred_panel
+from ...choices.families.recurrent import preferred_panel
 from ...ops.layouts import Layout
 from ...ops.recurrent import Recurrence, packed
 from ...target import Target

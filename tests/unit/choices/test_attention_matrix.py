@@ -8,7 +8,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
-from tec.choices.attention_matrix import MatrixAttention, fragments
+from tec.choices.families.attention.matrix import MatrixAttention, fragments
 from tec.codegen.static_report import report
 from tec.ir.interp import run as interpret
 from tec.ops import get_op

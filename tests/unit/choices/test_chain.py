@@ -13,10 +13,11 @@ import pytest
 
 import tec
 from tec import choices, te, topi
-from tec.choices import Choice, Cost, Group, Scheduled, Space, footprint, proof, records, spaces, strictly
+from tec.choices import Choice, Cost, Group, Scheduled, Space, footprint, proof, spaces, strictly
 from tec.choices.candidates import in_order
 from tec.choices.cost import price
 from tec.choices.group import begin
+from tec.choices.store import records
 from tec.codegen import cpu
 from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
 from tec.graph.graph import Graph

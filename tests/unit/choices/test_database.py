@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices import database
-from tec.choices.database import (
+from tec.choices.store import database
+from tec.choices.store.database import (
     Database,
     Key,
     Record,
@@ -66,7 +66,7 @@ def test_a_merge_keeps_what_gains_more(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from tec.choices.database import Database, Key, Trial
+from tec.choices.store.database import Database, Key, Trial
 with Database(sys.argv[1]) as db:
     for k in range(40):
         db.add_trial(Key("s", "llvm", "m", "v"), Trial(f"{sys.argv[2]} {k}", "a", 1.0, 1.0))

@@ -8,7 +8,8 @@ from dataclasses import fields
 
 import pytest
 
-from tec.choices import rules, tilings
+from tec.choices import rules
+from tec.choices.families.products import tilings
 from tec.choices.rules import bugs
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError

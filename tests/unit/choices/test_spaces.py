@@ -13,7 +13,8 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import Space, records, schedule, spaces
+from tec.choices import Space, schedule, spaces
+from tec.choices.store import records
 from tec.errors import ScheduleError
 from tec.graph.graph import Graph
 from tec.ops.layouts import Layout

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tec
-from tec.choices.database import Database, Record, from_lines
+from tec.choices.store.database import Database, Record, from_lines
 
 ROOT = Path(__file__).resolve().parents[3]
 

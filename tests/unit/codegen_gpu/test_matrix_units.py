@@ -11,7 +11,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import matrix_schedule, tilings
+from tec.choices.families.products import matrix_schedule, tilings
 from tec.codegen.static_report import KernelReport, report
 from tec.driver import run_passes
 from tec.errors import LoweringError, TargetError

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices import layout_options, records
+from tec.choices import layout_options
 from tec.choices.layout_options import TEMPLATE, signature
+from tec.choices.store import records
 from tec.graph import Graph, Value, run_graph
 from tec.graph.least_cost import Problem
 from tec.graph.passes import layout, layout_choice

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices import tilings
-from tec.choices.register_blocks import tile_sizes
+from tec.choices.families.products import tilings
+from tec.choices.families.products.register_blocks import tile_sizes
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize

@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from tec.choices.database import key_text
+from tec.choices.store.database import key_text
 
 
 def seconds(choice: dict[str, Any]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tec.choices.database import Database
+from tec.choices.store.database import Database
 from tec.target import Target
 from tec.tuning import make_tuner
 

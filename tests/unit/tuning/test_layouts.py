@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices.database import Database, Tuned
 from tec.choices.layout_options import TEMPLATE
+from tec.choices.store.database import Database, Tuned
 from tec.graph.graph import Graph
 from tec.target import Target
 from tec.tuning import make_tuner

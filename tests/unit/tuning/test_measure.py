@@ -15,7 +15,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices.database import machine_text
+from tec.choices.store.database import machine_text
 from tec.schedule import to_loops
 from tec.target import Target
 from tec.tuning import measure as measuring

@@ -20,7 +20,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices.database import Database, Key
+from tec.choices.store.database import Database, Key
 from tec.errors import ArgumentError, DeviceError
 from tec.graph.graph import Graph
 from tec.target import Target

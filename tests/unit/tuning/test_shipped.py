@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices import shipped
-from tec.choices.shipped import Shipped, of_machine, without_threads, write
 from tec.choices.space import Space
+from tec.choices.store import shipped
+from tec.choices.store.shipped import Shipped, of_machine, without_threads, write
 from tec.graph.graph import Graph
 from tec.target import Target
 from tec.tuning.ranker import make_ranker

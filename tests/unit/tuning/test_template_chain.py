@@ -10,7 +10,8 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import database, strictly
+from tec.choices import strictly
+from tec.choices.store import database
 from tec.errors import ScheduleError, TecError, TecWarning
 
 GPU = "rocm -mcpu=gfx942"

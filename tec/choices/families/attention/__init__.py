@@ -1,0 +1,50 @@
+"""Attention's templates: which of them a group with an attention in it may take, the default's first.
+
+`cpu` and `registers` (tile registers) are a CPU's; `gpu`, `matrix`, `warpgroup` and `ping_pong` a GPU's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....ops.forms import Form
+from ....target import Target
+from ...group import Group, extent
+from ...parts import loops
+from . import registers
+from .cpu import CpuAttention
+from .gpu import GpuAttention
+from .kernel import Kernel
+from .matrix import MatrixAttention
+from .ping_pong import TurnAttention
+from .warpgroup import WarpgroupAttention
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with an attention in it."""
+    found = group.form("attention")
+    if found is None:
+        return
+    form = found[0]
+    sizes = [extent(d) for t in form.inputs[:3] for d in t.shape]
+    if any(n == 0 for n in sizes):
+        return
+    if not target.is_gpu:
+        kinds: list[type[CpuAttention]] = [CpuAttention]
+        if registers.fits(form, target):
+            kinds.insert(0 if registers.is_worth(form, target) else 1, registers.TileAttention)
+        yield from (kind(group, target, *found) for kind in kinds)
+        return
+    if all(isinstance(n, int) for n in _head_sizes(form)):
+        units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
+        # Few queries and many keys are divided over more work-groups by one of them alone.
+        yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
+        space = GpuAttention(group, target, *found)
+        if space.fits_at_all:
+            yield space
+
+
+def _head_sizes(form: Form) -> tuple[Any, Any, Any]:
+    g = Kernel.sizes_of(form)
+    return g.heads, g.size, g.value_size

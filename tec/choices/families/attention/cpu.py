@@ -1,0 +1,238 @@
+"""Attention in one pass over the keys on a CPU: running maximum, sum and weighted values; no matrix of scores is kept.
+
+For each block of keys: scores, their largest m', weights exp(s - m'); what was summed before is scaled by exp(m - m'), and the weights' sum and
+the weighted values are added (Milakov and Gimelshein's online softmax; Dao and others' FlashAttention).
+
+Many queries: a vector has a query a lane (`lanes`), so that maxima and sums are lane-wise and keys and values are read as they lie, each
+element once for all lanes. Only the tile of queries is turned, and the result back. Few queries: see `few`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
+
+from .... import te
+from ....ops.attention import normalized, scores_of
+from ....ops.forms import Form
+from ....target import Target
+from ....te import Tensor
+from ... import parallel
+from ...group import Group, size_of
+from ...parts.pointwise import lanes_for
+from ...space import Choice, Cost
+from .few import MOST, FewQueries
+from .kernel import AttentionSpace, Kernel
+
+KEYS = 64  # of a block: its weights for 32 queries are 8 KiB, which stay in the first-level cache
+
+
+class CpuAttention(AttentionSpace):
+    """A tile of `queries` over vector lanes and a block of keys at a time; heads and tiles over threads."""
+
+    template: ClassVar[str] = "cpu attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.lanes = lanes_for(scores_of(form.inputs, form.attrs).acc, target)
+        self.parameters = {
+            "queries": (2 * self.lanes, self.lanes, 4 * self.lanes),
+            "keys": (KEYS, 32, 128, 256),
+            "rows": (8, 4, 6, 12, 2),
+        }
+
+    @property
+    def default(self) -> Choice:
+        # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
+        rows = 8 if self.target.vector_bytes >= 64 else 4
+        queries = self.g.queries
+        short = isinstance(queries, int) and queries <= self.lanes
+        return self.choice(queries=self.lanes if short else 2 * self.lanes, keys=KEYS, rows=rows)
+
+    def why_not(self, choice: Choice) -> str | None:
+        return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector rate, with the share of lanes that have a query."""
+        shapes = [t.shape for t in self.form.inputs]
+        work = size_of([*shapes[0], *shapes[1][2:3]]) or 1 << 20
+        machine = self.target.machine
+        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        sums = choice["rows"] * choice["queries"] // self.lanes
+        return Cost(2 * work * (1 + abs(sums - 16) / 64) / rate, "issue")
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        """Lanes of queries, or of elements where queries are few; both, where their number is open."""
+        few = kernel.g.queries * kernel.g.group
+        if not isinstance(few, int):
+            with kernel.ib.if_scope(few <= MOST):
+                by_heads(kernel, choice, self.lanes)
+            with kernel.ib.else_scope():
+                by_lanes(kernel, choice, lambda *at: Tile(kernel, choice, *at))
+        elif few <= MOST:
+            by_heads(kernel, choice, self.lanes)
+        else:
+            by_lanes(kernel, choice, lambda *at: Tile(kernel, choice, *at))
+
+
+def tasks_kind(g: Any) -> str:
+    """How tasks are run: over threads, where that is worth their start."""
+    work = [g.batch, g.heads, g.queries, g.keys, g.size]
+    known = all(isinstance(n, int) for n in work)
+    # Two products at some 8 multiply-adds a clock.
+    return "parallel" if not known or parallel.worth(2 * math.prod(work) / 8) else "serial"
+
+
+def by_heads(kernel: Kernel, choice: Choice, lanes: int) -> None:
+    """A task a head of keys: few queries."""
+    ib, g = kernel.ib, kernel.g
+    with ib.for_range(0, g.batch * g.key_heads, "task", kind=tasks_kind(g)) as task:
+        b, head = ib.let("b", te.indexdiv(task, g.key_heads)), ib.let("head", te.indexmod(task, g.key_heads))
+        FewQueries(kernel, choice["keys"], choice["rows"], lanes, b, head).run()
+
+
+def by_lanes(kernel: Kernel, choice: Choice, make: Callable[[Any, Any, Any], Tile]) -> None:
+    """A task a tile of queries: `make(batch entry, head, first query)`."""
+    ib, g = kernel.ib, kernel.g
+    width = choice["queries"]
+    tiles = te.indexdiv(g.queries + (width - 1), width) if not isinstance(g.queries, int) else -(-g.queries // width)
+    with ib.for_range(0, g.batch * g.heads * tiles, "task", kind=tasks_kind(g)) as task:
+        tile = ib.let("tile", te.indexmod(task, tiles))
+        head = ib.let("head", te.indexmod(te.indexdiv(task, tiles), g.heads))
+        b = ib.let("b", te.indexdiv(task, tiles * g.heads))
+        make(b, head, tile * width).run()
+
+
+class Tile:
+    """One tile of queries of one head: its loops over blocks of keys."""
+
+    def __init__(self, kernel: Kernel, choice: Choice, b: Any, head: Any, first: Any):
+        self.kernel, self.b, self.head, self.first = kernel, b, head, first
+        self.ib, self.g, self.acc = kernel.ib, kernel.g, kernel.acc
+        self.width, self.keys, self.rows = choice["queries"], choice["keys"], choice["rows"]
+        self.kv = te.indexdiv(head, self.g.group)
+
+    def _lanes(self) -> Any:
+        return self.ib.for_range(0, self.width, "lane", kind="vectorize")
+
+    def run(self) -> None:
+        ib, g, w = self.ib, self.g, self.width
+        make = ib.allocate
+        self.q = make(self.acc, (g.size * w,), "q_tile", scope="local")
+        self.o = make(self.acc, (g.value_size * w,), "o_tile", scope="local")
+        self.p = make(self.acc, (self.keys * w,), "weights", scope="local")
+        self.top = make(self.acc, (w,), "top", scope="local")
+        self.total = make(self.acc, (w,), "total", scope="local")
+        self.factor = make(self.acc, (w,), "factor", scope="local")
+        self._begin()
+        last = te.min(self.first + w, g.queries) - 1
+        begin, end = self.kernel.key_range(self.b, self.first, last, self.keys)
+        whole = te.min(end, te.indexdiv(g.keys, self.keys))
+        with ib.for_range(begin, whole, "block") as block:
+            self._block(block * self.keys, self.keys)
+        if not isinstance(g.keys, int) or g.keys % self.keys:
+            rest = te.indexmod(g.keys, self.keys)
+            with ib.if_scope(te.all(end > whole, rest > 0)):
+                self._block(te.indexdiv(g.keys, self.keys) * self.keys, rest)
+        self._finish()
+
+    def _begin(self) -> None:
+        """The queries turned, an element of all of them beside each other; sums at 0."""
+        ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        with ib.for_range(0, w, "i") as i:
+            place = ib.let("place", te.min(self.first + i, g.queries - 1))
+            k.each_element(self.b, self.head, place, partial(self._put_query, i))
+        with self._lanes() as lane:
+            self.top[lane] = k.lowest
+            self.total[lane] = k.const(0)
+        with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
+            self.o[d * w + lane] = k.const(0)
+
+    def _put_query(self, i: Any, d: Any, x: Any) -> None:
+        """Query i's element d."""
+        self.q[d * self.width + i] = x * self.kernel.const(self.kernel.scores.scale)
+
+    def _grouped(self, count: Any, name: str, emit: Any) -> None:
+        """`emit(first, n)` for all numbers below `count`, `rows` at a time and the rest one by one."""
+        ib, rows = self.ib, self.rows
+        with ib.for_range(0, te.indexdiv(count, rows), name) as r:
+            emit(r * rows, rows)
+        if not isinstance(count, int):
+            with ib.for_range(te.indexdiv(count, rows) * rows, count, name) as r:
+                emit(r, 1)
+        elif count % rows:
+            emit(count - count % rows, count % rows)
+
+    def _block(self, key: Any, count: Any) -> None:
+        """Keys `key` and on, `count` of them."""
+        ib, w = self.ib, self.width
+        self._score_block(key, count)
+        fresh = ib.allocate(self.acc, (w,), "fresh", scope="local")
+        with self._lanes() as lane:
+            fresh[lane] = self.top[lane]
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            fresh[lane] = te.max(fresh[lane], self.p[j * w + lane])
+        with self._lanes() as lane:
+            self.factor[lane] = te.exp(self.top[lane] - fresh[lane])
+            self.top[lane] = fresh[lane]
+            self.total[lane] = self.total[lane] * self.factor[lane]
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            self.p[j * w + lane] = te.exp(self.p[j * w + lane] - self.top[lane])
+        with ib.for_range(0, count, "j") as j, self._lanes() as lane:
+            self.total[lane] = self.total[lane] + self.p[j * w + lane]
+        self._value_block(key, count)
+
+    def _score_block(self, key: Any, count: Any) -> None:
+        """Scores of a block, masked."""
+        self._grouped(count, "j", lambda j, n: self._scores(key, j, n))
+
+    def _value_block(self, key: Any, count: Any) -> None:
+        """Sums of values brought up to date by a block's weights."""
+        self._grouped(self.g.value_size, "d", lambda d, n: self._values(key, d, n, count))
+
+    def _scores(self, key: Any, j: Any, n: int) -> None:
+        ib, w, k = self.ib, self.width, self.kernel
+        sums = ib.allocate(self.acc, (n * w,), "scores", scope="local")
+        for r in range(n):
+            with self._lanes() as lane:
+                sums[r * w + lane] = k.const(0)
+        with ib.for_range(0, self.g.size, "d") as d:
+            for r in range(n):
+                x = ib.let("x", k.at("k", self.b, self.kv, key + j + r, d))
+                with self._lanes() as lane:
+                    sums[r * w + lane] = sums[r * w + lane] + self.q[d * w + lane] * x
+        for r in range(n):
+            place = ib.let("key", key + j + r)
+            with self._lanes() as lane:
+                self.p[(j + r) * w + lane] = self._masked(sums[r * w + lane], lane, place)
+
+    def _masked(self, score: Any, lane: Any, key: Any) -> Any:
+        k, scores = self.kernel, self.kernel.scores
+        i = te.min(self.first + lane, self.g.queries - 1)
+        score = scores.biased(scores.capped(score), k.extra, (self.b, self.head, i, key))
+        seen = scores.seen(k.extra, self.b, self.first + lane + scores.offset(k.extra, self.b), key)
+        return score if seen is None else te.select(seen, score, k.const(float("-inf")))
+
+    def _values(self, key: Any, d: Any, n: int, count: Any) -> None:
+        ib, w, k = self.ib, self.width, self.kernel
+        sums = ib.allocate(self.acc, (n * w,), "values", scope="local")
+        for r in range(n):
+            with self._lanes() as lane:
+                sums[r * w + lane] = self.o[(d + r) * w + lane] * self.factor[lane]
+        with ib.for_range(0, count, "j") as j:
+            for r in range(n):
+                x = ib.let("x", k.at("v", self.b, self.kv, key + j, d + r))
+                with self._lanes() as lane:
+                    sums[r * w + lane] = sums[r * w + lane] + self.p[j * w + lane] * x
+        for r in range(n):
+            with self._lanes() as lane:
+                self.o[(d + r) * w + lane] = sums[r * w + lane]
+
+    def _finish(self) -> None:
+        ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
+            total = ib.let("total", self.total[i])
+            with ib.for_range(0, g.value_size, "d") as d:
+                k.write((self.b, self.head, self.first + i, d), normalized(self.o[d * w + i], total, self.acc))

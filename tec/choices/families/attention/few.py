@@ -1,0 +1,148 @@
+"""Attention of few queries on a CPU: a vector has elements of a head, or keys, as its lanes.
+
+The work is reading keys and values once; all queries that share a key head, of all heads of its group, take each block while it is in the first-level cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .... import te
+from ....ops.attention import normalized
+from .kernel import Kernel
+
+MOST = 8  # queries times heads of a group: beyond, lanes of queries are filled well enough
+_SUMS = 8  # vectors of results that are summed at once
+
+
+def lanes_of(size: int, most: int) -> int:
+    """The largest power of two that divides a size, `most` at the most."""
+    return min(most, size & -size)
+
+
+class FewQueries:
+    """One key head of one batch entry: its queries over blocks of keys."""
+
+    def __init__(self, kernel: Kernel, keys: int, rows: int, lanes: int, b: Any, key_head: Any):
+        self.kernel, self.ib, self.g, self.acc = kernel, kernel.ib, kernel.g, kernel.acc
+        self.keys, self.rows, self.lanes, self.b, self.key_head = keys, rows, lanes, b, key_head
+        self.count = self.g.queries * self.g.group
+
+    def run(self) -> None:
+        ib, g, k = self.ib, self.g, self.kernel
+        self.q = ib.allocate(self.acc, (MOST * g.size,), "queries", scope="local")
+        self.o = ib.allocate(self.acc, (MOST * g.value_size,), "sums", scope="local")
+        self.p = ib.allocate(self.acc, (self.keys,), "weights", scope="local")
+        self.top = ib.allocate(self.acc, (MOST,), "top", scope="local")
+        self.total = ib.allocate(self.acc, (MOST,), "total", scope="local")
+        with ib.for_range(0, self.count, "row") as row:
+            head, i = self._at(row)
+
+            def put(d: Any, x: Any, row: Any = row) -> None:
+                self.q[row * g.size + d] = x * k.const(k.scores.scale)
+
+            k.each_element(self.b, head, i, put)
+            with ib.for_range(0, g.value_size, "d") as d:
+                self.o[row * g.value_size + d] = k.const(0)
+            self.top[row] = k.lowest
+            self.total[row] = k.const(0)
+        begin, end = k.key_range(self.b, 0, g.queries - 1, self.keys)
+        with ib.for_range(begin, te.max(end, begin), "block") as block:
+            key = ib.let("key", block * self.keys)
+            count = ib.let("count", te.min(self.keys, g.keys - key))
+            with ib.for_range(0, self.count, "row") as row:
+                self._block(row, key, count)
+        with ib.for_range(0, self.count, "row") as row:
+            head, i = self._at(row)
+            with ib.for_range(0, g.value_size, "d") as d:
+                value = normalized(self.o[row * g.value_size + d], self.total[row], self.acc)
+                k.write((self.b, head, i, d), value)
+
+    def _at(self, row: Any) -> tuple[Any, Any]:
+        return self.key_head * self.g.group + te.indexdiv(row, self.g.queries), te.indexmod(row, self.g.queries)
+
+    def _vector(self, n: int) -> Any:
+        return self.ib.for_range(0, n, "lane", kind="vectorize")
+
+    def _folded(self, values: Any, first: int, lanes: int, both: Callable[[Any, Any], Any]) -> Any:
+        """`lanes` values as one, by halves."""
+        while lanes > 1:
+            lanes //= 2
+            with self._vector(lanes) as lane:
+                values[first + lane] = both(values[first + lane], values[first + lanes + lane])
+        return values[first]
+
+    def _over_keys(self, both: Callable[[Any, Any], Any]) -> Any:
+        """The block's weights as one value."""
+        ib, lanes = self.ib, self.lanes
+        part = ib.allocate(self.acc, (lanes,), "part", scope="local")
+        with self._vector(lanes) as lane:
+            part[lane] = self.p[lane]
+        with ib.for_range(1, self.keys // lanes, "c") as c, self._vector(lanes) as lane:
+            part[lane] = both(part[lane], self.p[c * lanes + lane])
+        return ib.let("all", self._folded(part, 0, lanes, both))
+
+    def _block(self, row: Any, key: Any, count: Any) -> None:
+        ib, k, lanes = self.ib, self.kernel, self.lanes
+        whole = te.indexdiv(count, self.rows)
+        with ib.for_range(0, whole, "j") as j:
+            self._scores(row, key, j * self.rows, self.rows)
+        with ib.for_range(whole * self.rows, count, "j") as j:
+            self._scores(row, key, j, 1)
+        with ib.for_range(0, self.keys // lanes, "c") as c, self._vector(lanes) as lane:
+            j = c * lanes + lane
+            self.p[j] = self._masked(row, key, j, count)
+        fresh = ib.let("fresh", te.max(self.top[row], self._over_keys(te.max)))
+        factor = ib.let("factor", te.exp(self.top[row] - fresh))
+        self.top[row] = fresh
+        with ib.for_range(0, self.keys // lanes, "c") as c, self._vector(lanes) as lane:
+            self.p[c * lanes + lane] = te.exp(self.p[c * lanes + lane] - fresh)
+        self.total[row] = self.total[row] * factor + self._over_keys(lambda x, y: x + y)
+        del k
+        self._values(row, key, count, factor)
+
+    def _scores(self, row: Any, key: Any, j: Any, n: int) -> None:
+        ib, k, size = self.ib, self.kernel, self.g.size
+        lanes = lanes_of(size, self.lanes)
+        sums = ib.allocate(self.acc, (n * lanes,), "scores", scope="local")
+        for r in range(n):
+            with self._vector(lanes) as lane:
+                sums[r * lanes + lane] = k.const(0)
+        with ib.for_range(0, size // lanes, "c") as c:
+            for r in range(n):
+                with self._vector(lanes) as lane:
+                    d = c * lanes + lane
+                    x = self.q[row * size + d] * k.at("k", self.b, self.key_head, key + j + r, d)
+                    sums[r * lanes + lane] = sums[r * lanes + lane] + x
+        for r in range(n):
+            self.p[j + r] = self._folded(sums, r * lanes, lanes, lambda x, y: x + y)
+
+    def _masked(self, row: Any, key: Any, j: Any, count: Any) -> Any:
+        k, scores = self.kernel, self.kernel.scores
+        head, i = self._at(row)
+        at = te.min(key + j, self.g.keys - 1)
+        score = scores.biased(scores.capped(self.p[j]), k.extra, (self.b, head, i, at))
+        seen = scores.seen(k.extra, self.b, i + scores.offset(k.extra, self.b), at)
+        inside = j < count
+        return te.select(inside if seen is None else te.all(inside, seen), score, k.const(float("-inf")))
+
+    def _values(self, row: Any, key: Any, count: Any, factor: Any) -> None:
+        ib, k, size = self.ib, self.kernel, self.g.value_size
+        lanes = lanes_of(size, self.lanes)
+        vectors = size // lanes
+        for first in range(0, vectors, _SUMS):
+            n = min(_SUMS, vectors - first)
+            sums = ib.allocate(self.acc, (n * lanes,), "values", scope="local")
+            for r in range(n):
+                with self._vector(lanes) as lane:
+                    sums[r * lanes + lane] = self.o[row * size + (first + r) * lanes + lane] * factor
+            with ib.for_range(0, count, "j") as j:
+                weight = ib.let("weight", self.p[j])
+                for r in range(n):
+                    with self._vector(lanes) as lane:
+                        x = k.at("v", self.b, self.key_head, key + j, (first + r) * lanes + lane)
+                        sums[r * lanes + lane] = sums[r * lanes + lane] + weight * x
+            for r in range(n):
+                with self._vector(lanes) as lane:
+                    self.o[row * size + (first + r) * lanes + lane] = sums[r * lanes + lane]

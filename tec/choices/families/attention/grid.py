@@ -1,0 +1,187 @@
+"""How an attention fills a GPU: tiles of queries over work-groups, blocks of keys over more of them where queries are few, and the kernel that joins.
+
+Where queries are few and keys many, each of `splits` work-groups leaves the maximum, sum and weighted values of its keys, which a second small kernel
+joins ("flash decoding", Dao and others 2023).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from .... import te
+from ....ops.attention import normalized
+from ...parts import loops
+from .kernel import Kernel
+
+
+class Tile(Protocol):
+    """One work-group's queries: its loop over blocks of keys, then what it found."""
+
+    def run(self, split: Any, splits: int) -> None: ...
+
+    def results(self, out: Results) -> None: ...
+
+
+@dataclass
+class Rows:
+    """Rows of a tile as queries: of one head, or folded, of all heads that share keys."""
+
+    kernel: Kernel
+    folded: bool
+    b: Any
+    head: Any  # the query head, or the key head where folded
+
+    @property
+    def count(self) -> Any:
+        g = self.kernel.g
+        return g.queries * g.group if self.folded else g.queries
+
+    @property
+    def key_head(self) -> Any:
+        return self.head if self.folded else te.indexdiv(self.head, self.kernel.g.group)
+
+    def at(self, row: Any) -> tuple[Any, Any]:
+        """(query head, query) of a row."""
+        g = self.kernel.g
+        if not self.folded:
+            return self.head, row
+        return self.head * g.group + te.indexdiv(row, g.queries), te.indexmod(row, g.queries)
+
+    def reach(self, first: Any, tile: int) -> tuple[Any, Any]:
+        """The first and the last query of a tile's rows."""
+        if self.folded:
+            return 0, self.kernel.g.queries - 1
+        return first, te.min(first + tile, self.count) - 1
+
+    def blocks(self, low: Any, high: Any, keys: int, split: Any, splits: int) -> tuple[Any, Any]:
+        """The blocks of keys, begin and end, that a split has of those which queries low to high see anything of; none where it ends before it begins."""
+        ib = self.kernel.ib
+        begin, end = self.kernel.key_range(self.b, low, high, keys)
+        if splits > 1:
+            each = ib.let("each", ceil_div(end - begin, splits))
+            begin = ib.let("begin", begin + split * each)
+            end = te.min(end, begin + each)
+        return begin, end
+
+
+def ceil_div(a: Any, b: int) -> Any:
+    return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)
+
+
+@dataclass
+class Grid:
+    """Work-groups of `threads` (x, y): `tile` rows of queries of a head each, or of the heads that share keys (`folded`)."""
+
+    k: Kernel
+    folded: bool
+    tile: int
+    splits: int
+    threads: tuple[int, int]
+    resident: int = 0  # work-groups that a unit is to hold at once, where that bounds registers
+
+    @property
+    def heads(self) -> Any:
+        return self.k.g.key_heads if self.folded else self.k.g.heads
+
+    @property
+    def rows(self) -> Any:
+        return self.k.g.queries * self.k.g.group if self.folded else self.k.g.queries
+
+    def launch(self, make: Callable[[Rows, Any, Any, Any], Tile]) -> None:
+        """`make(rows, first row, threadIdx.x, threadIdx.y)` gives each work-group's tile."""
+        k, splits = self.k, self.splits
+        ib, g = k.ib, k.g
+        tiles = ceil_div(self.rows, self.tile)
+        parts: Any = None
+        if splits > 1:
+            # Of each split: weighted values, then the maximum and the sum.
+            parts = ib.allocate(
+                k.acc, (g.batch * self.heads * tiles * self.tile * splits * (g.value_size + 2),), "parts"
+            )
+        with ib.new_scope():
+            bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in "xyz")
+            tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
+            shape = zip((bx, by, bz, tx, ty), (tiles * splits, self.heads, g.batch, *self.threads))
+            for axis, n in shape:
+                ib.scope_attr(axis, "thread_extent", n)
+            if self.resident:
+                ib.scope_attr(None, "min_blocks", self.resident)
+            split = te.indexmod(bx.var, splits) if splits > 1 else 0
+            at = te.indexdiv(bx.var, splits) if splits > 1 else bx.var
+            # Under a causal mask the last queries see the most keys: they begin first, and no unit is left with one of them at the end.
+            first = (tiles - 1 - at if k.scores.attrs.get("right") is not None else at) * self.tile
+            of = Rows(k, self.folded, bz.var, by.var)
+            t = make(of, first, tx.var, ty.var)
+            t.run(split, splits)
+            t.results(Results(self, of, split, parts, tiles))
+        if parts is not None:
+            self._join(parts, tiles)
+
+    def place(self, tiles: Any, b: Any, head: Any, row: Any, split: Any) -> Any:
+        """Where a split's part of a row begins."""
+        line = ((b * self.heads + head) * (tiles * self.tile) + row) * self.splits + split
+        return line * (self.k.g.value_size + 2)
+
+    def _join(self, parts: Any, tiles: Any) -> None:
+        """Each element of the result from its splits."""
+        k = self.k
+        ib, g = k.ib, k.g
+        with ib.new_scope():
+            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+            total_elements = g.batch * self.heads * self.rows * g.value_size
+            ib.scope_attr(bx, "thread_extent", ceil_div(total_elements, loops.THREADS))
+            ib.scope_attr(tx, "thread_extent", loops.THREADS)
+            e = bx.var * loops.THREADS + tx.var
+            with ib.if_scope(e < total_elements):
+                column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
+                row, b_head = te.indexmod(line, self.rows), te.indexdiv(line, self.rows)
+                b, head = te.indexdiv(b_head, self.heads), te.indexmod(b_head, self.heads)
+                top = loops.scalar(ib, k.acc, "top", k.lowest)
+                value = loops.scalar(ib, k.acc, "value", k.const(0))
+                total = loops.scalar(ib, k.acc, "total", k.const(0))
+                with ib.for_range(0, self.splits, "split") as split:
+                    at = ib.let("at", self.place(tiles, b, head, row, split))
+                    other = ib.let("other", parts[at + g.value_size])
+                    fresh = ib.let("fresh", te.max(top[0], other))
+                    mine, theirs = ib.let("mine", te.exp(top[0] - fresh)), ib.let("theirs", te.exp(other - fresh))
+                    value[0] = value[0] * mine + parts[at + column] * theirs
+                    total[0] = total[0] * mine + parts[at + (g.value_size + 1)] * theirs
+                    top[0] = fresh
+                query_head, i = Rows(k, self.folded, b, head).at(row)
+                k.write((b, query_head, i, column), normalized(value[0], total[0], k.acc))
+
+
+@dataclass
+class Results:
+    """Where a work-group's rows go: the result, or a split's part."""
+
+    grid: Grid
+    of: Rows
+    split: Any
+    parts: Any
+    tiles: Any
+
+    @contextmanager
+    def row(self, row: Any, top: Any, total: Any, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
+        """Puts elements of one row: `put(column, sum of weighted values)`. `is_first`: whether this thread is the first of those that share the
+        row; `top` is the maximum that the weights are relative to, in powers of e."""
+        k = self.grid.k
+        ib, g = k.ib, k.g
+        if self.parts is None:
+            head, i = self.of.at(row)
+            with ib.if_scope(row < self.of.count):
+                one = ib.let("one", normalized(k.const(1), total, k.acc))
+                yield lambda column, value: k.write((self.of.b, head, i, column), value * one)
+            return
+        at = ib.let("at", self.grid.place(self.tiles, self.of.b, self.of.head, row, self.split))
+        with ib.if_scope(is_first):
+            self.parts[at + g.value_size] = top
+            self.parts[at + g.value_size + 1] = total
+
+        def put(column: Any, value: Any) -> None:
+            self.parts[at + column] = value
+
+        yield put

@@ -1,0 +1,176 @@
+"""What attention shares on every target: the base of its templates, sizes, reading operands through their order, the range of keys that a tile sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from .... import te
+from ....ops.attention import LOWEST, Geometry, Scores, geometry, order_of, scores_of, stored
+from ....ops.forms import Form
+from ....ops.rotary import Turn
+from ....target import Target
+from ....te import Tensor
+from ...group import Group, extent
+from ...parts import loops
+from ...space import Choice
+
+FEW = 16  # queries up to which the heads of a group go into one tile
+OPEN = 2048  # queries and keys, for choices where their number is open
+
+
+@dataclass
+class Kernel:
+    """What the loops of one attention share: its sizes, and reading operands by their logical index."""
+
+    form: Form
+    ib: Any
+    sources: dict[str, Any]
+    out: Any
+
+    def __post_init__(self) -> None:
+        self.g = self.sizes_of(self.form)
+        self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
+        self.acc = self.scores.acc
+
+    @staticmethod
+    def sizes_of(form: Form) -> Geometry:
+        """Sizes as numbers, or as expressions where they are open."""
+        return geometry([[_size(d) for d in t.shape] for t in form.inputs[:3]], form.attrs)
+
+    @classmethod
+    def of(cls, form: Form, ib: Any, sources: list[Any], out: Any) -> Kernel:
+        names = ("q", "k", "v", *form.attrs.get("extras", ()))
+        return cls(form, ib, dict(zip(names, sources)), out)
+
+    def at(self, operand: str, *index: Any) -> Any:
+        """An element of q, k or v by (batch, head, place, element), in the accumulator's type."""
+        return self.stored_at(operand, *index).astype(self.acc)
+
+    def stored_at(self, operand: str, *index: Any) -> Any:
+        """The same in its own type."""
+        return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
+
+    @cached_property
+    def turn(self) -> Turn | None:
+        """How queries are turned when they are read."""
+        return self.scores.turn(self.g.size)
+
+    def query(self, b: Any, head: Any, place: Any, d: Any, reach: tuple[int, int] | None = None) -> Any:
+        """An element of a query, turned where they are, in the operand's own type. `reach`: see `Turn.one`."""
+        if self.turn is None:
+            return self.stored_at("q", b, head, place, d)
+        cos, sin = self.scores.angles(self.extra, b, head, place)
+        y = self.turn.one(d, lambda p: self.at("q", b, head, place, p), cos, sin, reach)
+        return y.astype(self.sources["q"].dtype)
+
+    def each_element(self, b: Any, head: Any, place: Any, put: Callable[[Any, Any], None]) -> None:
+        """`put(d, element)` for all of a query, turned where they are, in the accumulator's type: a pair at a time, what both need read once."""
+        ib, turn, size = self.ib, self.turn, self.g.size
+        first = 0
+        if turn is not None:
+            first = 2 * turn.half
+            cos, sin = self.scores.angles(self.extra, b, head, place)
+            with ib.for_range(0, turn.half, "pair") as n:
+                both = [
+                    ib.let(name, y)
+                    for name, y in zip(
+                        ("one", "other"), turn.both(n, lambda d: self.at("q", b, head, place, d), cos, sin)
+                    )
+                ]
+                for d, y in zip(turn.pair(n), both):
+                    put(d, y)
+        if not isinstance(size, int) or first < size:
+            with ib.for_range(first, size, "d") as d:
+                put(d, self.at("q", b, head, place, d))
+
+    def extra(self, name: str, index: Sequence[Any]) -> Any:
+        return self.sources[name][tuple(index)]
+
+    def write(self, index: Sequence[Any], value: Any) -> None:
+        self.out[stored(order_of(self.form.attrs, "out"), index)] = value.astype(self.out.dtype)
+
+    def const(self, value: float) -> Any:
+        return te.const(value, self.acc)
+
+    @property
+    def lowest(self) -> Any:
+        return self.const(LOWEST[self.acc])
+
+    def key_range(self, b: Any, first: Any, last: Any, block: int) -> tuple[Any, Any]:
+        """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
+        attrs, keys = self.form.attrs, self.g.keys
+        begin: Any = 0
+        end: Any = keys
+        offset = self.scores.offset(self.extra, b) if self.scores.has_range else 0
+        if attrs.get("right") is not None:
+            end = te.min(end, last + offset + (attrs["right"] + 1))
+        if "length" in self.scores.shapes:
+            end = te.min(end, self.extra("length", (b,)).astype("int32"))
+        if attrs.get("left") is not None:
+            begin = te.max(te.indexdiv(te.max(first + offset - attrs["left"], 0), block), 0)
+        if isinstance(end, int):
+            return begin, -(-end // block)
+        return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
+
+    def seen(self, score: Any, b: Any, i: Any, key: Any, block: int) -> Any:
+        """A score of query `i` and a key of a block of so many, -inf where the query does not see the key, or there is none."""
+        keys = self.g.keys
+        conditions = [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
+        seen = self.scores.seen(self.extra, b, i + self.scores.offset(self.extra, b), key)
+        conditions += [] if seen is None else [seen]
+        return te.select(te.all(*conditions), score, self.const(float("-inf"))) if conditions else score
+
+
+class AttentionSpace(loops.LoopForm):
+    """What the templates of attention have in common: its sizes, typical ones where they are open, and loops in place of the form."""
+
+    open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.dtype, self.g = form.inputs[0].dtype, Kernel.sizes_of(form)
+        self.batch: int = self.g.batch if isinstance(self.g.batch, int) else 1
+        self.queries: int = self.g.queries if isinstance(self.g.queries, int) else self.open_queries
+        self.length: int = self.g.keys if isinstance(self.g.keys, int) else OPEN
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        """The attention's loops by a legal choice."""
+        raise NotImplementedError
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            self.loops(Kernel.of(self.form, ib, sources, results[0]), choice)
+
+        out = self.form.outputs[0]
+        return loops.extern("attention", list(self.form.inputs), [(out.shape, out.dtype)], body)
+
+
+class SplitAttention(AttentionSpace):
+    """Of templates that fold the heads of few queries into one tile, and divide many keys over work-groups (`grid`)."""
+
+    @cached_property
+    def rows(self) -> tuple[int, bool]:
+        """Queries of one tile's head, or of its group of heads where they are few."""
+        s = self.g.queries
+        folded = isinstance(s, int) and s <= FEW and self.g.group != 1
+        return (self.queries * self.g.group if folded else self.queries), folded
+
+    def groups(self, tile: int) -> int:
+        """Work-groups of so many rows, before keys are divided."""
+        rows, folded = self.rows
+        heads: int = self.g.key_heads if folded else self.g.heads
+        return self.batch * heads * -(-rows // tile)
+
+    def splits(self, tile: int, keys: int) -> int:
+        """So many that two work-groups a compute unit have four blocks of keys each at least, or as few as a rule says."""
+        least = int(self.rule("blocks", 4, keys=self.length))
+        wanted: int = min(2 * self.target.machine.units // self.groups(tile), self.length // (least * keys))
+        return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
+
+
+def _size(d: Any) -> Any:
+    n = extent(d)
+    return d if n is None else n

@@ -1,0 +1,179 @@
+"""Attention on matrix units in one kernel: scores, weights and sums of a wavefront's queries stay in its registers.
+
+A work-group has some wavefronts, each with `rows` queries of a head; blocks of `keys` keys and values pass through shared memory, which all of
+them read. For each block: scores by the matrix unit; scale, soft cap, biases and masks where they lie; the running maximum, by shuffles between the
+lanes that share a query; weights in base 2; what was summed before scaled; weights as the operand of the second product (`fragments`
+says why they need not leave the registers). Sums of weights are kept by each lane, and added up at the end.
+
+Masks are applied under a condition of the whole work-group: most blocks of a causal attention need none. The blocks' loop is a software pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from ....ir.dtype import dtype_info
+from ....ops.forms import Form
+from ....target import Target, level_gbps
+from ....te import Tensor, intrin
+from ...group import Group
+from ...space import Choice, Cost
+from .fragments import Fragments
+from .grid import Grid
+from .kernel import Kernel, SplitAttention
+from .tiles import PIECE_BYTES, shared_bytes, sizes
+from .wave import Wave
+
+MOST_SIZE = (
+    256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
+)
+LEAST_ROWS = 32  # below, tiles of a matrix unit are mostly empty: plain vector code reads the keys as fast
+BARRIER_CLOCKS, ALONE_CLOCKS = (
+    60,
+    300,
+)  # of a step's barriers: where another work-group works meanwhile, where none does
+LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
+# Heads of 256 in 16 bits on CDNA leave a SIMD two wavefronts. A work-group of that many holds LLVM to 256 registers, which 32 queries by 32 keys then take (246
+# to 248, no spills); 32 queries a wavefront read a key from shared memory half as often as 16. Matrix share in a model of a unit: gfx90a 72 % to 93, gfx942 46 to 72,
+# gfx950 31 to 50.
+REGISTERS_SPARED = 28
+READ_CLOCKS = 20  # of a read of shared memory that a second wavefront does not hide
+REGISTERS_BESIDE = 56  # of a lane: operands on their way, addresses, masks (read off what LLVM makes of the loops)
+
+
+def fragments(dtype: str, target: Target) -> dict[str, Fragments]:
+    """The chip's instructions for a type by their shape, the largest first; k is what a lane reads 16 bytes at once for."""
+    bytes_ = dtype_info(dtype).bytes
+    found: dict[str, Fragments] = {}
+    for i in sorted(intrin.shapes(target, dtype), key=lambda x: -x.m * x.n):
+        if i.acc_dtype == "float32":
+            k = i.k * max(1, PIECE_BYTES // bytes_ // i.a_elems) if i.unit == "mfma" else i.k
+            found.setdefault(f"{i.m}x{i.n}", Fragments(replace(i, k=k)))
+    return found
+
+
+def takes(target: Target, dtype: str, size: Any, value_size: Any) -> bool:
+    """Whether the chip's matrix units have the type, and heads are whole pieces of memory of which sums fit in registers."""
+    piece = PIECE_BYTES // dtype_info(dtype).bytes
+    whole = all(isinstance(n, int) and n % piece == 0 and 0 < n <= MOST_SIZE for n in (size, value_size))
+    return whole and target.is_gpu and bool(fragments(dtype, target))
+
+
+class MatrixAttention(SplitAttention):
+    """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
+
+    template: ClassVar[str] = "matrix attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.units = fragments(self.dtype, target)
+        # Where heads of 256 leave AMD's units room for two wavefronts by 32 keys, there is room for four by 16, with the next step's under way.
+        keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
+        self.parameters = {
+            "waves": (4, 8, 2, 1), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
+            "splits": (1, 2, 4, 8, 16, 32), "hold": (True, False),
+        }  # fmt: skip
+
+    @property
+    def fits_at_all(self) -> bool:
+        """Whether the chip's unit takes the type, rows of operands are whole pieces, and there are queries enough."""
+        if not takes(self.target, self.dtype, self.g.size, self.g.value_size):
+            return False
+        rows: int = self.rows[0]
+        return rows >= LEAST_ROWS and next(self.drafts(), None) is not None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether sums and queries leave a SIMD of CDNA two wavefronts at most."""
+        f = next(iter(self.units.values()))
+        return f.instr.unit == "mfma" and dtype_info(self.dtype).bytes == 2 and self.g.size + self.g.value_size > 448
+
+    def registers(self, choice: Choice) -> int:
+        """Of a lane: sums, scores, queries where they are held, and what is on its way to shared memory."""
+        f, wave = self.units[choice["unit"]], self.target.wavefront_size
+        size, value_size = sizes(f, self.g)
+        bytes_ = dtype_info(self.dtype).bytes
+        rows, keys = choice["rows"], choice["keys"]
+        queries = rows * size * f.instr.copies * bytes_ // 4 if choice["hold"] else 0
+        moving = keys * (size + value_size) * bytes_ // 4 // choice["waves"] if choice["stages"] == 1 else 0
+        total: int = (rows * (value_size + keys) + queries + moving) // wave + REGISTERS_BESIDE
+        return total
+
+    def why_not(self, choice: Choice) -> str | None:
+        f = self.units[choice["unit"]]
+        if choice["rows"] % f.queries:
+            return "a wavefront's queries are no whole number of tiles"
+        if choice["keys"] % max(f.instr.k, f.keys):
+            return "a block is no whole number of tiles"
+        if choice["waves"] * self.target.wavefront_size > self.target.max_threads:
+            return "a work-group has too many threads"
+        chip, need = self.target.chip, self.registers(choice)
+        if need > chip.vgprs:
+            return f"{need} registers of a lane, there are {chip.vgprs}"
+        tight = need - (REGISTERS_SPARED if self.is_wide and choice["waves"] >= 2 * chip.simds else 0)
+        if chip.registers(self.target.wavefront_size)[0] // tight * chip.simds < choice["waves"]:
+            return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
+        lds = shared_bytes(f, self.g, self.dtype, choice)
+        if lds > self.target.lds_bytes:
+            return f"tiles take {lds} bytes of shared memory, there are {self.target.lds_bytes}"
+        return None
+
+    def drafts(self) -> Iterator[Choice]:
+        # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
+        usual = 2 if self.target.chip.background_copies else 1
+        legal = [
+            c
+            for c in self.all
+            if c["stages"] in (usual, 0) and c["splits"] == self.splits(c["rows"] * c["waves"], c["keys"])
+        ]
+        ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
+        if not any(c["hold"] for c in ahead):
+            # Queries in registers rather than the next step's tiles there: shared memory holds more work-groups, which work while one waits (heads of
+            # 256 on gfx1201: matrix share 53 to 57 % in a model of a unit, 19 to 24 % the other way).
+            ahead = [c for c in legal if c["hold"]] or ahead
+        yield from ahead
+
+    def cost(self, choice: Choice) -> Cost:
+        """Matrix work or vector work of a step, whichever is more where wavefronts share a SIMD, else both, by how many work-groups there are."""
+        g, machine = self.g, self.target.machine
+        f = self.units[choice["unit"]]
+        tile = choice["rows"] * choice["waves"]
+        groups = self.groups(tile) * choice["splits"]
+        steps = -(-self.length // (choice["keys"] * choice["splits"]))
+        size, value_size = sizes(f, g)
+        matrix = tile * choice["keys"] * (size + value_size) / machine.macs(self.dtype)
+        # A weight takes some ten operations, four of them for an exponential's quarter rate; a sum is scaled by one.
+        vector = tile * (10 * choice["keys"] + value_size) / machine.macs("float32", matrix=False)
+        bytes_ = dtype_info(self.dtype).bytes
+        reads = choice["waves"] * choice["rows"] // f.queries * choice["keys"] * (size + value_size) * bytes_
+        reads += 0 if choice["hold"] else tile * size * bytes_ * choice["keys"] // f.keys
+        lds = reads * f.instr.copies / machine.scratch_bytes_a_clock
+        chip, wave = self.target.chip, self.target.wavefront_size
+        lds_bytes = shared_bytes(f, g, self.dtype, choice)
+        waves = choice["waves"]
+        by_registers = chip.occupancy(self.registers(choice), lds_bytes, waves, wave)[0] * chip.simds
+        by_lds = max(1, (chip.unit_lds_bytes or self.target.lds_bytes) // lds_bytes) * waves
+        resident = max(waves, min(by_registers, by_lds))  # wavefronts of a unit
+        idle = chip.simds / min(chip.simds, resident)
+        matrix, vector = matrix * idle, vector * idle
+        alone = resident < 2 * waves  # no other work-group works while this one waits
+        clocks = max(matrix, vector, lds) if resident >= 2 * chip.simds else max(matrix + vector, lds)
+        if self.is_wide:
+            clocks = max(clocks, matrix + READ_CLOCKS * reads / choice["waves"] / (wave * PIECE_BYTES))
+        clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
+            1, resident // waves
+        )
+        rounds = -(-groups // machine.units)
+        seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
+        if choice["splits"] > 1 and machine.has_latencies:
+            # What work-groups leave in float32 and the second kernel reads (32 heads of 2,048 by 64 on MI300X, by the time model: 13 us of 107; 101 by half of the rows).
+            parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
+            seconds += parts / (level_gbps(machine, "memory") * 1e9)
+        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
+        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
+        grid.launch(lambda of, first, tx, ty: Wave(kernel, f, choice, of, first, tx, ty))

@@ -1,0 +1,320 @@
+"""Products with packed weights (`tec.ops.packed`) on a CPU: the codes become numbers in registers or in a panel, never in memory as a whole.
+
+Few rows: a task reads a panel of codes once. A load of bytes makes two vectors by a mask and a shift; sums of x times codes are kept for a block, and
+its scale and zero point are applied to the sum: scale * (sum(x * code) - zero * sum(x)). All in float32. More rows: a chunk of a panel is made float32
+once, in the first-level cache, and all rows go by it in register tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from .... import te
+from ....ops.forms import Form
+from ....ops.packed import PackedContraction, number_of, scale_of
+from ....target import Target
+from ....te import Tensor
+from ... import parallel
+from ...group import Group
+from ...layouts import packed as packed_panel
+from ...parts import loops
+from ...space import Choice, Cost
+
+FEW = 2  # rows up to which codes are made numbers again for each
+# Rows of a task: its sums are 16 KiB, and the work of making a panel is divided by them. 128 rows of 512 by 2,048 columns at 103 to 108 GFLOP/s a core, as in
+# float32, with 8 of them in registers at a time; 64 at 98, and 74 with 12, of which they are no multiple (Zen 4).
+_ROWS = 128
+_CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
+_STEP = 4  # codes of a column that are multiplied in a row without a loop, in `_CHAINS` sums
+_CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with a packed product in it."""
+    found = group.form("product")
+    c = found[0].attrs["contraction"] if found is not None else None
+    if found is None or target.is_gpu or not isinstance(c, PackedContraction):
+        return
+    if c.weights is not None and c.weights.panel == packed_panel(target) and c.tensors_read[0].dtype != "int8":
+        yield CpuPacked(group, target, *found)
+
+
+class CpuPacked(loops.LoopForm):
+    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows. Of parameters the first value is the default's."""
+
+    template: ClassVar[str] = "cpu packed product"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.contraction: PackedContraction = form.attrs["contraction"]
+        self.lanes = max(4, target.vector_bytes // 4)
+        sizes = (8, 12, 6, 4, 2) if target.core.registers >= 32 else (4, 2)
+        self.parameters = {"rows": sizes, "task": (_ROWS, _ROWS // 2, _ROWS // 4), "chunk": (_CHUNK, 128, 512)}
+
+    @property
+    def default(self) -> Choice:
+        c, (most, *_), (chunk, *_) = self.contraction, self.parameters["task"], self.parameters["chunk"]
+        task = most
+        if isinstance(c.m, int) and c.weights is not None:  # fewer rows where threads would have nothing to do
+            while task > most // 4 and -(-c.m // task) * c.weights.panels < 2 * self.target.machine.units:
+                task //= 2
+        return self.choice(rows=self.parameters["rows"][0], task=task, chunk=chunk)
+
+    def cost(self, choice: Choice) -> Cost:
+        """Multiply-adds at the vector rate; of few rows some four instructions for as many codes as a vector has lanes."""
+        c, machine = self.contraction, self.target.machine
+        m = c.m if isinstance(c.m, int) else 1
+        work = m * c.n * c.k
+        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        odd = choice["task"] % choice["rows"] / choice["rows"]
+        spare = 1 + abs(choice["rows"] - 8) / 64 + abs(choice["chunk"] - _CHUNK) / 4096 + odd / 2 + 4 / choice["task"]
+        return Cost((4 if m <= FEW else 1) * work * spare / rate, "issue")
+
+    def panels(self, *args: Any) -> Panels:
+        """The product's loops (`Panels`)."""
+        return _Product(self.contraction, *args)
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        c, out = self.contraction, self.form.outputs[0]
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            self.panels(ib, sources, results[0], self.lanes, choice).run()
+
+        made = loops.extern("packed", list(c.tensors_read), [(out.shape, c.acc)], body)
+        if c.acc == out.dtype:
+            return made
+        return [te.compute(out.shape, lambda *i: made[0](*i).astype(out.dtype), name="packed_cast")]
+
+
+class Panels:
+    """The loops of one product with panels of packed columns; how codes are multiplied is a subclass's.
+
+    Few rows: a panel's codes are read once for each, and sums of a block are scaled when it ends. More: a chunk of a panel is unpacked once, and a task's rows go by it.
+    """
+
+    sums_dtype = "float32"  # of the sums of x over blocks
+    sums_scope = "global"
+    few_clocks = 4.0  # a multiply-add of few rows, of a vector's lanes
+
+    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+        assert c.weights is not None
+        self.w, self.ib, self.acc, self.out, self.lanes = c.weights, ib, c.acc, out, lanes
+        self.x, self.codes, self.scale = sources[:3]
+        self.zero = sources[3] if len(sources) > 3 else None
+        self.m = c.m if isinstance(c.m, int) else out.shape[0]
+        self.rows, self.task, self.chunk = choice["rows"], choice["task"], choice["chunk"]
+        self.vectors = self.w.panel // lanes
+
+    def run(self) -> None:
+        ib = self.ib
+        if isinstance(self.m, int):
+            self._few() if self.m <= FEW else self._many()
+            return
+        with ib.if_scope(self.m <= FEW):
+            self._few()
+        with ib.else_scope():
+            self._many()
+
+    # ---- vectors of columns
+
+    def _lanes(self) -> Any:
+        return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
+
+    def _put(self, buffer: Any, count: int, value: Callable[[Any], Any]) -> None:
+        """`count` vectors of a buffer, an element each `value(place)`."""
+        for v in range(count):
+            with self._lanes() as lane:
+                buffer[v * self.lanes + lane] = value(v * self.lanes + lane)
+
+    def _zeroed(self, dtype: str, vectors: int, name: str) -> Any:
+        made = self.ib.allocate(dtype, (vectors * self.lanes,), name, scope="local")
+        self._put(made, vectors, lambda at: te.const(0, dtype))
+        return made
+
+    def _kind(self, clocks: float) -> str:
+        return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
+
+    def _store(self, row: Any, panel: Any, value: Callable[[Any], Any]) -> None:
+        """A row of a panel of the result; `value(column)` reads a buffer."""
+        w, ib = self.w, self.ib
+
+        def whole() -> None:
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    at = v * self.lanes + lane
+                    self.out[row, panel * w.panel + at] = value(at)
+
+        rest = w.n % w.panel
+        if not rest:
+            whole()
+            return
+        with ib.if_scope(panel < w.n // w.panel):
+            whole()
+        with ib.else_scope(), ib.for_range(0, rest, "column") as column:
+            self.out[row, panel * w.panel + column] = value(column)
+
+    # ---- few rows
+
+    def _few(self) -> None:
+        ib, w = self.ib, self.w
+        rows = FEW if not isinstance(self.m, int) else self.m
+        x_sums = self._x_sums(rows)
+        kind = self._kind(rows * w.panels * w.k * self.few_clocks)
+        with ib.for_range(0, w.panels, "panel", kind=kind) as panel, ib.for_range(0, self.m, "i") as i:
+            total = self._zeroed(self.acc, self.vectors, "total")
+            with ib.for_range(0, w.blocks, "b") as b:
+                self._block(total, panel, i, b, x_sums)
+            self._store(i, panel, lambda column: total[column])
+
+    def _x_sums(self, rows: Any) -> Any:
+        """The sums of x over blocks, of every row."""
+        ib, w = self.ib, self.w
+        sums = ib.allocate(self.sums_dtype, (rows * w.blocks,), "x_sums", scope=self.sums_scope)
+        with ib.for_range(0, self.m, "i") as i, ib.for_range(0, w.blocks, "b") as b:
+            sums[i * w.blocks + b] = self._x_sum(i, b)
+        return sums
+
+    def _x_sum(self, row: Any, b: Any) -> Any:
+        """The sum of a block of x, for what zero points take away."""
+        raise NotImplementedError
+
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+        """Adds the product of a row's block and a panel's to `total`."""
+        raise NotImplementedError
+
+    # ---- many rows
+
+    unit = 1  # codes of a column that a chunk has a whole number of
+    many_clocks = 1.0  # a multiply-add, of a vector's lanes
+    tile_dtype = "float32"  # of unpacked codes
+
+    def _many(self) -> None:
+        ib, w, m, size = self.ib, self.w, self.m, self.task
+        tiles = -(-m // size) if isinstance(m, int) else te.indexdiv(m + (size - 1), size)
+        self._prepare()
+        clocks = float(m if isinstance(m, int) else 0) * w.panels * w.k * self.many_clocks
+        with ib.for_range(0, tiles * w.panels, "task", kind=self._kind(clocks)) as task:
+            panel, first = ib.let("panel", te.indexdiv(task, tiles)), ib.let("first", te.indexmod(task, tiles) * size)
+            count = ib.let("count", te.min(size, m - first))
+            sums = ib.allocate(self.acc, (size * w.panel,), "sums", scope="local")
+            with ib.for_range(0, count * self.vectors, "v") as v, self._lanes() as lane:
+                sums[v * self.lanes + lane] = te.const(0, self.acc)
+            whole = w.k // self.unit
+            chunk = max(1, min(self.chunk // self.unit, whole))
+            tile = ib.allocate(self.tile_dtype, (chunk * self.unit * w.panel,), "weights", scope="local")
+            with ib.for_range(0, whole // chunk, "c") as c:
+                self._chunk(tile, sums, panel, first, count, c * chunk, chunk)
+            if whole % chunk:
+                self._chunk(tile, sums, panel, first, count, whole - whole % chunk, whole % chunk)
+            with ib.for_range(0, count, "i") as i:
+                self._store(first + i, panel, lambda column: sums[i * w.panel + column])
+
+    def _prepare(self) -> None:
+        """What all tasks read."""
+
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+        """Adds the products of a task's rows and a chunk (`start`, `depth` in units), unpacked into `tile`, to `sums`."""
+        raise NotImplementedError
+
+    def _tile(self, sums: Any, i0: Any, rows: int, multiply: Callable[[Any], None]) -> None:
+        """`rows` rows of a task's sums from i0 on in registers, brought up to date by `multiply(sums)`."""
+        count, first = rows * self.vectors, i0 * self.w.panel
+        own = self.ib.allocate(self.acc, (rows * self.w.panel,), "own", scope="local")
+        for r in range(count):
+            with self._lanes() as lane:
+                own[r * self.lanes + lane] = sums[first + r * self.lanes + lane]
+        multiply(own)
+        for r in range(count):
+            with self._lanes() as lane:
+                sums[first + r * self.lanes + lane] = own[r * self.lanes + lane]
+
+
+class _Product(Panels):
+    """Codes become numbers of the accumulator's type."""
+
+    def __init__(self, c: PackedContraction, *args: Any):
+        super().__init__(c, *args)
+        self.sums_dtype = self.tile_dtype = self.acc
+        self.sums_scope = "local"
+
+    def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
+        """The code of column lane of vector v of a panel, as a number."""
+        w, half = self.w, self.w.panel // self.w.per
+        first = v * self.lanes
+        value = self.codes[panel, k, first % half + lane].astype("int32")
+        if w.per > 1:
+            shift = first // half * w.bits
+            value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
+        return number_of(value, w.format).astype(self.acc)
+
+    def _scale(self, b: Any, column: Any) -> Any:
+        return scale_of(self.scale[b, column], self.w.format).astype(self.acc)
+
+    def _zero(self, b: Any, column: Any) -> Any:
+        if self.zero is None:
+            return te.const(self.w.zero, self.acc)
+        return self.zero[b, column].astype(self.acc)
+
+    def _x_sum(self, row: Any, b: Any) -> Any:
+        ib, w = self.ib, self.w
+        lanes = min(self.lanes, w.block & -w.block)
+        part = ib.allocate(self.acc, (lanes,), "part", scope="local")
+        with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+            part[lane] = te.const(0, self.acc)
+        with ib.for_range(0, w.block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+            part[lane] = part[lane] + self.x[row, b * w.block + c * lanes + lane].astype(self.acc)
+        return sum((part[j] for j in range(1, lanes)), part[0])
+
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+        ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
+        sums = self._zeroed(self.acc, _CHAINS * vectors, "sums")
+        with ib.for_range(0, w.block // _STEP, "step") as step:
+            for j in range(_STEP):
+                k = b * w.block + step * _STEP + j
+                x = ib.let("x", self.x[i, k].astype(self.acc))
+                for v in range(vectors):
+                    at = ((j % _CHAINS) * vectors + v) * lanes
+                    with self._lanes() as lane:
+                        sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
+        taken = ib.let("taken", x_sums[i * w.blocks + b])
+
+        def scaled(at: Any) -> Any:
+            column = panel * w.panel + at
+            value = sum((sums[j * w.panel + at] for j in range(1, _CHAINS)), sums[at])
+            return total[at] + (value - self._zero(b, column) * taken) * self._scale(b, column)
+
+        self._put(total, vectors, scaled)
+
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+        ib, w, lanes = self.ib, self.w, self.lanes
+        with ib.for_range(0, depth, "k") as k:
+            b = ib.let("b", te.indexdiv(start + k, w.block))
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    column = panel * w.panel + v * lanes + lane
+                    number = self._code(panel, start + k, v, lane) - self._zero(b, column)
+                    tile[k * w.panel + v * lanes + lane] = number * self._scale(b, column)
+
+        def by(i0: Any, rows: int) -> None:
+            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))
+
+        with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
+            by(t * self.rows, self.rows)
+        # What is left four rows at a time, then one by one: each size is code of its own.
+        at: Any = te.indexdiv(count, self.rows) * self.rows
+        for size in (4, 1) if self.rows > 4 else (1,) if self.rows > 1 else ():
+            at = ib.let("at", at)
+            with ib.for_range(0, te.indexdiv(count - at, size), "rest") as t:
+                by(at + t * size, size)
+            at = at + te.indexdiv(count - at, size) * size
+
+    def _multiply(self, tile: Any, own: Any, row: Any, rows: int, start: Any, depth: int) -> None:
+        ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
+        with ib.for_range(0, depth, "k") as k:
+            for r in range(rows):
+                x = ib.let("x", self.x[row + r, start + k].astype(self.acc))
+                for v in range(vectors):
+                    at = (r * vectors + v) * lanes
+                    with self._lanes() as lane:
+                        own[at + lane] = own[at + lane] + x * tile[k * w.panel + v * lanes + lane]

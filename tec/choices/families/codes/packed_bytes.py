@@ -1,0 +1,257 @@
+"""Products of bytes with packed weights on a CPU whose vector units multiply bytes in fours (vpdpbusd): x is rounded to bytes a block at a time.
+
+A load of codes makes two vectors of 4 k by a column each, by a mask and a shift; four bytes of a row of x are broadcast against them. Sums of a block are
+integers, begun with what the zero point takes away (-zero * sum(x)), and scaled once: scale of the weights * scale of x * sum.
+
+`CpuRound` makes the bytes (`ops.packed.round_blocks`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir import Broadcast, Ramp, build
+from ....ir.dtype import with_lanes
+from ....ops.forms import Form
+from ....ops.packed import ROUNDED, PackedContraction
+from ....target import Target
+from ....te import Tensor
+from ... import parallel
+from ...cost import Cost, Footprint, on_cores
+from ...group import Group
+from ...layouts import dot_of
+from ...layouts import packed as packed_panel
+from ...parts import loops
+from ...parts.pointwise import moved_bytes
+from ...space import Choice
+from . import packed
+
+_CHUNK = 512  # codes of a column that are bytes of their own at once: 16 KiB for 32 columns
+_ROUNDING = 2.0  # clocks of an element, in two passes over a block
+_GROUP = 4  # bytes of a sum that an instruction multiplies
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group that rounds to bytes, or multiplies them with packed weights."""
+    if target.is_gpu or dot_of(target, "uint8", "int8") is None:
+        return
+    rounds = group.form("round_blocks")
+    if rounds is not None and len(group.output_ops) == 2 and isinstance(rounds[0].inputs[0].shape, tuple):
+        yield CpuRound(group, target, *rounds)
+    found = group.form("product")
+    c = found[0].attrs["contraction"] if found is not None else None
+    if found is None or not isinstance(c, PackedContraction) or c.weights is None or c.tensors_read[0].dtype != "int8":
+        return
+    if c.weights.panel == packed_panel(target) and c.weights.group == _GROUP and c.weights.zero == int(c.weights.zero):
+        yield CpuPackedBytes(group, target, *found)
+
+
+class CpuRound(loops.LoopForm):
+    """Rows over threads; a block's largest magnitude in a vector, then its bytes."""
+
+    template: ClassVar[str] = "cpu round to bytes"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {"parallel": (True, False)}
+
+    @property
+    def default(self) -> Choice:
+        rows, k = self.form.inputs[0].shape
+        count = getattr(rows, "value", None)
+        return self.choice(parallel=count is None or parallel.worth(_ROUNDING * count * getattr(k, "value", 1)))
+
+    def sketch(self, choice: Choice) -> Footprint:
+        rows, k = (getattr(n, "value", 1) for n in self.form.inputs[0].shape)
+        return on_cores(_ROUNDING * rows * k, moved_bytes(self.group), choice["parallel"], rows)
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        (x,), block = self.form.inputs, self.form.attrs["block"]
+        q, scale = self.form.outputs
+        lanes = min(max(4, self.target.vector_bytes // 4), block & -block)
+
+        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+            (read,), (bytes_, scales) = sources, results
+            kind = "parallel" if choice["parallel"] else "serial"
+            with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
+                _round_block(ib, read, bytes_, scales, i, b, block, lanes)
+
+        return loops.extern("round", [x], [(q.shape, q.dtype), (scale.shape, scale.dtype)], body)
+
+
+def _round_block(ib: Any, x: Any, out: Any, scales: Any, i: Any, b: Any, block: int, lanes: int) -> None:
+    top = ib.allocate("float32", (lanes,), "top", scope="local")
+    with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        top[lane] = te.const(0, "float32")
+    with ib.for_range(0, block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        top[lane] = te.maximum(top[lane], te.abs(x[i, b * block + c * lanes + lane]))
+    half = lanes
+    while half > 1:
+        half //= 2
+        with ib.for_range(0, half, "lane", kind="vectorize") as lane:
+            top[lane] = te.maximum(top[lane], top[half + lane])
+    scale = ib.let("scale", top[0] / te.const(ROUNDED, "float32"))
+    scales[i, b] = scale
+    zero = te.const(0, "float32")
+    inverse = ib.let("inverse", te.select(scale > zero, te.const(1, "float32") / scale, zero))
+    with ib.for_range(0, block // lanes, "c") as c, ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+        at = b * block + c * lanes + lane
+        out[i, at] = te.nearbyint(x[i, at] * inverse).astype("int8")
+
+
+class CpuPackedBytes(packed.CpuPacked):
+    """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows, the codes of a `chunk` unpacked for a `task`
+    of rows."""
+
+    template: ClassVar[str] = "cpu packed product of bytes"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        sizes = (4, 2, 1, 6) if target.core.registers >= 32 else (2, 1)
+        self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
+
+    def cost(self, choice: Choice) -> Cost:
+        """Four multiply-adds for one of float32, and of a block's sums some six instructions a vector more."""
+        c, machine = self.contraction, self.target.machine
+        assert c.weights is not None
+        m = c.m if isinstance(c.m, int) else 1
+        rate = 4 * machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
+        spare = 1 + 24 / c.weights.block + 1 / (4 * choice["rows"]) + 4 / choice["task"] + abs(choice["chunk"] - _CHUNK) / 4096  # fmt: skip
+        return Cost((2 if m <= packed.FEW else 1) * m * c.n * c.k * spare / rate, "issue")
+
+    def panels(self, *args: Any) -> packed.Panels:
+        return _Product(self.contraction, *args)
+
+
+class _Product(packed.Panels):
+    """The loops of one product. A vector is `lanes` columns, of codes 4 of each; sums of x over blocks are negated integers."""
+
+    sums_dtype = "int32"
+    few_clocks = 1.0
+    many_clocks = 0.5
+    tile_dtype = "uint8"
+
+    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+        super().__init__(c, ib, sources[:-1], out, lanes, choice)
+        self.x_scale = sources[-1]
+        self.wide = lanes * _GROUP  # bytes of a vector
+        self.unit = self.w.block
+
+    def _unpacked(self, panel: Any, step: Any, v: int) -> Any:
+        """Four codes each of a vector's columns."""
+        w, half = self.w, self.w.panel // self.w.per
+        first = v * self.lanes
+        value = self.codes[panel, step, Ramp(build.const(first % half * _GROUP), build.const(1), self.wide)]
+        if w.per == 1:
+            return value
+        shift = first // half * w.bits
+        if shift:
+            value = value >> self._all(shift, "uint8", self.wide)
+        return value & self._all((1 << w.bits) - 1, "uint8", self.wide) if shift + w.bits < 8 else value
+
+    @staticmethod
+    def _all(value: int, dtype: str, lanes: int) -> Any:
+        return Broadcast(build.const(value, dtype), lanes) if lanes > 1 else build.const(value, dtype)
+
+    def _word(self, row: Any, k: Any) -> Any:
+        """Four bytes of a row of x, for each lane."""
+        word = build.reinterpret("int32", self.x[row, Ramp(build.convert(k), build.const(1), _GROUP)])
+        return build.reinterpret(with_lanes("int8", self.wide), Broadcast(word, self.lanes))
+
+    def _dot(self, acc: Any, at: int, codes: Any, word: Any) -> None:
+        here = Ramp(build.const(at), build.const(1), self.lanes)
+        acc[here] = build.call("dot4", codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
+
+    def _begin(self, acc: Any, at: int, panel: Any, b: Any, v: int, taken: Any) -> None:
+        """A vector of a block's sums: what the zero point takes away. taken: the block's sum of x, negated."""
+        with self._lanes() as lane:
+            if self.zero is None:
+                acc[at + lane] = te.const(int(self.w.zero), "int32") * taken
+            else:
+                zero = self.zero[b, panel * self.w.panel + v * self.lanes + lane].astype("int32")
+                acc[at + lane] = zero * taken
+
+    def _x_sum(self, row: Any, b: Any) -> Any:
+        """The sum of a block of x, negated: dot products with ones, then over the lanes."""
+        ib, w = self.ib, self.w
+        lanes = min(self.lanes, w.block // _GROUP & -(w.block // _GROUP))
+        part = ib.allocate("int32", (lanes,), "part", scope="local")
+        here = Ramp(build.const(0), build.const(1), lanes)
+        wide = lanes * _GROUP
+        part[here if lanes > 1 else 0] = self._all(0, "int32", lanes)
+        with ib.for_range(0, w.block // wide, "c") as c:
+            x = self.x[row, Ramp(build.convert(b * w.block + c * wide), build.const(1), wide)]
+            at = here if lanes > 1 else 0
+            ones, dtype = self._all(1, "uint8", wide), with_lanes("int32", lanes)
+            part[at] = build.call("dot4", ones, x, part[at], dtype=dtype)
+        total = part[0]
+        for j in range(1, lanes):
+            total = total + part[j]
+        return te.const(0, "int32") - total
+
+    def _scaled(self, total: Any, at: int, acc: Any, a: int, panel: Any, b: Any, v: int, x_scale: Any) -> None:
+        """A vector of a block's sums goes into the row's."""
+        with self._lanes() as lane:
+            scale = self.scale[b, panel * self.w.panel + v * self.lanes + lane].astype("float32") * x_scale
+            total[at + lane] = total[at + lane] + acc[a + lane].astype("float32") * scale
+
+    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+        ib, w, lanes = self.ib, self.w, self.lanes
+        acc = ib.allocate("int32", (w.panel,), "acc", scope="local")
+        taken = ib.let("taken", x_sums[i * w.blocks + b])
+        for v in range(self.vectors):
+            self._begin(acc, v * lanes, panel, b, v, taken)
+        with ib.for_range(0, w.block // _GROUP, "step") as step:
+            at = ib.let("at", b * (w.block // _GROUP) + step)
+            word = ib.let("word", self._word(i, at * _GROUP))
+            for v in range(self.vectors):
+                self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
+        own = ib.let("own", self.x_scale[i, b])
+        for v in range(self.vectors):
+            self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own)
+
+    def _prepare(self) -> None:
+        self.x_sums = self._x_sums(self.m)
+
+    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+        ib, steps = self.ib, self.w.block // _GROUP
+        with ib.for_range(0, depth * steps, "step") as step:
+            for v in range(self.vectors):
+                here = (step * self.vectors + v) * self.wide
+                codes = self._unpacked(panel, start * steps + step, v)
+                tile[Ramp(build.convert(here), build.const(1), self.wide)] = codes
+
+        def by(i0: Any, rows: int) -> None:
+            self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, panel, first, i0, rows, start, depth))
+
+        at: Any = 0
+        for size in dict.fromkeys((self.rows, 1)):  # what is left row by row: code of its own
+            with ib.for_range(0, te.indexdiv(count - at, size), "tile") as t:
+                by(at + t * size, size)
+            at = ib.let("at", te.indexdiv(count, size) * size) if size > 1 else at
+
+    def _multiply(self, tile: Any, own: Any, panel: Any, first: Any, i0: Any, rows: int, b0: Any, blocks: int) -> None:
+        ib, w, lanes, vectors, steps = self.ib, self.w, self.lanes, self.vectors, self.w.block // _GROUP
+        with ib.for_range(0, blocks, "b") as b:
+            acc = ib.allocate("int32", (rows * w.panel,), "acc", scope="local")
+            for r in range(rows):
+                taken = ib.let("taken", self.x_sums[(first + i0 + r) * w.blocks + b0 + b])
+                for v in range(vectors):
+                    self._begin(acc, (r * vectors + v) * lanes, panel, b0 + b, v, taken)
+            with ib.for_range(0, steps, "step") as step:
+                at = ib.let("at", b * steps + step)
+                codes = []
+                for v in range(vectors):
+                    here = Ramp(build.convert((at * vectors + v) * self.wide), build.const(1), self.wide)
+                    codes.append(ib.let("codes", tile[here]))
+                for r in range(rows):
+                    word = ib.let("word", self._word(first + i0 + r, (b0 * steps + at) * _GROUP))
+                    for v in range(vectors):
+                        self._dot(acc, (r * vectors + v) * lanes, codes[v], word)
+            for r in range(rows):
+                x_scale = ib.let("x_scale", self.x_scale[first + i0 + r, b0 + b])
+                for v in range(vectors):
+                    at = (r * vectors + v) * lanes
+                    self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale)

@@ -1,0 +1,481 @@
+"""One reduction with its epilogue on a GPU: a thread an output, or a work-group where outputs are few and sums long, or the threads of a work-group for
+neighbouring outputs; windows over (pixels, channels) in 16-byte pieces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from ...ir import IntImm, TensorRead
+from ...ir.dtype import dtype_info
+from ...ir.visit import free_vars, walk_exprs
+from ...schedule import Schedule
+from ...target import Target, latency_ns, level_gbps
+from ...te import ComputeOp, thread_axis
+from ..cost import near_gbps
+from ..group import Group, begin, const_shape, reduce_size, size_of
+from ..parts.pointwise import bind_all, moved_bytes, neighbours_on_a_die
+from ..space import Choice, Cost, Scheduled, Space
+
+LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
+_THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
+_MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
+_SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
+
+
+class GpuReduction(Space):
+    """`shared`: the threads of a work-group share a sum; else a thread has an output, or `piece` bytes of neighbours. `parts`: a kernel of its own
+    sums so many parts of each sum before, so that there is work for all units. `wide`: a work-group shares the sums of so many threads' neighbours,
+    each thread `piece` bytes of every so-manieth row."""
+
+    template: ClassVar[str] = "gpu reduction"
+
+    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.red, self.out = red, out
+        self.outputs, self.length = size_of(red.output(0).shape), reduce_size(red)
+        self.along = _along(red)
+        one = red.num_outputs == 1
+        self.parameters = {
+            "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
+            "parts": _equal_parts(self.length) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
+            "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
+            **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> GpuReduction | None:
+        (red,) = group.reductions()
+        if len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp):
+            return None
+        if out is not red and (out.reduce_axis or size_of(out.output(0).shape) != size_of(red.output(0).shape)):
+            return None
+        return cls(group, target, red, out)
+
+    @property
+    def default(self) -> Choice:
+        """Windows and weights over pixels by channels: some pixels a thread where a rule says so, which have most of these in common. Else see `_sums`."""
+        choice = self._sums
+        if "columns" in self.parameters:
+            alone = not choice["shared"] and choice["parts"] == 1
+            choice["columns"] = self._rule("columns", 1) if alone else 1
+        return choice
+
+    def _rule(self, name: str, otherwise: Any) -> Any:
+        """What the rules say of a name for these sums."""
+        lead = const_shape(self.red.output(0))[0] if self.red.axis else None
+        return self.rule(
+            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes(), results=self.red.num_outputs, pixels=lead or 1
+        )  # fmt: skip
+
+    @property
+    def _sums(self) -> Choice:
+        """Sums along the data are shared; else neighbours load neighbouring sums' elements. Parts where that leaves units without work."""
+        outputs, length = self.outputs, self.length
+        if outputs is None or length is None or length < LONG_SUM:
+            alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
+            by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
+            if self.along and outputs and length and self._rule("short_shared", False) and self.why_not(by_all) is None:
+                return by_all
+            if outputs is None or length is None or self.along or self.why_not(by_all) is not None:
+                return alone
+            best = by_all if self.cost(by_all).seconds < self._rule("shared_below", 0.0) * self.cost(alone).seconds else alone  # fmt: skip
+            wide = [
+                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
+                for w in self._rule("wide", ())
+                for b in self.parameters["piece"]
+                for t in self.threads_up_to_limit(64, 128, 256)
+            ]
+            return min((best, *(c for c in wide if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
+        wanted = _THREADS_A_UNIT * self.target.machine.units
+        shared = self.along
+        threads = self._rule("threads", 256 if shared and length >= 256 * 16 else 64)
+        together = (
+            4
+            if shared
+            and len(self.red.inputs) > 1
+            and length <= _KEPT * threads
+            and outputs >= 4 * self.target.machine.units
+            else 1
+        )
+        together = math.gcd(together, outputs)
+        options = [
+            self.choice(shared=shared, threads=threads, parts=p, piece=b, outputs=together, wide=0)
+            for b in ((0,) if shared else self.parameters["piece"])
+            for p in self.parameters["parts"]
+        ]
+        if not shared:
+            options += [
+                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
+                for w in self._rule("wide", ())
+                for b in self.parameters["piece"]
+                for t in self.threads_up_to_limit(512, 1024)
+            ]
+        legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
+        best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
+        if shared and best["parts"] > 1:  # more threads a sum before a second kernel
+            most = self._rule("whole_by", 0)
+            more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
+            best = min((best, *(c for c in more if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
+        return best
+
+    def why_not(self, choice: Choice) -> str | None:
+        parts, lanes = choice["parts"], self._lanes(choice)
+        if choice["wide"]:
+            return self._why_not_wide(choice)
+        if parts > 1 and (self.length or 0) < parts * _SHARE:
+            return f"parts of a sum of {self.length} have {_SHARE} elements at least"
+        if choice["piece"]:
+            last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+            if choice["shared"] or self.along or parts == 1:
+                return "pieces are for parts of sums whose neighbours lie side by side"
+            if lanes < 2 or last is None or last % lanes:
+                return "the sums are no whole number of pieces"
+        if choice.get("columns", 1) > 1 and (choice["shared"] or parts > 1 or choice["wide"]):
+            return "several pixels are for a thread that has its sums for itself"
+        if choice["outputs"] > 1:
+            if not choice["shared"] or parts > 1 or (self.outputs or 1) % choice["outputs"]:
+                return "a work-group has several sums where it shares each, in whole numbers"
+            if (self.length or 1 << 30) > _KEPT * choice["threads"]:
+                return "a thread would not keep what several sums have in common"
+        return None
+
+    def _why_not_wide(self, choice: Choice) -> str | None:
+        lanes, rows = self._lanes(choice), choice["threads"] // choice["wide"]
+        last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+        if choice["shared"] or self.along or choice["parts"] > 1 or choice["outputs"] > 1 or self.red.tag == "pixels":
+            return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
+        if not self.length or self.length < 4 * rows or rows < 2:
+            return "sums are too short for so many threads"
+        if not self.outputs or self.outputs % (choice["wide"] * lanes) or (choice["piece"] and lanes < 2):
+            return "the sums are no whole number of pieces for all threads"
+        if choice["wide"] * lanes * self._element_bytes() * (4 if self._on_a_die(choice) else 2) < _LINE_BYTES:
+            return "a line would come in more than two parts, or four on one die"
+        if lanes > 1 and (self.red.num_outputs > 1 or last is None or last % lanes):
+            return "tuples, and sums that do not lie side by side, come one by one"
+        return None
+
+    def _on_a_die(self, choice: Choice) -> bool:
+        """Whether work-groups whose columns are of one line run on one die, whose L2 puts the parts together."""
+        groups, dies = (self.outputs or 1) // (choice["wide"] * self._lanes(choice)), self.target.machine.dies
+        return dies > 1 and groups % dies == 0
+
+    def _lanes(self, choice: Choice) -> int:
+        return max(1, int(choice["piece"]) // self._element_bytes())
+
+    def _element_bytes(self) -> int:
+        return min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4)
+
+    def _threads(self, choice: Choice) -> int:
+        """Of the launch that reads the elements."""
+        own = choice["threads"] if choice["shared"] else 1
+        return (self.outputs or 1) * int(choice["parts"]) * int(own) // self._lanes(choice)
+
+    def _own(self, choice: Choice) -> int:
+        """Elements of a sum that a thread adds up one after another."""
+        threads = int(choice["threads"]) if choice["shared"] else 1
+        return -(-(self.length or 1) // (int(choice["parts"]) * threads))
+
+    def cost(self, choice: Choice) -> Cost:
+        """What memory takes, and beside it what the lanes do, which counts for products: there an element is read for each sum that it is in."""
+        moved = self._moved_cost(choice)
+        work = self._lane_seconds(choice)
+        return Cost(moved.seconds + work, moved.limit if work < moved.seconds else "issue")
+
+    def _lane_seconds(self, choice: Choice) -> float:
+        """Of loads from the caches, and of the additions, of all sums. Sums that a thread makes together read what they have in common once."""
+        machine, inputs = self.target.machine, len(self.red.inputs)
+        if self.outputs is None or self.length is None or inputs < 2:
+            return 0.0
+        together = max(choice["outputs"], choice.get("columns", 1))
+        read = (1 + (inputs - 1) / together) * self._element_bytes() / near_gbps(self.target) * 1e-9
+        lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
+        return float(self.outputs * self.length * (read + inputs / lanes))
+
+    def _moved_cost(self, choice: Choice) -> Cost:
+        """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads. Lanes that read far from
+        each other bring a line each."""
+        machine = self.target.machine
+        bytes_ = float(moved_bytes(self.group))
+        if choice["wide"]:
+            return self._wide_cost(choice, bytes_)
+        if self.along != choice["shared"]:
+            bytes_ *= _SCATTERED
+        elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
+            width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes()
+            bytes_ *= max(1.0, _LINE_BYTES / width)
+        partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
+        memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (
+            (machine.memory.gbps or machine.memory_gbps) * 1e9
+        )
+        if self.target.chip.family == "sm" and choice["shared"]:
+            return self._queued(choice, memory, bytes_)
+        if choice["shared"]:
+            memory /= self._even((self.outputs or 1) * int(choice["parts"]) // int(choice["outputs"]))
+        latency = (machine.memory.latency_ns or 500.0) * 1e-9
+        waves = self._threads(choice) / (machine.units * 1024)
+        waiting = (
+            max(1.0, waves) * self._own(choice) / 8 * latency
+        )  # some eight loads of a thread are under way at once
+        if choice["shared"] and (self.length or 0) % int(choice["threads"]):
+            waiting *= 8  # each is under a condition, which the next waits for
+        launches = 1 + (choice["parts"] > 1)
+        if choice["parts"] > 1:  # the second kernel's chain
+            waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
+        return Cost(
+            launches * machine.launch_us * 1e-6 + max(memory, waiting), "memory" if memory >= waiting else "latency"
+        )
+
+    def _even(self, groups: int) -> float:
+        """How busy the mean unit is, where all wait for the one that has a work-group more."""
+        busy = min(self.target.machine.units, groups)
+        return groups / (-(-groups // busy) * busy)
+
+    def _wide_cost(self, choice: Choice, bytes_: float) -> Cost:
+        """Units that have a work-group more than others are what all wait for; of a line that work-groups read parts of, each brings it from the last cache."""
+        machine, wide = self.target.machine, choice["wide"] * self._lanes(choice)
+        groups = (self.outputs or 1) // wide
+        even = self._even(groups)
+        memory = bytes_ / (level_gbps(machine, "memory") * 1e9 * min(1.0, groups * machine.unit_share) * even)
+        again = 1.0 if self._on_a_die(choice) else max(1.0, _LINE_BYTES / (wide * self._element_bytes()))
+        near = bytes_ * again / (level_gbps(machine, "MALL") * 1e9 * even)
+        own = -(-(self.length or 1) // (choice["threads"] // choice["wide"]))
+        latency = latency_ns(machine, "memory") * 1e-9
+        moved, waiting = max(memory, near), own / 8 * latency
+        several = self.red.num_outputs > 1 or len(self.red.inputs) > 1
+        if self._on_a_die(choice) and not (several and self._element_bytes() < 4):
+            # Two work-groups of 512 threads wait for no more than one of 1024, and meet sooner (MI300X by the time model, 2048 x 4096: a row times [k, n] in float32
+            # 9.1 us for 15.0, sums in float16 5.3 for 5.5). Short elements that are worked at, tuples and products, want
+            # more threads to share that (argmax 6.9 us for 7.8, a row times [k, n] on an MI355X 3.9 for 4.9).
+            waiting *= choice["threads"] / 1024
+        # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
+        start = (2 + 0.5 * self._lanes(choice)) * latency
+        seconds = machine.launch_us * 1e-6 + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
+        return Cost(seconds, "memory" if moved >= waiting else "latency")
+
+    def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
+        """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread. One H200, 2^28 float32: 256 parts 0.301 ms, 512 0.247,
+        4096 0.244; a * b + c of 2^24: 128 parts 0.078, 256 0.057, 512 0.053, 1024 0.050, 4096 0.050."""
+        machine, chip = self.target.machine, self.target.chip
+        full = chip.simds * chip.waves_a_simd * self.target.wavefront_size * machine.units
+        threads = self._threads(choice)
+        under_way = min(threads, full) * _PIECE_BYTES * max(2, len(self.red.inputs))
+        waiting = bytes_ / under_way * machine.queued_ns * 1e-9
+        last = 1 + _LAST_ROUND * full / max(threads, full / 4)  # groups that end together leave memory idle
+        second = 0.0
+        if choice["parts"] > 1:
+            own = -(-choice["parts"] // (choice["threads"] if self._few() else 1))
+            second = machine.launch_us * 1e-6 + own / 4 * machine.queued_ns * 1e-9
+        seconds = machine.launch_us * 1e-6 + max(memory, waiting) * last + second
+        return Cost(seconds, "memory" if memory >= waiting else "latency")
+
+    def _few(self) -> bool:
+        """Whether the sums are so few that a work-group takes one in the second kernel too."""
+        return (self.outputs or 0) <= 64
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, red, threads = begin(self.group), self.out, self.red, choice["threads"]
+        shared = choice["shared"]
+        if choice["parts"] > 1:
+            red = _in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
+            out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
+        if choice["wide"]:
+            _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
+        elif shared:
+            _group_per_output(s, out, red, threads, choice["outputs"])
+        elif not (red.tag == "pixels" and _pixels(s, out, red, threads, choice.get("columns", 1))):
+            inner = bind_all(s, out, threads)
+            if out is not red:
+                s[red].compute_at(s[out], inner)
+                s[red].set_scope("local")
+        return Scheduled(s, self.group.outputs, choice)
+
+    def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
+        """The kernel of the parts: a work-group or a thread each, or a thread for some neighbours."""
+        if choice["shared"]:
+            _group_per_output(s, op, op, choice["threads"])
+        elif choice["piece"]:
+            _neighbours(s, op, self._lanes(choice), choice["threads"])
+        else:
+            bind_all(s, op, choice["threads"])
+
+
+_NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
+_LINE_BYTES = 128
+_PIECE_BYTES = 16  # of a load
+_LAST_ROUND = 0.02  # of the time, where all threads of a chip make one round
+_CHANNELS = 4  # of a thread that makes several pixels of a window
+_SHORT_WINDOW = 32  # taps up to which a window is written out; of longer ones a row is, for fewer channels: its loads are under way at once (7x7 at batch 1 16.6 us by eight)
+_KEPT = 32  # elements of a thread that stay in its registers from one sum to the next
+_SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
+
+
+def _most_read(red: ComputeOp) -> TensorRead | None:
+    """The read of the largest tensor in a reduction's body."""
+    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
+    return max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
+
+
+def _along(red: ComputeOp) -> bool:
+    """Whether what is read most lies along the reduction: neighbours of memory go into one sum."""
+    most = _most_read(red)
+    if most is None:
+        return False
+    inner = free_vars(most.indices[-1])
+    return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
+        v is a.var for v in inner for a in red.axis
+    )
+
+
+def _in_a_row(red: ComputeOp) -> bool:
+    """Whether the elements of a sum lie one after another in what is read most: the reduction's axes are its last indices, whole and in order."""
+    axes, most = list(red.reduce_axis), _most_read(red)
+    if most is None or len(most.indices) < len(axes):
+        return False
+    shape, last = const_shape(most.tensor), most.indices[-len(axes) :]
+    extents = [a.dom.extent if a.dom is not None else None for a in axes]
+    inner = zip(extents[1:], shape[len(shape) - len(axes) + 1 :])
+    return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
+
+
+def _equal_parts(length: int) -> tuple[int, ...]:
+    """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
+    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle."""
+    found = [1]
+    for k in range(1, _MOST_PARTS.bit_length()):
+        part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
+        found.append(1 << k if part is None else part)
+    return tuple(found)
+
+
+def _in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
+    """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
+    stage = s[red]
+    k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    outer, _ = stage.split(k, nparts=parts)
+    partial = s.rfactor(red.output(0), outer)
+    op = s[partial].op
+    assert isinstance(op, ComputeOp)
+    place(op)
+    left = stage.op
+    assert isinstance(left, ComputeOp)
+    return left
+
+
+def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
+    """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
+    acc = s.cache_write(op.output(0), "local")
+    final, own = s[op.output(0)], s[acc]
+    axes = list(final.op.axis)
+    last, vec = final.split(axes[-1], factor=lanes)
+    outer, inner = final.split(final.fuse(*axes[:-1], last), factor=threads)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    own.reorder(*own.op.reduce_axis, *own.op.axis)
+    own.vectorize(own.op.axis[-1])
+
+
+def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
+    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
+    final = s[out]
+    acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
+    at = final.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
+    if lanes > 1:
+        at, vec = final.split(at, factor=lanes)
+        final.vectorize(vec)
+    block, tx = final.split(at, factor=wide)
+    block = neighbours_on_a_die(
+        final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target.machine.dies
+    )
+    final.bind(block, thread_axis("blockIdx.x"))
+    final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
+    k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]
+    turns, own = acc.split(k, factor=rows)
+    if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
+        acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
+    partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
+    acc.compute_at(final, tx)
+    acc.set_scope("local")
+    own = own if partial is None else acc.op.reduce_axis[0]
+    acc.bind(own, thread_axis((0, rows), "threadIdx.y"))
+    if partial is None:
+        return
+    acc.reorder(own, *acc.op.axis)
+    acc.unroll(acc.op.axis[-1])
+    partial.set_scope("local")
+    partial.compute_at(acc, own)
+    partial.reorder(*partial.op.reduce_axis, *partial.op.axis)
+    partial.vectorize(partial.op.axis[-1])
+
+
+def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int) -> bool:
+    """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
+    lines; or some pixels of fewer channels a thread."""
+    channels = const_shape(out.output(0))[-1]
+    if len(out.axis) != 2 or channels is None:
+        return False
+    short = (reduce_size(red) or 0) <= _SHORT_WINDOW
+    lanes = math.gcd(channels, _CHANNELS if columns > 1 or not short else 16 // dtype_info(out.output(0).dtype).bytes)
+    acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
+    final, own = s[out.output(0)], s[acc]
+    own.set_scope("local")
+    p, c = final.op.axis
+    c, vec = final.split(c, factor=lanes)
+    if columns > 1:
+        p, column = final.split(p, factor=columns)
+        final.reorder(p, c, column, vec)
+        final.unroll(column)
+    outer, inner = final.split(final.fuse(p, c), factor=threads)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    op = own.op
+    own.reorder(*op.reduce_axis, *op.axis)
+    own.vectorize(op.axis[-1])
+    if columns > 1:
+        own.unroll(op.axis[0])
+    for axis in op.reduce_axis if short else op.reduce_axis[-1:]:
+        own.unroll(axis)
+    return True
+
+
+def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, together: int = 1) -> None:
+    """Long sums: the threads of a work-group share one sum, `together` of them one after another. What these have in common (the vector of a
+    matrix times a vector) is loaded once: without loops, LLVM keeps it in registers."""
+    tx = thread_axis("threadIdx.x")
+    stage = s[out]
+    fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
+    if fused is not None:
+        group = fused
+        if together > 1:
+            group, fused = stage.split(fused, factor=together)
+            stage.unroll(fused)
+        stage.bind(group, thread_axis("blockIdx.x"))
+    rstage = s[red]
+    k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
+    size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
+    length = reduce_size(red) or threads
+    most = red.attrs.get("run", max(1, 16 // size))
+    # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
+    run = math.gcd(
+        most, length if length % threads and length >= most * threads and _in_a_row(red) else max(1, length // threads)
+    )
+    if run > 1:
+        k, own = rstage.split(k, factor=run)
+        rstage.unroll(own)
+    turns, ki = rstage.split(k, factor=threads)
+    rstage.bind(ki, tx)
+    if together > 1:
+        rstage.unroll(turns)
+    if out is red or fused is None:
+        return
+    rstage.compute_at(stage, fused)
+    rstage.set_scope("local")

@@ -1,0 +1,211 @@
+"""How a product on matrix units is scheduled, by a tiling (see `matrix_units`): its tiles over blocks and wavefronts, its operands through shared memory.
+
+A work-group of some wavefronts computes a tile of C. A step of k brings tiles of A and B into shared memory in 16-byte
+pieces, swizzled or with rows padded by 16 bytes so that the lanes' 16-byte reads spread over the banks; each wavefront then feeds its part
+of them to the matrix unit from registers (see tec.te.intrin). An elementwise epilogue works on the accumulators where
+they lie. Where wavefronts share a sum, each has its own part of the tiles in shared memory; the parts of the sum meet there at the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....ir.dtype import dtype_info
+from ....ir.matrix import MatrixInstr
+from ....schedule import Schedule
+from ....target import Target
+from ....te import ComputeOp, Operation, Tensor, intrin, thread_axis
+from ...group import extent
+from ...parts.grid import Tiles
+from ...parts.operands import IN_PLACE, Product, follows, operands
+from ...parts.staging import deal
+from . import tilings
+from .tilings import PIECE, PIECE_BYTES, Shape, Tiling
+
+
+def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) -> Tiling | None:
+    """The cheapest tiling of a product whose operands are tensors as they are; None where the chip's unit does not fit. `unit` "tf32": see
+    `schedule`."""
+    if p.m is None or p.n is None or p.k is None:
+        return None
+    return tilings.cheapest(Shape(p.m, p.n, p.k, 1, p.a.dtype, acc_dtype, padded=False, unit=unit or ""), target)
+
+
+def schedule(
+    s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None
+) -> bool:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit.
+
+    `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
+    """
+    p = operands(mm)
+    if p is None or not follows(out, mm):
+        return False
+    tiling = tiling or choose(p, mm.output(0).dtype, target, unit)
+    if tiling is None:
+        return False
+    t = tiling
+    square = t.instr_m == t.instr_n
+    mx = intrin.matrix(
+        target,
+        unit or p.a.dtype,
+        t.instr_m,
+        t.instr_n,
+        t.instr_k,
+        trans_a=p.trans_a,
+        trans_b=p.trans_b,
+        swap=square,
+        runs=square,
+    )
+    if out is mm:
+        acc_tensor = s.cache_write(mm.output(0), "fragment.acc")
+        final = s[mm.output(0)]
+    else:
+        acc_tensor, final = mm.output(0), s[out.output(0)]
+        s[acc_tensor].set_scope("fragment.acc")
+    acc = s[acc_tensor]
+    staged = []
+    for tensor, role in ((p.a, "a"), (p.b, "b")):
+        if tensor.op.tag in IN_PLACE:
+            s[tensor].set_scope("shared")
+            shared = tensor
+        else:
+            shared = s.cache_read(tensor, "shared", [acc_tensor])
+        staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
+    at = _output(final, t, mx, target.machine.dies) if t.slice_k == 1 else _slices(final, t, mx)
+    inner = _product(acc, final, at, t, mx)
+    for shared, fragment, role in staged:
+        _operand(s, shared, fragment, role, acc, inner, t, mx, p)
+    return True
+
+
+def _threads(t: Tiling, wave: int) -> list[tuple[Any, int]]:
+    """A work-group's threads: lanes, wavefronts along the columns, wavefronts along the rows and the parts of the sum."""
+    counts = (wave, t.waves_n, t.waves_m * t.slice_k)
+    return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in zip("xyz", counts)]
+
+
+def _wavefronts(stage: Any, i: Any, j: Any, t: Tiling) -> tuple[Any, Any, list[Any]]:
+    """A tile's rows and columns over wavefronts and matrix tiles: the wavefronts' axes, and (tiles, elements of one) in order."""
+    wi, i = stage.split(i, nparts=t.waves_m)
+    wj, j = stage.split(j, nparts=t.waves_n)
+    ti, ii = stage.split(i, factor=t.instr_m)
+    tj, jj = stage.split(j, factor=t.instr_n)
+    return wi, wj, [ti, tj, ii, jj]
+
+
+def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any:
+    """Tiles of the output over blocks, wavefronts and matrix tiles. Returns the wavefront's axis."""
+    tiles = Tiles(final, t.m, t.n)
+    wi, wj, inner = _wavefronts(final, tiles.i, tiles.j, t)
+    tiles.nest(wi, wj, *inner)
+    tiles.bind(t.group_m, dies)
+    _, (ty, _), (tz, _) = _threads(t, mx.instr.wave)
+    for axis, thread in ((wi, tz), (wj, ty)):
+        final.bind(axis, thread)
+    mx.on_tile(final, inner[2])
+    return wj
+
+
+def meeting(s: Schedule, out: Operation, met: Tensor, t: Tiling, target: Target) -> Any:
+    """Tiles of the output over blocks, each over all of a work-group's threads, in pieces of neighbours; the parts of a tile's sums in shared memory. Returns the axis of a thread."""
+    final = s[out]
+    tiles = Tiles(final, t.m, t.n)
+    tiles.nest(tiles.i, tiles.j)
+    at = tiles.bind(t.group_m, target.machine.dies)
+    rest, piece = final.split(final.fuse(tiles.i, tiles.j), factor=PIECE)
+    left = t.m * t.n // PIECE  # of a small tile fewer than there are threads
+    threads = []
+    for thread, n in _threads(t, target.wavefront_size):
+        threads.append((thread, min(n, left)))
+        left //= min(n, left)
+    rest, part = deal(final, rest, threads)
+    final.unroll(rest)
+    final.vectorize(piece)
+    s[met].set_scope("shared")
+    s[met].compute_at(final, at)
+    return part
+
+
+def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
+    """Parts of the sums over wavefronts. Returns the wavefront's axis."""
+    part, *lead, i, j = met.op.axis
+    met.storage_align(i, t.n, PIECE)  # the lanes that store side by side have rows of their own
+    wi, wj, inner = _wavefronts(met, i, j, t)
+    met.reorder(*lead, part, wi, wj, *inner)
+    _, (ty, _), (tz, _) = _threads(t, mx.instr.wave)
+    met.bind(met.fuse(part, wi), tz)
+    met.bind(wj, ty)
+    mx.on_tile(met, inner[2])
+    return wj
+
+
+def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
+    """The accumulator's loops. Returns the axes of a step and of a part of it."""
+    acc.compute_at(final, at)
+    *lead, i, j = acc.op.axis
+    (k,) = acc.op.reduce_axis
+    ko, ki = acc.split(k, factor=t.k)
+    ki, kk = acc.split(ki, factor=t.instr_k)
+    ti, ii = acc.split(i, factor=t.instr_m)
+    tj, jj = acc.split(j, factor=t.instr_n)
+    acc.reorder(*lead, ko, ki, ti, tj, ii, jj, kk)
+    acc.unroll(ki)
+    if t.interleave:
+        acc.pragma(ki, "fragments_ahead")
+    if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
+        how = (t.stages, t.prefetch_distance, t.ping_pong, t.direct_to_lds)
+        said = 4 if t.direct_to_lds else 3 if t.ping_pong else 2
+        acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.prefetch_distance > 1 else t.stages)
+    acc.tensorize(ii, mx.mma)
+    return ko, ki
+
+
+def _operand(
+    s: Schedule, shared: Any, fragment: Any, role: str, acc: Any, inner: tuple[Any, Any], t: Tiling,
+    mx: intrin.MatrixIntrins, p: Product,
+) -> None:  # fmt: skip
+    """One operand: global memory to shared memory each step, shared memory to registers each part of a step."""
+    ko, ki = inner
+    instr: MatrixInstr = mx.instr
+    trans = p.trans_a if role == "a" else p.trans_b
+    rows, cols = instr.shape(role)[::-1] if trans else instr.shape(role)
+    f = s[fragment]
+    f.compute_at(acc, ki)
+    *_, x, y = f.op.axis
+    xo, xi = f.split(x, factor=rows)
+    yo, yi = f.split(y, factor=cols)
+    f.reorder(xo, yo, xi, yi)
+    f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
+    stage = s[shared]
+    stage.compute_at(acc, ko)
+    *_, x, y = stage.op.axis
+    piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
+    contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
+    if not t.swizzle:
+        stage.storage_align(x, contiguous, piece)
+    turn = stage.op.attrs.get("turn") if stage.op.tag in IN_PLACE else None
+    threads = _threads(t, instr.wave)
+    axes = list(stage.op.axis)
+    if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
+        # Each wavefront brings its own part, and waits for no other.
+        stage.bind(axes.pop(0), threads.pop()[0])
+    if turn:
+        x, own = stage.split(x, factor=turn[0])
+        y, vec = stage.split(y, factor=turn[1])
+        *lead, _, _ = axes
+        stage.reorder(*lead, y, x, own, vec)
+        rest = stage.fuse(*lead, y, x)
+    else:
+        rest, vec = stage.split(stage.fuse(*axes), factor=piece)
+    rest, part = deal(stage, rest, threads)
+    if t.swizzle:
+        stage.pragma(part, "swizzle", turn[0] if turn else 1)
+    stage.unroll(rest)
+    if turn:
+        stage.unroll(own)
+    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in IN_PLACE and not turn else piece
+    if wide < piece:
+        parts, vec = stage.split(vec, factor=wide)
+        stage.unroll(parts)
+    stage.vectorize(vec)

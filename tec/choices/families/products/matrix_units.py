@@ -1,0 +1,267 @@
+"""Matrix products on matrix units: MFMA, WMMA, mma.sync, one template, whose schedule is made in `matrix_schedule`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir.dtype import dtype_info
+from ....ir.matrix import MatrixInstr, instructions
+from ....ops.contraction import Contraction, Operand
+from ....ops.dims import is_symbolic
+from ....ops.typical import is_unbounded
+from ....target import Target, latency_ns, level_gbps
+from ....te import ComputeOp, Operation, Tensor
+from ...group import Group, const_shape, same_shape
+from ...parts import split_k
+from ...parts.operands import Begun, begin_with, contraction, follows, operands
+from ...parts.pointwise import bind_all
+from ...space import Choice, Cost, Scheduled, Space
+from . import padding, tilings
+from .matrix_schedule import meeting, schedule
+from .tilings import Shape, Tiling
+
+SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
+_IN_HALVES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_OUTLINE = (
+    "rows",
+    "columns",
+    "waves_m",
+    "waves_n",
+    "instruction",
+    "ping_pong",
+)  # what `tilings.why_not_outline` judges by itself
+_LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
+_ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
+_UNEVEN = 256  # rows and columns from which a tile has wavefronts enough that half of them may come first
+_WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
+
+
+class MatrixProduct(Space):
+    """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
+
+    template: ClassVar[str] = "matrix product"
+    neutral: ClassVar[Mapping[str, Any]] = {"slice_k": 1, "ping_pong": False, "direct_to_lds": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "split_k"})
+    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "ahead": "prefetch_distance", "splits": "split_k", "slices": "slice_k", "uneven": "ping_pong", "direct": "direct_to_lds"}  # fmt: skip
+
+    def __init__(
+        self,
+        group: Group,
+        target: Target,
+        shape: Shape,
+        op: ComputeOp,
+        contraction: Contraction | None,
+        result: Tensor | None,
+    ):
+        super().__init__(group, target)
+        self.shape, self.op, self.contraction, self.result = shape, op, contraction, result
+        names = dict.fromkeys(_name(i, shape) for i in tilings.instructions(shape, target))
+        most = tilings.steps(shape, target)[0]
+        self.parameters = {
+            "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "prefetch_distance": (1, 2, 3, 4), "group_m": (0, 8, 4, 16) if self._has_bands() else (0,),
+            "split_k": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
+            "ping_pong": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
+            "direct_to_lds": (False, True) if target.chip.loads_lds_by_16 else (False,),
+            "slice_k": (1, 2, 4, 8) if not target.chip.background_copies and shape.fixed and self._may_split() else (1,),
+        }  # fmt: skip
+
+    def _may_split(self) -> bool:
+        """Whether the sum can be made in parts: a form whose sizes are numbers, but for rows of which there are no more than some number."""
+        c = self.contraction
+        return c is not None and not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
+
+    def _has_bands(self) -> bool:
+        """Whether tiles can go by bands: on AMD, where their number is known."""
+        c = self.contraction
+        return not self.target.chip.background_copies and (c is None or not is_symbolic((c.m, c.n)))
+
+    def tiling(self, choice: Choice) -> Tiling:
+        """The choice as a tiling."""
+        return Tiling.of(choice)
+
+    def of_tiling(self, t: Tiling, splits: int = 1) -> Choice:
+        """A tiling as a choice."""
+        return self.choice(**t.parameters(), split_k=splits)
+
+    def why_not(self, choice: Choice) -> str | None:
+        t, splits = self.tiling(choice), choice["split_k"]
+        if splits > 1 and t.slice_k > 1:
+            return "the sum is in parts already"
+        if splits > 1 and self.shape.k % (splits * t.k):
+            return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
+        return tilings.why_not(t, self._part(splits), self.target)
+
+    @property
+    def all(self) -> Iterator[Choice]:
+        """Every legal choice. Outlines that cannot be are left out whole: of some 25 million combinations a product of 24 by 32 has a few thousand."""
+        names = self.parameters
+        some = {n: (values if n in _OUTLINE else values[:1]) for n, values in names.items()}
+        for tile in itertools.product(*some.values()):
+            outline = dict(zip(names, tile))
+            if tilings.why_not_outline(self.tiling(outline), self.shape) is None:
+                yield from self.legal({n: (outline[n],) if n in _OUTLINE else values for n, values in names.items()})
+
+    def _part(self, splits: int) -> Shape:
+        """The product that work-groups compute: parts of the sum beside each other."""
+        return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits, parts=splits > 1)
+
+    def drafts(self) -> Iterator[Choice]:
+        for splits in self.parameters["split_k"]:
+            for t in self._drafts(splits):
+                yield self.of_tiling(t, splits)
+
+    def _drafts(self, splits: int) -> Iterator[Tiling]:
+        """Tilings of the sum in so many parts."""
+        part = self._part(splits)
+        for t in tilings.drafts(part, self.target):
+            if splits == 1 or not (self.shape.k % (splits * t.k) or self._is_all_filling(t, part.k)):
+                yield t
+
+    def _is_all_filling(self, t: Tiling, k: int) -> bool:
+        """Whether a part of the sum is hardly longer than filling its slots takes. (Small tiles bear parts of two steps: ResNet-50 f16, batch 1, 0.375 ms for 0.411.)"""
+        return self.target.chip.background_copies and t.m * t.n > 128 * 64 and k < _LEAST_STEPS * t.k
+
+    @property
+    def default(self) -> Choice:
+        """The cheapest tiling; in parts where that should be worth the second kernel."""
+        found = tilings.cheapest(self.shape, self.target)
+        assert found is not None  # `match` has seen one
+        splits, least = 1, _WORTH * self._seconds(found, 1).seconds
+        fills = tilings.groups(found, self.shape) >= _ENOUGH * self.target.machine.units
+        for n in self.parameters["split_k"]:
+            for t in self._drafts(n) if n > 1 and not fills else ():
+                cost = self._seconds(t, n).seconds
+                if cost < least:
+                    found, splits, least = t, n, cost
+        return self._ordered(self.of_tiling(found, splits))
+
+    def _ordered(self, choice: Choice) -> Choice:
+        """In bands where several dies have work enough that the order of tiles decides what their L2s share: up to 2.6 times less comes from beyond them, 3 % of
+        4096 x 1024 x 4096 by the time model."""
+        t, part = self.tiling(choice), self._part(choice["split_k"])
+        machine = self.target.machine
+        if machine.dies > 1 and not self.shape.guarded and 2 * tilings.groups(t, part) >= machine.units:
+            for band in self.parameters["group_m"]:
+                made = {**choice, "group_m": band}
+                if band and self.why_not(made) is None:
+                    return made
+        return choice
+
+    def cost(self, choice: Choice) -> Cost:
+        return self._seconds(self.tiling(choice), choice["split_k"])
+
+    def _seconds(self, t: Tiling, splits: int) -> Cost:
+        m, part = self.target.machine, self._part(splits)
+        seconds, limit = tilings.seconds(t, part, self.target)
+        if splits > 1:
+            # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
+            results = part.batch * part.m * part.n
+            if not m.has_latencies:
+                seconds += split_k.traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
+            else:
+                moved = 2 * results * dtype_info(part.acc).bytes
+                seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (
+                    level_gbps(m, "memory") * 1e9
+                )
+        return Cost(seconds, limit)
+
+    def build(self, choice: Choice) -> Scheduled:
+        t, c, op, splits = self.tiling(choice), self.contraction, self.op, choice["split_k"]
+        if c is None or self.result is None:  # operands as they lie
+            begun = begin_with(self.group)
+            self._schedule(begun, op, begun.out, t)
+        elif splits > 1:  # a batch of products, and a kernel that adds them up and goes on with what follows
+            parts = self._padded(padding.part(c, splits), t)
+            begun = begin_with(self.group, self.result, self._total(parts, splits, c), [parts.op])
+            product = _product_of(parts)
+            self._schedule(begun, product, parts.op, t)
+            split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
+        elif (
+            t.slice_k > 1
+        ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
+            product = _product_of(self._padded(padding.part(c, t.slice_k, t.k), t))
+            parts = product.output(0)
+            met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag="met")
+            begun = begin_with(self.group, self.result, self._total(met, t.slice_k, c), [met.op])
+            split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met, t, self.target))
+            self._schedule(begun, product, met.op, t)
+        else:
+            result = self._padded(c, t)
+            begun = begin_with(self.group, self.result, result)
+            self._schedule(begun, _product_of(result), begun.out, t)
+        return Scheduled(begun.s, begun.outputs, choice)
+
+    def _schedule(self, begun: Begun, product: ComputeOp, out: Operation, t: Tiling) -> None:
+        assert isinstance(out, ComputeOp)
+        made = schedule(begun.s, product, out, self.target, t, self.shape.unit or None)
+        assert made, f"{self} matched what it cannot schedule"
+
+    def _padded(self, c: Contraction, t: Tiling) -> Tensor:
+        return padding.padded(c, (t.m, t.n, t.k), (self._turn(t, c, 0), self._turn(t, c, 1)))
+
+    @staticmethod
+    def _total(parts: Tensor, count: int, c: Contraction) -> Tensor:
+        return split_k.total(parts, count, (*c.batch, c.m, c.n), c.out_dtype)
+
+    def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
+        """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
+        o, rows, tile = (c.a, c.m, t.m) if side == 0 else (c.b, c.n, t.n)
+        if self.target.chip.background_copies or not padding.can_turn(c, o, rows, tile, t.k):
+            return None
+        return tilings.turning(t, tile, o.run(), o.dtype, self.target)
+
+
+def _product_of(result: Tensor) -> ComputeOp:
+    """The sums that a padded product (`padding.padded`) copies."""
+    product = result.op.inputs[0].op
+    assert isinstance(product, ComputeOp)
+    return product
+
+
+def _name(i: MatrixInstr, shape: Shape) -> str:
+    return f"{i.m}x{i.n}x{tilings.instr_k(i, shape)}"
+
+
+def _known(c: Contraction, target: Target) -> Contraction:
+    """The product with 8-bit floats that no unit of the chip takes as float16, which holds them all (OCP's on MI300, whose own are FNUZ; any on MI200 and RDNA 3)."""
+    if not all(o.dtype in _IN_HALVES for o in (c.a, c.b)) or any(i.in_dtype == c.a.dtype for i in instructions(target)):
+        return c
+
+    def wider(o: Operand) -> Operand:
+        return replace(o, at=lambda *at: o.at(*at).astype("float16"), dtype="float16", wide=min(o.run(), 8))
+
+    return replace(c, a=wider(c.a), b=wider(c.b))
+
+
+def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
+    """The space of a group around the product `op`, whose operands may be padded where its form says what they are; None where no unit takes
+    it, or other work stands in the way."""
+    if len(group.output_ops) != 1 or group.reductions() != [op]:
+        return None
+    found, out = contraction(group, op), group.output_ops[0]
+    if not follows(out, op if found is None else found[1].op):  # sums lie in lanes: each is ended where it is
+        return None
+    if found is None:
+        p = operands(op)
+        if p is None or p.m is None or p.n is None or p.k is None or not same_shape(out.output(0), op.output(0)):
+            return None
+        batch = math.prod(d or 1 for d in const_shape(op.output(0))[:-2])
+        shape = Shape(p.m, p.n, p.k, batch, p.a.dtype, op.output(0).dtype, padded=False)
+        space = MatrixProduct(group, target, shape, op, None, None)
+    else:
+        c = _known(found[0], target)
+        if c.a.dtype != c.b.dtype:
+            return None
+        turned = not (c.a.k_last and c.b.k_last)
+        fixed = not is_symbolic((*c.batch, c.m, c.n, c.k))
+        shape = Shape(
+            *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
+        )
+        space = MatrixProduct(group, target, shape, op, c, found[1])
+    return space if next(space.drafts(), None) is not None else None

@@ -1,0 +1,460 @@
+"""Tilings of products on matrix units: which are legal on a chip, and what each should cost.
+
+A work-group of some wavefronts computes a tile of C, a step of k at a time. The cost is the largest of matrix work, traffic of shared memory (both on full
+or idle compute units) and traffic of global memory, which they share.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ....ir.dtype import dtype_info
+from ....ir.matrix import MatrixInstr
+from ....ir.passes.pipeline.slots import MAX_REGISTER_BYTES
+from ....target import Target, l2_gbps, latency_ns, level_gbps
+from ....te import intrin
+from ... import rules
+from ...parts import needs
+
+PIECE_BYTES = 16  # the widest access of a thread
+PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
+
+
+_CALLED = {"m": "rows", "n": "columns", "k": "step"}  # what parameters of the template are called
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Rows and columns of C of a work-group, its wavefronts along them, k of a step, and the instruction's shape."""
+
+    m: int
+    n: int
+    k: int
+    waves_m: int
+    waves_n: int
+    instr_m: int
+    instr_n: int
+    instr_k: int
+    swizzle: bool = False  # the tiles in shared memory, in place of padding them
+    stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
+    prefetch_distance: int = 1  # with one stage: steps on their way in registers
+    group_m: int = (
+        0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
+    )
+    interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.leaves`)
+    slice_k: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
+    ping_pong: bool = (
+        False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
+    )
+    direct_to_lds: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
+
+    @classmethod
+    def of(cls, choice: Mapping[str, Any]) -> Tiling:
+        """A choice of the template as a tiling."""
+        sizes = dict(zip(("instr_m", "instr_n", "instr_k"), map(int, choice["instruction"].split("x"))))
+        fields: dict[str, Any] = {f: sizes.get(f) or choice[_CALLED.get(f, f)] for f in cls.__dataclass_fields__}
+        return cls(**fields)
+
+    def parameters(self) -> dict[str, Any]:
+        """The same as the template's parameters; where the sum is in parts of a second kernel is not said."""
+        own = {_CALLED.get(f, f): getattr(self, f) for f in self.__dataclass_fields__ if not f.startswith("instr_")}
+        return {**own, "instruction": f"{self.instr_m}x{self.instr_n}x{self.instr_k}"}
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n * self.slice_k
+
+    @property
+    def step(self) -> int:
+        """Of the sum, of all wavefronts together."""
+        return self.k * self.slice_k
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A draft before its instruction and its step: rows and columns of C of a work-group, its wavefronts along them; and what a rule may say of it."""
+
+    m: int
+    n: int
+    waves_m: int
+    waves_n: int
+    ping_pong: bool = False
+    direct_to_lds: bool = False
+    stages: int = 0  # 0: the usual
+    shorter: int = 0  # the longest so many steps are left out
+    registers: int = 0  # of a thread, by an estimate; 0: not asked
+    held: int = 1  # work-groups that a unit has to hold
+    near: bool = False  # no loads two steps ahead
+
+
+TEMPLATE = "matrix product"  # whose rules are asked
+# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from, beside those of rules. Others are for a search.
+DRAFTS = (
+    (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
+)  # fmt: skip
+LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
+_STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
+_STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
+# AMD, of a step: values are written to shared memory, waited for, read and multiplied, each after the other (the time model, tiles of 16 by 16).
+_CHAIN_CLOCKS = 350
+# Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
+# a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
+_FAR, _FAR_STEPS = 64 * 64, 7
+# Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
+# model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
+_FAR_WORK = 2.0
+_LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
+# The same where the next step has a slot and its first registers are filled behind a step's one barrier (BERT's 4096 x 768 x 3072 by 128 x 96 47.2 us, 41.4 by two slots): as far
+# above the time model as the estimate of one slot is (0.3 1.09 times, 0.5 1.15, one slot 1.12 over seven products), and a little more, so that long sums stay in parts.
+_SLOTTED = 0.6
+# NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
+# convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
+_GUARDED_NS = 500
+_PLAIN_NS, _ROW_NS = 250, 1.7
+_MARGIN = 0.95  # a smaller tile is taken where it should need less than this of a larger one's time: the estimate is no better than that
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A product as a tiling sees it: sizes (of symbolic ones, typical ones), the dtype or unit of its elements, and how its operands come."""
+
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
+    acc: str
+    padded: bool  # operands filled up with zeros to whole tiles
+    guarded: bool = False  # elements under conditions
+    unit: str = ""  # "tf32": float32 on a unit of 19 bits
+    fixed: bool = False  # its sizes are numbers, and the sum can be shared out
+    turned: bool = False  # an operand lies along its rows or columns (see `turning`)
+    parts: bool = False  # the results are sums of parts, stored in their type
+
+    @property
+    def bytes(self) -> int:
+        """Of an element."""
+        return dtype_info(self.dtype).bytes
+
+
+def instructions(shape: Shape, target: Target) -> tuple[MatrixInstr, ...]:
+    """The chip's instructions for the types, the largest first."""
+    return _instructions(shape.unit or shape.dtype, shape.acc, target)
+
+
+@lru_cache(maxsize=256)
+def _instructions(dtype: str, acc: str, target: Target) -> tuple[MatrixInstr, ...]:
+    known = intrin.shapes(target, dtype)
+    return tuple(sorted((i for i in known if i.acc_dtype == acc), key=lambda x: -x.m * x.n))
+
+
+def instr_k(i: MatrixInstr, shape: Shape) -> int:
+    """k of an instruction as it is used: MFMAs take as many in a row as a 16-byte piece feeds."""
+    return i.k * max(1, PIECE_BYTES // shape.bytes // i.a_elems) if i.unit == "mfma" else i.k
+
+
+def steps(shape: Shape, target: Target) -> tuple[int, ...]:
+    """Sizes of a step of k, best first: 128 bytes a row, 64 on RDNA, where registers are fewer."""
+    most = (64 if target.chip.family.startswith("rdna") else 128) // shape.bytes
+    return (most, most // 2, most // 4)
+
+
+def usual(target: Target) -> tuple[bool, int]:
+    """(swizzle, stages): swizzled tiles are no larger than their data; copies in the background fill a second slot by themselves."""
+    return not target.chip.family.startswith("rdna"), 2 if target.chip.background_copies else 1
+
+
+def why_not_outline(t: Tiling, shape: Shape) -> str | None:
+    """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
+    if (wrong := needs.extents((t.m, t.n), (shape.m, shape.n))) is not None:
+        return wrong
+    if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
+        return "a wavefront's part is not a whole number of instructions"
+    if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
+        return "instructions of 32 by 32 leave small tiles a wavefront or two"
+    if t.ping_pong and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
+        return "half of the wavefronts along the rows come first where two share a vector unit"
+    return None
+
+
+def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
+    """Why a tiling does not fit a product on the chip; None where it does."""
+    i = next(
+        (i for i in instructions(shape, target) if (i.m, i.n, instr_k(i, shape)) == (t.instr_m, t.instr_n, t.instr_k)),
+        None,
+    )
+    if i is None:
+        return "the chip has no such instruction for these types"
+    if (wrong := why_not_outline(t, shape)) is not None:
+        return wrong
+    if t.k % t.instr_k:
+        return "a step is not a whole number of instructions"
+    if t.slice_k > 1 and (target.chip.background_copies or not shape.fixed or shape.k % t.step):
+        return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slice_k} of {t.k} of {shape.k}"
+    if not shape.padded and shape.k % t.k:
+        return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
+    threads, piece = t.waves * i.wave, PIECE_BYTES // shape.bytes
+    if threads > target.max_threads:
+        return f"{threads} threads"
+    if t.m * t.step // piece % threads or t.n * t.step // piece % threads:
+        return "the threads have not all as many pieces of a step to bring"
+    slots = max(1, t.stages)
+    lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * slots, _meeting(t, shape))
+    if lds > target.lds_bytes:
+        return f"{lds} bytes of shared memory of {target.lds_bytes}"
+    slotted = t.stages == 2 and not target.chip.background_copies
+    if t.prefetch_distance > 1 and (
+        not (t.stages == 1 or slotted)
+        or (t.m + t.n) * t.step * shape.bytes // threads * t.prefetch_distance > MAX_REGISTER_BYTES
+    ):
+        return "registers hold the steps ahead with one slot alone, on AMD with two, and few bytes of them"
+    if t.direct_to_lds and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slice_k > 1 or not t.swizzle):
+        return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
+    if t.interleave and (not target.chip.counts_loads or not t.stages):
+        return "loads between sums are for AMD's, where the loop is a pipeline"
+    if t.ping_pong and (not target.chip.counts_loads or not t.stages or t.slice_k > 1):
+        return "half of the wavefronts come first in AMD's pipelines alone, of those that share no sum"
+    registers = t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4
+    if 2 * registers > target.chip.vgprs + 1:
+        return f"{registers} registers of a thread for the sums alone"
+    if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
+        if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
+            return "with guards it would need more registers than there are"
+    if t.group_m and (-(-shape.m // t.m) % t.group_m or groups(t, shape) // shape.batch % target.machine.dies):
+        return f"the tiles are not whole bands of {t.group_m} rows, or not as many for each die"
+    return None
+
+
+def _meeting(t: Tiling, shape: Shape) -> int:
+    """Bytes of shared memory where the parts of sums meet."""
+    return t.slice_k * t.m * (t.n + PIECE) * dtype_info(shape.acc).bytes if t.slice_k > 1 else 0
+
+
+def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
+    """For each of the usual tiles the one with the best instruction and the longest step that fit it."""
+    if shape.m < LEAST or shape.n < LEAST or shape.k < LEAST // 2:
+        return
+    swizzle, usual_stages = usual(target)
+    weave = interleaves(target)
+    # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock (4096 cubed on MI300X, by the time
+    # model: 232 us for 243 of 32 by 32; "mfma_16x16 instructions typically outperform mfma_32x32", ROCm's guide to Triton on MI300X).
+    # Of one size the one with the longest sum has the chip's newest, twice the rate (gfx950).
+    units = instructions(shape, target)
+    if weave:
+        units = tuple(sorted(units, key=lambda i: (i.m * i.n, -i.k)))
+    for o in outlines(shape, target):
+        # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
+        stages = o.stages or usual_stages + (usual_stages > 1 and o.m * o.n <= 64 * 64)
+        fitting = (
+            t
+            for i in units
+            for step in steps(shape, target)[o.shorter :]
+            if not o.registers or _fits_registers(o, i, step, shape, units)
+            for near in [
+                Tiling(
+                    o.m, o.n, step, o.waves_m, o.waves_n, i.m, i.n, instr_k(i, shape), swizzle, stages, interleave=weave, ping_pong=o.ping_pong,
+                    direct_to_lds=o.direct_to_lds,
+                )
+            ]
+            for t in (*(() if o.near else _far(near, shape, target)), near)
+            if why_not(t, shape, target) is None and (o.held == 1 or held(t, shape, target) >= o.held)
+            if -shape.k % step * 4 <= shape.k or step == t.instr_k
+        )  # fmt: skip
+        found = next(fitting, None)
+        if found is not None:
+            yield found
+    if shape.fixed and not shape.parts:
+        yield from _shared(shape, target, [i for i in units if i.m * i.n == LEAST * LEAST])
+
+
+def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Iterator[Tiling]:
+    """Tiles whose sums some wavefronts share, where rules say so and there are no more of them than units: with more there are others to change to while one waits
+    (128 x 14336 x 14336 on MI300X: 236 us so, 176 by larger tiles)."""
+    swizzle, _ = usual(target)
+    for told in rules.preferred(TEMPLATE, target, _features(shape)):
+        shared = itertools.product(told.get("shared", ()), zip(told.get("slice_k", ()), told.get("least_steps", ())))
+        for (m, n, high), (slices, least) in shared:
+            for i, step in itertools.product(units, steps(shape, target)[:2]):
+                t = Tiling(
+                    m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slice_k=slices
+                )  # fmt: skip
+                long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
+                if long and groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
+                    yield t
+                    break
+
+
+def outlines(shape: Shape, target: Target) -> Iterator[Outline]:
+    """What drafts are made of: the usual tiles, behind the largest of them those of rules, before it those that are larger still."""
+    first, *rest = (Outline(*tile) for tile in DRAFTS)
+    ruled: dict[tuple[int, ...], Outline] = {}
+    for told in rules.preferred(TEMPLATE, target, _features(shape)):
+        for tile in told.get("tiles", ()):
+            ruled.setdefault(tuple(tile), Outline(*tile, **{k: v for k, v in told.items() if k != "tiles"}))
+    larger = [o for o in ruled.values() if o.m * o.n > first.m * first.n]
+    yield from (*larger, first, *(o for o in ruled.values() if o not in larger), *rest)
+
+
+def _features(s: Shape) -> dict[str, Any]:
+    """What rules may ask of a product; `moved`: bytes of operands and results."""
+    moved = s.batch * (s.m * s.k + s.n * s.k + s.m * s.n) * s.bytes
+    return {
+        "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
+    }  # fmt: skip
+
+
+def _fits_registers(o: Outline, i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
+    """Whether an instruction is the chip's newest of its size, and leaves a thread the registers that a rule gives it: beside the sums elements of a part of a step
+    and of the next, and what comes for the next step."""
+    threads = o.waves_m * o.waves_n * i.wave
+    elements = (o.m // o.waves_m + o.n // o.waves_n) * instr_k(i, shape) * shape.bytes // i.wave // 4
+    coming = (o.m + o.n) * step * shape.bytes // threads // 4
+    fits = o.m * o.n // threads + 2 * elements + coming <= o.registers
+    return fits and i.k == max(other.k for other in units if (other.m, other.n) == (i.m, i.n))
+
+
+def groups(t: Tiling, shape: Shape) -> int:
+    """Work-groups, one a tile."""
+    return shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
+
+
+def interleaves(target: Target) -> bool:
+    """Whether a default has its loads and stores between its sums: on CDNA, where LLVM keeps that order (`keep_order`)."""
+    return target.chip.family.startswith("cdna")
+
+
+def _far(t: Tiling, shape: Shape, target: Target) -> Iterator[Tiling]:
+    """The tile with loads two steps ahead, where a default has them; with two slots first, where no other work-group could have the second and registers for
+    the next step can be filled behind a barrier (`ir.passes.pipeline.leaves.carried`)."""
+    if not _is_far(t, shape, target):
+        return
+    alone = groups(t, shape) <= target.machine.units and not shape.guarded
+    if t.interleave and alone and t.m * t.n > _FAR and t.k // t.instr_k % 2 == 0:
+        yield replace(t, stages=2, prefetch_distance=2)
+    yield replace(t, prefetch_distance=2)
+
+
+def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
+    """Whether a default starts its loads two steps ahead: where the work of a step is short beside the way from memory. A search may ask for it anywhere."""
+    if target.chip.background_copies or -(-shape.k // t.k) < _FAR_STEPS:
+        return False
+    if not t.interleave or t.m * t.n <= _FAR:
+        return t.m * t.n <= _FAR
+    machine = target.machine
+    together = min(-(-groups(t, shape) // machine.units), held(t, shape, target))
+    work = together * t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
+    return work < _FAR_WORK * latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
+
+
+def cheapest(shape: Shape, target: Target) -> Tiling | None:
+    """The draft that should take the least time, of nearly equal ones the largest; None where no tiling fits."""
+    best: tuple[float, Tiling] | None = None
+    for t in drafts(shape, target):
+        cost = seconds(t, shape, target)[0]
+        if best is None or cost < _MARGIN * best[0]:
+            best = cost, t
+    return best[1] if best else None
+
+
+def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
+    """The time of the product on the target's machine, and what limits it."""
+    machine = target.machine
+    macs = t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
+    reads = t.waves * (t.m // t.waves_m + t.n // t.waves_n)
+    lds = (reads + _STORE * (t.m + t.n) * t.slice_k) * t.k * shape.bytes / machine.scratch_bytes_a_clock
+    # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
+    rounds = -(-groups(t, shape) // machine.units)
+    if machine.has_latencies:
+        return _amd_seconds(t, shape, target, macs, lds, rounds)
+    count = -(-shape.k // t.step)
+    gbps = l2_gbps(machine)
+    memory = groups(t, shape) * count * (t.m + t.n) * t.step * shape.bytes / (gbps * 1e9)
+    step, limit = max((macs, "matrix"), (lds, "LDS"))
+    step = (step + _STEP_CLOCKS) / ((machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6)
+    if t.stages > 1:
+        # What was asked for a step before comes so late, where few work-groups share a unit.
+        if shape.guarded:
+            alone = _GUARDED_NS * 1e-9 / (t.stages - 1) / min(rounds, held(t, shape, target))
+        else:
+            # Work-groups that share a unit wait side by side (128 x 768 x 3072 in 8 parts of 64 x 64, 192 work-groups, 7.1 us; in 4 parts 8.4).
+            alone = (_PLAIN_NS / (t.stages - 1) / min(rounds, held(t, shape, target)) + _ROW_NS * (t.m + t.n)) * 1e-9
+        if alone > step:
+            step, limit = alone, "latency"
+    return max((rounds * count * step, limit), (memory, "memory"))
+
+
+def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: float, rounds: int) -> tuple[float, str]:
+    """The same for AMD; macs, lds: clocks of a step's multiply-adds and of its traffic of shared memory."""
+    machine = target.machine
+    count = -(-shape.k // t.step)
+    wait = latency_ns(machine, "memory") * 1e-9
+    all_groups, together = groups(t, shape), min(rounds, held(t, shape, target))
+    bytes_ = (t.m + t.n) * t.step * shape.bytes
+    results = shape.batch * shape.m * shape.n * (dtype_info(shape.acc).bytes if shape.parts else shape.bytes)
+    least = (shape.batch * (shape.m + shape.n) * shape.k * shape.bytes + results) / (
+        level_gbps(machine, "memory") * 1e9
+    )
+    peak = machine.clock_mhz * 1e6
+    path = bytes_ / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
+    beyond = all_groups * count * bytes_ / (level_gbps(machine, "L2") * 1e9)
+    mhz, found = float(machine.clock_mhz), (0.0, "")
+    for _ in range(3):
+        # All clocks are the unit's, and the harder it works the slower it goes; memory's latency stays.
+        clock = mhz * 1e6
+        step, limit = max(
+            ((macs + _STEP_CLOCKS) / clock, "matrix"), ((lds + _STEP_CLOCKS) / clock, "LDS"), (path / clock, "L1")
+        )
+        # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
+        # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
+        work, chain = max(macs, lds) / clock, _CHAIN_CLOCKS / clock
+        if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
+            alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
+        else:
+            alone = (max(work, wait / t.prefetch_distance, chain) if t.stages else work + wait) + (
+                path if t.prefetch_distance == 1 else (_LATER if t.stages == 1 else _SLOTTED) * path
+            ) / clock
+        if alone / together > step:
+            step, limit = alone / together, "latency"
+        start = 3 * wait + results / rounds / (
+            level_gbps(machine, "memory") * 1e9
+        )  # and at the end the last tiles' results
+        found = max(
+            (start + rounds * count * step, limit), (start + beyond * peak / clock, "L2"), (start + least, "memory")
+        )
+        busy = all_groups * count * macs / (machine.units * clock * found[0])
+        mhz = machine.held_mhz(shape.dtype, busy, 0.05, least * level_gbps(machine, "memory") * 1e-3 / found[0])
+    return found
+
+
+def held(t: Tiling, shape: Shape, target: Target) -> int:
+    """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
+    chip, threads = target.chip, t.waves * target.wavefront_size
+    registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4)
+    piece = PIECE_BYTES // shape.bytes
+    tiles = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * max(1, t.stages)
+    lds = tiles + _meeting(t, shape)
+    if lds > target.lds_bytes:  # then they lie over each other (`ir.passes.plan_storage`)
+        lds = max(tiles, _meeting(t, shape))
+    waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
+    by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
+    return max(1, min(waves * chip.simds // t.waves, by_lds))
+
+
+def turning(t: Tiling, rows: int, run: int, dtype: str, target: Target) -> tuple[int, int] | None:
+    """The block (along the rows, along k) of a tile that a thread loads along the rows and stores along k, so that shared memory
+    holds what the lanes read side by side; None where there is none that all threads have as many of. `run`: elements
+    along the rows that lie side by side."""
+    size = dtype_info(dtype).bytes
+    threads = t.waves // t.slice_k * target.wavefront_size
+    if size > 4 or rows * t.k % threads:
+        return None
+    own = rows * t.k // threads
+    along = 8 // size  # 8 bytes of shared memory at once
+    for block in (16 // size, 8 // size, 4 // size):
+        if run % block == 0 and rows % block == 0 and t.k % along == 0 and own % (block * along) == 0:
+            return block, along
+    return None

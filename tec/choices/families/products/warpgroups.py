@@ -1,0 +1,326 @@
+"""Matrix products by warpgroups (Hopper): tiles by bulk copies into a ring, wgmma, results out as tiles (see docs/matrix-units.md).
+
+One warpgroup fetches, the others multiply 64 rows each. Work-groups may stay for all their tiles, which lets one tile's results go out while the next
+one's operands come; tiles then go in bands of rows, so that neighbours share operands in the second-level cache.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ....ir import Call
+from ....ir.dtype import dtype_info
+from ....ir.expr import BinaryExpr
+from ....ir.matrix import find_warpgroup, warpgroup_columns
+from ....ir.visit import walk_exprs
+from ....ops.matmul import accumulator
+from ....schedule import Schedule
+from ....target import Target, l2_gbps
+from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
+from ...group import Group, const_shape
+from ...parts import needs
+from ...parts.grid import Tiles
+from ...parts.needs import filled
+from ...parts.operands import InMemory, Product, begin_with, in_memory
+from ...space import Choice, Cost, Scheduled, Space
+
+_ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
+_SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
+_SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
+_STEP_CLOCKS = (
+    40  # of a step beside its products: waiting for the tile, starting the products, letting the one before go
+)
+_ENDS_CLOCKS = (
+    1500  # of a tile: filling the ring again and its last products; measured at 2048 cubed, where tiles are few
+)
+_BUSY_RATE = 0.75  # of the matrix peak: what an H200 holds within its power over some milliseconds (780 of 1,040 TFLOP/s at 1,980 MHz)
+_ONE_GROUP_RATE = (
+    0.92  # of the rate with two warpgroups at work, that of one: 676 for 738 TFLOP/s, 512 x 8192 x 8192 on an H200
+)
+_SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404 with three (and 192 columns)
+_CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
+# Of the rate of two warpgroups on a tile, that of one at a time with a tile of its own: 708 TFLOP/s for 735 of 128 columns, 8192 cubed on an H200.
+_PING_PONG_RATE = 0.96
+# Of the time that memory takes for what an epilogue reads beside the sums (a residual), that which passes once the products are through, and beside the
+# other warpgroup's products: 100,352 x 256 x 64 with a residual 46.4 us for 20.4 without, in turn 37.7 for 18.5; 6272 x 1024 x 256 20.2 us, in turn 15.5.
+_READ, _READ_IN_TURN = 2.5, 1.8
+_ROWS_A_GROUP = 64  # wgmma's m
+_USUAL_COLUMNS = (256, 128, 192, 64)
+_LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
+_PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
+_FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
+_SHORT_STEPS = 64  # of 128 x 256 sums on each multiprocessor: some 40 us of float16
+_EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
+_TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
+# Of the rate with 256 columns, as measured at 4096 and 8192 cubed on an H200: narrower tiles read A more often a product.
+_WIDTH_RATE = {256: 1.0, 192: 0.975, 128: 0.945, 64: 0.8}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Rows and columns of a work-group's tile, slots of the ring, rows of tiles in a band, work-groups that stay (0: one a tile) and those that
+    share a multiprocessor: one's products then hide the other's results on their way."""
+
+    rows: int
+    columns: int
+    stages: int
+    group_m: int
+    groups: int
+    occupancy: int
+    early: bool = False  # comes while the kernel ahead ends
+    ping_pong: bool = (
+        False  # a tile for each of two warpgroups, in turn: one's results then go beside the other's products
+    )
+
+
+class WarpgroupProduct(Space):
+    """A product of tensors as they are, with an elementwise epilogue."""
+
+    template: ClassVar[str] = "warpgroup product"
+    neutral: ClassVar[Mapping[str, Any]] = {"ping_pong": False}
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
+    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "stays": "persistent", "resident": "occupancy", "turns": "ping_pong"}  # fmt: skip
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
+        super().__init__(group, target)
+        self.op, self.p, self.batch = op, x.p, x.batch
+        self.m, self.n, self.k = x.m, x.n, x.k
+        self.size = dtype_info(x.p.a.dtype).bytes
+        self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
+        self.epilogue = _instructions(group, op)
+        self.read_bytes = _read_bytes(group, op)
+        self.parameters = {
+            "rows": (128, 64, 192), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (16, 8, 4, 1), "persistent": (True, False),
+            "occupancy": (1, 2), "ping_pong": (False, True),
+        }  # fmt: skip
+
+    def _columns(self) -> tuple[int, ...]:
+        """Of a tile: the usual ones, and whatever else the unit has up to the product's own."""
+        unit = [c for c in warpgroup_columns(self.p.a.dtype) if _LEAST_COLUMNS <= c <= self.n]
+        return tuple(dict.fromkeys((*_USUAL_COLUMNS, *reversed(unit))))
+
+    def _draft_columns(self) -> Iterator[int]:
+        """The usual ones; others where they leave no tile at the end partly empty, and no usual one but the narrowest does."""
+        yield from _USUAL_COLUMNS
+        if all(self.n % c for c in _USUAL_COLUMNS if c > _LEAST_COLUMNS):
+            yield from (c for c in self.parameters["columns"] if c not in _USUAL_COLUMNS and self.n % c == 0)
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> WarpgroupProduct | None:
+        """The space, or None where the chip has no such unit, an operand is computed in place, or a row begins where the copy engine cannot."""
+        x = in_memory(group, op) if target.chip.warpgroup else None
+        if x is None or x.p.a.dtype not in _TYPES or op.output(0).dtype != accumulator(x.p.a.dtype):
+            return None
+        if x.p.a.dtype not in _EITHER_ORDER and (x.p.trans_a or not x.p.trans_b):
+            return None
+        tensors = (x.p.a, x.p.b, group.outputs[0])
+        whole = all((const_shape(t)[-1] or 1) * dtype_info(t.dtype).bytes % 16 == 0 for t in tensors)
+        steps = x.k * dtype_info(x.p.a.dtype).bytes / _ROW_BYTES
+        if not whole or x.m < _ROWS_A_GROUP or x.n < _LEAST_COLUMNS or steps < 1:
+            return None
+        space = cls(group, target, op, x)
+        if next(space.drafts(), None) is None:
+            return None
+        # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
+        # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104),
+        # with sums of one step too (100,352 x 256 x 64: 18.5 us for 53; with a residual 37.7 for 53).
+        space.is_second = 2 * space.tiles(space.default) < target.machine.units
+        return space
+
+    def plan(self, c: Choice) -> Plan:
+        tiles = self.tiles(c)
+        places = self.target.machine.units * c["occupancy"]
+        stays = c["persistent"] and tiles > places
+        band = min(c["group_m"], -(-self.m // c["rows"]))
+        # One such kernel behind the other, 2048 cubed in float16 on an H200: 1.03 of cuBLAS's speed with early starts, 0.995 without. Small ones lose: they
+        # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
+        # In kernels of many rounds there is nothing to gain (4096 cubed: 0.99 for 1.0), in those of few there is (BERT, batch 32: 1.514 ms to 1.480).
+        units = self.target.machine.units
+        work = -(-tiles // units) * -(-self.k // self.step) * c["rows"] * c["columns"]
+        short = work <= _SHORT_STEPS * 128 * 256
+        early = units * _FILLED <= tiles and (tiles <= places or short)
+        return Plan(
+            c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["occupancy"], early, c["ping_pong"]
+        )
+
+    def tiles(self, c: Choice) -> int:
+        rows, columns = int(c["rows"]), int(c["columns"])
+        return self.batch * -(-self.m // rows) * -(-self.n // columns)
+
+    @property
+    def step(self) -> int:
+        """k of a step: a row of a tile."""
+        return _ROW_BYTES // self.size
+
+    def step_bytes(self, rows: int, columns: int) -> int:
+        """Of both operands' tiles in a slot. A row of a tile is whole boxes of 128 bytes; one that lies along rows or columns has the sum's terms as rows."""
+        box = _ROW_BYTES // self.size
+        a = filled(rows, box) if self.p.trans_a else filled(rows, _ROWS_A_GROUP)
+        b = columns if self.p.trans_b else filled(columns, box)
+        return (a + b) * _ROW_BYTES
+
+    def result_bytes(self, choice: Choice) -> int:
+        """Of the results on their way out, rows of whole boxes."""
+        each = choice["rows"] * filled(choice["columns"], _ROW_BYTES // self.out_bytes) * self.out_bytes
+        return int(each) * (2 if choice["ping_pong"] else 1)
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns = choice["rows"], choice["columns"]
+        if (wrong := needs.extents((rows, columns), (self.m, self.n), (_ROWS_A_GROUP, 1))) is not None:
+            return wrong
+        if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
+            return f"the unit has no {columns} columns for {self.p.a.dtype}"
+        if columns < self.n and columns % (_ROW_BYTES // self.out_bytes):
+            return f"a row of results, {columns} of {self.n} columns, is not a whole number of {_ROW_BYTES} bytes"
+        if rows * columns > 128 * 256:
+            return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
+        lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
+        most = self.target.lds_bytes if choice["occupancy"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
+        if (wrong := needs.shared_memory(lds, most)) is not None:
+            return wrong
+        if choice["occupancy"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
+            return "two such work-groups are more than the registers of a multiprocessor"
+        if choice["ping_pong"]:
+            if not choice["persistent"] or choice["occupancy"] > 1 or self.tiles(choice) <= self.target.machine.units:
+                return "warpgroups take turns in a work-group that stays for several tiles, alone on its multiprocessor"
+            if rows * columns > _PING_PONG_SUMS:
+                return f"{rows} x {columns} sums are more than the registers of one warpgroup hold"
+        return None
+
+    def drafts(self) -> Iterator[Choice]:
+        # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
+        # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
+        deepest = sorted(self.parameters["stages"], reverse=True)
+        for columns, rows in itertools.product(self._draft_columns(), (128, 64)):
+            yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
+        # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
+        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Where there are less columns, all of them.
+        widest = max(c for c in self.parameters["columns"] if c <= min(128, self.n))
+        yield from self._first_that_fits(128, widest, (5, 4), ping_pong=True)
+
+    def _first_that_fits(self, rows: int, columns: int, stages: Sequence[int], ping_pong: bool) -> Iterator[Choice]:
+        """A tile with the first of some rings that fits."""
+        tile = {
+            "rows": rows,
+            "columns": columns,
+            "group_m": 16,
+            "persistent": True,
+            "occupancy": 1,
+            "ping_pong": ping_pong,
+        }
+        made = (self.choice(**tile, stages=s) for s in stages)
+        yield from itertools.islice((c for c in made if self.why_not(c) is None), 1)
+
+    def cost(self, choice: Choice) -> Cost:
+        """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
+        beside the other work-group's products where two share a multiprocessor, or behind its own."""
+        machine, resident = self.target.machine, choice["occupancy"]
+        rows, columns = choice["rows"], choice["columns"]
+        steps = -(-self.k // self.step)
+        rate = (
+            machine.macs(self.p.a.dtype)
+            * _BUSY_RATE
+            * width_rate(columns)
+            * (1.0 if rows > _ROWS_A_GROUP else _ONE_GROUP_RATE)
+        )
+        products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
+        ring = 1.0 if choice["stages"] > 2 else _SHORT_RING_RATE
+        a_clock = l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3
+        brought = steps * (rows + columns) * _ROW_BYTES / a_clock
+        work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
+        from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
+        ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
+        ends += from_memory * (_READ_IN_TURN if choice["ping_pong"] else _READ)
+        tiles = self.tiles(choice)
+        if choice["ping_pong"]:  # a tile's results beside the next one's products; of the last both
+            each = max(products / _PING_PONG_RATE, brought, products / 2 + ends - _ENDS_CLOCKS)
+            clocks = -(-tiles // machine.units) * each + ends + work
+        elif resident > 1 and tiles > machine.units:
+            pairs = tiles / 2 / machine.units
+            clocks = (
+                max(1.0, -(-tiles // (2 * machine.units)) * 0.5 + pairs * 0.5) * 2 * max(products, brought, ends / 2)
+                + ends
+            )
+        else:
+            rounds = -(-tiles // machine.units)
+            clocks = (
+                rounds
+                * (max(products, brought) / ring + (ends if not choice["persistent"] else ends - _ENDS_CLOCKS / 2))
+                + _ENDS_CLOCKS / 2
+            )
+        return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
+
+    def build(self, choice: Choice) -> Scheduled:
+        begun = begin_with(self.group)
+        schedule(begun.s, self.op, begun.out, self.target, self.p, self.plan(choice))
+        return Scheduled(begun.s, begun.outputs, choice)
+
+
+def width_rate(columns: int) -> float:
+    """Of the rate with 256 columns: as measured, and in proportion between."""
+    low = max(c for c in _WIDTH_RATE if c <= columns)
+    high = min(c for c in _WIDTH_RATE if c >= columns)
+    along = (columns - low) / (high - low) if high > low else 0.0
+    return _WIDTH_RATE[low] + along * (_WIDTH_RATE[high] - _WIDTH_RATE[low])
+
+
+def _read_bytes(group: Group, op: ComputeOp) -> int:
+    """Bytes that the epilogue reads an element of the result, beside the sums: of tensors as large as the result."""
+    result = op.output(0)
+    others = {t for o in group.ops if o is not op for t in o.inputs if isinstance(t.op, PlaceholderOp)}
+    return sum(dtype_info(t.dtype).bytes for t in others if const_shape(t) == const_shape(result))
+
+
+def _instructions(group: Group, op: ComputeOp) -> int:
+    """Instructions an element behind the product, roughly."""
+    total = 2
+    for o in group.ops:
+        if o is not op and isinstance(o, ComputeOp):
+            for e in walk_exprs(o.body[0]):
+                total += _CALL_CLOCKS if isinstance(e, Call) else isinstance(e, BinaryExpr)
+    return total
+
+
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Product, plan: Plan) -> None:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself)."""
+    step = _ROW_BYTES // dtype_info(p.a.dtype).bytes
+    unit = intrin.warpgroup(target, p.a.dtype, plan.columns, step, trans_a=p.trans_a, trans_b=p.trans_b)
+    result = s.cache_write(out.output(0), "shared")  # results go out of shared memory as tiles
+    if out is mm:
+        acc = s.cache_write(result, "fragment.acc")
+    else:
+        acc = mm.output(0)
+        s[acc].set_scope("fragment.acc")
+    staged = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
+    tiles = Tiles(s[out.output(0)], plan.rows, plan.columns)
+    tiles.nest(tiles.i, tiles.j)
+    at = tiles.bind(plan.group_m, groups=plan.groups)
+    tiles.stage.pragma(tiles.i, "bulk_copy")
+    stage = s[result]
+    stage.compute_at(s[out.output(0)], at)
+    *_, i, _ = stage.op.axis
+    wi, i = stage.split(i, factor=_ROWS_A_GROUP)
+    if not plan.ping_pong:
+        stage.bind(wi, thread_axis("threadIdx.y"))
+    if plan.occupancy > 1:
+        stage.pragma(wi, "min_blocks", plan.occupancy)
+    if plan.early:
+        stage.pragma(wi, "early_start")
+    unit.on_tile(stage, i)
+    *lead, x, y = s[acc].op.axis
+    ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
+    if plan.ping_pong:  # all rows of the tile by one warpgroup
+        s[acc].compute_at(s[out.output(0)], at)
+        blocks, x = s[acc].split(x, factor=_ROWS_A_GROUP)
+        s[acc].reorder(*lead, ko, blocks, x, y, ki)
+    else:
+        s[acc].compute_at(stage, wi)
+        s[acc].reorder(*lead, ko, x, y, ki)
+    s[acc].tensorize(x, unit.mma)
+    s[acc].pragma(ko, "warp_specialize", (plan.stages, plan.ping_pong))
+    for tensor in staged:
+        s[tensor].compute_at(s[acc], ko)
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy")

@@ -1,0 +1,257 @@
+"""One reduction with its epilogue.
+
+CPU: sums in vector registers, along the data where that is contiguous, else one partial sum a lane. GPU: `gpu_reductions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ...ir import IterVar, TensorRead
+from ...ir.visit import free_vars, walk_exprs
+from ...schedule import Schedule, Stage
+from ...target import Target
+from ...te import ComputeOp
+from .. import parallel
+from ..cost import Footprint, on_cores
+from ..group import Group, const_shape, extent, reduce_size, same_shape, size_of
+from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
+from ..space import Choice, Scheduled, Space
+from .gpu_reductions import GpuReduction
+from .pixel_windows import PixelWindows
+
+LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a group of one reduction whose result the output reads at its own place."""
+    reductions = group.reductions()
+    if len(reductions) == 1:
+        windows = PixelWindows.match(group, target)
+        if windows is not None:
+            yield windows
+        space = GpuReduction.match(group, target) if target.is_gpu else CpuReduction.match(group, target)
+        if space is not None:
+            yield space
+
+
+class CpuReduction(Space):
+    """The reduction computed inside of the output's loops, over threads or not."""
+
+    template: ClassVar[str] = "cpu reduction"
+
+    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.red, self.out = red, out
+        self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> CpuReduction | None:
+        (red,) = group.reductions()
+        if group.is_output(red) or len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or out.reduce_axis or not out.axis:
+            return None
+        if len(out.axis) != len(red.axis) or size_of(out.output(0).shape) != size_of(red.output(0).shape):
+            return None
+        return cls(group, target, red, out)
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(vectors=1, parallel=parallel.worth(work(self.red) * parallel.POINTWISE))
+
+    def sketch(self, choice: Choice) -> Footprint:
+        return on_cores(work(self.red) * parallel.POINTWISE, moved_bytes(self.group), choice["parallel"])
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, target, out = begin_cpu(self.group, self.target), self.target, self.out
+        red = in_parts(s, self.red, target)
+        stage = s[out]
+        if len(out.axis) == 1:
+            outer, _ = stage.split(out.axis[0], factor=16)
+        else:
+            outer = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
+        if choice["parallel"]:
+            stage.parallel(outer)
+        last = red.axis[-1]
+        n = extent(last.dom.extent) if last.dom is not None else None
+        lanes = lanes_for(red.output(0).dtype, target) * choice["vectors"]
+        along = (n is None or n >= lanes) and len(out.axis) > 1 and reads_contiguously(red, last.var)
+        if along and same_shape(out.output(0), red.output(0)):  # sums of a vector of outputs stay in registers
+            outer, vec = stage.split(out.axis[-1], factor=lanes)
+            stage.vectorize(vec)
+            s[red].set_scope("local")
+        s[red].compute_at(stage, outer)
+        if along:
+            o, vec = s[red].split(last, factor=lanes)
+            s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
+            s[red].vectorize(vec)
+        elif is_short(red, target) and n is not None and n >= lanes:
+            _across(s, red, lanes)
+        else:
+            rows_in_lanes(s, red, target)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def is_short(op: ComputeOp, target: Target) -> bool:
+    """Whether lines are too short for vectors along them: neighbouring lines are then better reduced in the lanes of one."""
+    length = reduce_size(op)
+    return length is not None and length < 4 * lanes_for(op.output(0).dtype, target)
+
+
+def _across(s: Schedule, op: ComputeOp, lanes: int) -> None:
+    """A line in each lane of a vector, along the last data axis."""
+    outer, vec = s[op].split(op.axis[-1], factor=lanes)
+    s[op].reorder(*op.axis[:-1], outer, *op.reduce_axis, vec)
+    s[op].vectorize(vec)
+
+
+def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
+    """A reduction that stands alone: threads over the data axes; vectors along the last data axis, or along the reduced one."""
+    op = in_parts(s, op, target)
+    stage = s[op]
+    axes = list(op.axis)
+    last_extent = const_shape(op.output(0))[-1] if axes else 1
+    lanes = lanes_for(op.output(0).dtype, target) * vectors
+    outer = None
+    if axes and (last_extent is None or last_extent >= lanes) and reads_contiguously(op, axes[-1].var):
+        outer, vec = stage.split(axes[-1], factor=lanes)
+        stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
+        stage.vectorize(vec)
+        axes = [*axes[:-1], outer]
+    partial = None
+    if outer is None:
+        partial, few = in_lanes(s, op, target), None
+        if partial is None:
+            partial = few = _few_at_the_end(s, op, target)
+        stage = s[op]
+        axes = list(stage.op.axis)[: -1 if few is not None else None]
+    loop = axes[-1] if axes else None
+    if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
+        if partial is not None:  # a sum is placed within the innermost loop
+            loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+            stage.parallel(loop)
+        else:
+            over_threads(stage, axes, list(const_shape(op.output(0))))
+    if partial is not None and loop is not None:
+        partial.compute_at(stage, loop)
+
+
+def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
+    """A long sum whose vectors lie along the data, as sums of parts and their sum; the operation that is left to schedule.
+
+    Only where each element goes into one sum, so that the parts' sums are few beside the elements.
+    """
+    length, count, dtype = reduce_size(op), size_of(op.output(0).shape), op.output(0).dtype
+    shape = const_shape(op.output(0))
+    if length is None or count is None or length < LONG_CHAIN or op.num_outputs != 1 or not dtype.startswith("float"):
+        return op
+    if not shape or (shape[-1] or 0) < lanes_for(dtype, target) or not reads_contiguously(op, op.axis[-1].var):
+        return op
+    reads = [size_of(e.tensor.shape) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    if max((n or 0 for n in reads), default=0) < length * count:
+        return op
+    first = op.reduce_axis[0]
+    n = (extent(first.dom.extent) if first.dom is not None else None) or 1
+    outer = first if len(op.reduce_axis) > 1 and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
+    partial = s[s.rfactor(op.output(0), outer)]
+    cpu_reduction(s, partial.op, target)  # type: ignore[arg-type]
+    left = s[op].op
+    assert isinstance(left, ComputeOp)
+    return left
+
+
+def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+    """A long reduction along contiguous memory, as a partial one for each vector lane and the reduction of those: the stage
+    of the partial results, for the caller to place, or None where that does not fit.
+
+    One chain of additions takes their latency an element, and its rounding errors grow with its length.
+    """
+    length = reduce_size(op)
+    lanes = lanes_for(op.output(0).dtype, target)
+    if not op.reduce_axis or (length is not None and length < 4 * lanes):
+        return None
+    line = _line(op)
+    last = op.reduce_axis[-1]
+    if len(line) > 1:
+        n, last = size_of(a.dom.extent for a in line if a.dom is not None), s[op].fuse(*line)
+    else:
+        n = extent(last.dom.extent) if last.dom is not None else None
+        if not reads_contiguously(op, last.var, directly=True):
+            return None
+    if n is None:  # a row of symbolic length; with other axes symbolic instead, it is as short as it says
+        n = lanes
+    if n < lanes:
+        return None
+    _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
+    made = s.rfactor(op.output(0), inner)
+    partial = s[made[0] if op.num_outputs > 1 else made]
+    whole = s[op]
+    whole.pragma(
+        whole.op.reduce_axis[0], "any_order"
+    )  # the lanes' sums by halves: one after another they take as long as hundreds of elements
+    vec, *data = partial.op.axis
+    partial.reorder(*data, *partial.op.reduce_axis, vec)
+    partial.vectorize(vec)
+    return partial
+
+
+def _line(op: ComputeOp) -> list[IterVar]:
+    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order. None where one of them is symbolic."""
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    found: list[IterVar] = []
+    for count in range(1, len(op.reduce_axis) + 1):
+        axes = op.reduce_axis[-count:]
+        of_them = [e for e in reads if any(v is a.var for a in axes for i in e.indices for v in free_vars(i))]
+        extents = [extent(a.dom.extent) if a.dom is not None else None for a in axes]
+        for e in of_them:
+            same = all(i is a.var for i, a in zip(e.indices[-count:], axes))
+            if not same or len(e.indices) < count or None in extents or extents != list(const_shape(e.tensor)[-count:]):
+                return found
+        found = list(axes) if of_them else found
+    return found
+
+
+def _few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+    """A long sum along the axis before a short last one, some steps of which are a line of memory: each lane of some vectors takes every so manieth step. The partial
+    sums' stage, for the caller to place; None where it does not fit."""
+    lanes, few = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else None
+    if op.num_outputs != 1 or few is None or not 1 < few < lanes or not op.reduce_axis:
+        return None
+    k, j = op.reduce_axis[-1], op.axis[-1]
+    length = extent(k.dom.extent) if k.dom is not None else None
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    of_them = [e for e in reads if any(v in (k.var, j.var) for i in e.indices for v in free_vars(i))]
+    lined = all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
+    if length is None or length < 4 * lanes or not of_them or not lined:
+        return None
+    _, inner = s[op].split(k, factor=lanes)
+    partial = s[s.rfactor(op.output(0), inner, len(op.axis) - 1)]
+    *data, step, last = partial.op.axis
+    vectors, vec = partial.split(partial.fuse(step, last), factor=lanes)
+    partial.reorder(*data, *partial.op.reduce_axis, vectors, vec)
+    partial.unroll(vectors)
+    partial.vectorize(vec)
+    return partial
+
+
+def rows_in_lanes(s: Schedule, op: ComputeOp, target: Target) -> None:
+    """The same inside of another stage's loops: partial results for one element at a time."""
+    partial = in_lanes(s, op, target)
+    if partial is not None and s[op].op.axis:
+        partial.compute_at(s[op], s[op].op.axis[-1])
+
+
+def reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bool:
+    """Whether the axis `var` is the last index of every read that depends on it; `directly`: nothing but it, and some read is."""
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    for e in reads:
+        for k, i in enumerate(e.indices):
+            if any(v is var for v in free_vars(i)) and k != len(e.indices) - 1:
+                return False
+    if directly:
+        last = [e.indices[-1] for e in reads if e.indices and any(v is var for v in free_vars(e.indices[-1]))]
+        return bool(last) and all(i is var for i in last)
+    return True

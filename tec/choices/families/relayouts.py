@@ -1,0 +1,149 @@
+"""Copies of a CPU between plain images and blocks of channels: squares of a block's channels by as many pixels, turned round in registers.
+
+Element by element such a copy gathers: a vector's lanes come from as many lines. Here each line that is touched is read, or written, whole. Rows of
+pixels lie one behind the other in both layouts, so that a square takes pixels of neighbouring rows; the last square of an image begins where it ends with the
+image, and some pixels are copied twice. (Zen 4, one core, 128 channels of 36 by 36 in float32: into blocks 118 us element by element, 20 so; out of them 195 and 20.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from ... import te
+from ...ir import Shuffle
+from ...ir.dtype import dtype_info
+from ...ops.forms import Form
+from ...target import Target
+from ...te import Tensor
+from .. import parallel
+from ..cost import Footprint, on_cores
+from ..group import Group, size_of
+from ..parts import loops
+from ..parts.pointwise import moved_bytes
+from ..space import Choice
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The space of a copy into blocks of channels or out of them, with nothing else in its group."""
+    found = group.form("relayout")
+    if found is None or target.is_gpu or len(group.ops) != 1:
+        return
+    block, pixels = found[0].attrs["block"], size_of(_pixels(found[0]))
+    # Blocks of a register, or of half a one. Of open sizes the code asks whether there are pixels for a square.
+    fits = dtype_info(found[0].inputs[0].dtype).bytes == 4 and 16 <= 4 * block <= target.vector_bytes
+    if fits and isinstance(found[0].attrs["channels"], int) and (pixels is None or pixels >= block):
+        yield Relayout(group, target, *found)
+
+
+def _pixels(form: Form) -> tuple[Any, ...]:
+    shape = form.inputs[0].shape
+    return tuple(shape[2:] if form.attrs["into"] else shape[2:-1])
+
+
+class Relayout(loops.LoopForm):
+    """Squares of a block, over threads or not."""
+
+    template: ClassVar[str] = "cpu relayout"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {"parallel": (True, False)}
+
+    def _elements(self) -> int:
+        known = size_of(self.form.inputs[0].shape)
+        return parallel.open_elements() if known is None else known
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(parallel=parallel.worth(self._elements() * parallel.POINTWISE))
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """A shuffle of a vector for each doubling of a square, one a clock."""
+        block = self.form.attrs["block"]
+        return on_cores(self._elements() / block * math.log2(block), moved_bytes(self.group), choice["parallel"])
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        (x,), (y,) = self.form.inputs, self.group.outputs
+        kind = "parallel" if choice["parallel"] else "serial"
+
+        def body(ins: Any, outs: Any) -> Any:
+            ib = te.ir_builder.create()
+            squares = _Squares(ib, ins[0], outs[0], self.form, kind)
+            if size_of(squares.sizes) is not None:
+                squares.all()
+                return ib.get()
+            with ib.if_scope(squares.pixels >= squares.block):
+                squares.all()
+            with ib.else_scope():
+                squares.elements()
+            return ib.get()
+
+        return [te.extern(y.shape, [x], body, name="transform_layout", dtype=x.dtype)]
+
+
+class _Squares:
+    """The statements of a copy from `source` to `to`."""
+
+    def __init__(self, ib: Any, source: Any, to: Any, form: Form, kind: str):
+        self.ib, self.source, self.to, self.kind = ib, source, to, kind
+        self.block, self.into, self.channels = form.attrs["block"], form.attrs["into"], form.attrs["channels"]
+        self.images, self.sizes = form.inputs[0].shape[0], _pixels(form)
+        self.pixels = math.prod(self.sizes[1:], start=self.sizes[0])
+        self.dtype = form.inputs[0].dtype
+
+    def all(self) -> None:
+        """Whole blocks, and the channels that fill no block."""
+        block, whole = self.block, self.channels // self.block
+        for first, blocks, rows in ((0, whole, block), (whole, 1, self.channels % block)):
+            if blocks and rows:
+                with self.ib.for_range(0, self.images * blocks, "t", kind=self.kind) as t:
+                    with self.ib.for_range(0, (self.pixels + block - 1) // block, "k") as k:
+                        self._square(t // blocks, first + t % blocks, k, rows)
+
+    def _at(self, pixel: Any) -> list[Any]:
+        """A pixel's index along the axes of the image."""
+        out: list[Any] = []
+        for n in reversed(self.sizes[1:]):
+            out, pixel = [te.indexmod(pixel, n), *out], te.indexdiv(pixel, n)
+        return [pixel, *out]
+
+    def _square(self, n: Any, co: Any, k: Any, rows: int) -> None:
+        """Square `k` of block `co`, of whose channels there are `rows`."""
+        block, vector = self.block, f"{self.dtype}x{self.block}"
+        first = self.ib.let("first", te.min(k * block, self.pixels - block))
+        plain = [(n, co * block + r, *self._at(first)) for r in range(rows)]
+        blocked = [(n, co, *self._at(first + r), 0) for r in range(block)]
+        source, to = (plain, blocked) if self.into else (blocked, plain)
+        lines = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
+        lines += [te.const(0, vector)] * (block - len(lines))
+        for at, line in zip(to, turned(lines, self.ib.let)):
+            self.ib.emit(self.to.vstore(at, line))
+
+    def elements(self) -> None:
+        """One by one, for the few pixels of small images."""
+        filled = -(-self.channels // self.block) * self.block if self.into else self.channels
+        with self.ib.for_range(0, self.images, "n") as n, self.ib.for_range(0, filled, "c") as c:
+            with self.ib.for_range(0, self.pixels, "p") as p:
+                plain, blocked = (n, c, *self._at(p)), (n, c // self.block, *self._at(p), c % self.block)
+                source, to = (plain, blocked) if self.into else (blocked, plain)
+                value = self.source.vload(source)
+                if filled > self.channels:
+                    value = te.if_then_else(c < self.channels, value, te.const(0, self.dtype))
+                self.ib.emit(self.to.vstore(to, value))
+
+
+def turned(lines: list[Any], let: Callable[[str, Any], Any]) -> list[Any]:
+    """The columns of a square matrix of vectors, a power of two of them: halves change places at every distance."""
+    n, distance = len(lines), 1
+    while distance < n:
+        low = tuple(k if not k & distance else n + k - distance for k in range(n))
+        high = tuple(k + distance if not k & distance else n + k for k in range(n))
+        made = list(lines)
+        for r in range(n):
+            if not r & distance:
+                pair = (lines[r], lines[r + distance])
+                made[r], made[r + distance] = let("low", Shuffle(pair, low)), let("high", Shuffle(pair, high))
+        lines, distance = made, 2 * distance
+    return lines

@@ -1,0 +1,244 @@
+"""Rows: reductions along the trailing axes of one output (softmax, normalisation), and everything between them.
+
+CPU: one pass of loops a row, everything else inside, rows over threads. GPU: a work-group a row, whose threads share each reduction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+from ...ir import TensorRead, Var
+from ...ir.dtype import dtype_info
+from ...ir.visit import walk_exprs
+from ...target import Target
+from ...te import ComputeOp, Operation, Tensor, thread_axis
+from .. import parallel
+from ..cost import Footprint, Kernel, on_cores
+from ..group import Group, begin, extent, reduce_size, shape_key, size_of
+from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, work
+from ..space import Choice, Scheduled, Space
+from .reductions import rows_in_lanes
+
+_REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
+_OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
+_OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The spaces of a group that is computed row by row."""
+    space = GpuRows.match(group, target) if target.is_gpu else CpuRows.match(group, target)
+    if space is not None:
+        yield space
+
+
+class CpuRows(Space):
+    """All reductions inside of the output's loop over rows; vectors of `vectors` registers."""
+
+    template: ClassVar[str] = "cpu rows"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
+        super().__init__(group, target)
+        self.out, self.outer = out, outer
+        self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> CpuRows | None:
+        reductions = group.reductions()
+        if len(reductions) < 2 or len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or out.reduce_axis:
+            return None
+        lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions)  # type: ignore[union-attr]
+        outer = _common_rows(group, out, reductions)
+        return cls(group, target, out, outer) if outer and lead else None
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(vectors=1, parallel=parallel.worth(work(self.out) * parallel.ROWS))
+
+    def sketch(self, choice: Choice) -> Footprint:
+        return on_cores(work(self.out) * parallel.ROWS, moved_bytes(self.group), choice["parallel"])
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, target, out, outer = begin_cpu(self.group, self.target), self.target, self.out, self.outer
+        stage = s[out]
+        lead_loop = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        if choice["parallel"]:
+            stage.parallel(lead_loop)
+        for red in self.group.reductions():
+            s[red].compute_at(stage, lead_loop)
+            rows_in_lanes(s, red, target)
+        inner = out.axis[-1]
+        n = extent(inner.dom.extent) if inner.dom is not None else None
+        lanes = lanes_for(out.output(0).dtype, target) * choice["vectors"]
+        if outer < len(out.axis) and (n is None or n >= lanes):
+            _, vec = stage.split(inner, factor=lanes)
+            stage.vectorize(vec)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+class GpuRows(Space):
+    """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own."""
+
+    template: ClassVar[str] = "gpu rows"
+    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1}
+    outline: ClassVar[frozenset[str]] = frozenset({"threads"})
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
+        super().__init__(group, target)
+        self.out, self.outer = out, outer
+        # Rows of symbolic length: as many threads as suit short and middling ones.
+        self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
+        read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
+        self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
+        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8)}
+
+    def _length(self) -> int | None:
+        return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> GpuRows | None:
+        reductions = group.reductions()
+        if not reductions or len(group.output_ops) != 1:
+            return None
+        out = group.output_ops[0]
+        if not isinstance(out, ComputeOp) or out.reduce_axis:
+            return None
+        outer = _common_rows(group, out, reductions)
+        if not outer or outer >= len(out.axis):
+            return None
+        length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
+        if length is not None and length < 2:
+            return None
+        if any(shape_key(r.output(0))[:outer] != shape_key(out.output(0))[:outer] for r in reductions):
+            return None
+        if any(size_of(r.output(0).shape[outer:]) != 1 for r in reductions):
+            return None  # sums for each element of the row, not for the row
+        return cls(group, target, out, outer)
+
+    @property
+    def default(self) -> Choice:
+        # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take four wavefronts, or as many as keep the row.
+        threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256
+        if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
+            threads = 1024
+        usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,)}
+        ruled = self.ruled(longest=self.longest, bytes=self.element_bytes, rows=self._rows())
+        for told in (*ruled, {}):
+            found = next(self.legal({**usual, **{k: (v,) for k, v in told.items()}}), None)
+            if found is not None:
+                return found
+        return self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1)
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
+            return "a work-group has one row, or a whole number of them by a wavefront each"
+        run = self._run(choice)
+        if choice["piece"] and (run < 2 or any(n is None or n % (run * choice["threads"]) for n in self._lengths())):
+            return "rows are no whole number of pieces for all threads"
+        return None
+
+    def _rows(self) -> int:
+        """Rows of the output; 1 where that is symbolic."""
+        return size_of(self.out.output(0).shape[: self.outer]) or 1
+
+    def _lengths(self) -> list[int | None]:
+        return [self._length(), *[reduce_size(r) for r in self.group.reductions()]]
+
+    def _in_registers(self, threads: int) -> bool:
+        return all(n is not None and n <= _REGISTERS * threads for n in self._lengths())
+
+    def _run(self, choice: Choice) -> int:
+        """Neighbours of a row that are one thread's, as many as it loads at once."""
+        return max(1, int(choice["piece"]) // self.element_bytes)
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """Passes over rows: each thread its elements of all of them, the sums of a work-group's wavefronts through shared memory. A row that is kept in registers is waited
+        for once."""
+        threads, passes = choice["threads"], len(self.group.reductions()) + 1
+        own, moved = -(-self.longest // threads), moved_bytes(self.group)
+        loads = own / self._run(choice)
+        kept = self._in_registers(threads) and self._run(choice) > 1
+        meets = (passes - 1) * (threads > self.target.wavefront_size)
+        return Footprint((Kernel(
+            self._rows() / choice["rows"], threads * choice["rows"], 0, own if kept else 0, moved, moved * (1 if kept else passes),
+            issued=passes * own * _OPERATIONS, waits=passes if kept else passes * loads, barriers=2 * meets,
+        ),))  # fmt: skip
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
+        stage = s[out]
+        lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        block = lead
+        if choice["rows"] > 1:
+            block, lead = stage.split(lead, factor=choice["rows"])
+            stage.bind(lead, thread_axis("threadIdx.y"))
+        stage.bind(block, thread_axis("blockIdx.x"))
+        rest = stage.fuse(*out.axis[outer:]) if len(out.axis) - outer > 1 else out.axis[outer]
+        tx = thread_axis((0, threads), "threadIdx.x")
+        run = self._run(choice)
+        # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
+        in_registers = self._in_registers(threads)
+        if run > 1:
+            rest, own = stage.split(rest, factor=run)
+            # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
+            stage.unroll(own)
+        turns, inner = stage.split(rest, factor=threads)
+        stage.bind(inner, tx)
+        if run > 1 and in_registers:
+            stage.unroll(turns)
+        for red in self.group.reductions():
+            rstage = s[red]
+            k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+            if run > 1:
+                k, own = rstage.split(k, factor=run)
+                rstage.unroll(own)
+            turns, ki = rstage.split(k, factor=threads)
+            rstage.bind(ki, tx)
+            if run > 1 and in_registers:
+                rstage.unroll(turns)
+            rstage.compute_at(stage, lead)
+            rstage.set_scope("local")  # each thread of the work-group has the sum
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> int | None:
+    """How many leading axes of the output all reductions share with it, and are read at; None where that is no row pattern."""
+    shape = shape_key(out.output(0))
+    best = len(shape) - 1
+    for red in reductions:
+        own = shape_key(red.output(0))
+        k = 0
+        while k < min(len(own), len(shape)) and own[k] == shape[k]:
+            k += 1
+        if any(d != 1 for d in own[k:]):
+            return None
+        best = min(best, k)
+    places = _places(group, out)
+    own_row = all(
+        places.get(red, ())[:best] == tuple(None if n == 1 else d for d, n in enumerate(shape[:best]))
+        for red in reductions
+    )
+    return best if own_row else None
+
+
+def _places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, ...]]:
+    """Of each operation that the output reads, at any distance: which of the output's axes each dimension is read at; None for another index, for a
+    dimension of one, and where readers differ. Equal extents say nothing: of a square both axes have them."""
+    places: dict[Operation, tuple[int | None, ...]] = {
+        out: tuple(None if n == 1 else d for d, n in enumerate(shape_key(out.output(0))))
+    }
+    for op in reversed(group.ops):
+        found: list[tuple[Tensor, tuple[int | None, ...]]]
+        if isinstance(op, ComputeOp):
+            at = dict(zip((a.var for a in op.axis), places.get(op, ())))
+            reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+            found = [(e.tensor, tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices)) for e in reads]
+        else:
+            found = [(t, (None,) * len(t.shape)) for t in op.inputs]
+        for t, place in found:
+            before = places.get(t.op, place)
+            places[t.op] = tuple(a if a == b else None for a, b in zip(before, place))
+    return places

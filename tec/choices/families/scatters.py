@@ -1,0 +1,143 @@
+"""Scatters as loops, in linear work.
+
+On a CPU the updates are taken one after another. On a GPU each place finds its last update by an atomic maximum, and where updates are combined, each place
+gets a list of them (an atomic exchange an update) that its thread then walks. No two threads write one place, for any type; sums of floats are taken in
+the list's order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from ... import te
+from ...ops.registry import static_shape
+from ...ops.scatter import place_of
+from ...target import Target
+from ...te import Tensor
+from ..cost import Footprint
+from ..group import Group
+from ..parts import loops
+from ..space import Choice
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The space of a group with a scatter in it."""
+    found = group.form("scatter")
+    if found is not None and loops.fits(found[0]):
+        yield Scatter(group, target, *found)
+
+
+class Scatter(loops.LoopForm):
+    """A scatter, update by update."""
+
+    template: ClassVar[str] = "scatter"
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """On a CPU updates are one chain; on a GPU three kernels, an element a thread."""
+        x, _, update = (math.prod(static_shape(t)) for t in self.form.inputs)
+        return self.chains(4, (2 * x + update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        (x, index, update), axis, reduction = self.form.inputs, self.form.attrs["axis"], self.form.attrs["reduction"]
+        shape = static_shape(x)
+        if axis is None:
+            lead, depth = static_shape(index)[:-1], static_shape(index)[-1]
+
+            def point(at: Any, e: Any) -> tuple[Any, Any, Any]:
+                here = loops.split_index(e, lead)
+                place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
+                return te.all(*[p >= 0 for p in place]), tuple(place), here
+
+            return _in_loops(
+                x, index, update, shape[:depth], math.prod(lead), shape[depth:], point, reduction, self.target
+            )
+        count, n = static_shape(index), shape[axis]
+
+        def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
+            here = loops.split_index(e, count)
+            k = place_of(at[tuple(here)], n)
+            inside = [
+                k >= 0,
+                *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
+            ]
+            return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
+
+        return _in_loops(x, index, update, shape, math.prod(count), (), one, reduction, self.target)
+
+
+def _in_loops(
+    x: Tensor, index: Tensor, update: Tensor, places: Sequence[int], count: int, rest: Sequence[int],
+    one: Callable[[Any, Any], tuple[Any, Any, Any]], reduction: str, target: Target,
+) -> list[Tensor]:  # fmt: skip
+    """`count` updates, each a block of shape `rest`, to the places of shape `places`.
+
+    `one(index, e)` gives of update number e whether it is inside, its place, and its index into the updates.
+    """
+    dtype = x.dtype
+    wide = {"bool": "int32"}.get(dtype, dtype)
+    block, total = math.prod(rest), math.prod(places)
+
+    def combined(a: Any, b: Any) -> Any:
+        a, b = a.astype(wide), b.astype(wide)
+        if reduction == "none":
+            return b.astype(dtype)
+        both: dict[str, Callable[[], Any]] = {
+            "add": lambda: a + b,
+            "mul": lambda: a * b,
+            "max": lambda: te.maximum(a, b),
+            "min": lambda: te.minimum(a, b),
+        }
+        return both[reduction]().astype(dtype)
+
+    def flat(place: Sequence[Any]) -> Any:
+        out: Any = 0
+        for p, c in zip(place, places):
+            out = out * c + p
+        return out
+
+    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        (old, at, new), (dst,) = sources, results
+        if not target.is_gpu:
+            with loops.each(ib, target, total, "p") as p, ib.for_range(0, block, "b") as b:
+                here = (*loops.split_index(p, places), *loops.split_index(b, rest))
+                dst[here] = old[here]
+            with ib.for_range(0, count, "e") as e:
+                inside, place, here = one(at, e)
+                with ib.if_scope(inside), ib.for_range(0, block, "b") as b:
+                    r = loops.split_index(b, rest)
+                    dst[(*place, *r)] = combined(dst[(*place, *r)], new[(*here, *r)])
+            return
+        head = ib.allocate("int32", (total,), "head")
+        following = ib.allocate("int32", (count,), "following") if reduction != "none" else None
+        with loops.each(ib, target, total) as p:
+            head[p] = te.const(-1, "int32")
+        with loops.each(ib, target, count) as e:
+            inside, place, _ = one(at, e)
+            with ib.if_scope(inside):
+                if following is None:
+                    ib.emit(te.call_intrin("int32", "atomic_max", head[flat(place)], e))
+                else:
+                    following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
+        with loops.each(ib, target, total * block) as t:
+            p, b = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
+            r = loops.split_index(b, rest)
+            here = (*loops.split_index(p, places), *r)
+            if following is None:
+                found = ib.let("found", head[p])
+                with ib.if_scope(found >= 0):
+                    _, _, source = one(at, found)
+                    dst[here] = new[(*source, *r)]
+                with ib.else_scope():
+                    dst[here] = old[here]
+                return
+            value = loops.scalar(ib, dtype, "value", old[here])
+            update_ = loops.scalar(ib, "int32", "update", head[p])
+            with ib.while_loop(update_[0] >= 0):
+                _, _, source = one(at, update_[0])
+                value[0] = combined(value[0], new[(*source, *r)])
+                update_[0] = following[update_[0]]
+            dst[here] = value[0]
+
+    return loops.extern("scatter", [x, index, update], [(static_shape(x), dtype)], body)

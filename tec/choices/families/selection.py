@@ -1,0 +1,359 @@
+"""The k largest of a line by a work-group: a bound from the threads' own largest leaves few elements, each of which counts those ahead of it.
+
+Of the numbers that are the largest of a thread's own, the k-th largest is no greater than the k-th largest of all. A wavefront searches it bit by bit, roughly, and all
+elements that reach it (random ones: 80 where 64 are looked for) meet in shared memory. Where these are too many, as of equal elements, the k-th of all is searched: elements
+become unsigned keys in whose order they stand (NaN above all), each step asks how many keys reach a number, and of equal keys at the end the first places are searched alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import te
+from ...ir.dtype import dtype_info
+from ...ops.registry import TensorType, static_shape
+from ...target import Target
+from ...te import Tensor
+from ..parts import loops
+
+MOST = 256  # that are looked for: each counts those ahead of it
+_ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
+_NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
+_KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
+
+
+def can(dtype: str, k: int) -> bool:
+    """Whether keys of 32 bits stand for the type, and there are few enough to be sorted by counting."""
+    return dtype_info(dtype).bytes <= 4 and dtype != "bool" and k <= MOST
+
+
+def key(v: Any, largest: bool) -> Any:
+    """An element's number, 32 bits without a sign, in the order of elements; the other way round for the smallest."""
+    info = dtype_info(v.dtype)
+    if info.is_float:
+        v = v.astype("float32") + te.const(0, "float32")  # both zeros are one
+        bits = te.call_intrin("int32", "reinterpret", v)
+        flip = te.bitwise_or(bits >> 31, te.const(-(1 << 31), "int32"))
+        made = te.bitwise_xor(bits, flip).astype("uint32")
+        made = te.select(v != v, te.const((1 << 32) - 1, "uint32"), made)
+    elif info.is_signed:
+        made = te.bitwise_xor(v.astype("int32"), te.const(-(1 << 31), "int32")).astype("uint32")
+    else:
+        made = v.astype("uint32")
+    return made if largest else te.bitwise_xor(made, te.const((1 << 32) - 1, "uint32"))
+
+
+def _own_type(dtype: str) -> str:
+    """The type that elements are compared in: of 32 bits, or float16."""
+    info = dtype_info(dtype)
+    if dtype == "float16":  # half the registers, and no conversions
+        return dtype
+    return "float32" if info.is_float else "int32" if info.is_signed else "uint32"
+
+
+def unkeyed(k: Any, dtype: str, largest: bool) -> Any:
+    """The element that has the key, in the type that elements are compared in; of the lowest key a NaN, or the lowest number. A key between two numbers of float16
+    becomes one of them: what reaches the upper one reaches the key, and the lower one lets more through."""
+    if dtype == "float16":
+        return unkeyed(k, "float32", largest).astype(dtype)
+    k = k if largest else te.bitwise_xor(k, te.const((1 << 32) - 1, "uint32"))
+    if dtype == "uint32":
+        return k
+    flipped = te.bitwise_xor(k, te.const(1 << 31, "uint32"))
+    if dtype == "float32":
+        flipped = te.select(
+            k >= te.const(1 << 31, "uint32"), flipped, te.bitwise_xor(k, te.const((1 << 32) - 1, "uint32"))
+        )
+    return te.call_intrin(dtype, "reinterpret", flipped)
+
+
+def selected(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
+    """Values and places of the k largest of each line, in order."""
+    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+    threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
+
+    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        with ib.new_scope():
+            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+            ib.scope_attr(bx, "thread_extent", lines.count)
+            ib.scope_attr(tx, "thread_extent", threads)
+            _Selection(ib, sources[0], results, lines, kept, k, largest, target, threads, bx.var, tx.var).run()
+
+    return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
+
+
+class _Selection:
+    """The statements for one line."""
+
+    def __init__(
+        self, ib: Any, src: Any, results: list[Any], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
+        line: Any, t: Any,
+    ):  # fmt: skip
+        self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
+        self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
+        self.wave, self.units = target.wavefront_size, target.machine.units
+        self.waves = threads // self.wave
+        self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
+        while lines.n % self.piece:
+            self.piece //= 2
+        self.own = -(-lines.n // (threads * self.piece)) * self.piece
+        self.wide = _own_type(src.dtype)
+        self.elements: Any = None
+        self.keys: Any = None
+
+    def run(self) -> None:
+        ib, room = self.ib, self.threads
+        words = ib.allocate("uint64", (room,), "words", scope="shared")
+        places = ib.allocate("int32", (room,), "places", scope="shared")
+        filled = ib.allocate("int32", (1,), "filled", scope="shared")
+        if self.own <= _KEPT:
+            self.elements = ib.allocate(self.wide, (self.own,), "elements", scope="local")
+        places[self.t] = te.max_value("int32")
+        least = ib.allocate("uint32", (1,), "least", scope="shared")
+        with ib.if_scope(self.t == 0):
+            filled[0] = te.const(0, "int32")
+            least[0] = te.const(
+                0, "uint32"
+            )  # from here on: in the place of what is read beside it, it would need a barrier more
+        self._bound(least)
+        self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
+        count = ib.let("count", filled[0])
+        with ib.if_scope(count <= room):
+            self._ranked(words, places, count)
+        with ib.else_scope():
+            self._searched(count >> 30)
+
+    @property
+    def _turn(self) -> Any:
+        """The wavefront that begins where not all have work: another one for each work-group of a unit (they are as many lines apart as there are units), so that no
+        SIMD has all of it."""
+        return te.indexmod(te.indexdiv(self.line, self.units), self.waves)
+
+    # ---- by a bound
+
+    def _worst(self) -> Any:
+        """What no element is behind."""
+        if dtype_info(self.wide).is_float:
+            return te.const(float("-inf") if self.largest else float("inf"), self.wide)
+        return te.min_value(self.wide) if self.largest else te.max_value(self.wide)
+
+    def _bound(self, bound: Any) -> None:
+        """To `bound` a key that k threads' own best reach, and few more do; 0 where fewer than k threads have a number."""
+        ib, t = self.ib, self.t
+        best = loops.scalar(ib, self.wide, "best", self._worst())
+
+        def look(j: int, at: Any) -> None:
+            v = ib.let("v", self.src[self.lines.at(self.line, at)].astype(self.wide))
+            if self.elements is not None:
+                self.elements[j] = v
+            # NaNs are left out: the bound is no greater for it, and they reach it.
+            best[0] = (te.max if self.largest else te.min)(best[0], v)
+
+        self.each(look)
+        own = ib.allocate("uint32", (self.threads,), "own", scope="shared")
+        own[t] = key(best[0], self.largest)
+        turn = self._turn
+        mine, lane = ib.let("wave", te.indexdiv(t, self.wave)), ib.let("lane", te.indexmod(t, self.wave))
+        with ib.if_scope(mine == turn):
+            found = self._near([ib.let("mine", own[w * self.wave + lane]) for w in range(self.waves)])
+            with ib.if_scope(lane == 0):
+                bound[0] = found
+
+    def _near(self, mine: list[Any]) -> Any:
+        """A number that k of the wavefront's keys reach, and few more."""
+        ib, k = self.ib, self.k
+        found = loops.scalar(ib, "uint32", "found", te.const(0, "uint32"))
+        bit = loops.scalar(ib, "uint32", "bit", te.const(1 << 31, "uint32"))
+        with ib.while_loop(bit[0] != te.const(0, "uint32")):
+            probe = ib.let("probe", te.bitwise_or(found[0], bit[0]))
+            count = ib.let("count", sum(self._votes(m >= probe) for m in mine))
+            bit[0] = bit[0] >> te.const(1, "uint32")
+            with ib.if_scope(count >= k):
+                found[0] = probe
+                with ib.if_scope(count <= k + k // _NEAR):
+                    bit[0] = te.const(0, "uint32")
+        return found[0]
+
+    def _reaches(self, j: int, at: Any, bound: Any) -> Any:
+        v = self._element(j, at)
+        return te.bitwise_xor(v < bound if self.largest else v > bound, te.const(True, "bool"))  # a NaN does
+
+    def _element(self, j: int, at: Any) -> Any:
+        return (
+            self.elements[j] if self.elements is not None else self.src[self.lines.at(self.line, at)].astype(self.wide)
+        )
+
+    def _gather(self, places: Any, filled: Any, bound: Any) -> None:
+        """Places of what reaches the bound to shared memory, in any order, as far as there is room."""
+        ib = self.ib
+        those = loops.scalar(ib, "uint32", "those", te.const(0, "uint32"))
+
+        def note(j: int, at: Any) -> None:
+            bit = te.const(1 << j, "uint32")
+            those[0] = te.bitwise_or(those[0], te.select(self._reaches(j, at, bound), bit, te.const(0, "uint32")))
+
+        def keep(turn: Any) -> None:
+            with ib.while_loop(those[0] != te.const(0, "uint32")):
+                j = ib.let("j", te.ctz(those[0]).astype("int32"))
+                piece = (turn + te.indexdiv(j, self.piece)) * self.threads + self.t
+                slot = ib.let("slot", te.call_intrin("int32", "atomic_add", filled[0], te.const(1, "int32")))
+                with ib.if_scope(slot < self.threads):
+                    # An atomic, and no store: no two threads have one slot, which only they know.
+                    at = piece * self.piece + te.indexmod(j, self.piece)
+                    ib.emit(te.call_intrin("int32", "atomic_min", places[slot], at))
+                those[0] = te.bitwise_and(those[0], those[0] - te.const(1, "uint32"))
+
+        self.each(note, keep)
+
+    def _ballot(self, holds: Any) -> Any:
+        return te.call_intrin("uint64", "ballot", holds)
+
+    def _votes(self, holds: Any) -> Any:
+        """Of how many of the wavefront's threads it holds."""
+        return te.popcount(self._ballot(holds)).astype("int32")
+
+    def _ranked(self, words: Any, places: Any, count: Any) -> None:
+        """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
+        ib, turn = self.ib, 16
+        t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
+        mine, at = (
+            loops.scalar(ib, "uint64", "mine", te.const(0, "uint64")),
+            loops.scalar(ib, "int32", "at", te.const(0, "int32")),
+        )
+        value = ib.allocate(self.src.dtype, (1,), "value", scope="local")
+        with ib.if_scope(t < count):
+            at[0] = places[t]
+            value[0] = self.src[self.lines.at(self.line, at[0])]
+            place = (te.const((1 << 31) - 1, "int32") - at[0]).astype("uint64")
+            high = key(value[0], self.largest).astype("uint64") << te.const(32, "uint64")
+            mine[0] = te.bitwise_or(high, place)
+        words[t] = mine[0]
+        with ib.if_scope(t < count):
+            ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
+            with ib.for_range(0, te.indexdiv(count + (turn - 1), turn), "c") as c:
+                for j in range(turn):
+                    ahead[0] = ahead[0] + (words[c * turn + j] > mine[0]).astype("int32")
+            with ib.if_scope(ahead[0] < self.k):
+                to = self.kept.at(self.line, ahead[0])
+                self.results[0][to] = value[0]
+                self.results[1][to] = at[0].astype("int64")
+
+    # ---- by the k-th
+
+    def _searched(self, none: Any) -> None:
+        """`none`: zero, which a compiler does not know: elements are read again and not kept in registers while the bound is searched, and loops stay loops (with 92
+        registers in place of 64 a unit of an MI300X holds five work-groups for eight)."""
+        ib, k, n = self.ib, self.k, self.lines.n
+        if self.own <= _KEPT:
+            keys = ib.allocate("uint32", (self.own,), "keys", scope="local")
+            self.each(lambda j, at: keys.__setitem__(j, self._made(at + none)))
+            self.keys = keys
+        counts = ib.allocate("int32", (2 * self.waves,), "counts", scope="shared")
+        least = self._search(counts, 32 + none, lambda v, probe, at: v >= probe, k, "uint32")
+        # Of equal keys those at the first places: the greatest number of places that leaves too few is one short.
+        more = self._count(counts, 0, lambda v, at: v > least)
+        beside = ib.let("beside", k - more)
+        bits = max(1, n.bit_length())
+        last = loops.scalar(ib, "int32", "last", te.const(0, "int32"))
+        with ib.for_range(0, bits + none, "b") as b:
+            step = ib.let("step", te.const(1, "int32") << (bits - 1 - b))
+            found = self._count(counts, te.indexmod(b + 1, 2), self._before(least, ib.let("probe", last[0] + step)))
+            with ib.if_scope(found < beside):
+                last[0] = last[0] + step
+        self._sorted(least, ib.let("end", last[0] + 1), k + none)
+
+    def _before(self, least: Any, probe: Any) -> Callable[[Any, Any], Any]:
+        return lambda v, at: te.all(v == least, at < probe)
+
+    def _made(self, at: Any) -> Any:
+        return key(self.src[self.lines.at(self.line, at)], self.largest)
+
+    def each(self, do: Callable[[int, Any], None], behind: Callable[[Any], None] | None = None) -> None:
+        """`do(number, place)` for a thread's elements that there are, and `behind(turn)` after those from a turn on."""
+        ib, n, stride = self.ib, self.lines.n, self.threads * self.piece
+
+        def pieces(p: Any, number: int) -> None:
+            begin = ib.let("begin", p * stride + self.t * self.piece)
+            with ib.if_scope(begin < n):
+                for j in range(self.piece):
+                    do(number + j, begin + j)
+
+        turns = self.own // self.piece
+        if self.own <= _KEPT:
+            for p in range(turns):
+                with ib.new_scope():
+                    pieces(p, p * self.piece)
+            if behind is not None:
+                behind(0)
+        else:
+            with ib.for_range(0, turns, "p") as p:
+                pieces(p, 0)
+                if behind is not None:
+                    behind(p)
+
+    def value(self, j: int, at: Any) -> Any:
+        return self.keys[j] if self.keys is not None else self._made(at)
+
+    def _count(self, counts: Any, slot: Any, holds: Callable[[Any, Any], Any]) -> Any:
+        """In how many elements of the line it holds, known to all threads; calls after one another take turns at two slots."""
+        ib = self.ib
+        mine = loops.scalar(ib, "int32", "mine", te.const(0, "int32"))
+
+        def add(j: int, at: Any) -> None:
+            mine[0] = mine[0] + holds(self.value(j, at), at).astype("int32")
+
+        self.each(add)
+        total = ib.let("total", mine[0])
+        step = 1
+        while step < self.wave:
+            total = ib.let("total", total + te.call_intrin("int32", "shuffle_xor", total, step, self.wave))
+            step *= 2
+        if self.waves == 1:
+            return total
+        with ib.if_scope(te.indexmod(self.t, self.wave) == 0):
+            counts[slot * self.waves + te.indexdiv(self.t, self.wave)] = total
+        whole = te.const(0, "int32")
+        for w in range(self.waves):
+            whole = whole + ib.let("part", counts[slot * self.waves + w])
+        return ib.let("whole", whole)
+
+    def _search(self, counts: Any, bits: Any, holds: Callable[[Any, Any, Any], Any], k: int, dtype: str) -> Any:
+        """The greatest number that so many keys reach."""
+        ib = self.ib
+        found = loops.scalar(ib, dtype, "found", te.const(0, dtype))
+        with ib.for_range(0, bits, "b") as b:
+            probe = ib.let("probe", te.bitwise_or(found[0], te.const(1, dtype) << (bits - 1 - b).astype(dtype)))
+            count = self._count(counts, te.indexmod(b, 2), lambda v, at: holds(v, probe, at))
+            with ib.if_scope(count >= k):
+                found[0] = probe
+        return ib.let("least", found[0])
+
+    def _sorted(self, least: Any, end: Any, count: Any) -> None:
+        """The k that are left to shared memory in any order; then each to the place that the number of those ahead of it says."""
+        ib, k = self.ib, self.k
+        keys = ib.allocate("uint32", (k,), "best", scope="shared")
+        places = ib.allocate("int32", (k,), "places", scope="shared")
+        filled = ib.allocate("int32", (1,), "filled", scope="shared")
+        with ib.if_scope(self.t == 0):
+            filled[0] = te.const(0, "int32")
+
+        def keep(j: int, at: Any) -> None:
+            v = ib.let("v", self.value(j, at))
+            with ib.if_scope(te.any(v > least, te.all(v == least, at < end))):
+                slot = ib.let("slot", te.call_intrin("int32", "atomic_add", filled[0], te.const(1, "int32")))
+                # Exchanged, not stored: no two threads have one slot, which only they know.
+                ib.emit(te.call_intrin("uint32", "atomic_exch", keys[slot], v))
+                ib.emit(te.call_intrin("int32", "atomic_exch", places[slot], at))
+
+        self.each(keep)
+        own = ib.let("own", te.min(self.t, k - 1))
+        v, at = ib.let("v", keys[own]), ib.let("at", places[own])
+        ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
+        with ib.for_range(0, count, "c") as c:
+            u, other = ib.let("u", keys[c]), ib.let("other", places[c])
+            ahead[0] = ahead[0] + te.any(u > v, te.all(u == v, other < at)).astype("int32")
+        with ib.if_scope(self.t < k):
+            to = self.kept.at(self.line, ahead[0])
+            self.results[0][to] = self.src[self.lines.at(self.line, at)]
+            self.results[1][to] = at.astype("int64")

@@ -1,0 +1,190 @@
+"""The largest elements in order, as loops: a heap's work, n log k, a line a thread; or a bitonic sort's, n log^2 n, all threads at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ... import te
+from ...ops.forms import Form
+from ...ops.registry import TensorType, static_shape
+from ...ops.sort import above, alike
+from ...target import Target
+from ...te import Tensor
+from ..cost import Footprint
+from ..group import Group
+from ..parts import loops
+from ..space import Choice
+from . import selection
+from .running import Running
+
+_SEARCHED = 32  # bits of a key, by which the k-th largest is searched
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with a running sum or the largest elements in it."""
+    found = group.form("running", "topk")
+    if found is not None and loops.fits(found[0]):
+        yield (Running if found[0].kind == "running" else Largest)(group, target, *found)
+
+
+class Largest(loops.LoopForm):
+    """The k largest in order, by "heap", "bitonic" sort, or "selection" of the k-th (`selection`)."""
+
+    template: ClassVar[str] = "largest"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
+        self.parameters = {"algorithm": ("heap", "bitonic", "selection") if target.is_gpu else ("heap", "bitonic")}
+        # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
+        self.is_second = target.is_gpu and self._rule("counted", False)
+
+    @property
+    def default(self) -> Choice:
+        chosen = self.choice(algorithm=self._rule("algorithm", "selection"))
+        if self.target.is_gpu and self.why_not(chosen) is None:
+            return chosen
+        return self.choice(algorithm="bitonic" if self.target.is_gpu else "heap")
+
+    def _rule(self, name: str, otherwise: Any) -> Any:
+        """What the rules say of a name for these lines."""
+        return self.rule(name, otherwise, k=self.form.attrs["k"], n=self.lines.n, lines=self.lines.count)
+
+    def why_not(self, choice: Choice) -> str | None:
+        x, k = self.form.inputs[0], self.form.attrs["k"]
+        if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
+            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
+        return None
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """A heap's comparisons in one thread, a selection's steps over the keys of a work-group's threads, or a sort's passes, one kernel each."""
+        n, k, count = self.lines.n, self.form.attrs["k"], self.lines.count
+        deep = max(1, (n - 1).bit_length())
+        if choice["algorithm"] == "heap":
+            return self.chains(n * max(1, k.bit_length()), count)
+        if choice["algorithm"] == "selection":
+            return self.chains(_SEARCHED * (1 + n / loops.THREADS) + k, count * loops.THREADS)
+        passes = deep * (deep + 1) // 2
+        return self.chains(passes, count * n, passes)
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        a, x = self.form.attrs, self.form.inputs[0]
+        make = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected}[choice["algorithm"]]
+        return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
+
+
+def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
+    """A heap of the k best of each line, the worst of them on top; then sorted in place, the worst to the end first."""
+    dtype = x.dtype
+    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+    n = lines.n
+
+    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        (src,), (values, index) = sources, results
+
+        def better(a: Any, i: Any, b: Any, j: Any) -> Any:
+            # In steps: one large condition is slow to simplify.
+            u, v = ib.let("u", a), ib.let("v", b)
+            first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
+            same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
+            return te.any(first, te.all(same, sooner))
+
+        with loops.each(ib, target, lines.count, "line") as line:
+            top = ib.allocate(dtype, (1,), "top", scope="local")
+            which = ib.allocate("int64", (1,), "which", scope="local")
+            at = ib.allocate("int32", (1,), "at", scope="local")
+            child = ib.allocate("int32", (1,), "child", scope="local")
+
+            def sift(root: Any, size: Any) -> None:
+                """`top`, `which` goes down from `root` until both children are better."""
+                at[0] = root
+                child[0] = root * 2 + 1
+                with ib.while_loop(child[0] < size):
+                    with ib.if_scope(child[0] + 1 < size):
+                        a, b = kept.at(line, child[0]), kept.at(line, child[0] + 1)
+                        with ib.if_scope(better(values[a], index[a], values[b], index[b])):
+                            child[0] = child[0] + 1
+                    c = kept.at(line, child[0])
+                    with ib.if_scope(better(top[0], which[0], values[c], index[c])):
+                        h = kept.at(line, at[0])
+                        values[h] = values[c]
+                        index[h] = index[c]
+                        at[0] = child[0]
+                        child[0] = at[0] * 2 + 1
+                    with ib.else_scope():
+                        child[0] = size
+                h = kept.at(line, at[0])
+                values[h] = top[0]
+                index[h] = which[0]
+
+            with ib.for_range(0, k, "j") as j:
+                h = kept.at(line, j)
+                values[h] = src[lines.at(line, j)]
+                index[h] = j.astype("int64")
+            with ib.for_range(0, k // 2, "r") as r:
+                h = kept.at(line, k // 2 - 1 - r)
+                top[0] = values[h]
+                which[0] = index[h]
+                sift(k // 2 - 1 - r, k)
+            if k < n:
+                worst = kept.at(line, 0)
+                with ib.for_range(k, n, "j") as j:
+                    top[0] = src[lines.at(line, j)]
+                    which[0] = j.astype("int64")
+                    with ib.if_scope(better(top[0], which[0], values[worst], index[worst])):
+                        sift(0, k)
+            with ib.for_range(0, k - 1, "e") as e:
+                last, first = kept.at(line, k - 1 - e), kept.at(line, 0)
+                top[0] = values[last]
+                which[0] = index[last]
+                values[last] = values[first]
+                index[last] = index[first]
+                sift(0, k - 1 - e)
+
+    return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
+
+
+def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
+    """A bitonic sort of each line, padded to a power of two: what is beyond the line comes last."""
+    dtype = x.dtype
+    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+    n = lines.n
+    steps = (n - 1).bit_length()
+    size = 1 << steps
+
+    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        (src,), (values, index) = sources, results
+        key = ib.allocate(dtype, (lines.count * size,), "key")
+        which = ib.allocate("int32", (lines.count * size,), "which")
+        with loops.each(ib, target, lines.count * size) as e:
+            line, p = te.indexdiv(e, size), te.indexmod(e, size)
+            which[e] = p
+            # What is beyond the line has the largest numbers, and stays behind by them.
+            key[e] = te.if_then_else(p < n, src[lines.at(line, te.min(p, n - 1))], te.const(0, dtype))
+        with ib.for_range(0, steps, "run") as run, ib.for_range(0, run + 1, "step") as step:
+            with loops.each(ib, target, lines.count * size // 2) as e:
+                apart = te.const(1, "int32") << (run - step)
+                low = te.indexmod(e, apart)
+                a = (e - low) * 2 + low
+                b = a + apart
+                # Runs of 2 << run elements are sorted up and down in turn, the last run up.
+                up = te.bitwise_and(te.indexmod(a, size) >> (run + 1), 1) == 0
+                u, v = ib.let("u", key[a]), ib.let("v", key[b])
+                i, j = ib.let("i", which[a]), ib.let("j", which[b])
+                first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
+                same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
+                real = te.all(i < n, j < n)
+                ahead = ib.let("ahead", te.select(real, te.any(first, te.all(same, sooner)), sooner))
+                with ib.if_scope(ahead != up):
+                    key[a] = v
+                    which[a] = j
+                    key[b] = u
+                    which[b] = i
+        with loops.each(ib, target, lines.count * k) as e:
+            line, p = te.indexdiv(e, k), te.indexmod(e, k)
+            h = kept.at(line, p)
+            values[h] = key[line * size + p]
+            index[h] = which[line * size + p].astype("int64")
+
+    return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)

@@ -1,0 +1,181 @@
+"""Forms written as loops: what a te compute, one expression an element, would do with quadratic work.
+
+The helpers here make `te.extern` bodies that serve every target: `each` is a parallel loop on a CPU and a grid of threads on a
+GPU, where a body may hold several such grids, one kernel each. They take sizes that are numbers; symbolic ones get the te definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from ... import te
+from ...ir import build
+from ...ir.dtype import dtype_info
+from ...ir.expr import BufferLoad, Expr, Ramp
+from ...ir.stmt import BufferStore
+from ...ops.forms import Form
+from ...target import Target
+from ...te import Tensor
+from ..cost import Footprint, Kernel, on_cores
+from ..group import Group, substitute
+from ..space import Choice, Scheduled, Space
+from ..stages import GpuStages
+from .pointwise import begin_cpu, computed, elementwise, moved_bytes
+
+THREADS = 256  # of a work-group
+_OPERATIONS = 10  # of a step: an address, a load, a comparison or a sum, a store
+LIMIT = 1 << 31  # flat indices are int32
+
+
+def fits(form: Form) -> bool:
+    """Whether loops can take the tensors of a form: known sizes, and no more than int32 counts."""
+    shapes = [t.shape for t in form.inputs] + [t.shape for t in form.outputs]
+    for shape in shapes:
+        dims = [getattr(d, "value", d) for d in shape]
+        if not all(isinstance(d, int) for d in dims) or not 0 < math.prod(dims) < LIMIT:
+            return False
+    return True
+
+
+def split_index(flat: Any, shape: Sequence[int]) -> list[Any]:
+    """The index into `shape` of its element number `flat`, row-major."""
+    out: list[Any] = []
+    for k in reversed(range(len(shape))):
+        n = shape[k]
+        if n == 1:
+            out.append(0)
+        elif math.prod(shape[:k]) == 1:
+            out.append(flat)
+        else:
+            out.append(te.indexmod(flat, n))
+            flat = te.indexdiv(flat, n)
+    return out[::-1]
+
+
+@contextmanager
+def each(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+    """A block that runs for each number below `count`, in any order: one kernel on a GPU."""
+    if not target.is_gpu:
+        kind = "parallel" if count >= 2 else "serial"
+        with ib.for_range(0, count, name, kind=kind) as i:
+            yield i
+        return
+    threads = min(THREADS, max(32, 1 << (count - 1).bit_length()))
+    with ib.new_scope():
+        bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+        ib.scope_attr(bx, "thread_extent", -(-count // threads))
+        ib.scope_attr(tx, "thread_extent", threads)
+        flat = bx.var * threads + tx.var
+        if count % threads:
+            with ib.if_scope(flat < count):
+                yield flat
+        else:
+            yield flat
+
+
+def dealt(ib: Any, count: int, threads: int, thread: Sequence[Any], body: Callable[[Any], None], kind: str = "unroll") -> None:  # fmt: skip
+    """`body(e)` for each number below `count`, neighbours to neighbouring threads of a work-group. thread: what a thread's number is the sum of."""
+    with ib.for_range(0, -(-count // threads), "r", kind=kind) as r:
+        e = sum(thread, r * threads)
+        with ib.if_scope(e < count) if count % threads else nullcontext():
+            body(e)
+
+
+@contextmanager
+def in_order(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+    """A block that runs for each number below `count`, one after another; on the host, whatever the target."""
+    with ib.for_range(0, count, name) as i:
+        yield i
+
+
+class Lines:
+    """A tensor's lines along one axis: line number, place along it -> index."""
+
+    def __init__(self, shape: Sequence[int], axis: int):
+        self.before, self.n, self.after = tuple(shape[:axis]), int(shape[axis]), tuple(shape[axis + 1 :])
+        self.outer, self.inner = math.prod(self.before), math.prod(self.after)
+        self.count = self.outer * self.inner
+
+    def at(self, line: Any, k: Any) -> tuple[Any, ...]:
+        o, i = (line, 0) if self.inner == 1 else (te.indexdiv(line, self.inner), te.indexmod(line, self.inner))
+        if self.outer == 1:
+            o, i = 0, (line if self.inner > 1 else 0)
+        return (*split_index(o, self.before), k, *split_index(i, self.after))
+
+
+def scalar(ib: Any, dtype: str, name: str, value: Any) -> Any:
+    """A variable of one's own: `v[0]`."""
+    v = ib.allocate(dtype, (1,), name, scope="local")
+    v[0] = value
+    return v
+
+
+def vector(buffer: Any, first: Any, n: int) -> Expr:
+    """`n` elements of a buffer that lie side by side, in one load."""
+    return BufferLoad(buffer.buffer, (_run(first, n),))
+
+
+def put_vector(ib: Any, buffer: Any, first: Any, value: Expr) -> None:
+    """A vector's elements side by side into a buffer, in one store."""
+    ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))
+
+
+def _run(first: Any, n: int) -> Expr:
+    return Ramp(build.convert(first), te.const(1, "int32"), n)
+
+
+def extern(
+    name: str,
+    inputs: list[Tensor],
+    outputs: Sequence[tuple[Sequence[int], str]],
+    body: Callable[[Any, list[Any], list[Any]], None],
+) -> list[Tensor]:
+    """Tensors made by `body(ib, sources, results)`, which gets buffers to index."""
+
+    def make(ins: Any, outs: Any) -> Any:
+        ib = te.ir_builder.create()
+        body(ib, [ib.buffer_ptr(b) for b in ins], [ib.buffer_ptr(b) for b in outs])
+        return ib.get()
+
+    shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
+    made = te.extern(shapes, inputs, make, name=name, dtype=dtypes)
+    return list(made) if isinstance(made, (list, tuple)) else [made]
+
+
+class LoopForm(Space):
+    """A group whose form is written as loops, with what is elementwise behind it in kernels of its own."""
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target)
+        self.form, self.carriers = form, carriers
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        """The form's outputs as loops."""
+        raise NotImplementedError
+
+    def chains(self, steps: float, threads: float, kernels: int = 1) -> Footprint:
+        """`steps` of one thread after another in all kernels together, each an element of memory and `_OPERATIONS`; so many threads."""
+        moved = float(moved_bytes(self.group))
+        if not self.target.is_gpu:
+            return on_cores(_OPERATIONS * steps * threads, moved, threads > 1, threads)
+        width = min(THREADS, max(32, 1 << (math.ceil(threads) - 1).bit_length()))
+        one = steps / kernels
+        asked = one * threads * max(dtype_info(t.dtype).bytes for t in self.form.inputs)
+        return Footprint((Kernel(
+            math.ceil(threads / width), width, memory_bytes=moved, asked_bytes=max(moved, asked), issued=_OPERATIONS * one, waits=one, launches=kernels,
+        ),))  # fmt: skip
+
+    def build(self, choice: Choice) -> Scheduled:
+        made = self.tensors(choice)
+        outputs = substitute(self.group.outputs, {t: made[k] for k, t in self.carriers.items()})
+        group = Group.of(outputs)
+        if self.target.is_gpu:
+            scheduled = GpuStages(group, self.target).apply()
+            return Scheduled(scheduled.schedule, outputs, choice)
+        s = begin_cpu(group, self.target)
+        for op in computed(group):
+            elementwise(s, op, self.target)
+        return Scheduled(s, outputs, choice)

@@ -1,0 +1,205 @@
+"""Elementwise work in vectors over threads, and what templates count of a group: operations, bytes, lanes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...ir import TensorRead
+from ...ir.arith import Analyzer
+from ...ir.dtype import dtype_info
+from ...ir.visit import free_vars, walk_exprs
+from ...schedule import Schedule, Stage
+from ...target import Target
+from ...te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
+from .. import parallel
+from ..group import Group, begin, const_shape, extent, reduce_size, size_of
+
+LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
+_ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
+THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
+
+
+# Tag of convolutions whose padded input is made first. A sum over channels reads it many times; a depthwise one so few that the copy would cost as much
+# as the sum: there the tiles at the edges have conditions, which are known once the window is unrolled.
+PADDED_FIRST = ("blocked conv",)
+
+
+def lanes_for(dtype: str, target: Target) -> int:
+    """Lanes of a vector register for a dtype (at least 4)."""
+    bits = {"64": 8, "16": 2, "t8": 1}.get(dtype[-2:], 4)
+    return max(4, target.vector_bytes // bits if bits >= 4 else 16)
+
+
+def work(op: Operation) -> int:
+    """Multiply-adds, roughly; where sizes are symbolic, of as many elements as are expected."""
+    elems = size_of(op.output(0).shape)
+    return (elems if elems is not None else parallel.open_elements()) * (reduce_size(op) or 1)
+
+
+def moved_bytes(group: Group) -> int:
+    """Bytes that outputs and what they are made from take, each once; symbolic sizes count one element."""
+    tensors = {id(t): t for op in group.ops for t in op.inputs if not t.op.inputs} | {id(t): t for t in group.outputs}
+    return sum((size_of(t.shape) or 1) * dtype_info(t.dtype).bytes for t in tensors.values())
+
+
+def computed(group: Group) -> list[ComputeOp]:
+    """The stages that get loops of their own: outputs, reductions, and what loops written by hand read (a constant of one element)."""
+    return [
+        op
+        for op in group.ops
+        if isinstance(op, ComputeOp)
+        and (group.is_output(op) or op.reduce_axis or any(isinstance(c, ExternOp) for c in group.consumers.get(op, [])))
+    ]
+
+
+def begin_cpu(group: Group, target: Target) -> Schedule:
+    """A schedule with all inlined that may be, and the paddings made that are worth it."""
+    pads = [
+        op for op in group.ops if op.tag == "pad" and any(c.tag in PADDED_FIRST for c in group.consumers.get(op, []))
+    ]
+    s = begin(group, keep=pads)
+    for op in pads:
+        elementwise(s, op, target)  # type: ignore[arg-type]
+    return s
+
+
+def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
+    """Outer axes fused over threads where that is worth it, the innermost split into vectors."""
+    stage = s[op]
+    axes = list(op.axis)
+    if not axes:
+        return
+    lanes = lanes_for(op.output(0).dtype, target) * vectors
+    total = size_of(op.output(0).shape)
+    inner = extent(axes[-1].dom.extent) if axes[-1].dom is not None else None
+    if len(axes) > 1 and inner is not None and total is not None:
+        short = inner < LEAST_ROW and total % lanes == 0
+        if short or is_flat(op):
+            axes = [stage.fuse(*axes)]
+            inner = total
+    outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
+    if inner is None or inner >= 4:
+        stage.vectorize(vec)
+    if threads and parallel.worth(work(op) * parallel.POINTWISE):
+        extents = [*[extent(a.dom.extent) for a in axes[:-1] if a.dom is not None], inner]
+        loops = [*axes[:-1], outer]
+        if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
+            loops, extents = loops[:-1], extents[:-1]
+        over_threads(stage, loops, extents)
+
+
+def is_flat(op: ComputeOp) -> bool:
+    """Whether all that a stage reads lies as its result does, or is one element for all of it: then neighbours of the result, of whatever rows, are neighbours there."""
+    seen: set[Operation] = set()
+
+    def places(t: ComputeOp) -> bool:
+        if t in seen:
+            return True
+        seen.add(t)
+        reads = [e for b in t.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+        return all(
+            flat(e, t) and (not isinstance(e.tensor.op, ComputeOp) or e.tensor.op.reduce_axis or places(e.tensor.op))
+            for e in reads
+        )
+
+    def flat(e: TensorRead, t: ComputeOp) -> bool:
+        axes = [a.var for a in t.axis]
+        if not any(v in axes for i in e.indices for v in free_vars(i)):
+            return True
+        if [str(d) for d in e.tensor.shape] == [str(d) for d in t.output(0).shape] and all(
+            i is v for i, v in zip(e.indices, axes)
+        ):
+            return True
+        if size_of(e.tensor.shape) is None or size_of(t.output(0).shape) != size_of(e.tensor.shape):
+            return False
+        analyzer = Analyzer()
+        for a in t.axis:
+            analyzer.bind(a.var, a.dom)
+        return analyzer.can_prove_equal(
+            _place(e.indices, const_shape(e.tensor)), _place(axes, const_shape(t.output(0)))
+        )
+
+    return places(op)
+
+
+def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
+    """The flat place of an element."""
+    at: Any = 0
+    for i, n in zip(indices, shape):
+        at = at * n + i
+    return at
+
+
+def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> Any:
+    """Fuses loops (`extents`: None where they are open), but for a row where that is better, and spreads them over threads. Returns the loop."""
+    loops = loops[:-1] if _rows_stay(extents) else loops
+    loop = stage.fuse(*loops) if len(loops) > 1 else loops[0]
+    stage.parallel(loop)
+    return loop
+
+
+def _rows_stay(extents: list[int | None]) -> bool:
+    """Whether the innermost loop is better not fused with those around it: a fused loop divides by the sizes of its parts (by ones that are no numbers in some
+    20 clocks a vector: the copy of a padded image takes three times as long), and neither its last vector nor conditions of its parts can be taken out of it.
+    Those around it must be enough for threads by themselves; a leading size that is open may be a batch of one."""
+    return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
+
+
+def neighbours_on_a_die(stage: Stage, block: Any, groups: int | None, dies: int) -> Any:
+    """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn ("workgroup i goes to XCD i % 8",
+    rocm-libraries 6501), and what neighbours have in common, as parts of one line, the die's L2 keeps when the first has brought it. As it was where the dies would get
+    different numbers of `groups`; None: of a number that need not be known, the last of which may have nothing to do."""
+    if dies == 1 or (groups is not None and groups % dies):
+        return block
+    die, block = stage.split(block, nparts=dies)
+    stage.reorder(block, die)
+    return stage.fuse(block, die)
+
+
+def neighbour_on_a_die(group: Any, groups: int, dies: int) -> Any:
+    """The same of a work-group's number, in forms written as loops."""
+    if dies == 1 or groups % dies:
+        return group
+    return indexmod(group, dies) * (groups // dies) + indexdiv(group, dies)
+
+
+def brought(tile: Stage, threads: int, lanes: int, tx: Any) -> None:
+    """A tile of shared memory that the threads of a work-group bring together, in pieces of `lanes` elements that lie side by side."""
+    at = tile.fuse(*tile.op.axis) if len(tile.op.axis) > 1 else tile.op.axis[0]
+    if lanes > 1:
+        at, piece = tile.split(at, factor=lanes)
+    _, part = tile.split(at, factor=threads)
+    tile.bind(part, tx)
+    if lanes > 1:
+        tile.vectorize(piece)
+
+
+def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
+    """All data axes fused and bound to blocks and threads; vectors of so many bytes where they divide. Returns the thread's axis."""
+    stage = s[op]
+    total = size_of(op.output(0).shape)
+    bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+    if not op.axis:
+        if not op.reduce_axis:
+            one = stage.fuse()  # no axes: a loop of one
+            stage.bind(one, tx)
+            return one
+        # One sum: a work-group shares it.
+        k = stage.fuse(*op.reduce_axis) if len(op.reduce_axis) > 1 else op.reduce_axis[0]
+        _, inner = stage.split(k, factor=64)
+        stage.bind(inner, tx)
+        return inner
+    fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
+    lanes = vector // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
+    if total is not None and lanes > 1 and total % lanes == 0 and total >= lanes * 64:
+        fused, vec = stage.split(fused, factor=lanes)
+        stage.vectorize(vec)
+        total //= lanes
+    if total is not None:
+        threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
+    outer, inner = stage.split(fused, factor=threads)
+    stage.bind(outer, bx)
+    stage.bind(inner, tx)
+    return inner
