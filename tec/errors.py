@@ -12,7 +12,7 @@ import sys
 from typing import NamedTuple
 
 # tec's own files, its frontends included.
-_FRONTENDS = (os.sep + "tec_onnx" + os.sep, os.sep + "tec_torch" + os.sep)
+_FRONTENDS = tuple(os.sep + name + os.sep for name in ("tec_onnx", "tec_torch", "tec_gguf", "tec_hf"))
 _TEC_ROOT = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Frames of `with` blocks and decorators stand between tec and the user's line, and Triton's where its kernels run on tec's software GPU.
 _BETWEEN = (

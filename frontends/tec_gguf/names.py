@@ -1,0 +1,142 @@
+"""Names of tensors in GGUF files, and the names that Hugging Face has for them: one table for what most architectures share, and what differs for each.
+
+A name is `blk.LAYER.STEM.weight` (or .bias) in a file, and `model.layers.LAYER.STEM.weight` here. What no table names keeps its own name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tec.errors import ImportModelError
+
+_GLOBAL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+_EXPERTS = {f"ffn_{part}_exps": f"mlp.experts.{part}_proj" for part in ("gate", "up", "down", "gate_up")}
+_BLOCK = {
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_qkv": "self_attn.qkv_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "attn_sinks": "self_attn.sinks",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
+    **_EXPERTS,
+}
+_FOUR_NORMS = {
+    "post_attention_norm": "post_attention_layernorm",
+    "ffn_norm": "pre_feedforward_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
+_SHARED_EXPERT = {
+    **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+}
+_DELTA = {  # layers of linear attention (gated delta rule)
+    "post_attention_norm": "post_attention_layernorm",
+    "attn_qkv": "linear_attn.in_proj_qkv",
+    "attn_gate": "linear_attn.in_proj_z",
+    "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_beta": "linear_attn.in_proj_b",
+    "ssm_ba": "linear_attn.in_proj_ba",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+    "ssm_dt": "linear_attn.dt_proj",
+    "ssm_a": "linear_attn.A",
+}
+_MAMBA = {
+    "attn_norm": "norm",
+    "ssm_in": "mixer.in_proj",
+    "ssm_conv1d": "mixer.conv1d",
+    "ssm_x": "mixer.x_proj",
+    "ssm_dt": "mixer.dt_proj",
+    "ssm_a": "mixer.A",
+    "ssm_d": "mixer.D",
+    "ssm_norm": "mixer.norm",
+    "ssm_out": "mixer.out_proj",
+}
+_BLOCKS: dict[str, dict[str, str]] = {
+    "gemma2": _FOUR_NORMS,
+    "gemma3": _FOUR_NORMS,
+    "gemma4": {
+        **_FOUR_NORMS, "inp_gate": "per_layer_input_gate", "proj": "per_layer_projection", "post_norm": "post_per_layer_input_norm",
+        "layer_output_scale": "layer_scalar", "ffn_gate_inp": "router.proj", "ffn_gate_up_exps": "experts.gate_up_proj",
+        "ffn_down_exps": "experts.down_proj", "ffn_pre_norm_2": "pre_feedforward_layernorm_2", "ffn_post_norm_1": "post_feedforward_layernorm_1",
+        "ffn_post_norm_2": "post_feedforward_layernorm_2",
+    },
+    "gemma-embedding": _FOUR_NORMS,
+    "olmo2": {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"},
+    "phi3": {"ffn_up": "mlp.gate_up_proj"},
+    "gpt-oss": {"post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router"},
+    "qwen2moe": _SHARED_EXPERT,
+    "qwen3next": {**_SHARED_EXPERT, **_DELTA},
+    "qwen35": _DELTA,
+    "qwen35moe": {**_SHARED_EXPERT, **_DELTA},
+    "deepseek2": {
+        "attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj",
+        "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm", "attn_kv_b": "self_attn.kv_b_proj",
+        "attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj", "exp_probs_b": "mlp.gate.e_score_correction",
+        **{f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")},
+    },
+    "lfm2": {
+        "attn_norm": "operator_norm", "ffn_norm": "ffn_norm", "attn_output": "self_attn.out_proj", "attn_q_norm": "self_attn.q_layernorm",
+        "attn_k_norm": "self_attn.k_layernorm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3", "ffn_down": "feed_forward.w2",
+        "shortconv.conv": "conv.conv", "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj",
+    },
+    "mamba": _MAMBA,
+    "mamba2": _MAMBA,
+    "bert": {
+        "attn_q": "attention.self.query", "attn_k": "attention.self.key", "attn_v": "attention.self.value", "attn_qkv": "attention.self.qkv",
+        "attn_output": "attention.output.dense", "attn_output_norm": "attention.output.LayerNorm", "ffn_up": "intermediate.dense",
+        "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm",
+    },
+}  # fmt: skip
+_GLOBALS: dict[str, dict[str, str]] = {
+    "gemma4": {
+        "per_layer_token_embd": "model.embed_tokens_per_layer", "per_layer_model_proj": "model.per_layer_model_projection",
+        "per_layer_proj_norm": "model.per_layer_projection_norm",
+    },
+    "lfm2": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
+    "mamba": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
+    "mamba2": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
+    "bert": {
+        "token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
+        "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
+    },
+}  # fmt: skip
+_LAYERS = {"mamba": "backbone.layers", "mamba2": "backbone.layers", "bert": "encoder.layer"}
+_NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
+# What in Hugging Face's files has no ".weight" behind it.
+_BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "linear_attn.A", "layer_scalar"}
+# Rows of q and k lie for a rotary that turns neighbours (`permute` in conversion/llama.py).
+INTERLEAVED = {"llama", "smollm3", "olmo", "granite"}
+
+
+def tables() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
+    """By architecture: names outside of layers, names within a layer, and what stands before a layer's number."""
+    known = {"llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", *_BLOCKS}
+    return {
+        a: ({**_GLOBAL, **_GLOBALS.get(a, {})}, {**_BLOCK, **_BLOCKS.get(a, {})}, _LAYERS.get(a, "model.layers"))
+        for a in sorted(known)
+    }
+
+
+def name_of(architecture: str, name: str, table: tuple[dict[str, str], dict[str, str], str]) -> str:
+    """Hugging Face's name for a file's. Raises ImportModelError for a layer whose number is no plain one."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name
+    layer, stem, ending = match.groups()
+    if layer is not None and layer != str(int(layer)):
+        raise ImportModelError(f"the tensor {name!r} has no plain number of a layer")
+    found = table[0].get(stem) if layer is None else table[1].get(stem)
+    if found is None:
+        return name if layer is None else f"{table[2]}.{layer}.{stem}" + (f".{ending}" if ending else "")
+    head = found if layer is None else f"{table[2]}.{layer}.{found}"
+    return head if ending is None or found in _BARE else f"{head}.{ending}"

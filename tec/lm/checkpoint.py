@@ -1,0 +1,157 @@
+"""A model as its files hold it: hyperparameters, weights in the form in which they lie, tokenizer, chat template.
+
+    checkpoint = tec.lm.open("gemma-3-270m-q4_k_m.gguf")        # or a Hugging Face folder
+    checkpoint.config["num_hidden_layers"]
+    checkpoint.tensors["model.layers.0.self_attn.q_proj.weight"].format      # Format.Q5_0; its bytes stay in the mapped file
+
+Whatever the file, names are those of Hugging Face: `config` has config.json's keys, `tensors` has the names of transformers' state dicts. What differs between
+files of one architecture is said beside them, so that no weight is touched when a file is opened:
+
+- `PackedTensor.rotary_heads`: rows of q and k in GGUF files of the Llama family are permuted, so that rotary turns neighbours.
+- `config["rms_norm_offset"]`: 1.0 where norms multiply by (1 + weight) (Gemma in Hugging Face's files); GGUF files hold 1 + weight, and have 0.0.
+- experts of a mixture are one tensor, `model.layers.0.mlp.experts.gate_proj.weight` [experts, intermediate, hidden]; also `up_proj` and `down_proj`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import ImportModelError
+from .formats import Format, dequantize_blocks
+
+
+class Tokenizer(Protocol):
+    """Text to tokens and back."""
+
+    def encode(self, text: str, *, special: bool = True, add_special: bool = True) -> list[int]:
+        """Tokens of a text. special: texts of special tokens ("<|im_end|>") become those tokens; False where a text is not trusted. add_special: with the
+        tokens that the model wants at the start (bos) and at the end."""
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """The text of tokens. special: special tokens are written out; otherwise they are left out. Bytes that are no UTF-8 become U+FFFD."""
+
+    def token_bytes(self, id: int) -> bytes:
+        """What one token adds to a text, which may be a part of a character; b"" for a special token."""
+
+    def id_of(self, token: str) -> int | None:
+        """The id of a token by its name in the vocabulary; None where there is none."""
+
+    @property
+    def size(self) -> int:
+        """Tokens in the vocabulary."""
+
+
+@dataclass(frozen=True)
+class PackedTensor:
+    """A tensor as it lies in a file.
+
+    name: as in Hugging Face's state dicts. shape: in NumPy's order, rows along the last axis. format: how values are packed. data: its bytes, uint8 [n], a view
+    of the mapped file where nothing has to be put together. rotary_heads: 0, or the number of heads whose rows are permuted for a rotary that turns
+    neighbours (2 i, 2 i + 1) instead of halves (i, i + size / 2). parts: arrays beside the data: scales and zero points of GPTQ ("scales", "qzeros", "g_idx"),
+    AWQ ("scales", "qzeros") and 8-bit floats ("scale"). bits, group: of GPTQ and AWQ.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    format: Format
+    raw: Any = field(repr=False)  # the bytes, or a function that makes them
+    rotary_heads: int = 0
+    parts: Mapping[str, PackedTensor] = field(default_factory=dict, repr=False)
+    bits: int = 0
+    group: int = 0
+    values: Callable[[PackedTensor], Any] | None = field(
+        default=None, repr=False
+    )  # what dequantizes tensors of several parts
+
+    @property
+    def data(self) -> Any:
+        """The bytes, uint8 [n]; a view of the mapped file, or put together at each call where a tensor is several in the file."""
+        return self.raw() if callable(self.raw) else self.raw
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file, with those of its parts."""
+        elements = math.prod(self.shape)
+        own = elements * self.bits // 8 if self.bits else elements // self.format.block * self.format.nbytes
+        return own + sum(p.nbytes for p in self.parts.values())
+
+    def dequantize(self, as_stored: bool = False) -> Any:
+        """The values as float32 [*shape], exactly as the format's reference computes them; rows of q and k in the order of halves unless `as_stored`."""
+        if self.values is not None:
+            found = self.values(self)
+        else:
+            found = dequantize_blocks(self.format, self.data).reshape(self.shape)
+        return found if as_stored or not self.rotary_heads else found[self.half_split_rows()]
+
+    def half_split_rows(self) -> Any:
+        """The order of the stored rows that a rotary of halves wants: `stored[order]`. Without a permutation: all rows in place."""
+        rows = np.arange(self.shape[0])
+        if not self.rotary_heads:
+            return rows
+        return rows.reshape(self.rotary_heads, -1, 2).swapaxes(1, 2).reshape(-1)
+
+    def half_split(self) -> PackedTensor:
+        """The tensor with its rows in the order of halves; still packed, but a copy."""
+        if not self.rotary_heads:
+            return self
+        rows = self.data.reshape(self.shape[0], -1)[self.half_split_rows()]
+        return PackedTensor(self.name, self.shape, self.format, rows.reshape(-1))
+
+    def part(self, index: int) -> PackedTensor:
+        """One of the tensors along the first axis, such as one expert; a view of the same bytes."""
+        if not 0 <= index < self.shape[0] or len(self.shape) < 2:
+            raise ImportModelError(f"part {index} of {self.name}, whose shape is {list(self.shape)}")
+        size = self.data.size // self.shape[0]
+        return PackedTensor(
+            f"{self.name}[{index}]", self.shape[1:], self.format, self.data[index * size : (index + 1) * size]
+        )
+
+
+def stacked(name: str, tensors: Sequence[PackedTensor]) -> PackedTensor:
+    """Tensors of one shape and format as one with a new first axis; the bytes are joined when they are asked for. Raises ImportModelError where they differ."""
+    first = tensors[0]
+    for t in tensors:
+        if (t.shape, t.format) != (first.shape, first.format):
+            raise ImportModelError(
+                f"{t.name} is {t.format.name} {list(t.shape)}, and {first.name} {first.format.name} {list(first.shape)}",
+                hint="experts of a layer are alike in shape and format",
+            )
+
+    def join() -> Any:
+        return np.concatenate([t.data for t in tensors])
+
+    return PackedTensor(name, (len(tensors), *first.shape), first.format, join)
+
+
+@dataclass
+class Checkpoint:
+    """A model's files, opened.
+
+    architecture: Hugging Face's model_type ("llama", "qwen3_moe", "gemma3_text", ...), whatever the file. config: as config.json has it. tensors: by name.
+    tokenizer: None where the file has none. chat_template: a text for jinja2, or None. generation: "eos_token_ids" (all that end an answer), "bos_token_id",
+    "pad_token_id", and defaults of sampling (temperature, top_k, top_p, repetition_penalty) where the files say some. path: of the file or folder.
+    """
+
+    architecture: str
+    config: Mapping[str, Any]
+    tensors: Mapping[str, PackedTensor]
+    tokenizer: Tokenizer | None = None
+    chat_template: str | None = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
+    path: str = ""
+    metadata: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # what the file says that has no place in config, by its own names
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all weights as they lie."""
+        return sum(t.nbytes for t in self.tensors.values())
+
+    def __iter__(self) -> Iterator[PackedTensor]:
+        return iter(self.tensors.values())

@@ -1,0 +1,46 @@
+"""Opening a model's files: the first frontend that takes a path makes its checkpoint.
+
+A frontend is a module with `accepts(path) -> bool` and `open(path) -> Checkpoint`. tec's own are tec_gguf and tec_hf; a package names another one under the
+entry point group "tec.checkpoints".
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from ..errors import ImportModelError
+from .checkpoint import Checkpoint
+
+GROUP = "tec.checkpoints"
+OWN = ("tec_gguf", "tec_hf")
+
+
+def open(path: str | os.PathLike[str]) -> Checkpoint:
+    """A model's checkpoint: of a GGUF file, or of a folder as Hugging Face has it. No weight is read before it is asked for.
+
+    Raises ImportModelError where no frontend takes the path, or the files are damaged or of an architecture that is not known.
+    """
+    place = Path(path)
+    if not place.exists():
+        raise ImportModelError(f"{place}: no such file or folder")
+    for frontend in _frontends():
+        if frontend.accepts(place):
+            found: Checkpoint = frontend.open(place)
+            return found
+    what = "folder" if place.is_dir() else "file"
+    raise ImportModelError(
+        f"the {what} {place} holds no language model that is known",
+        hint="a .gguf file, or a folder with config.json and .safetensors files",
+    )
+
+
+def _frontends() -> Iterator[Any]:
+    for name in OWN:
+        yield import_module(name)
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        yield import_module(point.module)
