@@ -8,6 +8,8 @@ from typing import Any
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import Checkpoint, PackedTensor
+from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
+from tec.lm.text.vocabulary import end_names, vocabulary_of
 
 from . import names
 from .config import MODEL_TYPES, Metadata, config_of
@@ -37,10 +39,15 @@ def checkpoint_of(path: Path) -> Checkpoint:
     template = metadata.get("tokenizer.chat_template")
     own = (f"{architecture}.", "tokenizer.", "split.")
     return Checkpoint(
-        architecture=config["model_type"], config=config, tensors=tensors, tokenizer=None,
+        architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: _tokenizer(metadata),
         chat_template=template if isinstance(template, str) else None, generation=generation_of(metadata), path=str(path),
         metadata={k: v for k, v in metadata.items() if not k.startswith(own)},
     )  # fmt: skip
+
+
+def _tokenizer(metadata: dict[str, Any]) -> VocabularyTokenizer | None:
+    vocabulary = vocabulary_of(metadata)
+    return None if vocabulary is None else tokenizer_of(vocabulary)
 
 
 def files_of(path: Path) -> list[GgufFile]:
@@ -108,7 +115,9 @@ def generation_of(metadata: dict[str, Any]) -> dict[str, Any]:
     """Tokens that begin and end, from tokenizer.ggml.*: `eos_token_ids` has the end of a turn and of a message too."""
     found: dict[str, Any] = {}
     ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
-    found["eos_token_ids"] = list(dict.fromkeys(e for e in ends if isinstance(e, int)))
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    named = end_names(tokens) if isinstance(tokens, list) else []
+    found["eos_token_ids"] = list(dict.fromkeys([*(e for e in ends if isinstance(e, int)), *named]))
     for ours, theirs in (
         ("bos_token_id", "bos"),
         ("pad_token_id", "padding"),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -133,20 +134,25 @@ class Checkpoint:
     """A model's files, opened.
 
     architecture: Hugging Face's model_type ("llama", "qwen3_moe", "gemma3_text", ...), whatever the file. config: as config.json has it. tensors: by name.
-    tokenizer: None where the file has none. chat_template: a text for jinja2, or None. generation: "eos_token_ids" (all that end an answer), "bos_token_id",
+    chat_template: a text for jinja2, or None. generation: "eos_token_ids" (all that end an answer), "bos_token_id",
     "pad_token_id", and defaults of sampling (temperature, top_k, top_p, repetition_penalty) where the files say some. path: of the file or folder.
     """
 
     architecture: str
     config: Mapping[str, Any]
     tensors: Mapping[str, PackedTensor]
-    tokenizer: Tokenizer | None = None
+    make_tokenizer: Callable[[], Tokenizer | None] = lambda: None
     chat_template: str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     metadata: Mapping[str, Any] = field(
         default_factory=dict
     )  # what the file says that has no place in config, by its own names
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """None where the files have none. Made at the first use, which takes some 0.1 to 0.4 s. Raises ImportModelError where its parts do not fit each other."""
+        return self.make_tokenizer()
 
     @property
     def nbytes(self) -> int:

@@ -82,6 +82,10 @@ LAZY_IMPORTS = {
     "tec/runtime/devices/device.py -> images": "a method that users look for on a device, of a module that stands on arrays",
 }
 OPTIONAL = {
+    "jinja2",
+    "starlette",
+    "uvicorn",
+    "safetensors",
     "tokenizers",
     "ml_dtypes",
     "llvmlite",
