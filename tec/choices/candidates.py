@@ -27,17 +27,14 @@ from ..errors import LoweringError, TecWarning
 from . import footprint
 from .cost import price
 from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
+from .rules import figures
 from .space import Choice, Space
 from .store import records
 
 DRAFTED_SPACES = 3  # spaces that give drafts
 DRAFTS = 2  # of each of them
 _MOST_PRICED = 128  # drafts of a space that are looked at for the best of them
-# A rival is lowered where its sketch is well below the default's, and takes its place where its loops are cheaper too. Of 111 drawn groups on an H200, 1,227 timed
-# drafts: the default 1.20 times the best of them in the geometric mean and 5.3 at worst, with one rival of 0.8 times 1.14 and 3.4 for 0.36 lowerings a group, with three
-# of up to 1.25 times 1.135 and 3.4 for 2.6. `benchmarks/cost_model.py` says so of rows that `benchmarks/regret.py` timed.
-_WELL_BELOW = 0.8
-_CHEAPER = 0.97
+_CHAIN = "chain"  # whose figures are asked
 STAGES = ("cpu stages", "gpu stages")
 DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec
 BOUNDED = (
@@ -87,7 +84,7 @@ def _drafts(space: Space) -> list[Choice]:
 
 def _rival(found: Sequence[Space], default: Choice) -> tuple[Space, Choice] | None:
     """The cheapest by its sketch of other templates' defaults, and of drafts, if that is well below the default's."""
-    bound = _WELL_BELOW * found[0].cost(default).seconds
+    bound = figures.of(_CHAIN, found[0].target)["well_below"] * found[0].cost(default).seconds
     best = None
     for k, space in enumerate(found[:DRAFTED_SPACES]):
         with contextlib.suppress(Exception):  # a template that fails is no rival
@@ -193,7 +190,13 @@ class Chain:
             if is_strict():
                 raise
             return None
-        return made if isinstance(made, Made) and seconds is not None and seconds < _CHEAPER * bound else None
+        return (
+            made
+            if isinstance(made, Made)
+            and seconds is not None
+            and seconds < figures.of(_CHAIN, made.space.target)["cheaper"] * bound
+            else None
+        )
 
     def again(self, error: Exception) -> Made:
         """What serves in place of what was made, which has no code: `error` says why. Raises as `first` does."""

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass
 
 from ..target import Target, l2_gbps, latency_ns, level_gbps
+from ..target.cpus import THREADS_AGAIN_CLOCKS
 from . import parallel
 from .parts import needs
 
@@ -117,7 +118,7 @@ def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
     issue = k.issued / clock / threads
     memory = k.memory_bytes / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
     # Threads that have just ended wait for what follows.
-    start = parallel.START_SECONDS + (k.launches - 1) * parallel.AGAIN_CLOCKS / clock if found.parallel else 0.0
+    start = parallel.START_SECONDS + (k.launches - 1) * THREADS_AGAIN_CLOCKS / clock if found.parallel else 0.0
     return Cost(start + k.launches * max(issue, memory), "issue" if issue >= memory else "memory")
 
 

@@ -20,6 +20,7 @@ from ..ops.typical import typical
 from ..target import Target
 from . import layouts, parallel
 from .layouts import Convolution
+from .rules import figures
 from .store import records
 
 TEMPLATE = "convolution layout"  # of records of measured times
@@ -33,11 +34,6 @@ _SCALAR = (
 _DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
 _PICTURE = 224  # rows and columns of a network's input that are open: only how copies compare with sums follows from it
 _HOPELESS = 3.0  # times the best by the model: it errs by less
-# Of a copy between layouts, read and written, by squares turned in registers: within a second-level cache a Zen 4 core moves four times as much.
-_COPIED_BYTES_A_CLOCK = 4.0
-# A plain convolution whose width is open, in the times of one with rows of whole vectors: what is left of a row goes lane by lane (depthwise, 96 at
-# 56: 0.76 clocks a multiply-add, 32 at 112: 0.23).
-_OPEN_ROWS = 3.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,11 @@ def _blocked(
 def _plain(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], is_open: bool) -> Option:
     sums, lanes = y.size * math.prod(w.shape[1:]), max(4, target.vector_bytes // 4)
     is_whole = y.shape[-1] % lanes == 0 and all(s == 1 for s in attrs["strides"])
-    clocks = sums * (_LATENCY / lanes if is_whole else _SCALAR) * (_OPEN_ROWS if is_open else 1.0)
+    clocks = (
+        sums
+        * (_LATENCY / lanes if is_whole else _SCALAR)
+        * (figures.of(TEMPLATE, target)["open_rows"] if is_open else 1.0)
+    )
     return Option(None, plain(y.ndim), plain(y.ndim), _seconds(target, clocks))
 
 
@@ -152,7 +152,7 @@ def relayout_seconds(target: Target, t: TensorType, source: Layout, to: Layout) 
     t = _typical(t)
     others = t.size / max(1, t.shape[1])
     moved = sum(others * _padded(t.shape[1], lies.blocks.get("c", 1)) * 4 for lies in (source, to))
-    return _seconds(target, moved / _COPIED_BYTES_A_CLOCK)
+    return _seconds(target, moved / figures.of(TEMPLATE, target)["copied_bytes_a_clock"])
 
 
 # ---- measured times

@@ -1,7 +1,7 @@
 """Where a CPU's threads are worth starting: one figure, and what an element of each kind of work takes of a core.
 
 A parallel loop on tec's waiting threads starts and ends within some microseconds: they sleep where there was nothing to do for a while, and all must be
-done before the next step. Work of less than START_CLOCKS on one core is over sooner.
+done before the next step. Work of less than that on one core is over sooner.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-START_CLOCKS = 8192  # 2.7 us at 3 GHz
-AGAIN_CLOCKS = 3000  # of a loop that follows another at once, whose threads still wait for it
-START_SECONDS = START_CLOCKS / 3e9
+from ..target.cpus import THREADS_START_CLOCKS
+
+START_SECONDS = THREADS_START_CLOCKS / 3e9
 # Clocks of a core for one element (times the length of its sum).
 POINTWISE = 0.5  # loads, some arithmetic and a store, in vectors
 ROWS = 2.0  # several passes over a row, with an exponential or a root in them
@@ -20,7 +20,7 @@ ROWS = 2.0  # several passes over a row, with an exponential or a root in them
 
 def worth(clocks: float) -> bool:
     """Whether work of so many clocks on one core is worth starting threads."""
-    return clocks >= START_CLOCKS
+    return clocks >= THREADS_START_CLOCKS
 
 
 # Elements that a value of symbolic sizes is taken to have: so many that threads are worth starting, unless the caller knows better.

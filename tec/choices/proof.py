@@ -26,8 +26,8 @@ from ..target import as_target
 from ..te import PlaceholderOp
 from .space import Choice, Scheduled, Space
 
-# What a candidate may be unrolled to. Passes take 0.1 to 0.5 ms of processor time a statement (303 random choices of 17 programs on four targets, at most 667
-# statements and 0.3 s each), so that a proof ends within about a second.
+# What a candidate may be unrolled to, so that a proof ends soon (docs/decisions/chain-of-candidates.md has the measurement). A count: by a limit in time the code
+# would depend on how busy the host is.
 MOST_STATEMENTS = 4096
 
 Loops = Callable[[Scheduled], Func]

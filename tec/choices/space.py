@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ..errors import ScheduleError
+from ..locks import cached_property
 from ..schedule import Schedule
 from ..target import Target
 from ..te import Tensor
@@ -20,7 +21,8 @@ from . import rules
 from .cost import Cost as Cost
 from .cost import Footprint, price, unfit
 from .group import Group
-from .rules import bugs
+from .rules import bugs, figures
+from .rules.figures import Figures
 
 Choice = dict[str, Any]  # parameter -> int, bool or text
 _MOST_LISTED = 8  # options of a parameter that a message names
@@ -105,6 +107,11 @@ class Space:
     def rule(self, name: str, otherwise: Any, **features: Any) -> Any:
         """What the first rule that says something of `name` prefers."""
         return next((told[name] for told in self.ruled(**features) if name in told), otherwise)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """What was measured for this template on the target's machine (`rules.figures`)."""
+        return figures.of(self.template, self.target)
 
     def bug(self, choice: Choice, **features: Any) -> str | None:
         """Which compiler's mistake a choice meets (`rules.bugs`); None for none."""

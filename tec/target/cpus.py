@@ -18,6 +18,10 @@ from ..errors import TargetError, one_line
 from .chips import KB
 from .machines import GB, MB, Level, Machine
 
+# Clocks from a parallel loop's beginning to its end on tec's waiting threads, beside its work: 2.7 us at 3 GHz; of a loop that follows another at once, whose
+# threads still wait for it, less.
+THREADS_START_CLOCKS, THREADS_AGAIN_CLOCKS = 8192, 3000
+
 
 @dataclass(frozen=True, slots=True)
 class Core:

@@ -22,7 +22,7 @@ FILES = {
 
 LINES, FUNCTION_LINES = 500, 60
 # What was measured on one machine stands in rules, and what a machine is in `tec.target`: both may only fall.
-CONSTANTS, KIND_QUESTIONS = 54, 5
+CONSTANTS, KIND_QUESTIONS = 0, 5
 # Longer ones, how long they may become, and why.
 LONG_FILES: dict[str, tuple[int, str]] = {}
 _LLVM = "the text of one LLVM function, which is read from top to bottom"

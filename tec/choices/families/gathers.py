@@ -25,7 +25,6 @@ from ..space import Choice, Scheduled, Space
 _LINE_BYTES = 128
 _RUN_BYTES = 64  # that lie side by side from where elementwise work reads well by itself
 _STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
-_KEPT = 32  # registers for what a thread picks by, from before the barrier on; with 128 (along columns) lines come in parts: 29.0 us for 25.0
 _WORTH = (
     4  # elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it
 )
@@ -190,7 +189,7 @@ class Gather(Space):
         once = [e for e in reads if sum(o.tensor is e.tensor for o in reads) == 1 and e.tensor is not self.table.tensor]
         found = [e.tensor for e in once if not any(isinstance(x, TensorRead) for i in e.indices for x in walk_exprs(i))]
         words = sum(dtype_info(t.dtype).bytes for t in found) / 4 * turns * choice["piece"]
-        return found if choice["rows"] == 1 and turns > 1 and words <= _KEPT else []
+        return found if choice["rows"] == 1 and turns > 1 and words <= self.figures["kept_registers"] else []
 
 
 def _picked(read: TensorRead, out: ComputeOp) -> _Picked | None:

@@ -248,28 +248,27 @@ class GpuReduction(Space):
         moved, waiting = max(memory, near), own / 8 * latency
         several = self.red.num_outputs > 1 or len(self.red.inputs) > 1
         if self._on_a_die(choice) and not (several and self._element_bytes() < 4):
-            # Two work-groups of 512 threads wait for no more than one of 1024, and meet sooner (MI300X by the time model, 2048 x 4096: a row times [k, n] in float32
-            # 9.1 us for 15.0, sums in float16 5.3 for 5.5). Short elements that are worked at, tuples and products, want
-            # more threads to share that (argmax 6.9 us for 7.8, a row times [k, n] on an MI355X 3.9 for 4.9).
-            waiting *= choice["threads"] / 1024
+            # Smaller work-groups wait beside each other, and meet sooner. Short elements that are worked at, tuples and products, want more threads to share that.
+            waiting *= choice["threads"] / self.figures["whole_wait_threads"]
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
         seconds = machine.launch_us * 1e-6 + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
         return Cost(seconds, "memory" if moved >= waiting else "latency")
 
     def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
-        """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread. One H200, 2^28 float32: 256 parts 0.301 ms, 512 0.247,
-        4096 0.244; a * b + c of 2^24: 128 parts 0.078, 256 0.057, 512 0.053, 1024 0.050, 4096 0.050."""
-        machine, chip = self.target.machine, self.target.chip
+        """NVIDIA: memory's rate as long as loads enough are under way, of each input some of a thread."""
+        machine, chip, figures = self.target.machine, self.target.chip, self.figures
         full = chip.simds * chip.waves_a_simd * self.target.wavefront_size * machine.units
         threads = self._threads(choice)
-        under_way = min(threads, full) * _PIECE_BYTES * max(2, len(self.red.inputs))
+        under_way = min(threads, full) * _PIECE_BYTES * max(figures["loads_under_way"], len(self.red.inputs))
         waiting = bytes_ / under_way * machine.queued_ns * 1e-9
-        last = 1 + _LAST_ROUND * full / max(threads, full / 4)  # groups that end together leave memory idle
+        last = 1 + figures["last_round"] * full / max(
+            threads, full * figures["least_full"]
+        )  # groups that end together leave memory idle
         second = 0.0
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._few() else 1))
-            second = machine.launch_us * 1e-6 + own / 4 * machine.queued_ns * 1e-9
+            second = machine.launch_us * 1e-6 + own / figures["second_loads"] * machine.queued_ns * 1e-9
         seconds = machine.launch_us * 1e-6 + max(memory, waiting) * last + second
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
@@ -287,7 +286,10 @@ class GpuReduction(Space):
             _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
             _group_per_output(s, out, red, threads, choice["outputs"])
-        elif not (red.tag == "pixels" and _pixels(s, out, red, threads, choice.get("columns", 1))):
+        elif not (
+            red.tag == "pixels"
+            and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
+        ):
             inner = bind_all(s, out, threads)
             if out is not red:
                 s[red].compute_at(s[out], inner)
@@ -307,9 +309,7 @@ class GpuReduction(Space):
 _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
-_LAST_ROUND = 0.02  # of the time, where all threads of a chip make one round
 _CHANNELS = 4  # of a thread that makes several pixels of a window
-_SHORT_WINDOW = 32  # taps up to which a window is written out; of longer ones a row is, for fewer channels: its loads are under way at once (7x7 at batch 1 16.6 us by eight)
 _KEPT = 32  # elements of a thread that stay in its registers from one sum to the next
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
 
@@ -414,13 +414,13 @@ def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lan
     partial.vectorize(partial.op.axis[-1])
 
 
-def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int) -> bool:
+def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int, short_window: int) -> bool:
     """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
-    lines; or some pixels of fewer channels a thread."""
+    lines; or some pixels of fewer channels a thread. Windows of up to `short_window` taps are written out; of longer ones a row is, for fewer channels."""
     channels = const_shape(out.output(0))[-1]
     if len(out.axis) != 2 or channels is None:
         return False
-    short = (reduce_size(red) or 0) <= _SHORT_WINDOW
+    short = (reduce_size(red) or 0) <= short_window
     lanes = math.gcd(channels, _CHANNELS if columns > 1 or not short else 16 // dtype_info(out.output(0).dtype).bytes)
     acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
     final, own = s[out.output(0)], s[acc]

@@ -22,10 +22,6 @@ from ..space import Choice, Cost, Scheduled, Space
 
 # Multiply-adds of a thread, written out: more is long to compile (7x7 by 16 pixels 1.3 s of one core) and leaves the instruction cache.
 _MOST = 1600
-# Registers that a thread may be thought to need, by lanes of a wavefront: with more, too few wavefronts of CDNA hide loads (3x3 of 144 channels 10.0 us for 8.8 on an
-# MI300X by the time model).
-_REGISTERS = {64: 128, 32: 192}
-_SIDE_BY_SIDE = 256  # bytes that a wavefront reads: by half of them 7x7 of 96 channels takes 82 us for 36 on gfx1100 by the time model
 _NOT_HIDDEN = 0.3  # of what takes less, under what takes most
 _BUSY = 0.4  # of the vector lanes' time: what such windows are at work of it, where power sets the clock
 
@@ -47,7 +43,7 @@ class PixelWindows(Space):
         lanes = [
             n for n in (4, 2, 8, 1) if self.channels % n == 0 and n * size >= 4
         ]  # loads of less than a word come one by one
-        wide = [n for n in lanes if n * size * target.wavefront_size >= _SIDE_BY_SIDE]
+        wide = [n for n in lanes if n * size * target.wavefront_size >= self.figures["side_by_side_bytes"]]
         sides = [[n for n in range(1, 9) if size % n == 0] for size in pixels[1:]]
         self.parameters = {
             "rows": tuple(sides[0]), "columns": tuple(sides[1]), "channels": tuple(wide or lanes),
@@ -79,7 +75,7 @@ class PixelWindows(Space):
     def why_not(self, choice: Choice) -> str | None:
         if math.prod(self.window) * _pixels(choice) * choice["channels"] > _MOST:
             return "so long a window by so many pixels is too long to be written out"
-        if self._registers(choice) > _REGISTERS[self.target.wavefront_size]:
+        if self._registers(choice) > self.figures["registers"]:
             return "sums and the rows of a window do not fit into registers"
         return None
 

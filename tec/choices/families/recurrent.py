@@ -28,9 +28,6 @@ from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
 from .recurrent_gpu import GpuRecurrence
 
 _SUMS = 24  # registers of sums at the most, where there are 32
-# A step of two products hands its work out twice, and threads read what others have just written: 300 steps of a GRU of 256 take 2.4 ms on two threads
-# and 2.7 on one, where an LSTM's, whose weights fill one core's second-level cache, take 2.0 and 4.2 (Zen 4).
-_TWO_PHASES = 4
 MACS = 8  # multiply-adds a clock of a product of one row, whose weights come from the second-level cache
 
 
@@ -89,7 +86,8 @@ class CpuRecurrence(RecurrentForm):
         threads = "none"
         if tasks > 1 and (self.batch is None or parallel.worth(tasks * self.steps * self.macs * rows / MACS / 2)):
             threads = "tasks"
-        elif parallel.worth(self.macs * rows / MACS / (1 if len(r.phases) == 1 else _TWO_PHASES)):
+        # A step of two products hands its work out twice, and threads read what others have just written.
+        elif parallel.worth(self.macs * rows / MACS / (1 if len(r.phases) == 1 else self.figures["two_phases"])):
             threads = "panels"
         return self.choice(units=units, rows=rows, threads=threads)
 

@@ -91,7 +91,14 @@ class _Scan:
 
     def __init__(self, space: Running, ib: Any, src: Any, dst: Any):
         a = space.form.attrs
-        self.ib, self.src, self.dst, self.target, self.lines = ib, src, dst, space.target, space.lines
+        self.ib, self.src, self.dst, self.target, self.lines, self.rule = (
+            ib,
+            src,
+            dst,
+            space.target,
+            space.lines,
+            space.rule,
+        )
         self.product, self.strict, self.back, self.wide = a["product"], a["exclusive"], a["reverse"], a["acc"]
         self.dtype, self.n = space.form.inputs[0].dtype, space.lines.n
         self.one = te.const(1 if self.product else 0, self.wide)
@@ -273,24 +280,16 @@ class _Columns(_Shared):
         super().__init__(scan, threads)
         count, target = scan.lines.count, scan.target
         units, self.dies = target.machine.units, target.machine.dies
-        # 64 where 32 would give few units a second work-group, which all would wait for.
-        across = 64 if units < -(-count // 32) < 2 * units else 32
-        # Parts of lines, which one L2 joins, for more work-groups of fewer registers: in float16 of 2048 x 4096 on an MI300X 11.1 us for 12.1.
-        few = count <= 32 * units if self.dies > 1 else across == 64 and target.wavefront_size == 64
-        if few and count % (16 * self.dies) == 0:
-            across = 16
-            if self.dies == 1 and dtype_info(scan.dtype).bytes >= 4:
-                # 52.6 us for 63.1 in float32 on an MI250X, whose units then have more nearly as many work-groups each; 16 bytes of a line, as of float16, are
-                # twice the work of its L2.
-                across = 8
+        # Twice as many where one would give few units a second work-group, which all would wait for.
+        usual = 64 if units < -(-count // 32) < 2 * units else 32
+        across = scan.rule("across", usual, lines=count, usual=usual, bytes=dtype_info(scan.dtype).bytes, groups=None)
         self.across = across
         self.runs = max(1, threads // across)
         self.wave = min(target.wavefront_size, across * self.runs)
         self.waves = -(-across * self.runs // self.wave)
         self.groups = -(-count // across)
-        # Registers for what is stored and for what is loaded; fewer where two work-groups share a unit. With 1024 threads they spill (16,384 rows in float16 on an
-        # MI300X by the time model 95 us, by 512 threads 78; on gfx1100 369 us with 32 words and 406 with 64).
-        words = 64 if target.wavefront_size == 64 and self.groups <= units else 32
+        # Registers for what is stored and for what is loaded; fewer where two work-groups share a unit.
+        words = scan.rule("words", 32, lines=count, usual=usual, bytes=dtype_info(scan.dtype).bytes, groups=self.groups)
         words //= max(1, dtype_info(scan.wide).bytes // 4)
         self.each = -(-scan.n // self.runs) if scan.n <= words * self.runs else words // 2
         self.tile = self.runs * self.each

@@ -242,8 +242,8 @@ class _Selection:
     # ---- by the k-th
 
     def _searched(self, none: Any) -> None:
-        """`none`: zero, which a compiler does not know: elements are read again and not kept in registers while the bound is searched, and loops stay loops (with 92
-        registers in place of 64 a unit of an MI300X holds five work-groups for eight)."""
+        """`none`: zero, which a compiler does not know: elements are read again and not kept in registers while the bound is searched, and loops stay loops
+        (kept elements take registers, and a unit then holds fewer work-groups)."""
         ib, k, n = self.ib, self.k, self.lines.n
         if self.own <= _KEPT:
             keys = ib.allocate("uint32", (self.own,), "keys", scope="local")

@@ -22,11 +22,7 @@ from ..group import Group, begin, const_shape
 from ..parts.pointwise import brought, moved_bytes
 from ..space import Choice, Scheduled, Space
 
-_OWN = 16  # elements of a thread; with more a tile is long beside what there is (85 channels at 13 x 13 in two tiles: 13 us)
 _OPERATIONS = 4  # of an element: its places on both sides
-# Of a trip to memory that each load of a tile at the edges takes, under a condition that the next waits for: 85 channels at 13 x 13 in float16 on an MI300X by
-# the time model take 1.1 us by four elements a thread and 3.8 by sixteen, batch 32 of them 1.7 by three and 5.3 by nineteen.
-_CONDITIONAL = 0.3
 _LEAST = 16  # elements along both axes, from which tiles are worth their barrier
 
 
@@ -125,7 +121,7 @@ class Transpose(Space):
         shared = sum(self._staged(t, rows, columns) for t in self.turned)
         return Footprint((Kernel(
             groups, choice["threads"], shared, 0, moved, moved, 2 * groups * rows * columns * self.bytes, _OPERATIONS * own * self._lanes(choice),
-            waits=(1 + _CONDITIONAL * own * UNDER_WAY if is_cut else max(1.0, own)), barriers=1,
+            waits=(1 + self.figures["conditional"] * own * UNDER_WAY if is_cut else max(1.0, own)), barriers=1,
         ),))  # fmt: skip
 
     def cost(self, choice: Choice) -> Cost:
@@ -138,9 +134,9 @@ class Transpose(Space):
         memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         own = rows * high * width / choice["threads"]
         latency = latency_ns(machine, "memory") * 1e-9
-        waiting = max(0.0, own - _OWN) / 8 * latency
+        waiting = max(0.0, own - self.figures["own_elements"]) / 8 * latency
         if machine.has_latencies and (self.rows % rows or self.height % high or self.width % width):
-            waiting = own / self._lanes(choice) * _CONDITIONAL * latency
+            waiting = own / self._lanes(choice) * self.figures["conditional"] * latency
         memory += waiting
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
 

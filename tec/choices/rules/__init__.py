@@ -11,13 +11,14 @@ A row of `rules/*.jsonl`:
     source     what was measured, and how
 
 A row of another machine does not apply: there the default is what costs least. Of the rows that hold the first whose preference is legal counts. A search is
-bound by none of them. What only compilers' mistakes teach is a row of `bugs.jsonl` (`bugs`).
+bound by none of them. What only compilers' mistakes teach is a row of `bugs.jsonl` (`bugs`), what a price or a bound takes from a measurement one of
+`figures.jsonl` (`figures`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -29,7 +30,7 @@ from ...target.cpus import CORES
 from .conditions import Condition, Features
 
 FOLDER = Path(__file__).parent
-BUGS = "bugs.jsonl"
+BUGS, FIGURES = "bugs.jsonl", "figures.jsonl"
 FAMILIES = frozenset({"cpu", *(c.family for c in CHIPS.values())})
 _PRODUCTS = {m.name for m in MACHINES.values()}
 _REQUIRED = {"machine": str, "template": str, "when": str, "prefer": dict, "source": str}
@@ -50,8 +51,7 @@ class Rule:
 
     def serves(self, target: Target) -> bool:
         """Whether it is of the target's machine, its chip, or a family of chips."""
-        names = target.machine.name, target.machine.chip, target.chip.name
-        return self.machine in names or any(target.chip.family.startswith(f) for f in self.family)
+        return serves(self.machine, self.family, target)
 
     def holds(self, features: Features) -> bool:
         """Whether its condition is known to be true. Raises TecError with file and row where the template has no such feature."""
@@ -64,6 +64,12 @@ class Rule:
             raise _error(self.place, f"{self.when.text!r} cannot be reckoned: {error}") from None
 
 
+def serves(machine: str, family: Sequence[str], target: Target) -> bool:
+    """Whether what was found on a machine holds on a target: it is the machine, has its chip, or is of a family of chips."""
+    names = target.machine.name, target.machine.chip, target.chip.name
+    return machine in names or any(target.chip.family.startswith(f) for f in family)
+
+
 def _error(place: str, what: str, hint: str | None = None) -> TecError:
     return TecError(f"{place}: {what}", hint=hint, locate=False)
 
@@ -71,20 +77,33 @@ def _error(place: str, what: str, hint: str | None = None) -> TecError:
 def read(text: str, file: str) -> Iterator[Rule]:
     """The rules of a file's text. Raises TecError, which names file and row, for a row that is none."""
     for place, row in rows(text, file, _REQUIRED, _OPTIONAL):
-        family = row.get("family", [])
-        if row["machine"] not in _PRODUCTS and row["machine"] not in CHIPS and row["machine"] not in CORES:
-            raise _error(place, f"no machine {row['machine']!r}", "a product or chip of tec/target")
-        for name in family:
-            if not isinstance(name, str) or not name or not any(f.startswith(name) for f in FAMILIES):
-                raise _error(place, f"no family of chips {name!r}", "there are " + ", ".join(sorted(FAMILIES)))
+        family = machines_of(row, place)
         if not row["prefer"]:
             raise _error(place, "it prefers nothing")
-        figures = [row[k] for k in ("seconds", "ratio") if k in row]
-        if not figures or any(isinstance(x, bool) or not 0 < x < 1e3 for x in figures):
-            raise _error(place, "no time", '"seconds", or "ratio" to what it would be otherwise: positive numbers')
+        if not times_of(row, place):
+            raise _error(place, "no time", '"seconds", or "ratio" to what it would be otherwise')
         yield Rule(
-            row["machine"], tuple(family), row["template"], condition(row["when"], place), row["prefer"], row["source"], place
+            row["machine"], family, row["template"], condition(row["when"], place), row["prefer"], row["source"], place
         )  # fmt: skip
+
+
+def machines_of(row: Mapping[str, Any], place: str) -> tuple[str, ...]:
+    """A row's families. Raises TecError where its machine or one of them is none that there is."""
+    family = row.get("family", [])
+    if row["machine"] not in _PRODUCTS and row["machine"] not in CHIPS and row["machine"] not in CORES:
+        raise _error(place, f"no machine {row['machine']!r}", "a product or chip of tec/target")
+    for name in family:
+        if not isinstance(name, str) or not name or not any(f.startswith(name) for f in FAMILIES):
+            raise _error(place, f"no family of chips {name!r}", "there are " + ", ".join(sorted(FAMILIES)))
+    return tuple(family)
+
+
+def times_of(row: Mapping[str, Any], place: str) -> list[float]:
+    """The times that a row says. Raises TecError where one is none."""
+    figures = [row[k] for k in ("seconds", "ratio") if k in row]
+    if any(isinstance(x, bool) or not 0 < x < 1e3 for x in figures):
+        raise _error(place, "no time", '"seconds", or "ratio" to what it would be otherwise: positive numbers')
+    return figures
 
 
 def rows(
@@ -118,7 +137,7 @@ def condition(text: str, place: str) -> Condition:
 @cache
 def shipped() -> tuple[Rule, ...]:
     """All rules that come with tec."""
-    files = [p for p in sorted(FOLDER.glob("*.jsonl")) if p.name != BUGS]
+    files = [p for p in sorted(FOLDER.glob("*.jsonl")) if p.name not in (BUGS, FIGURES)]
     return tuple(r for p in files for r in read(p.read_text("utf-8"), f"rules/{p.name}"))
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
 from tec.choices import rules
 from tec.choices.families.products import tilings
-from tec.choices.rules import bugs
+from tec.choices.rules import bugs, figures
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError
 from tec.graph import cache
 from tec.target import Target
 from tests import seeds
 
+CHOICES = Path(rules.__file__).parents[1]
 ROW = {"machine": "H200", "template": "gpu rows", "when": "longest > 3", "prefer": {"threads": 64}, "seconds": 1e-6, "source": "made up"}  # fmt: skip
 
 
@@ -72,7 +75,11 @@ FEATURES = {
     "plain convolution": {"channels"},
     "gpu gather": {"table", "near"},
     "gpu pixel windows": {"channels"},
-    "warpgroup attention": {"keys", "size"},
+    "warpgroup attention": {"keys", "size", "tiles"},
+    "attention in turns": {"size"},
+    "bulk product": {"rows", "split_k"},
+    "warpgroup product": {"n"},
+    "running sum": {"lines", "usual", "bytes", "groups"},
     "gpu attention": {"keys"},
     "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
     "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open"},
@@ -86,6 +93,10 @@ PREFERENCES = {
     "gpu gather": {"first", "threads", "piece", "strip_bytes"},
     "gpu pixel windows": {"first"},
     "warpgroup attention": {"blocks"},
+    "attention in turns": {"turns", "keys"},
+    "bulk product": {"order", "prefetch", "steps"},
+    "warpgroup product": {"rows", "columns", "stages"},
+    "running sum": {"across", "words"},
     "gpu attention": {"blocks"},
     "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
     "cpu convolution": {"blocks", "columns", "least", "most"},
@@ -107,6 +118,67 @@ def test_a_compilers_mistake_is_a_refusal_with_tool_and_versions():
     assert bugs.why_not("gpu rows", held) is None
     with pytest.raises(TecError, match=r"some\.jsonl:1.*reproducer"):
         list(bugs.read(json.dumps({"tool": "ptxas", "versions": "1", "template": "x", "when": "a", "what": "b"}), "some.jsonl"))  # fmt: skip
+
+
+FIGURE = {
+    "machine": "H200",
+    "template": "some product",
+    "figures": {"step_clocks": 3, "rate": [[64, 0.5], [128, 1.0]]},
+    "source": "made up",
+}
+
+
+def figure_rows(**changed):
+    return list(figures.read(json.dumps(FIGURE) + "\n" + json.dumps({**FIGURE, **changed}), "some.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"machine": "H2000"}, {"family": ["smx"]}, {"figures": {}}, {"figures": [1]}, {"figures": {"x": True}}, {"figures": {"x": "3"}},
+        {"figures": {"x": []}}, {"figures": {"x": [1]}}, {"figures": {"x": [[1, 2], [1, 3]]}}, {"figures": {"x": [[1, None]]}}, {"source": ""},
+        {"seconds": 0}, {"when": "x > 1"},
+    ],
+)  # fmt: skip
+def test_a_wrong_figure_is_told_with_its_file_and_line(changed):
+    with pytest.raises(TecError, match=r"some\.jsonl:2"):
+        figure_rows(**changed)
+
+
+def test_random_bytes_are_no_figures():
+    rng = random.Random(seeds.stream("rules: bytes of figures"))
+    text = json.dumps(FIGURE)
+    for _ in range(300):
+        at = rng.randrange(len(text))
+        changed = text[:at] + rng.choice('{}[],:"0x') + text[at + rng.randint(0, 3) :]
+        with contextlib.suppress(TecError):
+            list(figures.read(changed, "some.jsonl"))
+
+
+def test_a_figure_goes_by_a_size_in_proportion():
+    found = figures.Figures("some product", "H200", figure_rows()[0].figures)
+    assert [found.along("rate", x) for x in (8, 64, 96, 128, 512)] == [0.5, 0.5, 0.75, 1.0, 1.0]
+    assert found["step_clocks"] == 3 and found.count("step_clocks") == 3 and "rate" in found
+    with pytest.raises(TecError, match=r"no row .*'other' of some product on H200"):
+        found["other"]
+
+
+def test_figures_of_the_machine_count_before_its_family():
+    known = (
+        figures.of("packed rows", Target("7900xtx")),
+        figures.of("packed rows", Target("9070xt")),
+        figures.of("packed rows", Target("mi300x")),
+    )
+    assert [f.count("at_once") for f in known] == [1, 1, 2] and [f.count("waves") for f in known] == [8, 8, 8]
+
+
+@pytest.mark.parametrize("row", figures.shipped(), ids=lambda r: r.place)
+def test_a_figure_that_ships_is_read_by_its_template(row):
+    """Its name stands in a file that names the template too, or in one whose templates take it from it."""
+    texts = [p.read_text("utf-8") for p in sorted(CHOICES.rglob("*.py"))]
+    for name in row.figures:
+        assert any(f'"{name}"' in text for text in texts), name
+    assert any(f'"{row.template}"' in text for text in texts), row.template
 
 
 class Drawn:

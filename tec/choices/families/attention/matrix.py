@@ -35,12 +35,6 @@ BARRIER_CLOCKS, ALONE_CLOCKS = (
     300,
 )  # of a step's barriers: where another work-group works meanwhile, where none does
 LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
-# Heads of 256 in 16 bits on CDNA leave a SIMD two wavefronts. A work-group of that many holds LLVM to 256 registers, which 32 queries by 32 keys then take (246
-# to 248, no spills); 32 queries a wavefront read a key from shared memory half as often as 16. Matrix share in a model of a unit: gfx90a 72 % to 93, gfx942 46 to 72,
-# gfx950 31 to 50.
-REGISTERS_SPARED = 28
-READ_CLOCKS = 20  # of a read of shared memory that a second wavefront does not hide
-REGISTERS_BESIDE = 56  # of a lane: operands on their way, addresses, masks (read off what LLVM makes of the loops)
 
 
 def fragments(dtype: str, target: Target) -> dict[str, Fragments]:
@@ -98,7 +92,7 @@ class MatrixAttention(SplitAttention):
         rows, keys = choice["rows"], choice["keys"]
         queries = rows * size * f.instr.copies * bytes_ // 4 if choice["hold"] else 0
         moving = keys * (size + value_size) * bytes_ // 4 // choice["waves"] if choice["stages"] == 1 else 0
-        total: int = (rows * (value_size + keys) + queries + moving) // wave + REGISTERS_BESIDE
+        total: int = (rows * (value_size + keys) + queries + moving) // wave + self.figures.count("registers_beside")
         return total
 
     def why_not(self, choice: Choice) -> str | None:
@@ -112,7 +106,9 @@ class MatrixAttention(SplitAttention):
         chip, need = self.target.chip, self.registers(choice)
         if need > chip.vgprs:
             return f"{need} registers of a lane, there are {chip.vgprs}"
-        tight = need - (REGISTERS_SPARED if self.is_wide and choice["waves"] >= 2 * chip.simds else 0)
+        # A work-group of two wavefronts a SIMD holds LLVM to the registers that there are.
+        spared = self.figures.count("registers_spared") if self.is_wide and choice["waves"] >= 2 * chip.simds else 0
+        tight = need - spared
         if chip.registers(self.target.wavefront_size)[0] // tight * chip.simds < choice["waves"]:
             return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
         lds = shared_bytes(f, self.g, self.dtype, choice)
@@ -161,14 +157,15 @@ class MatrixAttention(SplitAttention):
         alone = resident < 2 * waves  # no other work-group works while this one waits
         clocks = max(matrix, vector, lds) if resident >= 2 * chip.simds else max(matrix + vector, lds)
         if self.is_wide:
-            clocks = max(clocks, matrix + READ_CLOCKS * reads / choice["waves"] / (wave * PIECE_BYTES))
+            # A key's read that a second wavefront does not hide.
+            clocks = max(clocks, matrix + self.figures["read_clocks"] * reads / choice["waves"] / (wave * PIECE_BYTES))
         clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
             1, resident // waves
         )
         rounds = -(-groups // machine.units)
         seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
         if choice["splits"] > 1 and machine.has_latencies:
-            # What work-groups leave in float32 and the second kernel reads (32 heads of 2,048 by 64 on MI300X, by the time model: 13 us of 107; 101 by half of the rows).
+            # What work-groups leave in float32 and the second kernel reads.
             parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
             seconds += parts / (level_gbps(machine, "memory") * 1e9)
         return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")

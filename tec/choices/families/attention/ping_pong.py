@@ -27,11 +27,8 @@ from .warpgroup import ROWS, WARPS, Warp, WarpgroupAttention
 
 GROUPS = 2
 _WIDE = 64  # elements of a head beyond which work-groups that take turns are the faster ones
-_FEW_ROUNDS = 4  # of tiles over the multiprocessors: so short a kernel may begin beside the one ahead (9.4 us to 8.8, 384 tiles of one step)
 _MOST_TRIED = 1 << 14  # tiles whose dealing out is tried; of more, each work-group has enough for a mean
 REGISTERS = 232  # of a working thread, where the fetching warpgroup keeps 40 of the unit's
-_SOFTMAX_BOUND = 1.08  # heads of 64: 474 TFLOP/s where three work-groups of a warpgroup share a multiprocessor as they like and reach 489
-_STEP_CLOCKS = 60  # of a block, beside what keeps the matrix unit busy (128 keys of 128, one H200: 640 to 690 TFLOP/s)
 
 
 def takes_copies(target: Target, dtype: str, size: Any, value_size: Any, queries: Any) -> bool:
@@ -75,13 +72,11 @@ class TurnAttention(WarpgroupAttention):
 
     @property
     def default(self) -> Choice:
-        # Of 256, 4 x 32 heads of 4096 on an H200, TFLOP/s with turns and without: 700 and 686 (80 keys: 695); of 128 655 and 664, 16384 680 and 689.
-        turns = max(self.g.size, self.g.value_size) > 128
-        for keys in (64, 32) if turns else (128, 64, 32):
-            choice = self.choice(keys=keys, stages=2, turns=turns)
-            if self.why_not(choice) is None:
-                break
-        return choice
+        size = max(self.g.size, self.g.value_size)
+        some = [
+            self.choice(keys=k, stages=2, turns=told["turns"]) for told in self.ruled(size=size) for k in told["keys"]
+        ]
+        return next((c for c in some if self.why_not(c) is None), None) or super(WarpgroupAttention, self).default
 
     @property
     def tiles(self) -> Any:
@@ -93,7 +88,8 @@ class TurnAttention(WarpgroupAttention):
         g, machine = self.g, self.target.machine
         matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
         vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
-        clocks = max(GROUPS * matrix, GROUPS * vector * _SOFTMAX_BOUND, matrix + vector) + _STEP_CLOCKS
+        clocks = max(GROUPS * matrix, GROUPS * vector * self.figures["softmax_bound"], matrix + vector)
+        clocks += self.figures["step_clocks"]
         steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)
         clocks = rounds * (steps * clocks + 500) * self.unevenness + 1500
         return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
@@ -119,10 +115,13 @@ class TurnAttention(WarpgroupAttention):
         f, units = self.fragments(), self.target.machine.units
         asked = {**choice, "rows": 16, "waves": WARPS * GROUPS, "hold": False, "masked": self.is_masked}
         grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1)
-        launch(grid, units, lambda of, first, tx, ty: Turn(kernel, f, asked, of, first, tx, ty, self.target))
+        few = (
+            self.figures.count("few_rounds") * units
+        )  # tiles of so short a kernel that it may begin beside the one ahead
+        launch(grid, units, few, lambda of, first, tx, ty: Turn(kernel, f, asked, of, first, tx, ty, self.target))
 
 
-def launch(grid: Grid, units: int, make: Callable[..., Turn]) -> None:
+def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
     """Work-groups that stay: one a multiprocessor, each for every so many-th tile."""
     k = grid.k
     ib, g = k.ib, k.g
@@ -136,7 +135,7 @@ def launch(grid: Grid, units: int, make: Callable[..., Turn]) -> None:
         for axis, n in zip((bx, tx, ty), (there, *grid.threads)):
             ib.scope_attr(axis, "thread_extent", n)
         ib.scope_attr(None, "min_blocks", grid.resident)
-        if isinstance(total, int) and units <= total <= _FEW_ROUNDS * units:
+        if isinstance(total, int) and units <= total <= few:
             ib.scope_attr(None, "early_start", None)
         begin = make(None, 0, tx.var, ty.var)
         ib.scope_attr(None, "warp_specialize", begin.stages)

@@ -24,6 +24,7 @@ from ....target import Target
 from ....te import Tensor
 from ...group import Group
 from ...parts import loops
+from ...rules import figures
 from ...space import Choice, Cost
 from .cpu import CpuAttention, Tile, by_heads, by_lanes, tasks_kind
 from .few import MOST
@@ -33,9 +34,6 @@ DTYPE = "bfloat16"
 ROWS = 16  # of a tile, of 64 bytes each: 32 numbers of 16 bits, or 16 sums
 DEPTH = 32  # numbers of a sum that one instruction takes
 WEIGHT_CLOCKS = 1.5  # of a score between the products: scaling, masks, an exponential, rounding, in vectors of 16
-# Scores of one core below which turning the values first, a parallel loop more, takes what the products gain (12 heads of 128 by 128 on 16 cores: 142 us, vectors
-# 118; on one core 571 and 717; 512 by 512 on 16: 588 and 851).
-LEAST_SCORES = 1 << 14
 DOT_CLOCKS = 16  # of one instruction: 16 by 16 sums of 32 products
 
 
@@ -57,7 +55,8 @@ def is_worth(form: Form, target: Target) -> bool:
     """Whether there are scores enough for each core, or how many is open."""
     g = Kernel.sizes_of(form)
     work = [g.batch, g.heads, g.queries, g.keys]
-    return not all(isinstance(n, int) for n in work) or math.prod(work) >= LEAST_SCORES * target.machine.units
+    least = figures.of(TileAttention.template, target)["least_scores"]
+    return not all(isinstance(n, int) for n in work) or math.prod(work) >= least * target.machine.units
 
 
 class TileAttention(CpuAttention):

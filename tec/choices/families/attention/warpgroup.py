@@ -103,16 +103,12 @@ class WarpgroupAttention(AttentionSpace):
 
     @property
     def default(self) -> Choice:
-        """The fastest of those tried on an H200 (4 x 32 heads of 4096, 2026-11-22). Heads of 64: a warpgroup a work-group, three of which take turns.
-        Of 128: two warpgroups share keys and values, for one asks the second-level cache for 39 bytes a clock and multiprocessor, more than it
-        gives; two work-groups take turns. Of 256: the registers are one work-group's."""
+        """The first of the rules' blocks (warpgroups, keys, work-groups a multiprocessor) that is legal."""
         size = max(self.g.size, self.g.value_size)
         tiles = self.batch * self.g.heads * -(-self.queries // (2 * ROWS))
         keys = self.g.keys if isinstance(self.g.keys, int) else None
-        choices = [tuple(c) for told in self.ruled(keys=keys, size=size) for c in told["blocks"]]
-        if size <= 64 or tiles < self.target.machine.units:
-            choices += [(1, 128, 3), (1, 64, 3), (1, 64, 2)]
-        choices += [(2, 64, 2), (2, 80, 1), (2, 64, 1), (1, 32, 2), (1, 32, 1)]
+        features = {"keys": keys, "size": size, "tiles": tiles if isinstance(tiles, int) else None}
+        choices = [tuple(c) for told in self.ruled(**features) for c in told["blocks"]]
         for groups, keys, resident in choices:
             for hold in (size <= 64, False):
                 choice = self.choice(groups=groups, keys=keys, stages=2, resident=resident, hold=hold)

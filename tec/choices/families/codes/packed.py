@@ -22,9 +22,6 @@ from ...parts import loops
 from ...space import Choice, Cost
 
 FEW = 2  # rows up to which codes are made numbers again for each
-# Rows of a task: its sums are 16 KiB, and the work of making a panel is divided by them. 128 rows of 512 by 2,048 columns at 103 to 108 GFLOP/s a core, as in
-# float32, with 8 of them in registers at a time; 64 at 98, and 74 with 12, of which they are no multiple (Zen 4).
-_ROWS = 128
 _CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
 _STEP = 4  # codes of a column that are multiplied in a row without a loop, in `_CHAINS` sums
 _CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
@@ -50,7 +47,8 @@ class CpuPacked(loops.LoopForm):
         self.contraction: PackedContraction = form.attrs["contraction"]
         self.lanes = max(4, target.vector_bytes // 4)
         sizes = (8, 12, 6, 4, 2) if target.core.registers >= 32 else (4, 2)
-        self.parameters = {"rows": sizes, "task": (_ROWS, _ROWS // 2, _ROWS // 4), "chunk": (_CHUNK, 128, 512)}
+        task = self.figures.count("task_rows")  # the work of making a panel is divided by them
+        self.parameters = {"rows": sizes, "task": (task, task // 2, task // 4), "chunk": (_CHUNK, 128, 512)}
 
     @property
     def default(self) -> Choice:

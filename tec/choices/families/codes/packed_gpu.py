@@ -33,9 +33,6 @@ _SIDE = 16  # rows and columns of the instruction
 _ONES = 0x64006400  # 1024.0 twice: the unit of a float16 there is 1
 _PAD = 1  # between the rows of sums where they meet
 _IN_FLIGHT = 64  # registers of a thread for codes that are under way (80 with two tiles and seven steps: 10 spilled)
-_FEW = 4  # rows of x up to which its own traffic does not count
-_FILLED = 0.5  # work-groups a unit from which, with more rows, more columns a work-group are better
-_AT_ONCE = 7  # steps of a wavefront whose codes are loaded at once
 
 
 def unit_of(target: Target) -> MatrixInstr | None:
@@ -104,18 +101,17 @@ class FewRows(FusedForm):
 
     @property
     def default(self) -> Choice:
-        """What was best by the time model on MI300X, 4 bits, m = 1 and 16, n and k of 4096 and 14336: as many columns as x's rows are worth, 16 wavefronts where work-groups are
-        no more than units, all of a wavefront's codes at once where it has a few steps, two where other work-groups fill the time. One on RDNA (a 7900 XTX, m = 1, 14336 x 4096: 45 us, two 63)."""
-        units = self.target.machine.units
+        """As many columns as x's rows are worth; more wavefronts where work-groups are no more than units, and more of a wavefront's codes at once."""
+        units, figures = self.target.machine.units, self.figures
         best: tuple[Any, ...] | None = None
         for c in self.drafts():
             groups = -(-self.weights.n // (_SIDE * c["tiles"]))
             steps = self.steps(c)
-            columns = c["tiles"] if self.rows <= _FEW or groups < _FILLED * units else -c["tiles"]
-            waves = 16 if groups <= units else 8
-            ahead = min(steps, _AT_ONCE) if groups <= units and c["tiles"] == 1 else 2
-            if self.unit.wave == 32:  # which has no more than half of a line of a row at once
-                ahead, waves = 1, 8
+            few = self.rows <= figures["few_rows"] or groups < figures["filled"] * units
+            columns = c["tiles"] if few else -c["tiles"]
+            waves = figures.count("waves_alone") if groups <= units else figures.count("waves")
+            alone = groups <= units and c["tiles"] == 1
+            ahead = min(steps, figures.count("most_at_once")) if alone else figures.count("at_once")
             key = (columns, steps * c["waves"], abs(c["waves"] - waves), abs(c["ahead"] - ahead))
             if best is None or key < best[0]:
                 best = key, c

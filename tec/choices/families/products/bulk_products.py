@@ -24,17 +24,6 @@ _THREADS = (
     8,
 )  # along rows and columns: a warp's are 4 x 8, whose loads of B are one line and of A four banks of four
 _SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
-_UNROLLED = 16  # steps of k written out: with 32 the code is slower, with 8 registers wait for loads more often (H200, 8192 cubed)
-# Multiply-adds that a multiprocessor does of those that it could, with so many work-groups of 8 x 8 a thread on it: two operands of three come from
-# registers' banks at the same time (cuBLAS reaches 0.76, one H200).
-_RATE, _CROWDED_RATE, _AHEAD_RATE = 0.72, 0.66, 0.74
-# Of that, with fewer sums a thread: BERT's products on one H200, 4096 x 768 x 768 by 64 x 64 122 us for 107 by 128 x 64, 128 x 768 x 3072 by 32 x 32 in
-# eight parts 29.5 for 21.6 by 64 x 32.
-_BLOCK_RATE = {128: 1.0, 64: 1.0, 32: 0.87, 16: 0.72, 8: 0.48}
-_STEP_CLOCKS = (
-    90  # of a step beside its sums, with one work-group a multiprocessor: waiting for the tile and for the others
-)
-_ENDS_CLOCKS = 2500  # of a kernel: launch, first tiles, results
 
 
 class BulkProduct(Space):
@@ -93,19 +82,12 @@ class BulkProduct(Space):
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
             few = self.batch * -(-self.m // rows) * -(-self.n // columns) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
-                ahead = rows == 128 and parts == 1  # smaller tiles and parts gain nothing
-                for step, occupancy in ((32, 3),) if ahead else ((32, 3), (64, 2)):
+                told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts), {})
+                how = {"order": told.get("order", "blocks"), "prefetch": told.get("prefetch", False)}
+                for step, occupancy in told.get("steps", ((32, 3), (64, 2))):
                     c = self.choice(
-                        rows=rows,
-                        columns=columns,
-                        step=step,
-                        stages=2,
-                        occupancy=occupancy,
-                        order="serpentine" if ahead else "blocks",
-                        group_m=8,
-                        split_k=parts,
-                        prefetch=ahead,
-                    )
+                        rows=rows, columns=columns, step=step, stages=2, occupancy=occupancy, group_m=8, split_k=parts, **how
+                    )  # fmt: skip
                     if self.why_not(c) is None:
                         yield c
 
@@ -116,33 +98,37 @@ class BulkProduct(Space):
         tiles = self.batch * -(-self.m // rows) * -(-self.n // columns) * parts
         depth = self.k // parts
         block = rows // _THREADS[0], columns // _THREADS[1]
-        rate = _AHEAD_RATE if choice["prefetch"] else _RATE if resident < 3 else _CROWDED_RATE
-        rate *= _BLOCK_RATE[block[0] * block[1]]
+        known = self.figures
+        rate = known["prefetch_rate" if c["prefetch"] else "rate" if resident < 3 else "crowded_rate"]
+        rate *= known.along("block_rate", block[0] * block[1])
         macs = rows * columns / (machine.macs("float32", matrix=False) * rate)
         # A step of k brings block[0] / 4 + block[1] / 4 loads of 16 bytes a thread; a warp's take 1 clock of A (4 lines) and of B each.
         loads = 4 * (block[0] / 4 + block[1] / 4)
         a_round = min(resident, max(1, -(-tiles // machine.units)))
-        clocks = depth * max(macs, loads) * a_round + depth / c["step"] * _STEP_CLOCKS * (2 if a_round == 1 else 1)
+        clocks = depth * max(macs, loads) * a_round + depth / c["step"] * known["step_clocks"] * (
+            2 if a_round == 1 else 1
+        )
         rounds = -(-tiles // (machine.units * resident))
         if c["prefetch"]:  # what is left of the others' registers is used up before a round ends
             rounds = max(1.0, -(-tiles // machine.units) / a_round)
-        total = rounds * clocks + _ENDS_CLOCKS
+        total = rounds * clocks + known["ends_clocks"]
         seconds = total / (machine.clock_mhz * 1e6)
         if parts > 1:
             seconds += split_k.traffic_seconds(parts, self.m * self.n, machine.memory.gbps or machine.memory_gbps)
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
+        unrolled = self.figures.count("unrolled")
         if choice["split_k"] == 1:
             begun = begin_with(self.group)
-            schedule(begun.s, self.op, begun.out, self.p, choice)
+            schedule(begun.s, self.op, begun.out, self.p, choice, unrolled)
         else:
             total = in_parts(self.p, choice["split_k"], len(self.op.axis) - 2)
             begun = begin_with(self.group, self.op.output(0), total)
             (part,) = (t.op for t in total.op.inputs)
             assert isinstance(part, ComputeOp)
             split_k.schedule_total(begun.s, begun.group, part)
-            schedule(begun.s, part, part, self.p, choice)
+            schedule(begun.s, part, part, self.p, choice, unrolled)
         return Scheduled(begun.s, begun.outputs, choice)
 
 
@@ -161,8 +147,8 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     return total
 
 
-def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) -> None:
-    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself)."""
+def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice, unrolled: int) -> None:
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); `unrolled` steps of k are written out."""
     if out is mm:
         acc = s.cache_write(mm.output(0), "local")
     else:
@@ -172,7 +158,7 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
     own = [s.cache_read(t, "local", [acc]) for t in shared]
     final, step = s[out.output(0)], choice["step"]
     # Rows of A by four steps, B's by one.
-    steps = sums.block(s, acc, own, final, _result(final, choice), step, (True, False), choice["stages"], _UNROLLED)
+    steps = sums.block(s, acc, own, final, _result(final, choice), step, (True, False), choice["stages"], unrolled)
     steps.stage.pragma(steps.term, "min_blocks", choice["occupancy"])
     if choice["prefetch"]:
         steps.stage.pragma(steps.part, "fragments_ahead", choice["order"] == "serpentine")
@@ -186,9 +172,7 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice) 
 def _result(final: Any, choice: Choice) -> Any:
     """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
 
-    The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way: of cuBLAS's rate on one H200 at
-    4096 and 8192 cubed, with registers filled ahead, 32 of k a slot and three work-groups, "serpentine" 0.96 and 0.99 (four work-groups 0.945 and 0.97; two with
-    64 of k 0.94 and 0.96), "blocks" 0.93 and 0.94, "rows" 0.91 and 0.87; not ahead, "blocks" 0.90 and 0.93. At 2048 all are within 0.88 and 0.925.
+    The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way (`rules/matrix_products.jsonl`).
     """
     tiles, (threads_y, threads_x) = Tiles(final, choice["rows"], choice["columns"]), _THREADS
     columns = sums.share(final, tiles.j, threads_x, single=False)

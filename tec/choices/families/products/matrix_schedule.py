@@ -22,6 +22,8 @@ from ...parts.staging import deal
 from . import tilings
 from .tilings import PIECE, PIECE_BYTES, Shape, Tiling
 
+MET = "met"  # the tag of sums that meet in shared memory, parts of them as a first dimension
+
 
 def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) -> Tiling | None:
     """The cheapest tiling of a product whose operands are tensors as they are; None where the chip's unit does not fit. `unit` "tf32": see
@@ -34,7 +36,8 @@ def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) 
 def schedule(
     s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, tiling: Tiling | None = None, unit: str | None = None
 ) -> bool:
-    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit.
+    """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); False where the unit does not fit. An `out` of tag `MET` is a tile in shared
+    memory, whose reader has the work-groups.
 
     `unit` "tf32" lets a float32 product run on 19-bit matrix units, which nothing does unasked.
     """
@@ -72,7 +75,7 @@ def schedule(
         else:
             shared = s.cache_read(tensor, "shared", [acc_tensor])
         staged.append((shared, s.cache_read(shared, f"fragment.{role}", [acc_tensor]), role))
-    at = _output(final, t, mx, target.machine.dies) if t.slice_k == 1 else _slices(final, t, mx)
+    at = _slices(final, t, mx) if out.tag == MET else _output(final, t, mx, target.machine.dies)
     inner = _product(acc, final, at, t, mx)
     for shared, fragment, role in staged:
         _operand(s, shared, fragment, role, acc, inner, t, mx, p)
@@ -83,6 +86,15 @@ def _threads(t: Tiling, wave: int) -> list[tuple[Any, int]]:
     """A work-group's threads: lanes, wavefronts along the columns, wavefronts along the rows and the parts of the sum."""
     counts = (wave, t.waves_n, t.waves_m * t.slice_k)
     return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in zip("xyz", counts)]
+
+
+def threads_of(t: Tiling, target: Target, left: int) -> list[tuple[Any, int]]:
+    """A work-group's threads for so many pieces of work, of which a small tile has fewer than there are threads."""
+    threads = []
+    for thread, n in _threads(t, target.wavefront_size):
+        threads.append((thread, min(n, left)))
+        left //= min(n, left)
+    return threads
 
 
 def _wavefronts(stage: Any, i: Any, j: Any, t: Tiling) -> tuple[Any, Any, list[Any]]:
@@ -114,12 +126,7 @@ def meeting(s: Schedule, out: Operation, met: Tensor, t: Tiling, target: Target)
     tiles.nest(tiles.i, tiles.j)
     at = tiles.bind(t.group_m, target.machine.dies)
     rest, piece = final.split(final.fuse(tiles.i, tiles.j), factor=PIECE)
-    left = t.m * t.n // PIECE  # of a small tile fewer than there are threads
-    threads = []
-    for thread, n in _threads(t, target.wavefront_size):
-        threads.append((thread, min(n, left)))
-        left //= min(n, left)
-    rest, part = deal(final, rest, threads)
+    rest, part = deal(final, rest, threads_of(t, target, t.m * t.n // PIECE))
     final.unroll(rest)
     final.vectorize(piece)
     s[met].set_scope("shared")

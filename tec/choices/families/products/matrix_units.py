@@ -22,7 +22,7 @@ from ...parts.operands import Begun, begin_with, contraction, follows, operands
 from ...parts.pointwise import bind_all
 from ...space import Choice, Cost, Scheduled, Space
 from . import padding, tilings
-from .matrix_schedule import meeting, schedule
+from .matrix_schedule import MET, meeting, schedule
 from .tilings import Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
@@ -35,7 +35,6 @@ _OUTLINE = (
     "instruction",
     "ping_pong",
 )  # what `tilings.why_not_outline` judges by itself
-_LEAST_STEPS = 4  # of a part with large tiles, NVIDIA: filling their slots is most of it (128 x 768 x 3072, one H200: 16 parts of three steps by 128 x 128 8.5 us, 8 by 64 x 64 7.1)
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
 _UNEVEN = 256  # rows and columns from which a tile has wavefronts enough that half of them may come first
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
@@ -124,8 +123,10 @@ class MatrixProduct(Space):
                 yield t
 
     def _is_all_filling(self, t: Tiling, k: int) -> bool:
-        """Whether a part of the sum is hardly longer than filling its slots takes. (Small tiles bear parts of two steps: ResNet-50 f16, batch 1, 0.375 ms for 0.411.)"""
-        return self.target.chip.background_copies and t.m * t.n > 128 * 64 and k < _LEAST_STEPS * t.k
+        """Whether a part of the sum is hardly longer than filling its slots takes, of a tile that is not small."""
+        if not self.target.chip.background_copies or t.m * t.n <= self.figures["small_tile"]:
+            return False
+        return k < self.figures["least_steps"] * t.k
 
     @property
     def default(self) -> Choice:
@@ -142,11 +143,10 @@ class MatrixProduct(Space):
         return self._ordered(self.of_tiling(found, splits))
 
     def _ordered(self, choice: Choice) -> Choice:
-        """In bands where several dies have work enough that the order of tiles decides what their L2s share: up to 2.6 times less comes from beyond them, 3 % of
-        4096 x 1024 x 4096 by the time model."""
+        """In bands where several dies have work enough that the order of tiles decides what their L2s share."""
         t, part = self.tiling(choice), self._part(choice["split_k"])
         machine = self.target.machine
-        if machine.dies > 1 and not self.shape.guarded and 2 * tilings.groups(t, part) >= machine.units:
+        if machine.dies > 1 and not self.shape.guarded and tilings.groups(t, part) >= self.figures["banded_groups"] * machine.units:  # fmt: skip
             for band in self.parameters["group_m"]:
                 made = {**choice, "group_m": band}
                 if band and self.why_not(made) is None:
@@ -187,7 +187,7 @@ class MatrixProduct(Space):
         ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
             product = _product_of(self._padded(padding.part(c, t.slice_k, t.k), t))
             parts = product.output(0)
-            met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag="met")
+            met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag=MET)
             begun = begin_with(self.group, self.result, self._total(met, t.slice_k, c), [met.op])
             split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met, t, self.target))
             self._schedule(begun, product, met.op, t)
@@ -229,7 +229,7 @@ def _name(i: MatrixInstr, shape: Shape) -> str:
 
 
 def _known(c: Contraction, target: Target) -> Contraction:
-    """The product with 8-bit floats that no unit of the chip takes as float16, which holds them all (OCP's on MI300, whose own are FNUZ; any on MI200 and RDNA 3)."""
+    """The product with 8-bit floats that no unit of the chip takes as float16, which holds them all: a chip may take the other 8-bit formats alone, or none."""
     if not all(o.dtype in _IN_HALVES for o in (c.a, c.b)) or any(i.in_dtype == c.a.dtype for i in instructions(target)):
         return c
 
@@ -237,6 +237,14 @@ def _known(c: Contraction, target: Target) -> Contraction:
         return replace(o, at=lambda *at: o.at(*at).astype("float16"), dtype="float16", wide=min(o.run(), 8))
 
     return replace(c, a=wider(c.a), b=wider(c.b))
+
+
+def shape_of(c: Contraction) -> Shape:
+    """A contraction as a tiling of padded operands sees it."""
+    fixed, turned = not is_symbolic((*c.batch, c.m, c.n, c.k)), not (c.a.k_last and c.b.k_last)
+    return Shape(
+        *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
+    )
 
 
 def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
@@ -258,10 +266,5 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         c = _known(found[0], target)
         if c.a.dtype != c.b.dtype:
             return None
-        turned = not (c.a.k_last and c.b.k_last)
-        fixed = not is_symbolic((*c.batch, c.m, c.n, c.k))
-        shape = Shape(
-            *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
-        )
-        space = MatrixProduct(group, target, shape, op, c, found[1])
+        space = MatrixProduct(group, target, shape_of(c), op, c, found[1])
     return space if next(space.drafts(), None) is not None else None

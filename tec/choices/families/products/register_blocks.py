@@ -113,8 +113,8 @@ class SharedTiles(Space):
         ko, ki = acc.split(k, factor=step)
         own = list(op.axis)
         acc.reorder(ko, ki, *own)
-        # The next step's loads are under way in registers meanwhile. Of two steps nothing is left that goes round: LLVM reads both steps' tiles at once, which
-        # on gfx1100 takes 256 registers and spills 19, where a loop takes 95.
+        # The next step's loads are under way in registers meanwhile. Of two steps the prologue and the epilogue have one each, and no loop is left between
+        # them: LLVM then reads both steps' tiles at once, and spills.
         if choice["stages"] and (reduce_size(op) or 3 * step) > 2 * step:
             acc.pragma(ko, "software_pipeline", 1)
         for axis in own[-2:]:

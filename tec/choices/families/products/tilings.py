@@ -19,6 +19,7 @@ from ....target import Target, l2_gbps, latency_ns, level_gbps
 from ....te import intrin
 from ... import rules
 from ...parts import needs
+from ...rules import figures
 
 PIECE_BYTES = 16  # the widest access of a thread
 PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
@@ -99,22 +100,9 @@ DRAFTS = (
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
-# AMD, of a step: values are written to shared memory, waited for, read and multiplied, each after the other (the time model, tiles of 16 by 16).
-_CHAIN_CLOCKS = 350
 # Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
 # a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
 _FAR, _FAR_STEPS = 64 * 64, 7
-# Times memory's latency, of the matrix work of a step of all work-groups of a unit: loads of larger tiles that have less are two steps ahead too (the time
-# model: 512 x 4096 x 4096 on MI300X, 128 x 64, 42 us for 60; 4096 cubed, 128 x 128, 94 for 117 on MI355X, whose steps are half as long, 232 for 232 on MI300X).
-_FAR_WORK = 2.0
-_LATER = 0.75  # of what a step's loads take of the path from memory, that steps wait for which asked two steps before (80 products and tiles, the time model)
-# The same where the next step has a slot and its first registers are filled behind a step's one barrier (BERT's 4096 x 768 x 3072 by 128 x 96 47.2 us, 41.4 by two slots): as far
-# above the time model as the estimate of one slot is (0.3 1.09 times, 0.5 1.15, one slot 1.12 over seven products), and a little more, so that long sums stay in parts.
-_SLOTTED = 0.6
-# NVIDIA, of a step whose work-group has its unit for itself, nanoseconds: with conditions what two slots wait, a third halves it (ResNet-50's late
-# convolutions, 36.4 us for 72 steps, 18.8 for 36, one H200); without, less, and the rows of its tiles count (BERT's 128 x 768 x 768, 4.45 us by 32 x 32).
-_GUARDED_NS = 500
-_PLAIN_NS, _ROW_NS = 250, 1.7
 _MARGIN = 0.95  # a smaller tile is taken where it should need less than this of a larger one's time: the estimate is no better than that
 
 
@@ -239,16 +227,16 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     if shape.m < LEAST or shape.n < LEAST or shape.k < LEAST // 2:
         return
     swizzle, usual_stages = usual(target)
-    weave = interleaves(target)
-    # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock (4096 cubed on MI300X, by the time
-    # model: 232 us for 243 of 32 by 32; "mfma_16x16 instructions typically outperform mfma_32x32", ROCm's guide to Triton on MI300X).
+    weave, known = interleaves(target), figures.of(TEMPLATE, target)
+    # Of sums that other work stands between the small ones are better: more places between, as many multiply-adds a clock ("mfma_16x16 instructions typically
+    # outperform mfma_32x32", ROCm's guide to Triton; `rules/figures.jsonl`).
     # Of one size the one with the longest sum has the chip's newest, twice the rate (gfx950).
     units = instructions(shape, target)
     if weave:
         units = tuple(sorted(units, key=lambda i: (i.m * i.n, -i.k)))
     for o in outlines(shape, target):
-        # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two (8192 cubed, 428 for 400 TFLOP/s).
-        stages = o.stages or usual_stages + (usual_stages > 1 and o.m * o.n <= 64 * 64)
+        # Small tiles wait for their operands: a third slot halves that. Large ones are better off with two.
+        stages = o.stages or usual_stages + (usual_stages > 1 and o.m * o.n <= known["third_slot_below"])
         fitting = (
             t
             for i in units
@@ -272,9 +260,11 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
 
 
 def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Iterator[Tiling]:
-    """Tiles whose sums some wavefronts share, where rules say so and there are no more of them than units: with more there are others to change to while one waits
-    (128 x 14336 x 14336 on MI300X: 236 us so, 176 by larger tiles)."""
+    """Tiles whose sums some wavefronts share, where rules say so and units have few of them: with more there are others to change to while one waits."""
     swizzle, _ = usual(target)
+    if "shared_groups" not in (known := figures.of(TEMPLATE, target)):
+        return
+    most = known["shared_groups"] * target.machine.units
     for told in rules.preferred(TEMPLATE, target, _features(shape)):
         shared = itertools.product(told.get("shared", ()), zip(told.get("slice_k", ()), told.get("least_steps", ())))
         for (m, n, high), (slices, least) in shared:
@@ -283,7 +273,7 @@ def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Itera
                     m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slice_k=slices
                 )  # fmt: skip
                 long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
-                if long and groups(t, shape) <= target.machine.units and why_not(t, shape, target) is None:
+                if long and groups(t, shape) <= most and why_not(t, shape, target) is None:
                     yield t
                     break
 
@@ -347,7 +337,7 @@ def _is_far(t: Tiling, shape: Shape, target: Target) -> bool:
     machine = target.machine
     together = min(-(-groups(t, shape) // machine.units), held(t, shape, target))
     work = together * t.m * t.n * t.step / machine.macs(shape.unit or shape.dtype)
-    return work < _FAR_WORK * latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
+    return work < figures.of(TEMPLATE, target)["far_work"] * latency_ns(machine, "memory") * 1e-3 * machine.clock_mhz
 
 
 def cheapest(shape: Shape, target: Target) -> Tiling | None:
@@ -376,12 +366,14 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     step, limit = max((macs, "matrix"), (lds, "LDS"))
     step = (step + _STEP_CLOCKS) / ((machine.matrix_clock(shape.dtype) or machine.clock_mhz) * 1e6)
     if t.stages > 1:
+        known = figures.of(TEMPLATE, target)
         # What was asked for a step before comes so late, where few work-groups share a unit.
         if shape.guarded:
-            alone = _GUARDED_NS * 1e-9 / (t.stages - 1) / min(rounds, held(t, shape, target))
+            alone = known["guarded_ns"] * 1e-9 / (t.stages - 1) / min(rounds, held(t, shape, target))
         else:
-            # Work-groups that share a unit wait side by side (128 x 768 x 3072 in 8 parts of 64 x 64, 192 work-groups, 7.1 us; in 4 parts 8.4).
-            alone = (_PLAIN_NS / (t.stages - 1) / min(rounds, held(t, shape, target)) + _ROW_NS * (t.m + t.n)) * 1e-9
+            # Work-groups that share a unit wait side by side; the rows of their tiles count.
+            shared = (t.stages - 1) * min(rounds, held(t, shape, target))
+            alone = (known["plain_ns"] / shared + known["row_ns"] * (t.m + t.n)) * 1e-9
         if alone > step:
             step, limit = alone, "latency"
     return max((rounds * count * step, limit), (memory, "memory"))
@@ -389,7 +381,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
 
 def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: float, rounds: int) -> tuple[float, str]:
     """The same for AMD; macs, lds: clocks of a step's multiply-adds and of its traffic of shared memory."""
-    machine = target.machine
+    machine, known = target.machine, figures.of(TEMPLATE, target)
     count = -(-shape.k // t.step)
     wait = latency_ns(machine, "memory") * 1e-9
     all_groups, together = groups(t, shape), min(rounds, held(t, shape, target))
@@ -410,12 +402,12 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         )
         # A work-group that has its unit for itself waits in each step for what it asked for a step before (or in this one), which then comes
         # through the L1; and at its start and end for arguments, the first tiles, the way of the results.
-        work, chain = max(macs, lds) / clock, _CHAIN_CLOCKS / clock
+        work, chain = max(macs, lds) / clock, known["chain_clocks"] / clock
         if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
             alone = max(work, (wait + path / clock) / t.prefetch_distance, chain)
         else:
             alone = (max(work, wait / t.prefetch_distance, chain) if t.stages else work + wait) + (
-                path if t.prefetch_distance == 1 else (_LATER if t.stages == 1 else _SLOTTED) * path
+                path if t.prefetch_distance == 1 else known["later" if t.stages == 1 else "slotted"] * path
             ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"

@@ -30,33 +30,13 @@ from ...space import Choice, Cost, Scheduled, Space
 _ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
 _SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
 _SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
-_STEP_CLOCKS = (
-    40  # of a step beside its products: waiting for the tile, starting the products, letting the one before go
-)
-_ENDS_CLOCKS = (
-    1500  # of a tile: filling the ring again and its last products; measured at 2048 cubed, where tiles are few
-)
-_BUSY_RATE = 0.75  # of the matrix peak: what an H200 holds within its power over some milliseconds (780 of 1,040 TFLOP/s at 1,980 MHz)
-_ONE_GROUP_RATE = (
-    0.92  # of the rate with two warpgroups at work, that of one: 676 for 738 TFLOP/s, 512 x 8192 x 8192 on an H200
-)
-_SHORT_RING_RATE = 0.7  # with two slots: int8 8192 cubed, 974 TFLOP/s for 1,404 with three (and 192 columns)
 _CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
-# Of the rate of two warpgroups on a tile, that of one at a time with a tile of its own: 708 TFLOP/s for 735 of 128 columns, 8192 cubed on an H200.
-_PING_PONG_RATE = 0.96
-# Of the time that memory takes for what an epilogue reads beside the sums (a residual), that which passes once the products are through, and beside the
-# other warpgroup's products: 100,352 x 256 x 64 with a residual 46.4 us for 20.4 without, in turn 37.7 for 18.5; 6272 x 1024 x 256 20.2 us, in turn 15.5.
-_READ, _READ_IN_TURN = 2.5, 1.8
 _ROWS_A_GROUP = 64  # wgmma's m
 _USUAL_COLUMNS = (256, 128, 192, 64)
 _LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
 _PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
-_FILLED = 0.9  # of the multiprocessors: 2048 cubed has 128 tiles for 132
-_SHORT_STEPS = 64  # of 128 x 256 sums on each multiprocessor: some 40 us of float16
 _EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
 _TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
-# Of the rate with 256 columns, as measured at 4096 and 8192 cubed on an H200: narrower tiles read A more often a product.
-_WIDTH_RATE = {256: 1.0, 192: 0.975, 128: 0.945, 64: 0.8}
 
 
 @dataclass(frozen=True)
@@ -124,10 +104,8 @@ class WarpgroupProduct(Space):
         space = cls(group, target, op, x)
         if next(space.drafts(), None) is None:
             return None
-        # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them (one H200, a BERT layer of 128
-        # tokens: 24 tiles of 12 steps 415 us for 386, 24 of 48 steps 10.9 us for 7.1); where tiles fill half the chip the ring pays (64 x 8192 x 8192: 43 us for 104),
-        # with sums of one step too (100,352 x 256 x 64: 18.5 us for 53; with a residual 37.7 for 53).
-        space.is_second = 2 * space.tiles(space.default) < target.machine.units
+        # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them.
+        space.is_second = space.tiles(space.default) < space.figures["few_tiles"] * target.machine.units
         return space
 
     def plan(self, c: Choice) -> Plan:
@@ -135,13 +113,12 @@ class WarpgroupProduct(Space):
         places = self.target.machine.units * c["occupancy"]
         stays = c["persistent"] and tiles > places
         band = min(c["group_m"], -(-self.m // c["rows"]))
-        # One such kernel behind the other, 2048 cubed in float16 on an H200: 1.03 of cuBLAS's speed with early starts, 0.995 without. Small ones lose: they
-        # are placed beside the kernel ahead of them, several to a multiprocessor where others are left empty (BERT, batch 1: 0.63 ms for 0.56).
-        # In kernels of many rounds there is nothing to gain (4096 cubed: 0.99 for 1.0), in those of few there is (BERT, batch 32: 1.514 ms to 1.480).
+        # One such kernel behind the other gains by an early start. Small ones lose: they are placed beside the kernel ahead of them, several to a multiprocessor
+        # where others are left empty. In kernels of many rounds there is nothing to gain.
         units = self.target.machine.units
         work = -(-tiles // units) * -(-self.k // self.step) * c["rows"] * c["columns"]
-        short = work <= _SHORT_STEPS * 128 * 256
-        early = units * _FILLED <= tiles and (tiles <= places or short)
+        short = work <= self.figures["short_steps"] * 128 * 256
+        early = units * self.figures["filled"] <= tiles and (tiles <= places or short)
         return Plan(
             c["rows"], c["columns"], c["stages"], band, places if stays else 0, c["occupancy"], early, c["ping_pong"]
         )
@@ -191,15 +168,14 @@ class WarpgroupProduct(Space):
         return None
 
     def drafts(self) -> Iterator[Choice]:
-        # Three warpgroups at work were slower than their cost says: 579 TFLOP/s for 774 at 8192 cubed on an H200.
-        # Two work-groups a multiprocessor have rings too short to gain by it: 54 us for 47, 4096 x 3072 x 768 with GELU.
         deepest = sorted(self.parameters["stages"], reverse=True)
+        # Not three warpgroups at work, nor two work-groups a multiprocessor: slower than their price says (`rules/matrix_products.jsonl`).
         for columns, rows in itertools.product(self._draft_columns(), (128, 64)):
             yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
-        # Wider tiles for each warpgroup leave rings of three, narrower ones read more: 4096 x 3072 x 768 with GELU, 128 x 128 in five 34.7 us, in four 35.3,
-        # 128 x 192 in three 36.0, 64 x 256 in four 38.0, and both warpgroups on tiles of 128 x 256 37.0. Where there are less columns, all of them.
-        widest = max(c for c in self.parameters["columns"] if c <= min(128, self.n))
-        yield from self._first_that_fits(128, widest, (5, 4), ping_pong=True)
+        for told in self.ruled(n=self.n):
+            # Where there are less columns, all of them.
+            widest = max(c for c in self.parameters["columns"] if c <= min(told["columns"], self.n))
+            yield from self._first_that_fits(told["rows"], widest, told["stages"], ping_pong=True)
 
     def _first_that_fits(self, rows: int, columns: int, stages: Sequence[int], ping_pong: bool) -> Iterator[Choice]:
         """A tile with the first of some rings that fits."""
@@ -217,26 +193,27 @@ class WarpgroupProduct(Space):
     def cost(self, choice: Choice) -> Cost:
         """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
         beside the other work-group's products where two share a multiprocessor, or behind its own."""
-        machine, resident = self.target.machine, choice["occupancy"]
+        machine, resident, known = self.target.machine, choice["occupancy"], self.figures
         rows, columns = choice["rows"], choice["columns"]
         steps = -(-self.k // self.step)
         rate = (
             machine.macs(self.p.a.dtype)
-            * _BUSY_RATE
-            * width_rate(columns)
-            * (1.0 if rows > _ROWS_A_GROUP else _ONE_GROUP_RATE)
+            * known["busy_rate"]
+            * known.along("width_rate", columns)
+            * (1.0 if rows > _ROWS_A_GROUP else known["one_group_rate"])
         )
-        products = steps * (rows * columns * self.step / rate + _STEP_CLOCKS / resident)
-        ring = 1.0 if choice["stages"] > 2 else _SHORT_RING_RATE
+        products = steps * (rows * columns * self.step / rate + known["step_clocks"] / resident)
+        ring = 1.0 if choice["stages"] > 2 else known["short_ring_rate"]
         a_clock = l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * _ROW_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
-        ends = _ENDS_CLOCKS + rows * columns * self.out_bytes / a_clock + work
-        ends += from_memory * (_READ_IN_TURN if choice["ping_pong"] else _READ)
+        ends_clocks = known["ends_clocks"]
+        ends = ends_clocks + rows * columns * self.out_bytes / a_clock + work
+        ends += from_memory * known["read_ping_pong" if choice["ping_pong"] else "read"]
         tiles = self.tiles(choice)
         if choice["ping_pong"]:  # a tile's results beside the next one's products; of the last both
-            each = max(products / _PING_PONG_RATE, brought, products / 2 + ends - _ENDS_CLOCKS)
+            each = max(products / known["ping_pong_rate"], brought, products / 2 + ends - ends_clocks)
             clocks = -(-tiles // machine.units) * each + ends + work
         elif resident > 1 and tiles > machine.units:
             pairs = tiles / 2 / machine.units
@@ -248,8 +225,8 @@ class WarpgroupProduct(Space):
             rounds = -(-tiles // machine.units)
             clocks = (
                 rounds
-                * (max(products, brought) / ring + (ends if not choice["persistent"] else ends - _ENDS_CLOCKS / 2))
-                + _ENDS_CLOCKS / 2
+                * (max(products, brought) / ring + (ends if not choice["persistent"] else ends - ends_clocks / 2))
+                + ends_clocks / 2
             )
         return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
 
@@ -257,14 +234,6 @@ class WarpgroupProduct(Space):
         begun = begin_with(self.group)
         schedule(begun.s, self.op, begun.out, self.target, self.p, self.plan(choice))
         return Scheduled(begun.s, begun.outputs, choice)
-
-
-def width_rate(columns: int) -> float:
-    """Of the rate with 256 columns: as measured, and in proportion between."""
-    low = max(c for c in _WIDTH_RATE if c <= columns)
-    high = min(c for c in _WIDTH_RATE if c >= columns)
-    along = (columns - low) / (high - low) if high > low else 0.0
-    return _WIDTH_RATE[low] + along * (_WIDTH_RATE[high] - _WIDTH_RATE[low])
 
 
 def _read_bytes(group: Group, op: ComputeOp) -> int:

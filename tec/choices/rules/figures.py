@@ -1,0 +1,109 @@
+"""Figures: what a template's price, bounds and tiles take from a measurement and no table of machines says, as rows of `figures.jsonl`.
+
+    machine    the product or chip that it was measured on
+    family     families of chips that it holds for as well, as in a rule
+    template   whose figures they are
+    figures    {name: number}, or {name: [[x, number], ...]} for what goes by a size
+    seconds    what the group of the source then takes; ratio, over what it would take otherwise: where the source says it
+    source     what was measured, and how
+
+A row of the machine itself counts before rows of its family; of these the first counts.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from ...errors import TecError
+from ...target import Target
+from . import FIGURES, FOLDER, machines_of, rows, serves, times_of
+
+Value = float | tuple[tuple[float, float], ...]
+_REQUIRED = {"machine": str, "template": str, "figures": dict, "source": str}
+_OPTIONAL = {"family": list, "seconds": (int, float), "ratio": (int, float)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row; `place` is its file and line."""
+
+    machine: str
+    family: tuple[str, ...]
+    template: str
+    figures: Mapping[str, Value]
+    source: str
+    place: str
+
+
+class Figures:
+    """The figures of one template on one machine."""
+
+    def __init__(self, template: str, machine: str, found: Mapping[str, Value]):
+        self.template, self.machine, self._found = template, machine, found
+
+    def _value(self, name: str) -> Value:
+        try:
+            return self._found[name]
+        except KeyError:
+            raise TecError(f"no row of rules/{FIGURES} gives {name!r} of {self.template} on {self.machine}", locate=False) from None  # fmt: skip
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._found
+
+    def __getitem__(self, name: str) -> float:
+        """A number. Raises TecError where no row of the machine has it."""
+        value = self._value(name)
+        assert not isinstance(value, tuple), f"{name} goes by a size"
+        return value
+
+    def count(self, name: str) -> int:
+        """A number that counts something."""
+        return int(self[name])
+
+    def along(self, name: str, x: float) -> float:
+        """A figure that goes by a size: as measured, in proportion between, and beyond both ends as there."""
+        value = self._value(name)
+        assert isinstance(value, tuple), f"{name} is one number"
+        below = [p for p in value if p[0] <= x] or [value[0]]
+        above = [p for p in value if p[0] >= x] or [value[-1]]
+        (x0, y0), (x1, y1) = below[-1], above[0]
+        return y0 + (x - x0) / (x1 - x0) * (y1 - y0) if x1 != x0 else y0
+
+
+def _checked(value: object, place: str) -> Value:
+    """A row's figure. Raises TecError where it is neither a number nor pairs by rising size."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    if isinstance(value, list) and value and all(isinstance(p, list) and len(p) == 2 for p in value):
+        if all(isinstance(n, (int, float)) and not isinstance(n, bool) for p in value for n in p):
+            if all(a[0] < b[0] for a, b in itertools.pairwise(value)):
+                return tuple((x, y) for x, y in value)
+    raise TecError(f"{place}: no figure: {value!r}", hint="a number, or [[size, number], ...] by rising size", locate=False)  # fmt: skip
+
+
+def read(text: str, file: str) -> Iterator[Row]:
+    """The rows of a file's text. Raises TecError, which names file and row, for a row that is none."""
+    for place, row in rows(text, file, _REQUIRED, _OPTIONAL):
+        family = machines_of(row, place)
+        times_of(row, place)
+        if not row["figures"]:
+            raise TecError(f"{place}: it has no figure", locate=False)
+        found = {name: _checked(value, place) for name, value in row["figures"].items()}
+        yield Row(row["machine"], family, row["template"], found, row["source"], place)
+
+
+@cache
+def shipped() -> tuple[Row, ...]:
+    """All rows that come with tec."""
+    return tuple(read((FOLDER / FIGURES).read_text("utf-8"), f"rules/{FIGURES}"))
+
+
+@lru_cache(maxsize=512)
+def of(template: str, target: Target) -> Figures:
+    """The figures of a template on a target's machine."""
+    own = [r for r in shipped() if r.template == template and serves(r.machine, r.family, target)]
+    own.sort(key=lambda r: not serves(r.machine, (), target))
+    return Figures(template, target.machine.name, {name: value for r in reversed(own) for name, value in r.figures.items()})  # fmt: skip
