@@ -9,7 +9,7 @@ from typing import Any
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import Checkpoint, PackedTensor
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
-from tec.lm.text.vocabulary import end_names, vocabulary_of
+from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
 
 from . import names
 from .config import MODEL_TYPES, Metadata, config_of
@@ -116,7 +116,8 @@ def generation_of(metadata: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     tokens = metadata.get("tokenizer.ggml.tokens")
-    named = end_names(tokens) if isinstance(tokens, list) else []
+    wanted = set(ENDS)
+    named = end_ids({t: k for k, t in enumerate(tokens) if t in wanted}.get) if isinstance(tokens, list) else []
     found["eos_token_ids"] = list(dict.fromkeys([*(e for e in ends if isinstance(e, int)), *named]))
     for ours, theirs in (
         ("bos_token_id", "bos"),

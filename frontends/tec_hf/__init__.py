@@ -1,11 +1,17 @@
-"""Folders as Hugging Face has them: config.json, .safetensors files, tokenizer.json. `tec.lm.open("folder")`."""
+"""Folders as Hugging Face has them: config.json, .safetensors files, tokenizer.json. `tec.lm.open("folder")`.
+
+path -> settings (JSON) -> safetensors (mapped) -> weights (names, quantized ones put together) -> tec.lm.checkpoint.Checkpoint
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tec.errors import ImportModelError
 from tec.lm.checkpoint import Checkpoint
+
+from .settings import config_of, generation_of, load, template_of
+from .tokenizer import named_ends, tokenizer_of_folder
+from .weights import tensors_of
 
 __all__ = ["accepts", "open"]
 
@@ -17,4 +23,24 @@ def accepts(path: Path) -> bool:
 
 def open(path: Path) -> Checkpoint:
     """The folder's checkpoint. Raises ImportModelError."""
-    raise ImportModelError(f"{path} is a folder as Hugging Face has it, which cannot be read yet", hint="a .gguf file")
+    config = config_of(path)
+    tensors = tensors_of(path, config)
+    settings = load(path / "tokenizer_config.json")
+    tokenizer = tokenizer_of_folder(path, settings)
+    if "vocab_size" not in config and "model.embed_tokens.weight" in tensors:
+        config["vocab_size"] = tensors["model.embed_tokens.weight"].shape[0]
+    config.setdefault("tie_word_embeddings", "lm_head.weight" not in tensors)
+    generation = generation_of(path, config, named_ends(tokenizer))
+    for name, token in (("bos_token_id", settings.get("bos_token")), ("pad_token_id", settings.get("pad_token"))):
+        text = token.get("content") if isinstance(token, dict) else token
+        if (
+            name not in generation
+            and isinstance(text, str)
+            and tokenizer is not None
+            and (k := tokenizer.id_of(text)) is not None
+        ):
+            generation[name] = k
+    return Checkpoint(
+        architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: tokenizer,
+        chat_template=template_of(path, settings), generation=generation, path=str(path),
+    )  # fmt: skip

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from .checkpoint import Checkpoint, PackedTensor, Tokenizer
 from .formats import Format
-from .opening import open
+from .opening import open, open_adapter
 
-__all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open"]
+__all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_adapter"]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ImportModelError
+from .adapters import Adapter
 from .checkpoint import Checkpoint
 
 GROUP = "tec.checkpoints"
@@ -44,3 +45,16 @@ def _frontends() -> Iterator[Any]:
         yield import_module(name)
     for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
         yield import_module(point.module)
+
+
+def open_adapter(path: str | os.PathLike[str]) -> Adapter:
+    """A low-rank adapter: a folder of PEFT's, or a GGUF file. Raises ImportModelError where it is neither, or is damaged."""
+    place = Path(path)
+    if not place.exists():
+        raise ImportModelError(f"{place}: no such file or folder")
+    for name in OWN:
+        frontend = import_module(f"{name}.adapters")
+        if frontend.accepts(place):
+            found: Adapter = frontend.open_adapter(place)
+            return found
+    raise ImportModelError(f"{place} holds no adapter", hint="a folder with adapter_config.json, or a .gguf file")

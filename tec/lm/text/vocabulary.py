@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -122,10 +122,9 @@ ENDS = (
 )  # fmt: skip
 
 
-def end_names(tokens: Sequence[str]) -> list[int]:
+def end_ids(id_of: Callable[[str], int | None]) -> list[int]:
     """The tokens that end an answer by their names. Where "<|return|>" and "<|call|>" are (gpt-oss), "<|end|>" only ends a message."""
-    wanted = set(ENDS)
-    found = {t: k for k, t in enumerate(tokens) if t in wanted}
+    found = {t: k for t in ENDS if (k := id_of(t)) is not None}
     if {"<|return|>", "<|call|>"} <= found.keys():
         found.pop("<|end|>", None)
     return list(found.values())

@@ -16,7 +16,7 @@ from tec.errors import ArgumentError, ImportModelError
 from tec.lm.text.bytelevel import alphabet
 from tec.lm.text.splitting import RULES
 from tec.lm.text.tokenizer import Stream, tokenizer_of
-from tec.lm.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER, Vocabulary, end_names, vocabulary_of
+from tec.lm.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER, Vocabulary, end_ids, vocabulary_of
 from tests import seeds
 
 WORDS = "the of and to in was that his it I for is you with he on as at be had not but this from have which said they her we him or an are".split()
@@ -258,8 +258,8 @@ def test_no_tokenizer():
 
 
 def test_ends_by_name():
-    assert end_names(["a", "<|im_end|>", "<|endoftext|>"]) == [1, 2]
-    assert end_names(["<|end|>", "<|return|>", "<|call|>"]) == [1, 2], (
+    assert end_ids({"a": 0, "<|im_end|>": 1, "<|endoftext|>": 2}.get) == [1, 2]
+    assert end_ids({"<|end|>": 0, "<|return|>": 1, "<|call|>": 2}.get) == [1, 2], (
         "in gpt-oss <|end|> ends a message, not an answer"
     )
 

@@ -1,0 +1,121 @@
+"""The JSON files of a Hugging Face folder: config.json with what its parts share, generation_config.json, tokenizer_config.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tec.errors import ImportModelError, one_line
+
+MOST_BYTES = 64 << 20  # of a file of settings; a tokenizer_config.json with all its added tokens has some 5 MB
+# Norms that multiply by 1 + weight.
+_OFFSET_NORMS = ("gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+# Of a model for texts and pictures: the model_type of its part for texts where that part does not say it.
+_TEXT_OF = {
+    "gemma3": "gemma3_text",
+    "gemma4": "gemma4_text",
+    "qwen3_5": "qwen3_5_text",
+    "qwen3_5_moe": "qwen3_5_moe_text",
+    "mistral3": "mistral",
+}
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A file's settings; {} where there is no such file. Raises ImportModelError for what is no JSON object."""
+    if not path.is_file():
+        return {}
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ImportModelError(f"{path} has {path.stat().st_size} bytes", hint=f"{MOST_BYTES} at most")
+        read = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}") from None
+    if not isinstance(read, dict):
+        raise ImportModelError(f"{path} holds no settings")
+    return read
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """config.json; of a model for more than texts, its part for texts. `rope_parameters` (transformers 5) become `rope_theta`, `rope_scaling` and
+    `rope_local_base_freq`, as they were called before."""
+    whole = load(folder / "config.json")
+    config = dict(whole)
+    part = whole.get("text_config")
+    if isinstance(part, dict):
+        config = {
+            **{
+                k: v
+                for k, v in whole.items()
+                if k in ("tie_word_embeddings", "quantization_config", "bos_token_id", "eos_token_id")
+            },
+            **part,
+        }
+        config.setdefault("model_type", _TEXT_OF.get(str(whole.get("model_type")), whole.get("model_type")))
+    kind = config.get("model_type")
+    if not isinstance(kind, str) or not kind:
+        raise ImportModelError(f"{folder / 'config.json'} has no model_type", hint="it is no language model's folder")
+    _rope(config)
+    heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
+    config.setdefault("num_key_value_heads", heads)
+    if config.get("head_dim") is None and type(heads) is int and type(hidden) is int and heads > 0:
+        config["head_dim"] = hidden // heads
+    config["rms_norm_offset"] = 1.0 if kind in _OFFSET_NORMS else 0.0
+    return config
+
+
+def _rope(config: dict[str, Any]) -> None:
+    rope = config.get("rope_parameters")
+    if not isinstance(rope, dict):
+        scaling = config.get("rope_scaling")
+        if isinstance(scaling, dict) and "rope_type" not in scaling and "type" in scaling:
+            config["rope_scaling"] = {
+                **scaling,
+                "rope_type": {"su": "longrope"}.get(str(scaling["type"]), scaling["type"]),
+            }
+        return
+    local = rope.get("sliding_attention")
+    if isinstance(local, dict) and local.get("rope_theta") is not None:
+        config["rope_local_base_freq"] = local["rope_theta"]
+    full = rope.get("full_attention", rope)
+    if not isinstance(full, dict):
+        return
+    if full.get("rope_theta") is not None:
+        config["rope_theta"] = full["rope_theta"]
+    if full.get("partial_rotary_factor") is not None:
+        config.setdefault("partial_rotary_factor", full["partial_rotary_factor"])
+    if full.get("rope_type", "default") != "default":
+        config["rope_scaling"] = {k: v for k, v in full.items() if k != "rope_theta"}
+
+
+def generation_of(folder: Path, config: Mapping[str, Any], named: list[int]) -> dict[str, Any]:
+    """What `Checkpoint.generation` has: generation_config.json before config.json. named: tokens that end an answer by their names."""
+    said = load(folder / "generation_config.json")
+    found: dict[str, Any] = {}
+    end = said.get("eos_token_id", config.get("eos_token_id"))
+    ends = [k for k in (end if isinstance(end, list) else [end]) if type(k) is int]
+    found["eos_token_ids"] = list(dict.fromkeys([*ends, *named]))
+    for name in ("bos_token_id", "pad_token_id"):
+        value = said.get(name, config.get(name))
+        if type(value) is int:
+            found[name] = value
+    for name in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample"):
+        if isinstance(said.get(name), (int, float)):
+            found[name] = said[name]
+    return found
+
+
+def template_of(folder: Path, tokenizer: Mapping[str, Any]) -> str | None:
+    """The chat template: chat_template.jinja, chat_template.json, or in tokenizer_config.json, where a list names several and "default" is meant."""
+    file = folder / "chat_template.jinja"
+    if file.is_file():
+        try:
+            return file.read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise ImportModelError(f"cannot read {file}: {error}") from None
+    said = load(folder / "chat_template.json").get("chat_template", tokenizer.get("chat_template"))
+    if isinstance(said, list):
+        named = {t.get("name"): t.get("template") for t in said if isinstance(t, dict)}
+        said = named.get("default", next(iter(named.values()), None))
+    return said if isinstance(said, str) else None

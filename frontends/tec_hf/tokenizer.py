@@ -1,0 +1,101 @@
+"""Tokenizers of Hugging Face folders: tokenizer.json by the package `tokenizers`, or SentencePiece's tokenizer.model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tec.errors import ArgumentError, ImportModelError, one_line
+from tec.lm.text.bytelevel import alphabet, package
+from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
+from tec.lm.text.vocabulary import end_ids
+
+from .pieces import vocabulary_of
+
+SPACE = "\u2581"
+
+
+class JsonTokenizer:
+    """A tokenizer.json (`tec.lm.checkpoint.Tokenizer`). Raises ImportModelError for what is none."""
+
+    def __init__(self, text: str, path: Path):
+        tk = package()
+        try:
+            self._trusted, self._plain = tk.Tokenizer.from_str(text), tk.Tokenizer.from_str(text)
+            described = json.loads(text)
+        except Exception as error:  # the package raises Exception itself
+            raise ImportModelError(f"{path} is no tokenizer: {one_line(str(error))[:200]}") from None
+        for made in (self._trusted, self._plain):
+            made.no_truncation()
+            made.no_padding()
+        self._plain.encode_special_tokens = True
+        self._special = {k: t for k, t in self._trusted.get_added_tokens_decoder().items() if t.special}
+        self._added = self._trusted.get_added_tokens_decoder()
+        self._byte_level = "ByteLevel" in json.dumps(described.get("decoder"))
+
+    def encode(self, text: str, *, special: bool = True, add_special: bool = True) -> list[int]:
+        """See `tec.lm.checkpoint.Tokenizer`."""
+        whole = text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        made = self._trusted if special else self._plain
+        found: list[int] = made.encode(whole, add_special_tokens=add_special).ids
+        return found
+
+    def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
+        """See `tec.lm.checkpoint.Tokenizer`."""
+        for k in ids:
+            self._name(k)
+        text: str = self._trusted.decode(list(ids), skip_special_tokens=not special)
+        return text
+
+    def token_bytes(self, id: int) -> bytes:
+        """See `tec.lm.checkpoint.Tokenizer`."""
+        name = self._name(id)
+        if id in self._special:
+            return b""
+        if id in self._added:
+            return str(self._added[id].content).encode("utf-8", "surrogatepass")
+        if self._byte_level:
+            letters = alphabet()
+            return (
+                bytes(letters[c] for c in name)
+                if all(c in letters for c in name)
+                else name.encode("utf-8", "surrogatepass")
+            )
+        if len(name) == 6 and name.startswith("<0x") and name.endswith(">"):
+            return bytes([int(name[3:5], 16)])
+        return name.replace(SPACE, " ").encode("utf-8", "surrogatepass")
+
+    def id_of(self, token: str) -> int | None:
+        """See `tec.lm.checkpoint.Tokenizer`."""
+        found: int | None = self._trusted.token_to_id(token)
+        return found
+
+    @property
+    def size(self) -> int:
+        """Tokens in the vocabulary."""
+        return int(self._trusted.get_vocab_size(with_added_tokens=True))
+
+    def _name(self, id: int) -> str:
+        name = self._trusted.id_to_token(id) if 0 <= id < 1 << 32 else None
+        if name is None:
+            raise ArgumentError(f"the token {id}, which is none of the {self.size} tokens")
+        return str(name)
+
+
+def tokenizer_of_folder(folder: Path, settings: Mapping[str, Any]) -> JsonTokenizer | VocabularyTokenizer | None:
+    """The folder's tokenizer; None where it has none. settings: tokenizer_config.json."""
+    path = folder / "tokenizer.json"
+    if path.is_file():
+        try:
+            return JsonTokenizer(path.read_text("utf-8"), path)
+        except (OSError, ValueError) as error:
+            raise ImportModelError(f"cannot read {path}: {error}") from None
+    path = folder / "tokenizer.model"
+    return tokenizer_of(vocabulary_of(path, settings)) if path.is_file() else None
+
+
+def named_ends(tokenizer: JsonTokenizer | VocabularyTokenizer | None) -> list[int]:
+    """Tokens that end an answer by their names."""
+    return [] if tokenizer is None else end_ids(tokenizer.id_of)
