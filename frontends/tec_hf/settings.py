@@ -44,14 +44,8 @@ def config_of(folder: Path) -> dict[str, Any]:
     config = dict(whole)
     part = whole.get("text_config")
     if isinstance(part, dict):
-        config = {
-            **{
-                k: v
-                for k, v in whole.items()
-                if k in ("tie_word_embeddings", "quantization_config", "bos_token_id", "eos_token_id")
-            },
-            **part,
-        }
+        config = {**{k: whole[k] for k in ("tie_word_embeddings", "quantization_config") if k in whole}, **part}
+        config |= {k: whole[k] for k in ("bos_token_id", "eos_token_id") if whole.get(k) is not None}
         config.setdefault("model_type", _TEXT_OF.get(str(whole.get("model_type")), whole.get("model_type")))
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
