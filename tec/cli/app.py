@@ -12,7 +12,8 @@ from .errors import guarded
 
 # command -> (module, the line that `tec --help` shows)
 COMMANDS: dict[str, tuple[str, str]] = {
-    "compile": ("compiling", "Compile an ONNX model to one package for a target."),
+    "compile": ("compiling", "Compile an ONNX model to one package, or to a library for C, for a target."),
+    "header": ("heading", "Print the C header of a model's or a module's native library."),
     "convert": ("converting", "Rewrite a package of the format version before."),
     "run": ("running", "Run a model or a compiled package."),
     "generate": ("generating", "Write text with a model: decoders, and encoders with decoders."),

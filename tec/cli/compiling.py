@@ -1,4 +1,4 @@
-"""`tec compile`: an ONNX model to one package that runs with NumPy and tec.runtime alone."""
+"""`tec compile`: an ONNX model to one package that runs with NumPy and tec.runtime alone, or to a native library with a C header."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ..runtime.modules.package import LIBRARIES, is_native
 from ..runtime.outputs import is_stream
 from . import common
 from .errors import Refused
@@ -19,6 +20,7 @@ from .errors import Refused
 Examples:
   tec compile resnet50.onnx                                  # for this CPU, to resnet50.tec
   tec compile resnet50.onnx -o r.tec --target "rocm -mcpu=gfx942"
+  tec compile resnet50.onnx -o resnet50.so                   # a library for C, with resnet50.h
   tec compile resnet50.onnx -o - | ssh board 'cat > r.tec'
   tec compile model.onnx --input-dim input 1 3 224 224 --dtype float16
   tec compile model.onnx --target "rocm -mcpu=gfx1100" --dump-ir dump/""",
@@ -28,7 +30,15 @@ Examples:
     "--output",
     "-o",
     type=click.Path(path_type=Path),
-    help="The package; MODEL's name with .tec by default, - for standard output.",
+    help="The package; MODEL's name with .tec by default, - for standard output. Or a library: .so, .a, .o.",
+)
+@click.option(
+    "--weights",
+    type=click.Choice(["inside", "beside"]),
+    help="Of a library: in it (the default), or in a file beside it that is mapped.",
+)
+@click.option(
+    "--linker", metavar="PROGRAM", help="Of a .so: a compiler driver that links it, such as cc; tec does by default."
 )
 @click.option(
     "--dump-ir",
@@ -47,19 +57,29 @@ Examples:
 @common.json_option
 def command(
     model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
-    no_cache: bool, keep: tuple[str, ...], as_json: bool,
+    no_cache: bool, keep: tuple[str, ...], as_json: bool, weights: str | None, linker: str | None,
 ) -> None:  # fmt: skip
-    """Compile an ONNX model to one package for a target."""
+    """Compile an ONNX model to one package, or to a library with a C header, for a target."""
     common.check_model(model)
     if model.suffix == ".tec":
         raise Refused(f"{model} is compiled already")
     out = output or Path(model.with_suffix(".tec").name)
-    common.check_suffix("--output", out, (".tec",), "a package's name ends in .tec")
+    common.check_suffix(
+        "--output", out, (".tec", *LIBRARIES), "a package's name ends in .tec, a library's in .so, .a or .o"
+    )
+    native = is_native(out) and not is_stream(out)
+    if not native and (weights or linker):
+        raise Refused(
+            f"{'--weights' if weights else '--linker'} is for libraries", "an --output that ends in .so, .a or .o"
+        )
     common.check_folder(out)
     common.share_stdout(as_json, out)
     start = time.perf_counter()
     net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze, keep=keep)
-    net.save(str(out))
+    if native:
+        net.export_library(str(out), weights=weights or "inside", linker=linker)
+    else:
+        net.save(str(out))
     seconds = time.perf_counter() - start
     dumped = dump(net, dump_ir, model, input_dim, freeze, keep) if dump_ir is not None else []
     facts: dict[str, Any] = {
@@ -73,6 +93,7 @@ def command(
         "arena_bytes": net.plan.arena_bytes,
         "open": net.open_sizes,
         "file_bytes": None if is_stream(out) else out.stat().st_size,
+        "header": str(out.with_suffix(".h")) if native else None,
         "dumped": [str(p) for p in dumped],
     }
     if as_json:
@@ -88,7 +109,7 @@ def command(
         )
         + f"; {common.duration(seconds)}"
     )
-    for p in dumped:
+    for p in [out.with_suffix(".h")] * native + [out.with_suffix(".weights")] * (weights == "beside") + dumped:
         common.echo(f"  {p}")
 
 

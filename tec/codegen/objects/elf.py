@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ...errors import CodegenError
 
-EM_X86_64, EM_AARCH64, EM_AMDGPU = 62, 183, 224
+EM_X86_64, EM_AARCH64, EM_AMDGPU, EM_RISCV = 62, 183, 224, 243
 ET_REL = 1
 PROGBITS, SYMTAB, STRTAB, RELA, NOTE, NOBITS, REL, GROUP = 1, 2, 3, 4, 7, 8, 9, 17
 WRITE, ALLOC, EXEC, INFO_LINK = 1, 2, 4, 0x40

@@ -10,7 +10,7 @@ Above Metadata"; the MessagePack specification.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...errors import CodegenError
@@ -21,6 +21,7 @@ from .elf import Object, Relocation, Section, Symbol, up
 _METADATA = 32  # NT_AMDGPU_METADATA
 _KERNELS = "amdhsa.kernels"
 _ADDRSIG = 0x6FFF4C03  # symbols whose addresses matter, by their numbers: for linkers that fold equal functions
+_NOT_LOADED = (".eh_frame", ".comment", ".note.GNU-stack", ".llvm_addrsig")
 _LEFT_OUT = (0, elf.SYMTAB, elf.STRTAB, elf.RELA, _ADDRSIG)  # made anew, or not needed
 
 
@@ -36,12 +37,51 @@ def merge_objects(objects: Sequence[bytes]) -> bytes:
         if len({(o.machine, o.flags, o.ident) for o in read}) > 1:
             raise CodegenError("objects for different machines cannot be one")
         note = _joined_metadata(objects) if read[0].machine == elf.EM_AMDGPU else None
-        merger = _Merger(read[0])
-        for o in read:
-            merger.add(o)
-        return _write(merger.finish(note))
+        return write_object(_merged(read, note))
     except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
         raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
+
+
+def _merged(read: Sequence[Object], note: bytes | None = None) -> Object:
+    merger = _Merger(read[0])
+    for o in read:
+        merger.add(o)
+    return merger.finish(note)
+
+
+def join_objects(objects: Sequence[bytes], renamed: Mapping[str, str] | None = None) -> Object:
+    """The parts of one relocatable CPU object of several, without sections that a library does not load. renamed: global symbols that get other names.
+
+    Raises CodegenError as `merge_objects` does.
+    """
+    try:
+        read = [elf.read_object(o) for o in objects]
+        if len({(o.machine, o.flags) for o in read}) > 1:
+            raise CodegenError("objects for different machines cannot be one")
+        for o in read:
+            for s in o.symbols:
+                s.name = (renamed or {}).get(s.name, s.name)
+            unwind = {k for k, s in enumerate(o.sections) if s.name in _NOT_LOADED or not s.flags & elf.ALLOC}
+            o.relocations = [r for r in o.relocations if r.section not in unwind]
+            for k in unwind:
+                if o.sections[k].kind not in _LEFT_OUT:
+                    o.sections[k].kind = _ADDRSIG
+        return _merged(read)
+    except (struct.error, IndexError, ValueError, UnicodeDecodeError) as error:
+        raise CodegenError(f"damaged object file: {type(error).__name__}: {error}") from None
+
+
+def localized(o: Object, keep: Collection[str]) -> Object:
+    """The object with its global symbols local, but for those of `keep` and those that others define."""
+    moved: list[Symbol] = []
+    for s in o.symbols:
+        if not s.is_local and s.section and s.name not in keep:
+            s = Symbol(s.name, s.info & 15, 0, s.section, s.value, s.size)
+        moved.append(s)
+    order = sorted(range(len(moved)), key=lambda k: not moved[k].is_local)
+    place = {k: at for at, k in enumerate(order)}
+    relocations = [Relocation(r.section, r.offset, r.kind, place[r.symbol], r.addend) for r in o.relocations]
+    return Object(o.machine, o.flags, o.ident, o.sections, [moved[k] for k in order], relocations)
 
 
 class _Merger:
@@ -188,7 +228,7 @@ def _head(n: int, short: int, below: int, tags: tuple[int | None, int, int]) -> 
 # ---- writing
 
 
-def _write(o: Object) -> bytes:
+def write_object(o: Object) -> bytes:
     """The file of a relocatable object: header, contents, section table. Symbols must stand with the locals first."""
     sections = list(o.sections)
     by_section: dict[int, list[Relocation]] = {}

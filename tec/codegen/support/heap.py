@@ -2,6 +2,7 @@
 
     void* tec_alloc(int64 bytes)            64-byte aligned; null where memory is out
     void  tec_free(void*)
+    void  tec_heap_trim()                   gives back the blocks that are kept for reuse
 
 `tec_alloc` keeps up to 64 freed blocks for reuse, since a large block fresh from the system costs a page fault for every page.
 """
@@ -116,6 +117,32 @@ unlock:
   br label %give
 give:
   call void @free(ptr %p)
+  br label %done
+done:
+  ret void
+}
+
+define void @tec_heap_trim() nounwind {
+entry:
+  %mine = call i1 @heap_try()
+  br i1 %mine, label %scan, label %done
+scan:
+  %i = phi i64 [ 0, %entry ], [ %i1, %step ]
+  %at = getelementptr inbounds ptr, ptr @slots, i64 %i
+  %p = load ptr, ptr %at
+  store ptr null, ptr %at
+  %none = icmp eq ptr %p, null
+  br i1 %none, label %step, label %give
+give:
+  call void @free(ptr %p)
+  br label %step
+step:
+  %i1 = add i64 %i, 1
+  %end = icmp eq i64 %i1, SLOTS
+  br i1 %end, label %unlock, label %scan
+unlock:
+  store i64 0, ptr @heap_bytes
+  store atomic i32 0, ptr @heap_lock seq_cst, align 4
   br label %done
 done:
   ret void

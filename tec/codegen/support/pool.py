@@ -33,19 +33,28 @@ from pathlib import Path
 from .. import llvm_util
 from . import heap, step_loop, tile_permission
 
-TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+TRIPLES = {
+    "x86_64": "x86_64-unknown-linux-gnu",
+    "aarch64": "aarch64-unknown-linux-gnu",
+}  # of machines that tec loads code on
+ALL_TRIPLES = {**TRIPLES, "riscv64": "riscv64-unknown-linux-gnu"}  # and of those that libraries are made for
 SPINS = 2000  # about 40 us of pauses before a worker sleeps
 SMALL_CLOCKS = (
     3000  # of a loop: what a worker that waits takes to begin and end, three or four cache lines each way, twice
 )
 WAKE_CLOCKS = 150_000  # 50 us: to the first piece of work of a worker that slept, on virtual machines
+# What a thread does while it waits, by architecture: the instruction and its declaration.
+_PAUSES = {
+    "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
+    "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
+    "riscv64": ("", ""),  # its pause is an extension that not all cores have
+}
 MOST_THREADS = 256  # beyond the cores of any host met, threads only wait for each other
 
 
 def source(arch: str) -> str:
     """The pool's LLVM IR for an architecture."""
-    pause = {"x86_64": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)"}[arch]
-    declare = {"x86_64": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)"}[arch]
+    pause, declare = _PAUSES[arch]
     tiles = tile_permission.TEXT if arch == "x86_64" else ""
     text = (
         (_TEXT + heap.TEXT + step_loop.TEXT + tiles)
@@ -58,7 +67,7 @@ def source(arch: str) -> str:
     # end, its chunks.
     text = re.sub(r"JOB\((\d)\)", r"getelementptr inbounds (%Job, ptr @job, i64 0, i32 \1)", text)
     text = text.replace("MOST", str(MOST_THREADS))
-    return f'target triple = "{TRIPLES[arch]}"\n' + text + declare + "\n"
+    return f'target triple = "{ALL_TRIPLES[arch]}"\n' + text + declare + "\n"
 
 
 _TEXT = """
@@ -449,15 +458,19 @@ def digest() -> str:
     return hashlib.sha256("".join(source(a) for a in TRIPLES).encode()).hexdigest()
 
 
+def compiled(arch: str) -> bytes:
+    """The object of the pool for the plainest CPU of an architecture."""
+    cpu, features = {
+        "x86_64": ("x86-64", ""), "aarch64": ("generic", "-outline-atomics"), "riscv64": ("generic-rv64", "+m,+a,+f,+d,+c"),
+    }[arch]  # fmt: skip
+    machine = llvm_util.LLVMMachine(ALL_TRIPLES[arch], cpu, features, opt=2)
+    made: bytes = llvm_util.compile_text(source(arch), machine, "object", 2)
+    return made
+
+
 def objects() -> dict[str, bytes]:
-    """The pool compiled for the plainest CPU of each architecture."""
-    cpus = {"x86_64": "x86-64", "aarch64": "generic"}
-    out = {}
-    for arch, triple in TRIPLES.items():
-        features = "-outline-atomics" if arch == "aarch64" else ""
-        machine = llvm_util.LLVMMachine(triple, cpus[arch], features, opt=2)
-        out[arch] = llvm_util.compile_text(source(arch), machine, "object", 2)
-    return out
+    """`compiled` for each architecture that tec loads code on."""
+    return {arch: compiled(arch) for arch in TRIPLES}
 
 
 def write(path: Path) -> None:

@@ -7,6 +7,7 @@ function. Everything here is plain data and bytes: no compiler is needed to run 
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from ..devices.device import Device
 from ..devices.surface import Assembly
 from .cpu_code import CpuCode
 from .function import Function
-from .package import damaged, read_package, write_package
+from .package import damaged, is_native, read_package, write_package
 from .timing import TimeEvaluator
 
 Source = str | Callable[[], str]
@@ -322,9 +323,20 @@ class Module:
         meta = {"module": self.to_data(blobs)}
         write_package(path, "module", meta, blobs)
 
-    def export_library(self, path: str | os.PathLike[str]) -> None:
-        """`save`, under the name that te programs use: the file is a package, which `load_module` reads."""
-        self.save(path)
+    def export_library(
+        self, path: str | os.PathLike[str], *, name: str | None = None, linker: str | None = None
+    ) -> None:
+        """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
+        package, as `save` writes it.
+
+        name: what the functions' names in C begin with, the file's name by default. linker: a compiler driver such as "cc", which links a
+        shared object in tec's place. Raises ArgumentError for code that is for no CPU.
+        """
+        if not is_native(path):
+            self.save(path)
+            return
+        # What lays a library out is the compiler's side; a program that only runs needs none of it.
+        importlib.import_module("tec.native.library").export_module(self, path, name=name, linker=linker)
 
     def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:
         """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`. unmade: with the texts that nobody

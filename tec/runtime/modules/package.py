@@ -46,6 +46,14 @@ _NATIVE = re.compile(rf"\.({'|'.join(_NATIVE_KINDS)})(?:\.\d+)*$")
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 
 
+LIBRARIES = (".so", ".a", ".o")  # what `export_library` writes as such
+
+
+def is_native(path: str | os.PathLike[str]) -> bool:
+    """Whether a name promises a library that `export_library` writes."""
+    return os.path.splitext(os.fspath(path))[1] in LIBRARIES
+
+
 def damaged(what: str) -> PackageError:
     return PackageError(f"the package is damaged: {what}", hint="compile and save it again")
 
@@ -57,7 +65,7 @@ def check_suffix(path: str | os.PathLike[str]) -> None:
     if found is not None:
         raise ArgumentError(
             f"{name} would be a tec package, which is no {_NATIVE_KINDS[found[1]]}: no linker and no `dlopen` takes it",
-            hint="name it .tecmod (a module, for tec.load_module) or .tec (a network, for tec.load); get_binary() gives the bare code",
+            hint="name it .tecmod (a module, for tec.load_module) or .tec (a network, for tec.load); export_library writes .so, .a and .o; get_binary() gives the bare code",
         )
 
 

@@ -25,7 +25,7 @@ from ..devices.device import Device, DeviceLike
 from ..modules import exprs
 from ..modules.arguments import Param
 from ..modules.module import Module
-from ..modules.package import damaged, read_package, write_package
+from ..modules.package import damaged, is_native, read_package, write_package
 from ..plans import memory_plan
 from ..plans.check_plan import check_memory, check_order, check_structure
 from ..plans.launches import Launches
@@ -308,6 +308,26 @@ class Network:
         LLVM has yet to make it; without, the package keeps the texts there are. A pipe or a device is written into, `-` is standard output.
         Raises ArgumentError for a name that promises a library or an object, PackageError where the file cannot be written."""
         self._save(path, unmade)
+
+    def export_library(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        weights: str = "inside",
+        linker: str | None = None,
+    ) -> None:
+        """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
+        package, as `save` writes it.
+
+        name: the network's in C, the file's by default. weights: "inside", or "beside" in a file NAME.weights that is mapped. linker: a compiler
+        driver such as "cc", which links a shared object in tec's place. Raises ArgumentError for code that is for no CPU.
+        """
+        if not is_native(path):
+            self.save(path)
+            return
+        native = importlib.import_module("tec.native.library")
+        native.export_network(self, path, name=name, weights=weights, linker=linker)
 
     def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
         blobs: dict[str, bytes] = {}

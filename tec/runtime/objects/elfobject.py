@@ -207,7 +207,7 @@ class _Linker:
 
     def find(self, resolve: Resolve) -> None:
         """The addresses of outside symbols; which symbols need a jump or a place in the address table."""
-        calls, got_kinds = _CALLS[self.obj.machine], _GOT_KINDS[self.obj.machine]
+        calls, got_kinds = CALLS[self.obj.machine], GOT_KINDS[self.obj.machine]
         for _, _, kind, k, _ in self.obj.relocations:
             symbol = self.obj.symbols[k]
             if symbol.section == _SHN_UNDEF and k and k not in self.outside:
@@ -278,8 +278,8 @@ class _Linker:
 
     def relocate(self) -> None:
         obj, base = self.obj, self.base
-        calls, got_kinds = _CALLS[obj.machine], _GOT_KINDS[obj.machine]
-        apply = _x86_64 if obj.machine == EM_X86_64 else _aarch64
+        calls, got_kinds = CALLS[obj.machine], GOT_KINDS[obj.machine]
+        apply = APPLY[obj.machine]
         for section, offset, kind, k, addend in obj.relocations:
             where = obj.sections[section].address + offset
             if k in self.stub_of and kind in calls:
@@ -309,13 +309,13 @@ def _place(sections: list[Section], at: int) -> int:
 # ---- relocations
 
 _U64 = (1 << 64) - 1
-_CALLS = {EM_X86_64: frozenset({2, 4}), EM_AARCH64: frozenset({282, 283})}
-_GOT_KINDS = {EM_X86_64: frozenset({9, 41, 42}), EM_AARCH64: frozenset({311, 312})}
+CALLS = {EM_X86_64: frozenset({2, 4}), EM_AARCH64: frozenset({282, 283})}
+GOT_KINDS = {EM_X86_64: frozenset({9, 41, 42}), EM_AARCH64: frozenset({311, 312})}
 # jmp *[rip + 0] / ldr x16, #8; br x16: the address follows. The AArch64 pair fills 8 bytes, the x86 jump 6.
 _STUBS = {EM_X86_64: b"\xff\x25\x00\x00\x00\x00", EM_AARCH64: struct.pack("<II", 0x58000050, 0xD61F0200)}
 
 
-def _x86_64(data: bytearray, at: int, place: int, kind: int, target: int, addend: int) -> None:
+def apply_x86_64(data: bytearray, at: int, place: int, kind: int, target: int, addend: int) -> None:
     value = target + addend
     if kind == 1:
         struct.pack_into("<Q", data, at, value & _U64)
@@ -331,7 +331,7 @@ def _x86_64(data: bytearray, at: int, place: int, kind: int, target: int, addend
         raise damaged(f"x86-64 relocation {kind} is not known")
 
 
-def _aarch64(data: bytearray, at: int, place: int, kind: int, target: int, addend: int) -> None:
+def apply_aarch64(data: bytearray, at: int, place: int, kind: int, target: int, addend: int) -> None:
     value = target + addend
     if kind == 257:
         struct.pack_into("<Q", data, at, value & _U64)
@@ -347,6 +347,8 @@ def _aarch64(data: bytearray, at: int, place: int, kind: int, target: int, adden
     else:
         raise damaged(f"AArch64 relocation {kind} is not known")
 
+
+APPLY = {EM_X86_64: apply_x86_64, EM_AARCH64: apply_aarch64}
 
 # kind -> (how, shift): page-relative, low 12 bits scaled by the access, branch offsets.
 _A64_FIELDS = {

@@ -26,6 +26,7 @@ class SizeTable:
     def __init__(self) -> None:
         self._atoms: dict[Any, int] = {}
         self._compiled: list[exprs.Compiled] = []
+        self._expressions: list[Any] = []  # of the atoms
         self._rows: dict[tuple[tuple[Monomial, int], ...], int] = {}
         self._polynomials: list[tuple[tuple[Monomial, int], ...]] = []
         self._known: dict[str, int] = {}  # rows by the text of expressions that were asked for
@@ -81,7 +82,16 @@ class SizeTable:
         if at is None:
             at = self._atoms[key] = len(self._compiled)
             self._compiled.append(exprs.compile_expr(e) if compiled is None else compiled)
+            self._expressions.append(e)
         return {(at,): 1}
+
+    def atom_expressions(self) -> list[Any]:
+        """The expression of each atom, by its number."""
+        return list(self._expressions)
+
+    def sums(self) -> tuple[list[Monomial], list[tuple[tuple[Monomial, int], ...]]]:
+        """All products of atoms, and each row as a sum of them."""
+        return list(dict.fromkeys(m for row in self._rows for m, _ in row)), list(self._polynomials)
 
     def _fix(self) -> Any:
         products = dict.fromkeys(m for row in self._rows for m, _ in row)
@@ -121,6 +131,10 @@ class Limits:
         """Of what is wrong, that which was added first is told. wrong: of the row's value and the sizes."""
         if self._wrong.setdefault((row, least, most), wrong) is wrong:
             self._columns = None
+
+    def rows(self) -> list[tuple[int, int, int, Wrong]]:
+        """(row, least, most, what is wrong where it is not between them) of each, in the order in which they are told."""
+        return [(*key, wrong) for key, wrong in self._wrong.items()]
 
     def check(self, numbers: Any, env: Mapping[str, int]) -> None:
         """Raise what a row is wrong for."""

@@ -318,7 +318,8 @@ def test_what_is_a_stream(tmp_path):
 def test_a_package_is_no_library(name, tmp_path):
     module = Module("rocm", "vadd", VADD_SIGNATURE, program=VADD_PROGRAM, image=b"code")
     for call in (module.export_library, module.save):
-        with pytest.raises(ArgumentError, match="would be a tec package") as e:
+        native = call == module.export_library and name.endswith((".so", ".a", ".o"))
+        with pytest.raises(ArgumentError, match="holds code for CPUs" if native else "would be a tec package") as e:
             call(tmp_path / name)
         assert ".tecmod" in str(e.value) and os.listdir(tmp_path) == []
     for good in ("f.tecmod", "so", "f.solved", "f"):

@@ -1,0 +1,67 @@
+"""What a processor must have to run code for a target: x86's features, as `cpuid` and XCR0 say them (c/machine.c).
+
+Source: Intel's Software Developer's Manual, volume 2, CPUID, and volume 1, chapter 13 (states that the system saves).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..codegen.cpu.build import machine_of
+from ..errors import TecError
+from ..target import Target
+from .data import Data, Word
+
+_EAX, _EBX, _ECX, _EDX = range(4)
+_AVX, _AVX512, _AMX = 6, 0xE6, 0x60000  # of XCR0
+# LLVM's name -> leaf, subleaf, register, bit, states.
+_FEATURES: dict[str, tuple[int, int, int, int, int]] = {
+    "sse4.2": (1, 0, _ECX, 20, 0), "popcnt": (1, 0, _ECX, 23, 0), "movbe": (1, 0, _ECX, 22, 0), "lzcnt": (0x80000001, 0, _ECX, 5, 0),
+    "avx": (1, 0, _ECX, 28, _AVX), "fma": (1, 0, _ECX, 12, _AVX), "f16c": (1, 0, _ECX, 29, _AVX),
+    "bmi": (7, 0, _EBX, 3, 0), "bmi2": (7, 0, _EBX, 8, 0), "avx2": (7, 0, _EBX, 5, _AVX),
+    "avx512f": (7, 0, _EBX, 16, _AVX512), "avx512dq": (7, 0, _EBX, 17, _AVX512), "avx512cd": (7, 0, _EBX, 28, _AVX512),
+    "avx512bw": (7, 0, _EBX, 30, _AVX512), "avx512vl": (7, 0, _EBX, 31, _AVX512), "avx512ifma": (7, 0, _EBX, 21, _AVX512),
+    "avx512vbmi": (7, 0, _ECX, 1, _AVX512), "avx512vbmi2": (7, 0, _ECX, 6, _AVX512), "avx512vnni": (7, 0, _ECX, 11, _AVX512),
+    "avx512bitalg": (7, 0, _ECX, 12, _AVX512), "avx512vpopcntdq": (7, 0, _ECX, 14, _AVX512), "avx512fp16": (7, 0, _EDX, 23, _AVX512),
+    "amx-bf16": (7, 0, _EDX, 22, _AMX), "amx-tile": (7, 0, _EDX, 24, _AMX), "amx-int8": (7, 0, _EDX, 25, _AMX),
+    "avxvnni": (7, 1, _EAX, 4, _AVX), "avx512bf16": (7, 1, _EAX, 5, _AVX512),
+}  # fmt: skip
+_V2 = ("sse4.2", "popcnt")
+_V3 = (*_V2, "movbe", "lzcnt", "avx", "fma", "f16c", "bmi", "bmi2", "avx2")
+_V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
+# By the bytes of a vector of the core that code is made for.
+_BY_WIDTH = {16: (), 32: _V3, 64: _V4}
+_DOTS = {("uint8", 64): "avx512vnni", ("uint8", 32): "avxvnni", ("bfloat16", 64): "avx512bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Names of features, in the order in which they are looked for."""
+
+    names: tuple[str, ...]
+
+    def words(self, data: Data) -> list[Word]:
+        """The members `features`, `n_features`, `feature_names` of a record."""
+        numbers = []
+        for n in self.names:
+            leaf, sub, register, bit, states = _FEATURES[n]
+            word = leaf << 32 | sub << 16 | register << 8 | bit
+            numbers += [word - (1 << 64) if word >> 63 else word, states]
+        return [data.numbers(numbers), len(self.names), data.texts(self.names)]
+
+
+def required(target: str) -> Features:
+    """The features that code for a target may use; none for other processors than x86."""
+    try:
+        t = Target(target)
+        machine = machine_of(t)
+    except TecError:
+        return Features(())
+    if not machine.triple.startswith("x86_64"):
+        return Features(())
+    flags = [f for f in machine.features.split(",") if f]
+    on, off = {f[1:] for f in flags if f[0] == "+"}, {f[1:] for f in flags if f[0] == "-"}
+    wanted = set(_BY_WIDTH[t.core.vector_bytes]) | {
+        f for (kind, width), f in _DOTS.items() if kind in t.core.dots and width == t.core.vector_bytes
+    }
+    return Features(tuple(f for f in _FEATURES if f in (wanted | on) - off))
