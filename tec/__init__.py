@@ -89,6 +89,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "model": (".time_model", "model"),
     # kernels as plain functions
     "kernel": (".jit", "kernel"),
+    "tile": (".tile", ""),
     "device_code": (".jit", "device_code"),
     **{name: (".kernels.language", name) for name in _KERNEL_NAMES.split()},
     # networks

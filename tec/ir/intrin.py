@@ -132,7 +132,7 @@ _add("prefetch", 1, "(BufferLoad): a hint; attrs: rw, locality", "scalar", "int3
 _add(
     "atomic_add atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exch",
     2,
-    "(BufferLoad, value): old value; relaxed, device scope for global, work-group scope for shared",
+    "(BufferLoad, value): old value; device scope for global, work-group scope for shared; relaxed, or as attrs order says: 'acq_rel'",
     "scalar",
     writes=(0,),
     atomic=True,

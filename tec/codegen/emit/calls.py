@@ -286,26 +286,28 @@ def atomic(em: Emitter, e: E.Call) -> str:
         raise em.error(f"{e.op} on a buffer of {load.buffer.dtype}")
     pointer, type_ = em.memory.element_pointer(load)
     scope = em.scope_of_atomic(load.buffer.scope)
+    order = (e.attrs or {}).get("order", "monotonic")
     if e.op == "atomic_cas":
-        return _compare_and_swap(em, e, pointer, type_, scope)
+        return _compare_and_swap(em, e, pointer, type_, scope, order)
     signed, unsigned, floating = _ATOMICS[e.op]
     how = floating if t.info.is_float else signed if t.kind == "int" else unsigned
     if not how or em.is_soft(load.buffer.dtype):
         raise em.error(f"{e.op} on a buffer of {load.buffer.dtype}")
     value = em.expr(e.args[1])
     return em.op(
-        f"atomicrmw {how} {type_} {pointer}, {t.mem} {value} {scope}monotonic, align {t.info.bytes}{em.atomic_suffix(e)}"
+        f"atomicrmw {how} {type_} {pointer}, {t.mem} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
     )
 
 
-def _compare_and_swap(em: Emitter, e: E.Call, pointer: str, type_: str, scope: str) -> str:
+def _compare_and_swap(em: Emitter, e: E.Call, pointer: str, type_: str, scope: str, order: str) -> str:
     t = em.type_of(e.dtype)
     old, new = em.expr(e.args[1]), em.expr(e.args[2])
     word = f"i{t.info.bits}"
     if t.info.is_float and t.reg != word:
         old, new = (em.op(f"bitcast {t.reg} {v} to {word}") for v in (old, new))
+    failing = "acquire" if order == "acq_rel" else order
     pair = em.op(
-        f"cmpxchg {type_} {pointer}, {word} {old}, {word} {new} {scope}monotonic monotonic, align {t.info.bytes}"
+        f"cmpxchg {type_} {pointer}, {word} {old}, {word} {new} {scope}{order} {failing}, align {t.info.bytes}"
     )
     value = em.op(f"extractvalue {{ {word}, i1 }} {pair}, 0")
     return em.op(f"bitcast {word} {value} to {t.reg}") if t.info.is_float and t.reg != word else value

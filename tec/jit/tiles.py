@@ -1,0 +1,486 @@
+"""`@tec.tile.jit`: a function over tiles, compiled when it is launched, for the types of its arguments and the values of its constants.
+
+    matmul[grid](a, b, c, M, N, K, BLOCK=64, num_warps=4)
+
+The grid is one to three numbers, or a function of the constants. Arrays (NumPy, tec.nd, tec.array, torch, any DLPack) are pointers to their
+first element; they say the device. An integer that is 1 is a constant. TEC_INTERPRET=1 runs programs one after the other in NumPy.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..driver import Building, checks_bounds
+from ..errors import DeviceError, KernelError
+from ..kernels.source import Source, parameters, source_of
+from ..kernels.translate import LaunchShape
+from ..locks import fork_safe_lock
+from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.devices import device as devices
+from ..runtime.devices.device import Device
+from ..runtime.devices.storage import span
+from ..runtime.modules.arguments import OverlapError
+from ..target import Target, as_target
+from ..tile import evaluate
+from ..tile import grammar as G
+from ..tile.builder import constexpr, plain
+from ..tile.expressions import is_constexpr
+from ..tile.foreign import ours
+from ..tile.frontend import Described, read
+from ..tile.grammar import Program, TileType, pointer_type
+from ..tile.lowering import Lowered, lower
+from . import messages
+from .launching import device_of
+from .specialise import target_of
+
+OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
+_IGNORED = (
+    "num_ctas",
+    "maxnreg",
+    "enable_fp_fusion",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "kpack",
+    "cluster_dims",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "ir_override",
+    "ctas_per_cga",
+)
+_MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
+
+
+@dataclass
+class Compiled:
+    """A kernel for one specialisation: `call` takes flat arrays, numbers, the grid's extents, and the messages' buffer."""
+
+    lowered: Lowered
+    program: Program
+    module: Any
+    target: Target
+    grid_ndim: int
+    options: dict[str, Any]
+    call: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.call = self.module[self.lowered.func.name]
+
+    @property
+    def places(self) -> Any:
+        return self.lowered.places
+
+    @property
+    def launch(self) -> Any:
+        return LaunchShape((self.lowered.block, 1, 1), self.grid_ndim)
+
+    def asm(self) -> str:
+        """The device's assembly."""
+        return text_of(self.module, "asm")
+
+
+def text_of(module: Any, what: str) -> str:
+    """Assembly, LLVM IR or loop IR of a module's device code."""
+    inner = module.imported_modules[0] if module.imported_modules else module
+    texts = []
+    for t in inner.texts.values():
+        made = t.get(what)
+        texts.append(made() if callable(made) else made or "")
+    return "\n".join(texts)
+
+
+def jit(fn: Any = None, **options: Any) -> Any:
+    """Make a kernel of a Python function over tiles; see docs/tiles.md. Options: `debug=True` keeps device_assert."""
+    if fn is None:
+        return lambda f: TileKernel(f, **options)
+    return TileKernel(fn, **options)
+
+
+def from_triton(fn: Any) -> TileKernel:
+    """A kernel of a function under `@triton.jit`, from its Python source: Triton's compiler is not called. Autotuners and heuristics around it are taken off; call
+    `.tuned` decorators of tec.tile for them. Raises KernelError for what is none."""
+    while hasattr(fn, "fn") and not isinstance(fn, FunctionType):
+        fn = fn.fn
+    return TileKernel(fn)
+
+
+class TileKernel:
+    """A kernel over tiles: `k[grid](*arguments, **constants)`; called in another kernel, it is read in place."""
+
+    def __init__(self, fn: Any, **options: Any):
+        if isinstance(fn, TileKernel):
+            fn = fn.fn
+        if not isinstance(fn, FunctionType):
+            raise KernelError(f"@tec.tile.jit above {fn!r}, no Python function", hint="put it above a def")
+        self.fn: FunctionType = fn
+        self.__tec_tile__: FunctionType = fn
+        self.options = {k: v for k, v in options.items() if k == "debug"}
+        self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        self._source: Source | None = None
+        self._compiled: dict[Any, Compiled] = {}
+        self._known: dict[Any, Any] = {}
+        self._lock = fork_safe_lock()
+
+    def __repr__(self) -> str:
+        code = self.fn.__code__
+        return f"<tec.tile.jit {self.__name__} at {code.co_filename}:{code.co_firstlineno}>"
+
+    @property
+    def source(self) -> Source:
+        """Its syntax tree, read when it is first asked for."""
+        if self._source is None:
+            self._source = source_of(self.fn)
+        return self._source
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The parameters' names."""
+        return parameters(self.source)
+
+    @property
+    def constants(self) -> list[str]:
+        """The parameters that are `tl.constexpr`."""
+        a = self.source.tree.args
+        return [
+            x.arg
+            for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)
+            if isinstance(x, ast.arg) and is_constexpr(x.annotation)
+        ]
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        raise KernelError(
+            f"{self.__name__} is a kernel, and is called like a function", hint=f"{self.__name__}[grid](...)"
+        )
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *args, **named: self.run(*args, grid=grid, **named)
+
+    # ---- arguments
+
+    def bound(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Arguments by name, and options. Raises KernelError."""
+        options = {**OPTIONS, **self.options}
+        names = self.arg_names
+        for k in (*OPTIONS, *_IGNORED):
+            if k in named and k not in names:
+                v = named.pop(k)
+                if k in OPTIONS:
+                    options[k] = v
+        if len(args) > len(names):
+            raise KernelError(f"{self.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
+        found = dict(zip(names, args))
+        for k, v in named.items():
+            if k not in names:
+                raise KernelError(f"{self.__name__} has no parameter {k}", hint=f"it has {', '.join(names)}")
+            if k in found:
+                raise KernelError(f"{self.__name__} is given {k} twice")
+            found[k] = v
+        f = self.fn
+        positional = names[: f.__code__.co_argcount]
+        defaults = dict(zip(positional[len(positional) - len(f.__defaults__ or ()) :], f.__defaults__ or ()))
+        defaults.update(f.__kwdefaults__ or {})
+        for n in names:
+            if n not in found:
+                if n not in defaults:
+                    raise KernelError(
+                        f"{self.__name__} is launched without {n}", hint=f"{self.__name__}[grid](..., {n}=...)"
+                    )
+                found[n] = defaults[n]
+        return {n: found[n] for n in names}, options
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
+        """Launch on the device of the arrays. `grid`: programs along one to three axes, or a function of the arguments' dict. Raises KernelError."""
+        values, options = self.bound(args, named)
+        constants = set(self.constants)
+        taken: dict[str, Any] = {n: plain(v) if n in constants else v for n, v in values.items()}
+        if callable(grid):
+            grid = grid({**{n: plain(v) for n, v in taken.items()}, **options})
+        extents = grid_of(self.__name__, grid)
+        flat: list[Any] = []
+        types = {n: self._typed(n, v, n in constants, flat) for n, v in taken.items()}
+        if os.environ.get("TEC_INTERPRET") == "1":
+            program = self.program(types, options)
+            evaluate.launch(program, extents, flat)
+            return None
+        arrays = [a for a in flat if type(a) is NDArray]
+        device = device_of(self.__name__, arrays)
+        target = target_of(device)
+        ndim = max(k + 1 for k in range(3) if k == 0 or extents[k] != 1)
+        aligned = {n: min(a.layout[5], 16) for n, a in zip(_names(types), flat) if type(a) is NDArray}
+        compiled = self.compiled(types, options, target, ndim, aligned)
+        if warmup or 0 in extents:
+            return compiled
+        self._launch(compiled, flat, extents[:ndim], device, types, aligned)
+        return compiled
+
+    def warmup(self, *args: Any, grid: Any = (1,), **named: Any) -> Any:
+        """Compile for these arguments, and launch nothing."""
+        return self.run(*args, grid=grid, warmup=True, **named)
+
+    def _typed(self, name: str, v: Any, constant: bool, flat: list[Any]) -> Any:
+        """The type of an argument; what of it is passed at run time goes to `flat`."""
+        if constant:
+            return plain(v)
+        v = plain(v)
+        if isinstance(v, tuple):
+            parts = [self._typed(f"{name}[{k}]", x, False, flat) for k, x in enumerate(v)]
+            return type(v)(*parts) if hasattr(v, "_fields") else tuple(parts)
+        if isinstance(v, (bool, np.bool_)):
+            flat.append(bool(v))
+            return TileType((), G.DTYPES["int1"])
+        if isinstance(v, (int, np.integer)) and not isinstance(v, bool):
+            v = int(v)
+            if v == 1:
+                return 1
+            for t, low, high in (("int32", -(2**31), 2**31), ("int64", -(2**63), 2**63), ("uint64", 0, 2**64)):
+                if low <= v < high:
+                    flat.append(v)
+                    return TileType((), G.DTYPES[t])
+            raise KernelError(f"the argument {name} is {v}, which no integer type holds")
+        if isinstance(v, (float, np.floating)):
+            flat.append(float(v))
+            return TileType((), G.DTYPES["float32"])
+        if hasattr(v, "block_shape") and hasattr(v, "base"):
+            return self._described(name, v, flat)
+        if v is None or isinstance(v, (str, FunctionType, TileKernel, G.dtype)) or hasattr(v, "__tec_tile__"):
+            return v
+        a = array_of(v, name)
+        if a is None:
+            if isinstance(v, type) or callable(v):
+                return v
+            raise KernelError(
+                f"the argument {name} of {self.__name__} is a {type(v).__name__}",
+                hint="pass arrays (NumPy, tec.nd, torch, DLPack), numbers, and tuples of them; constants as tl.constexpr parameters",
+            )
+        flat.append(flattened(a))
+        return TileType((), pointer_type(G.OF_TEC[a.dtype]))
+
+    def _described(self, name: str, v: Any, flat: list[Any]) -> Described:
+        a = array_of(v.base, name)
+        if a is None:
+            raise KernelError(f"the tensor descriptor {name} is of a {type(v.base).__name__}")
+        flat.append(flattened(a))
+        flat += [*(int(n) for n in v.shape), *(int(n) for n in v.strides)]
+        return Described(G.OF_TEC[a.dtype], tuple(v.block_shape), getattr(v, "padding", "zero"))
+
+    # ---- compiling
+
+    def program(self, types: dict[str, Any], options: dict[str, Any]) -> Program:
+        """The tile program for types of arguments: TileTypes, or constants. Raises KernelError."""
+        debug = options.get("debug")
+        if debug is None:
+            debug = "1" in (os.environ.get("TEC_DEBUG"), os.environ.get("TRITON_DEBUG"))
+        made, _ = read(self.source, types, {"num_stages": options.get("num_stages"), "debug": debug}, ours)
+        return made
+
+    def compiled(
+        self,
+        types: dict[str, Any],
+        options: dict[str, Any],
+        target: Target,
+        grid_ndim: int = 3,
+        aligned: dict[str, int] | None = None,
+        alias: bool = False,
+    ) -> Compiled:
+        """The code for given types, from the first time on."""
+        key = (
+            tuple((n, _told(t)) for n, t in types.items()), tuple(sorted((k, v) for k, v in options.items())), target.text, grid_ndim,
+            tuple(sorted((aligned or {}).items())), alias, os.environ.get("TEC_DEBUG"), os.environ.get("TRITON_DEBUG"),
+        )  # fmt: skip
+        found = self._compiled.get(key)
+        if found is None or not self._fresh():
+            with self._lock:
+                if found is not None:
+                    self._compiled.clear()
+                program = self.program(types, options)
+                warps = warps_of(self.__name__, options["num_warps"], target)
+                lowered = lower(program, target, warps, grid_ndim, alias, aligned)
+                with target:
+                    building = Building(target, checks_bounds(None))
+                    building.add(lowered.func)
+                    module = building.finish()
+                found = self._compiled[key] = Compiled(lowered, program, module, target, grid_ndim, options)
+        return found
+
+    def _fresh(self) -> bool:
+        """Whether what the kernel took from outside is what it was."""
+        source = self.source
+        return all(source.lookup(n) is v for n, v in source.taken.items())
+
+    def _launch(
+        self,
+        c: Compiled,
+        flat: list[Any],
+        extents: Sequence[int],
+        device: Device | None,
+        types: dict[str, Any],
+        aligned: dict[str, int],
+    ) -> None:
+        if c.places:
+            device = device or devices.as_device("cpu" if not c.target.is_gpu else f"{c.target.kind}:0")
+            buffer = messages.buffer_for(device)
+            self._call(c, flat, extents, types, aligned, (buffer,))
+            grid = (*extents, 1, 1)[:3]
+            messages.collect(buffer, c, grid, self.__name__)  # type: ignore[arg-type]
+        else:
+            self._call(c, flat, extents, types, aligned, ())
+
+    def _call(
+        self,
+        c: Compiled,
+        flat: list[Any],
+        extents: Sequence[int],
+        types: dict[str, Any],
+        aligned: dict[str, int],
+        more: tuple[Any, ...],
+    ) -> None:
+        try:
+            c.call(*flat, *extents, *more)
+        except OverlapError:
+            other = self.compiled(types, c.options, c.target, c.grid_ndim, aligned, alias=True)
+            other.call(*flat, *extents, *more)
+
+    # ---- looking in
+
+    def ir(self, *args: Any, target: str | Target | None = None, what: str = "tiles", **named: Any) -> str:
+        """The kernel in text for given arguments: `what` is "tiles" (the tile program), "loops" (loop IR of one thread), "llvm" or "asm". Arguments are arrays and
+        numbers, or descriptions: "*fp16" for a pointer, "i32", "fp32"."""
+        types, options = self._types_of(args, named)
+        if what == "tiles":
+            return str(self.program(types, options))
+        tgt = as_target(target)
+        if what == "loops":
+            return str(
+                lower(self.program(types, options), tgt, warps_of(self.__name__, options["num_warps"], tgt)).func
+            )
+        return text_of(self.compiled(types, options, tgt).module, what)
+
+    def asm(self, target: str | Target | None, *args: Any, **named: Any) -> str:
+        """The assembly for a target and arguments (see `ir`): `matmul.asm("rocm -mcpu=gfx942", "*fp16", "*fp16", "*fp16", 512, 512, 512, BM=64, ...)`."""
+        return self.ir(*args, target=target, what="asm", **named)
+
+    def _types_of(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        values, options = self.bound(args, named)
+        constants, flat = set(self.constants), []  # type: ignore[var-annotated]
+        types = {}
+        for n, v in values.items():
+            described = described_type(v) if isinstance(v, str) and n not in constants else None
+            types[n] = described or self._typed(n, v, n in constants, flat)
+        return types, options
+
+
+def described_type(text: str) -> TileType | None:
+    """The type that a text stands for: "*fp16", "i32", "fp32"; None where it is none."""
+    pointer, name = text.startswith("*"), text.lstrip("*")
+    name = {
+        "i1": "int1",
+        "i8": "int8",
+        "i16": "int16",
+        "i32": "int32",
+        "i64": "int64",
+        "u8": "uint8",
+        "u32": "uint32",
+        "u64": "uint64",
+    }.get(name, name)
+    t = G.OF_NAME.get(name) or G.OF_TEC.get(name)
+    return None if t is None else TileType((), pointer_type(t) if pointer else t)
+
+
+def warps_of(name: str, n: Any, target: Target) -> int:
+    """Waves a program. Raises KernelError."""
+    if not isinstance(n, int) or n < 1 or n & (n - 1):
+        raise KernelError(f"{name}: num_warps={n!r}", hint="a power of two: 1, 2, 4, 8, 16")
+    if target.is_gpu and n * target.wavefront_size > target.max_threads:
+        raise KernelError(
+            f"{name}: {n} waves are {n * target.wavefront_size} threads, and {target} allows {target.max_threads}"
+        )
+    return n
+
+
+def grid_of(name: str, grid: Any) -> tuple[int, int, int]:
+    """Three numbers of a grid. Raises KernelError."""
+    parts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    if not 1 <= len(parts) <= 3:
+        raise KernelError(f"{name}: the grid has {len(parts)} dimensions", hint="one to three: kernel[(n,)](...)")
+    for p in parts:
+        if isinstance(p, (bool, float)) or not hasattr(p, "__index__"):
+            raise KernelError(f"{name}: the grid is {grid!r}", hint="whole numbers: (triton.cdiv(n, BLOCK),)")
+        if p < 0 or p >= 2**31:
+            raise KernelError(
+                f"{name}: a grid of {int(p):,} programs along one axis", hint="less than 2**31 along each of three axes"
+            )
+    x, y, z = (*[int(p) for p in parts], 1, 1)[:3]
+    return x, y, z
+
+
+def array_of(v: Any, name: str) -> NDArray | None:
+    """An argument as an array of tec's; None where it is none."""
+    if isinstance(v, NDArray):
+        return v
+    if isinstance(v, np.ndarray):
+        return from_numpy(v)
+    if hasattr(v, "data_ptr") and hasattr(v, "detach"):
+        v = v.detach()
+    if hasattr(v, "__dlpack__"):
+        return from_dlpack(v)
+    inner = getattr(v, "__tec_array__", None)
+    return array_of(inner(), name) if inner is not None else None
+
+
+def flattened(a: NDArray) -> NDArray:
+    """All memory that an array reaches, as one row: what a pointer to its first element is."""
+    dtype = "int8" if a.dtype == "bool" else a.dtype
+    if a.is_contiguous and a.ndim == 1 and dtype == a.dtype:
+        return a
+    if a.size and any(s < 0 for s in a.strides):
+        raise DeviceError("an array that runs backwards, as a kernel's argument", hint="np.ascontiguousarray(x)")
+    n = a.size if a.is_contiguous else span(a.shape, a.strides)[1] + 1 if a.size else 0
+    return NDArray(a.storage, a.address, (n,), dtype, None, a.writable)
+
+
+def _names(types: dict[str, Any]) -> list[str]:
+    """Names of what is passed at run time, in order."""
+    out: list[str] = []
+
+    def add(name: str, t: Any) -> None:
+        if isinstance(t, TileType):
+            out.append(name)
+        elif isinstance(t, tuple):
+            for k, x in enumerate(t):
+                add(f"{name}_{k}", x)
+        elif isinstance(t, Described):
+            out.extend(
+                [
+                    f"{name}_base",
+                    *[f"{name}_size_{k}" for k in range(len(t.block))],
+                    *[f"{name}_stride_{k}" for k in range(len(t.block))],
+                ]
+            )
+
+    for n, t in types.items():
+        add(n, t)
+    return out
+
+
+def _told(t: Any) -> Any:
+    """What tells a type or constant from others."""
+    if isinstance(t, tuple):
+        return (type(t).__name__, *map(_told, t))
+    if isinstance(t, (TileType, Described)) or t is None:
+        return t
+    if isinstance(t, (bool, int, float, str)):
+        return (type(t).__name__, repr(t))
+    try:
+        hash(t)
+    except TypeError:
+        return id(t)
+    return t
+
+
+__all__ = ["TileKernel", "constexpr", "from_triton", "jit"]

@@ -1,0 +1,251 @@
+"""The words that touch memory, multiply tiles, and say something to the user. Names and arguments are Triton's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import grammar as G
+from .builder import current, describe, float32, int32, plain
+from .grammar import TileType, dtype
+from .words import constant, zeros
+
+
+def _pointer(p: Any, what: str) -> Any:
+    if not isinstance(p, G.Value) or not p.ty.dtype.is_ptr():
+        raise current().error(f"{what} of {describe(p)}, no pointer", hint="it takes an array argument plus offsets")
+    return p
+
+
+def _masked(p: Any, mask: Any, what: str) -> tuple[Any, Any]:
+    """Pointer and mask of one shape. Raises KernelError where the mask is no truth or larger than the pointer."""
+    b = current()
+    if plain(mask) is None:
+        return p, None
+    m = b.of_number(mask)
+    if not m.ty.dtype.is_bool():
+        m = b.truth(m)
+    if m.ty.shape and not p.ty.shape:
+        raise b.error(f"{what}: Mask argument cannot be block type if pointer argument is not a block")
+    return p, b.broadcast_to(m, p.ty.shape) if b.joint(m.ty.shape, p.ty.shape) == p.ty.shape else _both(p, m)
+
+
+def _both(p: Any, m: Any) -> Any:
+    raise current().error(f"a mask of shape {list(m.ty.shape)} for pointers of shape {list(p.ty.shape)}")
+
+
+def load(
+    pointer: Any,
+    mask: Any = None,
+    other: Any = None,
+    boundary_check: Any = (),
+    padding_option: Any = "",
+    cache_modifier: Any = "",
+    eviction_policy: Any = "",
+    volatile: Any = False,
+) -> Any:
+    """What stands at a pointer, or at each of a tile of pointers. Where `mask` is false nothing is read, and the element is `other` (0 where none is said).
+
+    A block pointer takes `boundary_check`, the dimensions that are asked, and `padding_option` "zero" or "nan".
+    """
+    b, pointer = current(), plain(pointer)
+    if hasattr(pointer, "pointers"):
+        if plain(mask) is not None or plain(other) is not None:
+            raise b.error(
+                "`mask` and `other` arguments cannot be specified for loading block pointers",
+                hint="boundary_check=(0, 1)",
+            )
+        p, m = pointer.pointers([constant(d, "boundary_check") for d in plain(boundary_check)])
+        pad = plain(padding_option)
+        return load(p, m, float("nan") if pad == "nan" and m is not None else 0 if m is not None else None)
+    p = _pointer(pointer, "tl.load")
+    if plain(other) is not None and plain(mask) is None:
+        raise b.error("`other` cannot be provided without `mask`")
+    shape = p.ty.shape if plain(mask) is None else b.joint(p.ty.shape, b.of_number(mask).ty.shape) if p.ty.shape else ()
+    if shape != p.ty.shape:
+        p = b.broadcast_to(p, shape)
+    p, m = _masked(p, mask, "tl.load")
+    element = p.ty.dtype.element_ty
+    operands = [p] if m is None else [p, m]
+    if m is not None and plain(other) is not None:
+        operands.append(b.broadcast_to(b.cast(b.of_number(other), element), p.ty.shape))
+    return b.value("load", operands, TileType(p.ty.shape, element))
+
+
+def store(
+    pointer: Any,
+    value: Any,
+    mask: Any = None,
+    boundary_check: Any = (),
+    cache_modifier: Any = "",
+    eviction_policy: Any = "",
+) -> None:
+    """Write a value, converted to the pointer's type, where `mask` holds."""
+    b, pointer = current(), plain(pointer)
+    if hasattr(pointer, "pointers"):
+        if plain(mask) is not None:
+            raise b.error(
+                "`mask` and `other` arguments cannot be specified for loading block pointers",
+                hint="boundary_check=(0, 1)",
+            )
+        p, m = pointer.pointers([constant(d, "boundary_check") for d in plain(boundary_check)])
+        return store(p, value, m)
+    p = _pointer(pointer, "tl.store")
+    v = b.of_number(value)
+    if not p.ty.shape:
+        if v.ty.shape:
+            raise b.error(
+                "Value argument cannot be block type if pointer argument is not a block", hint=f"the value is {v.ty}"
+            )
+        if plain(mask) is not None and b.of_number(mask).ty.shape:
+            raise b.error("Mask argument cannot be block type if pointer argument is not a block")
+    else:
+        p = b.broadcast_to(p, b.joint(p.ty.shape, v.ty.shape))
+    v = b.cast(b.broadcast_to(v, p.ty.shape), p.ty.dtype.element_ty)
+    p, m = _masked(p, mask, "tl.store")
+    b.op("store", [p, v] if m is None else [p, v, m], [])
+    return None
+
+
+def atomic_word(fn: str, doc: str) -> Any:
+    def word(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
+        b = current()
+        p = _pointer(pointer, f"tl.atomic_{fn}")
+        element = p.ty.dtype.element_ty
+        if element.primitive_bitwidth < 16 or element.is_bool():
+            raise b.error(f"atomic_{fn} does not support {element}", hint="atomics take 16, 32 and 64 bits")
+        if element.is_floating() and fn in ("and", "or", "xor"):
+            raise b.error(f"atomic_{fn} does not support {element}")
+        v = b.of_number(val)
+        p = b.broadcast_to(p, b.joint(p.ty.shape, v.ty.shape)) if p.ty.shape else p
+        v = b.cast(b.broadcast_to(v, p.ty.shape), element)
+        p, m = _masked(p, mask, f"tl.atomic_{fn}")
+        return b.value("atomic", [p, v] if m is None else [p, v, m], TileType(p.ty.shape, element), fn=fn)
+
+    word.__name__ = word.__qualname__ = f"atomic_{fn}"
+    word.__doc__ = doc + " Gives what stood there before. Programs see it at once, and what was stored before it."
+    return word
+
+
+atomic_add = atomic_word("add", "Add to what stands at a pointer.")
+atomic_max = atomic_word("max", "The larger of what stands at a pointer and a value, stored there.")
+atomic_min = atomic_word("min", "The smaller of what stands at a pointer and a value, stored there.")
+atomic_and = atomic_word("and", "The bits that are set in both.")
+atomic_or = atomic_word("or", "The bits that are set in one.")
+atomic_xor = atomic_word("xor", "The bits that are set in one and not in the other.")
+atomic_xchg = atomic_word("xchg", "Store a value.")
+
+
+def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
+    """Store `val` where `cmp` stands; gives what stood there before."""
+    b = current()
+    p = _pointer(pointer, "tl.atomic_cas")
+    element = p.ty.dtype.element_ty
+    if element.primitive_bitwidth not in (16, 32, 64):
+        raise b.error("atomic_cas only supports elements with width {16, 32, 64}")
+    c, v = (b.cast(b.broadcast_to(x, p.ty.shape), element) for x in (cmp, val))
+    return b.value("atomic_cas", (p, c, v), TileType(p.ty.shape, element))
+
+
+# ---- products
+
+
+def dot(
+    input: Any,
+    other: Any,
+    acc: Any = None,
+    input_precision: Any = None,
+    allow_tf32: Any = None,
+    max_num_imprecise_acc: Any = None,
+    out_dtype: Any = float32,
+) -> Any:
+    """acc + input @ other: tiles of (M, K) and (K, N), or both with a batch in front. Sums are fp32 (int32 of int8); `out_dtype` fp16 rounds them."""
+    b, out = current(), plain(out_dtype)
+    x, y = input, other
+    for v, name in ((x, "first"), (y, "second")):
+        if not isinstance(v, G.Value) or len(v.ty.shape) not in (2, 3):
+            raise b.error(f"tl.dot: Both inputs must be either 2D or 3D; the {name} is {describe(v)}")
+    if len(x.ty.shape) != len(y.ty.shape) or x.ty.shape[-1] != y.ty.shape[-2] or x.ty.shape[:-2] != y.ty.shape[:-2]:
+        raise b.error(
+            f"tl.dot of tiles {list(x.ty.shape)} and {list(y.ty.shape)}: First input shape and second input shape are not compatible for matmul "
+            "(second index of first shape must be equal to first index of second shape)",
+            hint="(M, K) and (K, N): tl.trans(b) turns (N, K)",
+        )
+    a_type, b_type = x.ty.dtype, y.ty.dtype
+    if a_type != b_type and not (a_type.is_fp8() and b_type.is_fp8()):
+        raise b.error(f"Both operands must be same dtype. Got {a_type} and {b_type}", hint="convert one with .to()")
+    if a_type.is_int() and a_type.primitive_bitwidth != 8:
+        raise b.error(f"tl.dot of {a_type}", hint="integers have 8 bits there: .to(tl.int8)")
+    if a_type.is_int():
+        total = int32
+    elif a_type.is_fp64():
+        total = a_type
+    else:
+        total = float32
+    out = total if total in (int32,) or a_type.is_fp64() else out
+    shape = (*x.ty.shape[:-1], y.ty.shape[-1])
+    if plain(acc) is None:
+        start = zeros(shape, total)
+    else:
+        if acc.ty.shape != shape:
+            raise b.error(f"tl.dot: a sum of shape {list(acc.ty.shape)} for a product of shape {list(shape)}")
+        out = acc.ty.dtype
+        start = b.cast(acc, total)
+    precision = plain(input_precision) or ("tf32" if plain(allow_tf32) is not False else "ieee")
+    made = b.value("dot", (x, y, start), TileType(shape, total), precision=precision)
+    return b.cast(made, out if isinstance(out, dtype) else float32)
+
+
+# ---- what is said while compiling, and to the user
+
+
+def static_assert(cond: Any, msg: Any = "") -> None:
+    """Stop compiling where the condition, a constant, does not hold."""
+    if not constant(cond, "the condition of tl.static_assert"):
+        raise current().error(f"tl.static_assert failed{': ' * bool(plain(msg))}{plain(msg) or ''}")
+
+
+def static_print(*values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False) -> None:
+    """Print while compiling."""
+    print(*(plain(v) for v in values), sep=plain(sep), end=plain(end))
+
+
+def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
+    """Print numbers and tiles while the kernel runs: a line an element, with the program's index."""
+    b = current()
+    b.op("print", [b.of_number(a) for a in args], [], prefix=str(plain(prefix)), hex=bool(plain(hex)))
+
+
+def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
+    """Stop with an error where a condition does not hold, in any element. On where TEC_DEBUG or TRITON_DEBUG is 1, or the kernel has debug=True."""
+    b = current()
+    if not b.options.get("debug"):
+        return
+    c = b.truth(cond)
+    if plain(mask) is not None:
+        c, m = b.same_shape(c, b.truth(mask))
+        c = b.logical("or", c, b.invert(m))
+    b.op("assert", [c], [], message=str(plain(msg)))
+
+
+def assume(cond: Any) -> None:
+    """A condition that holds, as the author promises. It is not checked."""
+
+
+def multiple_of(input: Any, values: Any) -> Any:
+    """A promise: each element is a multiple of this."""
+    return input
+
+
+def max_contiguous(input: Any, values: Any) -> Any:
+    """A promise: so many neighbours follow each other."""
+    return input
+
+
+def max_constancy(input: Any, values: Any) -> Any:
+    """A promise: so many neighbours are equal."""
+    return input
+
+
+def debug_barrier() -> None:
+    """All threads of the program meet."""
+    current().op("barrier", [], [])

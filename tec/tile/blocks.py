@@ -1,0 +1,188 @@
+"""Tiles of arrays: block pointers, which move, and tensor descriptors, which are asked for a tile at given offsets.
+
+Both are bundles of values: a pointer, sizes, strides (in elements), offsets. `pointers` makes the tile of pointers and the mask of what is inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import grammar as G
+from .access import atomic_word, load, store
+from .builder import current, int64, plain
+from .values import sizes
+from .words import arange, constant
+
+
+def _scalars(values: Any) -> tuple[Any, ...]:
+    b = current()
+    return tuple(b.of_number(v) for v in plain(values))
+
+
+class block_ptr:
+    """A tile of an array in memory; see `make_block_ptr`. `flat`/`of` take it apart for loops."""
+
+    def __init__(
+        self, base: Any, shape: Sequence[Any], strides: Sequence[Any], offsets: Sequence[Any], block: tuple[int, ...]
+    ):
+        self.base, self.sizes, self.strides, self.offsets, self.block = (
+            base,
+            tuple(shape),
+            tuple(strides),
+            tuple(offsets),
+            block,
+        )
+
+    def flat(self) -> list[Any]:
+        """The values in it."""
+        return [self.base, *self.sizes, *self.strides, *self.offsets]
+
+    def of(self, values: Sequence[Any]) -> block_ptr:
+        """The same form with other values."""
+        n = len(self.block)
+        v = list(values)
+        return type(self)(v[0], v[1 : 1 + n], v[1 + n : 1 + 2 * n], v[1 + 2 * n :], self.block)
+
+    @property
+    def type(self) -> Any:
+        return self
+
+    @property
+    def element_ty(self) -> Any:
+        return self.base.ty.dtype.element_ty
+
+    def pointers(self, checked: Sequence[int]) -> tuple[Any, Any]:
+        """The tile of pointers, and the mask of those inside along the dimensions `checked` (None for none)."""
+        b, rank = current(), len(self.block)
+        offset, mask = None, None
+        for d in range(rank):
+            at = self.offsets[d] + arange(0, self.block[d])
+            for k in range(rank):
+                if k != d:
+                    at = b.expand_dims(at, k)
+            part = b.cast(at, int64) * b.cast(self.strides[d], int64)
+            offset = part if offset is None else offset + part
+            if d in {c % rank for c in checked}:
+                inside = b.bits("and", at >= 0, at < self.sizes[d])
+                mask = inside if mask is None else b.bits("and", mask, inside)
+        p = b.moved(self.base, offset)
+        return p, None if mask is None else b.broadcast_to(mask, p.ty.shape)
+
+
+def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> block_ptr:
+    """A pointer to a tile of `block_shape` at `offsets` of an array of `shape` with `strides`, in elements. `tl.load(p, boundary_check=(0, 1))` asks whether it is inside."""
+    b = current()
+    if not isinstance(base, G.Value) or not base.ty.dtype.is_ptr() or base.ty.shape:
+        raise b.error("Expected `base` to be a pointer type (but not a block pointer type or others)")
+    block = b.sized(sizes((block_shape,)))
+    parts = [_scalars(x) for x in (shape, strides, offsets)]
+    if any(len(p) != len(block) for p in parts):
+        raise b.error(
+            f"a block pointer of {len(block)} dimensions with {', '.join(str(len(p)) for p in parts)} sizes, strides and offsets"
+        )
+    return block_ptr(base, parts[0], parts[1], parts[2], block)
+
+
+def advance(base: block_ptr, offsets: Any) -> block_ptr:
+    """A block pointer moved by so many elements along each dimension."""
+    by = _scalars(offsets)
+    return block_ptr(base.base, base.sizes, base.strides, [x + y for x, y in zip(base.offsets, by)], base.block)
+
+
+class tensor_descriptor(block_ptr):
+    """An array that tiles of one shape are taken from; see `make_tensor_descriptor`."""
+
+    padding = "zero"
+
+    @property
+    def dtype(self) -> Any:
+        return self.element_ty
+
+    @property
+    def block_shape(self) -> tuple[int, ...]:
+        return self.block
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return self.sizes
+
+    def _at(self, offsets: Any) -> tuple[Any, Any]:
+        at = _scalars(offsets)
+        if len(at) != len(self.block):
+            raise current().error(f"expected {len(self.block)} offsets, but got {len(at)}")
+        return block_ptr(self.base, self.sizes, self.strides, at, self.block).pointers(range(len(self.block)))
+
+    def load(self, offsets: Any) -> Any:
+        """The tile at `offsets`; what is outside of the array is 0."""
+        p, m = self._at(offsets)
+        return load(p, m, float("nan") if self.padding == "nan" else 0)
+
+    def store(self, offsets: Any, value: Any) -> None:
+        """Write a tile at `offsets`; what is outside of the array is left out."""
+        p, m = self._at(offsets)
+        store(p, current().reshape(value, self.block), m)
+
+    def _rows(self, x_offsets: Any, y_offset: Any) -> tuple[Any, Any]:
+        b = current()
+        n = self.block[-1]
+        rows = b.expand_dims(x_offsets, 1)
+        columns = b.expand_dims(arange(0, n), 0) + y_offset
+        at = b.cast(rows, int64) * b.cast(self.strides[0], int64) + b.cast(columns, int64) * b.cast(
+            self.strides[1], int64
+        )
+        inside = b.bits(
+            "and", b.bits("and", rows >= 0, rows < self.sizes[0]), b.bits("and", columns >= 0, columns < self.sizes[1])
+        )
+        p = b.moved(self.base, at)
+        return p, b.broadcast_to(inside, p.ty.shape)
+
+    def gather(self, x_offsets: Any, y_offset: Any) -> Any:
+        """Rows `x_offsets`, from column `y_offset` on."""
+        p, m = self._rows(x_offsets, y_offset)
+        return load(p, m, 0)
+
+    def scatter(self, value: Any, x_offsets: Any, y_offset: Any) -> None:
+        """Write rows `x_offsets`, from column `y_offset` on."""
+        p, m = self._rows(x_offsets, y_offset)
+        store(p, value, m)
+
+
+def _descriptor_atomic(fn: str) -> Any:
+    word = atomic_word(fn, "")
+
+    def method(self: tensor_descriptor, offsets: Any, value: Any) -> None:
+        p, m = self._at(offsets)
+        word(p, value, m)
+
+    method.__doc__ = f"Atomic {fn} of a tile at `offsets`; what is outside of the array is left out."
+    return method
+
+
+for _fn in ("add", "min", "max", "and", "or", "xor"):
+    setattr(tensor_descriptor, f"atomic_{_fn}", _descriptor_atomic(_fn))
+
+
+def make_tensor_descriptor(
+    base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
+) -> tensor_descriptor:
+    """An array of `shape` with `strides` (the last is 1), of which `load` and `store` take tiles of `block_shape`."""
+    b = current()
+    block = b.sized(sizes((block_shape,)))
+    if len(plain(strides)) != len(block) or len(plain(shape)) != len(block):
+        raise b.error(f"Expected {len(block)} strides but got {len(plain(strides))}")
+    if constant(plain(strides)[-1], "the last stride of a tensor descriptor") != 1:
+        raise b.error("Tensor descriptor last dim must be 1")
+    made = tensor_descriptor(base, _scalars(shape), _scalars(strides), (), block)
+    made.padding = plain(padding_option)
+    return made
+
+
+def load_tensor_descriptor(desc: tensor_descriptor, offsets: Any) -> Any:
+    """As `desc.load`."""
+    return desc.load(offsets)
+
+
+def store_tensor_descriptor(desc: tensor_descriptor, offsets: Any, value: Any) -> None:
+    """As `desc.store`."""
+    desc.store(offsets, value)

@@ -1,0 +1,193 @@
+"""The words of tile programs, under the names of `triton.language`: `import tec.tile as tl` has them all.
+
+Types, words that make and change tiles (`words`), reductions and places (`reductions`), random numbers (`random`), tiles of arrays (`blocks`).
+"""
+
+from __future__ import annotations
+
+import builtins
+from types import SimpleNamespace
+
+from . import words as _words
+from .access import (
+    assume,
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_xchg,
+    atomic_xor,
+    debug_barrier,
+    device_assert,
+    device_print,
+    dot,
+    load,
+    max_constancy,
+    max_contiguous,
+    multiple_of,
+    static_assert,
+    static_print,
+    store,
+)
+from .blocks import (
+    advance,
+    load_tensor_descriptor,
+    make_block_ptr,
+    make_tensor_descriptor,
+    store_tensor_descriptor,
+    tensor_descriptor,
+)
+from .builder import constexpr
+from .grammar import DTYPES, dtype, pointer_type
+from .random import (
+    pair_uniform_to_normal,
+    philox,
+    philox_impl,
+    rand,
+    rand4x,
+    randint,
+    randint4x,
+    randn,
+    randn4x,
+    uint_to_uniform_float,
+)
+from .reductions import (
+    argmax,
+    argmin,
+    associative_scan,
+    cumprod,
+    cumsum,
+    flip,
+    gather,
+    histogram,
+    item,
+    max,
+    min,
+    reduce,
+    reduce_or,
+    softmax,
+    sort,
+    sum,
+    topk,
+    xor_sum,
+)
+from .values import METHODS, block_type, tensor
+from .words import (
+    PropagateNan,
+    abs,
+    add,
+    arange,
+    broadcast,
+    broadcast_to,
+    cast,
+    cat,
+    cdiv,
+    ceil,
+    clamp,
+    condition,
+    cos,
+    div_rn,
+    erf,
+    exp,
+    exp2,
+    expand_dims,
+    fdiv,
+    floor,
+    fma,
+    full,
+    interleave,
+    join,
+    log,
+    log2,
+    maximum,
+    minimum,
+    mul,
+    num_programs,
+    permute,
+    program_id,
+    range,
+    ravel,
+    reshape,
+    rsqrt,
+    sigmoid,
+    sin,
+    split,
+    sqrt,
+    sqrt_rn,
+    static_range,
+    sub,
+    swizzle2d,
+    tanh,
+    to_tensor,
+    trans,
+    umulhi,
+    view,
+    where,
+    zeros,
+    zeros_like,
+)
+
+int1, int8, int16, int32, int64 = (DTYPES[n] for n in ("int1", "int8", "int16", "int32", "int64"))
+uint8, uint16, uint32, uint64 = (DTYPES[n] for n in ("uint8", "uint16", "uint32", "uint64"))
+float8e5, float8e4nv, float8e4b8, float8e5b16 = (
+    DTYPES[n] for n in ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")
+)
+float16, bfloat16, float32, float64 = (DTYPES[n] for n in ("float16", "bfloat16", "float32", "float64"))
+pi32_t = pointer_type(int32)
+void = None
+TRITON_MAX_TENSOR_NUMEL = 1 << 20
+tuple = tuple
+const = pointer_type
+
+
+def slice(start: object = None, stop: object = None, step: object = None) -> object:
+    """Python's slice, of constants."""
+    return builtins.slice(start, stop, step)
+
+
+# `tl.math.exp` and the library of `triton.language.extra.libdevice`, as far as tec's own math goes.
+def _library() -> SimpleNamespace:
+    made = {
+        n: getattr(_words, n)
+        for n in "exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt erf floor ceil abs fma umulhi fdiv div_rn tanh clamp".split()
+    }
+    more = "tan asin acos atan sinh cosh asinh acosh atanh log10 log1p expm1 exp10 trunc round".split()
+    made |= {n: _words._math(n, f"{n} of x.") for n in more}
+    made["nearbyint"] = made["rint"] = _words._math("nearbyint", "Rounded to nearest, half to even.")
+    made |= {f"fast_{n}f": made[n] for n in ("sin", "cos", "tan", "exp10", "log", "log2", "log10", "exp")}
+    made |= {"fast_dividef": fdiv, "rcp_rn": lambda x: 1.0 / x, "max": maximum, "min": minimum, "sigmoid": sigmoid}
+    return SimpleNamespace(**made)
+
+
+math = libdevice = _library()
+extra = SimpleNamespace(libdevice=libdevice)
+
+METHODS.update(
+    {
+        n: globals()[n]
+        for n in """
+    abs ceil cos cumprod cumsum erf exp exp2 floor gather log log2 max min argmax argmin reduce associative_scan rsqrt sigmoid sin softmax
+    sort split sqrt sqrt_rn store sum xor_sum ravel flip histogram cdiv div_rn fdiv where reduce_or atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor item expand_dims
+""".split()
+    }
+)
+
+__all__ = [
+    "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax", "argmin",
+    "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
+    "atomic_xchg", "atomic_xor", "bfloat16", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",
+    "clamp", "condition", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier", "device_assert",
+    "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
+    "float32", "float64", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather",
+    "histogram", "int1", "int16", "int32", "int64", "int8", "interleave", "item", "join", "libdevice", "load",
+    "load_tensor_descriptor", "log", "log2", "make_block_ptr", "make_tensor_descriptor", "math", "max",
+    "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of", "num_programs",
+    "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pi32_t", "pointer_type", "program_id", "rand",
+    "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt",
+    "sigmoid", "sin", "slice", "softmax", "sort", "split", "sqrt", "sqrt_rn", "static_assert", "static_print",
+    "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tanh", "tensor",
+    "tensor_descriptor", "to_tensor", "topk", "trans", "tuple", "uint16", "uint32", "uint64", "uint8",
+    "uint_to_uniform_float", "umulhi", "view", "void", "where", "xor_sum", "zeros", "zeros_like",
+]  # fmt: skip

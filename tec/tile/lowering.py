@@ -1,0 +1,190 @@
+"""A tile program to loop IR: one thread's program under loops over the launch indices, as `tec.kernels` makes of a kernel.
+
+In: a `Program`, a target, waves a program. Out: a `Func` of stage "loops" with `attrs["simt"]`: parameters are the kernel's arrays (flat) and numbers,
+then the grid's extents, then the buffer of messages where it prints. On a CPU a program is one thread, and its tiles are arrays that vector loops run over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import close
+from ..ir.buffer import GLOBAL, LOCAL, Buffer
+from ..ir.dtype import dtype_info
+from ..ir.func import Func
+from ..ir.visit import deep_recursion
+from ..kernels.output import Place
+from ..target import Target
+from . import numbers
+from .grammar import Block, Op, Program, Value
+from .products import Products
+from .reading import CHEAP
+from .saying import Saying
+from .state import ZERO
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A tile program as loop IR, and what it prints. `shared_bytes`: shared memory of a program; `block`: threads."""
+
+    func: Func
+    places: tuple[Place, ...]
+    shared_bytes: int
+    block: int
+
+
+class Lowering(Saying, Products):
+    """Ops in order."""
+
+    alignment: dict[str, int]
+    _costs: dict[int, int]
+
+    def ops(self, block: Block) -> None:
+        for op in block.ops:
+            self.loc = op.loc or self.loc
+            handler = getattr(self, "do_" + op.name, None)
+            if handler is not None:
+                handler(op)
+            else:
+                self._lazily(op)
+
+    def do_barrier(self, op: Op) -> None:
+        self.barrier()
+
+    def do_program_id(self, op: Op) -> None:
+        k = op.attrs["axis"]
+        self.scalars[id(op.results[0])] = self.grid[k] if k < len(self.grid) else ZERO
+
+    def do_num_programs(self, op: Op) -> None:
+        k = op.attrs["axis"]
+        self.scalars[id(op.results[0])] = self.extents[k] if k < len(self.grid) else E.IntImm(1)
+
+    def do_arg(self, op: Op) -> None:
+        v = op.results[0]
+        param = self.params[op.attrs["index"]]
+        if isinstance(param, Buffer):
+            self.pointers[id(v)] = param
+        else:
+            self.scalars[id(v)] = param
+
+    def do_hold(self, op: Op) -> None:
+        v = op.results[0]
+        if v.ty.shape:
+            self.hold(op.operands[0])
+            self.held[id(v)] = self.held[id(op.operands[0])]
+        else:
+            self.scalars[id(v)] = self.let("kept", self.scalar(op.operands[0]))
+
+    def _lazily(self, op: Op) -> None:
+        """An op that is written where it is used, unless it is used more than once and costs more than a register."""
+        v = op.results[0]
+        if not v.ty.shape:
+            if op.elementwise and not v.ty.dtype.is_ptr():
+                self.scalars[id(v)] = self.let(
+                    op.attrs.get("fn", op.name), numbers.element(op, [self.scalar(x) for x in op.operands])
+                )
+            elif v.ty.dtype.is_ptr():
+                self.offset(v)
+            else:
+                self.hold_scalar(v)
+            return
+        if v.ty.dtype.is_ptr():
+            return
+        if not op.elementwise:
+            if op.name == "split":
+                self.hold(op.operands[0])
+            return
+        again = self.uses.get(id(v), 0) > 1 or self.used_at.get(id(v), 0) > self.depth.get(id(v), 0)
+        weight = self.cost(v)
+        if (again and weight > CHEAP) or weight > 64:
+            if self.anchor(v) is not None or weight > 24:
+                self.hold(v)
+
+    def hold_scalar(self, v: Value) -> None:
+        """A scalar that a view of a tile gives (the one element of a reshape)."""
+        op = v.of
+        assert op is not None
+        made = self.stored(self._view(op, ()), (), v.ty.dtype.tec, "element")
+        self.scalars[id(v)] = self.let("element", E.BufferLoad(made.buffer, (ZERO,)))
+
+    def cost(self, v: Value) -> int:
+        """About how many additions it takes to write a value out."""
+        known = self._costs.get(id(v))
+        if known is not None and id(v) not in self.held:
+            return known
+        if id(v) in self.held or not v.ty.shape or v.of is None:
+            return 0
+        total = sum(self.cost(x) for x in v.of.operands)
+        if v.of.elementwise:
+            total += numbers.cost(v.of)
+        self._costs[id(v)] = total
+        return total
+
+    def run(self, alias: bool) -> Lowered:
+        """The whole program."""
+        self._costs = {}
+        self.sums = []
+        self.params: list[Buffer | E.Var] = []
+        for name, ty in self.program.params:
+            if ty.dtype.is_ptr():
+                element = ty.dtype.element_ty.tec  # type: ignore[attr-defined]
+                if element == "bool":
+                    element = "int8"
+                size = E.Var(f"{name}_size", "int64", True)
+                self.params.append(
+                    Buffer(name, element, (size,), (), 0, GLOBAL, self.aligned(name, element), loc=self.program.loc)
+                )
+            else:
+                self.params.append(E.Var(name, ty.dtype.tec))
+        self.ops(self.program.body)
+        body = close(self.blocks[0])
+        for key, buffer in self.shared.items():
+            buffer.shape = (E.IntImm(self.shared_size[key]),)
+            body = S.Alloc(buffer, body)
+        if self.gpu:
+            assert isinstance(self.thread, E.Var)
+            body = S.For(self.thread, ZERO, E.IntImm(self.threads), body, S.ForKind.THREAD, "threadIdx.x")
+        else:
+            body = S.For(E.Var("thread_x", "int32", True), ZERO, E.IntImm(1), body, S.ForKind.THREAD, "threadIdx.x")
+        for axis, var, extent in reversed(list(zip("xyz", self.grid, self.extents))):
+            body = S.For(var, ZERO, extent, body, S.ForKind.THREAD, f"blockIdx.{axis}")
+        params: list[Buffer | E.Var] = [*self.params, *self.extents]
+        if self.output.places:
+            params.append(self.output.buffer)
+        attrs = {"simt": True, "loc": self.program.loc}
+        if alias:
+            attrs["noalias"] = False
+        name = self.program.name if self.program.name.isidentifier() and self.program.name.isascii() else "kernel"
+        shared = sum(dtype_info(t).bytes * n for (t, _), n in self.shared_size.items()) if self.gpu else 0
+        if self.gpu and shared > self.target.lds_bytes:
+            raise self.error(
+                f"{self.program.name} needs {shared:,} bytes of shared memory, and {self.target} has {self.target.lds_bytes:,}",
+                hint="smaller tiles (BLOCK_K first), or fewer num_stages",
+                loc=self.program.loc,
+            )
+        return Lowered(Func(name, tuple(params), body, attrs), tuple(self.output.places), shared, self.threads)
+
+    def aligned(self, name: str, element: str) -> int:
+        return max(self.alignment.get(name, 1), dtype_info(element).bytes)
+
+
+@deep_recursion()
+def lower(
+    program: Program,
+    target: Target,
+    num_warps: int = 4,
+    grid_ndim: int = 3,
+    alias: bool = False,
+    alignment: dict[str, int] | None = None,
+) -> Lowered:
+    """Loop IR of a tile program. `alias`: arrays may share memory; `alignment`: bytes of arrays' addresses, by name. Raises LoweringError at the user's line."""
+    state = Lowering(program, target, num_warps, grid_ndim)
+    state.alignment = alignment or {}
+    return state.run(alias)
+
+
+__all__ = ["LOCAL", "B", "Lowered", "Sequence", "lower"]

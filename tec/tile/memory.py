@@ -1,0 +1,354 @@
+"""Loads, stores and atomics of a tile program in loop IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import Open, close
+from ..ir.buffer import Buffer
+from ..ir.dtype import dtype_info
+from .grammar import Op, Value
+from .layouts import Layout, spare
+from .reading import Reading
+from .state import ZERO, Held, Point, Read
+
+_ATOMICS = {
+    "add": "atomic_add",
+    "min": "atomic_min",
+    "max": "atomic_max",
+    "and": "atomic_and",
+    "or": "atomic_or",
+    "xor": "atomic_xor",
+    "xchg": "atomic_exch",
+}
+
+
+@dataclass(slots=True)
+class Address:
+    """Where a pointer points: an array, and elements from its start."""
+
+    base: Buffer
+    offset: Read
+
+
+class Memory(Reading):
+    """Pointers and what goes through them."""
+
+    # ---- pointers
+
+    def base(self, v: Value) -> Buffer:
+        """The array that a pointer is into. Raises LoweringError where that is known at run time alone."""
+        if id(v) in self.pointers:
+            found: Buffer = self.pointers[id(v)]
+            return found
+        self.pointers[id(v)] = made = self._base(v)
+        return made
+
+    def _base(self, v: Value) -> Buffer:
+        op = v.of
+        if op is None:
+            loop, k = self.owner[id(v)]
+            return self.base(loop.operands[k + (3 if loop.name == "for" else 0)])
+        if op.name == "for":
+            return self.base(op.operands[op.results.index(v) + 3])
+        if op.name == "while":
+            return self.base(op.operands[op.results.index(v)])
+        if op.name in ("addptr", "splat", "expand_dims", "broadcast", "permute", "reshape", "hold"):
+            return self.base(op.operands[0])
+        if op.name == "cast" and op.operands[0].ty.dtype.is_ptr():
+            return self._retyped(self.base(op.operands[0]), v)
+        if op.name in ("if", "select"):
+            sides = [b.yields[op.results.index(v)] for b in op.blocks] if op.name == "if" else list(op.operands[1:])
+            one, other = (self.base(x) for x in sides)
+            if one is not other:
+                raise self.error(
+                    "a pointer into one of two arrays, which is known at run time alone",
+                    hint="load from both with masks, and pick with tl.where",
+                    loc=op.loc,
+                )
+            return one
+        if op.name in ("load", "cast"):
+            raise self.error(
+                "a pointer made of a number that is read or computed at run time",
+                hint="pass the array as an argument of its own",
+                loc=op.loc,
+            )
+        raise self.error(f"a pointer that {op.name} makes", loc=op.loc)
+
+    def _retyped(self, buffer: Buffer, v: Value) -> Buffer:
+        want = v.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
+        if (
+            want == buffer.dtype
+            or (want == "bool" and buffer.dtype in ("int8", "uint8"))
+            or {want, buffer.dtype} <= {"bool", "int8", "uint8"}
+        ):
+            return buffer
+        if dtype_info(want).bytes == dtype_info(buffer.dtype).bytes:
+            return buffer
+        raise self.error(
+            f"a pointer to {buffer.dtype} taken for one to {want}",
+            hint="view the array before the launch: x.view(dtype)",
+            loc=v.of.loc if v.of else None,
+        )
+
+    def offset(self, v: Value) -> E.Expr:
+        """A scalar pointer's elements from the start of its array."""
+        found = self.scalars.get(id(v))
+        if found is None:
+            found = self.scalars[id(v)] = self._scalar_offset(v)
+        return found
+
+    def _scalar_offset(self, v: Value) -> E.Expr:
+        op = v.of
+        assert op is not None
+        if op.name == "arg":
+            return ZERO
+        if op.name == "addptr":
+            return self.let("at", _further(self.offset(op.operands[0]), self.scalar(op.operands[1])))
+        if op.name == "select":
+            return B.select(self.scalar(op.operands[0]), self.offset(op.operands[1]), self.offset(op.operands[2]))
+        return self.offset(op.operands[0])
+
+    def scalar(self, v: Value) -> E.Expr:
+        return self.offset(v) if v.ty.dtype.is_ptr() else super().scalar(v)
+
+    def _lazy_reader(self, op: Op, v: Value, layout: Layout) -> Read:
+        if op.name == "addptr":
+            p, by = self.reader(op.operands[0], layout), self.reader(op.operands[1], layout)
+            return lambda at: _further(p(at), by(at))
+        if op.name == "cast" and v.ty.dtype.is_ptr():
+            return self.reader(op.operands[0], layout)
+        return super()._lazy_reader(op, v, layout)
+
+    # ---- which dimension is contiguous
+
+    def memory_layout(self, pointer: Value, v: Value) -> Layout:
+        known = self.anchor(pointer)
+        if known is not None:
+            return known
+        dtype = pointer.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
+        return self.default(pointer.ty.shape, dtype, self.fastest(pointer))
+
+    def fastest(self, pointer: Value) -> int:
+        """The dimension along which a tile of pointers goes from element to element; the last where none does."""
+        rank = len(pointer.ty.shape)
+        if rank < 2:
+            return rank - 1
+        for d in reversed(range(rank)):
+            if pointer.ty.shape[d] > 1 and self.step(pointer, d) == 1:
+                return d
+        return rank - 1
+
+    def step(self, v: Value, d: int) -> int | None:
+        """By how much a tile of numbers or pointers grows along a dimension, where that is a constant."""
+        op = v.of
+        if not v.ty.shape or v.ty.shape[d] == 1:
+            return 0
+        if op is None:
+            loop, k = self.owner.get(id(v), (None, 0))
+            return None if loop is None or loop.name != "for" else self.step(loop.operands[k + 3], d)
+        if op.name == "arange":
+            return 1
+        if op.name == "splat":
+            return 0
+        if op.name == "const":
+            return 0
+        if op.name == "expand_dims":
+            k = op.attrs["axis"]
+            return 0 if d == k else self.step(op.operands[0], d - (d > k))
+        if op.name == "broadcast":
+            return self.step(op.operands[0], d)
+        if op.name == "permute":
+            return self.step(op.operands[0], op.attrs["order"][d])
+        if op.name == "cast":
+            return self.step(op.operands[0], d)
+        if op.name == "addptr" or (op.name == "binary" and op.attrs["fn"] in ("add", "sub")):
+            a, b = (self.step(x, d) for x in op.operands)
+            if a is None or b is None:
+                return None
+            return a - b if op.attrs.get("fn") == "sub" else a + b
+        if op.name == "binary" and op.attrs["fn"] == "mul":
+            for x, y in (op.operands, op.operands[::-1]):
+                of = y.of
+                while of is not None and of.name in ("splat", "broadcast", "expand_dims", "cast"):
+                    of = of.operands[0].of
+                if of is not None and of.name == "const":
+                    s = self.step(x, d)
+                    return None if s is None else s * int(of.attrs["value"])
+            if all(self.step(x, d) == 0 for x in op.operands):
+                return 0
+        if op.name == "binary" and op.attrs["fn"] == "imod":
+            return self.step(op.operands[0], d)  # a wrapped row or column: contiguous but for the wrap
+        return None
+
+    # ---- accesses
+
+    def do_load(self, op: Op) -> None:
+        p, v = op.operands[0], op.results[0]
+        base = self.base(p)
+        if not v.ty.shape:
+            at = self.offset(p)
+            value: E.Expr = self.as_value(E.BufferLoad(base, (at,)), op)
+            if len(op.operands) > 1:
+                value = B.if_then_else(self.scalar(op.operands[1]), value, self.other(op)(()))
+            self.scalars[id(v)] = self.let("loaded", value)
+            return
+        layout = self.natural(v)
+        read = self.access(op, layout)
+        vector, along = self.vectors(p, layout)
+        buffer = self.array("loaded", v.ty.dtype.tec, [d.held for d in layout])
+        self.visit(layout, lambda q: self.store(buffer, [a.register for a in q], read(q)), vector, along)
+        self.held[id(v)] = Held(buffer, layout)
+
+    def other(self, op: Op, layout: Layout = ()) -> Read:
+        if len(op.operands) > 2:
+            return self.reader(op.operands[2], layout)
+        zero = B.cast(op.results[0].ty.dtype.tec, B.const(0, "int32"))
+        return lambda p: zero
+
+    def as_value(self, load: E.Expr, op: Op) -> E.Expr:
+        """What was loaded, as the pointer's type says."""
+        want = op.results[0].ty.dtype.tec
+        return load if load.dtype == want else B.compare("ne", load, 0) if want == "bool" else B.reinterpret(want, load)
+
+    def access(self, op: Op, layout: Layout) -> Read:
+        """A load of each element of a tile of pointers."""
+        base = self.base(op.operands[0])
+        offset = self.reader(op.operands[0], layout)
+        if len(op.operands) == 1:
+            return lambda p: self.as_value(E.BufferLoad(base, (offset(p),)), op)
+        mask, other = self.reader(op.operands[1], layout), self.other(op, layout)
+        return lambda p: B.if_then_else(mask(p), self.as_value(E.BufferLoad(base, (offset(p),)), op), other(p))
+
+    def vectors(self, pointer: Value, layout: Layout) -> tuple[int, int]:
+        """(lanes, dimension) of one access of a thread."""
+        d = self.fastest(pointer)
+        if not self.gpu:
+            return 0, d
+        if self.step(pointer, d) != 1:
+            return 1, d
+        bytes_ = max(1, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
+        return min(layout[d].low_run(), 16 // bytes_), d
+
+    def do_store(self, op: Op) -> None:
+        p, v = op.operands[0], op.operands[1]
+        base = self.base(p)
+        if not p.ty.shape:
+            s: S.Stmt = S.BufferStore(base, self.as_stored(self.scalar(v), base), (self.offset(p),), None, op.loc)
+            conds = [
+                c
+                for c in (self.leader(), self.scalar(op.operands[2]) if len(op.operands) > 2 else None)
+                if c is not None
+            ]
+            self.emit(S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s)
+            return
+        layout = self.anchor(v) or self.memory_layout(p, v)
+        value, offset = self.reader(v, layout), self.reader(p, layout)
+        mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
+        owner = self.leader(layout)
+        vector, along = self.vectors(p, layout)
+
+        def put(q: Point) -> S.Stmt:
+            s: S.Stmt = S.BufferStore(base, self.as_stored(value(q), base), (offset(q),), None, op.loc)
+            conds = [c for c in (owner, mask(q) if mask is not None else None) if c is not None]
+            return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
+
+        self.visit(layout, put, vector, along)
+
+    def as_stored(self, value: E.Expr, base: Buffer) -> E.Expr:
+        if value.dtype == base.dtype:
+            return value
+        return B.cast(base.dtype, value) if value.dtype == "bool" else B.reinterpret(base.dtype, value)
+
+    # ---- atomics
+
+    def do_atomic(self, op: Op) -> None:
+        p, value = op.operands[0], op.operands[1]
+        mask = op.operands[2] if len(op.operands) > 2 else None
+        word = _ATOMICS[op.attrs["fn"]]
+        self._atomic(op, p, word, [value], mask)
+
+    def do_atomic_cas(self, op: Op) -> None:
+        self._atomic(op, op.operands[0], "atomic_cas", list(op.operands[1:]), None)
+
+    def _atomic(self, op: Op, p: Value, word: str, values: list[Value], mask: Value | None) -> None:
+        v = op.results[0]
+        base = self.base(p)
+        used = bool(self.uses.get(id(v)))
+
+        def call(at: E.Expr, args: list[E.Expr]) -> E.Expr:
+            load = E.BufferLoad(base, (at,))
+            return E.Call(word, (load, *[self.as_stored(a, base) for a in args]), base.dtype, {"order": "acq_rel"})
+
+        if not p.ty.shape:
+            self.barrier()
+            made = call(self.offset(p), [self.scalar(x) for x in values])
+            old = self.array("old", base.dtype, [1])
+            conds = [c for c in (self.leader(), None if mask is None else self.scalar(mask)) if c is not None]
+            zero = B.cast(base.dtype, B.const(0, "int32"))
+            with self.block() as items:
+                name = E.Var("before", base.dtype)
+                self.emit(S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc))
+            if conds:
+                self.emit(self.store(old, [ZERO], zero))
+            self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
+            if self.threads > 1:
+                where = self.arena(base.dtype, 1)
+                self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
+                self.barrier()
+                got = self.let("old", E.BufferLoad(where, (ZERO,)))
+                self.barrier()
+            else:
+                got = self.let("old", E.BufferLoad(old, (ZERO,)))
+            self.scalars[id(v)] = self._typed(got, op)
+            return
+        layout = self.anchor(values[0]) or self.memory_layout(p, v)
+        offset, reads = self.reader(p, layout), [self.reader(x, layout) for x in values]
+        allowed = None if mask is None else self.reader(mask, layout)
+        owner = self.leader(layout)
+        old = self.array("old", v.ty.dtype.tec, [d.held for d in layout])
+
+        def put(q: Point) -> S.Stmt:
+            name = E.Var("before", base.dtype)
+            keep = self.store(old, [a.register for a in q], self._typed(name, op))
+            s: S.Stmt = S.LetStmt(name, call(offset(q), [r(q) for r in reads]), keep, op.loc)
+            conds = [c for c in (owner, allowed(q) if allowed is not None else None) if c is not None]
+            if not conds:
+                return s
+            zero = B.cast(v.ty.dtype.tec, B.const(0, "int32"))
+            return S.seq(
+                self.store(old, [a.register for a in q], zero), S.IfThenElse(B.all_of(*conds), s, None, op.loc)
+            )
+
+        self.barrier()
+        self.visit(layout, put, 1)
+        self.held[id(v)] = Held(old, layout)
+        if used and spare(layout, self.threads):
+            held = self.held[id(v)]
+            shape = v.ty.shape
+            at = self.staged(lambda q: E.BufferLoad(old, tuple(a.register for a in q)), layout, v.ty.dtype.tec, shape)
+            self.held[id(v)] = self.stored(
+                lambda q: E.BufferLoad(*_loaded(at([a.at for a in q]))), held.layout, v.ty.dtype.tec, "old"
+            )
+
+    def _typed(self, e: E.Expr, op: Op) -> E.Expr:
+        return self.as_value(e, op)
+
+
+def _further(at: E.Expr, by: E.Expr) -> E.Expr:
+    """An offset so many elements on: each part is a number of its own, and their sum has 64 bits."""
+    if isinstance(at, E.IntImm) and at.value == 0:
+        return by
+    return B.add(B.cast("int64", at), B.cast("int64", by))
+
+
+def _loaded(place: tuple[Buffer, E.Expr]) -> tuple[Buffer, tuple[E.Expr]]:
+    return place[0], (place[1],)
+
+
+def _wrapped(items: list[S.Stmt | Open], cond: E.Expr | None, op: Op) -> S.Stmt:
+    body = close(items)
+    return body if cond is None else S.IfThenElse(cond, body, None, op.loc)

@@ -1,0 +1,265 @@
+"""Words over an axis: reductions with any combiner, scans, sorts, gathers, histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import grammar as G
+from .builder import current, float32, int32, plain, uint32
+from .grammar import Block, TileType
+from .words import arange, exp
+
+
+def _combiner(types: Sequence[G.dtype], combine: Any) -> Block:
+    """A block that makes one of two: arguments are those of the left, then of the right."""
+    b = current()
+    with b.block([TileType((), t) for t in (*types, *types)]) as block:
+        made = b.options["call"](combine, list(block.args))
+        made = list(made) if isinstance(made, (tuple, list)) else [made]
+        if len(made) != len(types):
+            raise b.error(f"a combiner of {len(types)} values gives {len(made)}")
+        block.yields = [b.cast(v, t) for v, t in zip(made, types)]
+    return block
+
+
+def _named(fn: str, t: G.dtype) -> Block:
+    b = current()
+    with b.block([TileType((), t)] * 2) as block:
+        x, y = block.args
+        block.yields = [b.arithmetic(fn, x, y) if fn in ("add", "mul", "min", "max") else b.bits(fn, x, y)]
+    return block
+
+
+def fold(x: Any, axis: Any, fn: str, keep_dims: Any = False) -> Any:
+    """A reduction by a named operation: add, mul, min, max, and, or, xor."""
+    return _reduced([x], axis, lambda: _named(fn, x.ty.dtype), keep_dims, fn)[0]
+
+
+def _reduced(tiles: list[Any], axis: Any, combiner: Any, keep_dims: Any, fn: str = "") -> list[Any]:
+    b, rank = current(), len(tiles[0].ty.shape)
+    if not rank:
+        return tiles
+    if plain(axis) is None:
+        tiles = [b.reshape(x, (x.ty.size,)) for x in tiles]
+        made = _reduced(tiles, 0, combiner, False, fn)
+        return [b.broadcast_to(m, (1,) * rank) for m in made] if plain(keep_dims) else made
+    k = b.axis(tiles[0], axis, "a reduction")
+    shape = tiles[0].ty.shape
+    out = shape[:k] + shape[k + 1 :]
+    op = b.op("reduce", tiles, [TileType(out, x.ty.dtype) for x in tiles], [combiner()], axis=k, fn=fn)
+    made = list(op.results)
+    return [b.expand_dims(m, k) for m in made] if plain(keep_dims) else made
+
+
+def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, reduction_ordering: Any = None) -> Any:
+    """All elements along `axis` (None: all of them) combined to one by `combine_fn(a, b)`; a tuple of tiles by a function of twice as many arguments."""
+    b = current()
+    several = isinstance(input, (tuple, list))
+    tiles = list(b.same_shape(*input)) if several else [input]
+    made = _reduced(tiles, axis, lambda: _combiner([x.ty.dtype for x in tiles], combine_fn), keep_dims)
+    return tuple(made) if several else made[0]
+
+
+def _summed(x: Any, dtype: Any) -> Any:
+    b, dt = current(), plain(dtype)
+    if dt is None and x.ty.dtype.is_int() and x.ty.dtype.primitive_bitwidth < 32:
+        dt = int32 if x.ty.dtype.is_int_signed() else uint32
+    return x if dt is None else b.cast(x, dt)
+
+
+def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Any:
+    """The sum along `axis`; integers below 32 bits are summed in 32."""
+    return fold(_summed(input, dtype), axis, "add", keep_dims)
+
+
+def _wide(x: Any) -> Any:
+    return current().cast(x, float32) if x.ty.dtype.tec == "bfloat16" else x
+
+
+def _extremum(x: Any, axis: Any, fn: str, indices: Any, left: Any, keep_dims: Any) -> Any:
+    b, x = current(), _wide(x)
+    if plain(indices):
+        return _with_index(x, axis, fn, plain(left), keep_dims)
+    if x.ty.dtype.primitive_bitwidth < 32:
+        x = b.cast(x, float32 if x.ty.dtype.is_floating() else int32)
+    return fold(x, axis, fn, keep_dims)
+
+
+def _with_index(x: Any, axis: Any, fn: str, left: bool, keep_dims: Any) -> tuple[Any, Any]:
+    b = current()
+    if plain(axis) is None:
+        rank = len(x.ty.shape)
+        v, i = _with_index(b.reshape(x, (x.ty.size,)), 0, fn, left, False)
+        if plain(keep_dims):
+            v, i = (b.broadcast_to(t, (1,) * rank) for t in (v, i))
+        return v, i
+    k = b.axis(x, axis, "an index of an extremum")
+    index = arange(0, x.ty.shape[k])
+    for d in range(len(x.ty.shape)):
+        if d != k:
+            index = b.expand_dims(index, d)
+    index = b.broadcast_to(index, x.ty.shape)
+
+    def combiner() -> Block:
+        with b.block([TileType((), x.ty.dtype), TileType((), int32)] * 2) as block:
+            v, i, w, j = block.args
+            better = b.compare("gt" if fn == "max" else "lt", v, w)
+            if left:
+                better = b.logical("or", better, b.logical("and", b.compare("eq", v, w), b.compare("lt", i, j)))
+            block.yields = [b.select(better, v, w), b.select(better, i, j)]
+        return block
+
+    v, i = _reduced([x, index], k, combiner, keep_dims)
+    return v, i
+
+
+def max(
+    input: Any,
+    axis: Any = None,
+    return_indices: Any = False,
+    return_indices_tie_break_left: Any = True,
+    keep_dims: Any = False,
+) -> Any:
+    """The largest along `axis`; with `return_indices` its index as well, of equal ones the first."""
+    return _extremum(input, axis, "max", return_indices, return_indices_tie_break_left, keep_dims)
+
+
+def min(
+    input: Any,
+    axis: Any = None,
+    return_indices: Any = False,
+    return_indices_tie_break_left: Any = True,
+    keep_dims: Any = False,
+) -> Any:
+    """The smallest along `axis`; with `return_indices` its index as well, of equal ones the first."""
+    return _extremum(input, axis, "min", return_indices, return_indices_tie_break_left, keep_dims)
+
+
+def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+    """Where the largest along `axis` stands."""
+    return _with_index(_wide(input), axis, "max", plain(tie_break_left), keep_dims)[1]
+
+
+def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
+    """Where the smallest along `axis` stands."""
+    return _with_index(_wide(input), axis, "min", plain(tie_break_left), keep_dims)[1]
+
+
+def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
+    """All along `axis` under exclusive or."""
+    if not input.ty.dtype.is_int():
+        raise current().error("xor_sum only supported for integers")
+    return fold(input, axis, "xor", keep_dims)
+
+
+def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
+    """All along `axis` under or."""
+    if not input.ty.dtype.is_int():
+        raise current().error("reduce_or only supported for integers")
+    return fold(input, axis, "or", keep_dims)
+
+
+# ---- scans
+
+
+def _scanned(tiles: list[Any], axis: Any, combiner: Any, reverse: Any, fn: str = "") -> list[Any]:
+    k = current().axis(tiles[0], axis, "a scan")
+    op = current().op("scan", tiles, [x.ty for x in tiles], [combiner()], axis=k, reverse=bool(plain(reverse)), fn=fn)
+    return list(op.results)
+
+
+def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
+    """Each element combined with all before it along `axis` (behind it, where `reverse`), by an associative function."""
+    several = isinstance(input, (tuple, list))
+    tiles = list(current().same_shape(*input)) if several else [input]
+    made = _scanned(tiles, axis, lambda: _combiner([x.ty.dtype for x in tiles], combine_fn), reverse)
+    return tuple(made) if several else made[0]
+
+
+def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
+    """Sums of all up to each element."""
+    x = _summed(_wide(input), dtype)
+    return _scanned([x], axis, lambda: _named("add", x.ty.dtype), reverse, "add")[0]
+
+
+def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
+    """Products of all up to each element."""
+    x = _wide(input)
+    return _scanned([x], axis, lambda: _named("mul", x.ty.dtype), reverse, "mul")[0]
+
+
+# ---- order and places
+
+
+def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
+    """Sorted along the last dimension."""
+    b = current()
+    k = b.axis(x, -1 if plain(dim) is None else dim, "a sort")
+    if k != len(x.ty.shape) - 1:
+        raise b.error("only minor dimension is currently supported", hint="tl.permute brings the dimension to the end")
+    return b.value("sort", (x,), x.ty, descending=bool(plain(descending)))
+
+
+def topk(x: Any, k: Any, dim: Any = None) -> Any:
+    """The k largest along the last dimension, the largest first."""
+    n, want = x.ty.shape[-1], plain(k)
+    ordered = sort(x, dim, True)
+    if want == n:
+        return ordered
+    index = arange(0, want)
+    for d in range(len(x.ty.shape) - 1):
+        index = current().expand_dims(index, d)
+    return gather(ordered, current().broadcast_to(index, (*x.ty.shape[:-1], want)), len(x.ty.shape) - 1)
+
+
+def flip(x: Any, dim: Any = None) -> Any:
+    """The elements along a dimension, the last of them where none is said, in reverse order."""
+    b = current()
+    k = b.axis(x, -1 if plain(dim) is None else dim, "tl.flip")
+    index = (x.ty.shape[k] - 1) - arange(0, x.ty.shape[k])
+    for d in range(len(x.ty.shape)):
+        if d != k:
+            index = b.expand_dims(index, d)
+    return gather(x, b.broadcast_to(index, x.ty.shape), k)
+
+
+def gather(src: Any, index: Any, axis: Any) -> Any:
+    """src[..., index, ...] along `axis`; other dimensions go together."""
+    b = current()
+    k = b.axis(src, axis, "tl.gather")
+    if not index.ty.dtype.is_int():
+        raise b.error("index must be an integer tensor")
+    if len(index.ty.shape) != len(src.ty.shape):
+        raise b.error("source and index tensors must have the same rank")
+    if any(d != k and index.ty.shape[d] != n for d, n in enumerate(src.ty.shape)):
+        raise b.error(f"index dim {axis} must match the corresponding source dim")
+    return b.value("gather", (src, index), TileType(index.ty.shape, src.ty.dtype), axis=k)
+
+
+def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
+    """How often each of 0, 1, ..., num_bins - 1 comes among a tile of one dimension: int32."""
+    b, n = current(), plain(num_bins)
+    if len(input.ty.shape) != 1 or not input.ty.dtype.is_int():
+        raise b.error(f"histogram only supports 1D integer input, and this is {input.ty}")
+    b.sized((n,))
+    operands = [input] if plain(mask) is None else [input, b.broadcast_to(b.truth(mask), input.ty.shape)]
+    return b.value("histogram", operands, TileType((n,), int32))
+
+
+# ---- what reductions make
+
+
+def item(x: Any) -> Any:
+    """The one element of a tile of one element, as a scalar."""
+    if not x.ty.shape:
+        return x
+    x = current().reshape(x, (1,))
+    return fold(x, 0, "add")
+
+
+def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
+    """exp(x - max) / sum over `dim`, the first where none is said."""
+    axis = 0 if plain(dim) is None else dim
+    e = exp(x - max(x, axis, keep_dims=True))
+    return e / sum(e, axis, keep_dims=True)

@@ -1,0 +1,389 @@
+"""The words that make and change tiles, and those that touch memory. Names and arguments are Triton's.
+
+Shapes are constants, and powers of two. A tile argument may be a Python number where the other operand says its type. Every word
+raises KernelError at the user's line for operands that do not fit.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from . import grammar as G
+from .builder import constexpr, current, describe, float16, float32, int1, int32, int64, plain
+from .grammar import TileType
+from .values import sizes, tensor
+
+
+def constant(v: Any, what: str) -> Any:
+    """A value that must be known when the kernel is compiled."""
+    v = plain(v)
+    if isinstance(v, G.Value):
+        of = v.of
+        if of is not None and of.name == "const":
+            return of.attrs["value"]
+        raise current().error(f"{what} is known at run time alone", hint="make it a tl.constexpr")
+    return v
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    return sizes((shape,)) if hasattr(plain(shape), "__iter__") or hasattr(plain(shape), "__index__") else sizes(shape)
+
+
+# ---- the launch and new tiles
+
+
+def program_id(axis: Any) -> Any:
+    """The program's index along `axis` (0, 1 or 2) of the grid: a scalar int32."""
+    k = constant(axis, "the axis of tl.program_id")
+    if k not in (0, 1, 2):
+        raise current().error(f"tl.program_id({k})", hint="a grid has the axes 0, 1 and 2")
+    return current().value("program_id", (), TileType((), int32), axis=k)
+
+
+def num_programs(axis: Any) -> Any:
+    """How many programs the grid has along `axis`: a scalar int32."""
+    k = constant(axis, "the axis of tl.num_programs")
+    if k not in (0, 1, 2):
+        raise current().error(f"tl.num_programs({k})", hint="a grid has the axes 0, 1 and 2")
+    return current().value("num_programs", (), TileType((), int32), axis=k)
+
+
+def arange(start: Any, end: Any) -> Any:
+    """start, start + 1, ..., end - 1: int32 of one dimension, whose length is a power of two."""
+    b = current()
+    low, high = constant(start, "the start of tl.arange"), constant(end, "the end of tl.arange")
+    if not isinstance(low, int) or not isinstance(high, int):
+        raise b.error(
+            f"tl.arange({describe(low)}, {describe(high)})", hint="its bounds are whole numbers: tl.constexpr"
+        )
+    if high <= low:
+        raise b.error(f"tl.arange({low}, {high}): arange's end argument must be greater than the start argument")
+    if (high - low) & (high - low - 1):
+        raise b.error(
+            f"tl.arange({low}, {high}): arange's range must be a power of 2, and {high - low} is none",
+            hint=f"tl.arange({low}, {low + (1 << (high - low).bit_length())}) and a mask",
+        )
+    b.sized((high - low,))
+    return b.value("arange", (), TileType((high - low,), int32), start=low)
+
+
+def full(shape: Any, value: Any, dtype: Any = None) -> Any:
+    """A tile with one value in every element."""
+    b, shape, value = current(), _shape(shape), plain(value)
+    dt = plain(dtype)
+    if dt is None:
+        if not isinstance(value, G.Value):
+            raise b.error("tl.full of a number without a dtype", hint="tl.full(shape, value, tl.float32)")
+        dt = value.ty.dtype
+    if isinstance(value, G.Value):
+        if value.ty.size != 1:
+            raise b.error(f"tl.full of a tile {value.ty}", hint="its value is a scalar")
+        made = b.cast(b.options["item"](value), dt)
+    elif dt.is_fp8() or dt.tec == "bfloat16":
+        made = b.cast(b.const(float(value), float32), dt)
+    else:
+        made = (
+            b.const(float(value) if dt.is_floating() else value, dt)
+            if not dt.is_ptr()
+            else b.cast(b.const(value, int64), dt)
+        )
+    return b.broadcast_to(made, shape)
+
+
+def zeros(shape: Any, dtype: Any) -> Any:
+    """A tile of zeros."""
+    return full(shape, 0, dtype)
+
+
+def zeros_like(input: Any) -> Any:
+    """Zeros of a tile's shape and dtype."""
+    return full(input.ty.shape, 0, input.ty.dtype)
+
+
+def to_tensor(x: Any) -> Any:
+    """A Python number as a scalar; a tile as it is."""
+    return current().of_number(x)
+
+
+# ---- shapes
+
+
+def broadcast_to(input: Any, *shape: Any) -> Any:
+    """Stretched to a shape: dimensions of 1 repeat."""
+    return current().broadcast_to(input, sizes(shape))
+
+
+def broadcast(input: Any, other: Any) -> Any:
+    """Both, stretched to one shape."""
+    return current().same_shape(current().of_number(input), current().of_number(other))
+
+
+def expand_dims(input: Any, axis: Any) -> Any:
+    """New dimensions of 1 at `axis`, a number or several."""
+    b, v = current(), current().of_number(input)
+    axis = plain(axis)
+    axes = [plain(a) for a in axis] if isinstance(axis, (tuple, list)) else [axis]
+    rank = len(v.ty.shape) + len(axes)
+    if any(not isinstance(a, int) or not -rank <= a < rank for a in axes) or len({a % rank for a in axes}) < len(axes):
+        raise b.error(f"tl.expand_dims of a tile {v.ty} at {axis}")
+    for a in sorted(a % rank for a in axes):
+        v = b.expand_dims(v, a)
+    return v
+
+
+def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Any:
+    """The same elements in row-major order under another shape."""
+    return current().reshape(current().of_number(input), sizes(shape))
+
+
+view = reshape
+
+
+def ravel(x: Any, can_reorder: Any = False) -> Any:
+    """All elements along one dimension."""
+    return current().reshape(x, (x.ty.size,))
+
+
+def permute(input: Any, *dims: Any) -> Any:
+    """The dimensions in another order."""
+    return current().permute(input, sizes(dims))
+
+
+def trans(input: Any, *dims: Any) -> Any:
+    """The last two dimensions swapped, or all in the order `dims`."""
+    rank = len(input.ty.shape)
+    if dims:
+        return current().permute(input, sizes(dims))
+    if rank < 2:
+        raise current().error(f"tl.trans of a tile {input.ty}", hint="it takes two dimensions or more")
+    return current().permute(input, (*builtins.range(rank - 2), rank - 1, rank - 2))
+
+
+def join(a: Any, b: Any) -> Any:
+    """Two tiles of one shape beside each other, along a new last dimension of 2."""
+    x, y = current().pair(a, b)
+    return current().value("join", (x, y), TileType((*x.ty.shape, 2), x.ty.dtype))
+
+
+def split(a: Any) -> tuple[Any, Any]:
+    """The two halves of a tile whose last dimension is 2."""
+    if not a.ty.shape or a.ty.shape[-1] != 2:
+        raise current().error(f"tl.split of a tile {a.ty}", hint="its last dimension is 2: tl.reshape, tl.permute")
+    t = TileType(a.ty.shape[:-1], a.ty.dtype)
+    return (
+        current().value("split", (a,), t, half=0),
+        current().value("split", (a,), t, half=1),
+    )
+
+
+def interleave(a: Any, b: Any) -> Any:
+    """Elements of both in turn along the last dimension."""
+    c = join(a, b)
+    shape = c.ty.shape
+    return c if len(shape) == 1 else current().reshape(c, (*shape[:-2], 2 * shape[-2]))
+
+
+def cat(input: Any, other: Any, can_reorder: Any = False) -> Any:
+    """One tile behind the other, of one dimension each."""
+    a, b = current().pair(input, other)
+    if len(a.ty.shape) != 1:
+        raise current().error(f"tl.cat of tiles {a.ty}", hint="it takes one dimension: tl.join, tl.reshape")
+    joined = current().permute(join(a, b), (1, 0))
+    return current().reshape(joined, (2 * a.ty.shape[0],))
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds, y elsewhere; both are evaluated."""
+    return current().select(condition, x, y)
+
+
+def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> Any:
+    """Converted to a dtype; `bitcast`: the same bits."""
+    return current().cast(input, dtype, bitcast, fp_downcast_rounding)
+
+
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[Any, Any]:
+    """Tile (i, j) of a grid of size_i x size_j that is walked in groups of size_g rows, column by column within a group."""
+    ij = i * size_j + j
+    group = size_g * size_j
+    g = ij // group
+    first = g * size_g
+    rows = minimum(size_i - first, size_g)
+    at = ij % group
+    return first + at % rows, at // rows
+
+
+# ---- arithmetic
+
+
+def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
+    """x + y."""
+    return current().add(x, y)
+
+
+def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
+    """x - y."""
+    return current().sub(x, y)
+
+
+def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
+    """x * y."""
+    return current().arithmetic("mul", x, y)
+
+
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """x * y + z with one rounding."""
+    b = current()
+    x, y = b.pair(x, y)
+    z, x = b.pair(z, x)
+    x, y, z = b.same_shape(x, b.cast(y, x.ty.dtype), z)
+    return b.value("fma", (x, y, z), x.ty)
+
+
+def _extremum(fn: str, x: Any, y: Any, propagate_nan: Any) -> Any:
+    b = current()
+    x, y = b.pair(x, y)
+    if x.ty.dtype.tec == "bfloat16":
+        return b.cast(_extremum(fn, b.cast(x, float32), b.cast(y, float32), propagate_nan), x.ty.dtype)
+    nan = x.ty.dtype.is_floating() and getattr(plain(propagate_nan), "name", "NONE") == "ALL"
+    return b.binary(fn + "_nan" if nan else fn, x, y)
+
+
+class PropagateNan:
+    """Whether the larger or smaller of a number and NaN is the number (NONE) or NaN (ALL)."""
+
+    class _Mode:
+        def __init__(self, name: str):
+            self.name = name
+
+    NONE, ALL = _Mode("NONE"), _Mode("ALL")
+
+
+def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """The smaller of two; of a number and NaN the number, unless `propagate_nan` is ALL."""
+    return _extremum("min", x, y, propagate_nan)
+
+
+def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """The larger of two; of a number and NaN the number, unless `propagate_nan` is ALL."""
+    return _extremum("max", x, y, propagate_nan)
+
+
+def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
+    """x, and at least `min` and at most `max`."""
+    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+
+
+def cdiv(x: Any, div: Any) -> Any:
+    """x / div, rounded up: of whole numbers that are not negative."""
+    x, div = plain(x), plain(div)
+    if not isinstance(x, G.Value) and not isinstance(div, G.Value):
+        return -(-x // div)
+    return (x + (div - 1)) // div
+
+
+def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
+    """x / y of floats."""
+    return current().divide(x, y)
+
+
+def div_rn(x: Any, y: Any) -> Any:
+    """x / y of floats, rounded to nearest."""
+    return current().divide(x, y)
+
+
+def umulhi(x: Any, y: Any) -> Any:
+    """The upper half of the product of two integers, taken as unsigned."""
+    b = current()
+    x, y = b.pair(x, y)
+    if not x.ty.dtype.is_int():
+        raise b.error(f"tl.umulhi of {x.ty.dtype}")
+    return b.binary("mulhi", x, y)
+
+
+def _math(name: str, doc: str, fn: str = "") -> Any:
+    def word(x: Any) -> Any:
+        b = current()
+        x = b.of_number(x)
+        dt = x.ty.dtype
+        if dt.is_int():
+            x = b.cast(x, float32)
+        elif dt.primitive_bitwidth < 32:
+            return b.cast(b.unary(fn or name, b.cast(x, float32)), dt)
+        return b.unary(fn or name, x)
+
+    word.__name__ = word.__qualname__ = name
+    word.__doc__ = doc
+    return word
+
+
+exp = _math("exp", "e to the power of x.")
+exp2 = _math("exp2", "2 to the power of x.")
+log = _math("log", "The natural logarithm of x.")
+log2 = _math("log2", "The logarithm of x to base 2.")
+sin = _math("sin", "The sine of x, in radians.")
+cos = _math("cos", "The cosine of x, in radians.")
+sqrt = _math("sqrt", "The square root of x.")
+sqrt_rn = _math("sqrt_rn", "The square root of x, rounded to nearest.", "sqrt")
+rsqrt = _math("rsqrt", "1 / sqrt(x).")
+erf = _math("erf", "The error function of x.")
+floor = _math("floor", "The largest whole number that is at most x.")
+ceil = _math("ceil", "The smallest whole number that is at least x.")
+tanh = _math("tanh", "The hyperbolic tangent of x.")
+
+
+def abs(x: Any) -> Any:
+    """The absolute value of x."""
+    x = plain(x)
+    if not isinstance(x, G.Value):
+        return x if x >= 0 else -x
+    return x if x.ty.dtype.is_int_unsigned() else current().unary("abs", x)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + exp(-x))
+
+
+class static_range:
+    """A loop that is written out: `for i in tl.static_range(4)`; i is a constant."""
+
+    def __init__(self, arg1: Any, arg2: Any = None, step: Any = 1):
+        low, high = (0, arg1) if arg2 is None else (arg1, arg2)
+        self.range = (
+            constant(low, "a bound of tl.static_range"),
+            constant(high, "a bound of tl.static_range"),
+            constant(step, "the step of tl.static_range"),
+        )
+
+
+class range:
+    """A loop at run time, as Python's range; num_stages: how many turns' loads may be under way."""
+
+    def __init__(
+        self,
+        arg1: Any,
+        arg2: Any = None,
+        step: Any = 1,
+        num_stages: Any = None,
+        loop_unroll_factor: Any = None,
+        disallow_acc_multi_buffer: Any = False,
+        flatten: Any = False,
+        warp_specialize: Any = False,
+        disable_licm: Any = False,
+    ):
+        self.low: Any = 0 if arg2 is None else arg1
+        self.high: Any = arg1 if arg2 is None else arg2
+        self.step, self.num_stages = step, plain(num_stages)
+
+
+class condition:
+    """The condition of a `while`; options are promises about speed."""
+
+    def __init__(self, arg1: Any, disable_licm: Any = False):
+        self.value = arg1
+
+
+__all__ = ["Sequence", "constexpr", "float16", "int1", "tensor"]
