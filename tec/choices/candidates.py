@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from typing import NamedTuple
 
 from ..errors import LoweringError, TecWarning
+from ..ops.typical import each_of_others
 from . import footprint
 from .cost import price
 from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
@@ -94,10 +95,16 @@ def _rival(found: Sequence[Space], default: Choice) -> tuple[Space, Choice] | No
     return best
 
 
-def _seconds(made: Made) -> float | None:
-    """The price of the loops of what is made; None where a count in them is a guess."""
-    found = footprint.read(made)
-    return None if any(k.guessed for k in found.kernels) else price(found, made.space.target).seconds
+def _seconds(made: Made) -> tuple[float, ...] | None:
+    """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves; None where a count in them is a guess."""
+    found = []
+    for sizes in (contextlib.nullcontext(), *each_of_others()):
+        with sizes:
+            asked = footprint.read(made)
+            if any(k.guessed for k in asked.kernels):
+                return None
+            found.append(price(asked, made.space.target).seconds)
+    return tuple(found)
 
 
 # ---- strictness
@@ -190,13 +197,10 @@ class Chain:
             if is_strict():
                 raise
             return None
-        return (
-            made
-            if isinstance(made, Made)
-            and seconds is not None
-            and seconds < figures.of(_CHAIN, made.space.target)["cheaper"] * bound
-            else None
-        )
+        if not isinstance(made, Made) or seconds is None:
+            return None
+        cheaper = figures.of(_CHAIN, made.space.target)["cheaper"]
+        return made if all(own < cheaper * other for own, other in zip(seconds, bound)) else None
 
     def again(self, error: Exception) -> Made:
         """What serves in place of what was made, which has no code: `error` says why. Raises as `first` does."""

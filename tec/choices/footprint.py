@@ -9,8 +9,9 @@ What a compiler makes of it (registers that are shared, loads that are moved) is
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,15 @@ from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import children, visit
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
+from ..ops.typical import typical_of
 from ..target import Target
 from .cost import Footprint, Kernel
 from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call
-_OPEN_GROUPS = 1  # work-groups where their number is symbolic: sizes that are open count one element, as in `pointwise.moved_bytes`
+_OPEN_GROUPS = 1  # work-groups where their number depends on what is not a size
+_NO_VALUES: Mapping[E.Var, Any] = MappingProxyType({})
 
 
 def read(made: Made) -> Footprint:
@@ -38,7 +41,8 @@ def read(made: Made) -> Footprint:
     target = made.space.target
     if not target.is_gpu:
         return _on_cores(made.lowered.func, target)
-    launches = _launches(made.lowered.host.body) if made.lowered.host is not None else {}
+    host = made.lowered.host
+    launches = _launches(host.body, _sizes(host)) if host is not None else {}
     kernels = []
     for part in made.lowered.parts:
         groups, times = launches.get(part.name, (1.0, 1.0))
@@ -79,14 +83,14 @@ class _Counts:
 
 def _kernel(func: Func, target: Target, groups: float) -> Kernel:
     """The footprint of one kernel."""
-    ids = _thread_ids(func.attrs["threads"])
-    count = _Threads(ids, target)
+    sizes = _sizes(func)
+    count = _Threads(_thread_ids(func.attrs["threads"]) | sizes, target)
     total = count.stmt(func.body)
     threads = int(func.attrs["max_threads"])
     everywhere = groups * threads
     touched = 0.0
     for b, asked in count.touched.values():
-        size = _size(b)
+        size = _size(b, sizes)
         touched += min(size, asked * everywhere) if size is not None else 0.0
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
@@ -275,10 +279,17 @@ def _reads(e: E.Expr) -> bool:
     return isinstance(e, E.BufferLoad) or any(_reads(c) for c in children(e))
 
 
-def _size(b: Buffer) -> float | None:
-    """Bytes of a flat buffer; None where that is symbolic."""
+def _sizes(func: Func) -> dict[E.Var, Any]:
+    """The integer parameters of a function, each the number that a size of its name is thought to be (`ops.typical`)."""
+    return {
+        p: np.int64(typical_of(p.name)) for p in func.params if isinstance(p, E.Var) and p.dtype in ("int32", "int64")
+    }
+
+
+def _size(b: Buffer, values: Mapping[E.Var, Any] = _NO_VALUES) -> float | None:
+    """Bytes of a flat buffer; None where that depends on what has no value."""
     info = dtype_info(b.dtype)
-    dims = [const_int(n) for n in b.shape]
+    dims = [evaluated(n, values) for n in b.shape]
     return None if None in dims else float(math.prod(n or 0 for n in dims) * info.bytes * info.lanes)
 
 
@@ -297,8 +308,8 @@ def _registers(body: S.Stmt) -> int:
     return own + max(map(_registers, inside), default=0)
 
 
-def _launches(host: S.Stmt) -> dict[str, tuple[float, float]]:
-    """By kernel's name: its work-groups, and how often it is launched."""
+def _launches(host: S.Stmt, sizes: dict[E.Var, Any]) -> dict[str, tuple[float, float]]:
+    """By kernel's name: its work-groups, and how often it is launched. sizes: what the host's parameters are thought to be."""
     found: dict[str, tuple[float, float]] = {}
 
     def walk(s: S.Stmt, times: float) -> None:
@@ -306,14 +317,14 @@ def _launches(host: S.Stmt) -> dict[str, tuple[float, float]]:
             for x in s.stmts:
                 walk(x, times)
         elif isinstance(s, S.For):
-            walk(s.body, times * (const_int(s.extent) or UNKNOWN_TRIPS))
+            walk(s.body, times * float(evaluated(s.extent, sizes) or UNKNOWN_TRIPS))
         elif isinstance(s, S.IfThenElse):
             walk(s.then, times)
             if s.orelse is not None:
                 walk(s.orelse, times)
         elif isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "launch":
             attrs = s.value.attrs or {}
-            groups = [float(const_int(n) or _OPEN_GROUPS) for n in attrs["grid"]]
+            groups = [float(evaluated(n, sizes) or _OPEN_GROUPS) for n in attrs["grid"]]
             _, before = found.get(attrs["kernel"], (0.0, 0.0))
             found[attrs["kernel"]] = math.prod(groups), before + times
         elif (body := getattr(s, "body", None)) is not None:
@@ -331,6 +342,7 @@ def _on_cores(func: Func, target: Target) -> Footprint:
     taken = clocks(func.body, lambda v: False, target.vector_bytes)
     buffers: dict[int, Buffer] = {}
     shared: list[int] = []
+    sizes = _sizes(func)
 
     def on_expr(e: E.Expr) -> None:
         if isinstance(e, E.BufferLoad):
@@ -340,11 +352,11 @@ def _on_cores(func: Func, target: Target) -> Footprint:
         if isinstance(s, S.BufferStore):
             buffers[id(s.buffer)] = s.buffer
         elif isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
-            shared.append(const_int(s.extent) or _OPEN_GROUPS)
+            shared.append(int(evaluated(s.extent, sizes) or _OPEN_GROUPS))
 
     visit(func.body, on_expr, on_stmt)
-    bytes_ = sum(_size(b) or 0.0 for b in buffers.values() if b.scope == "global")
-    issued = float(evaluated(taken, {}) or 0.0)
+    bytes_ = sum(_size(b, sizes) or 0.0 for b in buffers.values() if b.scope == "global")
+    issued = float(evaluated(taken, sizes) or 0.0)
     one = Kernel(max(shared, default=1), memory_bytes=bytes_, issued=issued)
     return Footprint((one,), bool(shared))
 
@@ -363,7 +375,7 @@ _CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def evaluated(e: E.Expr, values: dict[E.Var, Any]) -> Any:
+def evaluated(e: E.Expr, values: Mapping[E.Var, Any]) -> Any:
     """An integer expression where variables have `values`, numbers or an array of one for each lane; None where it is made of anything else."""
     if isinstance(e, E.IntImm):
         return e.value

@@ -34,36 +34,40 @@ from .programs import Program
 MIDDLE = 64  # a size of the class whose loops also serve where those of another class cannot be made
 # The last size of each class (None: there is none), and the size that its choice is made for.
 CLASSES: tuple[tuple[int | None, int], ...] = ((16, 16), (64, 64), (512, 256), (None, 2048))
+# Of sizes without end the largest that a choice is judged by: prompts and flattened images have as many rows.
+LARGE = 16384
 # Times as long as its own choice that a neighbour's should take, by their prices, for a class to have its own: each is lowered, compiled and loaded.
 WORTH = 1.3
 
 
 class _Class(NamedTuple):
-    """Sizes up to `end` (None: without end), the size that their choice is made for, and what its templates prefer."""
+    """Sizes up to `end` (None: without end), the size that their choice is made for, all that it is judged by, and what its templates prefer."""
 
     end: int | None
     size: int
+    judged: tuple[int, ...]
     space: Space
     choice: Choice
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a program that are worth having: of the size `name`; (last size or None, size that its choice is made for), least first; the program with
-    the number 1 in the size's place, where that is worth loops of its own."""
+    """The classes of a program that are worth having: of the size `name`; (last size or None, size that its choice is made for, sizes that it is judged by), least
+    first; the program with the number 1 in the size's place, where that is worth loops of its own."""
 
     name: str
-    kept: tuple[tuple[int | None, int], ...]
+    kept: tuple[tuple[int | None, int, tuple[int, ...]], ...]
     one: Program | None
 
     @property
     def middle(self) -> int:
         """The size that the choice is made for which serves where no other does."""
-        return next(size for end, size in self.kept if end is None or end >= MIDDLE)
+        return next(size for end, size, _ in self.kept if end is None or end >= MIDDLE)
 
     def likely(self, size: int) -> AbstractContextManager[object]:
         """Inside of the block the open size is thought to be so much, and in its class."""
-        return typically({self.name: size}, {self.name: next(end for end, n in self.kept if n == size)})
+        end, judged = next((end, judged) for end, n, judged in self.kept if n == size)
+        return typically({self.name: size}, {self.name: end}, [{self.name: n} for n in judged if n != size])
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def classes_of(program: Program, target: Target, bound: Callable[[str, int], Pro
             alike = kept
         one = _one(program, target, kept[0].choice, partial(bound, name, 1)) if kept else None
         if len(kept) > 1 or one is not None:
-            return Classes(name, tuple([(c.end, c.size) for c in kept]), one)
+            return Classes(name, tuple([(c.end, c.size, c.judged) for c in kept]), one)
     return None
 
 
@@ -118,17 +122,21 @@ def _apart(program: Program, target: Target, name: str) -> tuple[list[_Class], s
         if best is None:
             return [], asked
         if name not in asked:  # its choice is the same for all sizes
-            return [_Class(None, size, *best)], asked
-        found.append(_Class(end, size, *best))
+            return [_Class(None, size, (size,), *best)], asked
+        found.append(_Class(end, size, (size,) if end is not None else (size, LARGE), *best))
     for k in range(len(found) - 1, 0, -1):
         few, many = found[k - 1 : k + 1]
         for own, other in ((many, few), (few, many)):
-            with typically({name: own.size}, {name: many.end}):
-                gains = _gains(own.space, own.choice, other.choice)
-            if not gains:
-                found[k - 1 : k + 1] = [other._replace(end=many.end)]
+            if not any(_gains_at({name: n}, {name: many.end}, own, other) for n in own.judged):
+                found[k - 1 : k + 1] = [other._replace(end=many.end, judged=few.judged + many.judged)]
                 break
     return found, asked
+
+
+def _gains_at(sizes: dict[str, int], ends: dict[str, int | None], own: _Class, other: _Class) -> bool:
+    """Whether a class's own choice is worth having beside another class's where sizes are these."""
+    with typically(sizes, ends):
+        return _gains(own.space, own.choice, other.choice)
 
 
 def _gains(space: Space, own: Choice, other: Choice) -> bool:
@@ -147,7 +155,7 @@ def variants(program: Program, classes: Classes, building: Building, middle: Mad
     """The loops of all classes, least first. middle: what is made for the middle class; it serves those that cannot be made. Raises what their templates
     say where choices are strict (`choices.strictly`)."""
     found: list[Variant] = []
-    for end, size in classes.kept:
+    for end, size, _ in classes.kept:
         made = middle if size == classes.middle else _made(program, classes.likely(size), building, str(end or "more"))
         if found and found[-1].made is (made or middle):
             found[-1] = replace(found[-1], end=end)

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,6 +26,12 @@ def typical(x: Size, value: int | None = None) -> int:
     return int(x.evaluate(values)) if isinstance(x, Dim) else x
 
 
+def typical_of(name: str) -> int:
+    """What a symbolic size of this name stands for where a number is needed."""
+    likely = _LIKELY.get()
+    return TYPICAL if likely is None else likely.values.get(name, TYPICAL)
+
+
 def is_unbounded(sizes: Any) -> bool:
     """Whether there is a symbolic size in a nest of tuples and lists that may be of any number: `typically` says no last one for it."""
     likely, names = _LIKELY.get(), names_of([sizes])
@@ -39,26 +45,41 @@ TYPICAL = 32  # what a name stands for where nothing is said of it
 
 
 class _Likely(NamedTuple):
-    """What symbolic sizes are thought to be, by their names; the largest that they may be; and the names that were asked for."""
+    """What symbolic sizes are thought to be, by their names; the largest that they may be; the names that were asked for; and what the same
+    code should serve well besides."""
 
     values: Mapping[str, int]
     ends: Mapping[str, int]
     asked: set[str]
+    others: tuple[Mapping[str, int], ...] = ()
 
 
 _LIKELY: ContextVar[_Likely | None] = ContextVar("tec_likely_sizes", default=None)
 
 
 @contextmanager
-def typically(values: Mapping[str, int], ends: Mapping[str, int | None] = MappingProxyType({})) -> Iterator[set[str]]:
-    """Inside of the block the names in `values` are thought to stand for these numbers, and those in `ends` for no larger ones (None: for any). Gives the
-    set that names are put in when they are asked for: what asks for none of a size does not depend on it."""
-    likely = _Likely(values, {n: end for n, end in ends.items() if end is not None}, set())
+def typically(
+    values: Mapping[str, int],
+    ends: Mapping[str, int | None] = MappingProxyType({}),
+    others: Iterable[Mapping[str, int]] = (),
+) -> Iterator[set[str]]:
+    """Inside of the block the names in `values` are thought to stand for these numbers, and those in `ends` for no larger ones (None: for any). others: further
+    values that the same code should serve well (`each_of_others`). Gives the set that names are put in when they are asked for: what asks for none of a size
+    does not depend on it."""
+    known = {n: end for n, end in ends.items() if end is not None}
+    likely = _Likely(values, known, set(), tuple(others))
     token = _LIKELY.set(likely)
     try:
         yield likely.asked
     finally:
         _LIKELY.reset(token)
+
+
+def each_of_others() -> Iterator[AbstractContextManager[set[str]]]:
+    """For each of the further values that `typically` was given, a block in which they are what sizes are thought to be."""
+    likely = _LIKELY.get()
+    for values in () if likely is None else likely.others:
+        yield typically(values, likely.ends)
 
 
 class _Typical(dict[str, int]):
