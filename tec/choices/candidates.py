@@ -20,6 +20,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import NamedTuple
 
@@ -98,7 +99,8 @@ def _rival(found: Sequence[Space], default: Choice) -> tuple[Space, Choice] | No
 def _seconds(made: Made) -> tuple[float, ...] | None:
     """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves; None where a count in them is a guess."""
     found = []
-    for sizes in (contextlib.nullcontext(), *each_of_others()):
+    blocks: list[AbstractContextManager[object]] = [contextlib.nullcontext(), *each_of_others()]
+    for sizes in blocks:
         with sizes:
             asked = footprint.read(made)
             if any(k.guessed for k in asked.kernels):

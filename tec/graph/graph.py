@@ -31,7 +31,7 @@ from .fold_sizes import fold_sizes
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
 MAX_ELEMENTS = 1 << 40
-FOLD_ELEMENTS = 1 << 26
+FOLD_ELEMENTS = 1 << 29  # so that the vocabulary of a large decoder is turned once
 FOLD_FLOPS = 1 << 28
 FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 

@@ -78,8 +78,9 @@ def typically(
 def each_of_others() -> Iterator[AbstractContextManager[set[str]]]:
     """For each of the further values that `typically` was given, a block in which they are what sizes are thought to be."""
     likely = _LIKELY.get()
-    for values in () if likely is None else likely.others:
-        yield typically(values, likely.ends)
+    if likely is not None:
+        for values in likely.others:
+            yield typically(values, likely.ends)
 
 
 class _Typical(dict[str, int]):

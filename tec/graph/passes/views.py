@@ -100,7 +100,7 @@ class _Mover(Rebuild):
             return False
         if node.op == "matmul":
             return self.matmul(node)
-        if node.op in ("transpose", "reshape") and not x.is_const:
+        if node.op in ("transpose", "reshape"):  # of a constant where it was too large to fold
             base, steps = self.under_way(x)
             to = tuple(node.attrs["perm" if node.op == "transpose" else "shape"])
             self.put(node.outputs[0], base, (*steps, (node.op, to)))

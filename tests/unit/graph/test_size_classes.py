@@ -325,3 +325,13 @@ def test_classes_end_in_order() -> None:
     ends = [end for end, _ in CLASSES]
     assert ends[-1] is None and ends[:-1] == sorted(ends[:-1])  # type: ignore[type-var]
     assert all(end is None or size <= end for end, size in CLASSES)
+
+
+def test_a_class_without_end_counts_its_work_groups() -> None:
+    """Sums that a work-group each adds are cheap for few rows, and no rival of matrix units where rows have no end."""
+    c = Case(0, "float16")
+    c.done(c.op("matmul", c.input("x", "n", 2728), c.input("w", 2728, 64)))
+    net = tec.compile(c.graph, target="cuda -arch=sm_90a")
+    (found,) = net.report.choices.values()
+    assert found["choice"]["template"] == "matrix product"
+    assert found["classes"]["more"]["template"] == "matrix product"
