@@ -19,7 +19,7 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from ..te import intrin
-from .families.products import tilings
+from .families.products import tile_clocks, tilings
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice
@@ -183,7 +183,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
         return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return Product(None, Layout("KN"))
-    return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n"))
+    return Product(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target.core, lanes, out.shape[-2], n)}n"))
 
 
 def packed(target: Target) -> int:

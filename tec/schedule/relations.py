@@ -62,6 +62,8 @@ class Split:
     """parent -> outer, inner with parent = outer * inner extent + inner. Exactly one of factor and nparts is given.
 
     fixed: the inner loop keeps the whole factor even where the parent is shorter (a thread's or intrinsic's extent).
+    shift_inwards: a last step that would run past the parent's end starts earlier instead, and repeats some of the values before: parent = min(outer * inner extent,
+    extent - inner extent) + inner. Of extents that are known; else there are guards.
     """
 
     parent: IterVar
@@ -69,6 +71,7 @@ class Split:
     inner: IterVar
     factor: Expr | None = None
     nparts: Expr | None = None
+    shift_inwards: bool = False
 
     @property
     def parents(self) -> tuple[IterVar, ...]:
@@ -97,9 +100,20 @@ class Split:
     def index_up(self, values: Values, ranges: Ranges) -> None:
         if self.outer not in values or self.inner not in values:
             return
-        step = ranges[self.inner].extent
-        value = B.add(B.mul(values[self.outer], step), values[self.inner])
+        value = B.add(self._start(values[self.outer], ranges), values[self.inner])
         values[self.parent] = plus(value, ranges[self.parent].min)
+
+    def _last(self, ranges: Ranges) -> int | None:
+        """The start of the last step where that is shifted inwards; None where no step is."""
+        step, whole = ranges[self.inner].extent, ranges[self.parent].extent
+        if not self.shift_inwards or not isinstance(step, IntImm) or not isinstance(whole, IntImm):
+            return None
+        return whole.value - step.value if whole.value > step.value and whole.value % step.value else None
+
+    def _start(self, outer: Expr, ranges: Ranges) -> Expr:
+        """The first value of a step, from 0 on."""
+        start, last = B.mul(outer, ranges[self.inner].extent), self._last(ranges)
+        return start if last is None else B.minimum(start, B.const(last, start.dtype))
 
     def index_down(self, values: Values, ranges: Ranges) -> None:
         if self.parent not in values:
@@ -107,7 +121,10 @@ class Split:
         at = B.sub(values[self.parent], ranges[self.parent].min)
         step = ranges[self.inner].extent
         values[self.outer] = B.floordiv(at, step)
-        values[self.inner] = B.floormod(at, step)
+        last = self._last(ranges)
+        values[self.inner] = (
+            B.floormod(at, step) if last is None else B.sub(at, self._start(values[self.outer], ranges))
+        )
 
     def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
         if self.outer not in intervals and self.inner not in intervals:
@@ -117,10 +134,9 @@ class Split:
         if _whole(outer, ranges[self.outer], arith) and _whole(inner, ranges[self.inner], arith):
             intervals[self.parent] = Interval(whole.min, B.sub(B.add(whole.min, whole.extent), 1))
             return
-        step = ranges[self.inner].extent
         ends = []
         for o, i in zip(outer, inner):
-            ends.append(None if o is None or i is None else B.add(B.add(B.mul(o, step), i), whole.min))
+            ends.append(None if o is None or i is None else B.add(B.add(self._start(o, ranges), i), whole.min))
         intervals[self.parent] = (
             point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else Interval(*ends)
         )
@@ -142,7 +158,7 @@ class Split:
             fits = outer.value * inner.value <= whole.value  # the product may be one past the type's end
         else:
             fits = arith.le(B.mul(outer, inner), whole)
-        over[self.parent] = over.get(self.outer, False) or not fits
+        over[self.parent] = over.get(self.outer, False) or not (fits or self._last(ranges) is not None)
         return (self.inner,) if over.get(self.inner) else ()
 
 

@@ -56,16 +56,20 @@ class Stage(StageState):
 
     # ---- loops
 
-    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> tuple[IterVar, IterVar]:
+    def split(
+        self, parent: IterVar, factor: Any = None, nparts: Any = None, shift_inwards: bool = False
+    ) -> tuple[IterVar, IterVar]:
         """Split a loop in two; exactly one of `factor` (extent of the inner) and `nparts` (extent of the outer).
 
             for i in n:            for i_outer in ceil(n / 4):
                 ...          ->        for i_inner in 4:  # guarded where 4 does not divide n
                                            ...
+        shift_inwards: where 4 does not divide a known n > 4, the last step starts at n - 4 and repeats some of the step before, without a guard:
+        i = min(i_outer * 4, n - 4) + i_inner. Of other extents it changes nothing.
         Returns (outer, inner). Raises ScheduleError where the loop is split, fused, bound or annotated already, or belongs to
-        another stage.
+        another stage; with shift_inwards where the stage has sums.
         """
-        return self.sch.apply(Split(self, parent, factor, nparts))
+        return self.sch.apply(Split(self, parent, factor, nparts, shift_inwards))
 
     def tile(
         self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any

@@ -82,6 +82,12 @@ def test_split_nparts_zero():
         s[C].split(C.op.axis[0], nparts=0)
 
 
+def test_split_shifted_inwards_of_a_sum():
+    _, _, C, _, s = mm()
+    with mistake("split of i with shift_inwards: C has sums"):
+        s[C].split(C.op.axis[0], factor=5, shift_inwards=True)
+
+
 def test_split_factor_a_float():
     _, _, C, s = add()
     with mistake(r"factor of the split of i is 2.5 \(float\)"):

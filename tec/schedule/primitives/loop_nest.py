@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import caller_loc
 from ...ir.expr import IterKind, IterVar, Var
+from ...te.operation import ComputeOp
 from ..relations import Fuse as FuseRelation
 from ..relations import Singleton
 from ..relations import Split as SplitRelation
@@ -61,17 +62,23 @@ def move_attached(stage: Stage, old: list[IterVar], new: IterVar) -> None:
             other.attach_ivar = new
 
 
+def _may_repeat(stage: Stage, iv: IterVar) -> bool:
+    """Whether a loop's steps may run twice: each stores what depends on no step before."""
+    return isinstance(stage.op, ComputeOp) and not stage.op.reduce_axis and iv.kind == IterKind.DATA
+
+
 @dataclass(frozen=True, slots=True)
 class Split(Primitive[tuple[IterVar, IterVar]]):
     """One loop becomes two: `parent = outer * extent of inner + inner`."""
 
     method: ClassVar[str] = "split"
-    by_name: ClassVar[tuple[str, ...]] = ("factor", "nparts")
+    by_name: ClassVar[tuple[str, ...]] = ("factor", "nparts", "shift_inwards")
 
     stage: Any
     parent: Any
     factor: Any = None
     nparts: Any = None
+    shift_inwards: bool = False
 
     def check(self, sch: Schedule) -> None:
         check_has_loops(self.stage, "split")
@@ -82,6 +89,11 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
         check_free(self.stage, iv, "split")
         label, value = ("factor", self.factor) if self.factor is not None else ("nparts", self.nparts)
         check_positive(self.stage, value, f"{label} of the split of {iv.name}", iv)
+        if self.shift_inwards and not _may_repeat(self.stage, iv):
+            raise fail(
+                self.stage, f"split of {iv.name} with shift_inwards: {self.stage.name} has sums, or is made of other loops than a compute's, and may not repeat a step",
+                mark=iv, hint="cache_write the result, and shift the splits of the stage that copies it",
+            )  # fmt: skip
 
     def apply(self, sch: Schedule) -> tuple[IterVar, IterVar]:
         stage, iv = self.stage, self.parent
@@ -90,6 +102,7 @@ class Split(Primitive[tuple[IterVar, IterVar]]):
             relation = SplitRelation(iv, outer, inner, factor=check_positive(stage, self.factor, "factor", iv))
         else:
             relation = SplitRelation(iv, outer, inner, nparts=check_positive(stage, self.nparts, "nparts", iv))
+        relation.shift_inwards = bool(self.shift_inwards)
         replace_leaf(stage, [iv], [outer, inner])
         move_attached(stage, [iv], inner)
         stage.relate(relation)

@@ -139,3 +139,37 @@ def test_addresses_are_those_numpy_tells():
     whole = np.arange(24.0).reshape(4, 6)
     for x in (whole, whole[1:, ::2], whole[::-1], whole.view(np.recarray), np.zeros(0), np.array(5)):
         assert addresses.address_of(x) == x.ctypes.data == addresses._slowly(x)
+
+
+def test_outputs_without_memory_of_their_own(direct):
+    """An input that is an output, a view of another one, a constant, and a part of what is computed."""
+    g = Graph()
+    x, y = g.input("x", "float32", (Dim("n"), 6)), g.input("y", "float32", (4,))
+    made = g.add("exp", [x])[0]
+    outputs = [x, g.add("reshape", [y], {"shape": (2, 2)})[0], g.constant(np.arange(3, dtype="f4")), made]
+    g.set_outputs(outputs, ["x", "y", "c", "e"])
+    net = tec.compile(g, target="llvm")
+    kept = []
+    for n in (3, 3, 3, 5, 5, 3):
+        a, b = np.random.rand(n, 6).astype("f4"), np.random.rand(4).astype("f4")
+        kept.append((net.run([a, b]), [a.copy(), b.reshape(2, 2).copy(), np.arange(3), np.exp(a)]))
+        a[:], b[:] = 0, 0
+    for got, want in kept:
+        for one, other in zip(got, want, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert any(direct)
+
+
+def test_memory_of_large_outputs_is_used_again_when_nobody_has_them(direct):
+    g = Graph()
+    g.set_outputs([g.add("exp", [g.input("x", "float32", (1 << 19,))])[0]], ["y"])
+    net = tec.compile(g, target="llvm")
+    x = np.zeros(1 << 19, "f4")
+    net.run([x]), net.run([x])
+    part = net.run([x])[0][5:7]
+    assert direct[-1]
+    fresh = net.run([x + 1])[0]
+    assert part.tolist() == [1.0, 1.0] and abs(fresh[0] - np.e) < 1e-5
+    at = fresh.ctypes.data
+    del fresh
+    assert net.run([x])[0].ctypes.data == at

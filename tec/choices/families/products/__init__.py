@@ -8,23 +8,29 @@ a register tile a thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from .... import te
 from ....ops.contraction import Contraction
 from ....ops.typical import typical
 from ....target import Target
 from ....te import ComputeOp, Operation, intrin
 from ... import parallel, rules
-from ...group import Group, const_shape, largest_divisor, reduce_size, same_shape, size_of
+from ...group import Group, const_shape, reduce_size, same_shape, size_of, substitute
+from ...parts.operands import contraction
 from ...parts.pointwise import begin_cpu
 from ...space import Choice, Cost, Scheduled, Space
-from . import folded, matrix_units
+from . import folded, matrix_units, tile_clocks
 from .bulk_products import BulkProduct
 from .register_blocks import RegisterBlocks, SharedTiles
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
-_OPEN_ROWS = 8  # of a register tile where the number of rows is symbolic
+_FEWEST_LANES = 4  # columns that are worth vectors of their own
+_TILE_CLOCKS = 38  # of a tile beside its sums: where it lies, and what the core knows only when the loop ends (with the constants of `tile_clocks`)
+_LINE_BYTES, _CUT_LINES = 64, 0.94  # a line; lines more that a row of a panel touches which begins anywhere
+_MISSES, _AHEAD = 16, 190  # lines that are on their way at once; instructions that a core looks ahead
+_L2_CLOCKS, _MEMORY_CLOCKS = 12, 200
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -99,18 +105,19 @@ class RegisterTiles(Space):
         super().__init__(group, target)
         self.op, self.out = op, out
         *_, self.m, self.n = const_shape(op.output(0))
-        self.lanes = max(4, target.vector_bytes // 4)
+        self.lanes = _lanes(self.n, target)
         self.is_open = self.m is None or self.n is None
-        block, grouped = op.attrs.get("block"), op.attrs.get("group", 1) > 1
+        block: int | None = op.attrs.get("block")
+        grouped = op.attrs.get("group", 1) > 1
+        self.block = block
         self.dot = intrin.vector_dot(target, op.inputs[0].dtype, filled=True) if grouped else None
         columns = (
             (block,)
             if block
             else tuple(self.lanes * v for v in (2, 1, 3, 4) if self.n is None or self.lanes * v <= self.n)
         )
-        height = self._rows(columns[0])
         self.parameters = {
-            "rows": (height, *[r for r in range(1, 25) if r != height and (self.m is None or r <= self.m)]),
+            "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": (4, 1, 2, 8), "parallel": (True,) if self.is_open else (True, False),
         }  # fmt: skip
 
@@ -120,32 +127,20 @@ class RegisterTiles(Space):
         if pair is None or len(pair[0].axis) < 2 or len(op.reduce_axis) != 1:
             return None
         n = const_shape(op.output(0))[-1]
-        if (n is not None and n < max(4, target.vector_bytes // 4)) or op.output(0).dtype not in (
-            "float32",
-            "float64",
-            "int32",
-        ):
+        if (n is not None and n < _FEWEST_LANES) or op.output(0).dtype not in ("float32", "float64", "int32"):
             return None
         return cls(group, target, *pair)
 
-    def _rows(self, columns: int) -> int:
-        """As many rows as the registers hold beside a row of B, all tiles full where some number of rows allows it."""
-        vectors = -(-columns // self.lanes)
-        fitting = max(1, (self.target.core.registers - vectors - 1) // vectors)
-        if self.m is None:
-            return min(_OPEN_ROWS, fitting)
-        height = largest_divisor(self.m, min(12 if vectors == 2 else 16, fitting))
-        return height if height >= 4 else min(self.m, 8, fitting)
-
     @property
     def default(self) -> Choice:
-        n, lanes = self.n, self.lanes
-        width = self.op.attrs.get("block") or (2 * lanes if n is not None and n % (2 * lanes) == 0 else lanes)
+        return min(self.drafts(), key=lambda c: self.cost(c).seconds)
+
+    def drafts(self) -> Iterator[Choice]:
+        """Tiles of all sizes; the sum four steps at a time where that divides it."""
         work = (size_of(self.op.output(0).shape[-2:]) or 0) * (reduce_size(self.op) or 1)
-        return self.choice(
-            rows=self._rows(width), columns=width, unroll=4 if self._steps() % 4 == 0 else 1,
-            parallel=self.is_open or parallel.worth(work / self.target.machine.macs("float32")),
-        )  # fmt: skip
+        threads = self.is_open or parallel.worth(work / self.target.machine.macs("float32"))
+        unroll = 4 if self._steps() % 4 == 0 else 1
+        return self.legal({**self.parameters, "unroll": (unroll,), "parallel": (threads,)})
 
     def _steps(self) -> int:
         """Of the sum: multiply-adds, or dot products; 1 where their number is open."""
@@ -162,39 +157,51 @@ class RegisterTiles(Space):
         return None
 
     def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the core's rate, more where too few sums are under way for the latency or more than there are registers; or the
-        memory that the tiles read."""
+        """Multiply-adds, loads and instructions at the core's rates, more where too few sums are under way for the latency; and the lines of B, which come from memory for the
+        first tile of a panel and from the second-level cache for the others where the first level does not hold it."""
         machine, core = self.target.machine, self.target.core
-        m, n, k = self.m or _OPEN_ROWS, self.n or 4 * self.lanes, reduce_size(self.op) or 64
-        rows, columns = choice["rows"], choice["columns"]
+        m, n, k = (
+            self.m or tile_clocks.OPEN_ROWS,
+            self.n or 4 * self.lanes,
+            self._steps() if reduce_size(self.op) else 64,
+        )
+        rows, columns, size = choice["rows"], choice["columns"], size_of(self.op.output(0).shape[:-2]) or 1
         vectors = -(-columns // self.lanes)
-        size, chains = size_of(self.op.output(0).shape[:-2]) or 1, rows * vectors
-        tiles = size * -(-m // rows) * -(-n // columns)
-        # A vector FMA has a latency of four clocks; an operand of A comes as a broadcast, one of B as a load, two loads a clock.
-        per_k = max(chains / core.fma, (rows + vectors) / 2, 4.0)
-        spilled = max(0, chains + vectors + 1 - core.registers)
-        clocks = tiles * k * (per_k + spilled)
-        threads = machine.units if choice["parallel"] else 1
-        issue = clocks / (core.clock_mhz * 1e6) / min(threads, tiles)
-        bytes_ = 4.0 * size * (m * k * -(-n // columns) + n * k)
-        near = machine.level("L2") or machine.memory
-        memory = bytes_ / ((near.gbps or machine.memory_gbps) * 1e9) * machine.units / threads
+        high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
+        step, instructions = tile_clocks.step(core, rows, vectors)
+        clocks = high * wide * (k * step + _TILE_CLOCKS + sums)
+        row_bytes, apart = 4.0 * columns, 4 * n
+        lines = row_bytes / _LINE_BYTES
+        if not self.block and (apart % _LINE_BYTES or row_bytes % _LINE_BYTES):
+            lines += _CUT_LINES
+        # Loads that a core has under way: as many as it looks ahead, in instructions, and no more than it has buffers for.
+        together = _MISSES if self.block else min(_MISSES, _AHEAD * lines / instructions)
+        near = _L2_CLOCKS if k * max(row_bytes, _LINE_BYTES) > core.l1_bytes / 2 else 0.0
+        far = _MEMORY_CLOCKS if 4.0 * size * k * n > core.l2_bytes else _L2_CLOCKS
+        clocks += wide * k * lines * (far + near * (high - 1)) / together
+        tiles = size * high * wide
+        threads = min(machine.units, tiles) if choice["parallel"] else 1
         start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(start + max(issue, memory), "issue" if issue >= memory else "memory")
+        return Cost(
+            start + size * clocks / (core.clock_mhz * 1e6) / threads,
+            "issue" if step * k > clocks / high / wide / 2 else "memory",
+        )
 
     def build(self, choice: Choice) -> Scheduled:
-        s = begin_cpu(self.group, self.target)
-        mm, out, n, lanes = self.op, self.out, self.n, self.lanes
+        group, mm, out = self._whole_panels() if self._is_ragged else (self.group, self.op, self.out)
+        s = begin_cpu(group, self.target)
+        n, lanes = self.n, self.lanes
         height, width = choice["rows"], choice["columns"]
         stage = s[out]
         cached = s.cache_write(out.output(0), "local") if out is mm else mm.output(0)
         final = s[out.output(0)] if out is mm else stage
         axes = list(final.op.axis)
-        io, ii = final.split(axes[-2], factor=height)
-        jo, ji = final.split(axes[-1], factor=width)
+        # A ragged last tile begins earlier and repeats what the one before computed: all are full, and their sums stay in registers.
+        io, ii = final.split(axes[-2], factor=height, shift_inwards=True)
+        jo, ji = final.split(axes[-1], factor=width, shift_inwards=not self.block)
         # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
         final.reorder(*axes[:-2], jo, io, ii, ji)
-        if n is None or n % width == 0:
+        if n is None or n >= width or self._is_ragged:
             final.vectorize(ji)
         acc = s[cached]
         if self.is_open:
@@ -212,13 +219,13 @@ class RegisterTiles(Space):
         acc.set_scope("local")
         *lead, ci, cj = acc.op.axis
         (k,) = acc.op.reduce_axis
-        group = []
+        inside = []
         if self.dot is not None:
             k, one = acc.split(k, factor=self.dot.group)
-            group.append(one)
+            inside.append(one)
         ko, ki = acc.split(k, factor=choice["unroll"])
         cjo, cji = acc.split(cj, factor=lanes)
-        acc.reorder(*lead, ko, ki, ci, cjo, cji, *group)
+        acc.reorder(*lead, ko, ki, ci, cjo, cji, *inside)
         if self.dot is not None:
             acc.tensorize(cji, self.dot.intrin)
         else:
@@ -226,7 +233,39 @@ class RegisterTiles(Space):
         acc.unroll(cjo)
         acc.unroll(ci)
         acc.unroll(ki)
-        return Scheduled(s, self.group.outputs, choice)
+        return Scheduled(s, group.outputs, choice)
+
+    @property
+    def _is_ragged(self) -> bool:
+        """Whether the last of B's panels is filled up."""
+        return bool(self.block and self.n is not None and self.n % self.block)
+
+    def _whole_panels(self) -> tuple[Group, ComputeOp, ComputeOp]:
+        """The group with a product of whole panels, of which the real columns are taken, that product, and the output."""
+        found = contraction(self.group, self.op)
+        assert found is not None and self.n is not None and self.block is not None
+        c, result = found
+        k = te.reduce_axis((0, c.k), "k")
+
+        def body(*at: Any) -> Any:
+            *batch, i, j = at
+            return te.sum(c.a.at(batch, i, k).astype(c.acc) * c.b.at(batch, j, k).astype(c.acc), axis=k)
+
+        shape = (*c.batch, c.m, -(-self.n // self.block) * self.block)
+        wide = te.compute(shape, body, name="matmul", tag="matmul", attrs=self.op.attrs)
+        taken = te.compute(result.shape, lambda *at: wide(*at).astype(result.dtype), name="matmul_columns")
+        group = Group.of(substitute(self.group.outputs, {result: taken}))
+        (out,) = group.output_ops
+        assert isinstance(out, ComputeOp) and isinstance(wide.op, ComputeOp)
+        return group, wide.op, out
+
+
+def _lanes(n: int | None, target: Target) -> int:
+    """Of vectors along `n` columns: a whole register's, or fewer for few columns."""
+    lanes = max(_FEWEST_LANES, target.vector_bytes // 4)
+    while n is not None and lanes > max(n, _FEWEST_LANES):
+        lanes //= 2
+    return lanes
 
 
 def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeOp] | None:
