@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import Loc
 from . import build
 from .expr import Var
+from .spelling import Spelled
 
 if TYPE_CHECKING:
     from .expr import Expr, Var
@@ -18,7 +19,7 @@ FRAGMENT_SCOPES = ("fragment.a", "fragment.b", "fragment.acc")
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Buffer:
+class Buffer(Spelled):
     """Storage that BufferLoad and BufferStore name; known by identity.
 
     shape, in elements; strides, in elements, () for row-major; elem_offset, in elements from the data pointer;

@@ -169,6 +169,11 @@ def cast(dtype: Any, value: Any) -> E.Expr:
     if e.dtype == dtype:
         return e
     src, dst = dtype_info(e.dtype), dtype_info(dtype)
+    if "handle" in (e.dtype, dtype):
+        raise ExprError(
+            f"Can't cast a handle to other types: {e} is {e.dtype}, {dtype} is wanted",
+            hint="a handle is a pointer or a text",
+        )
     if src.lanes == 1 and dst.lanes > 1:
         return E.Broadcast(cast(dst.element, e), dst.lanes)
     if src.lanes != dst.lanes:

@@ -66,6 +66,9 @@ class IntImm(Expr):
     value: int
     dtype: str = "int32"
 
+    def __hash__(self) -> int:
+        return hash(self.value)
+
     def __bool__(self) -> bool:
         return bool(self.value)
 

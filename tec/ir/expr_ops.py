@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ExprError
+from .spelling import Spelled
 
 _build: Any = None  # tec.ir.build, put here by it: the operators need the builders, which need the classes
 elementwise: Any = None  # put here by tec.te: the operators of whole tensors, which make a tensor
@@ -58,7 +59,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-class ExprOps:
+class ExprOps(Spelled):
     """The Python operators, for everything that stands for a value: Expr, IterVar, Tensor, TensorSlice.
 
     Each goes through `tec.ir.build`, which converts operands, promotes types and folds constants. Where an operand is a tensor with dimensions

@@ -9,12 +9,13 @@ from typing import Any
 from ..notebook import code
 from .buffer import Buffer
 from .expr import Expr, Var
+from .spelling import Spelled
 from .stmt import Stmt
 from .visit import free_vars
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Func:
+class Func(Spelled):
     """A function of loop IR.
 
     params, in call order: Buffers (scope global) and scalar Vars. Variables in the buffers' shapes and strides that are
@@ -67,7 +68,7 @@ class Func:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class IRModule:
+class IRModule(Spelled):
     """Functions by name, in order. Prints as text that `tec.ir.parse` reads back."""
 
     functions: dict[str, Func]

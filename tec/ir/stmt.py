@@ -14,9 +14,10 @@ from ..errors import ExprError, Loc
 from .buffer import Buffer
 from .expr import CommReducer, Expr, IntImm, Var
 from .notes import Note
+from .spelling import Spelled
 
 
-class Stmt:
+class Stmt(Spelled):
     """`binds`: the fields that name a variable or a buffer anew, for `body`."""
 
     __slots__ = ("__weakref__",)
@@ -94,6 +95,9 @@ class IfThenElse(Stmt):
 @dataclass(slots=True, eq=False, repr=False)
 class Seq(Stmt):
     stmts: tuple[Stmt, ...]
+
+    def __getitem__(self, k: int) -> Stmt:
+        return self.stmts[k]
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -53,7 +53,11 @@ def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
     """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
     t = type(s)
     if t not in _MAP_STMT:
-        raise TypeError(f"not a statement: {t.__name__}")
+        t = next(
+            (base for base in t.__mro__ if base in _MAP_STMT), t
+        )  # a front door's statement, kept where nothing below changes
+        if t not in _MAP_STMT:
+            raise TypeError(f"not a statement: {t.__name__}")
     return _MAP_STMT[t](s, fs, fe)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from ..errors import ScheduleError, caller_loc
+from ..ir.spelling import Spelled
 from ..notebook import schedule
 from ..te.operation import Operation, topo_order
 from ..te.tensor import Tensor
@@ -27,7 +28,7 @@ from .trace import Trace
 Given = TypeVar("Given")
 
 
-class Schedule:
+class Schedule(Spelled):
     """Made by `create_schedule`. `s[T]` is the stage of tensor (or operation) T; `print(s)` shows the loops."""
 
     def __init__(self, outputs: Sequence[Operation]):

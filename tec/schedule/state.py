@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ..errors import Loc
 from ..ir.expr import Expr, IterVar
 from ..ir.notes import Note
+from ..ir.spelling import Spelled
 from ..te.intrin_call import tensorized
 from ..te.operation import ComputeOp, Operation, ScanOp
 from .relations import Relation
@@ -49,7 +50,7 @@ class IndexMap:
     shape: tuple[Expr, ...]
 
 
-class StageState:
+class StageState(Spelled):
     """The schedule of one operation (or, for a group, of several together: `op` is then None)."""
 
     def __init__(self, sch: Schedule, op: Operation | None, name: str):

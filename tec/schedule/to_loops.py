@@ -24,6 +24,7 @@ from ..ir.notes import ImportLlvm
 from ..ir.visit import Rewriter, free_vars, substitute, substitute_stmt
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from .bounds import Bounds, infer_bounds
+from .inner_outputs import copy_out, split_off
 from .intervals import Evaluator, Interval
 from .normalize import normalize
 from .parameters import Parameters
@@ -71,10 +72,11 @@ def to_loops(
             untouched.add(id(buffer))
             continue
         tensors[(id(twin), k)] = buffer
+    inner = split_off(norm, tensors)
     whole = {s for s in norm.stages if any((id(s), k) in tensors for k in range(s.op.num_outputs))}
     bounds = infer_bounds(norm, whole)
     storage = StorageMap(norm, bounds, tensors, on_cpu)
-    low = Lowering(norm, bounds, storage)
+    low = Lowering(norm, bounds, storage, inner)
     body = low.run()
     written = [b for s, _, b in given.order if not isinstance(s.op, PlaceholderOp) and id(b) not in untouched]
     writes = [b.name for b in written]
@@ -93,8 +95,9 @@ def _twins(sch: Schedule, norm: Schedule) -> list[Stage | None]:
 class Lowering:
     """Makes the loops of every stage; see the module."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, storage: StorageMap):
+    def __init__(self, sch: Schedule, bounds: Bounds, storage: StorageMap, inner: dict[tuple[int, int], Buffer]):
         self.sch = sch
+        self.inner = inner  # parameters that are computed in storage of each thread's own
         self.bounds = bounds
         self.arith = bounds.arith
         self.ranges = bounds.ranges
@@ -132,7 +135,12 @@ class Lowering:
                     mine.append(storage)
             owned.append(mine)
         for stage, mine in zip(reversed(stages), reversed(owned)):
-            body = S.seq(self.in_own_threads(stage, self.produce(stage)), body)
+            copies = [
+                copy_out(self.storage.output(stage, k), self.inner[id(stage), k])
+                for k in range(stage.op.num_outputs)
+                if (id(stage), k) in self.inner
+            ]
+            body = S.seq(self.in_own_threads(stage, self.produce(stage)), *copies, body)
             for storage in reversed(mine):
                 if storage.rolling is not None:  # lives from one step of the loop to the next
                     at = stage.placement

@@ -23,6 +23,7 @@ from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buff
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import BufferLoad, Expr, IterVar, Ramp, Var
 from ..ir.notes import make
+from ..ir.spelling import Spelled
 from ..ir.stmt import (
     Alloc,
     Assert,
@@ -42,7 +43,7 @@ from .tensor import Tensor, as_index
 _KINDS = (ForKind.SERIAL, ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.UNROLLED)
 
 
-class BufferVar:
+class BufferVar(Spelled):
     """A buffer to read and write by indexing: `a[i, j]`, `a[i, j] = v`; one index into more dimensions counts row-major."""
 
     def __init__(self, builder: IRBuilder, buffer: Buffer):

@@ -14,12 +14,13 @@ from ..errors import Loc, caller_loc
 from ..ir.buffer import Buffer
 from ..ir.build import const
 from ..ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
+from ..ir.spelling import Spelled
 from ..ir.stmt import Stmt
 from ..ir.visit import children
 from .tensor import Tensor
 
 
-class Operation:
+class Operation(Spelled):
     """Base of the operations.
 
     name, tag: labels; attrs: the user's notes; loc: the user's line that made it; axis, reduce_axis: its iteration

@@ -112,6 +112,14 @@ class Device:
         """The device's memory in bytes."""
         return self.attributes.total_memory_bytes
 
+    @property
+    def compute_version(self) -> str:
+        """The chip's version as "major.minor" ("9.0" of sm_90, "9.4.2" of gfx942), as te programs ask for it; "0.0" of a CPU."""
+        digits = self.arch.rpartition("_")[2] if self.arch.startswith("sm_") else self.arch.removeprefix("gfx")
+        if self.driver is None or len(digits) < 2:
+            return "0.0"
+        return f"{digits[:-1]}.{digits[-1]}" if self.arch.startswith("sm_") else ".".join([digits[:-2], *digits[-2:]])
+
     # ---- memory
 
     def memory(self) -> MemoryStats:

@@ -146,6 +146,11 @@ class Module:
         return list(self.specs)
 
     @property
+    def entry_func(self) -> Function:
+        """The function that a call of the module runs."""
+        return self[self.entry_name]
+
+    @property
     def signature(self) -> dict[str, Any]:
         """The entry function's signature, as plain data."""
         return self.specs[self.entry_name]["signature"]  # type: ignore[no-any-return]

@@ -1,12 +1,4 @@
-"""TVM v0.14's own tests of te: which files count, and what is said to each test that does not pass through `tools.tvm_adapter`.
-
-    mkdir /tmp/te && cd TVM && for f in $(python -m tools.tvm_answers); do git show v0.14.0:tests/python/$f > /tmp/te/$(basename $f); done
-    PYTHONPATH=. python -m pytest -p tools.tvm_adapter -q -rsx /tmp/te
-
-ANSWERED: programs of a te user that tec takes otherwise, each answered in "Coming from TVM" (docs/schedules.md). INTERNAL: tests that look into TVM's
-classes, its printer or the shape of its lowered code, and say nothing of what a program computes. Both are expected failures, and one that passes is
-reported. A test that is skipped says which part of TVM, or which machine, it needs. What counts as te is the rest: passed and answered.
-"""
+"""TVM v0.14's tests that are te's: which files count, and why a test does not pass through `tec.compat.tvm`."""
 
 from __future__ import annotations
 
@@ -26,7 +18,7 @@ FILES = [f"unittest/test_{n}.py" for n in _UNIT] + [
 # file -> {name of a test, as a regular expression: why}
 Table = dict[str, dict[str, str]]
 
-ANSWERED: Table = {
+REASONS: Table = {
     "test_te_schedule.py": {
         "test_schedule_create": "a schedule goes to JSON as its computation and its trace, not in one text",
         "test_pragma": "pragmas that no pass knows are refused",
@@ -78,48 +70,10 @@ ANSWERED: Table = {
     },
 }  # fmt: skip
 
-_NODES = "TVM's node classes: names and fields of its loop IR"
-_TEXT = "TVM's text of an expression"
-_PRIM = "functions of loop IR put together by hand (PrimFunc, TVMScript)"
-_SHAPE = "the shape of TVM's lowered code"
-INTERNAL: Table = {
-    "test_te_build_lower.py": {"test_split_uneven_unique_likely": _SHAPE},
-    "test_te_hybrid_script.py": {
-        "test_outer_product": _NODES + "; saving a script as Python", "test_fanout": _NODES, "test_schedule": _SHAPE,
-    },
-    "test_te_schedule.py": {"test_tensor_intrin": _NODES},
-    "test_te_schedule_tensorize.py": {"test_tensorize_(vadd|matmul)": "functions that TVM registers for its own tests"},
-    "test_te_tensor.py": {"test_tuple_with_different_deps": _NODES},
-    "test_te_transform_layout.py": {"TestCompareAgainstExplicitReshape::test_internal_reshape": _NODES},
-    "test_target_codegen_cuda.py": {"test_(crossthread_reduction.|rfactor_predicates)": "a GPU: the adapter runs the CPU's"},
-    "test_target_codegen_llvm.py": {
-        "test_llvm_(intrin|void_intrin|lookup_intrin|order_functions|scalar_concat)|test_call_(packed|extern)_returning_void": _PRIM,
-        "test_alignment": "the text of TVM's LLVM IR", "test_llvm_target_attributes": "names of functions in TVM's LLVM IR",
-    },
-    "test_tir_base.py": {".*": _NODES},
-    "test_tir_buffer.py": {
-        "test_buffer_access_ptr.*": _NODES, "test_buffer_(offset_of|index_merge_mult_mod)": "TVM's simplifier of flat indices",
-        "test_buffer_flatten.*": "a pass of TVM's",
-    },
-    "test_tir_constructor.py": {".*": _NODES},
-    "test_tir_imm_values.py": {
-        "test_tir_(make_floatimm.b?float16|special_floatimms.3.14-float16).*": "constants of TVM are not rounded to their type",
-        "test_tir_const_auto_dtype.3.14.*": "constants of TVM are not rounded to their type",
-        "test_tir_(u?int.*_const_fold|too_large_literal_f64)": _PRIM,
-    },
-    "test_tir_ir_builder.py": {"test_if": _PRIM, "test_prefetch": _NODES},
-    "test_tir_nodes.py": {"test_(ir|cast|attr|buffer_load_store|intimm_cond)": _NODES, "test_(bitwise|infinity|isnan)": _TEXT, "test_prim_func": _PRIM},
-    "test_tir_op_types.py": {".*": _NODES},
-}  # fmt: skip
 
-
-def group_of(table: Table, file: str, name: str) -> str | None:
-    """The reason that a table gives for test `name` ("Class::test[parameters]") of a file, None where it has none."""
-    for pattern, reason in table.get(file, {}).items():
+def reason_of(file: str, name: str) -> str | None:
+    """The reason for test `name` ("Class::test[parameters]") of a file, None where it has none."""
+    for pattern, reason in REASONS.get(file, {}).items():
         if re.fullmatch(pattern + r"(\[.*\])?", name):
             return reason
     return None
-
-
-if __name__ == "__main__":
-    print("\n".join(FILES))

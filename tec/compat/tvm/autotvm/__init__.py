@@ -1,0 +1,5 @@
+"""tvm.autotvm."""
+
+from ..names import absent
+
+__getattr__ = absent(__name__)

@@ -1,0 +1,89 @@
+"""tvm.lower, tvm.build and tvm.driver.build_module."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from tec import driver as _driver
+from tec import ir
+from tec.errors import ArgumentError
+from tec.schedule import Schedule
+from tec.target import as_target
+
+from .names import absent
+from .target import plain
+from .tir.function import HandMade, functions_of
+
+__all__ = ["build", "build_module", "lower"]
+
+
+def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, simple_mode: bool = False) -> ir.IRModule:
+    """Loop IR of a schedule or a function.
+
+    Which loops become vectors where the schedule names none is left out: TVM leaves that to LLVM, and who reads the loops
+    expects those of the schedule.
+    """
+    if not isinstance(inp, Schedule):
+        return _driver.lower(functions_of(inp), simple_mode=simple_mode)
+    first = _driver.lower(inp, args, name, True, binds)
+    if simple_mode:
+        return first
+    target = as_target(None)
+    passes = [p for p in _driver.PIPELINE if p[0] != "vectorize_loops"][_driver.SIMPLE_MODE_PASSES :]
+    return ir.IRModule(
+        {f.name: _driver.run_passes(f, target, passes).with_attrs(lowered_from=(f, target)) for f in first}
+    )
+
+
+def build(
+    inputs: Any,
+    args: Any = None,
+    target: Any = None,
+    target_host: Any = None,
+    runtime: Any = None,
+    name: str = "main",
+    binds: Any = None,
+) -> Any:
+    """A module of a schedule, of functions, or of {target: functions}."""
+    if isinstance(inputs, dict) and not isinstance(inputs, ir.IRModule):
+        if len(inputs) != 1:
+            raise ArgumentError(
+                f"build of functions for {len(inputs)} targets at once", hint="build each target's functions by itself"
+            )
+        ((target, inputs),) = inputs.items()
+    chosen = plain(target)
+    host = None if target_host is None else plain(target_host)
+    if isinstance(inputs, Schedule):
+        return _driver.build(inputs, args, chosen, host, name, binds)
+    made = _unlowered(functions_of(inputs), chosen)
+    if isinstance(made, HandMade):
+        return made.built(chosen)
+    found = list(made) if isinstance(made, ir.IRModule) else made
+    if isinstance(found, list) and any(isinstance(f, HandMade) and f.returns for f in found):
+        if len(found) == 1:
+            return found[0].built(chosen)
+        raise ArgumentError("a function that returns a value is built by itself", hint="tvm.build(f) of each")
+    return _driver.build(made, None, chosen, host)
+
+
+def _unlowered(given: Any, target: Any) -> Any:
+    """Functions that were lowered for another target as they were before: TVM's lowering asks no target."""
+    if isinstance(given, ir.IRModule):
+        return ir.IRModule({n: _unlowered(f, target) for n, f in given.functions.items()})
+    if isinstance(given, list):
+        return [_unlowered(f, target) for f in given]
+    if isinstance(given, ir.Func) and "lowered_from" in given.attrs:
+        origin, have = given.attrs["lowered_from"]
+        return given if str(have) == str(as_target(target)) else origin
+    return given
+
+
+def _schedule_to_module(sch: Any, args: Any = None, name: str = "main", binds: Any = None) -> ir.IRModule:
+    return _driver.lower(sch, list(args or []), name, True, binds)
+
+
+build_module = types.SimpleNamespace(build=build, lower=lower, schedule_to_module=_schedule_to_module)
+
+__path__: list[str] = []  # what stands below is found by `install`
+__getattr__ = absent(__name__)

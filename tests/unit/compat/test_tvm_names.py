@@ -1,0 +1,94 @@
+"""The names of tec.compat.tvm: they resolve, and those that are missing say where to look."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import tec.compat.tvm as tvm
+from tec.compat.tvm import names
+from tec.compat.tvm.install import install, uninstall
+
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(tvm.__path__, "tec.compat.tvm.")
+    if not m.name.endswith(("__main__", "plugin"))
+]
+
+# What programs of TVM's tutorials and of d2l-tvm say.
+TE = """
+abs acos acosh add all any asin asinh atan atanh ceil comm_reducer compute const cos cosh create_prim_func create_schedule decl_tensor_intrin div erf exp extern
+extern_primfunc floor floordiv floormod fmod gradient hybrid if_then_else indexdiv indexmod isfinite isinf isnan log log10 log2 max max_value min min_value multiply
+nearbyint placeholder popcount power reduce_axis round rsqrt scan schedule sigmoid sin sinh size_var sqrt subtract sum tag_scope tan tanh tensor thread_axis trunc
+truncdiv truncmod var AXIS_SEPARATOR ComputeOp ExternOp HybridOp PlaceholderOp ScanOp Schedule Stage Tensor TensorComputeOp TensorSlice
+""".split()
+TIR = """
+Add Allocate And AssertStmt AttrStmt Broadcast Buffer BufferLoad BufferRealize BufferStore Call Cast CommReducer Div EQ Evaluate FloatImm FloorDiv FloorMod For ForKind
+GE GT IfThenElse IntImm IterVar LE LT Let LetStmt Max Min Mod Mul NE Not Or Prefetch PrimExpr PrimFunc ProducerLoad ProducerRealize ProducerStore Ramp Reduce Select
+SeqStmt Shuffle SizeVar Stmt StringImm Sub Var While address_of call_extern call_intrin call_llvm_intrin call_llvm_pure_intrin call_packed call_pure_extern ceildiv clz
+const copysign decl_buffer exp10 exp2 hypot infinity ir_builder isnullptr ldexp likely log1p nextafter ptx_mma reinterpret ret shift_left shift_right stmt_functor
+tvm_access_ptr tvm_load_matrix_sync tvm_mma_sync
+""".split()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_that_a_module_lists_is_there(module):
+    found = importlib.import_module(module)
+    assert found.__doc__
+    for name in getattr(found, "__all__", ()):
+        assert getattr(found, name) is not None, name
+
+
+@pytest.mark.parametrize(("module", "wanted"), [("te", TE), ("tir", TIR)])
+def test_names_of_tvm(module, wanted):
+    found = importlib.import_module(f"tec.compat.tvm.{module}")
+    assert [n for n in wanted if not hasattr(found, n)] == []
+
+
+def test_a_missing_name_says_what_there_is():
+    with pytest.raises(AttributeError, match="did you mean compute"):
+        tvm.te.comput  # noqa: B018
+    with pytest.raises(names.NotHere, match=r"tvm\.meta_schedule\.tune_tir is not here\n(.|\n)*tec\.tune"):
+        tvm.meta_schedule.tune_tir(None)
+    with pytest.raises(AttributeError, match="tec calls it 'var'"):
+        from tec.ir.spelling import Spelled
+
+        class For(Spelled):
+            __slots__ = ()
+
+        For().loop_var  # noqa: B018
+
+
+def test_every_part_has_a_word():
+    assert [p for p in names.PARTS if not names.hint(p) and p not in ("ir.instrument",)] == []
+
+
+def test_install_gives_one_copy_of_each_module():
+    install()
+    try:
+        code = importlib.import_module("tvm.te.schedule")
+        assert importlib.import_module("tvm") is tvm
+        assert code is importlib.import_module("tec.compat.tvm.te.schedule")
+        assert importlib.import_module("tvm.driver.build_module").build is tvm.build
+        with pytest.raises(ImportError):
+            importlib.import_module("tvm.no_such_part")
+    finally:
+        uninstall()
+    assert "tvm" not in sys.modules
+
+
+def test_a_program_runs_unchanged(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, numpy as np, tvm\nfrom tvm import te\nA = te.placeholder((8,), name='A')\n"
+        "B = te.compute(A.shape, lambda i: A[i] * 2, name='B')\nf = tvm.build(te.create_schedule(B.op), [A, B], 'llvm')\n"
+        "b = tvm.nd.array(np.zeros(8, 'float32'))\nf(tvm.nd.array(np.arange(8, dtype='float32')), b)\nprint(b.numpy().sum(), sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tec.compat.tvm", str(program), "x"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["56.0", "['x']"]
