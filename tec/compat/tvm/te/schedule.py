@@ -70,8 +70,6 @@ def ScanGetBody(scan: ScanOp) -> list[Operation]:
 
 def ScanFixPointAnalysis(scan: ScanOp) -> dict[ir.IterVar, ir.Expr]:
     """Of each spatial axis of a scan, whether all its values at a time depend on the same place of the time before alone (1) or not (0)."""
-    from .scan_axes import fixed_axes
-
     return fixed_axes(scan)
 
 
