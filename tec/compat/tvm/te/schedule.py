@@ -18,6 +18,8 @@ from tec.te.operation import Operation, PlaceholderOp, ScanOp, topo_order
 from tec.te.tensor import Tensor
 
 from ..names import absent
+from ..tir.nodes import IterVar
+from .scan_axes import fixed_axes
 
 Buffer = ir.Buffer
 
