@@ -62,6 +62,8 @@ _TABLE = (
     _core("znver4", 64, 1, 32, 32, 1024, 4, "uint8 bfloat16"),  # units of 32 bytes take two steps
     _core("znver5", 64, 2, 32, 48, 1024, 4, "uint8 bfloat16"),
     _core("generic", 16, 2, 32, 64, 512, 1),  # AArch64, as Cortex-A72 and later
+    # RV64GC: no vectors, an f64 a clock. LLVM takes vectors of 16 bytes apart; loops of that width keep the compiler's choices simple.
+    _core("generic-rv64", 16, 0.5, 32, 32, 512, 1),
     _core("neoverse-n1", 16, 2, 32, 64, 1024, 1, "int8"),
     _core("neoverse-v1", 16, 4, 32, 64, 1024, 1, "int8 bfloat16"),
     _core("neoverse-v2", 16, 4, 32, 64, 2048, 1.5, "int8 bfloat16"),

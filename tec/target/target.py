@@ -297,6 +297,8 @@ _CORES = 8  # of a CPU that is named and not at hand: a desktop's
 
 def _baseline(mtriple: str) -> str:
     """The core that code without -mcpu is for: what every processor of the architecture has."""
+    if mtriple.startswith("riscv64"):
+        return "generic-rv64"
     arm = mtriple.startswith(("aarch64", "arm64")) or (not mtriple and platform.machine() in ("arm64", "aarch64"))
     return "generic" if arm else "x86-64"
 

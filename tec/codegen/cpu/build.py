@@ -14,6 +14,7 @@ from ...target import Target
 from .. import cache, llvm_util
 from .emitter import CpuEmitter
 
+_RISCV_LINUX = "+m,+a,+f,+d,+c"
 DEFAULT_SPEED = 2  # -O3 takes twice as long, and neither matmul, nor math, nor a ResNet-50 ran faster with it
 
 
@@ -51,14 +52,17 @@ def machine_of(target: Target) -> llvm_util.LLVMMachine:
         cpu, host = llvm_util.host_cpu()
         features = ",".join(x for x in (host, features) if x)
     arch = triple.split("-")[0]
-    if arch not in ("x86_64", "aarch64", "arm64"):
+    if arch not in ("x86_64", "aarch64", "arm64", "riscv64"):
         raise CodegenError(
             f"no CPU code is made for {triple!r}",
-            hint="-mtriple is an x86_64 or aarch64 one, such as aarch64-unknown-linux-gnu",
+            hint="-mtriple is an x86_64, aarch64 or riscv64 one, such as aarch64-unknown-linux-gnu",
             locate=False,
         )
     if not cpu:
-        cpu = "x86-64" if arch == "x86_64" else "generic"
+        cpu = {"x86_64": "x86-64", "riscv64": "generic-rv64"}.get(arch, "generic")
+    if arch == "riscv64":
+        # What Linux for RISC-V is built for (RV64GC), with its calling convention for floats.
+        features = ",".join(x for x in (_RISCV_LINUX, features) if x)
     if features:
         features = ",".join(f if f[0] in "+-" else "+" + f for f in features.split(",") if f)
     return llvm_util.LLVMMachine(triple, cpu, features)
