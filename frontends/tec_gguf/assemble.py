@@ -11,7 +11,7 @@ from tec.lm.checkpoint import Checkpoint, PackedTensor
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
 
-from . import names
+from . import families, names
 from .config import MODEL_TYPES, Metadata, config_of
 from .reader import GgufFile, read
 
@@ -36,6 +36,7 @@ def checkpoint_of(path: Path) -> Checkpoint:
     tensors = tensors_of(parts, meta)
     tokens = metadata.get("tokenizer.ggml.tokens")
     config = config_of(meta, tensors, len(tokens) if isinstance(tokens, list) else None)
+    families.complete(meta, config, tensors)
     template = metadata.get("tokenizer.chat_template")
     own = (f"{architecture}.", "tokenizer.", "split.")
     return Checkpoint(

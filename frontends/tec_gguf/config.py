@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -109,9 +109,6 @@ def config_of(meta: Metadata, tensors: Mapping[str, Any], vocabulary: int | None
     scaling = _rope_scaling(meta, tensors)
     if scaling is not None:
         config["rope_scaling"] = scaling
-    more = _MORE.get(meta.architecture)
-    if more is not None:
-        more(meta, config, tensors)
     return config
 
 
@@ -138,51 +135,3 @@ def _rope_scaling(meta: Metadata, tensors: Mapping[str, Any]) -> dict[str, Any] 
     if factor is not None and kind in (None, "linear") and factor not in (0, 1):
         return {"rope_type": "linear", "factor": factor}
     return None
-
-
-def _pattern(meta: Metadata, config: dict[str, Any], period: int) -> None:
-    """`layer_types`: as the file says, or every `period`-th layer sees everything (llama.cpp's `set_swa_pattern`)."""
-    layers = meta.size("block_count")
-    said = meta.get("attention.sliding_window_pattern")
-    if isinstance(said, int) and not isinstance(said, bool) and said > 0:
-        period, said = said, None
-    slides = list(said) if isinstance(said, list) else [(k + 1) % period != 0 for k in range(layers)]
-    if len(slides) < layers:
-        raise ImportModelError(
-            f"{meta.path}: attention.sliding_window_pattern tells of {len(slides)} layers, and there are {layers}"
-        )
-    if config.get("sliding_window"):
-        config["layer_types"] = ["sliding_attention" if s else "full_attention" for s in slides[:layers]]
-
-
-def _gemma2(meta: Metadata, config: dict[str, Any], tensors: Mapping[str, Any]) -> None:
-    config.setdefault("query_pre_attn_scalar", config["head_dim"])
-    if config["num_hidden_layers"] == 46:  # Gemma 2 27B alone: its model's width a head
-        config["query_pre_attn_scalar"] = config["hidden_size"] // config["num_attention_heads"]
-    _pattern(meta, config, 2)
-
-
-def _gemma3(meta: Metadata, config: dict[str, Any], tensors: Mapping[str, Any]) -> None:
-    config.setdefault("query_pre_attn_scalar", config["head_dim"])
-    if config["num_hidden_layers"] == 62:  # Gemma 3 27B alone
-        config["query_pre_attn_scalar"] = config["hidden_size"] // config["num_attention_heads"]
-    config.setdefault("rope_local_base_freq", 10000.0)
-    _pattern(meta, config, 6)
-    if meta.architecture == "gemma-embedding":
-        config["use_bidirectional_attention"] = True
-
-
-def _windows(period: int) -> Callable[[Metadata, dict[str, Any], Mapping[str, Any]], None]:
-    def more(meta: Metadata, config: dict[str, Any], tensors: Mapping[str, Any]) -> None:
-        _pattern(meta, config, period)
-
-    return more
-
-
-_MORE: dict[str, Callable[[Metadata, dict[str, Any], Mapping[str, Any]], None]] = {
-    "gemma2": _gemma2,
-    "gemma3": _gemma3,
-    "gemma-embedding": _gemma3,
-    "gpt-oss": _windows(2),
-    "olmo2": _windows(4),
-}

@@ -7,7 +7,7 @@ merged = adapter.fitted(checkpoint).merged(checkpoint.tensors["model.layers.0.se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -82,6 +82,21 @@ class Adapter:
             return weight
         values = np.ascontiguousarray(weight.dequantize() + delta.dense(), np.float32)
         return PackedTensor(weight.name, weight.shape, Format.F32, values.reshape(-1).view(np.uint8))
+
+
+def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
+    """The checkpoint with what adapters add to its weights, all of them added up. The weights that change become float32, when they are read.
+    Raises ImportModelError where an adapter is of another model."""
+    tensors = dict(checkpoint.tensors)
+    for adapter in adapters:
+        fitted = adapter.fitted(checkpoint)
+        for name in fitted.deltas:
+            tensors[name] = _merged_later(fitted, tensors[name])
+    return replace(checkpoint, tensors=tensors) if adapters else checkpoint
+
+
+def _merged_later(adapter: Adapter, weight: PackedTensor) -> PackedTensor:
+    return PackedTensor(weight.name, weight.shape, Format.F32, lambda: adapter.merged(weight).data)
 
 
 def low_rank(name: str, a: PackedTensor, b: PackedTensor, scale: float) -> LowRank:

@@ -11,6 +11,8 @@ import safetensors.numpy
 
 import tec.lm.opening as opening
 from tec.errors import ImportModelError
+from tec.lm.adapters import applied
+from tec.lm.formats import Format
 from tests.unit.tec_gguf.files import LLAMA as GGUF_LLAMA
 from tests.unit.tec_gguf.files import llama_tensors, write
 from tests.unit.tec_gguf.test_reading import permuted
@@ -55,6 +57,21 @@ def test_a_folder_of_peft(tmp_path, more, scale):
     )
     other = checkpoint.tensors["model.layers.1.self_attn.q_proj.weight"]
     assert adapter.merged(other) is other and adapter.deltas[f"{Q}.weight"].rank == 4
+
+
+def test_adapters_add_up(tmp_path):
+    checkpoint = opening.open(folder(tmp_path / "m", LLAMA, weights()))
+    two = [opening.open_adapter(peft(tmp_path / n, tensors=parts(k))) for k, n in enumerate("ab")]
+    found = applied(checkpoint, two)
+    for stem in (Q, UP):
+        added = sum(2 * (parts(k)[f"{stem}.lora_B"] @ parts(k)[f"{stem}.lora_A"]) for k in range(2))
+        t = found.tensors[f"{stem}.weight"]
+        np.testing.assert_allclose(t.dequantize(), weights()[f"{stem}.weight"] + added, rtol=1e-4, atol=1e-4)
+        assert t.format is Format.F32 and t.data.nbytes == t.nbytes
+    assert (
+        found.tensors["model.norm.weight"] is checkpoint.tensors["model.norm.weight"]
+        and applied(checkpoint, []) is checkpoint
+    )
 
 
 def test_a_gguf_file(tmp_path):

@@ -1,0 +1,193 @@
+"""What files of one architecture say in a way of their own, and what they leave out because llama.cpp knows it: values of Hugging Face's config.json from them.
+
+Sources: conversion/*.py and src/models/*.cpp of llama.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tec.errors import ImportModelError
+
+from .config import Metadata
+
+Config = dict[str, Any]
+Tensors = Mapping[str, Any]
+
+
+def complete(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Add to a configuration what its architecture has for itself."""
+    more = _MORE.get(meta.architecture)
+    if more is not None:
+        more(meta, config, tensors)
+
+
+def _pattern(meta: Metadata, config: Config, period: int) -> None:
+    """`layer_types`: as the file says, or every `period`-th layer sees everything (llama.cpp's `set_swa_pattern`)."""
+    layers = config["num_hidden_layers"]
+    said = meta.get("attention.sliding_window_pattern")
+    if isinstance(said, int) and not isinstance(said, bool) and said > 0:
+        period, said = said, None
+    slides = list(said) if isinstance(said, list) else [(k + 1) % period != 0 for k in range(layers)]
+    if len(slides) < layers:
+        raise ImportModelError(
+            f"{meta.path}: attention.sliding_window_pattern tells of {len(slides)} layers, and there are {layers}"
+        )
+    if config.get("sliding_window"):
+        config["layer_types"] = ["sliding_attention" if s else "full_attention" for s in slides[:layers]]
+
+
+def _windows(period: int) -> Callable[[Metadata, Config, Tensors], None]:
+    def more(meta: Metadata, config: Config, tensors: Tensors) -> None:
+        _pattern(meta, config, period)
+
+    return more
+
+
+def _mixture(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    if config.get("num_experts"):
+        config |= {"model_type": "mixtral", "num_local_experts": config["num_experts"]}
+
+
+def _gemma2(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    wide = config["num_hidden_layers"] == 46  # Gemma 2 27B alone: its model's width a head
+    config["query_pre_attn_scalar"] = (
+        config["hidden_size"] // config["num_attention_heads"] if wide else config["head_dim"]
+    )
+    _pattern(meta, config, 2)
+
+
+def _gemma3(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    wide = config["num_hidden_layers"] == 62  # Gemma 3 27B alone
+    config["query_pre_attn_scalar"] = (
+        config["hidden_size"] // config["num_attention_heads"] if wide else config["head_dim"]
+    )
+    config.setdefault("rope_local_base_freq", 10000.0)
+    _pattern(meta, config, 6)
+    if meta.architecture == "gemma-embedding":
+        config["use_bidirectional_attention"] = True
+
+
+def _gemma4(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Sizes of heads, numbers of heads of keys and widths that differ between kinds of layers. The factors of rotary are of layers that see everything."""
+    config["global_head_dim"] = config["head_dim"]
+    config["head_dim"] = meta.get("attention.key_length_swa", config["head_dim"])
+    config.setdefault("rope_local_base_freq", 10000.0)
+    _pattern(meta, config, 6)
+    kinds = config.get("layer_types", [])
+    heads = config["num_key_value_heads"]
+    if isinstance(heads, list):
+        of = dict(zip(kinds, heads))
+        config["num_key_value_heads"] = of.get("sliding_attention", heads[0])
+        config["num_global_key_value_heads"] = of.get("full_attention", heads[0])
+    widths = config["intermediate_size"]
+    if isinstance(widths, list):
+        config |= {"intermediate_size": min(widths), "use_double_wide_mlp": max(widths) != min(widths)}
+
+
+def _delta(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Qwen3-Next and Qwen3.5: layers of linear attention. Heads of values lie in turns (`linear_value_heads_tiled`) in files of Qwen3.5: head k of v belongs to
+    head k mod n of q and k, where Hugging Face's belongs to k / (count / n). `linear_attn.A` is -exp(A_log)."""
+    extra = meta.get("nextn_predict_layers", 0)
+    config["num_hidden_layers"] -= extra if isinstance(extra, int) and 0 <= extra < config["num_hidden_layers"] else 0
+    layers, values = config["num_hidden_layers"], meta.size("ssm.time_step_rank")
+    recurrent, every = meta.get("attention.recurrent_layers"), meta.get("full_attention_interval", 4)
+    if not isinstance(recurrent, list) or len(recurrent) < layers:
+        recurrent = [(k + 1) % every != 0 if isinstance(every, int) and every > 0 else True for k in range(layers)]
+    config |= {
+        "linear_conv_kernel_dim": meta.size("ssm.conv_kernel"), "linear_key_head_dim": meta.size("ssm.state_size"),
+        "linear_num_key_heads": meta.size("ssm.group_count"), "linear_num_value_heads": values,
+        "linear_value_head_dim": meta.size("ssm.inner_size") // values,
+        "layer_types": ["linear_attention" if r else "full_attention" for r in recurrent[:layers]],
+        "linear_value_heads_tiled": meta.architecture != "qwen3next" and values != meta.size("ssm.group_count"),
+    }  # fmt: skip
+    config.setdefault("norm_topk_prob", True)
+    _partial(meta, config, tensors)
+
+
+def _partial(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    turned = config.get("rotary_dim")
+    if isinstance(turned, int) and isinstance(config.get("head_dim"), int) and 0 < turned < config["head_dim"]:
+        config["partial_rotary_factor"] = turned / config["head_dim"]
+
+
+def _mamba(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    inner, rank = meta.size("ssm.inner_size"), meta.size("ssm.time_step_rank")
+    config |= {
+        "conv_kernel": meta.size("ssm.conv_kernel"), "state_size": meta.size("ssm.state_size"), "intermediate_size": inner,
+        "expand": inner // config["hidden_size"], "layer_norm_epsilon": config.get("rms_norm_eps", 1e-5),
+    }  # fmt: skip
+    if meta.architecture == "mamba2":
+        config |= {"num_heads": rank, "head_dim": inner // rank, "n_groups": meta.size("ssm.group_count")}
+    else:
+        config["time_step_rank"] = rank
+
+
+def _lfm2(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    heads = config["num_key_value_heads"]
+    if isinstance(heads, list):
+        config["layer_types"] = ["full_attention" if h else "conv" for h in heads]
+        config["num_key_value_heads"] = max(heads, default=0)
+    config |= {"norm_eps": config.get("rms_norm_eps", 1e-5), "block_auto_adjust_ff_dim": False}
+
+
+def _deepseek2(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Latent attention. Files of new converters have `k_b_proj` and `v_b_proj` [heads, ...] in place of `kv_b_proj`, and one head of keys."""
+    turned = meta.size("rope.dimension_count")
+    key = meta.get("attention.key_length_mla", meta.get("attention.key_length"))
+    config |= {
+        "qk_rope_head_dim": turned, "qk_nope_head_dim": key - turned if isinstance(key, int) else None,
+        "v_head_dim": meta.get("attention.value_length_mla", meta.get("attention.value_length")), "n_routed_experts": config.get("num_experts"),
+        "num_key_value_heads": config["num_attention_heads"], "rope_interleave": True,
+    }  # fmt: skip
+    config.setdefault("norm_topk_prob", False)
+    scaling = config.get("rope_scaling")
+    if scaling and scaling.get("log_multiplier"):
+        scaling["mscale_all_dim"] = scaling["mscale"] = round(scaling["log_multiplier"] / 0.1, 6)
+
+
+def _gpt_oss(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config |= {
+        "num_local_experts": config.get("num_experts"),
+        "intermediate_size": config.get("moe_intermediate_size", config.get("intermediate_size")),
+    }
+    _pattern(meta, config, 2)
+
+
+def _qwen3_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config.setdefault("norm_topk_prob", True)
+
+
+def _smollm3(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Every fourth layer turns nothing; in Hugging Face's list 1 stands for layers that do."""
+    config["no_rope_layers"] = [int((k + 1) % 4 != 0) for k in range(config["num_hidden_layers"])]
+
+
+def _bert(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config |= {"hidden_act": "gelu", "is_causal": False}
+    types = tensors.get("embeddings.token_type_embeddings.weight")
+    if types is not None and len(types.shape) == 2:
+        config["type_vocab_size"] = types.shape[0]
+
+
+_MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
+    "llama": _mixture,
+    "gemma2": _gemma2,
+    "gemma3": _gemma3,
+    "gemma-embedding": _gemma3,
+    "gemma4": _gemma4,
+    "gpt-oss": _gpt_oss,
+    "olmo2": _windows(4),
+    "phi3": _partial,
+    "qwen3moe": _qwen3_moe,
+    "qwen3next": _delta,
+    "qwen35": _delta,
+    "qwen35moe": _delta,
+    "mamba": _mamba,
+    "mamba2": _mamba,
+    "lfm2": _lfm2,
+    "deepseek2": _deepseek2,
+    "smollm3": _smollm3,
+    "bert": _bert,
+}
