@@ -33,7 +33,7 @@ from .families import (
     transposes,
 )
 from .families.codes import mx_products, mx_quantize, packed, packed_bytes, packed_gpu
-from .families.products import projections
+from .families.products import projections, row_folds
 from .group import Group, size_of
 from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
@@ -52,6 +52,7 @@ FAMILIES = (
     mx_products,
     mx_quantize,
     projections,
+    row_folds,
     products,
     convolutions,
     rows,

@@ -49,6 +49,7 @@ class Program:
     outputs: list[Any]
     cpu: Callable[[Any, tec.Target], None] | None = None
     gpu: Callable[[Any, tec.Target], None] | None = None
+    schedule: Any = None  # one that is made already, by a template
 
 
 @dataclass
@@ -245,7 +246,7 @@ def run_case(case: Case, device_name: str) -> None:
     with target:
         program = case.make()
         assert isinstance(program, Program)
-        s = tec.create_schedule([t.op for t in program.outputs])
+        s = program.schedule or tec.create_schedule([t.op for t in program.outputs])
         apply = program.cpu if kind == "cpu" else program.gpu
         if apply is not None:
             apply(s, target)
@@ -253,7 +254,8 @@ def run_case(case: Case, device_name: str) -> None:
     if device_name.startswith("interp"):
         from tec.ir.interp import run
 
-        func = next(iter(tec.lower(s, program.args, name=case.name, simple_mode=True)))
+        with target:
+            func = next(iter(tec.lower(s, program.args, name=case.name, simple_mode=True)))
         run(func, [*inputs, *outs])
         compare(case, outs, want)
         return

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tec import te
+from tec import te, topi
 
 from .elementwise import integers, uniform
 from .harness import Program, bind_all, case
@@ -229,3 +229,55 @@ def _matvec() -> Program:
         s[y].bind(ki, te.thread_axis("threadIdx.x"))
 
     return Program([a, x, y], [y], None, gpu)
+
+
+# ---- a fold of each row behind a product
+
+
+def top_two() -> Any:
+    """The reducer of (largest, its place, second largest, its place): of equals the first."""
+
+    def ahead(x: Any, i: Any, y: Any, j: Any) -> Any:
+        return te.any(x > y, te.all(x == y, i < j))
+
+    def both(x: Any, y: Any) -> Any:
+        (a, i, b, j), (c, k, d, m) = x, y
+        wins = ahead(a, i, c, k)
+        loser, its_second = (
+            (te.select(wins, *p) for p in ((c, a), (k, i))),
+            (te.select(wins, *p) for p in ((b, d), (j, m))),
+        )
+        (v, at), (w, to) = loser, its_second
+        keeps = ahead(v, at, w, to)
+        return te.select(wins, a, c), te.select(wins, i, k), te.select(keeps, v, w), te.select(keeps, at, to)
+
+    def nothing(*types: str) -> Any:
+        return tuple(te.min_value(t) if t.startswith("float") else te.max_value(t) for t in types)
+
+    return te.comm_reducer(both, nothing, name="top_two")
+
+
+def top_two_of_rows(m: int, n: int, k: int, dtype: str = "float16") -> tuple[list[Any], list[Any]]:
+    """A and B; the two largest of each row of A @ B and their places."""
+    a, b = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
+    c = topi.nn.matmul(a, b)
+    j = te.reduce_axis((0, n), name="j")
+    none = te.const(float("-inf"), "float32"), te.max_value("int32")
+    return [a, b], te.compute((m,), lambda i: top_two()((c[i, j].astype("float32"), j.var, *none), axis=j), name="top")
+
+
+def _top_two_ref(a: Any, b: Any) -> Any:
+    c = (a.astype("d") @ b.astype("d")).astype(a.dtype).astype(F32)
+    at = np.argsort(-c, axis=1, kind="stable")[:, :2].astype("int32")
+    values = np.take_along_axis(c, at, 1)
+    return values[:, 0], at[:, 0], values[:, 1], at[:, 1]
+
+
+@case("matmul_top_two", lambda r: [r.integers(-9, 9, s).astype("float16") for s in ((70, 48), (48, 130))], _top_two_ref)
+def _top_two() -> Program:
+    """The two largest of each row of a product, which is never stored (whole numbers: sums are exact in any order)."""
+    from tec.choices import schedule
+
+    inputs, outputs = top_two_of_rows(70, 130, 48)
+    made = schedule(outputs)
+    return Program([*inputs, *made.outputs], made.outputs, schedule=made.schedule)

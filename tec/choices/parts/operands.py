@@ -87,6 +87,19 @@ def follows(out: Operation, mm: Operation, known: set[Operation] | None = None) 
     return True
 
 
+def folds_rows(out: Operation, result: Operation) -> bool:
+    """Whether `out` is a reduction over the last axis of `result`, or of what follows it elementwise, one for each row."""
+    if not isinstance(out, ComputeOp) or len(out.reduce_axis) != 1:
+        return False
+    at = [a.var for a in (*out.axis, *out.reduce_axis)]
+    reads = [e for body in out.body for e in walk_exprs(body) if isinstance(e, TensorRead)]
+    own = [e for e in reads if e.tensor.op is result or depends(e.tensor.op, result)]
+    return bool(own) and all(
+        len(e.indices) == len(at) and all(i is v for i, v in zip(e.indices, at)) and follows(e.tensor.op, result)
+        for e in own
+    )
+
+
 def _single(axis: IterVar) -> bool:
     """Whether an axis has one value: broadcasts then read index 0."""
     return axis.dom is not None and extent(axis.dom.extent) == 1
@@ -152,4 +165,15 @@ def begin_with(
     return Begun(s, group, outputs, out)
 
 
-__all__ = ["IN_PLACE", "Begun", "InMemory", "Product", "begin_with", "contraction", "follows", "in_memory", "operands"]
+__all__ = [
+    "IN_PLACE",
+    "Begun",
+    "InMemory",
+    "Product",
+    "begin_with",
+    "contraction",
+    "folds_rows",
+    "follows",
+    "in_memory",
+    "operands",
+]

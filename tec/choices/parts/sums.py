@@ -83,4 +83,27 @@ def block(s: Any, acc: Tensor, own: Sequence[Tensor], final: Any, thread: Any, s
     return Steps(stage, ko, kb, kg, ki)
 
 
-__all__ = ["RUN", "Share", "Steps", "block", "nest", "over_threads", "share"]
+def in_vectors(s: Any, acc: Tensor, final: Any, at: Any, lanes: int, unroll: int = 1, dot: Any = None) -> None:
+    """A CPU's sums in vector registers, at an axis of `final`: a register for each row and `lanes` columns, `unroll` steps of the sum written out. dot: an instruction that
+    takes some neighbours of the sum at once."""
+    stage = s[acc]
+    stage.compute_at(final, at)
+    stage.set_scope("local")
+    *lead, i, j = stage.op.axis
+    (k,) = stage.op.reduce_axis
+    group = []
+    if dot is not None:
+        k, one = stage.split(k, factor=dot.group)
+        group.append(one)
+    ko, ki = stage.split(k, factor=unroll)
+    vector, lane = stage.split(j, factor=lanes)
+    stage.reorder(*lead, ko, ki, i, vector, lane, *group)
+    if dot is not None:
+        stage.tensorize(lane, dot.intrin)
+    else:
+        stage.vectorize(lane)
+    for axis in (vector, i, ki):
+        stage.unroll(axis)
+
+
+__all__ = ["RUN", "Share", "Steps", "block", "in_vectors", "nest", "over_threads", "share"]

@@ -19,6 +19,7 @@ from ... import parallel, rules
 from ...group import Group, const_shape, reduce_size, same_shape, size_of, substitute
 from ...parts.operands import contraction
 from ...parts.pointwise import begin_cpu
+from ...parts.sums import in_vectors
 from ...space import Choice, Cost, Scheduled, Space
 from . import folded, matrix_units, tile_clocks
 from .bulk_products import BulkProduct
@@ -203,7 +204,6 @@ class RegisterTiles(Space):
         final.reorder(*axes[:-2], jo, io, ii, ji)
         if n is None or n >= width or self._is_ragged:
             final.vectorize(ji)
-        acc = s[cached]
         if self.is_open:
             # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
             # ragged ones at the end.
@@ -215,24 +215,7 @@ class RegisterTiles(Space):
             outer = final.fuse(*axes[:-2], jo, io)
             if choice["parallel"]:
                 final.parallel(outer)
-        acc.compute_at(final, outer)
-        acc.set_scope("local")
-        *lead, ci, cj = acc.op.axis
-        (k,) = acc.op.reduce_axis
-        inside = []
-        if self.dot is not None:
-            k, one = acc.split(k, factor=self.dot.group)
-            inside.append(one)
-        ko, ki = acc.split(k, factor=choice["unroll"])
-        cjo, cji = acc.split(cj, factor=lanes)
-        acc.reorder(*lead, ko, ki, ci, cjo, cji, *inside)
-        if self.dot is not None:
-            acc.tensorize(cji, self.dot.intrin)
-        else:
-            acc.vectorize(cji)
-        acc.unroll(cjo)
-        acc.unroll(ci)
-        acc.unroll(ki)
+        in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
         return Scheduled(s, group.outputs, choice)
 
     @property

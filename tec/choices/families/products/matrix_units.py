@@ -185,12 +185,10 @@ class MatrixProduct(Space):
         elif (
             t.slice_k > 1
         ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
-            product = _product_of(self._padded(padding.part(c, t.slice_k, t.k), t))
-            parts = product.output(0)
-            met = te.compute(parts.shape, lambda *i: parts(*i), name="met", tag=MET)
-            begun = begin_with(self.group, self.result, self._total(met, t.slice_k, c), [met.op])
-            split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met, t, self.target))
-            self._schedule(begun, product, met.op, t)
+            product, met_in = met(c, t, self._turns(t, c))
+            begun = begin_with(self.group, self.result, self._total(met_in, t.slice_k, c), [met_in.op])
+            split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met_in, t, self.target))
+            self._schedule(begun, product, met_in.op, t)
         else:
             result = self._padded(c, t)
             begun = begin_with(self.group, self.result, result)
@@ -203,7 +201,10 @@ class MatrixProduct(Space):
         assert made, f"{self} matched what it cannot schedule"
 
     def _padded(self, c: Contraction, t: Tiling) -> Tensor:
-        return padding.padded(c, (t.m, t.n, t.k), (self._turn(t, c, 0), self._turn(t, c, 1)))
+        return padding.padded(c, (t.m, t.n, t.k), self._turns(t, c))
+
+    def _turns(self, t: Tiling, c: Contraction) -> padding.Turns:
+        return self._turn(t, c, 0), self._turn(t, c, 1)
 
     @staticmethod
     def _total(parts: Tensor, count: int, c: Contraction) -> Tensor:
@@ -215,6 +216,17 @@ class MatrixProduct(Space):
         if self.target.chip.background_copies or not padding.can_turn(c, o, rows, tile, t.k):
             return None
         return tilings.turning(t, tile, o.run(), o.dtype, self.target)
+
+
+def met(c: Contraction, t: Tiling, turns: padding.Turns = (None, None)) -> tuple[ComputeOp, Tensor]:
+    """The padded product of a work-group whose sums meet in shared memory, in as many parts as its tiling says, and the tensor there: the parts are its first axis."""
+    return copied(_product_of(padding.padded(padding.part(c, t.slice_k, t.k), (t.m, t.n, t.k), turns)).output(0))
+
+
+def copied(product: Tensor) -> tuple[ComputeOp, Tensor]:
+    """A product, and a copy of it nearby, for what follows to read."""
+    assert isinstance(product.op, ComputeOp)
+    return product.op, te.compute(product.shape, lambda *i: product(*i), name="met", tag=MET)
 
 
 def _product_of(result: Tensor) -> ComputeOp:

@@ -19,6 +19,7 @@ from ....te import Tensor
 from ...parts import split_k
 
 Block = tuple[int, int]  # of an operand that a thread turns round: along its rows, along the sum
+Turns = tuple[Block | None, Block | None]  # of both operands
 
 
 def sizes(c: Contraction) -> tuple[int, int, int, int]:
@@ -51,9 +52,7 @@ def part(c: Contraction, splits: int, run: int = 0) -> Contraction:
     return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)
 
 
-def padded(
-    c: Contraction, tile: tuple[int, int, int], turns: tuple[Block | None, Block | None] = (None, None), parts: int = 1
-) -> Tensor:
+def padded(c: Contraction, tile: tuple[int, int, int], turns: Turns = (None, None), parts: int = 1) -> Tensor:
     """The product over tiles of (rows, columns, step) as a guarded copy of a padded product. `turns`: operands that threads turn round. `parts`: the
     sum is one of so many sums, which are stored."""
     tm, tn, tk = tile
