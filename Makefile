@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night mutants baseline cliffs triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
 
 setup: $(STAMP)
 
@@ -94,6 +94,10 @@ baseline: setup
 cliffs: setup
 	$(PY) -m benchmarks.cliffs llvm $(WORDS)
 	$(PY) -m benchmarks.cliffs gfx942 $(WORDS)
+
+# The time model and tec's kernels against published times on AMD GPUs, drawn; AITER names a checkout of ROCm/aiter. WORDS="--seed 7 --count 0 --side judged".
+model: setup
+	$(PY) -m benchmarks.amd_model $(WORDS)
 
 conformance: setup
 	TEC_ALL_LEVELS=1 $(PY) -m pytest -n 2 tests/conformance/test_table.py -k host

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tools import encodings_cdna5 as cdna5
-from tools.encodings_forms import duals, variants
+from tools.encodings_forms import duals, scaled_products, variants
 from tools.encodings_llvm import Assembler
 from tools.encodings_operands import Candidates
 
@@ -180,6 +180,8 @@ def samples(chip: str) -> Iterator[tuple[str, bytes, str]]:
     }
     if gfx >= 11:
         lines |= dict.fromkeys(duals(gfx), "VOPD")
+    if chip == "gfx950":
+        lines |= dict.fromkeys(scaled_products(), "VOPD")  # pairs, as those are
     if chip == cdna5.CHIP:
         for (kind, op), e in encodings(chip).items():
             more = cdna5.variants(e.name, tuple(f"{k}{n}" for k, n in e.operands), kind)

@@ -208,3 +208,18 @@ def duals(gfx: int) -> Iterator[str]:
         "v_dual_add_f32 v4, 0x1234, v10",
     ]
     yield from (f"{a} :: {b}" for a, b in itertools.product(first, second))
+
+
+def scaled_products() -> Iterator[str]:
+    """gfx950's products with scales, which are two instructions in its machine code: formats, registers of either file, bytes of the scales."""
+    for shape, n in (("16x16x128", 4), ("32x32x64", 16)):
+        for a, b in itertools.product(range(5), repeat=2):
+            sizes = [(8, 8, 6, 6, 4)[f] for f in (a, b)]
+            formats = "".join(f" {m}:{f}" for m, f in (("cbsz", a), ("blgp", b)) if f)
+            for kind, scales, end in (
+                ("v", "v2, v3", ""),
+                ("v", "v2, s3", " op_sel:[1,0,0]"),
+                ("a", "v2, v3", " op_sel:[0,1,0] op_sel_hi:[1,1,0]"),
+            ):
+                operands = f"{kind}[64:{63 + n}], v[8:{7 + sizes[0]}], {kind}[16:{15 + sizes[1]}], {kind}[64:{63 + n}]"
+                yield f"v_mfma_scale_f32_{shape}_f8f6f4 {operands}, {scales}{end}{formats}"

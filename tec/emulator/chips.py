@@ -17,7 +17,7 @@ from ..target import Chip as Limits
 EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250")
 # The types of matrix instructions, by the letters in their names.
 DTYPES = {
-    "f64": "float64", "f32": "float32", "xf32": "tf32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8",
+    "f64": "float64", "f32": "float32", "xf32": "tf32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8", "f4": "float4",
 }  # fmt: skip
 
 

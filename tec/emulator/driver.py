@@ -27,6 +27,7 @@ from .analyses.skeleton import data_only
 from .checks.declared import check_registers
 from .checks.hazards import check_hazards
 from .checks.names import parse_checks
+from .checks.order import waiting_places
 from .checks.waits import check_waits
 from .chips import CHIPS
 from .decode.asmparse import chip_of
@@ -177,7 +178,7 @@ class EmuFunction:
         with self._lock:
             found = self._variants.get(key)
             if found is None:
-                skip = data_only(self.text, self._kernarg())
+                skip = data_only(self.text, self._kernarg(), waiting_places(self.text, self.module.driver.chip.name))
                 options = Options(
                     self.module.driver.chip.name, self.info.wavefront_size, full, frozenset({"bounds"}), True, True, skip or frozenset(),
                     vgpr_count=self.info.vgprs, float_mode=self.float_mode,

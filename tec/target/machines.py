@@ -27,6 +27,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .chips import CHIPS, KB, Chip
+from .fitted import fitted
 
 MB, GB = KB * KB, KB * KB * KB
 
@@ -197,9 +198,12 @@ _MI350X_MHZ = {
     "float8": 2003,
     "int8": 2003,
 }  # [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units
-_MI355X_MHZ = {
-    k: min(2400, round(v * (1400 / 1000) ** (1 / 3))) for k, v in _MI350X_MHZ.items()
-}  # the same dies, 1,400 W for 1,000
+# The same dies, 1,400 W for 1,000. In products operands come from memory, caches and LDS as well, which takes power too: what an MI355X holds there of what a loop alone holds is
+# fitted in bfloat16, and taken for the other types.
+_IN_PRODUCTS = fitted("MI355X bfloat16 clock") / (_MI350X_MHZ["bfloat16"] * (1400 / 1000) ** (1 / 3))
+_MI355X_MHZ = {k: round(v * (1400 / 1000) ** (1 / 3) * _IN_PRODUCTS) for k, v in _MI350X_MHZ.items()} | {
+    "float4": round(fitted("MI355X float4 clock"))
+}
 _WMMA_4 = {"float16": 2603, "bfloat16": 2603}  # [W]: 170.6 TFLOP/s of 64 units
 _WMMA_35 = {"float16": 2710, "bfloat16": 2710, "int8": 2710}  # [W]: 55.5 of 40 units
 _MI300_GBPS = (38_800.0, 27_000.0, 7_310.0, 4_200.0)
@@ -219,6 +223,9 @@ _AMD = (
     _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
     _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ,
          power=_MI300X_POWER),
+    # Four dies of twenty units. Clock and memory: `fitted`.
+    _amd("MI308X", "gfx942", 80, int(fitted("MI308X clock")), 192, 5300, l1=32, l2=4, mall=256, dies=4,
+         reached=(None, 27_000.0 * 80 / 304 * fitted("MI308X clock") / 2100, None, fitted("MI308X memory")), ns=_MI300_NS),
     _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 3_668.0), ns=(57.0, 101.0, None, 392.0)),  # [I]; [G]: 813 to 830 clocks
     # Its memory reads 4287 GB/s in ROCm's validation tests.
     _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,

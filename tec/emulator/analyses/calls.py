@@ -16,6 +16,7 @@ from ..decode.disassemble import Disassembly, Reader
 from ..decode.inst import Inst, KernelText
 from ..errors import UnsupportedInstruction
 from .high_registers import name_high_registers
+from .skipped import branch_over_skipped
 
 CALLS = frozenset(("s_swappc_b64", "s_call_b64"))
 _FUNCTION = re.compile(r'^\s*\.type\s+"?([^\s,"]+)"?\s*,\s*@function', re.M)
@@ -55,6 +56,7 @@ def _gather(body: Body | Reader, name: str, functions: Callable[[], tuple[Set[st
                         text.functions[function] = text.labels[function] = at
         connect(text, in_data)
     name_high_registers(text)
+    branch_over_skipped(text)
     return text
 
 

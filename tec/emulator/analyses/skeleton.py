@@ -42,17 +42,18 @@ class _State(set[int]):
         self.indexed = False  # never at a branch: `Wave.check_index_mode`
 
 
-def data_only(kernel: KernelText, kernarg: int) -> frozenset[int] | None:
-    """The places of the instructions that a trace may leave out, or None. `kernarg`: the first SGPR of the arguments' address."""
+def data_only(kernel: KernelText, kernarg: int, waits: frozenset[int] = frozenset()) -> frozenset[int] | None:
+    """The places of the instructions that a trace may leave out, or None. `kernarg`: the first SGPR of the arguments' address. `waits`: places in loops that only wait for
+    other work-groups; a trace goes through them once, whatever their branches say."""
     skip, kept = set[int](), set[int]()
 
     def step(state: _State, at: int) -> None:
         inst = kernel.insts[at]
         for half in (inst, inst.dual) if inst.dual is not None else (inst,):
             found = _step(state, half)
-            if found is None:
+            if found is None and at not in waits:
                 raise _Needed
-            (skip if found else kept).add(at)
+            (skip if found and at not in waits else kept).add(at)
 
     def join(into: _State, other: _State) -> bool:
         if other <= into and into.kernarg <= other.kernarg:
@@ -137,7 +138,7 @@ def _memory(state: _State, inst: Inst) -> bool | None:
             state |= written
         return False
     if op.startswith(("s_atomic", "s_buffer_atomic", "s_store", "s_buffer_store")):
-        if returns(inst) or any(set(registers(o)) & state for o in ops[1:]):
+        if ("_atomic" in op and returns(inst)) or any(set(registers(o)) & state for o in ops[1:]):
             return None  # what it gives may decide anything: who came last
         return False
     to_lds = "_load_lds" in op or "lds" in inst.mods

@@ -71,7 +71,33 @@ def _global(op: str) -> bool:
 
 def polling_branches(kernel: KernelText, chip: str) -> frozenset[int]:
     """The backward branches of loops in which an atomic or a coherent load stands: there a work-group may wait for another one."""
-    return _polling(kernel, *_reads(kernel, chip))
+    changes, loads = _reads(kernel, chip)
+    return _polling(kernel, changes, loads | _scalar_reads(kernel))
+
+
+def waiting_branches(kernel: KernelText, chip: str) -> frozenset[int]:
+    """Those of `polling_branches` whose loop does nothing but look: no store, no atomic, no matrix work. What they wait for comes from another work-group."""
+    insts = kernel.insts
+
+    def looks(branch: int) -> bool:
+        body = insts[kernel.labels[insts[branch].operands[0].text] : branch]
+        return not any(
+            "_store" in i.op or "_atomic" in i.op or i.op.startswith(("v_mfma", "ds_", "s_barrier")) for i in body
+        )
+
+    return frozenset(i for i in polling_branches(kernel, chip) if looks(i))
+
+
+def waiting_places(kernel: KernelText, chip: str) -> frozenset[int]:
+    """All instructions of the loops of `waiting_branches`."""
+    insts = kernel.insts
+    loops = ((kernel.labels[insts[b].operands[0].text], b) for b in waiting_branches(kernel, chip))
+    return frozenset(i for first, last in loops for i in range(first, last + 1))
+
+
+def _scalar_reads(kernel: KernelText) -> set[int]:
+    """Scalar loads of gfx9 that pass the caches over (glc), as AMD's assembly polls a semaphore."""
+    return {i for i, inst in enumerate(kernel.insts) if inst.op.startswith("s_load") and "glc" in inst.mods}
 
 
 def _reads(kernel: KernelText, chip: str) -> tuple[set[int], set[int]]:
@@ -97,7 +123,7 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     insts, gfx = kernel.insts, generation(chip)
     acquires = frozenset(i for i, inst in enumerate(insts) if _invalidates(inst, chip))
     changes, loads = _reads(kernel, chip)
-    polls = bool(_polling(kernel, changes, loads))
+    polls = bool(_polling(kernel, changes, loads | _scalar_reads(kernel)))
     gates = any(inst.op == "ds_gws_barrier" for inst in insts)  # these release and acquire by themselves
     if not gates and (not (acquires or polls) or not changes | loads):
         return None

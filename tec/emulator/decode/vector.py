@@ -15,6 +15,7 @@ _CARRY = frozenset(f"v_{n}_co_u32" for n in ("add", "sub", "subrev", "addc", "su
 _READS_CARRY = frozenset(("v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32", "v_cndmask_b32"))
 _TWO_RESULTS = _CARRY | {"v_div_scale_f32", "v_div_scale_f64", "v_mad_u64_u32", "v_mad_i64_i32"}
 _BEFORE_LAST, _AT_END = ("v_fmamk", "v_madmk"), ("v_fmaak", "v_madak")  # where a fused multiply-add has its constant
+_LOAD_SCALES, _SCALED = 0x2C, (0x2D, 0x2E)  # VOP3P opcodes: v_mfma_ld_scale_b32, the products of mixed formats
 _THREE_SELECTORS = ("v_cvt_sr_fp8_", "v_cvt_sr_bf8_", "v_cvt_scalef32_pk_fp4_")
 
 
@@ -133,6 +134,8 @@ class Vectors(VectorWords):
         return self.make(e.name + ("_e64" if bits(w, 16, 10) < 0x200 else ""), parts, mods)  # there is a short form
 
     def packed(self, w: int) -> Inst:
+        if bits(w, 16, 7) == _LOAD_SCALES and self.chip == "gfx950":
+            return self._scales(w)
         e = self.find("VOP3P", bits(w, 16, 7))
         codes = [bits(w, 32 + 9 * i, 9) for i in range(len(e.operands) - 1)]
         if "mfma" in e.name:
@@ -154,13 +157,39 @@ class Vectors(VectorWords):
     def _matrix(self, e: Encoding, w: int, codes: list[int]) -> Inst:
         acc, wide, last = bits(w, 59, 2), bits(w, 15, 1), bits(w, 61, 3)
         parts = [register("a" if wide else "v", w & 255, e.operands[0][1])]
-        for i, (code, (_, count)) in enumerate(zip(codes, e.operands[1:])):
+        counts = [n for _, n in e.operands[1:]]
+        if e.name.endswith("f8f6f4"):  # elements of 6 and 4 bits lie in 6 and 4 registers
+            formats = bits(w, 8, 3), last
+            if max(formats) > 4:
+                raise self.fail(f"matrix formats {formats}")
+            counts[:2] = [(8, 8, 6, 6, 4)[f] for f in formats]
+        for i, (code, count) in enumerate(zip(codes, counts)):
             parts.append(self.source(code, count, bool(acc >> i & 1 if i < 2 else wide)))
         mods = number("cbsz", bits(w, 8, 3)) | number("abid", bits(w, 11, 4))
         signs = "f64" in e.name and self.chip != "gfx90a"  # f64 has signs there since gfx942
         return self.make(
             e.name, parts, mods | ({"neg": vector_of(last, 3)} if signs and last else number("blgp", last))
         )
+
+    def _scales(self, w: int) -> Inst:
+        """The load of the scales and the product behind it, which are one instruction of LLVM's: v_mfma_scale. ABID 1 in the product says that they count."""
+        # Bits 13 and 14 are selectors of a third operand, which it has not; AMD's assembly sets them.
+        if w & ~(127 << 16 | 0x1A7 << 23 | 15 << 11 | 0x7FFFFFF << 32 | 3 << 59):
+            raise self.fail("fields of scales")
+        scales = [self.source(bits(w, 32 + 9 * i, 9), 1) for i in (0, 1)]
+        after = self.word() | self.word() << 32
+        if bits(after, 23, 9) != 0x1A7 or bits(after, 16, 7) not in _SCALED or bits(after, 11, 4) != 1:
+            raise self.fail("scales without a product")
+        product = self._matrix(
+            self.find("VOP3P", bits(after, 16, 7)), after & ~(15 << 11), [bits(after, 32 + 9 * i, 9) for i in range(3)]
+        )
+        product.op = product.op.replace("v_mfma_", "v_mfma_scale_")
+        product.operands += scales
+        bytes_of = {
+            name: vector_of(bits(w, at, 2), 3) for name, at in (("op_sel", 11), ("op_sel_hi", 59)) if bits(w, at, 2)
+        }
+        product.mods = bytes_of | product.mods
+        return product
 
 
 def packed_mods(n: int, select: int, halves: int, usual: int, low: int, high: int) -> Mods:

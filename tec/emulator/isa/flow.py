@@ -24,6 +24,11 @@ custom("v_nop v_clrexcp v_pipeflush s_wakeup s_dcache_inv_vol s_dcache_wb_vol", 
 custom("s_sleep_var s_prefetch_data_pc_rel", "other")(_nothing)
 
 
+@custom("s_setvskip", "other", (9,))
+def _skip_off(w: Wave, inst: Inst) -> None:
+    """The end of a stretch that waves pass over; its beginning is a branch (`analyses.skipped`)."""
+
+
 @custom("s_sendmsg", "other")
 def _sendmsg(w: Wave, inst: Inst) -> None:
     """Registers given back early; an interrupt, at which the host serves the requests that wait in memory (`hostcalls`)."""

@@ -111,11 +111,14 @@ def matrix_clocks(chip: Chip, inst: Inst) -> int:
     """How long a matrix instruction holds its pipe."""
     macs, kind, least = matrix_work(inst)
     rate = chip.matrix.get(matrix_type(kind)) or chip.matrix.get("f32") or chip.matrix.get("f16") or 256
-    if kind == "iu4" or (
-        set(kind.split("_")) <= SMALL[chip.name == "gfx1250"]
-    ):  # twice what bytes do, where both are so small
+    if kind == "iu4" or _small(chip, kind):  # twice what bytes do, where both are so small
         rate *= 2
     return max(least, macs * chip.limits.simds // rate)
+
+
+def _small(chip: Chip, kind: str) -> bool:
+    """Whether both factors are floats of so few bits that the chip does twice as many as of bytes."""
+    return set(kind.split("_")) <= SMALL[chip.name == "gfx1250"]
 
 
 def matrix_type(kind: str) -> str:
@@ -181,7 +184,8 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
         sources = _all(inst.operands[1:3])
         after = busy + (1 if rdna else 3 * slot)
         macs, dtype, _ = matrix_work(inst)
-        return Issue(MATRIX, busy, after, sources, writes, chained, macs=macs, dtype=matrix_type(dtype))
+        dtype = "f4" if _small(chip, dtype) else matrix_type(dtype)
+        return Issue(MATRIX, busy, after, sources, writes, chained, macs=macs, dtype=dtype)
     if kind in (VALU, TRANS):
         passes = max(1, lanes // chip.limits.simd_lanes)
         if kind == TRANS or _QUARTER.match(op):

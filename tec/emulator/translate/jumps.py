@@ -21,6 +21,7 @@ class Jumps(Accesses):
     symbols: list[str]
     segment_of: dict[str, int]  # the segment that a label starts
     terminated: bool
+    waiting: frozenset[int]  # of those, in a trace, the ones that only wait
     polling: frozenset[int]  # backward branches at which a work-group may wait for another one
 
     def fault_if(self, condition: str, kind: int) -> None:
@@ -42,7 +43,11 @@ class Jumps(Accesses):
         goal = self.label_name(label)
         after = self.out.fresh_label("next")
         backward = self.text.labels[label] <= self.position
-        if not backward:
+        if backward and self.position in self.waiting:
+            # Alone in a trace it would wait for ever: it goes on, as if what it waits for were there.
+            self.out.put(f"br label %{after}")
+            condition = "false"
+        elif not backward:
             self.out.put(f"br i1 {condition}, label %{goal}, label %{after}" if condition else f"br label %{goal}")
         else:
             pay = self.out.fresh_label("loop")
@@ -98,6 +103,10 @@ class Jumps(Accesses):
             if self.full and name.startswith("exec"):
                 bits = "-1"
             return self.s.icmp("ne" if name.endswith("nz") else "eq", self.mask_type, bits, "0")
+        if name == "vskip":
+            bit = int(inst.operands[2].value) & 31
+            held = self.s.and_(self.scalar(inst.operands[1]), self.s.const("i32", 1 << bit))
+            return self.s.icmp("ne", "i32", held, "0")
         raise self.fail(f"branch {inst.op}")
 
     def call(self, inst: Inst) -> None:

@@ -15,7 +15,7 @@ from ..analyses.calls import CALLS, is_return
 from ..analyses.lane_patterns import lane_patterns
 from ..analyses.modes import ROUND_F16, ROUND_F32, find_modes
 from ..checks.meeting import check_lanes
-from ..checks.order import ACQUIRES, find_order, polling_branches
+from ..checks.order import ACQUIRES, find_order, polling_branches, waiting_branches
 from ..checks.undefined import follow_undefined
 from ..context import CTX
 from ..decode.inst import Inst, KernelText, Operand
@@ -64,6 +64,7 @@ class Translator(Jumps):
         # Atomics that make order between work-groups (`order`), in kernels that ask for it.
         self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
         self.polling = polling_branches(kernel, options.chip)
+        self.waiting = waiting_branches(kernel, options.chip) if options.trace else frozenset()
         self.classes: dict[str, int] = {}
         self.rows: list[Row] = []
         self.block: dict[str, int] = {}

@@ -1,0 +1,280 @@
+"""The time model and tec's kernels against thousands of published times (`model_rows`). One JSON object a line; a summary by chip, type and kind at the end.
+
+    AITER=aiter python -m benchmarks.amd_model [--part right] [--side fit] [--seed 7] [--count 40] [--chip gfx942] [--out rows.jsonl]
+
+- part "right", whether the model is right: the same code object measured by its makers and modelled (aiter's assembly, where a source names it; `aiter_results`).
+- part "good", whether tec's kernel is good: tec's default under the model over the library's best published time.
+
+Both are drawn, the same from one seed: of each chip, type and kind as many in turn as come to `--count` a part (0: all). "ratio" is modelled over measured. A row is a fit row or a judged row by a
+hash of its shape. `--out`: lines go to this file as they come, and rows that it has are not modelled again. Rows of tuners that time a launch are left out below 30 us.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import tec
+from benchmarks.model_rows import LAUNCHES, Row, rows
+from benchmarks.time_model import PROFILED_US, op
+from tec.choices import schedule
+from tec.ops.layouts import Layout
+from tec.target import find_product
+
+LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_rows/README.md`)
+NAMES = {
+    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8_e4m3",
+}  # fmt: skip
+# What torch's profiler has for a kernel beside its work, by which aiter times: `benchmarks.time_model.PROFILED_US` (published traces on CDNA 3).
+LIMIT_S = 300  # wall clock of a row
+Line = dict[str, Any]
+
+
+def usable(row: Row) -> bool:
+    return row.us >= LAUNCH_US or row.impl not in LAUNCHES
+
+
+def right_rows() -> list[Row]:
+    """Rows whose code object is known."""
+    return [r for r in rows() if r.kernel]
+
+
+def good_rows() -> list[Row]:
+    """The best published time of each problem that tec's operators can be asked for."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for r in rows():
+        if not usable(r) or r.dtype not in NAMES:
+            continue
+        key = (r.op, r.product, r.dtype, r.sizes, r.turned, r.causal)
+        if key not in best or r.us < best[key].us:
+            best[key] = r
+    return list(best.values())
+
+
+def drawn(found: Iterable[Row], count: int, seed: int) -> list[Row]:
+    """`count` rows, each chip, type and kind in turn; all where count is 0."""
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for r in found:
+        groups[r.product, r.dtype, r.kind].append(r)
+    draw = random.Random(seed)
+    for g in groups.values():
+        draw.shuffle(g)
+    order = [groups[k] for k in sorted(groups)]
+    turns = [g[i] for i in range(max(map(len, order), default=0)) for g in order if i < len(g)]
+    return turns[: count or len(turns)]
+
+
+def right(row: Row) -> Line:
+    """The model's word on the code object that was timed."""
+    from benchmarks import aiter_results
+
+    sizes = row.sizes if row.op != "product" else row.sizes[:3]
+    if row.kernel.startswith("bf16gemm"):
+        sizes = (*sizes, 4 if row.out == "f32" else 2)
+    e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, row.warm)
+    return {
+        "us": e.kernel_us + (0.0 if row.warm else PROFILED_US),
+        "limit": e.limit,
+        "mhz": round(e.clock_mhz),
+        "of": row.kernel,
+    }
+
+
+def made(row: Row) -> tuple[list[Any], list[Any]]:
+    """te outputs and placeholders of a row's problem, in tec's own layouts."""
+    dtype = NAMES[row.dtype]
+    if row.op == "product":
+        m, n, k, batch = row.sizes
+        ta, tb = row.turned[0] == "T", row.turned[1] == "T"
+        a, b = ((k, m) if ta else (m, k)), ((n, k) if tb else (k, n))
+        lead = (batch,) if batch > 1 else ()
+        attrs = {"transpose_a": ta, "transpose_b": tb}
+        return op("matmul", attrs, [((*lead, *a), dtype), ((*lead, *b), dtype)])()
+    if row.op == "attention":
+        batch, heads, of_keys, length, size = row.sizes
+        shapes = [(batch, h, length, size) for h in (heads, of_keys, of_keys)]
+        return op("attention", {"scale": size**-0.5, "causal": row.causal}, [(s, dtype) for s in shapes])()
+    n, c, h, w, out, r, s, stride, pad = row.sizes
+    attrs = {
+        "strides": (stride,) * 2, "dilations": (1, 1), "before": (pad,) * 2, "after": (pad,) * 2, "groups": 1, "kernel": (r, s),
+        "layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")), "space": (n, h, w),
+    }  # fmt: skip
+    return op("conv", attrs, [((n * h * w, c), dtype), ((out, r * s * c), dtype)])()
+
+
+def good(row: Row) -> Line:
+    """tec's default for the problem under the model: all its launches, and what lies between them."""
+    product = find_product(row.product)
+    assert product is not None, row.product
+    target = tec.Target(f"rocm -mcpu={product.chip}")
+    outs, xs = made(row)
+    s = schedule(outs, target)
+    f = tec.build(s.schedule, [*xs, *s.outputs], target, name="kernel")
+    args = [(tuple(int(d.value) for d in t.shape), t.dtype) for t in (*xs, *outs)]
+    p = tec.model(f, args, row.product, row.warm)
+    longest = max(p.launches, key=lambda x: x.estimate.microseconds).estimate
+    us = sum(x.estimate.kernel_us for x in p.launches)
+    us += product.launch_us * (len(p.launches) - 1) if row.warm else PROFILED_US * len(p.launches)
+    done = 2e-6 * math.prod(row.sizes) / us if row.op == "product" else 0.0
+    peak = done / product.peak_tflops(NAMES[row.dtype])
+    return {
+        "us": us,
+        "limit": longest.limit,
+        "mhz": round(longest.clock_mhz),
+        "launches": len(p.launches),
+        "peak": round(peak, 3),
+    }
+
+
+PARTS: dict[str, tuple[Callable[[], list[Row]], Callable[[Row], Line]]] = {
+    "right": (right_rows, right),
+    "good": (good_rows, good),
+}
+
+
+def name_of(part: str, row: Row) -> Line:
+    return {
+        "part": part, "product": row.product, "dtype": row.dtype, "kind": row.kind, "shape": row.shape, "turned": row.turned, "impl": row.impl, "kernel": row.kernel,
+        "splits": row.splits, "judged": row.judged, "measured_us": row.us,
+    }  # fmt: skip
+
+
+def _late(number: int, frame: Any) -> None:
+    raise tec.TecError(f"not modelled within {LIMIT_S} s")
+
+
+def measure(part: str, row: Row) -> Line:
+    """One row, modelled; "error" where that failed."""
+    start = time.process_time()
+    line = name_of(part, row)
+    signal.signal(signal.SIGALRM, _late)
+    signal.alarm(LIMIT_S)
+    try:
+        found = PARTS[part][1](row)
+    except tec.TecError as e:
+        return {**line, "error": str(e).splitlines()[0]}
+    finally:
+        signal.alarm(0)
+    us = found.pop("us")
+    return {
+        **line,
+        **found,
+        "modelled_us": round(us, 2),
+        "ratio": round(us / row.us, 3),
+        "seconds": round(time.process_time() - start, 1),
+    }
+
+
+def alone(part: str, row: Row) -> Line:
+    """`measure` in a process of its own, which a failure of the code generator ends alone."""
+    words = [sys.executable, "-m", "benchmarks.amd_model", "--one", part, str(rows().index(row))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode:
+        return {**name_of(part, row), "error": (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]}
+    found: Line = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def summary(lines: list[Line]) -> Line:
+    """Of ratios: the median, the median absolute error, and how many lie within 15 and 25 %."""
+    found = sorted(x["ratio"] for x in lines)
+    errors = [abs(r - 1) for r in found]
+    n = len(found)
+    return {
+        "rows": n, "median": round(statistics.median(found), 3), "p10": found[n // 10], "p90": found[-1 - n // 10],
+        "median_error": round(statistics.median(errors), 3), "within_15": round(sum(e <= 0.15 for e in errors) / n, 3),
+        "within_25": round(sum(e <= 0.25 for e in errors) / n, 3),
+    }  # fmt: skip
+
+
+def pairs(lines: list[Line]) -> Line:
+    """Kernels of one problem that were timed 5 % apart or more: how many the model has in order."""
+    found: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
+    for x in lines:
+        found[x["product"], x["dtype"], x["shape"]].append(x)
+    count = good = 0
+    for same in found.values():
+        for i, a in enumerate(same):
+            for b in same[:i]:
+                if abs(math.log(a["measured_us"] / b["measured_us"])) > 0.05:
+                    count += 1
+                    good += (a["measured_us"] < b["measured_us"]) == (a["modelled_us"] < b["modelled_us"])
+    return {"pairs": count, "in_order": good}
+
+
+def report(lines: list[Line]) -> None:
+    """A summary of each part, side, product, type and kind."""
+    groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
+    for x in lines:
+        if "ratio" in x:
+            side = "judged" if x["judged"] else "fit"
+            groups[x["part"], side, x["product"], x["dtype"], x["kind"]].append(x)
+            groups[x["part"], side, "", "", x["kind"]].append(x)
+            groups[x["part"], side, "", "", ""].append(x)
+    for key in sorted(groups):
+        print(json.dumps(dict(zip(("part", "side", "product", "dtype", "kind"), key)) | summary(groups[key])))
+    for side in (False, True):
+        print(
+            json.dumps(
+                {
+                    "side": side,
+                    **pairs([x for x in lines if x["part"] == "right" and x["judged"] == side and "ratio" in x]),
+                }
+            )
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", default="", help="right or good; both by default")
+    parser.add_argument("--side", default="", help="fit or judged; both by default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, default=60, help="rows of each part")
+    parser.add_argument("--product", default="")
+    parser.add_argument("--kind", default="")
+    parser.add_argument("--dtype", default="")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("PART", "NUMBER"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.one[0], rows()[int(args.one[1])])))
+        return
+    there: dict[str, Line] = {}
+    if args.out and args.out.exists():
+        for x in map(json.loads, args.out.read_text().splitlines()):
+            there[json.dumps({k: x.get(k) for k in name_of("", rows()[0])})] = x
+    lines = []
+    for part, (find, _) in PARTS.items():
+        if args.part not in ("", part):
+            continue
+        chosen = [
+            r
+            for r in find()
+            if args.product in ("", r.product) and args.kind in ("", r.kind) and args.dtype in ("", r.dtype)
+            and args.side in ("", "judged" if r.judged else "fit")
+        ]  # fmt: skip
+        for row in drawn(chosen, args.count, args.seed):
+            line = there.get(json.dumps(name_of(part, row)))
+            if line is None:
+                line = (measure if part == "right" else alone)(part, row)
+                if args.out:
+                    with args.out.open("a") as f:
+                        f.write(json.dumps(line) + "\n")
+                print(json.dumps(line), flush=True)
+            lines.append(line)
+    report(lines)
+
+
+if __name__ == "__main__":
+    main()
