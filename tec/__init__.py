@@ -103,8 +103,9 @@ _LAZY: dict[str, tuple[str, str]] = {
         "load",
     ),  # a package runs where the compiler and what it needs are not installed
     # text
-    "generate": (".generation", "generate"),
-    "Generator": (".generation", "Generator"),
+    "generate": (".lm.generate", "generate"),
+    "Generator": (".lm.exported", "Generator"),
+    "lm": (".lm", ""),
     # arrays
     "array": (".array", ""),
     # search

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,39 +14,56 @@ from . import common
 from .errors import Refused
 
 
+def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of drawing tokens, and of where the model runs."""
+    for option in reversed(
+        (
+            click.option("--max-tokens", "-n", type=click.IntRange(1), default=128, show_default=True, help="The most to write."),
+            click.option("--temperature", type=float, default=None, help="0: always the likeliest token. Default: 0, or what the model's files say for a chat."),
+            click.option("--top-k", type=click.IntRange(0), default=None, help="Draw from so many of the likeliest tokens (0: all)."),
+            click.option("--top-p", type=float, default=None, help="Draw from the fewest that are together so likely."),
+            click.option("--min-p", type=float, default=0.0, help="Draw from those that are so likely beside the likeliest."),
+            click.option("--repetition-penalty", type=float, default=1.0, help="Above 1: against what was written already."),
+            click.option("--seed", type=int, default=0, show_default=True, help="Of drawing."),
+            click.option("--stop", multiple=True, metavar="TEXT", help="End before this text."),
+            click.option("--context", type=click.IntRange(1), default=None, metavar="N", help="The most tokens of a text."),
+            click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile."),
+            common.device_option,
+            click.option("--emulate", is_flag=True, help="Run on the AMD GPU in software: as --device emu."),
+            click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations and caches."),
+            click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing."),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @click.command(
     epilog="""\b
 Examples:
+  tec generate model.gguf "Once upon a time"
+  tec generate qwen3-folder "The capital of France is" --target cuda       # config.json and .safetensors
+  tec generate model.gguf "Once" --target "rocm -mcpu=gfx942" --emulate --max-tokens 4
   tec generate phi-3-folder --prompt "The capital of France is"     # genai_config.json, or optimum's names
   tec generate decoder.onnx --tokenizer bytes --prompt "one plus " --stop "."
   tec generate encoder.onnx decoder.onnx --prompt "summarize: ..."
-  echo "Once" | tec generate folder --prompt - --temperature 0.8 --top-p 0.9 --seed 7
-  tec generate folder --prompt "Hello" --device emu:gfx942 --max-tokens 8 --json""",
+  echo "Once" | tec generate folder --prompt - --temperature 0.8 --top-p 0.9 --seed 7""",
 )
-@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL...")
-@click.option("--prompt", "-p", required=True, help="The text to go on with, or to answer; - reads standard input.")
+@click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL... [PROMPT]")
+@click.option("--prompt", "-p", help="The text to go on with, or to answer; - reads standard input.")
 @click.option("--tokenizer", metavar="FILE|bytes", help="A tokenizer.json; the one beside the model by default.")
-@click.option("--max-tokens", "-n", type=click.IntRange(1), default=128, show_default=True, help="The most to write.")
-@click.option("--temperature", type=float, default=0.0, show_default=True, help="0: always the likeliest token.")
-@click.option("--top-k", type=click.IntRange(0), default=0, help="Draw from so many of the likeliest tokens (0: all).")
-@click.option("--top-p", type=float, default=1.0, help="Draw from the fewest that are together so likely.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of drawing.")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text.")
+@sampling_options
 @click.option("--end-token", "end", multiple=True, type=int, metavar="ID", help="A token that ends the text.")
 @click.option("--start-token", "start", type=int, metavar="ID", help="What an answer begins with, behind an encoder.")
-@click.option("--recompute", is_flag=True, help="Without caches: the decoder reads all tokens anew for each.")
-@click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile.")
-@common.device_option
-@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Mixed precision.")
-@click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing.")
+@click.option("--recompute", is_flag=True, help="ONNX: without caches, the decoder reads all tokens anew for each.")
 @common.json_option
-def command(
-    models: tuple[Path, ...], prompt: str, tokenizer: str | None, max_tokens: int, temperature: float, top_k: int, top_p: float, seed: int,
-    stop: tuple[str, ...], end: tuple[int, ...], start: int | None, recompute: bool, target: str | None, device: str | None, dtype: str | None,
-    no_cache: bool, as_json: bool,
-) -> None:  # fmt: skip
-    """Write text with a model: a folder (onnxruntime-genai's or optimum's), or its .onnx files. The text goes to standard output as it comes, tokens a
-    second to standard error."""
+def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
+    """Write text with a model: a GGUF file, a folder (Hugging Face's, onnxruntime-genai's or optimum's), or .onnx files. The text goes to standard output as it
+    comes, tokens a second to standard error."""
+    if prompt is None and len(models) > 1 and not models[-1].exists():
+        models, prompt = models[:-1], str(models[-1])
+    if prompt is None:
+        raise Refused("there is no prompt", 'tec generate MODEL "Once upon a time"; --prompt - reads standard input')
     if prompt == "-":
         prompt = sys.stdin.read()
     if not prompt:
@@ -52,20 +71,53 @@ def command(
     for path in models:
         if not path.exists():
             raise Refused(f"{path}: no such file or folder")
-    from ..generation import Generator, Sampling
+    settings = sampling_of(said)
+    from ..lm.generate import is_exported
+
+    run = (_exported if is_exported(models) else _native)(models, prompt, said, settings)
+    _shown(run, as_json)
+
+
+def sampling_of(said: dict[str, Any]) -> dict[str, Any]:
+    """What of the options says how tokens are drawn; a mistake there is told before minutes of compiling."""
+    from ..lm import Sampling
+
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    settings = {n: said[n] for n in names if said[n] is not None}
+    Sampling(**settings)
+    return {**settings, "max_tokens": said["max_tokens"], "stop": said["stop"]}
+
+
+def place_of(said: dict[str, Any]) -> dict[str, Any]:
+    """Target and device of the options."""
     from ..target import Target
 
-    wanted = common.target_of(target, device)
+    device = said["device"] or ("emu" if said["emulate"] else None)
+    wanted = common.target_of(said["target"], device)
     kind = Target(wanted)
+    found = common.find_device(device, "cpu" if kind.kind == "llvm" else kind.kind, kind.mcpu)
+    return {"target": wanted, "device": found, "dtype": said["dtype"], "cache": not said["no_cache"]}
 
-    Sampling(temperature, top_k, top_p, seed)  # a mistake there is told before minutes of compiling
+
+def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
+    from ..lm import Generator
+
     made = Generator(
-        list(models), tokenizer=tokenizer, target=wanted, device=common.find_device(device, "cpu" if kind.kind == "llvm" else kind.kind, kind.mcpu), dtype=dtype, cached=not recompute,
-        cache=not no_cache, end=end or None, start=start,
+        list(models), tokenizer=said["tokenizer"], cached=not said["recompute"], end=said["end"] or None, start=said["start"], **place_of(said)
     )  # fmt: skip
-    run = made.generate(
-        prompt, max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, stop=stop
-    )
+    return made.generate(prompt, **settings)
+
+
+def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
+    from ..lm import load
+
+    model = load(models[0], context=said["context"], **place_of(said))
+    model.ends |= set(said["end"])
+    return model.generate(prompt, **settings)
+
+
+def _shown(run: Any, as_json: bool) -> None:
+    """The text as it comes, and what it took."""
     shown = sys.stdout.isatty()  # a model may write what a terminal would obey
     for piece in run:
         if not as_json:
@@ -80,6 +132,11 @@ def command(
         )  # fmt: skip
         return
     common.echo()
+    common.echo(summary(run), err=True)
+
+
+def summary(run: Any) -> str:
+    """How long reading and writing took, in a line."""
     rate = f"{run.tokens_per_second:.1f} tokens a second" if run.tokens_per_second else "one token"
     first = common.duration(run.prompt_seconds)
-    common.echo(f"{run.prompt_tokens} tokens read in {first}, {len(run.ids)} written, {rate} ({run.reason})", err=True)
+    return f"{run.prompt_tokens} tokens read in {first}, {len(run.ids)} written, {rate} ({run.reason})"

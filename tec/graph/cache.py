@@ -25,7 +25,7 @@ from ..target import Target, host_features
 from . import frontends
 
 _PART = "networks"
-_NETWORK_CACHE_BYTES = 4 << 30
+NETWORK_CACHE_BYTES = 4 << 30
 
 
 def cache_key(
@@ -81,6 +81,14 @@ def cache_key(
         ).encode()
     )
     return h.hexdigest()
+
+
+def machine_key(target: Target) -> str | None:
+    """What compiled code depends on beside the model: the target, this host where code is for it, and the compiler; None where nothing is kept."""
+    if os.environ.get("TEC_CACHE_DISABLE") or cache_root() is None:
+        return None
+    host = (host_features(), target.machine) if target.is_host else ""
+    return repr((str(target), host, _source_stamp(), version("llvmlite")))
 
 
 def _source_stamp() -> str:
@@ -147,4 +155,4 @@ def to_cache(key: str, net: Network) -> None:
         path.chmod(0o600)
     except (OSError, TecError):
         return  # a cache that cannot be written costs time, not the result
-    trim(folder, _NETWORK_CACHE_BYTES)
+    trim(folder, NETWORK_CACHE_BYTES)

@@ -27,6 +27,7 @@ from ..ops.layouts import Layout
 from ..ops.registry import INDEXED, PACKED, REGION, UnequalSizes
 from ..te.evaluate import evaluate, np_dtype
 from .agree import agreed_shapes
+from .deferred import Deferred
 from .fold_sizes import fold_sizes
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
@@ -143,6 +144,10 @@ class Graph:
         data = np.asarray(array)
         kind = dtype or dtype_of(data)
         return Value(self.unique_name(name), TensorType(kind, tuple(data.shape)), None, data)
+
+    def deferred(self, name: str, dtype: str, shape: Sequence[int]) -> Value:
+        """A constant whose numbers come after compilation (`Deferred`). It keeps its name in the network's parameters."""
+        return Value(self.unique_name(name), TensorType(dtype, tuple(shape)), None, Deferred.of(dtype, shape))
 
     def sizes(self, sizes: Any, name: str = "sizes", dtype: str = "int64") -> Value:
         """An integer tensor of sizes: a constant where all are numbers, a node that is known when the network runs else."""
@@ -402,6 +407,8 @@ def _words(e: Exception) -> str:
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
     if {PACKED, REGION} & definition.traits or any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
+        return False
+    if any(isinstance(v.data, Deferred) for v in inputs):
         return False
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made

@@ -30,6 +30,7 @@ from ..runtime.plans.plan import (
     Step,
 )
 from ..te.evaluate import np_dtype
+from .deferred import Deferred
 from .graph import Graph, Node, Value
 from .parts import Part, RegionRun, Run
 from .passes.fuse import FusedGroup
@@ -153,7 +154,8 @@ class _Planner:
             return self.names[v]
         if v.is_const:
             name = self.add(v, self.fresh(v), "param")
-            self.params[name] = np.asarray(v.data, np_dtype(v.dtype), order="C")
+            is_deferred = isinstance(v.data, Deferred)
+            self.params[name] = v.data if is_deferred else np.asarray(v.data, np_dtype(v.dtype), order="C")
             return name
         root = self.root(v)
         whole = self.starts.get(v, 0) == 0 and v.type.size == root.type.size

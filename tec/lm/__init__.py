@@ -1,12 +1,29 @@
 """Language models: their files, their tokenizers, and what runs them.
 
 checkpoint = tec.lm.open("model.gguf")      # or a folder as Hugging Face has it
+lm = tec.lm.load("model.gguf")              # compiled, on a device
+for piece in lm.generate("Once upon a time", max_tokens=50):
+    print(piece, end="", flush=True)
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from .checkpoint import Checkpoint, PackedTensor, Tokenizer
 from .formats import Format
 from .opening import open, open_adapter
 
-__all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_adapter"]
+_LAZY = {  # what compiles is imported when it is asked for
+    "load": "model", "LanguageModel": "model", "Generation": "generation", "Sampling": "sampling", "Generator": "exported", "generate": "generate",
+}  # fmt: skip
+
+__all__ = ["Checkpoint", "Format", "PackedTensor", "Tokenizer", "open", "open_adapter", *_LAZY]
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module 'tec.lm' has no attribute {name!r}")
+    return getattr(import_module(f".{module}", __name__), name)

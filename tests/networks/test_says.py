@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.generation import Generator
+from tec.lm import Generator
 from tests.networks.test_networks import TITLE, face, ocr_line, resized, title_ids
 from tools import texts, zoo, zoo_faces, zoo_sound
 from tools.archives import archive, member

@@ -18,10 +18,12 @@ import numpy as np
 from ...errors import ArgumentError, one_line
 from ...locks import fork_safe_lock
 from ...notebook import table
+from ..arrays.addresses import address_of
 from ..arrays.dtypes import itemsize
-from ..arrays.ndarray import NDArray, array
+from ..arrays.ndarray import NDArray, array, from_numpy
 from ..devices import device as devices
 from ..devices.device import Device, DeviceLike
+from ..devices.storage import ALIGN
 from ..modules import exprs
 from ..modules.arguments import Param
 from ..modules.module import Module
@@ -64,6 +66,7 @@ class Network:
         self._idle: dict[Device, list[Executor]] = {}
         self._is_direct = module.device_kind == "cpu" and direct_run.serves(plan)
         self._weights: dict[Device, dict[str, NDArray]] = {}
+        self._provided: set[str] = set()  # weights that a CPU reads where they are
         self._launched: Launches | None = None
         self._lock = fork_safe_lock()
 
@@ -260,8 +263,32 @@ class Network:
         with self._lock:
             weights = self._weights.get(dev)
             if weights is None:
-                weights = self._weights[dev] = {n: array(p, dev) for n, p in self.params.items()}
+                weights = self._weights[dev] = {n: self._weight(n, p, dev) for n, p in self.params.items()}
             return weights
+
+    def _weight(self, name: str, value: Any, dev: Device) -> NDArray:
+        """A weight on a device: what `provide` gave is read where it is."""
+        if name in self._provided and dev.driver is None and address_of(value) % ALIGN == 0:
+            return from_numpy(value)
+        return array(value, dev)
+
+    def provide(self, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Numbers for weights, some or all, by their names in `params`: of the constants that a graph left deferred (`Graph.deferred`). A CPU reads arrays that
+        begin at multiples of 64 bytes in place; they must not change any more. Executors that are there keep what they have. Raises ArgumentError for a
+        name, a shape or a type that the network has not."""
+        for name, value in weights.items():
+            own = self.params.get(name)
+            if own is None:
+                raise ArgumentError(f"the network has no weight {name!r}")
+            if value.shape != own.shape or value.dtype != own.dtype or not value.flags.c_contiguous:
+                raise ArgumentError(
+                    f"weight {name!r} is {own.dtype} {own.shape}, not {value.dtype} {value.shape}",
+                    hint="one behind the other, as np.ascontiguousarray makes them",
+                )
+        with self._lock:
+            self.params.update(weights)
+            self._provided.update(weights)
+            self._weights.clear()
 
     def _launches(self) -> Launches:
         """The launches of its plan, for executors on GPUs: made before the first of them runs, for their sizes are rows of the layout's table."""

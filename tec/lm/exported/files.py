@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import ArgumentError, ImportModelError
-from ..graph.frontends import Interface, interface_of
+from ...errors import ArgumentError, ImportModelError
+from ...graph.frontends import Interface, interface_of
 
 BRANCH = "use_cache_branch"  # the input of a merged decoder that says whether caches are given
 _DECODERS = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.onnx", "decoder_model.onnx")

@@ -14,8 +14,9 @@ import pytest
 from onnx import numpy_helper
 
 import tec
-from tec.generation import Generator, Sampling
-from tec.generation.text import Bytes, Stream
+from tec.lm import Generator, Sampling
+from tec.lm.exported.text import Bytes
+from tec.lm.stream import Stream
 from tests.networks.genai import genai_decoder
 
 ort = pytest.importorskip("onnxruntime")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ImportModelError
-from ..graph import compile as compile_network
-from ..runtime.arrays.dtypes import numpy_dtype
-from ..runtime.networks.network import Network
+from ...errors import ArgumentError, ImportModelError
+from ...graph import compile as compile_network
+from ...runtime.arrays.dtypes import numpy_dtype
+from ...runtime.networks.network import Network
 from .files import BRANCH, Files, ModelFile
 
 _ROWS = 256  # that caches have room for at first
@@ -157,6 +157,11 @@ class Decoder:
         logits, _ = self.step(tokens, len(self.ids), {**self.given, **waiting})
         self.ids += tokens
         return logits
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that the text may still have; None where the model does not say."""
+        return None if self.files.most is None else self.files.most - len(self.ids)
 
     def _check_room(self, count: int) -> None:
         if self.files.most is not None and count > self.files.most:

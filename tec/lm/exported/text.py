@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import ArgumentError, install
+from ...errors import ArgumentError, install
 
 ENDS = (
     "</s>",
@@ -81,26 +81,3 @@ def tokenizer_of(given: str | Path | None, folders: Sequence[Path]) -> Tokenizer
     raise ArgumentError(
         f"no tokenizer.json in {where}", hint='tokenizer=: such a file, or "bytes" for a model of bytes'
     )
-
-
-class Stream:
-    """Text in pieces as tokens come: what may still change with the next token (a half of a letter) is held back."""
-
-    def __init__(self, tokenizer: Tokenizer):
-        self.tokenizer = tokenizer
-        self.ids: list[int] = []
-        self.shown = ""
-
-    def add(self, token: int) -> str:
-        """The text that a token adds."""
-        self.ids.append(token)
-        text = self.tokenizer.decode(self.ids)
-        return "" if text.endswith("\N{REPLACEMENT CHARACTER}") else self._more(text)
-
-    def rest(self) -> str:
-        """What was held back."""
-        return self._more(self.tokenizer.decode(self.ids))
-
-    def _more(self, text: str) -> str:
-        new, self.shown = text[len(self.shown) :], text
-        return new

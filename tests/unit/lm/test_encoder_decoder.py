@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
-from tec.generation import Generator
+from tec.lm import Generator
 
 ort = pytest.importorskip("onnxruntime")
 

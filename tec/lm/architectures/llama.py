@@ -1,0 +1,39 @@
+"""Llama 2 and 3, SmolLM2, Qwen2 (biases of queries, keys and values), Mistral (a sliding window), SmolLM3 (layers without positions).
+
+Sources: arXiv 2302.13971, 2310.06825, 2407.10671; transformers' modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_smollm3.py.
+"""
+
+from __future__ import annotations
+
+from ...graph import Value
+from ..layers import Layers
+
+
+def llama(m: Layers) -> Value:
+    """Norm, attention, norm, gated network; sums around both."""
+    return _decoder(m, [True] * m.c.layers)
+
+
+def mistral(m: Layers) -> Value:
+    """As Llama; all layers see a window of keys where the configuration has one."""
+    return _decoder(m, [True] * m.c.layers)
+
+
+def smollm3(m: Layers) -> Value:
+    """As Llama; `no_rope_layers` has 0 for layers whose heads are not turned."""
+    turned = m.c.get("no_rope_layers") or [
+        (k + 1) % int(m.c.get("no_rope_layer_interval", 4)) != 0 for k in range(m.c.layers)
+    ]
+    return _decoder(m, [bool(t) for t in turned])
+
+
+def _decoder(m: Layers, turned: list[bool]) -> Value:
+    x, kinds = m.embeddings(), m.c.layer_kinds()
+    for _ in m.each_layer():
+        q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
+        if turned[m.layer]:
+            q, k = (m.rotary(h, m.angles()) for h in (q, k))
+        window = m.c.window if kinds[m.layer] == "sliding_attention" else None
+        x = m.add(x, m.out(m.attend(q, k, v, window=window)))
+        x = m.add(x, m.gated(m.rms_norm(x, m.name("post_attention_layernorm"))))
+    return m.logits(m.rms_norm(m.last(x), "model.norm"))

@@ -1,0 +1,106 @@
+"""A text while it is written: token after token from what gives logits, text in pieces from what decodes tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .sampling import Sampling, log_probabilities
+from .stream import Decodes, Stops, Stream
+
+
+class Decoder(Protocol):
+    """Gives logits [vocabulary] of what follows."""
+
+    def begin(self, prompt: Sequence[int]) -> Any:
+        """A new text."""
+
+    def next(self, *tokens: int) -> Any:
+        """The text goes on with these tokens."""
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that the text may still have; None where nothing says."""
+
+
+class Generation:
+    """An iterator over pieces of text. `ids`: its tokens so far; `text`: what was given; `reason`: why it ended ("end", "length", "stop"), None before;
+    `prompt_tokens`, `prompt_seconds` (to the first token), `seconds` (of the tokens behind the first), `tokens_per_second`; `logprobs`: for each token the
+    likeliest ones with the logarithms of their probabilities, where they were asked for."""
+
+    def __init__(
+        self, decoder: Decoder, tokenizer: Decodes, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
+        ends: Collection[int] = (), logprobs: int = 0,
+    ):  # fmt: skip
+        if max_tokens < 1:
+            raise ArgumentError(f"max_tokens is {max_tokens}", hint="1 at least")
+        self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
+        self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
+        self._stops = Stops([stop] if isinstance(stop, str) else stop)
+        self.ids: list[int] = []
+        self.reason: str | None = None
+        self.prompt_tokens = len(self._prompt)
+        self.prompt_seconds = self.seconds = 0.0
+        self.logprobs: list[list[tuple[int, float]]] = []
+        self._pieces = self._write()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._pieces)
+
+    @property
+    def text(self) -> str:
+        """The text so far, up to what ended it."""
+        return self._stops.text
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of the tokens behind the first."""
+        return (len(self.ids) - 1) / self.seconds if len(self.ids) > 1 and self.seconds else 0.0
+
+    def _write(self) -> Iterator[str]:
+        stream = Stream(self._tokenizer)
+        start = time.perf_counter()
+        logits = self._decoder.begin(self._prompt)
+        self.prompt_seconds = time.perf_counter() - start
+        while True:
+            token = self._picker.pick(
+                logits, [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ()
+            )
+            if token in self._ends:
+                self.reason = "end"
+                break
+            if self._logprobs:
+                self.logprobs.append(self._likely(logits, token))
+            self.ids.append(token)
+            if piece := self._stops.add(stream.add(token)):
+                yield piece
+            if self._stops.stopped:
+                self.reason = "stop"
+                break
+            room = self._decoder.room
+            if len(self.ids) == self._most or (room is not None and room < 1):
+                self.reason = "length"
+                break
+            start = time.perf_counter()
+            logits = self._decoder.next(token)
+            self.seconds += time.perf_counter() - start
+        if self.reason != "stop" and (piece := self._stops.add(stream.rest(), final=True)):
+            yield piece
+            if self._stops.stopped:
+                self.reason = "stop"
+
+    def _likely(self, logits: Any, token: int) -> list[tuple[int, float]]:
+        """The likeliest tokens, and the one that was taken first."""
+        found = log_probabilities(logits, self._logprobs)
+        own = next((e for e in found if e[0] == token), None)
+        if own is None:
+            x = np.asarray(logits, np.float64)
+            own = token, float(x[token] - x.max() - np.log(np.exp(x - x.max()).sum()))
+        return [own, *(e for e in found if e[0] != token)]

@@ -1,0 +1,49 @@
+"""The memory that a model takes: how much there is, and pages of mapped files that are not needed any more."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def available_bytes() -> int | None:
+    """Memory that a process may take without swapping; None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as f:
+            facts = dict(line.split(":", 1) for line in f)
+        free = int(facts["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+    limit = _group_limit()
+    return free if limit is None else min(free, limit)
+
+
+def _group_limit() -> int | None:
+    """What the process's control group leaves; None without a limit."""
+    try:
+        with open("/sys/fs/cgroup/memory.max") as f:
+            most = f.read().strip()
+        with open("/sys/fs/cgroup/memory.current") as f:
+            used = int(f.read())
+        return max(0, int(most) - used) if most != "max" else None
+    except (OSError, ValueError):
+        return None
+
+
+def drop_pages(arrays: Iterable[Any]) -> None:
+    """Pages of mapped files that these arrays view are given back; who reads them again gets them from the file."""
+    for found in {id(m): m for a in arrays if (m := _mapping(a)) is not None}.values():
+        if hasattr(mmap, "MADV_DONTNEED"):
+            found.madvise(mmap.MADV_DONTNEED)
+
+
+def _mapping(a: Any) -> mmap.mmap | None:
+    """The mapped file that an array views, if it does."""
+    while isinstance(a, np.ndarray):
+        a = a.base
+    if isinstance(a, memoryview):
+        a = a.obj
+    return a if isinstance(a, mmap.mmap) else None

@@ -1,0 +1,250 @@
+"""A language model on a device: `load` compiles its checkpoint, or finds the code, and gives the weights a place; `generate` writes.
+
+checkpoint -> compiled (code, recipes) -> weights -> executor (caches that grow in place) -> generation (tokens, text)
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..runtime.arrays.dtypes import numpy_dtype
+from ..target import Target, as_target
+from .checkpoint import Checkpoint, PackedTensor
+from .compiled import Compiled, Form, bytes_of, compiled
+from .config import Config
+from .generation import Generation
+from .memory import available_bytes, drop_pages
+from .opening import open as open_checkpoint
+from .sampling import Sampling
+from .text.template import ChatTemplate, template_of
+from .weights import fill
+
+_PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
+_FIRST_ROWS = 256  # that caches have room for at first
+_DTYPES = ("float32", "float16", "bfloat16")
+
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+
+
+def load(
+    path: str | os.PathLike[str] | Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
+    context: int | None = None, cache: bool = True, progress: Any = None,
+) -> LanguageModel:  # fmt: skip
+    """A language model, ready to write.
+
+    path: a GGUF file, a folder as Hugging Face has it, or an opened checkpoint. target, device: as of `tec.compile` and executors. dtype: of activations and
+    caches: float32 on CPUs, and the checkpoint's 16-bit float on GPUs, by default. context: the most tokens of a text; what the model was made for by
+    default. cache: keep compiled code on the disk. Raises ImportModelError, ArgumentError where the memory is too small for it.
+    """
+    checkpoint = path if isinstance(path, Checkpoint) else open_checkpoint(path)
+    return LanguageModel(
+        checkpoint, target=target, device=device, dtype=dtype, context=context, cache=cache, progress=progress
+    )
+
+
+class LanguageModel:
+    """See `load`. `config`, `checkpoint`; `context`; `report` says what loading took and which formats became floats."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
+        context: int | None = None, cache: bool = True, progress: Any = None,
+    ):  # fmt: skip
+        start = time.perf_counter()
+        self.checkpoint = checkpoint
+        self.config = Config(checkpoint.config, checkpoint.architecture)
+        self.target = as_target(target)
+        self.dtype = dtype or _usual_dtype(self.config, self.target)
+        if self.dtype not in _DTYPES:
+            raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
+        self.context = _context(context, self.config)
+        self._check_memory()
+        made = compiled(checkpoint, Form(self.target, self.dtype), cache, progress)
+        compile_seconds = time.perf_counter() - start
+        self._place(made)
+        self.executor = made.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
+        self.report: dict[str, Any] = {
+            "compile_seconds": compile_seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
+            "weight_bytes": bytes_of(made), "slow_formats": made.slow,
+        }  # fmt: skip
+        self.ids: list[int] = []  # what the caches hold
+        self.ends = _ends(checkpoint)
+        self._template: ChatTemplate | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of weights, caches and working memory."""
+        return int(self.report["weight_bytes"]) + self.executor.nbytes
+
+    def _check_memory(self) -> None:
+        """ArgumentError where the weights alone are more than the memory has."""
+        needed, there = self.checkpoint.nbytes, available_bytes()
+        if there is not None and not self.target.is_gpu and needed > there:
+            raise ArgumentError(
+                f"the weights take {needed / 1e9:.1f} GB, and {there / 1e9:.1f} GB of memory are free",
+                hint="a smaller model, or the same in fewer bits",
+            )
+
+    def _place(self, made: Compiled) -> None:
+        self.network = made.network
+        threads = 1 if os.cpu_count() is None else min(8, os.cpu_count() or 1)
+        self.network.provide(fill(made.recipes, self.checkpoint.tensors, threads))
+        drop_pages(t.data for t in self.checkpoint.tensors.values() if not callable(t.raw))
+        self._table = self.checkpoint.tensors["model.embed_tokens.weight"]
+        self._kind = numpy_dtype(self.dtype)
+
+    # ---- text
+
+    def generate(
+        self, prompt: Prompt, *, max_tokens: int | None = None, temperature: float | None = None, top_k: int | None = None,
+        top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), logprobs: int = 0, **penalties: Any,
+    ) -> Generation:  # fmt: skip
+        """What the model writes behind a prompt, as it is written: an iterator over pieces of text.
+
+        prompt: a text, tokens, or messages ({"role": "user", "content": ...}), which the model's chat template makes a text of. max_tokens: as many as the
+        context has room for by default. temperature, top_k, top_p: those that the model's files say by default where a conversation is given, else the likeliest
+        token; see `Sampling` for these and for penalties. stop: texts that end it. logprobs: so many of the likeliest tokens are kept for each. One text at a time:
+        a new one ends the one before; what both begin with is not read again. Raises ArgumentError for a prompt that has no room in the context.
+        """
+        ids = self.encode(prompt)
+        usual = self.checkpoint.generation if _is_chat(prompt) else {}
+        settings = Sampling(
+            float(usual.get("temperature", 0.0)) if temperature is None else temperature,
+            int(usual.get("top_k", 0)) if top_k is None else top_k, float(usual.get("top_p", 1.0)) if top_p is None else top_p, seed, min_p, **penalties,
+        )  # fmt: skip
+        self.check_room(len(ids))
+        most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
+        return Generation(self, self._text(), ids, most, settings, stop, self.ends, logprobs)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """The tokens of a prompt. Raises ArgumentError for one without any."""
+        found: list[int]
+        given: Any = prompt
+        if isinstance(prompt, str):
+            found = self._text().encode(prompt)
+        elif _is_chat(prompt):
+            found = self._text().encode(self.conversation(given), add_special=False)
+        else:
+            found = [int(t) for t in given]
+        wrong = next((t for t in found if not 0 <= t < self.config.vocabulary), None)
+        if wrong is not None:
+            raise ArgumentError(
+                f"token {wrong} is none of the model's {self.config.vocabulary}",
+                hint="the tokenizer is another model's",
+            )
+        if not found:
+            raise ArgumentError("the prompt has no tokens")
+        return found
+
+    def conversation(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        """Messages as the text that the model's chat template makes of them, up to where its answer begins. Raises ArgumentError without a template."""
+        if self._template is None:
+            self._template = template_of(self.checkpoint)
+        if self._template is None:
+            raise ArgumentError("the model's files have no chat template", hint="give the prompt as a text")
+        return self._template.render(messages)
+
+    def _text(self) -> Any:
+        if self.checkpoint.tokenizer is None:
+            raise ArgumentError("the model's files have no tokenizer", hint="give tokens in place of a text")
+        return self.checkpoint.tokenizer
+
+    # ---- tokens
+
+    def begin(self, prompt: Sequence[int]) -> Any:
+        """A new text: the logits [vocabulary] of what follows. The caches keep what it has in common with the text before."""
+        with self._lock:
+            self.check_room(len(prompt))
+            same = _common(self.ids, prompt[:-1])
+            if same < len(self.ids):
+                same = self._cut(same)
+            return self._read(list(prompt[same:]))
+
+    def next(self, *tokens: int) -> Any:
+        """The text goes on with these tokens."""
+        with self._lock:
+            self.check_room(len(self.ids) + len(tokens))
+            return self._read(list(tokens))
+
+    @property
+    def room(self) -> int:
+        """Tokens that the text may still have."""
+        return self.context - len(self.ids)
+
+    def check_room(self, count: int) -> None:
+        """ArgumentError where so many tokens are more than the context."""
+        if count > self.context:
+            raise ArgumentError(
+                f"{count} tokens, and the context has {self.context}",
+                hint=f"a shorter prompt, or context= when it is loaded (the model was made for {self.config.context})",
+            )
+
+    def _cut(self, rows: int) -> int:
+        """Forget all but the first tokens; of a model with states that have no rows, all. The tokens that are left."""
+        if rows and all(s.axis is not None for s in self.network.plan.states):
+            self.executor.truncate(rows)
+        else:
+            self.executor.reset()
+            rows = 0
+        self.ids = self.ids[:rows]
+        return rows
+
+    def _read(self, tokens: list[int]) -> Any:
+        logits = None
+        for first in range(0, len(tokens), _PIECE):
+            piece = tokens[first : first + _PIECE]
+            logits = self.executor.run({"embeddings": self.embeddings(piece)})[0]
+            self.ids += piece
+        assert logits is not None
+        return logits.numpy()[-1]
+
+    def embeddings(self, tokens: Sequence[int]) -> Any:
+        """The tokens' rows of the embedding table, [tokens, hidden], from where they lie packed."""
+        return rows_of(self._table, tokens).astype(self._kind, copy=False)
+
+
+def rows_of(table: PackedTensor, rows: Sequence[int]) -> Any:
+    """Some rows of a matrix as float32, made of their own bytes."""
+    raw = table.data.reshape(table.shape[0], -1)[np.asarray(rows)]
+    return PackedTensor(table.name, (len(rows), table.shape[1]), table.format, raw.reshape(-1)).dequantize()
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many tokens two texts have in common from the start."""
+    return next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+def _is_chat(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
+
+
+def _usual_dtype(config: Config, target: Target) -> str:
+    """float32 on a CPU; on a GPU the type that the model was trained in."""
+    if not target.is_gpu:
+        return "float32"
+    return "bfloat16" if str(config.get("dtype", config.get("torch_dtype", ""))).endswith("bfloat16") else "float16"
+
+
+def _context(given: int | None, config: Config) -> int:
+    if given is not None and (isinstance(given, bool) or not hasattr(given, "__index__") or given < 1):
+        raise ArgumentError(f"context is {given!r}", hint="a number of tokens")
+    return config.context if given is None else int(given)
+
+
+def _ends(checkpoint: Checkpoint) -> set[int]:
+    found = checkpoint.generation.get("eos_token_ids", checkpoint.config.get("eos_token_id"))
+    return set() if found is None else {found} if isinstance(found, int) else set(found)
+
+
+__all__ = ["LanguageModel", "Path", "load", "rows_of"]

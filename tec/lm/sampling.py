@@ -1,0 +1,126 @@
+"""Which token comes next: the likeliest, or one drawn from those that are likely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+_PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's default
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """temperature 0: the likeliest token (greedy). Else logits are divided by it and a token is drawn from the `top_k` likeliest (0: all), of these from the
+    fewest that together have a probability of `top_p` (nucleus sampling, Holtzman and others), and that are at least `min_p` times as likely as the likeliest.
+    `seed`: equal seeds draw equal tokens. repetition_penalty: logits of the last `penalized` tokens are divided by it where positive, multiplied where negative (Keskar and others).
+    presence_penalty, frequency_penalty: taken off logits of tokens that were written, once and for each time. logit_bias: added, by token."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    penalized: int = _PENALIZED
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature < float("inf"):
+            raise ArgumentError(
+                f"temperature is {self.temperature}", hint="0 for the likeliest token, about 1 for variety"
+            )
+        if self.top_k < 0:
+            raise ArgumentError(f"top_k is {self.top_k}", hint="a number of tokens; 0 for all")
+        if not 0 < self.top_p <= 1:
+            raise ArgumentError(f"top_p is {self.top_p}", hint="a probability above 0, at most 1")
+        if not 0 <= self.min_p < 1:
+            raise ArgumentError(
+                f"min_p is {self.min_p}", hint="a part of the likeliest token's probability; 0 for none"
+            )
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise ArgumentError(
+                f"repetition_penalty is {self.repetition_penalty}", hint="1 for none, about 1.1 against loops"
+            )
+
+    @property
+    def counts_written(self) -> bool:
+        """Whether what was written changes what comes."""
+        return self.repetition_penalty != 1 or self.presence_penalty != 0 or self.frequency_penalty != 0
+
+    def picker(self) -> Picker:
+        """One that begins with the seed."""
+        return Picker(self)
+
+
+class Picker:
+    """Draws token after token."""
+
+    def __init__(self, sampling: Sampling):
+        self.sampling = sampling
+        self.rng = np.random.default_rng(sampling.seed)
+
+    def pick(self, logits: Any, written: Sequence[int] = ()) -> int:
+        """The token for logits [vocabulary]; of equals the first. written: the tokens before it. Raises ArgumentError where logits are no numbers."""
+        s = self.sampling
+        x = np.asarray(logits)
+        if np.isnan(x).any() or not np.isfinite(x).any():
+            raise ArgumentError(
+                "the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32"
+            )
+        x = self._biased(x, written)
+        if s.temperature == 0:
+            return int(x.argmax())
+        order, x = self._likeliest(x)
+        p = np.exp((x - x[0]) / s.temperature)
+        p /= p.sum()
+        count = len(p)
+        if s.top_p < 1:
+            count = min(count, int(np.searchsorted(np.cumsum(p), s.top_p)) + 1)
+        if s.min_p:
+            count = min(count, max(1, int(np.count_nonzero(p >= s.min_p * p[0]))))
+        order, p = order[:count], p[:count] / p[:count].sum()
+        return int(self.rng.choice(order, p=p))
+
+    def _likeliest(self, x: Any) -> tuple[Any, Any]:
+        """Tokens by their logits in falling order, the `top_k` first ones, and these logits as float64."""
+        k = self.sampling.top_k
+        if k and k < len(x) // 8:  # a full sort of a large vocabulary takes longer than a small model's token
+            least = np.partition(x, len(x) - k)[len(x) - k]
+            some = np.flatnonzero(x >= least)
+            order = some[np.argsort(-x[some].astype(np.float64), kind="stable")]
+        else:
+            order = np.argsort(-x.astype(np.float64), kind="stable")
+        order = order[:k] if k else order
+        return order, x[order].astype(np.float64)
+
+    def _biased(self, x: Any, written: Sequence[int]) -> Any:
+        s = self.sampling
+        if not s.logit_bias and not (s.counts_written and len(written)):
+            return x
+        x = x.astype(np.float64)
+        last = np.asarray(written[-s.penalized :], np.int64)
+        last = last[(last >= 0) & (last < len(x))]
+        if s.counts_written and last.size:
+            tokens, times = np.unique(last, return_counts=True)
+            own = x[tokens]
+            own = np.where(own > 0, own / s.repetition_penalty, own * s.repetition_penalty)
+            x[tokens] = own - s.presence_penalty - s.frequency_penalty * times
+        for token, bias in s.logit_bias.items():
+            if 0 <= token < len(x):
+                x[token] += bias
+        return x
+
+
+def log_probabilities(logits: Any, count: int) -> list[tuple[int, float]]:
+    """The `count` likeliest tokens of logits [vocabulary] and the logarithms of their probabilities."""
+    x = np.asarray(logits, np.float64)
+    top = np.argsort(-x, kind="stable")[:count]
+    total = x.max() + np.log(np.exp(x - x.max()).sum())
+    return [(int(t), float(x[t] - total)) for t in top]

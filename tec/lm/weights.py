@@ -1,0 +1,207 @@
+"""A network's constants, as recipes: which tensors of a checkpoint they are made of, and how.
+
+In: names of tensors, and what multiplies them. Out: nodes of the graph whose constants are deferred (`tec.graph.deferred`), and `Recipe`s, plain
+data, that make the arrays when a checkpoint is at hand (`fill`). So code is compiled for sizes and formats alone, and serves every checkpoint of them.
+
+    packed    products with codes that stay packed (`ops.packed`): x rounded to bytes where the target multiplies bytes in fours
+    matrix    products with floats, in the layout that the target's templates read (`choices.layouts`)
+    vector    scales of norms, biases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..choices import layouts as preferred
+from ..errors import ImportModelError
+from ..graph import Value
+from ..graph.builders import Builder
+from ..ops.layouts import Layout
+from ..ops.packed import Weights
+from ..ops.registry import TensorType
+from ..runtime.devices.storage import ALIGN
+from ..target import Target
+from ..te.evaluate import np_dtype
+from .blocks import FORMATS, WIDE_SCALES, codes_of
+from .checkpoint import PackedTensor
+
+_BYTES = 4  # numbers that a byte product multiplies at once
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Constants by their role ("data", or "codes", "scale", "zero"), made of tensors whose rows stand one below the other. `how`: see the module."""
+
+    how: str
+    tensors: tuple[str, ...]
+    params: dict[str, str]
+    attrs: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Recipe:
+        return cls(data["how"], tuple(data["tensors"]), dict(data["params"]), dict(data["attrs"]))
+
+
+class WeightBuilder:
+    """Adds products with, and reads of, a checkpoint's tensors to a graph. tensors: by name; their shapes and formats are read, and no number."""
+
+    def __init__(self, b: Builder, tensors: Mapping[str, PackedTensor], target: Target):
+        self.b, self.tensors, self.target = b, tensors, target
+        self.recipes: list[Recipe] = []
+        self.slow: set[str] = set()  # formats that become floats
+        self._vectors: dict[Any, Value] = {}
+        self._rounded: dict[tuple[Value, int], list[Value]] = {}
+
+    def has(self, name: str) -> bool:
+        return name in self.tensors
+
+    def tensor(self, name: str) -> PackedTensor:
+        """ImportModelError where the checkpoint lacks it."""
+        found = self.tensors.get(name)
+        if found is None:
+            raise ImportModelError(
+                f"the checkpoint has no tensor {name!r}",
+                hint="its architecture is another one, or a part of it is missing",
+            )
+        return found
+
+    def vector(self, name: str, shape: Sequence[int], dtype: str = "float32", shift: float = 0.0) -> Value:
+        """A tensor as numbers, plus `shift`."""
+        t = self.tensor(name)
+        if int(np.prod(t.shape)) != int(np.prod(shape)):
+            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {tuple(shape)}")
+        key = name, dtype, shift, tuple(shape)
+        if key not in self._vectors:
+            v = self._vectors[key] = self.b.graph.deferred(name, dtype, shape)
+            attrs = {"dtype": dtype, "shape": list(shape), "shift": shift}
+            self.recipes.append(Recipe("vector", (name,), {"data": v.name}, attrs))
+        return self._vectors[key]
+
+    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int]) -> list[Value]:
+        """x [rows, k] times each tensor [size, k] transposed; those of one format in one product. Raises ImportModelError where shapes differ."""
+        k = x.shape[1]
+        for name, n in zip(names, sizes):
+            if tuple(self.tensor(name).shape) != (n, k):
+                raise ImportModelError(
+                    f"tensor {name!r} has shape {tuple(self.tensor(name).shape)}, the configuration says {(n, k)}"
+                )
+        groups: dict[Any, list[int]] = {}
+        for j, name in enumerate(names):
+            groups.setdefault(self._kind(name, k), []).append(j)
+        out: dict[int, Value] = {}
+        for kind, members in groups.items():
+            own, widths = [names[j] for j in members], [sizes[j] for j in members]
+            y = self._packed(x, own, sum(widths)) if kind is not None else self._matrix(x, own, sum(widths))
+            out.update(zip(members, self.b.split(y, 1, widths)))
+        return [out[j] for j in range(len(names))]
+
+    def _kind(self, name: str, k: int) -> Any:
+        """What products of one kernel have in common: how codes are kept; None for floats."""
+        format = self.tensor(name).format.name
+        f = FORMATS.get(format)
+        if f is None or k % f.block or k % (32 // f.bits):
+            if format not in ("F32", "F16", "BF16"):
+                self.slow.add(format)
+            return None
+        return f.bits, f.step, f.zero, format in WIDE_SCALES
+
+    def _packed(self, x: Value, names: Sequence[str], n: int) -> Value:
+        f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
+        k, add = x.shape[1], self.b.graph.add
+        dot = None if self.target.is_gpu or x.dtype != "float32" else preferred.dot_of(self.target, "uint8", "int8")
+        group = dot.group if dot is not None and f.zero is not None else 1
+        w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
+        dtype = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
+        constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}
+        constants["scale"] = self.b.graph.deferred(f"{name}.scale", dtype, w.scales_shape)
+        if f.zero is None:
+            constants["zero"] = self.b.graph.deferred(f"{name}.zero", dtype, w.scales_shape)
+        attrs: dict[str, Any] = {
+            "bits": w.bits,
+            "block": w.block,
+            "panel": w.panel,
+            "depth": k,
+            "columns": n,
+            "zero": w.zero,
+        }
+        inputs = [x, *constants.values()]
+        if group > 1:
+            attrs["group"] = group
+            key = x, w.block
+            if key not in self._rounded:
+                self._rounded[key] = add("round_blocks", [x], {"block": w.block}, x.name)
+            inputs = [self._rounded[key][0], *constants.values(), self._rounded[key][1]]
+        params = {role: v.name for role, v in constants.items()}
+        self.recipes.append(Recipe("packed", tuple(names), params, {**attrs, "scales": dtype}))
+        y = add("packed_matmul", inputs, attrs, name, name)[0]
+        return y if y.dtype == x.dtype else self.b.cast(y, x.dtype)
+
+    def _matrix(self, x: Value, names: Sequence[str], n: int) -> Value:
+        k, dtype = x.shape[1], x.dtype
+        out = TensorType(dtype, (x.shape[0], n))
+        layout = preferred.product(
+            self.target, x.type, TensorType(dtype, (n, k)), out, {"transpose_b": True}
+        ).b or Layout("NK")
+        attrs: dict[str, Any] = {"transpose_b": layout.name == "NK"}
+        if layout.blocks:
+            attrs |= {"layout_b": layout, "columns": n}
+        v = self.b.graph.deferred(names[0], dtype, layout.shape({"N": n, "K": k}))
+        made = {"dtype": dtype, "layout": layout.name}
+        self.recipes.append(Recipe("matrix", tuple(names), {"data": v.name}, made))
+        return self.b.graph.add("matmul", [x, v], attrs, names[0], names[0])[0]
+
+
+# ---- the numbers
+
+
+def fill(recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor], threads: int) -> dict[str, Any]:
+    """The constants of all recipes, aligned as a CPU's kernels read them in place."""
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        found: dict[str, Any] = {}
+        for made in pool.map(lambda r: _made(r, tensors), recipes):
+            found.update(made)
+    return found
+
+
+def _made(recipe: Recipe, tensors: Mapping[str, PackedTensor]) -> dict[str, Any]:
+    own, attrs = [tensors[n] for n in recipe.tensors], recipe.attrs
+    if recipe.how == "vector":
+        value = own[0].dequantize().reshape(attrs["shape"]) + np.float32(attrs["shift"])
+        return {recipe.params["data"]: aligned(value.astype(np_dtype(attrs["dtype"])))}
+    if recipe.how == "matrix":
+        dtype, layout = np_dtype(attrs["dtype"]), Layout(attrs["layout"])
+        whole = np.concatenate([t.dequantize().astype(dtype, copy=False) for t in own])
+        stored = layout.store(whole, "NK") if layout.blocks else whole if layout.name == "NK" else whole.T
+        return {recipe.params["data"]: aligned(stored)}
+    return _packed_arrays(recipe, own)
+
+
+def _packed_arrays(recipe: Recipe, own: Sequence[PackedTensor]) -> dict[str, Any]:
+    w, parts = Weights.of(recipe.attrs), [codes_of(t.format.name, t.half_split().data, *t.shape) for t in own]
+    scales = np_dtype(recipe.attrs["scales"])
+    out = {recipe.params["codes"]: aligned(w.store(np.concatenate([c for c, _, _ in parts])))}
+    for role, k in (("scale", 1), ("zero", 2)):
+        if role in recipe.params:
+            rows = np.concatenate([p[k] for p in parts]).astype(scales)
+            out[recipe.params[role]] = aligned(w.store_blocks(rows))
+    return out
+
+
+def aligned(value: Any) -> Any:
+    """An array one behind the other that begins at a multiple of 64 bytes: itself, or a copy."""
+    value = np.ascontiguousarray(value)
+    if value.ctypes.data % ALIGN == 0:
+        return value
+    room = np.empty(value.nbytes + ALIGN, np.uint8)
+    start = -room.ctypes.data % ALIGN
+    made = room[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
+    made[...] = value
+    return made

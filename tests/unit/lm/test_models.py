@@ -1,0 +1,206 @@
+"""Language models from checkpoints: logits against NumPy, packed formats against their own numbers, texts, and what goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec.lm import Checkpoint, Format, PackedTensor, load
+from tec.lm.blocks import FORMATS
+from tec.lm.compiled import Form, compiled
+from tec.lm.stream import Stops
+
+from .tiny import CONFIG, Bytes, llama, tensor
+
+IDS = [3, 17, 90, 4, 4, 61, 127, 0, 55]
+
+
+def reference(c: Checkpoint, ids: list[int]) -> Any:
+    """Logits [tokens, vocabulary] of a Llama in float64."""
+    g, n = c.config, len(ids)
+    w = {name: t.dequantize().astype(np.float64) for name, t in c.tensors.items()}
+    heads, kv, size = g["num_attention_heads"], g["num_key_value_heads"], g["hidden_size"] // g["num_attention_heads"]
+
+    def norm(x: Any, name: str) -> Any:
+        return x / np.sqrt((x * x).mean(-1, keepdims=True) + g["rms_norm_eps"]) * w[name]
+
+    turns = np.arange(n)[:, None] / g["rope_theta"] ** (np.arange(0, size, 2) / size)
+    cos, sin = np.cos(turns)[:, None], np.sin(turns)[:, None]
+
+    def turned(x: Any) -> Any:
+        a, b = np.split(x, 2, -1)
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    x = w["model.embed_tokens.weight"][ids]
+    for k in range(g["num_hidden_layers"]):
+        at = f"model.layers.{k}."
+        h = norm(x, at + "input_layernorm.weight")
+        q, k_, v = (
+            (h @ w[f"{at}self_attn.{m}_proj.weight"].T).reshape(n, count, size)
+            for m, count in (("q", heads), ("k", kv), ("v", kv))
+        )
+        q, k_, v = turned(q), turned(k_).repeat(heads // kv, 1), v.repeat(heads // kv, 1)
+        scores = np.einsum("ihd,jhd->hij", q, k_) / np.sqrt(size)
+        window = g.get("sliding_window") or n
+        seen = (np.arange(n)[None] <= np.arange(n)[:, None]) & (np.arange(n)[None] > np.arange(n)[:, None] - window)
+        scores = np.where(seen, scores, -np.inf)
+        p = np.exp(scores - scores.max(-1, keepdims=True))
+        y = np.einsum("hij,jhd->ihd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
+        x = x + y @ w[at + "self_attn.o_proj.weight"].T
+        h = norm(x, at + "post_attention_layernorm.weight")
+        gate, up = (h @ w[f"{at}mlp.{m}_proj.weight"].T for m in ("gate", "up"))
+        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[at + "mlp.down_proj.weight"].T
+    return norm(x, "model.norm.weight") @ w["model.embed_tokens.weight"].T
+
+
+@pytest.fixture(scope="module")
+def lm() -> Any:
+    return load(llama(), target="llvm", cache=False)
+
+
+def test_logits_are_those_of_numpy_read_at_once_or_token_by_token(lm: Any) -> None:
+    want = reference(lm.checkpoint, IDS)
+    assert np.abs(lm.begin(IDS) - want[-1]).max() < 1e-4
+    lm.begin(IDS[:2])
+    for k in range(2, len(IDS)):
+        assert np.abs(lm.next(IDS[k]) - want[k]).max() < 1e-4
+
+
+def test_what_two_prompts_begin_with_is_read_once(lm: Any) -> None:
+    lm.begin(IDS)
+    read: list[int] = []
+    own, lm.embeddings = lm.embeddings, lambda ids: read.extend(ids) or own(ids)
+    try:
+        got = lm.begin([*IDS[:5], 9, 8])
+    finally:
+        del lm.embeddings
+    assert read == [9, 8]
+    assert np.abs(got - reference(lm.checkpoint, [*IDS[:5], 9, 8])[-1]).max() < 1e-4
+
+
+def test_a_window_of_keys() -> None:
+    lm = load(llama({"sliding_window": 3}), target="llvm", cache=False)
+    assert np.abs(lm.begin(IDS) - reference(lm.checkpoint, IDS)[-1]).max() < 1e-4
+
+
+@pytest.mark.parametrize("format", [Format.Q4_0, Format.Q4_1, Format.Q5_0, Format.Q5_1, Format.Q8_0, Format.F16])
+def test_packed_formats(format: Format) -> None:
+    matrices = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens")
+    checkpoint = llama(formats=dict.fromkeys(matrices, format))
+    lm = load(checkpoint, target="llvm", cache=False)
+    want = reference(checkpoint, IDS)[-1]
+    # Where x is rounded to bytes, each product adds noise of 1/254 of a block's largest number.
+    assert np.abs(lm.begin(IDS) - want).max() < 0.05 * np.abs(want).max()
+    assert format.name not in FORMATS or lm.report["weight_bytes"] < 0.7 * 4 * sum(np.prod(t.shape) for t in checkpoint)
+    assert lm.report["slow_formats"] == []
+
+
+def test_code_is_kept_for_all_weights_of_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEC_CACHE_DIR", str(tmp_path))
+    first, second = llama(what=1), llama(what=2)
+    assert not load(first, target="llvm").report["from_cache"]
+    again = load(second, target="llvm")
+    assert again.report["from_cache"]
+    assert np.abs(again.begin(IDS) - reference(second, IDS)[-1]).max() < 1e-4
+    assert not compiled(llama({"rms_norm_eps": 1e-6}), Form(tec.target.Target("llvm"), "float32")).from_cache
+
+
+def test_texts(lm: Any) -> None:
+    run = lm.generate("abc", max_tokens=5)
+    text = "".join(run)
+    ids = [ord(c) for c in "abc"]
+    for token in run.ids:
+        assert token == int(reference(lm.checkpoint, ids)[-1].argmax())
+        ids.append(token)
+    assert text == run.text == bytes(run.ids).decode() and run.reason == "length" and run.prompt_tokens == 3
+    drawn = [lm.generate("abc", max_tokens=8, temperature=1.0, top_k=20, min_p=0.01, seed=s) for s in (1, 1, 2)]
+    texts = ["".join(d) for d in drawn]
+    assert texts[0] == texts[1] != texts[2]
+    assert run.tokens_per_second > 0 and run.prompt_seconds > 0
+    scored = lm.generate(IDS, max_tokens=2, logprobs=3)
+    list(scored)
+    assert [e[0][0] for e in scored.logprobs] == scored.ids and all(e[0][1] < 0 for e in scored.logprobs)
+
+
+def test_a_stop_that_comes_in_two_pieces_is_not_shown() -> None:
+    s = Stops(["<end>"])
+    assert [s.add("a<e"), s.add("x<"), s.add("end>b")] == ["a", "<ex", ""] and s.stopped and s.text == "a<ex"
+    s = Stops(["<end>"])
+    assert s.add("a<en") + s.add("", final=True) == "a<en" and not s.stopped
+
+
+def test_a_prompt_longer_than_the_context_and_a_full_one() -> None:
+    lm = load(llama(), target="llvm", context=12, cache=False)
+    with pytest.raises(tec.ArgumentError, match="13 tokens, and the context has 12"):
+        lm.generate([1] * 13)
+    run = lm.generate(IDS)
+    list(run)
+    assert run.reason == "length" and len(lm.ids) == 12 and len(run.ids) == 4
+
+
+def test_logits_that_are_no_numbers(lm: Any) -> None:
+    broken = llama()
+    spoiled = {"model.norm.weight": tensor("model.norm.weight", np.full(64, np.nan))}
+    run = load(Checkpoint("llama", CONFIG, {**broken.tensors, **spoiled}, Bytes), target="llvm", cache=False).generate(
+        IDS
+    )
+    with pytest.raises(tec.ArgumentError, match="logits are no numbers"):
+        list(run)
+
+
+def test_a_model_larger_than_the_memory_is_refused_before_it_is_read() -> None:
+    def read() -> Any:
+        raise AssertionError("read")
+
+    c = llama()
+    big = PackedTensor("model.embed_tokens.weight", (1 << 30, 1 << 12), Format.F32, read)
+    with pytest.raises(tec.ArgumentError, match=r"the weights take 1759\d\.\d GB, and .* GB of memory are free"):
+        load(Checkpoint("llama", c.config, {**c.tensors, big.name: big}, Bytes), target="llvm")
+
+
+def test_an_interrupt_in_a_token_leaves_the_text_as_it_was(lm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm.begin(IDS[:-1])
+    engine = lm.executor._engine
+    with monkeypatch.context() as m:
+
+        def interrupted(*args: Any) -> None:
+            raise KeyboardInterrupt
+
+        m.setattr(type(engine), "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            lm.next(IDS[-1])
+    assert lm.ids == IDS[:-1]
+    assert np.abs(lm.next(IDS[-1]) - reference(lm.checkpoint, IDS)[-1]).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"hidden_size": None}, "has no hidden_size"), ({"num_key_value_heads": 3}, "4 heads of queries and 3 of keys"),
+        ({"intermediate_size": 95}, "the configuration says"), ({"hidden_act": "golu"}, "activation 'golu'"), ({"num_hidden_layers": 3}, "no tensor"),
+        ({"rope_scaling": {"rope_type": "spiral"}}, "rotary positions of type 'spiral'"), ({"rope_scaling": {"rope_type": "linear"}}, "rope_scaling"),
+        ({"vocab_size": "many"}, "vocab_size = 'many'"),
+    ],
+)  # fmt: skip
+def test_configurations_that_do_not_fit(change: Mapping[str, Any], says: str) -> None:
+    with pytest.raises(tec.ImportModelError, match=says):
+        load(llama(change), target="llvm", cache=False)
+
+
+def test_settings_that_do_not_fit(lm: Any) -> None:
+    for settings in ({"min_p": 1.0}, {"repetition_penalty": 0.0}, {"max_tokens": 0}, {"temperature": -1.0}):
+        with pytest.raises(tec.ArgumentError):
+            lm.generate("a", **settings)
+    with pytest.raises(tec.ArgumentError, match="no tokens"):
+        lm.generate("")
+    with pytest.raises(tec.ArgumentError, match="token 128 is none"):
+        lm.generate([128])
+    with pytest.raises(tec.ArgumentError, match="context is 0"):
+        load(llama(), context=0)
+    with pytest.raises(tec.ImportModelError, match="architecture 'vgg' is not known"):
+        load(Checkpoint("vgg", CONFIG, {}))
