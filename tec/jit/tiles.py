@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,7 +27,7 @@ from ..kernels.translate import LaunchShape
 from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
 from ..runtime.devices import device as devices
-from ..runtime.devices.device import Device
+from ..runtime.devices.device import Device, DeviceLike
 from ..runtime.devices.storage import span
 from ..runtime.modules.arguments import OverlapError
 from ..target import Target, as_target
@@ -67,6 +70,7 @@ class Compiled:
     target: Target
     grid_ndim: int
     options: dict[str, Any]
+    kernel: Any = None
     call: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,9 +84,32 @@ class Compiled:
     def launch(self) -> Any:
         return LaunchShape((self.lowered.block, 1, 1), self.grid_ndim)
 
-    def asm(self) -> str:
-        """The device's assembly."""
-        return text_of(self.module, "asm")
+    @property
+    def asm(self) -> dict[str, str]:
+        """The kernel in text: "tiles", "loops", "llvm", "asm"."""
+        made = {"tiles": str(self.program), "loops": str(self.lowered.func)}
+        return {**made, **{k: text_of(self.module, k) for k in ("llvm", "asm")}}
+
+    @property
+    def metadata(self) -> Any:
+        """`shared`: bytes of shared memory of a program; `num_warps`, `num_stages`."""
+        return SimpleNamespace(shared=max(1, self.lowered.shared_bytes), name=self.program.name, **self.options)
+
+    @property
+    def n_regs(self) -> int:
+        """Registers of a thread, as the assembly says; 0 where it says none."""
+        found = re.search(r"\.vgpr_count:\s*(\d+)", text_of(self.module, "asm"))
+        return int(found[1]) if found else 32
+
+    n_spills = 0
+
+    def _init_handles(self) -> None:
+        """Triton's programs load a kernel by it; tec's is loaded."""
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        names = self.kernel.arg_names
+        options = {k: v for k, v in self.options.items() if v is not None and k not in names}
+        return lambda *args, **named: self.kernel.run(*args, grid=grid, **{**options, **named})
 
 
 def text_of(module: Any, what: str) -> str:
@@ -93,6 +120,21 @@ def text_of(module: Any, what: str) -> str:
         made = t.get(what)
         texts.append(made() if callable(made) else made or "")
     return "\n".join(texts)
+
+
+_ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
+
+
+@contextmanager
+def on_device(device: DeviceLike) -> Iterator[Device]:
+    """Within the block, launches run on a device though their arrays are the host's: each launch brings them there and back. For trying a program that was written
+    for one device on another, such as a software GPU."""
+    found = devices.as_device(device)
+    token = _ELSEWHERE.set(found)
+    try:
+        yield found
+    finally:
+        _ELSEWHERE.reset(token)
 
 
 def jit(fn: Any = None, **options: Any) -> Any:
@@ -208,8 +250,12 @@ class TileKernel:
             program = self.program(types, options)
             evaluate.launch(program, extents, flat)
             return None
+        home = list(flat)
+        elsewhere = _ELSEWHERE.get()
+        if elsewhere is not None and not warmup:
+            flat = there(flat, elsewhere)
         arrays = [a for a in flat if type(a) is NDArray]
-        device = device_of(self.__name__, arrays)
+        device = device_of(self.__name__, arrays) or elsewhere
         target = target_of(device)
         ndim = max(k + 1 for k in range(3) if k == 0 or extents[k] != 1)
         aligned = {n: min(a.layout[5], 16) for n, a in zip(_names(types), flat) if type(a) is NDArray}
@@ -217,6 +263,9 @@ class TileKernel:
         if warmup or 0 in extents:
             return compiled
         self._launch(compiled, flat, extents[:ndim], device, types, aligned)
+        for a, b in zip(home, flat):
+            if a is not b and type(a) is NDArray and a.writable:
+                a.copyfrom(b)
         return compiled
 
     def warmup(self, *args: Any, grid: Any = (1,), **named: Any) -> Any:
@@ -305,7 +354,9 @@ class TileKernel:
                     building = Building(target, checks_bounds(None))
                     building.add(lowered.func)
                     module = building.finish()
-                found = self._compiled[key] = Compiled(lowered, program, module, target, grid_ndim, options)
+                found = self._compiled[key] = Compiled(
+                    lowered, program, module, target, grid_ndim, options, self
+                )
         return found
 
     def _fresh(self) -> bool:
@@ -417,6 +468,21 @@ def grid_of(name: str, grid: Any) -> tuple[int, int, int]:
             )
     x, y, z = (*[int(p) for p in parts], 1, 1)[:3]
     return x, y, z
+
+
+def there(flat: list[Any], device: Device) -> list[Any]:
+    """Arguments with their arrays on a device; arrays that lie in one another stay so."""
+    held: dict[tuple[int, int], NDArray] = {}
+    out: list[Any] = []
+    for a in flat:
+        if type(a) is not NDArray:
+            out.append(a)
+            continue
+        key = (a.address, a.nbytes)
+        if key not in held:
+            held[key] = a.to(device)
+        out.append(held[key])
+    return out
 
 
 def array_of(v: Any, name: str) -> NDArray | None:

@@ -21,7 +21,7 @@ from . import language
 from .language import *  # noqa: F403
 from .layouts import show
 
-_LAUNCHING = ("jit", "from_triton", "TileKernel")
+_LAUNCHING = ("jit", "from_triton", "TileKernel", "on_device")
 _TUNING = ("autotune", "heuristics", "Config")
 
 
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     if name in _TUNING:
         return getattr(import_module("tec.jit.tile_tuning"), name)
     if name == "triton":
-        return import_module("tec.tile.shim")
+        return import_module("tec.jit.triton_names")
     if hasattr(language, name):
         return getattr(language, name)
     if name == "next_power_of_2":

@@ -183,8 +183,6 @@ class Expressions:
                 out[x.arg] = defaults[x.arg]
             if is_constexpr(x.annotation):
                 v = plain(out[x.arg])
-                if isinstance(v, G.Value) and (v.of is None or v.of.name != "const"):
-                    raise self.error(f"{source.name}'s {x.arg} is a constexpr, and is given {describe(v)}")
                 out[x.arg] = v
         return {k: plain(v) for k, v in out.items()}
 

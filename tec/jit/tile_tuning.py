@@ -1,0 +1,217 @@
+"""Constants of a kernel over tiles that are chosen at launch: `autotune` measures configurations, `heuristics` computes constants."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from ..errors import KernelError, TecError
+from ..runtime.arrays.ndarray import NDArray
+from .tiles import TileKernel, array_of
+
+_ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts
+
+
+class Config:
+    """One configuration: constants by name, waves, stages."""
+
+    def __init__(
+        self,
+        kwargs: dict[str, Any],
+        num_warps: int = 4,
+        num_stages: int = 2,
+        num_ctas: int = 1,
+        maxnreg: int | None = None,
+        pre_hook: Callable[[dict[str, Any]], Any] | None = None,
+        ir_override: Any = None,
+    ):
+        self.kwargs, self.num_warps, self.num_stages, self.pre_hook = dict(kwargs), num_warps, num_stages, pre_hook
+        self.num_ctas, self.maxnreg = num_ctas, maxnreg
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """Constants and options."""
+        return {**self.kwargs, "num_warps": self.num_warps, "num_stages": self.num_stages}
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{k}={v}' for k, v in self.all_kwargs().items())})"
+
+
+class Chooser:
+    """A kernel around another."""
+
+    def __init__(self, fn: Any):
+        self.fn: Any = fn if isinstance(fn, (Chooser, TileKernel)) else TileKernel(fn)
+        self.__name__ = self.fn.__name__
+
+    @property
+    def __tec_tile__(self) -> FunctionType:
+        inner: FunctionType = self.fn.__tec_tile__
+        return inner
+
+    @property
+    def arg_names(self) -> list[str]:
+        """The parameters' names."""
+        return list(self.fn.arg_names)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *args, **named: self.run(*args, grid=grid, **named)
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
+        """Launch with what was chosen."""
+        raise NotImplementedError
+
+    def warmup(self, *args: Any, grid: Any = (1,), **named: Any) -> Any:
+        """Compile for these arguments, and launch nothing."""
+        return self.run(*args, grid=grid, warmup=True, **named)
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.fn(*args, **named)
+
+
+class Autotuner(Chooser):
+    """See `autotune`. `best_config`: of the last launch; `cache`: by key."""
+
+    def __init__(
+        self,
+        fn: Any,
+        configs: Sequence[Config],
+        key: Sequence[str],
+        reset_to_zero: Sequence[str],
+        restore_value: Sequence[str],
+        prune: dict[str, Any],
+        pre_hook: Callable[..., Any] | None = None,
+    ):
+        super().__init__(fn)
+        self.configs, self.keys, self.prune = list(configs) or [Config({})], list(key), prune
+        self.reset_to_zero, self.restore_value, self.pre_hook = list(reset_to_zero), list(restore_value), pre_hook
+        self.cache: dict[Any, Config] = {}
+        self.best_config: Config | None = None
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
+        """Launch with the best configuration for the key's values; the first launch with new ones measures. Raises KernelError where none compiles."""
+        given = {**dict(zip(self.arg_names, args)), **named}
+        key = tuple(_told(given.get(k)) for k in self.keys) + tuple(_kind(v) for v in given.values())
+        best = self.cache.get(key)
+        if best is None:
+            best = self.cache[key] = self._pick(args, named, grid, given)
+        self.best_config = best
+        self._hook(best, given)
+        return self.fn.run(*args, grid=grid, warmup=warmup, **{**named, **best.all_kwargs()})
+
+    def _hook(self, config: Config, given: dict[str, Any]) -> None:
+        if config.pre_hook is not None:
+            config.pre_hook({**given, **config.all_kwargs()})
+        for name in self.reset_to_zero:
+            _fill(given[name])
+
+    def _pick(self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any]) -> Config:
+        configs = self.configs
+        early = self.prune.get("early_config_prune")
+        if early is not None:
+            configs = list(early(configs, given, **named))
+        one_is_enough = len(configs) == 1 or os.environ.get("TEC_INTERPRET") == "1" or _on_software(given.values())
+        kept = {n: _copy(given[n]) for n in self.restore_value}
+        times: list[tuple[float, int]] = []
+        failed: TecError | None = None
+        for k, config in enumerate(configs):
+            try:
+                if one_is_enough:
+                    if os.environ.get("TEC_INTERPRET") != "1":
+                        self.fn.run(*args, grid=grid, warmup=True, **{**named, **config.all_kwargs()})
+                    return config
+                times.append((self._timed(args, named, grid, given, config), k))
+            except TecError as e:  # a tile that the chip has no room for: another configuration may fit
+                failed = e
+            for n, v in kept.items():
+                _restore(given[n], v)
+        if not times:
+            raise failed or KernelError(f"{self.__name__}: no configuration is left to choose from")
+        return configs[min(times)[1]]
+
+    def _timed(self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any], config: Config) -> float:
+        best = float("inf")
+        for turn in range(_ROUNDS + 1):
+            self._hook(config, given)
+            start = time.perf_counter()
+            self.fn.run(*args, grid=grid, **{**named, **config.all_kwargs()})
+            for v in given.values():
+                if isinstance(v, NDArray) and v.device.driver is not None:
+                    v.device.sync()
+            if turn:
+                best = min(best, time.perf_counter() - start)
+        return best
+
+
+def autotune(
+    configs: Sequence[Config],
+    key: Sequence[str],
+    prune_configs_by: dict[str, Any] | None = None,
+    reset_to_zero: Sequence[str] | None = None,
+    restore_value: Sequence[str] | None = None,
+    pre_hook: Any = None,
+    post_hook: Any = None,
+    warmup: Any = None,
+    rep: Any = None,
+    use_cuda_graph: bool = False,
+    do_bench: Any = None,
+    cache_results: bool = False,
+) -> Callable[[Any], Autotuner]:
+    """Choose among configurations by measuring them, once for each combination of the values of the arguments `key` and of types. On a software GPU, whose
+    clock says nothing, the first that compiles is taken."""
+    return lambda fn: Autotuner(fn, configs, key, reset_to_zero or (), restore_value or (), prune_configs_by or {}, pre_hook)
+
+
+class Heuristics(Chooser):
+    """See `heuristics`."""
+
+    def __init__(self, fn: Any, values: dict[str, Callable[[dict[str, Any]], Any]]):
+        super().__init__(fn)
+        self.values = values
+
+    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
+        """Launch with the computed constants."""
+        given = {**dict(zip(self.arg_names, args)), **named}
+        made = {k: f({**given}) for k, f in self.values.items()}
+        return self.fn.run(*args, grid=grid, warmup=warmup, **{**named, **made})
+
+
+def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
+    """Constants as functions of the arguments: `heuristics({"EVEN": lambda args: args["n"] % 128 == 0})`."""
+    return lambda fn: Heuristics(fn, values)
+
+
+def _told(v: Any) -> Any:
+    return v if isinstance(v, (int, float, str, bool, type(None))) else repr(type(v))
+
+
+def _kind(v: Any) -> Any:
+    return str(getattr(v, "dtype", type(v).__name__))
+
+
+def _on_software(values: Any) -> bool:
+    arrays = (v for v in values if isinstance(v, NDArray))
+    return any(a.device.driver is not None and "emu" in type(a.device.driver).__module__ for a in arrays)
+
+
+def _host(v: Any) -> Any:
+    return v if isinstance(v, np.ndarray) else array_of(v, "an argument")
+
+
+def _copy(v: Any) -> Any:
+    a = _host(v)
+    return a.copy() if isinstance(a, np.ndarray) else a.numpy()
+
+
+def _restore(v: Any, kept: Any) -> None:
+    a = _host(v)
+    a[...] = kept
+
+
+def _fill(v: Any) -> None:
+    a = _host(v)
+    a[...] = np.zeros(a.shape, np.float32 if isinstance(a, NDArray) and a.dtype == "bfloat16" else a.dtype)
