@@ -46,7 +46,7 @@ class Chooser:
 
     def __init__(self, fn: Any):
         self.fn: Any = fn if isinstance(fn, (Chooser, TileKernel)) else TileKernel(fn)
-        self.__name__ = self.fn.__name__
+        self.__name__: str = self.fn.__name__
 
     @property
     def __tec_tile__(self) -> FunctionType:
@@ -133,7 +133,9 @@ class Autotuner(Chooser):
             raise failed or KernelError(f"{self.__name__}: no configuration is left to choose from")
         return configs[min(times)[1]]
 
-    def _timed(self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any], config: Config) -> float:
+    def _timed(
+        self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any], config: Config
+    ) -> float:
         best = float("inf")
         for turn in range(_ROUNDS + 1):
             self._hook(config, given)
@@ -163,7 +165,9 @@ def autotune(
 ) -> Callable[[Any], Autotuner]:
     """Choose among configurations by measuring them, once for each combination of the values of the arguments `key` and of types. On a software GPU, whose
     clock says nothing, the first that compiles is taken."""
-    return lambda fn: Autotuner(fn, configs, key, reset_to_zero or (), restore_value or (), prune_configs_by or {}, pre_hook)
+    return lambda fn: Autotuner(
+        fn, configs, key, reset_to_zero or (), restore_value or (), prune_configs_by or {}, pre_hook
+    )
 
 
 class Heuristics(Chooser):

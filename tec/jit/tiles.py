@@ -9,8 +9,10 @@ first element; they say the device. An integer that is 1 is a constant. TEC_INTE
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,7 +27,7 @@ from ..errors import DeviceError, KernelError
 from ..kernels.source import Source, parameters, source_of
 from ..kernels.translate import LaunchShape
 from ..locks import fork_safe_lock
-from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
 from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device, DeviceLike
 from ..runtime.devices.storage import span
@@ -165,6 +167,7 @@ class TileKernel:
         self.options = {k: v for k, v in options.items() if k == "debug"}
         self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
         self._source: Source | None = None
+        self._text: str | None = None
         self._compiled: dict[Any, Compiled] = {}
         self._known: dict[Any, Any] = {}
         self._lock = fork_safe_lock()
@@ -179,6 +182,18 @@ class TileKernel:
         if self._source is None:
             self._source = source_of(self.fn)
         return self._source
+
+    @property
+    def src(self) -> str:
+        """The function's text."""
+        return self._text if self._text is not None else textwrap.dedent(inspect.getsource(self.fn))
+
+    def _unsafe_update_src(self, text: str) -> None:
+        """Take another text for the function's, as Triton's tests do."""
+        tree = next(x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.FunctionDef))
+        self._text = text
+        self._source = Source(self.fn, tree, self.fn.__code__.co_filename)
+        self._compiled.clear()
 
     @property
     def arg_names(self) -> list[str]:
@@ -354,9 +369,7 @@ class TileKernel:
                     building = Building(target, checks_bounds(None))
                     building.add(lowered.func)
                     module = building.finish()
-                found = self._compiled[key] = Compiled(
-                    lowered, program, module, target, grid_ndim, options, self
-                )
+                found = self._compiled[key] = Compiled(lowered, program, module, target, grid_ndim, options, self)
         return found
 
     def _fresh(self) -> bool:
@@ -373,6 +386,8 @@ class TileKernel:
         types: dict[str, Any],
         aligned: dict[str, int],
     ) -> None:
+        if c.lowered.worlds:
+            flat = [*flat, *[empty((16,), t, device or "cpu") for t in c.lowered.worlds]]
         if c.places:
             device = device or devices.as_device("cpu" if not c.target.is_gpu else f"{c.target.kind}:0")
             buffer = messages.buffer_for(device)

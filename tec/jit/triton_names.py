@@ -48,17 +48,33 @@ def set_allocator(allocator: Any) -> None:
 class TensorDescriptor:
     """An array that kernels take tiles of: the host's side of `tl.make_tensor_descriptor`."""
 
-    def __init__(self, base: Any, shape: Sequence[int], strides: Sequence[int], block_shape: Sequence[int], padding: str = "zero"):
+    def __init__(
+        self, base: Any, shape: Sequence[int], strides: Sequence[int], block_shape: Sequence[int], padding: str = "zero"
+    ):
         if len(shape) != len(strides) or len(shape) != len(block_shape):
-            raise KernelError(f"a tensor descriptor of {len(shape)} sizes, {len(strides)} strides and a tile of {len(block_shape)} dimensions")
+            raise KernelError(
+                f"a tensor descriptor of {len(shape)} sizes, {len(strides)} strides and a tile of {len(block_shape)} dimensions"
+            )
         if strides[-1] != 1:
             raise KernelError("a tensor descriptor whose last stride is not 1")
-        self.base, self.shape, self.strides, self.block_shape, self.padding = base, list(shape), list(strides), list(block_shape), padding
+        self.base, self.shape, self.strides, self.block_shape, self.padding = (
+            base,
+            list(shape),
+            list(strides),
+            list(block_shape),
+            padding,
+        )
 
     @staticmethod
     def from_tensor(tensor: Any, block_shape: Sequence[int], padding: str = "zero") -> TensorDescriptor:
         """Of a whole tensor."""
-        strides = tensor.stride() if callable(getattr(tensor, "stride", None)) else [s // tensor.itemsize for s in tensor.strides] if isinstance(tensor, np.ndarray) else tensor.strides
+        strides = (
+            tensor.stride()
+            if callable(getattr(tensor, "stride", None))
+            else [s // tensor.itemsize for s in tensor.strides]
+            if isinstance(tensor, np.ndarray)
+            else tensor.strides
+        )
         return TensorDescriptor(tensor, tensor.shape, strides, block_shape, padding)
 
 
@@ -66,14 +82,19 @@ class TensorDescriptor:
 
 
 def do_bench(
-    fn: Callable[[], Any], warmup: int = 25, rep: int = 100, grad_to_none: Any = None, quantiles: Any = None, return_mode: str = "mean"
+    fn: Callable[[], Any],
+    warmup: int = 25,
+    rep: int = 100,
+    grad_to_none: Any = None,
+    quantiles: Any = None,
+    return_mode: str = "mean",
 ) -> Any:
     """Milliseconds of a call: of `rep` milliseconds of calls, after `warmup` milliseconds of them."""
     end = time.perf_counter() + warmup / 1000
     fn()
     while time.perf_counter() < end:
         fn()
-    times = []
+    times: list[float] = []
     end = time.perf_counter() + rep / 1000
     while not times or time.perf_counter() < end:
         for x in grad_to_none or ():
@@ -86,13 +107,16 @@ def do_bench(
         return found[0] if len(found) == 1 else found
     if return_mode == "all":
         return times
-    return float({"mean": np.mean, "median": np.median, "min": np.min, "max": np.max}[return_mode](times))
+    reduce: Callable[[list[float]], Any] = getattr(np, return_mode)
+    return float(reduce(times))
 
 
 def assert_close(x: Any, y: Any, atol: float | None = None, rtol: float | None = None, err_msg: str = "") -> None:
     """Whether two tensors agree."""
     a, b = (np.asarray(v.detach().float().cpu() if hasattr(v, "detach") else v) for v in (x, y))
-    np.testing.assert_allclose(a, b, atol=1e-2 if atol is None else atol, rtol=0 if rtol is None else rtol, err_msg=err_msg)
+    np.testing.assert_allclose(
+        a, b, atol=1e-2 if atol is None else atol, rtol=0 if rtol is None else rtol, err_msg=err_msg
+    )
 
 
 def assert_almost_equal(x: Any, y: Any, decimal: int = 2, err_msg: str = "") -> None:
@@ -103,7 +127,17 @@ def assert_almost_equal(x: Any, y: Any, decimal: int = 2, err_msg: str = "") -> 
 class Benchmark:
     """What `perf_report` runs: values along x, lines."""
 
-    def __init__(self, x_names: Any, x_vals: Any, line_arg: str, line_vals: Any, line_names: Any, plot_name: str, args: Any, **look: Any):
+    def __init__(
+        self,
+        x_names: Any,
+        x_vals: Any,
+        line_arg: str,
+        line_vals: Any,
+        line_names: Any,
+        plot_name: str,
+        args: Any,
+        **look: Any,
+    ):
         self.x_names, self.x_vals, self.line_arg, self.line_vals = x_names, x_vals, line_arg, line_vals
         self.line_names, self.plot_name, self.args, self.look = line_names, plot_name, args, look
 
@@ -114,14 +148,23 @@ class Mark:
     def __init__(self, fn: Any, benchmarks: Any):
         self.fn, self.benchmarks = fn, benchmarks
 
-    def run(self, show_plots: bool = False, print_data: bool = False, save_path: str = "", return_df: bool = False, **kwargs: Any) -> list[Any]:
+    def run(
+        self,
+        show_plots: bool = False,
+        print_data: bool = False,
+        save_path: str = "",
+        return_df: bool = False,
+        **kwargs: Any,
+    ) -> list[Any]:
         """Run all; rows of (x, one value a line)."""
         many = self.benchmarks if isinstance(self.benchmarks, (list, tuple)) else [self.benchmarks]
         rows: list[Any] = []
         for b in many:
             for x in b.x_vals:
                 xs = x if isinstance(x, (list, tuple)) else [x] * len(b.x_names)
-                found = [self.fn(**dict(zip(b.x_names, xs)), **{b.line_arg: v}, **b.args, **kwargs) for v in b.line_vals]
+                found = [
+                    self.fn(**dict(zip(b.x_names, xs)), **{b.line_arg: v}, **b.args, **kwargs) for v in b.line_vals
+                ]
                 rows.append((x, *[f[0] if isinstance(f, tuple) else f for f in found]))
             if print_data:
                 print(b.plot_name, [*b.x_names, *b.line_names], *rows, sep="\n")
@@ -154,7 +197,11 @@ class _Active:
 
     def get_current_target(self) -> Any:
         t = as_target(None)
-        return SimpleNamespace(backend={"cuda": "cuda", "rocm": "hip"}.get(t.kind, "cpu"), arch=t.mcpu, warp_size=t.wavefront_size if t.is_gpu else 1)
+        return SimpleNamespace(
+            backend={"cuda": "cuda", "rocm": "hip"}.get(t.kind, "cpu"),
+            arch=t.mcpu,
+            warp_size=t.wavefront_size if t.is_gpu else 1,
+        )
 
     def get_current_device(self) -> int:
         return 0

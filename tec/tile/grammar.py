@@ -63,6 +63,21 @@ class dtype:
     def __init__(self, name: str, tec: str, kind: str, bits: int):
         self.name, self.tec, self.kind, self.primitive_bitwidth = name, tec, kind, bits
 
+    class SIGNEDNESS:
+        """Whether integers of a type have a sign."""
+
+        SIGNED, UNSIGNED = 0, 1
+
+    @property
+    def int_signedness(self) -> int:
+        """Of an integer type."""
+        return self.SIGNEDNESS.SIGNED if self.kind == "int" else self.SIGNEDNESS.UNSIGNED
+
+    @property
+    def int_bitwidth(self) -> int:
+        """Bits of an integer type."""
+        return self.primitive_bitwidth
+
     def __repr__(self) -> str:
         return self.name
 

@@ -29,12 +29,14 @@ from .state import ZERO
 
 @dataclass(frozen=True)
 class Lowered:
-    """A tile program as loop IR, and what it prints. `shared_bytes`: shared memory of a program; `block`: threads."""
+    """A tile program as loop IR, and what it prints. `shared_bytes`: shared memory of a program; `block`: threads; `worlds`: types of the small arrays that
+    the launch adds behind the arguments, for pointers that are made of addresses."""
 
     func: Func
     places: tuple[Place, ...]
     shared_bytes: int
     block: int
+    worlds: tuple[str, ...] = ()
 
 
 class Lowering(Saying, Products):
@@ -152,11 +154,11 @@ class Lowering(Saying, Products):
             body = S.For(E.Var("thread_x", "int32", True), ZERO, E.IntImm(1), body, S.ForKind.THREAD, "threadIdx.x")
         for axis, var, extent in reversed(list(zip("xyz", self.grid, self.extents))):
             body = S.For(var, ZERO, extent, body, S.ForKind.THREAD, f"blockIdx.{axis}")
-        params: list[Buffer | E.Var] = [*self.params, *self.extents]
+        params: list[Buffer | E.Var] = [*self.params, *self.worlds.values(), *self.extents]
         if self.output.places:
             params.append(self.output.buffer)
         attrs = {"simt": True, "loc": self.program.loc}
-        if alias:
+        if alias or self.worlds:
             attrs["noalias"] = False
         name = self.program.name if self.program.name.isidentifier() and self.program.name.isascii() else "kernel"
         shared = sum(dtype_info(t).bytes * n for (t, _), n in self.shared_size.items()) if self.gpu else 0
@@ -166,7 +168,9 @@ class Lowering(Saying, Products):
                 hint="smaller tiles (BLOCK_K first), or fewer num_stages",
                 loc=self.program.loc,
             )
-        return Lowered(Func(name, tuple(params), body, attrs), tuple(self.output.places), shared, self.threads)
+        return Lowered(
+            Func(name, tuple(params), body, attrs), tuple(self.output.places), shared, self.threads, tuple(self.worlds)
+        )
 
     def aligned(self, name: str, element: str) -> int:
         return max(self.alignment.get(name, 1), dtype_info(element).bytes)

@@ -8,7 +8,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
-from ..ir.buffer import Buffer
+from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from .grammar import Op, Value
 from .layouts import Layout, spare
@@ -70,13 +70,32 @@ class Memory(Reading):
                     loc=op.loc,
                 )
             return one
-        if op.name in ("load", "cast"):
+        if op.name == "cast":
+            return self.world(v)
+        if op.name == "load":
             raise self.error(
-                "a pointer made of a number that is read or computed at run time",
-                hint="pass the array as an argument of its own",
+                "a pointer to pointers",
+                hint="keep addresses as int64, and convert: p.to(tl.pointer_type(tl.float16))",
                 loc=op.loc,
             )
         raise self.error(f"a pointer that {op.name} makes", loc=op.loc)
+
+    def world(self, v: Value) -> Buffer:
+        """What a pointer that is made of an address is into: all memory, told from the place of a parameter that the launch adds."""
+        dtype = v.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
+        found = self.worlds.get(dtype)
+        if found is None:
+            size = E.Var(f"memory_{dtype}_size", "int64", True)
+            found = self.worlds[dtype] = Buffer(
+                f"memory_{dtype}", dtype, (size,), (), 0, GLOBAL, dtype_info(dtype).bytes
+            )
+        return found
+
+    def _placed(self, address: E.Expr, v: Value) -> E.Expr:
+        """An address as elements from that parameter's first."""
+        base = self.world(v)
+        first = E.Cast("int64", E.Call("address_of", (E.BufferLoad(base, (ZERO,)),), "handle"))
+        return B.floordiv(B.sub(B.cast("int64", address), first), dtype_info(base.dtype).bytes)
 
     def _retyped(self, buffer: Buffer, v: Value) -> Buffer:
         want = v.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
@@ -108,6 +127,8 @@ class Memory(Reading):
             return ZERO
         if op.name == "addptr":
             return self.let("at", _further(self.offset(op.operands[0]), self.scalar(op.operands[1])))
+        if op.name == "cast" and not op.operands[0].ty.dtype.is_ptr():
+            return self.let("at", self._placed(self.scalar(op.operands[0]), v))
         if op.name == "select":
             return B.select(self.scalar(op.operands[0]), self.offset(op.operands[1]), self.offset(op.operands[2]))
         return self.offset(op.operands[0])
@@ -120,7 +141,8 @@ class Memory(Reading):
             p, by = self.reader(op.operands[0], layout), self.reader(op.operands[1], layout)
             return lambda at: _further(p(at), by(at))
         if op.name == "cast" and v.ty.dtype.is_ptr():
-            return self.reader(op.operands[0], layout)
+            read = self.reader(op.operands[0], layout)
+            return read if op.operands[0].ty.dtype.is_ptr() else lambda at: self._placed(read(at), v)
         return super()._lazy_reader(op, v, layout)
 
     # ---- which dimension is contiguous

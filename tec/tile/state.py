@@ -78,6 +78,7 @@ class State:
         self.used_at: dict[int, int] = {}
         self.owner: dict[int, tuple[Op, int]] = {}  # a block's argument: the op and its number
         self.shared: dict[tuple[str, str], Buffer] = {}
+        self.worlds: dict[str, Buffer] = {}  # see `Memory.world`
         self.shared_size: dict[tuple[str, str], int] = {}
         self.loc: Loc | None = program.loc
         self.thread: E.Expr = E.Var("thread_x", "int32", True) if self.gpu else ZERO
