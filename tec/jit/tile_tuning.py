@@ -12,7 +12,8 @@ import numpy as np
 
 from ..errors import KernelError, TecError
 from ..runtime.arrays.ndarray import NDArray
-from .tiles import TileKernel, array_of
+from .tile_arguments import array_of
+from .tiles import TileKernel
 
 _ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts
 

@@ -151,7 +151,8 @@ class Builder:
             return a if a == b else float16
         if divides and a.kind != b.kind and "bool" not in (a.kind, b.kind):
             raise self.error(
-                f"division or remainder of {a} by {b}", hint="one is signed and one is not: convert one with .to()"
+                f"Cannot use / or % on {a} and {b} because they have different signedness",
+                hint="one is signed and one is not: convert one with .to()",
             )
         if a.kind == b.kind or "bool" in (a.kind, b.kind):
             return a if a.primitive_bitwidth >= b.primitive_bitwidth else b
@@ -370,6 +371,7 @@ class Builder:
 
     def bits(self, fn: str, a: Any, b: Any) -> Any:
         """and, or, xor, shl, shr: of integers."""
+        before = [describe_type(plain(x)) for x in (a, b)]
         a, b = self.pair(a, b)
         if not a.ty.dtype.is_int():
             raise self.error(
@@ -458,6 +460,11 @@ class Builder:
 
 def _same_elements(a: Any, b: Any) -> bool:
     return bool(a.element_ty == b.element_ty)
+
+
+def describe_type(v: Any) -> str:
+    """The type of a value in words."""
+    return str(v.ty.dtype) if isinstance(v, G.Value) else type(v).__name__
 
 
 def describe(v: Any) -> str:

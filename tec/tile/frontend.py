@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ..errors import KernelError
 from ..kernels.source import Source
 from . import access, reductions, words
 from . import grammar as G
@@ -284,8 +285,8 @@ class Reader(Expressions):
             frame.loops -= 1
             if made is not NOTHING:
                 raise self.error("a return within a loop", hint="end the loop first, or use a mask")
+            self.node = s
             block.yields = self.yielded(s, names, start, frame.names)
-        self.node = s
         stages = over.num_stages if over.num_stages is not None else self.b.options.get("num_stages")
         op = self.b.op("for", (low, high, step, *inits), [v.ty for v in inits], [block], stages=stages)
         values = list(op.results)
@@ -337,6 +338,7 @@ class Reader(Expressions):
                     if self.body(s.body) is not NOTHING:
                         raise self.error("a return within a loop", hint="end the loop first, or use a mask")
                     frame.loops -= 1
+                    self.node = s
                     block.yields = self.yielded(s, names, start, frame.names)
             blocks.append(block)
         self.node = s
@@ -370,7 +372,12 @@ def read(
         for name, a in arguments.items():
             names[name] = value(name, a)
         if r.enter(source, names) is not None:
-            raise r.error(f"{source.name} is a kernel, and returns a value", hint="store it through a pointer argument")
+            raise KernelError(
+                f"{source.name} is a kernel, and returns a value",
+                where=source.loc,
+                hint="store it through a pointer argument",
+                locate=False,
+            )
     prints = any(op.name in ("print", "assert") for op in G.walk(r.b.blocks[0]))
     return Program(source.name, params, r.b.blocks[0], source.loc, prints), r
 

@@ -132,3 +132,65 @@ def matmul(
     columns = j * BN + tl.arange(0, BN)
     mask = (rows[:, None] < M) & (columns[None, :] < N)
     tl.store(c + rows[:, None] * stride_cm + columns[None, :] * stride_cn, total.to(tl.float16), mask=mask)
+
+
+@tl.jit
+def _attend(
+    acc, sums, largest, q, K, V, start, end, rows, n, scale, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr
+):
+    """Keys from `start` to `end`, in steps of BN: sums of values, of weights, and the largest score so far."""
+    d = tl.arange(0, D)
+    for first in range(start, end, BN):
+        keys = first + tl.arange(0, BN)
+        k = tl.load(K + keys[None, :] * D + d[:, None], mask=keys[None, :] < n, other=0.0)
+        score = tl.dot(q, k) * scale
+        seen = keys[None, :] < n
+        if CAUSAL:
+            seen = seen & (rows[:, None] >= keys[None, :])
+        score = tl.where(seen, score, -1.0e6)
+        now = tl.maximum(largest, tl.max(score, 1))
+        weights = tl.exp2(score - now[:, None])
+        faded = tl.exp2(largest - now)
+        v = tl.load(V + keys[:, None] * D + d[None, :], mask=keys[:, None] < n, other=0.0)
+        acc = tl.dot(weights.to(v.dtype), v, acc * faded[:, None])
+        sums = sums * faded + tl.sum(weights, 1)
+        largest = now
+    return acc, sums, largest
+
+
+@tl.jit
+def attention(Q, K, V, O, n, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr, CAUSAL: tl.constexpr):
+    """Softmax(Q K^T scale) V of a head, in one pass over the keys (Dao et al., 2022)."""
+    head = tl.program_id(1) * n * D
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, D)
+    here = rows[:, None] * D + d[None, :]
+    q = tl.load(Q + head + here, mask=rows[:, None] < n, other=0.0)
+    acc = tl.zeros((BM, D), tl.float32)
+    sums = tl.zeros((BM,), tl.float32)
+    largest = tl.full((BM,), -1.0e6, tl.float32)
+    end = tl.minimum((tl.program_id(0) + 1) * BM, n) if CAUSAL else n
+    acc, sums, largest = _attend(
+        acc, sums, largest, q, K + head, V + head, 0, end, rows, n, scale * 1.44269504, BN, D, CAUSAL
+    )
+    tl.store(O + head + here, acc / sums[:, None], mask=rows[:, None] < n)
+
+
+@tl.jit
+def grouped(pointers, sizes, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    """Products whose arrays are given by address: pointers[3 g] .. of A, B and C, sizes[3 g] .. M, N, K."""
+    g = tl.program_id(0)
+    m, n, k = tl.load(sizes + 3 * g), tl.load(sizes + 3 * g + 1), tl.load(sizes + 3 * g + 2)
+    a = tl.load(pointers + 3 * g).to(tl.pointer_type(tl.float16))
+    b = tl.load(pointers + 3 * g + 1).to(tl.pointer_type(tl.float16))
+    c = tl.load(pointers + 3 * g + 2).to(tl.pointer_type(tl.float32))
+    for tile in range(tl.cdiv(m, BM) * tl.cdiv(n, BN)):
+        rows = tile // tl.cdiv(n, BN) * BM + tl.arange(0, BM)[:, None]
+        columns = tile % tl.cdiv(n, BN) * BN + tl.arange(0, BN)[None, :]
+        total = tl.zeros((BM, BN), tl.float32)
+        for at in range(0, k, BK):
+            ks = at + tl.arange(0, BK)
+            x = tl.load(a + rows * k + ks[None, :], mask=(rows < m) & (ks[None, :] < k), other=0.0)
+            y = tl.load(b + ks[:, None] * n + columns, mask=(ks[:, None] < k) & (columns < n), other=0.0)
+            total = tl.dot(x, y, total)
+        tl.store(c + rows * n + columns, total, mask=(rows < m) & (columns < n))

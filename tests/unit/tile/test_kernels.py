@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tec
+
 from . import kernels as K
 from .devices import DEVICES, On
 
@@ -91,3 +93,67 @@ def test_matmul(on: On, activation: str) -> None:
     want = a.astype(F32) @ b.astype(F32)
     want = np.where(want >= 0, want, 0.01 * want) if activation else want
     np.testing.assert_allclose(on.numpy(c), want, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(on: On, causal: bool) -> None:
+    heads, n, d = 2, 70, 32
+    q, k, v = np.random.default_rng(4).standard_normal((3, heads, n, d)).astype(np.float16)
+    out = on.zeros(heads, n, d)
+    K.attention[(3, heads)](on.array(q), on.array(k), on.array(v), out, n, d**-0.5, BM=32, BN=32, D=d, CAUSAL=causal)
+    score = np.einsum("hid,hjd->hij", q.astype(F32), k.astype(F32)) * d**-0.5
+    if causal:
+        score = np.where(np.tri(n, dtype=bool), score, -np.inf)
+    e = np.exp(score - score.max(-1, keepdims=True))
+    want = np.einsum("hij,hjd->hid", e / e.sum(-1, keepdims=True), v.astype(F32))
+    np.testing.assert_allclose(on.numpy(out), want, atol=4e-3)
+
+
+@pytest.mark.parametrize("device", ["cpu", "gfx942", "gfx1100"])
+def test_grouped_products_by_address(device: str) -> None:
+    dev = tec.device("cpu") if device == "cpu" else tec.rocm_emu(device)
+    rng = np.random.default_rng(5)
+    sizes = [(40, 33, 17), (16, 70, 64)]
+    groups = [
+        [
+            rng.standard_normal((m, k)).astype(np.float16),
+            rng.standard_normal((k, n)).astype(np.float16),
+            np.zeros((m, n), F32),
+        ]
+        for m, n, k in sizes
+    ]
+    arrays = [[tec.nd.array(x, dev) for x in g] for g in groups]
+    addresses = np.array([x.address for g in arrays for x in g], np.int64)
+    K.grouped[(2,)](
+        tec.nd.array(addresses, dev), tec.nd.array(np.array(sizes, np.int32).ravel(), dev), BM=32, BN=32, BK=32
+    )
+    for (a, b, _), (_, _, c) in zip(groups, arrays):
+        np.testing.assert_allclose(c.numpy(), a.astype(F32) @ b.astype(F32), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "target", ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "rocm -mcpu=gfx1201", "cuda -arch=sm_80"]
+)
+def test_products_go_to_the_matrix_unit(target: str) -> None:
+    word = {"c": "mma.sync", "r": "v_mfma" if "gfx9" in target else "v_wmma"}[target[0]]
+    text = K.matmul.asm(
+        target,
+        "*fp16",
+        "*fp16",
+        "*fp16",
+        512,
+        512,
+        512,
+        512,
+        1,
+        512,
+        1,
+        512,
+        1,
+        BM=64,
+        BN=64,
+        BK=32,
+        GROUP=4,
+        ACTIVATION="",
+    )
+    assert word in text and "scratch_load" not in text

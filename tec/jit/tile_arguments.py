@@ -1,0 +1,139 @@
+"""Arguments of kernels over tiles: arrays as the runtime takes them, grids, waves, and what tells types from others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import DeviceError, KernelError
+from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.devices.device import Device
+from ..runtime.devices.storage import span
+from ..target import Target
+from ..tile import grammar as G
+from ..tile.frontend import Described
+from ..tile.grammar import TileType, pointer_type
+
+
+def described_type(text: str) -> TileType | None:
+    """The type that a text stands for: "*fp16", "i32", "fp32"; None where it is none."""
+    pointer, name = text.startswith("*"), text.lstrip("*")
+    name = {
+        "i1": "int1",
+        "i8": "int8",
+        "i16": "int16",
+        "i32": "int32",
+        "i64": "int64",
+        "u8": "uint8",
+        "u32": "uint32",
+        "u64": "uint64",
+    }.get(name, name)
+    t = G.OF_NAME.get(name) or G.OF_TEC.get(name)
+    return None if t is None else TileType((), pointer_type(t) if pointer else t)
+
+
+def warps_of(name: str, n: Any, target: Target) -> int:
+    """Waves a program. Raises KernelError."""
+    if not isinstance(n, int) or n < 1 or n & (n - 1):
+        raise KernelError(f"{name}: num_warps={n!r}", hint="a power of two: 1, 2, 4, 8, 16")
+    if target.is_gpu and n * target.wavefront_size > target.max_threads:
+        raise KernelError(
+            f"{name}: {n} waves are {n * target.wavefront_size} threads, and {target} allows {target.max_threads}"
+        )
+    return n
+
+
+def grid_of(name: str, grid: Any) -> tuple[int, int, int]:
+    """Three numbers of a grid. Raises KernelError."""
+    parts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+    if not 1 <= len(parts) <= 3:
+        raise KernelError(f"{name}: the grid has {len(parts)} dimensions", hint="one to three: kernel[(n,)](...)")
+    for p in parts:
+        if isinstance(p, (bool, float)) or not hasattr(p, "__index__"):
+            raise KernelError(f"{name}: the grid is {grid!r}", hint="whole numbers: (triton.cdiv(n, BLOCK),)")
+        if p < 0 or p >= 2**31:
+            raise KernelError(
+                f"{name}: a grid of {int(p):,} programs along one axis", hint="less than 2**31 along each of three axes"
+            )
+    x, y, z = (*[int(p) for p in parts], 1, 1)[:3]
+    return x, y, z
+
+
+def there(flat: list[Any], device: Device) -> list[Any]:
+    """Arguments with their arrays on a device; arrays that lie in one another stay so."""
+    held: dict[tuple[int, int], NDArray] = {}
+    out: list[Any] = []
+    for a in flat:
+        if type(a) is not NDArray:
+            out.append(a)
+            continue
+        key = (a.address, a.nbytes)
+        if key not in held:
+            held[key] = a.to(device)
+        out.append(held[key])
+    return out
+
+
+def array_of(v: Any, name: str) -> NDArray | None:
+    """An argument as an array of tec's; None where it is none."""
+    if isinstance(v, NDArray):
+        return v
+    if isinstance(v, np.ndarray):
+        return from_numpy(v)
+    if hasattr(v, "data_ptr") and hasattr(v, "detach"):
+        v = v.detach()
+    if hasattr(v, "__dlpack__"):
+        return from_dlpack(v)
+    inner = getattr(v, "__tec_array__", None)
+    return array_of(inner(), name) if inner is not None else None
+
+
+def flattened(a: NDArray) -> NDArray:
+    """All memory that an array reaches, as one row: what a pointer to its first element is."""
+    dtype = "int8" if a.dtype == "bool" else a.dtype
+    if a.is_contiguous and a.ndim == 1 and dtype == a.dtype:
+        return a
+    if a.size and any(s < 0 for s in a.strides):
+        raise DeviceError("an array that runs backwards, as a kernel's argument", hint="np.ascontiguousarray(x)")
+    n = a.size if a.is_contiguous else span(a.shape, a.strides)[1] + 1 if a.size else 0
+    return NDArray(a.storage, a.address, (n,), dtype, None, a.writable)
+
+
+def run_time_names(types: dict[str, Any]) -> list[str]:
+    """Names of what is passed at run time, in order."""
+    out: list[str] = []
+
+    def add(name: str, t: Any) -> None:
+        if isinstance(t, TileType):
+            out.append(name)
+        elif isinstance(t, tuple):
+            for k, x in enumerate(t):
+                add(f"{name}_{k}", x)
+        elif isinstance(t, Described):
+            out.extend(
+                [
+                    f"{name}_base",
+                    *[f"{name}_size_{k}" for k in range(len(t.block))],
+                    *[f"{name}_stride_{k}" for k in range(len(t.block))],
+                ]
+            )
+
+    for n, t in types.items():
+        add(n, t)
+    return out
+
+
+def told(t: Any) -> Any:
+    """What tells a type or constant from others."""
+    if isinstance(t, tuple):
+        return (type(t).__name__, *map(told, t))
+    if isinstance(t, (TileType, Described)) or t is None:
+        return t
+    if isinstance(t, (bool, int, float, str)):
+        return (type(t).__name__, repr(t))
+    try:
+        hash(t)
+    except TypeError:
+        return id(t)
+    return t

@@ -1,0 +1,134 @@
+"""Layouts: each element has one place in each copy, views rename bits, and shared memory's banks are asked once."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from tec.ir.matrix import MatrixInstr, instructions, run_of
+from tec.target import Target
+from tec.tile.layouts import (
+    Layout,
+    accumulators,
+    blocked,
+    conflicts,
+    padded,
+    register_bits,
+    reshaped,
+    show,
+    spare,
+    table,
+    whole,
+)
+from tec.tile.products import shared_out
+from tests import seeds
+
+CHIPS = ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "rocm -mcpu=gfx1201", "cuda -arch=sm_80"]
+
+
+def holds_all(layout: Layout, threads: int) -> None:
+    """Each element is held, by as many threads as the spare bits say, in one register of each."""
+    found = table(layout, threads)
+    shape = [d.size for d in layout]
+    assert set(found) == set(np.ndindex(*shape))
+    copies = 1 << len(spare(layout, threads))
+    assert all(len(places) == copies and len({t for t, _ in places}) == copies for places in found.values())
+
+
+def drawn(r: random.Random) -> tuple[Layout, int]:
+    shape = tuple(1 << r.randint(0, 5) for _ in range(r.randint(1, 3)))
+    order = list(range(len(shape)))
+    r.shuffle(order)
+    threads = 1 << r.randint(0, 7)
+    return blocked(shape, tuple(order), 1 << r.randint(0, 3), threads), threads
+
+
+@pytest.mark.parametrize("seed", seeds.some(60))
+def test_blocked_layouts_hold_each_element(seed: int) -> None:
+    holds_all(*drawn(random.Random(seed)))
+
+
+@pytest.mark.parametrize("seed", seeds.some(60))
+def test_a_reshape_keeps_each_element_where_it_is(seed: int) -> None:
+    r = random.Random(seed)
+    layout, threads = drawn(r)
+    size = int(np.prod([d.size for d in layout]))
+    shape: list[int] = []
+    while size > 1 and len(shape) < 3:
+        shape.append(1 << r.randint(0, size.bit_length() - 1))
+        size //= shape[-1]
+    shape.append(size)
+    other = reshaped(layout, shape)
+    holds_all(other, threads)
+
+    def flat(of: Layout, sides: list[int]) -> dict[tuple[int, int], int]:
+        """(thread, its flat register) -> the element's number."""
+        bits = register_bits(of)
+        return {
+            (t, sum(1 << k for k, (d, b) in enumerate(bits) if reg[d] >> b & 1)): int(np.ravel_multi_index(at, sides))
+            for at, places in table(of, threads).items()
+            for t, reg in places
+        }
+
+    assert flat(layout, [d.size for d in layout]) == flat(other, shape)
+
+
+def units() -> list[MatrixInstr]:
+    return list(dict.fromkeys(i for chip in CHIPS for i in instructions(Target(chip)) if i.blocks == 1))
+
+
+@pytest.mark.parametrize("instr", units(), ids=lambda i: i.name)
+def test_sums_lie_where_the_matrix_unit_leaves_them(instr: MatrixInstr) -> None:
+    """The layout's table against the formulas of `ir.matrix`, for four waves and two tiles a wave."""
+    waves = (2, 2)
+    layout = accumulators(instr, (instr.m * 4, instr.n * 2), waves)
+    threads = 4 * instr.wave
+    holds_all(layout, threads)
+    for lane in range(0, instr.wave, 5):
+        for e in range(instr.acc_elems):
+            _, row, column = instr.coords("acc", lane, e)
+            at = (instr.m * 3 + row, instr.n + column)  # the second tile of the waves of the second row, second column
+            assert any(t == 3 * instr.wave + lane for t, _ in table(layout, threads)[at])
+
+
+def test_waves_share_a_product() -> None:
+    assert shared_out(4, 4, 4) == (2, 2)
+    assert shared_out(4, 8, 1) == (4, 1)
+    assert shared_out(8, 2, 2) == (2, 2)  # four waves of copies
+    assert shared_out(1, 4, 4) == (1, 1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+@pytest.mark.parametrize("columns", [16, 32, 64, 128])
+def test_rows_of_moved_tiles_begin_in_different_banks(size: int, columns: int) -> None:
+    """Down a column and along a row, 32 lanes ask a bank at most as often as the bytes need."""
+    stride = padded(columns, size)
+    least = max(1, size // 4)
+    assert conflicts([lane % columns for lane in range(32)], size) <= least
+    down = conflicts([lane * stride for lane in range(32)], size)
+    assert down <= max(2, 2 * least), f"{down} turns"
+    assert conflicts([lane * columns for lane in range(32)], size) >= down  # what rows without padding would take
+
+
+@pytest.mark.parametrize("instr", units(), ids=lambda i: i.name)
+def test_operands_are_read_without_conflicts(instr: MatrixInstr) -> None:
+    """Lanes that read 16 bytes go in groups of eight (128 bytes a turn): each group asks each bank once."""
+    size = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}.get(instr.storage_dtype, 1)
+    for k in (instr.k, 4 * instr.k):
+        stride = k + 16 // size
+        along, run = run_of(instr, "a")
+        width = min(run, 16 // size) * size if along == 1 else size
+        group = max(1, 128 // max(width, 4))
+        lanes = range(min(group, instr.wave))
+        asked = []
+        for lane in lanes:
+            _, row, at = instr.coords("a", lane, 0)
+            asked += [(row * stride + at) + b for b in range(max(1, width // size))]
+        assert conflicts(asked, size) <= 2, instr.name
+
+
+def test_a_picture() -> None:
+    assert show(blocked((2, 4), (1, 0), 2, 4), 4) == "T0:0 T0:1 T1:0 T1:1\nT2:0 T2:1 T3:0 T3:1"
+    assert show(whole((4,))) == "T0:0 T0:1 T0:2 T0:3"
