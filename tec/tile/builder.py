@@ -375,7 +375,8 @@ class Builder:
         a, b = self.pair(a, b)
         if not a.ty.dtype.is_int():
             raise self.error(
-                f"a bit operation on {a.ty.dtype}", hint="x.to(tl.int32, bitcast=True) takes a float's bits"
+                f"invalid operands of type {before[0]} and {before[1]} for a bit operation",
+                hint="x.to(tl.int32, bitcast=True) takes a float's bits",
             )
         if fn in ("shl", "shr") and a.ty.dtype.is_bool():
             a, b = self.cast(a, int32), self.cast(b, int32)
