@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("running", "Run a model or a compiled package."),
     "generate": ("generating", "Write text with a language model: GGUF files, folders, ONNX files."),
     "chat": ("chatting", "Talk with a language model."),
+    "serve": ("serving", "Serve networks over HTTP by the open inference protocol."),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),
     "tune": ("tune", "Search for quicker schedules of a model; keep them for every compilation after it."),
     "quantize": ("quantizing", "Quantize an ONNX model to 8-bit integers after training."),

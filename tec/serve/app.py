@@ -1,0 +1,133 @@
+"""The application: routes, keys, errors as JSON, a log of requests. Any ASGI server runs it; `serve` runs it on uvicorn."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .errors import Refusal
+from .inference import Inference
+from .repository import Repository
+
+BODY_BYTES, TIME_S = (
+    64 << 20,
+    60.0,
+)  # of a request: a batch of 32 images in float32 has 19 MB; a client rarely waits for longer than a minute
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # probes bring no keys
+_LOG = logging.getLogger("tec.serve")
+
+
+def create_app(
+    repository: Repository,
+    *,
+    routes: Sequence[BaseRoute] = (),
+    keys: Collection[str] = (),
+    body_bytes: int = BODY_BYTES,
+    time_s: float = TIME_S,
+    log: bool = False,
+) -> ASGIApp:
+    """The application over a repository of models.
+
+    routes: further ones, of other protocols. keys: of which a request must bring one (`Authorization: Bearer KEY`), none for an open server.
+    body_bytes: of a request, the most. time_s: after which a request is given up. log: a line of JSON for each request, to logger "tec.serve".
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        yield
+        repository.close()
+
+    inference = Inference(repository, body_bytes, time_s)
+    handlers: dict[Any, Any] = {Refusal: _refused, HTTPException: _not_found, Exception: _fault}
+    app: ASGIApp = Starlette(routes=[*inference.routes(), *routes], exception_handlers=handlers, lifespan=lifespan)
+    if keys:
+        app = _Keys(app, keys)
+    return _Log(app) if log else app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    headers = {} if error.retry_s is None else {"Retry-After": str(error.retry_s)}
+    return JSONResponse({"error": error.text}, error.status, headers)
+
+
+async def _not_found(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse(
+        {"error": f"{request.method} {request.url.path}: {error.detail}"}, error.status_code, error.headers
+    )
+
+
+async def _fault(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": f"a fault of the server: {type(error).__name__}"}, 500)
+
+
+class _Keys:
+    """Lets through what brings a key, and probes."""
+
+    def __init__(self, app: ASGIApp, keys: Collection[str]):
+        self.app, self.keys = app, [k.encode() for k in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] == "http"
+            and scope["path"] not in _OPEN
+            and not self._has(dict(scope["headers"]).get(b"authorization", b""))
+        ):
+            await JSONResponse(
+                {"error": "a key is wanted: Authorization: Bearer KEY"}, 401, {"WWW-Authenticate": "Bearer"}
+            )(scope, receive, send)
+            return
+        await self.app(scope, receive, send)
+
+    def _has(self, header: bytes) -> bool:
+        kind, _, key = header.partition(b" ")
+        return kind.lower() == b"bearer" and any(hmac.compare_digest(key.strip(), k) for k in self.keys)
+
+
+class _Log:
+    """Writes a line of JSON for each request."""
+
+    def __init__(self, app: ASGIApp):
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, sending)
+        finally:
+            row = {
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round((time.perf_counter() - begin) * 1e3, 3),
+            }
+            _LOG.info(json.dumps(row))
+
+
+def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 8000, **options: Any) -> None:
+    """Run the application on uvicorn until it is told to stop; requests that are under way are answered first. options: uvicorn's (ssl_keyfile ...)."""
+    uvicorn.run(app, host=host, port=port, log_level=options.pop("log_level", "warning"), **options)

@@ -1,0 +1,199 @@
+"""Requests to one network: a queue with a limit, threads that run what waits, and batches of requests that wait together.
+
+A network is batched where the first size of all its inputs and outputs is one symbolic size. A thread that is free takes the oldest request and those behind
+it whose other sizes are the same, up to `max_batch` rows; `delay_s` is how long it waits for more. Each client gets its rows of the results.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, TecError
+from ..runtime.networks.network import Network
+from .errors import Refusal
+
+Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    inputs: Inputs
+    rows: int
+    key: tuple[Any, ...]  # what requests of one batch have in common
+    future: Future[list[Array]] = field(default_factory=Future)
+    since: float = field(default_factory=time.perf_counter)
+
+
+def batch_size(network: Network) -> str | None:
+    """The symbolic size that is the first of all inputs and outputs; None where there is none."""
+    firsts = {p["shape"][0] if p["shape"] else None for p in (*network.inputs, *network.outputs)}
+    first = firsts.pop() if len(firsts) == 1 else None
+    return first if isinstance(first, str) else None
+
+
+class Batcher:
+    """See the module. `submit(inputs)` gives a future of the outputs; `ran` is told (requests, rows, seconds) of each run."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        max_batch: int = 32,
+        delay_s: float = 0.0,
+        queue: int = 256,
+        threads: int = 1,
+        ran: Callable[[int, int, float], None] = lambda requests, rows, seconds: None,
+    ):
+        self.network, self.max_batch, self.delay_s, self.limit, self._ran = (
+            network,
+            max(1, max_batch),
+            delay_s,
+            queue,
+            ran,
+        )
+        self.batched = batch_size(network) is not None and max_batch > 1
+        self._waiting: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._threads = [
+            threading.Thread(target=self._work, name="tec-serve", daemon=True) for _ in range(max(1, threads))
+        ]
+        for t in self._threads:
+            t.start()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no thread has taken yet."""
+        return len(self._waiting)
+
+    def submit(self, inputs: Inputs) -> Future[list[Array]]:
+        """Queue a request. Raises Refusal for what does not fit the network, and where the queue is full."""
+        request = self._checked(inputs)
+        with self._changed:
+            if self._closing:
+                raise Refusal(503, "the model is being unloaded")
+            if len(self._waiting) >= self.limit:
+                raise Refusal(503, f"{self.limit} requests wait already", retry_s=1)
+            self._waiting.append(request)
+            self._changed.notify()
+        return request.future
+
+    def leave(self, future: Future[list[Array]]) -> None:
+        """A client went away: its request gives its place in the queue free."""
+        if future.cancel():
+            with self._changed:
+                self._waiting = deque(w for w in self._waiting if w.future is not future)
+
+    def close(self, wait: bool = True) -> None:
+        """Run what waits, take nothing more, end the threads."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        for t in self._threads if wait else ():
+            t.join()
+
+    # ---- requests
+
+    def _checked(self, inputs: Inputs) -> _Waiting:
+        ports = self.network.inputs
+        names = [p["name"] for p in ports]
+        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
+        if missing or unknown:
+            raise Refusal(
+                400,
+                f"the model's inputs are {', '.join(names)}; {'missing' if missing else 'unknown'}: {', '.join(missing or unknown)}",
+            )
+        sizes: dict[str, int] = {}
+        key: list[Any] = []
+        for p in ports:
+            a = inputs[p["name"]]
+            if len(a.shape) != len(p["shape"]):
+                raise Refusal(400, f"input {p['name']!r} has shape {list(a.shape)}, the model takes {p['shape']}")
+            for d, (e, n) in enumerate(zip(p["shape"], a.shape)):
+                if isinstance(e, str) and sizes.setdefault(e, n) != n:
+                    raise Refusal(
+                        400, f"size {e} is {sizes[e]} elsewhere and {n} in dimension {d} of input {p['name']!r}"
+                    )
+                if isinstance(e, int) and e != n:
+                    raise Refusal(400, f"input {p['name']!r} has shape {list(a.shape)}, the model takes {p['shape']}")
+            key.append((a.dtype, a.shape[1:]))
+        rows = int(inputs[names[0]].shape[0]) if self.batched else 1
+        return _Waiting({n: inputs[n] for n in names}, rows, tuple(key))
+
+    # ---- threads
+
+    def _work(self) -> None:
+        while (batch := self._take()) is not None:
+            going = [w for w in batch if w.future.set_running_or_notify_cancel()]
+            if going:
+                self._run(going)
+
+    def _take(self) -> list[_Waiting] | None:
+        """The oldest requests that can run together; None once there will be none."""
+        with self._changed:
+            while not self._waiting:
+                if self._closing:
+                    return None
+                self._changed.wait()
+            if self.batched and self.delay_s:
+                until = self._waiting[0].since + self.delay_s
+                while not self._closing and self._waiting and sum(w.rows for w in self._waiting) < self.max_batch:
+                    left = until - time.perf_counter()
+                    if left <= 0:
+                        break
+                    self._changed.wait(left)
+                if not self._waiting:  # another thread took them
+                    return []
+            first = self._waiting.popleft()
+            batch, rows = [first], first.rows
+            while (
+                self.batched
+                and self._waiting
+                and self._waiting[0].key == first.key
+                and rows + self._waiting[0].rows <= self.max_batch
+            ):
+                batch.append(self._waiting.popleft())
+                rows += batch[-1].rows
+            return batch
+
+    def _run(self, batch: list[_Waiting]) -> None:
+        begin = time.perf_counter()
+        try:
+            made = self._outputs(batch)
+        except Refusal as error:
+            if len(batch) == 1:
+                batch[0].future.set_exception(error)
+            else:  # one of them is wrong: the others get their answers
+                for w in batch:
+                    self._run([w])
+            return
+        except BaseException as error:
+            for w in batch:
+                w.future.set_exception(error)
+            return
+        self._ran(len(batch), sum(w.rows for w in batch), time.perf_counter() - begin)
+        at = 0
+        for w in batch:
+            w.future.set_result([m[at : at + w.rows] for m in made] if len(batch) > 1 else made)
+            at += w.rows
+
+    def _outputs(self, batch: list[_Waiting]) -> list[Array]:
+        if len(batch) == 1:
+            inputs: Inputs = batch[0].inputs
+        else:
+            inputs = {n: np.concatenate([w.inputs[n] for w in batch]) for n in batch[0].inputs}
+        try:
+            return self.network.run(inputs)
+        except ArgumentError as error:
+            raise Refusal(400, error.message) from None
+        except TecError as error:
+            raise Refusal(500, error.message) from None

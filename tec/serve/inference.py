@@ -1,0 +1,209 @@
+"""The paths of the open inference protocol, version 2: health, metadata, inference, the repository.
+
+Source: KServe's "Open Inference Protocol (V2)", Triton's "Model Repository Extension" and "Binary Tensor Data Extension".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ..runtime.arrays.dtypes import numpy_dtype
+from .batching import Batcher
+from .errors import Refusal
+from .repository import Model, Repository
+from .tensors import TYPES, Array, read_request, unpacked, write_answer
+
+_VERSION = "2"
+_EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Inference:
+    """See the module. body_bytes: of a request, the most; time_s: how long an answer may take."""
+
+    def __init__(self, repository: Repository, body_bytes: int, time_s: float):
+        self.repository, self.body_bytes, self.time_s = repository, body_bytes, time_s
+
+    def routes(self) -> list[Route]:
+        """The protocol's routes."""
+        model = "/v2/models/{model}"
+        out = [
+            Route("/v2", self.server), Route("/v2/health/live", self.live), Route("/v2/health/ready", self.ready),
+            Route("/metrics", self.metrics),
+            Route("/v2/repository/index", self.index, methods=["POST"]),
+            Route("/v2/repository/models/{model}/load", self.load, methods=["POST"]),
+            Route("/v2/repository/models/{model}/unload", self.unload, methods=["POST"]),
+        ]  # fmt: skip
+        for path in (model, f"{model}/versions/{{version}}"):
+            out += [
+                Route(path, self.metadata), Route(f"{path}/ready", self.model_ready), Route(f"{path}/config", self.config),
+                Route(f"{path}/infer", self.infer, methods=["POST"]),
+            ]  # fmt: skip
+        return out
+
+    # ---- health and metadata
+
+    async def server(self, request: Request) -> Response:
+        return JSONResponse({"name": "tec", "version": _VERSION, "extensions": _EXTENSIONS})
+
+    async def live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def ready(self, request: Request) -> Response:
+        is_ready = self.repository.is_ready
+        return JSONResponse({"ready": is_ready}, 200 if is_ready else 503)
+
+    async def model_ready(self, request: Request) -> Response:
+        model = self._model(request)
+        return JSONResponse(
+            {"name": model.name, "ready": model.state == "READY"}, 200 if model.state == "READY" else 503
+        )
+
+    async def metadata(self, request: Request) -> Response:
+        model = self.repository.ready(**self._path(request))
+        net = model.network
+        return JSONResponse({
+            "name": model.name, "versions": [m.version for m in self.repository.index() if m.name == model.name], "platform": "tec",
+            "inputs": [_port(p) for p in net.inputs], "outputs": [_port(p) for p in net.outputs],
+        })  # fmt: skip
+
+    async def config(self, request: Request) -> Response:
+        model = self.repository.ready(**self._path(request))
+        batcher = self._batcher(model)
+        most = batcher.max_batch if batcher.batched else 0
+        ports = [
+            [
+                {"name": p["name"], "data_type": f"TYPE_{TYPES[p['dtype']]}", "dims": _dims(p)[bool(most) :]}
+                for p in some
+            ]
+            for some in (model.network.inputs, model.network.outputs)
+        ]
+        return JSONResponse({
+            "name": model.name, "platform": "tec", "max_batch_size": most, "input": ports[0], "output": ports[1],
+            "dynamic_batching": {"max_queue_delay_microseconds": round(batcher.delay_s * 1e6)} if most else None,
+        })  # fmt: skip
+
+    async def metrics(self, request: Request) -> Response:
+        for m in self.repository.index():
+            self.repository.metrics.waiting.labels(m.name, m.version).set(
+                m.batcher.waiting if m.batcher is not None else 0
+            )
+        return Response(self.repository.metrics.text(), media_type="text/plain; version=0.0.4")
+
+    # ---- the repository
+
+    async def index(self, request: Request) -> Response:
+        rows = [
+            {"name": m.name, "version": m.version, "state": m.state, "reason": m.reason}
+            for m in self.repository.index()
+        ]
+        return JSONResponse(rows)
+
+    async def load(self, request: Request) -> Response:
+        await asyncio.to_thread(self.repository.reload, request.path_params["model"])
+        return JSONResponse({})
+
+    async def unload(self, request: Request) -> Response:
+        await asyncio.to_thread(self.repository.unload, request.path_params["model"])
+        return JSONResponse({})
+
+    # ---- inference
+
+    async def infer(self, request: Request) -> Response:
+        begin = time.perf_counter()
+        path = self._path(request)
+        model = self.repository.get(**path)
+        status = 500
+        try:
+            model = self.repository.ready(**path)
+            response = await self._infer(request, model)
+            status = response.status_code
+            return response
+        except Refusal as error:
+            status = error.status
+            raise
+        finally:
+            self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
+
+    async def _infer(self, request: Request, model: Model) -> Response:
+        body = unpacked(await self._body(request), request.headers.get("content-encoding"), self.body_bytes)
+        asked = read_request(body, request.headers.get("inference-header-content-length"))
+        net = model.network
+        for p in net.inputs:
+            a = asked.inputs.get(p["name"])
+            if a is not None and a.dtype != numpy_dtype(p["dtype"]):
+                raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
+        made = await self._outputs(request, self._batcher(model), asked.inputs)
+        rows = [(p["name"], p["dtype"], a) for p, a in zip(net.outputs, made)]
+        pieces, head = write_answer(model.name, model.version, asked, rows)
+        if head is None:
+            return Response(pieces[0], media_type="application/json")
+        return Response(
+            b"".join(pieces),
+            media_type="application/octet-stream",
+            headers={"Inference-Header-Content-Length": str(head)},
+        )
+
+    async def _outputs(self, request: Request, batcher: Batcher, inputs: dict[str, Array]) -> list[Array]:
+        """The results, unless the client leaves or time is over first."""
+        future = batcher.submit(inputs)
+        result = asyncio.wrap_future(future)
+        gone = asyncio.ensure_future(_gone(request))
+        both: set[asyncio.Future[Any]] = {result, gone}
+        try:
+            done, _ = await asyncio.wait(both, timeout=self.time_s, return_when=asyncio.FIRST_COMPLETED)
+            if result in done:
+                return result.result()
+            batcher.leave(future)
+            if gone in done:
+                raise Refusal(499, "the client left")
+            raise Refusal(504, f"no answer within {self.time_s:g} seconds")
+        finally:
+            gone.cancel()
+            if not result.done():
+                result.cancel()
+
+    async def _body(self, request: Request) -> bytes:
+        said = request.headers.get("content-length", "")
+        if said.isdecimal() and int(said) > self.body_bytes:
+            raise Refusal(413, f"the body has {said} bytes, {self.body_bytes} are taken")
+        pieces, total = [], 0
+        async for piece in request.stream():
+            total += len(piece)
+            if total > self.body_bytes:
+                raise Refusal(413, f"the body is larger than {self.body_bytes} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _path(self, request: Request) -> dict[str, str]:
+        return {"name": request.path_params["model"], "version": request.path_params.get("version", "")}
+
+    def _model(self, request: Request) -> Model:
+        return self.repository.get(**self._path(request))
+
+    def _batcher(self, model: Model) -> Batcher:
+        batcher = model.batcher
+        if batcher is None:
+            raise Refusal(503, f"model {model.name!r} is unloaded")
+        return batcher
+
+
+async def _gone(request: Request) -> None:
+    """Until the client has closed its connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _dims(port: dict[str, Any]) -> list[int]:
+    return [d if isinstance(d, int) else -1 for d in port["shape"]]
+
+
+def _port(port: dict[str, Any]) -> dict[str, Any]:
+    return {"name": port["name"], "datatype": TYPES[port["dtype"]], "shape": _dims(port)}
