@@ -21,6 +21,9 @@ from .repository import Model, Repository
 from .tensors import TYPES, Array, read_request, unpacked, write_answer
 
 _VERSION = "2"
+_UNWATCHED_S = (
+    0.02  # before it is watched whether the client is still there, which costs a task: most answers are quicker
+)
 _EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -155,10 +158,14 @@ class Inference:
         """The results, unless the client leaves or time is over first."""
         future = batcher.submit(inputs)
         result = asyncio.wrap_future(future)
+        if (await asyncio.wait({result}, timeout=min(_UNWATCHED_S, self.time_s)))[0]:
+            return result.result()
         gone = asyncio.ensure_future(_gone(request))
         both: set[asyncio.Future[Any]] = {result, gone}
         try:
-            done, _ = await asyncio.wait(both, timeout=self.time_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                both, timeout=max(0.0, self.time_s - _UNWATCHED_S), return_when=asyncio.FIRST_COMPLETED
+            )
             if result in done:
                 return result.result()
             batcher.leave(future)
