@@ -243,6 +243,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="rows of each part")
     parser.add_argument("--product", default="")
     parser.add_argument("--kind", default="")
+    parser.add_argument("--op", default="", help="product, attention or convolution")
     parser.add_argument("--dtype", default="")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("PART", "NUMBER"), help=argparse.SUPPRESS)
@@ -261,7 +262,7 @@ def main() -> None:
         chosen = [
             r
             for r in find()
-            if args.product in ("", r.product) and args.kind in ("", r.kind) and args.dtype in ("", r.dtype)
+            if args.product in ("", r.product) and args.kind in ("", r.kind) and args.op in ("", r.op) and args.dtype in ("", r.dtype)
             and args.side in ("", "judged" if r.judged else "fit")
         ]  # fmt: skip
         for row in drawn(chosen, args.count, args.seed):

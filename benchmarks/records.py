@@ -31,6 +31,7 @@ _MODEL = [
     "tec/emulator/analyses/skeleton.py",
     "tec/emulator/checks/order.py",
     "tec/target/machines.py",
+    "tec/target/fitted.py",
     "tec/target/chips.py",
 ]
 GPU_BAND = 1.05  # of ratios of medians of bursts in turn: two runs on one H200 differed by up to 4 %

@@ -14,7 +14,9 @@ from ..target import MACHINES, Machine, find_product, machine_of_chip
 from ..target import Chip as Limits
 
 # Whose instructions the tables of opcodes know.
-EMULATED = ("gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250")
+EMULATED = (
+    "gfx90a", "gfx942", "gfx950", "gfx906", "gfx908", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201", "gfx1250",
+)  # fmt: skip
 # The types of matrix instructions, by the letters in their names.
 DTYPES = {
     "f64": "float64", "f32": "float32", "xf32": "tf32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8", "f4": "float4",

@@ -217,6 +217,7 @@ _MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by
 _AMD = (
     _amd("MI25", "gfx900", 64, 1500, 16, 484, l2=4),
     _amd("MI50", "gfx906", 60, 1725, 32, 1024, l2=4),
+    _amd("MI60", "gfx906", 64, 1800, 32, 1024, l2=4),
     _amd("MI100", "gfx908", 120, 1502, 32, 1228.8, l2=8),
     _amd("MI250X", "gfx90a", 110, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one of its two dies
     _amd("MI210", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS, matrix_mhz={"float32": 1635}),  # [R]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .inst import Inst, Operand
-from .words import OFF, Encoding, Mods, Words, bits, flags_on, number, register, scalar, signed
+from .words import BEFORE_GFX940, OFF, Encoding, Mods, Words, bits, flags_on, number, register, scalar, signed
 
 _TWO_PLACES = re.compile(r"ds_(read2|write2|wrxchg2|load_2addr|store_2addr|storexchg_2addr)")
 
@@ -40,7 +40,7 @@ class Memories(Words):
             ("glc", "slc", "dlc")
             if self.gfx > 9
             else ("glc", "slc", "scc")
-            if self.chip == "gfx90a"
+            if self.chip in BEFORE_GFX940
             else ("sc0", "nt", "sc1")
         )
         return {n: "" for n, b in zip(names, bit) if b}
@@ -64,14 +64,14 @@ class Memories(Words):
         segment = bits(w, 14, 2)
         e = self.find("FLAT", segment << 8 | bits(w, 18, 7))
         switch = bits(w, 13, 1)  # of scratch: an address in a register; in gfx90a a load into LDS
-        if switch and (segment != 1 or self.chip == "gfx90a"):
+        if switch and (segment != 1 or self.chip in BEFORE_GFX940):
             raise self.fail("a load into LDS")
         count = e.operands[0][1] if e.operands else 1
         file = "a" if bits(w, 55, 1) else "v"
         base = bits(w, 48, 7)
         has_base = segment != 0 and base != 127
         address = register("v", bits(w, 32, 8), 1 if segment == 1 or has_base else 2)
-        if segment == 1 and not (switch if self.chip != "gfx90a" else not has_base):
+        if segment == 1 and not (switch if self.chip not in BEFORE_GFX940 else not has_base):
             address = OFF
         tail = [] if segment == 0 else [scalar(base, 1 if segment == 1 else 2) if has_base else OFF]
         data, result = register(file, bits(w, 40, 8), count), register(file, bits(w, 56, 8), count)

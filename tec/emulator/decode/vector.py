@@ -3,7 +3,20 @@
 from __future__ import annotations
 
 from .inst import Inst, Operand
-from .words import Encoding, Mods, Words, bits, flagged, flags_on, hexadecimal, number, register, scalar, vector_of
+from .words import (
+    BEFORE_GFX940,
+    Encoding,
+    Mods,
+    Words,
+    bits,
+    flagged,
+    flags_on,
+    hexadecimal,
+    number,
+    register,
+    scalar,
+    vector_of,
+)
 
 SDWA, DPP = 249, 250  # source operands that say: one more word
 _SELECT = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD")
@@ -156,6 +169,7 @@ class Vectors(VectorWords):
 
     def _matrix(self, e: Encoding, w: int, codes: list[int]) -> Inst:
         acc, wide, last = bits(w, 59, 2), bits(w, 15, 1), bits(w, 61, 3)
+        wide |= self.chip == "gfx908"  # whose sums always lie in the accumulation registers
         parts = [register("a" if wide else "v", w & 255, e.operands[0][1])]
         counts = [n for _, n in e.operands[1:]]
         if e.name.endswith("f8f6f4"):  # elements of 6 and 4 bits lie in 6 and 4 registers
@@ -166,7 +180,7 @@ class Vectors(VectorWords):
         for i, (code, count) in enumerate(zip(codes, counts)):
             parts.append(self.source(code, count, bool(acc >> i & 1 if i < 2 else wide)))
         mods = number("cbsz", bits(w, 8, 3)) | number("abid", bits(w, 11, 4))
-        signs = "f64" in e.name and self.chip != "gfx90a"  # f64 has signs there since gfx942
+        signs = "f64" in e.name and self.chip not in BEFORE_GFX940  # f64 has signs there since gfx942
         return self.make(
             e.name, parts, mods | ({"neg": vector_of(last, 3)} if signs and last else number("blgp", last))
         )

@@ -15,11 +15,26 @@ from functools import cache
 from ..errors import UnsupportedInstruction
 from .inst import INV_2PI, NO_OPERANDS, TTMP0, Inst, Operand, generation, opcode
 
-# The chips of each table, by their letters there. gfx1201 has gfx1200's instructions.
+# The chips of each table, by their letters there. gfx1201 has gfx1200's instructions, gfx1101 to gfx1103 have gfx1100's, gfx1150 gfx1151's. What gfx906 and gfx908 have of
+# gfx90a's opcodes means the same there; what is theirs alone (v_mad_f32, v_mac_f32) LLVM writes only where denormals are flushed, and it is refused here.
 _CHIPS = {
-    "gfx90a": "a", "gfx942": "b", "gfx950": "c", "gfx1030": "d", "gfx1100": "e", "gfx1151": "f", "gfx1200": "g", "gfx1201": "g",
+    "gfx906": "a",
+    "gfx908": "a",
+    "gfx90a": "a",
+    "gfx942": "b",
+    "gfx950": "c",
+    "gfx1030": "d",
+    "gfx1100": "e",
+    "gfx1101": "e",
+    "gfx1102": "e",
+    "gfx1103": "e",
+    "gfx1150": "f",
+    "gfx1151": "f",
+    "gfx1200": "g",
+    "gfx1201": "g",
     "gfx1250": "h",
-}  # fmt: skip
+}
+BEFORE_GFX940 = ("gfx906", "gfx908", "gfx90a")  # fmt: skip
 _NAMED = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0)  # source operands from 240 on, then 1 / (2 pi)
 _SPECIAL = {

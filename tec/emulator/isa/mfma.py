@@ -107,7 +107,11 @@ def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
         rule = rule_of(w.chip, shape.out, shape.source, shape.name.endswith("_1k"), w.options.numerics)
 
         def function() -> str:
-            return mfma_function(shape, w.chip == "gfx90a", ocp) if rule == FMA else ruled_function(shape, rule, ocp)
+            return (
+                mfma_function(shape, w.chip in ("gfx908", "gfx90a"), ocp)
+                if rule == FMA
+                else ruled_function(shape, rule, ocp)
+            )
 
         w.library(function_name(shape), function)  # type: ignore[attr-defined]
         store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
