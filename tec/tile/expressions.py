@@ -15,7 +15,7 @@ from . import access, words
 from . import grammar as G
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
-from .values import tensor
+from .values import METHODS, tensor
 
 MAX_DEPTH = 64  # of calls; more are recursion
 MAX_UNROLLED = 1 << 12  # turns of a loop that is written out
@@ -261,6 +261,8 @@ class Expressions:
             and isinstance(v, (int, float, str, tuple, type(None), G.dtype))
         ):
             return v  # a constexpr's value
+        if isinstance(v, (bool, int, float)) and (hasattr(tensor, e.attr) or e.attr in METHODS):
+            v = self.b.of_number(v)
         try:
             return plain(self.translate(getattr(v, e.attr)))
         except AttributeError:
@@ -326,6 +328,8 @@ class Expressions:
         left, made = plain(self.expr(e.left)), None
         for op, x in zip(e.ops, e.comparators):
             right = plain(self.expr(x))
+            if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
+                left, right = tuple(map(plain, left)), tuple(map(plain, right))
             if isinstance(op, (ast.Is, ast.IsNot)) or not (isinstance(left, G.Value) or isinstance(right, G.Value)):
                 one = _COMPARE[type(op)](left, right)
             elif isinstance(op, (ast.In, ast.NotIn)):
