@@ -1,0 +1,132 @@
+"""Words that the drawn programs do not use: custom combiners, histograms, atomics of tiles, block pointers, descriptors, tuples; and what chooses constants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tec
+import tec.tile as tl
+from tec.tile import triton
+
+from .devices import DEVICES, On
+
+F32 = np.float32
+
+
+@pytest.fixture(params=DEVICES)
+def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> On:
+    return On(request.param, monkeypatch)
+
+
+@tl.jit
+def _merge(mean_a, count_a, mean_b, count_b):
+    count = count_a + count_b
+    return (mean_a * count_a + mean_b * count_b) / count, count
+
+
+@tl.jit
+def _later(a, b):
+    return a * 0 + b
+
+
+@tl.jit
+def over_axes(x, out, counts, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.load(x + at)
+    mean, _ = tl.reduce((v, tl.full((N,), 1.0, tl.float32)), 0, _merge)
+    tl.store(out + at, tl.associative_scan(v, 0, _later) + mean)
+    first, second = tl.split(tl.reshape(v, N // 2, 2))
+    tl.store(out + N + tl.arange(0, N // 2), first - second)
+    bins = (v * 8).to(tl.int32)
+    tl.store(counts + tl.arange(0, 8), tl.histogram(bins, 8))
+    tl.atomic_add(counts + 8 + tl.arange(0, N) % 4, tl.full((N,), 1, tl.int32), mask=v < 0.5)
+
+
+def test_reductions_scans_histograms_and_atomics(on: On) -> None:
+    n = 128
+    x = np.random.default_rng(0).random(n, F32)
+    out, counts = on.zeros(2 * n), on.zeros(12, dtype="int32")
+    over_axes[(1,)](on.array(x), out, counts, N=n)
+    got, c = on.numpy(out), on.numpy(counts)
+    np.testing.assert_allclose(got[:n], x + x.mean(), rtol=1e-5)
+    np.testing.assert_array_equal(got[n : n + n // 2], x[::2] - x[1::2])
+    np.testing.assert_array_equal(c[:8], np.bincount((x * 8).astype(int), minlength=8))
+    np.testing.assert_array_equal(c[8:], [(x[k::4] < 0.5).sum() for k in range(4)])
+
+
+@tl.jit
+def transpose(x, out, M, N, B: tl.constexpr):
+    """By a block pointer in, and a descriptor out."""
+    i, j = tl.program_id(0), tl.program_id(1)
+    p = tl.make_block_ptr(x, (M, N), (N, 1), (i * B, 0), (B, B), (1, 0))
+    p = tl.advance(p, (0, j * B))
+    tile = tl.load(p, boundary_check=(0, 1), padding_option="zero")
+    desc = tl.make_tensor_descriptor(out, (N, M), (M, 1), (B, B))
+    desc.store([j * B, i * B], tile.T)
+
+
+def test_block_pointers_and_descriptors(on: On) -> None:
+    x = np.random.default_rng(1).random((50, 37), F32)
+    out = on.zeros(37, 50)
+    transpose[(4, 3)](on.array(x), out, 50, 37, B=16)
+    np.testing.assert_array_equal(on.numpy(out), x.T)
+
+
+@tl.jit
+def scaled(x, out, n, factor, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    v = tl.load(x + at) if EVEN else tl.load(x + at, mask=at < n)
+    tl.store(out + at, v * factor, mask=at < n)
+
+
+def test_constants_are_chosen_at_launch() -> None:
+    tried = []
+    configs = [tl.Config({"BLOCK": b}, pre_hook=lambda given: tried.append(given["BLOCK"])) for b in (2**21, 64, 256)]
+    tuned = tl.autotune(configs, key=["n"])(
+        tl.heuristics({"EVEN": lambda given: given["n"] % given["BLOCK"] == 0})(scaled)
+    )
+    x = np.arange(1000, dtype=F32)
+    out = np.zeros_like(x)
+    tuned[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, out, 1000, 3.0)
+    np.testing.assert_array_equal(out, 3 * x)
+    assert tuned.best_config.kwargs["BLOCK"] in (64, 256)  # 2**21 elements are no tile
+    measured = len(tried)
+    tuned[lambda meta: (triton.cdiv(1000, meta["BLOCK"]),)](x, out, 1000, 2.0)
+    assert len(tried) == measured + 1 and (out == 2 * x).all()
+
+
+def test_host_arrays_on_another_device() -> None:
+    x = np.arange(100, dtype=F32)
+    out = np.zeros_like(x)
+    with tl.on_device(tec.rocm_emu("gfx1100")):
+        scaled[(2,)](x, out, 100, 2.0, EVEN=False, BLOCK=64)
+    np.testing.assert_array_equal(out, 2 * x)
+
+
+PROGRAM = """
+from tec.tile import triton
+triton.install()
+import numpy as np
+import triton, triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+@triton.jit
+def double(desc, out, N: tl.constexpr):
+    tl.store(out + tl.arange(0, N), tl.reshape(desc.load([0, 0]), N) * 2)
+
+x, out = np.arange(64, dtype=np.float32).reshape(8, 8), np.zeros(64, np.float32)
+double[(1,)](TensorDescriptor.from_tensor(x, [8, 8]), out, N=64)
+assert (out == 2 * x.ravel()).all()
+print("right", triton.next_power_of_2(33))
+"""
+
+
+def test_a_program_for_triton(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM, "utf-8")
+    done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "right 64\n", done.stderr
