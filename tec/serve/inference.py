@@ -156,6 +156,8 @@ class Inference:
 
     async def _outputs(self, request: Request, batcher: Batcher, inputs: dict[str, Array]) -> list[Array]:
         """The results, unless the client leaves or time is over first."""
+        if (made := batcher.run_here(inputs)) is not None:
+            return made
         future = batcher.submit(inputs)
         result = asyncio.wrap_future(future)
         if (await asyncio.wait({result}, timeout=min(_UNWATCHED_S, self.time_s)))[0]:

@@ -241,6 +241,20 @@ def test_a_full_queue_and_clients_that_leave():
         batcher.submit(row(0))
 
 
+def test_quick_runs_are_made_where_they_are_asked_for():
+    made = network()
+    batcher = Batcher(made)
+    assert batcher.run_here(row(1)) is None  # nobody knows yet how long a run takes
+    batcher.submit(row(1)).result(10)
+    batcher._seconds = 1e-5
+    assert batcher.run_here(row(2))[0][0, 0] == 4
+    with pytest.raises(Refusal, match="missing: x"):
+        batcher.run_here({})
+    batcher._seconds = 1e-2
+    assert batcher.run_here(row(3)) is None
+    batcher.close()
+
+
 def test_one_that_is_wrong_spoils_no_batch():
     slow = Slow()
 
