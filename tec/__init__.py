@@ -72,6 +72,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     # devices, arrays, compiled modules
     "runtime": (".runtime", ""),
     "nd": (".runtime.arrays.ndarray", ""),
+    "collectives": (".collectives", ""),
     "NDArray": (".runtime", "NDArray"),
     "Device": (".runtime", "Device"),
     "Module": (".runtime", "Module"),

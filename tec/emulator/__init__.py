@@ -13,13 +13,13 @@ _LOCK = fork_safe_lock()
 _drivers: dict[tuple[Any, ...], EmuDriver] = {}
 
 
-def get_driver(chip: str, **options: Any) -> EmuDriver:
-    """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`)."""
+def get_driver(chip: str, instance: int = 0, **options: Any) -> EmuDriver:
+    """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`) and each `instance`: each is a GPU of its own."""
     from .checks.names import parse_checks
     from .driver import EmuDriver
 
     checks = parse_checks(options.pop("check", "bounds"))
-    key = (chip, checks, tuple(sorted(options.items())))
+    key = (chip, instance, checks, tuple(sorted(options.items())))
     with _LOCK:
         found = _drivers.get(key)
         if found is None:

@@ -258,7 +258,7 @@ def rocm(index: int = 0) -> Device:
         if index:
             raise DeviceError(f"rocm({index}): TEC_EMULATE={chip} makes one GPU in software, rocm(0)")
         checks = os.environ.get("TEC_EMULATE_CHECK", "").strip()
-        return rocm_emu(chip, **({"check": set(checks.replace(",", " ").split())} if checks else {}))
+        return rocm_emu(chip, 0, **({"check": set(checks.replace(",", " ").split())} if checks else {}))
     try:
         driver = _hip()
         count = driver.device_count()
@@ -277,19 +277,20 @@ def rocm(index: int = 0) -> Device:
     return _get("rocm", index, driver, f"rocm({index})")
 
 
-def rocm_emu(chip: str = "gfx942", **options: Any) -> Device:
-    """An AMD GPU in software. `check` says what is checked beside bounds: "race,init", a set of names, or "all"; see docs/emulator.md.
+def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
+    """An AMD GPU in software. `check` says what is checked beside bounds: "race,init", a set of names, or "all"; see docs/emulator.md. `index`: which of several such.
 
     `numerics`: matrix instructions sum as the "chip" does where its rule is known (the default), or by one "fma" a k.
     """
     chip = chip.split(":")[0]
     try:
-        driver = open_driver("emu", chip, **options)
+        driver = open_driver("emu", chip, _check_index(index, "rocm_emu"), **options)
     except ImportError as error:
         raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint="it needs llvmlite") from None
     # The same device by default and by name has one label.
     extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
-    return _get("rocm", 0, driver, f"rocm_emu({chip!r}{extra})")
+    which = f", {index}" if index else ""
+    return _get("rocm", 0, driver, f"rocm_emu({chip!r}{which}{extra})")
 
 
 def cuda(index: int = 0) -> Device:

@@ -108,6 +108,7 @@ class _Current(threading.local):
     ordinal = -1
 
 
+_NOT_READY = 600  # hipErrorNotReady, CUDA_ERROR_NOT_READY
 LAUNCH_PROTOTYPE = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
 
@@ -229,6 +230,15 @@ class GpuDriver:
 
     def stream_synchronize(self, ordinal: int, stream: Any) -> None:
         self._do("stream_synchronize", ordinal, stream)
+
+    def stream_done(self, ordinal: int, stream: Any) -> bool:
+        """Whether all work in the stream is done; errors of that work come out here."""
+        self._enter(ordinal)
+        name = self.names["stream_query"]
+        status = self.lib.function(name)(stream)
+        if status not in (0, _NOT_READY):
+            raise self.lib.failed(name, status)
+        return bool(status == 0)
 
     def stream_wait_event(self, ordinal: int, stream: Any, event: Any) -> None:
         self._do("stream_wait_event", ordinal, stream, event, 0)

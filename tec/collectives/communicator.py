@@ -1,0 +1,188 @@
+"""A rank's face of a group: checks of arguments, results, and the calls themselves.
+
+Semantics are those of NCCL and MPI: all ranks of a group make the same calls in the same order, with equal types and sizes.
+Source: the NCCL user guide, "Collective Operations"; MPI 4.1, chapter 6.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, DeviceError
+from ..runtime.arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
+from ..runtime.devices.device import Device
+from .transport import REDUCTIONS, Call, Transport
+
+
+class Communicator:
+    """One rank of a group of `size` ranks, on `device`.
+
+    Arrays are `tec.nd` arrays on the device, NumPy arrays where the device is the CPU, or any that speak DLPack there. They are compact. On GPUs calls go to the current
+    stream and return at once; `sync` waits, with a time limit, and raises DeviceError where a rank does not come.
+    """
+
+    def __init__(self, transport: Transport, device: Device, timeout_s: float):
+        self.device, self.timeout_s = device, timeout_s
+        self._transport: Transport | None = transport
+        self.rank, self.size = transport.rank, transport.size
+
+    def __repr__(self) -> str:
+        return f"<Communicator rank {self.rank} of {self.size} on {self.device}>"
+
+    # ---- calls
+
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
+        """The elementwise sum (prod, max, min, avg) of all ranks' `x`, of any shape; all ranks get the same bits. `out` may be `x`."""
+        a = self._summed(x, "all_reduce")
+        target = self._out(out, a.shape, a.dtype, "all_reduce")
+        self._live.all_reduce(Call("all_reduce", a.dtype, a.size, _reduction(op)), a, target)
+        return target
+
+    def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
+        """This rank's part of the reduction of all ranks' `x` [size * n, ...]: an array [n, ...]. Raises ArgumentError where the first extent is no multiple of the number of ranks."""
+        a = self._summed(x, "reduce_scatter")
+        target = self._out(out, self._part(a, "reduce_scatter"), a.dtype, "reduce_scatter")
+        self._live.reduce_scatter(Call("reduce_scatter", a.dtype, target.size, _reduction(op)), a, target)
+        return target
+
+    def all_gather(self, x: Any, out: Any = None) -> NDArray:
+        """All ranks' `x` [n, ...] one behind the other: [size * n, ...]. A scalar becomes a row of them."""
+        a = self._array(x, "all_gather")
+        shape = (self.size * a.shape[0], *a.shape[1:]) if a.shape else (self.size,)
+        target = self._out(out, shape, a.dtype, "all_gather")
+        self._live.all_gather(Call("all_gather", a.dtype, a.size), a, target)
+        return target
+
+    def all_to_all(self, x: Any, out: Any = None) -> NDArray:
+        """Part r of `x` [size * n, ...] goes to rank r; the result has the parts that all ranks sent here, in the order of ranks."""
+        a = self._array(x, "all_to_all")
+        self._part(a, "all_to_all")
+        target = self._out(out, a.shape, a.dtype, "all_to_all")
+        if target.size and target.address == a.address:
+            raise ArgumentError(
+                "all_to_all cannot write over its operand", hint="leave `out` away, or give another array"
+            )
+        self._live.all_to_all(Call("all_to_all", a.dtype, a.size // self.size), a, target)
+        return target
+
+    def broadcast(self, x: Any, root: int = 0) -> NDArray:
+        """`x` of rank `root` into every rank's `x`, in place."""
+        a = self._array(x, "broadcast", writes=self.rank != root)
+        self._peer(root, "root", may_be_own=True)
+        self._live.broadcast(Call("broadcast", a.dtype, a.size, root=root), a)
+        return a
+
+    def send(self, x: Any, to: int) -> None:
+        """`x` to rank `to`, which must `receive` it."""
+        a = self._array(x, "send")
+        self._live.send(Call("send", a.dtype, a.size), a, self._peer(to, "to"))
+
+    def receive(self, out: Any, source: int) -> NDArray:
+        """What rank `source` sends, into `out`."""
+        a = self._array(out, "receive", writes=True)
+        self._live.receive(Call("send", a.dtype, a.size), a, self._peer(source, "source"))
+        return a
+
+    def barrier(self) -> None:
+        """Wait until all ranks are here."""
+        one = empty((1,), "int32", self.device)
+        one.copyfrom(np.ones(1, "int32"))
+        self.all_reduce(one, out=one)
+        self.sync()
+
+    def sync(self, timeout_s: float | None = None) -> None:
+        """Wait for all calls that were made. Raises DeviceError after `timeout_s` seconds (the communicator's limit by default); the communicator is then of no more use."""
+        self._live.finish(self.timeout_s if timeout_s is None else timeout_s)
+
+    # ---- its end
+
+    def abort(self, why: str = "it was aborted") -> None:
+        """End all calls that are under way, on this rank and, where they can be reached, on the others."""
+        if self._transport is not None:
+            self._transport.abort(why)
+
+    def close(self) -> None:
+        """Give the communicator back. Further calls raise DeviceError."""
+        held, self._transport = self._transport, None
+        if held is not None:
+            held.close()
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:
+            self.abort(f"rank {self.rank} raised {type(error).__name__}: {error}")
+        self.close()
+
+    # ---- arguments
+
+    @property
+    def _live(self) -> Transport:
+        if self._transport is None:
+            raise DeviceError(f"rank {self.rank} of {self.size} is closed")
+        return self._transport
+
+    def _array(self, x: Any, what: str, writes: bool = False) -> NDArray:
+        a = _as_array(x)
+        if a is None:
+            raise ArgumentError(f"{what} takes an array, not {type(x).__name__}")
+        if a.device is not self.device:
+            raise ArgumentError(
+                f"{what}: the array is on {a.device}, this rank on {self.device}", hint=f"x.to({self.device})"
+            )
+        if not a.is_contiguous:
+            raise ArgumentError(
+                f"{what} takes a compact array, not strides {a.strides} of {a.shape}",
+                hint="copy it first: tec.nd.array(x, device)",
+            )
+        if writes and not a.writable:
+            raise ArgumentError(f"{what} cannot write to this array: it is read-only")
+        return a
+
+    def _summed(self, x: Any, what: str) -> NDArray:
+        a = self._array(x, what)
+        if a.dtype == "bool" or a.dtype.startswith("float8"):
+            raise ArgumentError(f"{what} does not reduce {a.dtype}", hint='x.astype("float16" or "int32") first')
+        return a
+
+    def _out(self, out: Any, shape: tuple[int, ...], dtype: str, what: str) -> NDArray:
+        if out is None:
+            return empty(shape, dtype, self.device)
+        a = self._array(out, what, writes=True)
+        if (a.shape, a.dtype) != (shape, dtype):
+            raise ArgumentError(f"{what}: the result is {dtype} {shape}, `out` is {a.dtype} {a.shape}")
+        return a
+
+    def _part(self, a: NDArray, what: str) -> tuple[int, ...]:
+        if not a.shape or a.shape[0] % self.size:
+            rows = a.shape[0] if a.shape else "no"
+            raise ArgumentError(
+                f"{what}: {rows} rows cannot be divided among {self.size} ranks",
+                hint="pad the first dimension to a multiple",
+            )
+        return (a.shape[0] // self.size, *a.shape[1:])
+
+    def _peer(self, rank: int, what: str, may_be_own: bool = False) -> int:
+        if not isinstance(rank, int) or not 0 <= rank < self.size:
+            raise ArgumentError(f"{what}={rank!r}: ranks are 0 to {self.size - 1}")
+        if rank == self.rank and not may_be_own:
+            raise ArgumentError(f"{what}={rank}: a rank does not send to itself")
+        return rank
+
+
+def _as_array(x: Any) -> NDArray | None:
+    if isinstance(x, NDArray):
+        return x
+    if isinstance(x, np.ndarray):
+        return from_numpy(x)
+    return from_dlpack(x) if hasattr(x, "__dlpack__") else None
+
+
+def _reduction(op: str) -> str:
+    if op not in REDUCTIONS:
+        raise ArgumentError(f"no reduction {op!r}", hint="there are: " + ", ".join(REDUCTIONS))
+    return op

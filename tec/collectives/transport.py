@@ -1,0 +1,44 @@
+"""What a communicator stands on: a transport that does a call for one rank, on memory by its address or as NumPy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..runtime.arrays.ndarray import NDArray
+
+REDUCTIONS = ("sum", "prod", "max", "min", "avg")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a rank, in what all ranks must agree on. count: elements of this rank's part; root: the rank that gives or takes, -1 where there is none."""
+
+    name: str
+    dtype: str
+    count: int
+    reduction: str = ""
+    root: int = -1
+
+    def __str__(self) -> str:
+        of = f" by {self.reduction}" if self.reduction else ""
+        root = f", root {self.root}" if self.root >= 0 else ""
+        return f"{self.name} of {self.count} {self.dtype}{of}{root}"
+
+
+class Transport(Protocol):
+    """One rank's side of the calls. Arrays are compact and on the rank's device; `out` may be the operand itself where shapes are equal."""
+
+    rank: int
+    size: int
+
+    def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None: ...
+    def reduce_scatter(self, call: Call, x: NDArray, out: NDArray) -> None: ...
+    def all_gather(self, call: Call, x: NDArray, out: NDArray) -> None: ...
+    def all_to_all(self, call: Call, x: NDArray, out: NDArray) -> None: ...
+    def broadcast(self, call: Call, x: NDArray) -> None: ...
+    def send(self, call: Call, x: NDArray, to: int) -> None: ...
+    def receive(self, call: Call, out: NDArray, source: int) -> None: ...
+    def finish(self, timeout_s: float) -> None: ...
+    def abort(self, why: str) -> None: ...
+    def close(self) -> None: ...
