@@ -18,6 +18,7 @@ TITLES = {
     "cliff": "Random operators",
     "cpu": "Networks beside ONNX Runtime on one thread",
     "h200": "One H200",
+    "collective": "Several GPUs",
     "memory_bound": "Kernels that move data, modelled",
     "time_model": "The time model against results of others",
     "emulator": "Speed of the software GPU",

@@ -165,8 +165,8 @@ def _mean(values: Bits, call: Call, size: int) -> Bits:
         mean: Bits = _narrow((_wide(values) / np.float32(size)).astype(np.float32)).view(values.dtype)
         return mean
     if np.issubdtype(values.dtype, np.integer):
-        return (values // size).astype(values.dtype)
-    return (values / values.dtype.type(size)).astype(values.dtype)
+        return np.asarray(values // size, values.dtype)
+    return np.asarray(values / values.dtype.type(size), values.dtype)
 
 
 def _wide(bits: Bits) -> Bits:
