@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from ..errors import ArgumentError, DeviceError
 from ..runtime.devices.device import Device, DeviceLike, as_device
+from . import nccl
 from .communicator import Communicator
 from .mailboxes import Box, Boxes
 from .rings import RingTransport
@@ -97,8 +98,6 @@ def local(devices: Sequence[DeviceLike], timeout_s: float = TIMEOUT_SECONDS) -> 
         return Group([Communicator(RingTransport(Box(boxes, r)), d, timeout_s) for r, d in enumerate(found)])
     if len(set(found)) < size:
         raise ArgumentError("a GPU stands twice in a group: " + ", ".join(map(str, found)))
-    from . import nccl
-
     lib = nccl.library(found[0].kind)
     transports = nccl.connected(found, range(size), size, lib.unique_id(), timeout_s)
     return Group([Communicator(t, d, timeout_s) for t, d in zip(transports, found)], lib.together)
@@ -123,8 +122,6 @@ def connect(
     secret = (key if key is not None else os.environ.get("TEC_COLLECTIVES_KEY", "tec")).encode()
     if not _has_library(place):
         return Communicator(RingTransport(Sockets(rank, size, address, secret, timeout_s)), place, timeout_s)
-    from . import nccl
-
     message = nccl.library(place.kind).unique_id() if rank == 0 else ""
     met = Sockets(rank, size, address, secret, timeout_s, message)
     try:
