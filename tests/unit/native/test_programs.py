@@ -258,3 +258,51 @@ def test_the_program_of_the_page(tmp_path):
     g.set_outputs(g.add("matmul", [x, g.constant(np.eye(8, 3, dtype="float32"))]), ["y"])
     tec.compile(g, "llvm").export_library(tmp_path / "scorer.so")
     assert execute(build(tmp_path, source, tmp_path / "scorer.so")) == "1 2 3\n"
+
+
+RUN_AND_UNLOAD = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "cnn.h"
+
+static int run(const char *path, int forks) {
+  static float x[2 * 3 * 12 * 12];
+  int64_t shape[4] = {2, 3, 12, 12};
+  DLTensor in = {x, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, shape, NULL, 0};
+  const DLTensor *inputs[1] = {&in};
+  void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!lib) return fprintf(stderr, "%s\n", dlerror()), 1;
+  int32_t (*create)(const tec_model *, const tec_options *, tec_net **), (*again)(tec_net *, const DLTensor *const *, int32_t, DLTensor *const *, int32_t);
+  void (*destroy)(tec_net *);
+  *(void **)&create = dlsym(lib, "tec_net_create");
+  *(void **)&again = dlsym(lib, "tec_net_run");
+  *(void **)&destroy = dlsym(lib, "tec_net_destroy");
+  tec_options options = {sizeof(tec_options), 4, 0, NULL, 0};
+  tec_net *net;
+  int status = create(NULL, &options, &net) || again(net, inputs, 1, NULL, 0);
+  if (forks && !status) { /* a child has none of the threads */
+    pid_t child = fork();
+    if (!child) _exit(again(net, inputs, 1, NULL, 0));
+    int said = 1;
+    status = waitpid(child, &said, 0) != child || said;
+  }
+  destroy(net);
+  return dlclose(lib) || status || dlopen(path, RTLD_NOW | RTLD_NOLOAD) != NULL;
+}
+
+int main(int argc, char **argv) {
+  for (int k = 0; k < 5; k++)
+    if (argc < 2 || run(argv[1], k % 2)) return 1;
+  puts("unloaded");
+  return 0;
+}
+"""
+
+
+def test_a_library_is_unloaded_and_its_threads_end(tmp_path):
+    """Loaded and unloaded again and again, with a fork in between."""
+    cnn().export_library(tmp_path / "cnn.so")
+    assert execute(build(tmp_path, RUN_AND_UNLOAD, [], "-std=gnu99"), tmp_path / "cnn.so") == "unloaded\n"
