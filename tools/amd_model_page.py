@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.amd_model import summary
 from tec.target.fitted import FITTED
 
-MARK, FITTED_MARK = "<!-- amd model -->", "<!-- fitted constants -->"
+MARK, GOOD_MARK, FITTED_MARK = "<!-- amd model -->", "<!-- tec beside libraries -->", "<!-- fitted constants -->"
 DATA = Path(__file__).resolve().parent.parent / "benchmarks" / "amd_model.jsonl"
 WIDTH, LEFT, ROW = 640, 250, 18  # pixels of the picture
 LEAST, MOST = 0.4, 1.6  # ratios at its ends
@@ -77,6 +77,19 @@ def picture(found: list[Line]) -> str:
     return "".join([*out, "</svg>"])
 
 
+def good_table(found: list[Line]) -> list[str]:
+    """tec's default beside a library's best, the best ratio first."""
+    out = [
+        "| product | type | problem | operands | library, us | tec, modelled, us | ratio | limit |",
+        "| --- " * 8 + "|",
+    ]
+    for x in sorted(found, key=lambda x: float(x["ratio"])):
+        shape = x["shape"].removeprefix("product ")
+        times = f"{x['measured_us']:g} | {x['modelled_us']:g} | {x['ratio']:.2f}"
+        out.append(f"| {x['product']} | {x['dtype']} | {shape} | {x['turned']} | {times} | {x['limit']} |")
+    return out
+
+
 def fitted_table() -> list[str]:
     rows = (f"| {name} | {f.value:g} {f.unit} | {f.rows} | {f.how} |" for name, f in FITTED.items())
     return ["| constant | value | chosen by | how |", "| --- " * 4 + "|", *rows]
@@ -87,5 +100,7 @@ def with_tables(markdown: str) -> str:
     if MARK not in markdown:
         return markdown
     found = lines()
-    text = markdown.replace(MARK, "\n".join([picture(found), "", *_table(found)]))
+    right = [x for x in found if x["part"] == "right"]
+    text = markdown.replace(MARK, "\n".join([picture(right), "", *_table(right)]))
+    text = text.replace(GOOD_MARK, "\n".join(good_table([x for x in found if x["part"] == "good"])))
     return text.replace(FITTED_MARK, "\n".join(fitted_table()))
