@@ -26,6 +26,7 @@ _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a c
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
 _LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
+_NARROW_GROUP, _AVX2_BYTES = 4, 32  # bytes that make a number of 32 bits; of a vector
 FEW_ROWS = 8  # products with fewer rows or columns are sums, an output a thread or a work-group
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
@@ -184,6 +185,20 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return Product(None, Layout("KN"))
     return Product(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target.core, lanes, out.shape[-2], n)}n"))
+
+
+def packed_group(target: Target) -> int:
+    """Bytes of x that a CPU multiplies with packed codes at once, where a model lets x be rounded to bytes; 1 where it multiplies floats. Cores without
+    such an instruction do it in two (`dot4_narrow`)."""
+    if target.is_gpu:
+        return 1
+    dot = dot_of(target, "uint8", "int8")
+    return dot.group if dot is not None else _NARROW_GROUP if is_narrow(target) else 1
+
+
+def is_narrow(target: Target) -> bool:
+    """Whether bytes are multiplied by way of 16 bits: on x86 with AVX2 and without a dot product of bytes."""
+    return not target.is_gpu and target.vector_bytes == _AVX2_BYTES and "uint8" not in target.core.dots
 
 
 def packed(target: Target) -> int:

@@ -121,7 +121,7 @@ def from_cache(key: str) -> Network | None:
     try:
         net = load(path)
         os.utime(path)
-        _offer_assembly(net.module)
+        offer_assembly(net.module)
         return net
     except TecError:
         try:
@@ -131,7 +131,7 @@ def from_cache(key: str) -> Network | None:
         return None
 
 
-def _offer_assembly(module: Module) -> None:
+def offer_assembly(module: Module) -> None:
     """The assembly that the cache does not keep (LLVM would make most of it for nobody) is made when it is asked for."""
 
     def made(llvm: str, name: str) -> str:
@@ -141,7 +141,7 @@ def _offer_assembly(module: Module) -> None:
         if "asm" not in texts and isinstance(llvm := texts.get("llvm"), str):
             texts["asm"] = partial(made, llvm, name)
     for other in module.imported_modules:
-        _offer_assembly(other)
+        offer_assembly(other)
 
 
 def to_cache(key: str, net: Network) -> None:

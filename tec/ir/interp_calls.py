@@ -198,13 +198,14 @@ class CallMachine(ExprMachine):
 
     def _dot(self, e: E.Call) -> Array:
         a, b, c = (self.eval(x) for x in e.args)
-        wide = np.int64 if e.op == "dot4" else np.float64
+        is_whole = e.op != "dot2"
+        wide = np.int64 if is_whole else np.float64
         products = a.astype(wide) * b.astype(wide)
         lanes = dtype_info(e.dtype).lanes
         if lanes > 1:
             products = products.reshape(len(products), lanes, -1)
         total: Array = c.astype(wide) + products.sum(axis=-1)
-        return np.asarray(total.astype(np.int32)) if e.op == "dot4" else fix(total, e.dtype)
+        return np.asarray(total.astype(np.int32)) if is_whole else fix(total, e.dtype)
 
     # functions outside
 
@@ -270,7 +271,7 @@ _ATOMICS: dict[str, Callable[..., Array]] = {
 CallMachine.calls = {
     "if_then_else": CallMachine._if_then_else, "reinterpret": CallMachine._reinterpret, "undef": CallMachine._undef,
     "barrier": CallMachine._barrier, "address_of": CallMachine._address, "access_ptr": CallMachine._address,
-    "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "mma_scaled": CallMachine._mma_scaled, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot2": CallMachine._dot,
+    "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "mma_scaled": CallMachine._mma_scaled, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot4_narrow": CallMachine._dot, "dot2": CallMachine._dot,
     **interp_bulk.CALLS, **interp_tiles.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
     **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order"), CallMachine._nothing),
     **dict.fromkeys(_ATOMICS, CallMachine._atomic),

@@ -213,6 +213,13 @@ _add(
     "any",
     2,
 )
+_add(
+    "dot4_narrow",
+    3,
+    "(a, b, c): as dot4 of n lanes, where a is below 128 or signed, and b is never -128: sums of two products fit 16 bits",
+    "any",
+    2,
+)
 _add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32), or of n lanes as dot4", "any", 2)
 _add(
     "mma",

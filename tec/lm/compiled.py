@@ -16,7 +16,7 @@ from typing import Any
 from ..disk_cache import trim
 from ..errors import ImportModelError, InternalError, TecError
 from ..folders import cache_part, is_own
-from ..graph.cache import NETWORK_CACHE_BYTES, machine_key
+from ..graph.cache import NETWORK_CACHE_BYTES, machine_key, offer_assembly
 from ..graph.compiler import compile_graph
 from ..graph.deferred import Deferred
 from ..graph.progress import default_progress
@@ -49,18 +49,20 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Form:
-    """What code is compiled for, beside the checkpoint: the target, the type of activations, and whether logits of all tokens are wanted."""
+    """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, and the most tokens of a
+    text, where frequencies of rotary positions depend on it (else 0)."""
 
     target: Target
     dtype: str
     all_logits: bool = False
+    context: int = 0
 
 
 def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[str]]:
     """The graph of a checkpoint, the recipes of its constants, and the formats that became floats. Raises ImportModelError."""
     config = Config(checkpoint.config, checkpoint.architecture)
     with form.target:
-        layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits)
+        layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.context)
         graph = layers.finish(find(checkpoint.architecture)(layers))
     return graph, layers.w.recipes, sorted(layers.w.slow)
 
@@ -99,7 +101,15 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
     if machine is None:
         return None
     tensors = sorted((n, list(t.shape), t.format.name) for n, t in checkpoint.tensors.items())
-    facts = [checkpoint.architecture, _plain(checkpoint.config), tensors, form.dtype, form.all_logits, machine]
+    facts = [
+        checkpoint.architecture,
+        _plain(checkpoint.config),
+        tensors,
+        form.dtype,
+        form.all_logits,
+        form.context,
+        machine,
+    ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()
 
 
@@ -126,6 +136,7 @@ def _read(key: str) -> Compiled | None:
                     value = plan.values[name]
                     params[name] = Deferred.of(value.dtype, [d for d in value.shape if isinstance(d, int)])
         os.utime(path)
+        offer_assembly(module)
         return Compiled(Network(module, plan, params, report), recipes, list(meta["slow"]), True)
     except (OSError, TecError, KeyError, TypeError, ValueError):
         return None

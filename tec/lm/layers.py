@@ -27,10 +27,13 @@ _ACTIVATIONS = {
 
 
 class Layers:
-    """Builders for one graph. dtype: of activations and caches. all_logits: logits of every token, not of the last one alone."""
+    """Builders for one graph. dtype: of activations and caches. all_logits: logits of every token, not of the last one alone. context: the most tokens of a
+    text, where the frequencies of rotary positions depend on it."""
 
-    def __init__(self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False):
-        self.c, self.dtype, self.all_logits = config, dtype, all_logits
+    def __init__(
+        self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False, context: int = 0
+    ):  # fmt: skip
+        self.c, self.dtype, self.all_logits, self.context = config, dtype, all_logits, context
         self.graph = Graph("lm")
         self.b = Builder(self.graph)
         self.w = WeightBuilder(self.b, tensors, target)
@@ -132,7 +135,7 @@ class Layers:
         """Cosines and sines of the tokens' places, [1, tokens, 1, pairs]."""
         key = base, repr(scaling)
         if key not in self._angles:
-            inverse, factor = frequencies(self.c, base, scaling)
+            inverse, factor = frequencies(self.c, base, scaling, self.context)
             turns = self.b.op(
                 "multiply", self.b.reshape(self.places(), (self.tokens, 1)), self.b.const(inverse.reshape(1, -1))
             )

@@ -23,6 +23,7 @@ from .config import Config
 from .generation import Generation
 from .memory import available_bytes, drop_pages
 from .opening import open as open_checkpoint
+from .rope import is_of_length
 from .sampling import Sampling
 from .text.template import ChatTemplate, template_of
 from .weights import fill
@@ -66,7 +67,7 @@ class LanguageModel:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
         self.context = _context(context, self.config)
         self._check_memory()
-        made = compiled(checkpoint, Form(self.target, self.dtype), cache, progress)
+        made = compiled(checkpoint, self._form(), cache, progress)
         compile_seconds = time.perf_counter() - start
         self._place(made)
         self.executor = made.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
@@ -86,6 +87,10 @@ class LanguageModel:
     def memory_bytes(self) -> int:
         """Bytes of weights, caches and working memory."""
         return int(self.report["weight_bytes"]) + self.executor.nbytes
+
+    def _form(self) -> Form:
+        depends = is_of_length(self.config)
+        return Form(self.target, self.dtype, context=self.context if depends else 0)
 
     def _check_memory(self) -> None:
         """ArgumentError where the weights alone are more than the memory has."""

@@ -39,6 +39,12 @@ def frequencies(
     return np.asarray(inverse, np.float32), factor
 
 
+def is_of_length(c: Config) -> bool:
+    """Whether frequencies depend on how long texts may be."""
+    own = c.get("rope_scaling") or c.get("rope_parameters") or {}
+    return str(own.get("rope_type", own.get("type", ""))) in ("longrope", "su", "dynamic")
+
+
 def _plain(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
     return f, 1.0
 
@@ -96,6 +102,11 @@ def _dynamic(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int
     return 1.0 / base ** (np.arange(0, size, 2, dtype=np.float64) / size), 1.0
 
 
+def _factors(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
+    return f / np.asarray(s["factors"], np.float64), 1.0
+
+
 _SCALED = {
+    "factors": _factors,  # numbers that a GGUF file holds in place of a rule
     "default": _plain, "linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope, "su": _longrope, "dynamic": _dynamic,
 }  # fmt: skip

@@ -30,8 +30,6 @@ from ..te.evaluate import np_dtype
 from .blocks import FORMATS, WIDE_SCALES, codes_of
 from .checkpoint import PackedTensor
 
-_BYTES = 4  # numbers that a byte product multiplies at once
-
 
 @dataclass(frozen=True)
 class Recipe:
@@ -116,8 +114,7 @@ class WeightBuilder:
     def _packed(self, x: Value, names: Sequence[str], n: int) -> Value:
         f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
         k, add = x.shape[1], self.b.graph.add
-        dot = None if self.target.is_gpu or x.dtype != "float32" else preferred.dot_of(self.target, "uint8", "int8")
-        group = dot.group if dot is not None and f.zero is not None else 1
+        group = preferred.packed_group(self.target) if x.dtype == "float32" else 1
         w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
         dtype = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
         constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}

@@ -153,7 +153,7 @@ def _zero(attrs: Attrs) -> float:
 class Weights:
     """A packed matrix of k by n as a kernel reads it. `panel` 0: rows along k for each n, scales [n, blocks]; the codes as words of 32 bits.
     Else panels of so many columns: [panels, k, bytes], for each k the codes of a panel, those of 4 bits with column c and column c + panel / 2 in
-    a byte (one load, a mask and a shift make two vectors); scales [blocks, columns filled up]. `group`: so many codes of a column side by side, for
+    a byte (one load, a mask and a shift make two vectors); scales [panels, blocks, panel], so that a panel reads one stream of each. `group`: so many codes of a column side by side, for
     dot products of bytes: [panels, k / group, bytes * group]. `format`: what codes are, where they are no integers."""
 
     bits: int
@@ -194,8 +194,8 @@ class Weights:
         return (self.panels, self.k // self.group, self.panel // self.per * self.group)
 
     @property
-    def scales_shape(self) -> tuple[int, int]:
-        return (self.blocks, self.panels * self.panel) if self.panel else (self.n, self.blocks)
+    def scales_shape(self) -> tuple[int, ...]:
+        return (self.panels, self.blocks, self.panel) if self.panel else (self.n, self.blocks)
 
     @property
     def codes_dtype(self) -> str:
@@ -219,7 +219,8 @@ class Weights:
         """Scales or zero points [n, blocks] in this order."""
         if not self.panel:
             return np.ascontiguousarray(values)
-        return np.ascontiguousarray(np.pad(values, ((0, self.panels * self.panel - self.n), (0, 0))).T)
+        filled = np.pad(values, ((0, self.panels * self.panel - self.n), (0, 0)))
+        return np.ascontiguousarray(filled.reshape(self.panels, self.panel, self.blocks).swapaxes(1, 2))
 
     # ---- reading, in te and in loops
 
@@ -236,7 +237,7 @@ class Weights:
 
     def of_block(self, values: Any, b: Any, n: Any) -> Any:
         """A block's scale or zero point for a column."""
-        return values((b, n) if self.panel else (n, b))
+        return values((te.indexdiv(n, self.panel), b, te.indexmod(n, self.panel)) if self.panel else (n, b))
 
 
 def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -271,7 +272,7 @@ def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]
         codes = unpacked(arrays[1], 6, w.k).astype(np.int64).T
     else:
         codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
-    at = (k // w.block, n) if w.panel else (n, k // w.block)
+    at = (n // w.panel, k // w.block, n % w.panel) if w.panel else (n, k // w.block)
     zero = arrays[3][at].astype(np.float32) if len(arrays) > 3 else np.float32(w.zero)
     codes, scales = codes & ((1 << w.bits) - 1), np.asarray(arrays[2])[at]
     if w.format:

@@ -41,6 +41,28 @@ def dot(em: CpuEmitter, e: E.Call) -> str:
     return _joined(em, parts, with_lanes(e.dtype, lanes), c.lanes)
 
 
+def narrow(em: CpuEmitter, e: E.Call) -> str:
+    """`dot4_narrow`: the core's dot product, or pairs of bytes to 16 bits and those to 32 (vpmaddubsw, vpmaddwd), which multiplies unsigned bytes by signed
+    ones: of two signed operands the first one's signs go to the second."""
+    a, c = dtype_info(e.args[0].dtype), dtype_info(e.dtype)
+    lanes = 8
+    if not em.is_x86 or em.wide != 32 or a.element in em.target.core.dots or c.lanes % lanes:
+        return dot(em, e)
+    values = [em.expr(x) for x in e.args]
+    words, halves, bytes_ = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
+    parts = []
+    for first in range(0, c.lanes, lanes):
+        x, y, total = (_part(em, v, arg.dtype, first * n, lanes * n) for v, arg, n in zip(values, e.args, (4, 4, 1)))
+        if a.element == "int8":
+            y = em.intrinsic("llvm.x86.avx2.psign.b", bytes_, [(bytes_, y), (bytes_, x)])
+            x = em.intrinsic(f"llvm.abs.v{4 * lanes}i8", bytes_, [(bytes_, x), ("i1", "false")])
+        pairs = em.intrinsic("llvm.x86.avx2.pmadd.ub.sw", halves, [(bytes_, x), (bytes_, y)])
+        ones = ", ".join(["i16 1"] * (2 * lanes))
+        sums = em.intrinsic("llvm.x86.avx2.pmadd.wd", words, [(halves, pairs), (halves, f"<{ones}>")])
+        parts.append(em.op(f"add {words} {total}, {sums}"))
+    return _joined(em, parts, with_lanes(e.dtype, lanes), c.lanes)
+
+
 def reciprocal(em: CpuEmitter, e: E.Call) -> str:
     """`rcp_fast`: vrcp14ps of registers of 64 bytes, also for fewer lanes, since AVX-512 alone has no shorter form."""
     value, n, r = em.expr(e.args[0]), dtype_info(e.dtype).lanes, "<16 x float>"

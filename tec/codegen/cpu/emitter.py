@@ -368,6 +368,7 @@ class CpuEmitter(Emitter):
     calls: ClassVar[dict[str, CallHandler]] = {
         **calls.CALLS,
         **dict.fromkeys(("dot4", "dot2"), dots.dot),
+        "dot4_narrow": dots.narrow,
         **dict.fromkeys(OPS, tile),
         "rcp_fast": dots.reciprocal,
     }

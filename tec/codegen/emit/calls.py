@@ -434,7 +434,7 @@ CALLS: dict[str, CallHandler] = {
     **dict.fromkeys((*_ATOMICS, "atomic_cas"), atomic),
     **dict.fromkeys(("call_extern", "call_pure_extern"), extern),
     **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), llvm_intrinsic),
-    **dict.fromkeys(("dot4", "dot2"), dot),
+    **dict.fromkeys(("dot4", "dot4_narrow", "dot2"), dot),
     **dict.fromkeys(
         ("barrier", "shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "ballot", "readfirstlane", "wave_lane", "async_copy",
          "async_commit", "async_wait", "mma", "mma_scaled", "ldmatrix", "launch"), unsupported),

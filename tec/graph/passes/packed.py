@@ -160,13 +160,11 @@ class _Products:
         return True
 
     def _group(self, product: Node, source: Node, m: _Matrix) -> int:
-        """Codes that the target multiplies with bytes of x at once, where the model lets x be rounded; else 1. Zero points that are no whole numbers stay
-        with float32."""
-        if self.target.is_gpu or not source.attrs.get("rounds") or product.inputs[0].dtype != "float32":
+        """Codes that the target multiplies with bytes of x at once, where the model lets x be rounded; else 1."""
+        if self.target.is_gpu or not source.attrs.get("rounds") or product.inputs[0].dtype != "float32" or m.format:
             return 1
-        dot = preferred.dot_of(self.target, "uint8", "int8")
-        whole = m.zero == int(m.zero) and (m.zeros is None or m.zeros.dtype == np.uint8)
-        return dot.group if dot is not None and whole and m.block % dot.group == 0 else 1
+        group = preferred.packed_group(self.target)
+        return group if m.block % group == 0 and (m.zeros is not None or m.zero == int(m.zero)) else 1
 
 
 @dataclass

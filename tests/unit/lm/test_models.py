@@ -100,6 +100,21 @@ def test_packed_formats(format: Format) -> None:
     assert lm.report["slow_formats"] == []
 
 
+@pytest.mark.parametrize(("format", "instruction"), [(Format.Q4_1, "vpmaddubsw"), (Format.Q8_0, "vpsignb")])
+def test_bytes_on_a_core_without_their_dot_product(format: Format, instruction: str) -> None:
+    """Exact sums by way of 16 bits: what they are of one row at a time (a panel's codes in registers) and of many (unpacked) differs in the order of float32
+    sums alone, and code for such cores runs on better ones."""
+    checkpoint = llama(formats=dict.fromkeys(("q_proj", "down_proj", "gate_proj", "up_proj", "embed_tokens"), format))
+    lm = load(checkpoint, target="llvm -mcpu=haswell", cache=False)
+    assert instruction in lm.network.get_source("asm")
+    want = reference(checkpoint, IDS)[-1]
+    at_once = lm.begin(IDS)
+    lm.begin(IDS[:1])
+    one_by_one = [lm.next(t) for t in IDS[1:]][-1]
+    assert np.abs(at_once - one_by_one).max() < 1e-4
+    assert np.abs(at_once - want).max() < 0.05 * np.abs(want).max()
+
+
 def test_code_is_kept_for_all_weights_of_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEC_CACHE_DIR", str(tmp_path))
     first, second = llama(what=1), llama(what=2)

@@ -246,13 +246,13 @@ class _Product(Panels):
             value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
         return number_of(value, w.format).astype(self.acc)
 
-    def _scale(self, b: Any, column: Any) -> Any:
-        return scale_of(self.scale[b, column], self.w.format).astype(self.acc)
+    def _scale(self, panel: Any, b: Any, at: Any) -> Any:
+        return scale_of(self.scale[panel, b, at], self.w.format).astype(self.acc)
 
-    def _zero(self, b: Any, column: Any) -> Any:
+    def _zero(self, panel: Any, b: Any, at: Any) -> Any:
         if self.zero is None:
             return te.const(self.w.zero, self.acc)
-        return self.zero[b, column].astype(self.acc)
+        return self.zero[panel, b, at].astype(self.acc)
 
     def _x_sum(self, row: Any, b: Any) -> Any:
         ib, w = self.ib, self.w
@@ -278,9 +278,8 @@ class _Product(Panels):
         taken = ib.let("taken", x_sums[i * w.blocks + b])
 
         def scaled(at: Any) -> Any:
-            column = panel * w.panel + at
             value = sum((sums[j * w.panel + at] for j in range(1, _CHAINS)), sums[at])
-            return total[at] + (value - self._zero(b, column) * taken) * self._scale(b, column)
+            return total[at] + (value - self._zero(panel, b, at) * taken) * self._scale(panel, b, at)
 
         self._put(total, vectors, scaled)
 
@@ -290,9 +289,9 @@ class _Product(Panels):
             b = ib.let("b", te.indexdiv(start + k, w.block))
             for v in range(self.vectors):
                 with self._lanes() as lane:
-                    column = panel * w.panel + v * lanes + lane
-                    number = self._code(panel, start + k, v, lane) - self._zero(b, column)
-                    tile[k * w.panel + v * lanes + lane] = number * self._scale(b, column)
+                    place = v * lanes + lane
+                    number = self._code(panel, start + k, v, lane) - self._zero(panel, b, place)
+                    tile[k * w.panel + place] = number * self._scale(panel, b, place)
 
         def by(i0: Any, rows: int) -> None:
             self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))

@@ -1,4 +1,5 @@
-"""Products of bytes with packed weights on a CPU whose vector units multiply bytes in fours (vpdpbusd): x is rounded to bytes a block at a time.
+"""Products of bytes with packed weights on a CPU whose vector units multiply bytes in fours (vpdpbusd, or vpmaddubsw and vpmaddwd): x is rounded to bytes
+a block at a time.
 
 A load of codes makes two vectors of 4 k by a column each, by a mask and a shift; four bytes of a row of x are broadcast against them. Sums of a block are
 integers, begun with what the zero point takes away (-zero * sum(x)), and scaled once: scale of the weights * scale of x * sum.
@@ -21,7 +22,7 @@ from ....te import Tensor
 from ... import parallel
 from ...cost import Cost, Footprint, on_cores
 from ...group import Group
-from ...layouts import dot_of
+from ...layouts import is_narrow, packed_group
 from ...layouts import packed as packed_panel
 from ...parts import loops
 from ...parts.pointwise import moved_bytes
@@ -35,7 +36,7 @@ _GROUP = 4  # bytes of a sum that an instruction multiplies
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     """The spaces of a group that rounds to bytes, or multiplies them with packed weights."""
-    if target.is_gpu or dot_of(target, "uint8", "int8") is None:
+    if packed_group(target) != _GROUP:
         return
     rounds = group.form("round_blocks")
     if rounds is not None and len(group.output_ops) == 2 and isinstance(rounds[0].inputs[0].shape, tuple):
@@ -122,7 +123,7 @@ class CpuPackedBytes(packed.CpuPacked):
         return Cost((2 if m <= packed.FEW else 1) * m * c.n * c.k * spare / rate, "issue")
 
     def panels(self, *args: Any) -> packed.Panels:
-        return _Product(self.contraction, *args)
+        return _Product(self.contraction, is_narrow(self.target), *args)
 
 
 class _Product(packed.Panels):
@@ -131,10 +132,16 @@ class _Product(packed.Panels):
     sums_dtype = "int32"
     few_clocks = 1.0
     many_clocks = 0.5
-    tile_dtype = "uint8"
 
-    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+    def __init__(
+        self, c: PackedContraction, narrow: bool, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice
+    ):
         super().__init__(c, ib, sources[:-1], out, lanes, choice)
+        self.narrow = narrow
+        # Codes of 8 bits are signed where sums of two products must fit 16 bits, and their zero point moves with them.
+        self.shift = 1 << (self.w.bits - 1) if narrow and self.w.bits == 8 else 0
+        self.tile_dtype = "int8" if self.shift else "uint8"
+        self.has_float_zeros = self.zero is not None and self.zero.dtype != "uint8"
         self.x_scale = sources[-1]
         self.wide = lanes * _GROUP  # bytes of a vector
         self.unit = self.w.block
@@ -144,6 +151,8 @@ class _Product(packed.Panels):
         w, half = self.w, self.w.panel // self.w.per
         first = v * self.lanes
         value = self.codes[panel, step, Ramp(build.const(first % half * _GROUP), build.const(1), self.wide)]
+        if self.shift:
+            return build.reinterpret(with_lanes("int8", self.wide), value ^ self._all(self.shift, "uint8", self.wide))
         if w.per == 1:
             return value
         shift = first // half * w.bits
@@ -162,16 +171,21 @@ class _Product(packed.Panels):
 
     def _dot(self, acc: Any, at: int, codes: Any, word: Any) -> None:
         here = Ramp(build.const(at), build.const(1), self.lanes)
-        acc[here] = build.call("dot4", codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
+        acc[here] = build.call(self._op, codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
+
+    @property
+    def _op(self) -> str:
+        return "dot4_narrow" if self.narrow else "dot4"
 
     def _begin(self, acc: Any, at: int, panel: Any, b: Any, v: int, taken: Any) -> None:
-        """A vector of a block's sums: what the zero point takes away. taken: the block's sum of x, negated."""
+        """A vector of a block's sums: what a whole zero point takes away. taken: the block's sum of x, negated."""
         with self._lanes() as lane:
-            if self.zero is None:
-                acc[at + lane] = te.const(int(self.w.zero), "int32") * taken
+            if self.zero is None or self.has_float_zeros:
+                number = 0 if self.zero is not None else int(self.w.zero) - self.shift
+                acc[at + lane] = te.const(number, "int32") * taken if number else te.const(0, "int32")
             else:
-                zero = self.zero[b, panel * self.w.panel + v * self.lanes + lane].astype("int32")
-                acc[at + lane] = zero * taken
+                zero = self.zero[panel, b, v * self.lanes + lane].astype("int32")
+                acc[at + lane] = (zero - self.shift) * taken if self.shift else zero * taken
 
     def _x_sum(self, row: Any, b: Any) -> Any:
         """The sum of a block of x, negated: dot products with ones, then over the lanes."""
@@ -185,17 +199,25 @@ class _Product(packed.Panels):
             x = self.x[row, Ramp(build.convert(b * w.block + c * wide), build.const(1), wide)]
             at = here if lanes > 1 else 0
             ones, dtype = self._all(1, "uint8", wide), with_lanes("int32", lanes)
-            part[at] = build.call("dot4", ones, x, part[at], dtype=dtype)
+            part[at] = build.call(self._op, ones, x, part[at], dtype=dtype)
         total = part[0]
         for j in range(1, lanes):
             total = total + part[j]
         return te.const(0, "int32") - total
 
-    def _scaled(self, total: Any, at: int, acc: Any, a: int, panel: Any, b: Any, v: int, x_scale: Any) -> None:
-        """A vector of a block's sums goes into the row's."""
+    def _scaled(
+        self, total: Any, at: int, acc: Any, a: int, panel: Any, b: Any, v: int, x_scale: Any, taken: Any
+    ) -> None:
+        """A vector of a block's sums goes into the row's, less what a zero point that is no whole number takes away."""
         with self._lanes() as lane:
-            scale = self.scale[b, panel * self.w.panel + v * self.lanes + lane].astype("float32") * x_scale
-            total[at + lane] = total[at + lane] + acc[a + lane].astype("float32") * scale
+            place = v * self.lanes + lane
+            scale, value = self.scale[panel, b, place].astype("float32") * x_scale, acc[a + lane].astype("float32")
+            if self.zero is not None and self.has_float_zeros:
+                zero = self.zero[panel, b, place].astype("float32")
+                value = value + (zero - te.const(self.shift, "float32") if self.shift else zero) * taken.astype(
+                    "float32"
+                )
+            total[at + lane] = total[at + lane] + value * scale
 
     def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
@@ -210,7 +232,7 @@ class _Product(packed.Panels):
                 self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
         own = ib.let("own", self.x_scale[i, b])
         for v in range(self.vectors):
-            self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own)
+            self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own, taken)
 
     def _prepare(self) -> None:
         self.x_sums = self._x_sums(self.m)
@@ -236,10 +258,10 @@ class _Product(packed.Panels):
         ib, w, lanes, vectors, steps = self.ib, self.w, self.lanes, self.vectors, self.w.block // _GROUP
         with ib.for_range(0, blocks, "b") as b:
             acc = ib.allocate("int32", (rows * w.panel,), "acc", scope="local")
+            sums = [ib.let("taken", self.x_sums[(first + i0 + r) * w.blocks + b0 + b]) for r in range(rows)]
             for r in range(rows):
-                taken = ib.let("taken", self.x_sums[(first + i0 + r) * w.blocks + b0 + b])
                 for v in range(vectors):
-                    self._begin(acc, (r * vectors + v) * lanes, panel, b0 + b, v, taken)
+                    self._begin(acc, (r * vectors + v) * lanes, panel, b0 + b, v, sums[r])
             with ib.for_range(0, steps, "step") as step:
                 at = ib.let("at", b * steps + step)
                 codes = []
@@ -254,4 +276,4 @@ class _Product(packed.Panels):
                 x_scale = ib.let("x_scale", self.x_scale[first + i0 + r, b0 + b])
                 for v in range(vectors):
                     at = (r * vectors + v) * lanes
-                    self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale)
+                    self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale, sums[r])
