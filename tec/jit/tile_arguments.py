@@ -26,6 +26,7 @@ def described_type(text: str) -> TileType | None:
         "i32": "int32",
         "i64": "int64",
         "u8": "uint8",
+        "u16": "uint16",
         "u32": "uint32",
         "u64": "uint64",
     }.get(name, name)

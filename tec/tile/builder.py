@@ -350,6 +350,7 @@ class Builder:
         )
         kinds = [x.ty.dtype for x in (a, b) if isinstance(x, G.Value)]
         if all(k.is_int() for k in kinds):
+            self.promoted(kinds[0], kinds[-1], divides=True)  # raises for a mix of signs
             a, b = (self.cast(x, float32) if isinstance(x, G.Value) else float(x) for x in (a, b))
         else:
             float_type = next(k for k in kinds if k.is_floating())
@@ -372,6 +373,7 @@ class Builder:
     def bits(self, fn: str, a: Any, b: Any) -> Any:
         """and, or, xor, shl, shr: of integers."""
         before = [describe_type(plain(x)) for x in (a, b)]
+        signed = isinstance(plain(a), G.Value) and plain(a).ty.dtype.is_int_signed()
         a, b = self.pair(a, b)
         if not a.ty.dtype.is_int():
             raise self.error(
@@ -380,6 +382,9 @@ class Builder:
             )
         if fn in ("shl", "shr") and a.ty.dtype.is_bool():
             a, b = self.cast(a, int32), self.cast(b, int32)
+        if fn == "shr" and signed and a.ty.dtype.kind == "uint":  # the sign of what is shifted says what comes in
+            t, wide = DTYPES[f"int{a.ty.dtype.primitive_bitwidth}"], a.ty.dtype
+            return self.cast(self.binary(fn, self.cast(a, t), self.cast(b, t)), wide)
         return self.binary(fn, a, b)
 
     def compare(self, fn: str, a: Any, b: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import KernelError, Loc, TecError
 from ..kernels.source import MISSING, Source, source_of
-from . import access, words
+from . import access, reductions, words
 from . import grammar as G
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
@@ -98,6 +98,7 @@ class Expressions:
         self.translate = translate  # what a global or attribute stands for here (Triton's words: ours)
         self.b = Builder(tensor, self.where)
         self.b.trace = self.traced
+        self.b.options["item"] = reductions.item
         self.b.options["call"] = lambda f, args: self.call(f, list(args), {})
 
     # ---- places

@@ -41,6 +41,7 @@ from .blocks import (
 )
 from .builder import constexpr
 from .grammar import DTYPES, dtype, pointer_type
+from .microscaled import dot_scaled
 from .random import (
     pair_uniform_to_normal,
     philox,
@@ -175,6 +176,7 @@ METHODS.update(
 )
 
 __all__ = [
+    "dot_scaled",
     "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax", "argmin",
     "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
     "atomic_xchg", "atomic_xor", "bfloat16", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",

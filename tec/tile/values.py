@@ -201,7 +201,7 @@ class tensor(G.Value):
                 v = current().expand_dims(v, axis)
             elif not (isinstance(x, slice) and x == slice(None)):
                 raise current().error(
-                    f"a tile indexed with {x!r}",
+                    f"unsupported tensor index: {x!r}",
                     hint="tiles take : and None; tl.gather picks elements, tl.split halves",
                 )
         return v

@@ -130,3 +130,29 @@ def test_a_program_for_triton(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, "utf-8")
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "right 64\n", done.stderr
+
+
+@tl.jit
+def scaled_product(a, a_scale, b, b_scale, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    half, blocks = tl.arange(0, K // 2), tl.arange(0, K // 32)
+    x = tl.load(a + m[:, None] * (K // 2) + half[None, :])
+    y = tl.load(b + k[:, None] * N + n[None, :])
+    sx = tl.load(a_scale + m[:, None] * (K // 32) + blocks[None, :])
+    sy = tl.load(b_scale + n[:, None] * (K // 32) + blocks[None, :])
+    tl.store(out + m[:, None] * N + n[None, :], tl.dot_scaled(x, sx, "e2m1", y, sy, "e5m2"))
+
+
+def test_products_of_microscaling_formats(on: On) -> None:
+    """E2M1 by E5M2 with scales of powers of two, exact in bfloat16."""
+    m, n, k = 32, 16, 64
+    rng = np.random.default_rng(6)
+    a, b = rng.integers(0, 256, (m, k // 2), dtype=np.uint8), rng.integers(0, 256, (k, n), dtype=np.uint8) & 0xBF
+    sa, sb = (rng.integers(120, 130, (rows, k // 32), dtype=np.uint8) for rows in (m, n))
+    out = on.zeros(m, n)
+    scaled_product[(1,)](*map(on.array, (a, sa, b, sb)), out, M=m, N=n, K=k)
+    four = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    x = np.stack([four[a & 15], four[a >> 4]], -1).reshape(m, k) * np.repeat(2.0 ** (sa.astype(float) - 127), 32, 1)
+    eight = (b.astype(np.uint16) << 8).view(np.float16).astype(float)  # E5M2 is the upper half of a float16
+    y = eight * np.repeat(2.0 ** (sb.astype(float) - 127), 32, 1).T
+    np.testing.assert_allclose(on.numpy(out), x @ y, rtol=1e-5, atol=1e-5)
