@@ -19,6 +19,7 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from . import layouts, parallel
+from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .layouts import Convolution
 from .rules import figures
 from .store import records
@@ -47,10 +48,10 @@ class Option:
 
 
 def is_open(target: Target, x: TensorType, w: TensorType, attrs: Mapping[str, Any]) -> bool:
-    """Whether there is anything to choose for a convolution: of float32, in one group or a window a channel."""
+    """Whether there is anything to choose for a convolution: of float32, in one group or a window a channel; in other groups where all sizes are known."""
     if target.is_gpu or x.dtype != "float32" or w.dtype != "float32" or attrs.get("fill"):
         return False
-    return x.ndim == 4 and (attrs["groups"] == 1 or _is_depthwise(w, attrs))
+    return x.ndim == 4 and (attrs["groups"] == 1 or _is_depthwise(w, attrs) or not x.is_symbolic)
 
 
 def _typical(t: TensorType) -> TensorType:
@@ -85,7 +86,10 @@ def options(
 ) -> list[Option]:
     """What may be chosen for an open convolution, with blocks of `sizes`."""
     image = _typical(y)
-    found = [*_blocked(target, w, image, attrs, sizes), _plain(target, w, image, attrs, y.is_symbolic)]
+    plain_one = _plain(target, w, image, attrs, y.is_symbolic) if x.is_symbolic else _as_it_is(target, x, w, y, attrs)
+    if attrs["groups"] > 1 and not _is_depthwise(w, attrs):
+        return [*_in_groups(target, x, w, y, attrs, sizes), plain_one]
+    found = [*_blocked(target, w, image, attrs, sizes), plain_one]
     if x.is_symbolic:
         return found
     near = worth_timing(found)
@@ -122,6 +126,28 @@ def _blocked(
             source = Layout(f"NC{axes}{of}c")
             made = Convolution(source, Layout(f"OI{axes}{of}i{to}o"), lies, dtype=acc)
             yield Option(made, source, lies, _seconds(target, clocks * _padded(w.shape[1], of)))
+
+
+def _in_groups(
+    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
+) -> Iterable[Option]:
+    """Blocks of a vector for a convolution of some groups, of which so many are computed as one, mostly zeros, as fill a block; none where there are not as many."""
+    made = layouts.convolution(target, x, w, dict(attrs), ())
+    if made is None or "c" not in made.y.blocks:
+        return
+    to = made.y.blocks["c"]
+    depth = _padded(w.shape[1] * made.merged, made.x.blocks.get("c", 1)) * math.prod(w.shape[2:])
+    pixels = math.prod((y.shape[0], *y.shape[2:]))
+    clocks = pixels * _padded(w.shape[0], to) * depth / to / _vectors_a_clock(target, to)
+    yield Option(made, made.x, made.y, _seconds(target, clocks))
+
+
+def _as_it_is(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
+    """Plain NCHW by register tiles of channels and columns; where rows are too short for them, by sums one after another."""
+    clocks = Sizes.of(x, w, y, attrs).best(target) if y.shape[-1] >= FEWEST_COLUMNS else math.inf
+    if math.isinf(clocks):
+        return _plain(target, w, y, attrs, False)
+    return Option(None, plain(y.ndim), plain(y.ndim), _seconds(target, clocks))
 
 
 def _plain(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], is_open: bool) -> Option:

@@ -184,7 +184,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
         return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return Product(None, Layout("KN"))
-    return Product(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target.core, lanes, out.shape[-2], n)}n"))
+    return Product(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target, lanes, out.shape[-2], n)}n"))
 
 
 def packed_group(target: Target) -> int:

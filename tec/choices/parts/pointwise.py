@@ -54,12 +54,14 @@ def computed(group: Group) -> list[ComputeOp]:
     ]
 
 
-def begin_cpu(group: Group, target: Target) -> Schedule:
-    """A schedule with all inlined that may be, and the paddings made that are worth it."""
+def begin_cpu(
+    group: Group, target: Target, padded_first: Sequence[str] = PADDED_FIRST, keep: Sequence[Operation] = ()
+) -> Schedule:
+    """A schedule with all inlined that may be but for `keep`, and the paddings made that are worth it: those that operations of some tags read."""
     pads = [
-        op for op in group.ops if op.tag == "pad" and any(c.tag in PADDED_FIRST for c in group.consumers.get(op, []))
+        op for op in group.ops if op.tag == "pad" and any(c.tag in padded_first for c in group.consumers.get(op, []))
     ]
-    s = begin(group, keep=pads)
+    s = begin(group, keep=[*pads, *keep])
     for op in pads:
         elementwise(s, op, target)  # type: ignore[arg-type]
     return s

@@ -20,6 +20,7 @@ from ...group import Group, const_shape, reduce_size, same_shape, size_of, subst
 from ...parts.operands import contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
+from ...rules import figures
 from ...space import Choice, Cost, Scheduled, Space
 from . import folded, matrix_units, tile_clocks
 from .bulk_products import BulkProduct
@@ -28,10 +29,6 @@ from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
-_TILE_CLOCKS = 38  # of a tile beside its sums: where it lies, and what the core knows only when the loop ends (with the constants of `tile_clocks`)
-_LINE_BYTES, _CUT_LINES = 64, 0.94  # a line; lines more that a row of a panel touches which begins anywhere
-_MISSES, _AHEAD = 16, 190  # lines that are on their way at once; instructions that a core looks ahead
-_L2_CLOCKS, _MEMORY_CLOCKS = 12, 200
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -160,7 +157,7 @@ class RegisterTiles(Space):
     def cost(self, choice: Choice) -> Cost:
         """Multiply-adds, loads and instructions at the core's rates, more where too few sums are under way for the latency; and the lines of B, which come from memory for the
         first tile of a panel and from the second-level cache for the others where the first level does not hold it."""
-        machine, core = self.target.machine, self.target.core
+        machine, core, told = self.target.machine, self.target.core, figures.of(self.template, self.target)
         m, n, k = (
             self.m or tile_clocks.OPEN_ROWS,
             self.n or 4 * self.lanes,
@@ -169,16 +166,16 @@ class RegisterTiles(Space):
         rows, columns, size = choice["rows"], choice["columns"], size_of(self.op.output(0).shape[:-2]) or 1
         vectors = -(-columns // self.lanes)
         high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
-        step, instructions = tile_clocks.step(core, rows, vectors)
-        clocks = high * wide * (k * step + _TILE_CLOCKS + sums)
+        step, instructions = tile_clocks.step(self.target, rows, vectors)
+        clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, self.target)["tile"] + sums)
         row_bytes, apart = 4.0 * columns, 4 * n
-        lines = row_bytes / _LINE_BYTES
-        if not self.block and (apart % _LINE_BYTES or row_bytes % _LINE_BYTES):
-            lines += _CUT_LINES
-        # Loads that a core has under way: as many as it looks ahead, in instructions, and no more than it has buffers for.
-        together = _MISSES if self.block else min(_MISSES, _AHEAD * lines / instructions)
-        near = _L2_CLOCKS if k * max(row_bytes, _LINE_BYTES) > core.l1_bytes / 2 else 0.0
-        far = _MEMORY_CLOCKS if 4.0 * size * k * n > core.l2_bytes else _L2_CLOCKS
+        lines = row_bytes / tile_clocks.LINE_BYTES
+        if not self.block and (apart % tile_clocks.LINE_BYTES or row_bytes % tile_clocks.LINE_BYTES):
+            lines += told["cut_lines"]
+        # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
+        together = told["misses"] if self.block else min(told["misses"], told["ahead"] * lines / instructions)
+        near = told["l2_clocks"] if k * max(row_bytes, tile_clocks.LINE_BYTES) > core.l1_bytes / 2 else 0.0
+        far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
         clocks += wide * k * lines * (far + near * (high - 1)) / together
         tiles = size * high * wide
         threads = min(machine.units, tiles) if choice["parallel"] else 1

@@ -1,33 +1,40 @@
 """What a step along the sum takes of a CPU's core for a register tile of a product: the price that tiles, and the panels of packed weights, are chosen by.
 
-The constants were chosen on a Zen 3 core over 50 drawn products with some 2,000 timed tiles: the cheapest tile takes 1.09 of the best one's time in the geometric mean. The largest
-tile that divides the rows, of one or two vectors, took 1.26, and 3.1 at worst.
+Its figures are rows of "cpu register tile" (`rules.figures`): `latency`, clocks from a multiply-add to the next of its sum; `width`, instructions a clock; `loop`, instructions of a step's
+loop; `tile`, clocks of a tile beside its sums.
 """
 
 from __future__ import annotations
 
 from ....ops.dims import Size
-from ....target.cpus import Core
+from ....target import Target
+from ...rules import figures
 
+TEMPLATE = "cpu register tile"
+LINE_BYTES = 64  # of a cache
 OPEN_ROWS = 8  # that a product has whose number of rows is symbolic
-_LATENCY = 4.0  # clocks from a multiply-add to the next of its sum
-_WIDTH, _LOOP = 5.7, 2  # instructions a clock; of a step's loop
 
 
-def step(core: Core, rows: int, vectors: int) -> tuple[float, int]:
-    """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of the multiply-add), loads of B."""
-    sums = rows * vectors
-    instructions = sums + rows * (vectors > 1) + vectors + _LOOP
-    return max(sums / core.fma, (rows + vectors) / 2, _LATENCY, instructions / _WIDTH), instructions
+def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[float, float]:
+    """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of the multiply-add), loads of B,
+    of `load` instructions each."""
+    told, sums, loads = figures.of(TEMPLATE, target), rows * vectors, vectors * load
+    instructions = sums + rows * (vectors > 1) + loads + told["loop"]
+    return max(sums / target.core.fma, (rows + loads) / 2, told["latency"], instructions / told["width"]), instructions
 
 
-def panel_vectors(core: Core, lanes: int, m: Size, n: int) -> int:
-    """Vectors of a panel of B for `m` rows (symbolic ones are some) and `n` columns: those with which the product takes the fewest clocks, of equal ones two."""
+def panel_vectors(target: Target, lanes: int, m: Size, n: int) -> int:
+    """Vectors of a panel of B for `m` rows (symbolic ones are some) and `n` columns: those with which the product takes the fewest clocks, of equal ones two. The lines of both operands
+    come from the second-level cache, many under way, as in products that are worth panels. One vector is for few columns alone: sums would share no operand of A, whose rows often lie
+    in the same places of a cache."""
     high = m if isinstance(m, int) else OPEN_ROWS
+    told = figures.of("cpu product", target)
+    line = told["l2_clocks"] / told["misses"]
 
     def clocks(vectors: int) -> float:
-        most = max(1, (core.registers - vectors - 1) // vectors)
+        most = max(1, (target.core.registers - vectors - 1) // vectors)
         rows = -(-high // -(-high // most))
-        return -(-high // rows) * -(-n // (vectors * lanes)) * step(core, rows, vectors)[0]
+        lines = 4 * (vectors * lanes + rows) / LINE_BYTES
+        return -(-high // rows) * -(-n // (vectors * lanes)) * (step(target, rows, vectors)[0] + lines * line)
 
-    return min((2, 3, 4, 1), key=lambda v: (clocks(v), abs(v - 2)))
+    return 1 if n <= lanes else min((2, 3, 4), key=lambda v: (clocks(v), v))

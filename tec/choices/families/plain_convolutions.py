@@ -1,0 +1,193 @@
+"""Convolutions of plain images (NCHW) on the CPU, as products: some output channels by some vectors of neighbouring columns stay in registers over the whole sum.
+
+Nothing is copied into blocks of channels, and no channel is filled up: of few channels, of groups, and of one convolution between others that want plain images, this takes the
+least. Each step broadcasts a weight for each channel against vectors of the image, of which neighbouring taps read the same lines. The last tile of a row, and of the
+channels, begins earlier where sizes do not divide (`Stage.split`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...ops.registry import TensorType
+from ...target import Target
+from ...te import ComputeOp
+from .. import parallel
+from ..cost import Footprint, on_cores
+from ..group import Group, const_shape, same_shape
+from ..parts.pointwise import begin_cpu, moved_bytes
+from ..rules import figures
+from ..space import Choice, Scheduled, Space
+from .products import tile_clocks
+
+TEMPLATE = "cpu plain convolution"
+TAGS = ("conv", "depthwise")
+FEWEST_COLUMNS = 4  # columns that are worth a vector
+_VECTORS = (2, 1, 3, 4, 6, 8)  # of a tile's row
+_LINE_BYTES, _PAGE_BYTES, _PAGES = 64, 4096, 64  # of a cache; whose places a core has at hand
+_MOST_WRITTEN = 256  # multiply-adds of a body that is written out
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of a plain convolution. own_in, own_out: channels of a group; space: of the output; copied: elements of the image that is made with its padding, 0 for none; apart: whether
+    the window moves by more than one column."""
+
+    images: int
+    groups: int
+    own_in: int
+    own_out: int
+    taps: tuple[int, ...]
+    space: tuple[int, ...]
+    copied: int
+    apart: bool
+
+    @staticmethod
+    def of(x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Sizes:
+        """From the types of input, weights and output, all of known sizes."""
+        around = [a + b for a, b in zip(attrs["before"], attrs["after"])]
+        full = math.prod(x.shape[:2]) * math.prod(n + p for n, p in zip(x.shape[2:], around))
+        groups = attrs["groups"]
+        return Sizes(
+            x.shape[0], groups, w.shape[1], w.shape[0] // groups, tuple(w.shape[2:]), tuple(y.shape[2:]),
+            full if any(around) else 0, attrs["strides"][-1] > 1,
+        )  # fmt: skip
+
+    def legal(self, target: Target, rows: int, columns: int) -> bool:
+        """Whether a tile lies in one group's channels and in the registers."""
+        vectors = columns // self.lanes(target)
+        one_group = self.groups == 1 or self.own_out % rows == 0
+        return one_group and rows <= self.own_out and rows * vectors + vectors + 1 <= target.core.registers
+
+    def lanes(self, target: Target) -> int:
+        """Of vectors along a row of the output."""
+        lanes = max(FEWEST_COLUMNS, target.vector_bytes // 4)
+        while lanes > max(FEWEST_COLUMNS, self.space[-1]):
+            lanes //= 2
+        return lanes
+
+    def widths(self, target: Target) -> tuple[int, ...]:
+        """Columns that a tile may have."""
+        lanes = self.lanes(target)
+        return tuple(lanes * v for v in _VECTORS if lanes * v <= self.space[-1]) or (lanes,)
+
+    def clocks(self, target: Target, rows: int, columns: int) -> float:
+        """Of a core: multiply-adds and loads of all tiles, loops over the window, and the copy with padding."""
+        told, vectors = figures.of(TEMPLATE, target), columns // self.lanes(target)
+        step = tile_clocks.step(target, rows, vectors, told["apart"] if self.apart else 1)[0]
+        turns = self.own_in * math.prod(self.taps[:-1])
+        tile = turns * (self.taps[-1] * step + told["turn"]) + told["tile"] + rows * vectors
+        channels = self.groups * -(-self.own_out // rows)
+        tiles = self.images * channels * math.prod(self.space[:-1]) * -(-self.space[-1] // columns)
+        return tiles * tile + self.copied * 8 / told["padded_bytes_a_clock"]
+
+    def best(self, target: Target) -> float:
+        """Clocks of the cheapest tile."""
+        found = (
+            self.clocks(target, r, c)
+            for c in self.widths(target)
+            for r in range(1, 17)
+            if self.legal(target, r, c)
+        )  # fmt: skip
+        return min(found, default=math.inf)
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a plain convolution with its elementwise epilogue."""
+    if target.is_gpu or len(group.output_ops) != 1 or len(group.reductions()) != 1:
+        return
+    (op,), out = group.reductions(), group.output_ops[0]
+    if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
+        return
+    assert isinstance(op, ComputeOp)
+    shapes = [const_shape(t) for t in (*op.inputs, op.output(0))]
+    if op.output(0).dtype != "float32" or len(shapes) != 3 or any(None in s for s in shapes):
+        return
+    if (shapes[-1][-1] or 0) >= FEWEST_COLUMNS:
+        yield PlainConvolution(group, target, op, out)
+
+
+class PlainConvolution(Space):
+    """`rows` channels by `columns` of the image; `outer`: what tiles walk along last, the channels (the image stays near) or the pixels (the weights do)."""
+
+    template: ClassVar[str] = TEMPLATE
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.op, self.out = op, out
+        x, w, y = ([n or 1 for n in const_shape(t)] for t in (*op.inputs, op.output(0)))
+        groups = x[1] // w[1]
+        copied = math.prod(x) if op.inputs[0].op.tag == "pad" else 0
+        self.sizes = Sizes(
+            x[0], groups, w[1], w[0] // groups, tuple(w[2:]), tuple(y[2:]), copied, op.attrs["strides"][-1] > 1
+        )
+        self.weight_bytes = 4 * math.prod(w)
+        self.parameters = {
+            "rows": tuple(range(1, min(16, self.sizes.own_out) + 1)), "columns": self.sizes.widths(target),
+            "outer": ("channels", "pixels"), "parallel": (True, False),
+        }  # fmt: skip
+
+    def drafts(self) -> Iterator[Choice]:
+        """All tiles in both orders."""
+        threads = parallel.worth(self.sizes.best(self.target))
+        return self.legal({**self.parameters, "parallel": (threads,)})
+
+    def _order_clocks(self, choice: Choice) -> float:
+        """Of the order of tiles: along the channels, rows of the results that lie in more pages than a core has at hand, and weights that come again for each tile of pixels; along the
+        pixels, lines of the image that come again for each tile of channels."""
+        z, core, told = self.sizes, self.target.core, figures.of(TEMPLATE, self.target)
+        rows, columns = choice["rows"], choice["columns"]
+        tiles = z.images * z.groups * -(-z.own_out // rows) * math.prod(z.space[:-1]) * -(-z.space[-1] // columns)
+        lines = 4 * columns / _LINE_BYTES + 1
+        if choice["outer"] == "channels":
+            pages = z.groups * z.own_out * min(1.0, 4 * math.prod(z.space) / _PAGE_BYTES)
+            again, held = rows * z.own_in * math.prod(z.taps) * 4 / _LINE_BYTES, self.weight_bytes
+            far = rows * told["page"] if pages > _PAGES else 0.0
+        else:
+            again, held = z.own_in * math.prod(z.taps[:-1]) * lines, 4 * math.prod(z.space) * z.own_in * z.groups
+            far = 0.0
+        line = told["far_line"] if held > core.l2_bytes / 2 else told["near_line"] if held > core.l1_bytes / 2 else 0.0
+        return float(tiles * (far + again * line))
+
+    def why_not(self, choice: Choice) -> str | None:
+        if self.sizes.legal(self.target, choice["rows"], choice["columns"]):
+            return None
+        return f"tiles lie within a group of {self.sizes.own_out} channels and in {self.target.core.registers} vector registers"
+
+    def sketch(self, choice: Choice) -> Footprint:
+        clocks = self.sizes.clocks(self.target, choice["rows"], choice["columns"]) + self._order_clocks(choice)
+        return on_cores(clocks, moved_bytes(self.group), choice["parallel"])
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, op, out, rows = begin_cpu(self.group, self.target, TAGS), self.op, self.out, choice["rows"]
+        cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
+        final, acc = s[out.output(0)], s[cached]
+        acc.set_scope("local")
+        n, o, *d, w = final.op.axis
+        oo, oi = final.split(o, factor=rows, shift_inwards=True)
+        wo, wi = final.split(w, factor=choice["columns"], shift_inwards=True)
+        outer = (n, *d, wo, oo) if choice["outer"] == "channels" else (n, oo, *d, wo)
+        final.reorder(*outer, oi, wi)
+        final.vectorize(wi)
+        tile = final.fuse(*outer)
+        if choice["parallel"]:
+            final.parallel(tile)
+        acc.compute_at(final, tile)
+        an, ao, *ad, aw = acc.op.axis
+        *window, last = acc.op.reduce_axis
+        awo, lane = acc.split(aw, factor=self.sizes.lanes(self.target))
+        acc.reorder(an, *ad, *window, last, ao, awo, lane)
+        acc.vectorize(lane)
+        sums = rows * choice["columns"] // self.sizes.lanes(self.target)
+        written = [ao, awo]
+        for axis, count in zip(reversed(acc.op.reduce_axis), reversed((self.sizes.own_in, *self.sizes.taps))):
+            sums *= count
+            if sums > _MOST_WRITTEN:
+                break
+            written.append(axis)
+        for axis in written:
+            acc.unroll(axis)
+        return Scheduled(s, self.group.outputs, choice)

@@ -1,0 +1,78 @@
+"""Products and plain convolutions of a CPU in register tiles: drawn sizes, of which few divide, and drawn tiles, against the computation itself."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import Space, spaces
+from tec.choices.families.plain_convolutions import PlainConvolution
+from tec.choices.families.products import RegisterTiles
+from tec.choices.families.products.tile_clocks import panel_vectors
+from tec.ops.layouts import Layout
+from tests import seeds
+from tests.unit.choices.test_spaces import feeds, program, run
+
+
+def drawn_product(rng: Random) -> Any:
+    m, n, k, batch = rng.randint(1, 40), rng.randint(4, 70), rng.randint(1, 50), rng.randint(1, 3)
+    if rng.random() < 0.5:
+        return program("matmul", {}, ("float32", (batch, m, k)), ("float32", (batch, k, n)), bias=rng.random() < 0.5)
+    block = rng.choice((8, 16, 24))
+    attrs = {"layout_b": Layout(f"NK{block}n"), "columns": n}
+    return program(
+        "matmul", attrs, ("float32", (m, k)), ("float32", (-(-n // block), k, block)), bias=rng.random() < 0.5
+    )
+
+
+def drawn_convolution(rng: Random) -> Any:
+    groups, own_in, own_out, nd = (
+        rng.choice((1, 1, 2, 3, 5)),
+        rng.randint(1, 6),
+        rng.randint(1, 9),
+        rng.choice((1, 2, 2, 3)),
+    )
+    kernel = tuple(rng.choice((1, 2, 3)) for _ in range(nd))
+    stride, dilation = rng.choice((1, 1, 2)), rng.choice((1, 2))
+    space = tuple(rng.randint(7, 9) for _ in range(nd - 1)) + (rng.randint(12, 45),)
+    before, after = (tuple(rng.randint(0, 2) for _ in range(nd)) for _ in range(2))
+    attrs = {
+        "kernel": kernel, "strides": (stride,) * nd, "dilations": (dilation,) * nd, "before": before, "after": after, "groups": groups,
+    }  # fmt: skip
+    x, w = (rng.randint(1, 2), groups * own_in, *space), (groups * own_out, own_in, *kernel)
+    return program("conv", attrs, ("float32", x), ("float32", w), bias=rng.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", [RegisterTiles, PlainConvolution])
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+def test_every_tile_computes_the_same(kind: type[Space], seed: int, target: str) -> None:
+    rng = Random(seeds.stream(f"register tiles {seed}"))
+    xs, outs = drawn_product(rng) if kind is RegisterTiles else drawn_convolution(rng)
+    values = feeds(xs)
+    want = te.evaluate(outs, dict(zip(xs, values)))
+    space = next(s for s in spaces(outs, target) if isinstance(s, kind))
+    for choice in (space.default, *rng.sample(some := list(space.all), min(2, len(some)))):
+        assert space.why_not(choice) is None
+        for got, w in zip(run(xs, space.apply(choice), target, values), want, strict=True):
+            np.testing.assert_allclose(got, w, rtol=1e-4, atol=1e-4, err_msg=str(choice))
+
+
+def test_sums_of_ragged_tiles_stay_in_registers() -> None:
+    """No condition stands in the loop over the sum, whose code has no masked load."""
+    xs, outs = program("matmul", {}, ("float32", (3, 13, 30)), ("float32", (3, 30, 37)))
+    made = spaces(outs, "llvm -mcpu=haswell")[0].apply()
+    f = tec.build(made.schedule, [*xs, *made.outputs], "llvm -mcpu=haswell", name="group")
+    assert "maskmov" not in f.get_source("asm") and " < " not in f.get_source("ir")
+
+
+def test_panels_of_few_rows_are_wide() -> None:
+    target = tec.Target("llvm -mcpu=haswell")
+    assert panel_vectors(target, 8, 1, 4096) == 4
+    assert panel_vectors(target, 8, 64, 72) == 3  # as wide as divides them
+    assert panel_vectors(target, 8, 64, 4096) == 2
