@@ -32,8 +32,8 @@ def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
     return [types[0]]
 
 
-def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
-    """(largest, sum of exp, index of a row) over `axes`, in float32 at least."""
+def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any, Any]:
+    """(largest, exp of what is below it, their sum, index of a row) over `axes`, in float32 at least. The powers are a stage of their own, which a template may keep."""
     acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
     shape = static_shape(x)
     kept = tuple(n for k, n in enumerate(shape) if k not in axes)
@@ -44,10 +44,11 @@ def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any]:
     # The largest number: where there is a NaN, the sum is NaN without it (a maximum that keeps NaN is three instructions an element on most AMD GPUs).
     top = reduction(x, kept, axes, False, te.max, None, "softmax_max")
 
-    def weight(e: Any, i: Any) -> Any:
-        return _power(e.astype(acc) - top(*row(i)).astype(acc), x.dtype)
+    def weight(*i: Any) -> Any:
+        return _power(x(*i).astype(acc) - top(*row(i)).astype(acc), x.dtype)
 
-    return top, reduction(x, kept, axes, False, te.sum, weight, "softmax_sum"), row
+    powers = te.compute(shape, weight, name="softmax_powers")
+    return top, powers, reduction(powers, kept, axes, False, te.sum, None, "softmax_sum"), row
 
 
 def _power(e: Any, dtype: str) -> Any:
@@ -63,13 +64,12 @@ def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     x = inputs[0]
     axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
     acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    top, total, row = _softmax_parts(x, axes)
+    _, powers, total, row = _softmax_parts(x, axes)
 
     def body(*i: Any) -> Any:
-        weight = _power(x(*i).astype(acc) - top(*row(i)).astype(acc), x.dtype)
         # One division a row, which lies from 1 to the row's length: a rounding more than a division an element, which takes a dozen instructions on AMD.
         whole = te.const(1, acc) / total(*row(i))
-        return (weight * whole).astype(x.dtype)
+        return (powers(*i) * whole).astype(x.dtype)
 
     return [te.compute(x.shape, body, name="softmax")]
 
@@ -80,7 +80,7 @@ def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     x = inputs[0]
     axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
     acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
-    top, total, row = _softmax_parts(x, axes)
+    top, _, total, row = _softmax_parts(x, axes)
 
     def body(*i: Any) -> Any:
         return (x(*i).astype(acc) - top(*row(i)).astype(acc) - te.log(total(*row(i)))).astype(x.dtype)

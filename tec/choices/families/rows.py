@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...ir import TensorRead, Var
+from ...ir import Call, TensorRead, Var
 from ...ir.dtype import dtype_info
+from ...ir.passes.vectorize_loops import COSTLY
 from ...ir.visit import walk_exprs
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
@@ -61,8 +62,19 @@ class CpuRows(Space):
     def sketch(self, choice: Choice) -> Footprint:
         return on_cores(work(self.out) * parallel.ROWS, moved_bytes(self.group), choice["parallel"])
 
+    def _is_kept(self, op: ComputeOp) -> bool:
+        """Whether a stage is made once a row: several read it, and it takes longer to make than to store and load. Of rows that are vectors, and lie near meanwhile."""
+        if op.reduce_axis or self.group.is_output(op) or len(self.group.consumers.get(op, [])) < 2:
+            return False
+        row = size_of(op.output(0).shape[self.outer :])
+        fits = row is not None and lanes_for(op.output(0).dtype, self.target) <= row <= self.target.core.l2_bytes // 8
+        own = len(op.axis) == self.outer + 1
+        return fits and own and any(isinstance(e, Call) and e.op in COSTLY for b in op.body for e in walk_exprs(b))
+
     def build(self, choice: Choice) -> Scheduled:
-        s, target, out, outer = begin_cpu(self.group, self.target), self.target, self.out, self.outer
+        target, out, outer = self.target, self.out, self.outer
+        kept = [op for op in self.group.ops if isinstance(op, ComputeOp) and self._is_kept(op)]
+        s = begin_cpu(self.group, target, keep=kept)
         stage = s[out]
         lead_loop = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
         if choice["parallel"]:
@@ -70,6 +82,10 @@ class CpuRows(Space):
         for red in self.group.reductions():
             s[red].compute_at(stage, lead_loop)
             rows_in_lanes(s, red, target)
+        for op in kept:  # for the row's length of it
+            s[op].compute_at(stage, lead_loop)
+            _, vec = s[op].split(op.axis[-1], factor=lanes_for(op.output(0).dtype, target), shift_inwards=True)
+            s[op].vectorize(vec)
         inner = out.axis[-1]
         n = extent(inner.dom.extent) if inner.dom is not None else None
         lanes = lanes_for(out.output(0).dtype, target) * choice["vectors"]

@@ -18,6 +18,7 @@ from ..space import Choice
 from . import selection
 from .running import Running
 
+_RUN = 32  # elements that a CPU looks at together: some vectors
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
@@ -129,11 +130,19 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
                 sift(k // 2 - 1 - r, k)
             if k < n:
                 worst = kept.at(line, 0)
-                with ib.for_range(k, n, "j") as j:
+
+                def offer(j: Any) -> None:
                     top[0] = src[lines.at(line, j)]
                     which[0] = j.astype("int64")
                     with ib.if_scope(better(top[0], which[0], values[worst], index[worst])):
                         sift(0, k)
+
+                runs = 0 if target.is_gpu else (n - k) // _RUN
+                if runs:
+                    with ib.for_range(0, runs, "run") as run:
+                        _near(ib, src, lines, line, k + run * _RUN, values[worst], largest, offer)
+                with ib.for_range(k + runs * _RUN, n, "j") as j:
+                    offer(j)
             with ib.for_range(0, k - 1, "e") as e:
                 last, first = kept.at(line, k - 1 - e), kept.at(line, 0)
                 top[0] = values[last]
@@ -143,6 +152,19 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
                 sift(0, k - 1 - e)
 
     return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
+
+
+def _near(ib: Any, src: Any, lines: loops.Lines, line: Any, first: Any, worst: Any, largest: bool, offer: Any) -> None:
+    """Offers a run of elements one by one where some may be better than `worst`: most runs of a long line have none, which vectors tell (a NaN compares with nothing, and is offered)."""
+    bound = ib.let("bound", worst)
+    some = ib.allocate("int32", (1,), "some", scope="local")
+    some[0] = te.const(0, "int32")
+    with ib.for_range(0, _RUN, "r") as r:
+        v = src[lines.at(line, first + r)]
+        behind = v <= bound if largest else v >= bound
+        some[0] = te.max(some[0], te.select(behind, te.const(0, "int32"), te.const(1, "int32")))
+    with ib.if_scope(some[0] > 0), ib.for_range(0, _RUN, "r") as r:
+        offer(first + r)
 
 
 def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:

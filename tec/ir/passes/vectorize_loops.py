@@ -32,7 +32,7 @@ from .rewrite_util import clone, const_int, same_expr, uses_var
 _FEWEST = 4  # lanes of a vector that is worth its code, where the vector unit has as many
 _TREES = 4  # vectors that a reduction in parts keeps apart: as many as hide the latency of one operation
 _EXACT_OPS = (E.Min, E.Max, E.And, E.Or)  # in any order, and the start may count any number of times
-_COSTLY = frozenset(FUNCTIONS) - {"abs", "copysign", "isnan", "isinf", "isfinite"}
+COSTLY = frozenset(FUNCTIONS) - {"abs", "copysign", "isnan", "isinf", "isfinite"}
 
 
 def vectorize_loops(func: Func, target: Target) -> Func:
@@ -197,7 +197,7 @@ class _Reduction:
             return None
         integers = dtype_info(store.buffer.dtype).is_int
         exact = type(total) in _EXACT_OPS or ((integers or search.any_order) and type(total) in (E.Add, E.Mul))
-        costly = type(total) is E.Add and any(type(x) is E.Call and x.op in _COSTLY for x in walk_exprs(value))
+        costly = type(total) is E.Add and any(type(x) is E.Call and x.op in COSTLY for x in walk_exprs(value))
         if not (exact or costly) or uses_var(store.indices[0], loop.var):
             return None
         # As a loop that stores the values one behind the other, which the reduction's parts are.
