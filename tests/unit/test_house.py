@@ -41,7 +41,6 @@ LONG_FUNCTIONS = {
     "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
     "tec/choices/families/scatters.py:_in_loops": (80, _KERNEL),
     "tec/choices/families/sorts.py:_heaps": (75, _KERNEL),
-    "tec/choices/families/sorts.py:body": (65, _KERNEL),
     "tec/notebook.py:nest_svg": (70, "one picture"),
 }
 

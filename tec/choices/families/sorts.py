@@ -84,13 +84,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
         (src,), (values, index) = sources, results
 
-        def better(a: Any, i: Any, b: Any, j: Any) -> Any:
-            # In steps: one large condition is slow to simplify.
-            u, v = ib.let("u", a), ib.let("v", b)
-            first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
-            same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
-            return te.any(first, te.all(same, sooner))
-
+        better = _better(ib, dtype, largest)
         with loops.each(ib, target, lines.count, "line") as line:
             top = ib.allocate(dtype, (1,), "top", scope="local")
             which = ib.allocate("int64", (1,), "which", scope="local")
@@ -137,12 +131,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
                     with ib.if_scope(better(top[0], which[0], values[worst], index[worst])):
                         sift(0, k)
 
-                runs = 0 if target.is_gpu else (n - k) // _RUN
-                if runs:
-                    with ib.for_range(0, runs, "run") as run:
-                        _near(ib, src, lines, line, k + run * _RUN, values[worst], largest, offer)
-                with ib.for_range(k + runs * _RUN, n, "j") as j:
-                    offer(j)
+                _offered(ib, src, lines, line, range(k, n), None if target.is_gpu else values[worst], largest, offer)
             with ib.for_range(0, k - 1, "e") as e:
                 last, first = kept.at(line, k - 1 - e), kept.at(line, 0)
                 top[0] = values[last]
@@ -154,17 +143,39 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
 
 
-def _near(ib: Any, src: Any, lines: loops.Lines, line: Any, first: Any, worst: Any, largest: bool, offer: Any) -> None:
-    """Offers a run of elements one by one where some may be better than `worst`: most runs of a long line have none, which vectors tell (a NaN compares with nothing, and is offered)."""
-    bound = ib.let("bound", worst)
-    some = ib.allocate("int32", (1,), "some", scope="local")
-    some[0] = te.const(0, "int32")
-    with ib.for_range(0, _RUN, "r") as r:
-        v = src[lines.at(line, first + r)]
-        behind = v <= bound if largest else v >= bound
-        some[0] = te.max(some[0], te.select(behind, te.const(0, "int32"), te.const(1, "int32")))
-    with ib.if_scope(some[0] > 0), ib.for_range(0, _RUN, "r") as r:
-        offer(first + r)
+def _better(ib: Any, dtype: str, largest: bool) -> Any:
+    """Whether an element and its place come before another's."""
+
+    def better(a: Any, i: Any, b: Any, j: Any) -> Any:
+        # In steps: one large condition is slow to simplify.
+        u, v = ib.let("u", a), ib.let("v", b)
+        first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
+        same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
+        return te.any(first, te.all(same, sooner))
+
+    return better
+
+
+def _offered(
+    ib: Any, src: Any, lines: loops.Lines, line: Any, places: range, worst: Any, largest: bool, offer: Any
+) -> None:
+    """Offers a line's elements one by one. With `worst`, what they must be better than, in runs, and those runs alone that have one: most runs of a long line have none, which vectors
+    tell (a NaN compares with nothing, and is offered)."""
+    runs = 0 if worst is None else len(places) // _RUN
+    if runs:
+        with ib.for_range(0, runs, "run") as run:
+            first = places.start + run * _RUN
+            bound = ib.let("bound", worst)
+            some = ib.allocate("int32", (1,), "some", scope="local")
+            some[0] = te.const(0, "int32")
+            with ib.for_range(0, _RUN, "r") as r:
+                v = src[lines.at(line, first + r)]
+                behind = v <= bound if largest else v >= bound
+                some[0] = te.max(some[0], te.select(behind, te.const(0, "int32"), te.const(1, "int32")))
+            with ib.if_scope(some[0] > 0), ib.for_range(0, _RUN, "r") as r:
+                offer(first + r)
+    with ib.for_range(places.start + runs * _RUN, places.stop, "j") as j:
+        offer(j)
 
 
 def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
