@@ -9,6 +9,7 @@ from typing import Any
 
 from tec.errors import ArgumentError, ImportModelError, one_line
 from tec.lm.text.bytelevel import alphabet, package
+from tec.lm.text.guard import MARK
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import end_ids
 
@@ -30,6 +31,8 @@ class JsonTokenizer:
         for made in (self._trusted, self._plain):
             made.no_truncation()
             made.no_padding()
+            drop = tk.normalizers.Replace(MARK, "")
+            made.normalizer = drop if made.normalizer is None else tk.normalizers.Sequence([drop, made.normalizer])
         self._plain.encode_special_tokens = True
         self._special = {k: t for k, t in self._trusted.get_added_tokens_decoder().items() if t.special}
         self._added = self._trusted.get_added_tokens_decoder()
@@ -76,6 +79,11 @@ class JsonTokenizer:
     def size(self) -> int:
         """Tokens in the vocabulary."""
         return int(self._trusted.get_vocab_size(with_added_tokens=True))
+
+    @property
+    def special_texts(self) -> list[str]:
+        """The texts of special tokens."""
+        return [str(t.content) for t in self._special.values()]
 
     def _name(self, id: int) -> str:
         name = self._trusted.id_to_token(id) if 0 <= id < 1 << 32 else None

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,7 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("running", "Run a model or a compiled package."),
     "generate": ("generating", "Write text with a language model: GGUF files, folders, ONNX files."),
     "chat": ("chatting", "Talk with a language model."),
-    "serve": ("serving", "Serve networks over HTTP by the open inference protocol."),
+    "serve": (
+        "serving",
+        "Serve networks over HTTP by the open inference protocol, and language models with OpenAI's API.",
+    ),
     "bench": ("bench", "Time a model: percentiles, and each kernel."),
     "tune": ("tune", "Search for quicker schedules of a model; keep them for every compilation after it."),
     "quantize": ("quantizing", "Quantize an ONNX model to 8-bit integers after training."),
@@ -44,6 +48,13 @@ Examples:
 Exit codes: 0 yes; 1 no (verify, ops, doctor); 2 wrong arguments; 3 model; 4 compiler; 5 device; 130 Ctrl-C."""
 
 
+def _is_language_model(word: str) -> bool:
+    """Whether a word of the command line is a GGUF file, or a folder as Hugging Face has it."""
+    return word.endswith(".gguf") or (
+        ((folder := Path(word)) / "config.json").is_file() and any(folder.glob("*.safetensors"))
+    )
+
+
 class TecGroup(click.Group):
     """Commands by name from `COMMANDS`; every error is one line and an exit code."""
 
@@ -64,7 +75,10 @@ class TecGroup(click.Group):
             close = difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f"did you mean {close[0]}?" if close else f"commands: {', '.join(COMMANDS)}"
             raise click.UsageError(f"no command {args[0]!r}; {hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name == "serve" and any(map(_is_language_model, rest)):  # these have a server, and options, of their own
+            command = importlib.import_module("tec.cli.serving_texts").command
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

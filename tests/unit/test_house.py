@@ -84,6 +84,7 @@ OPTIONAL = {
     "jinja2",
     "starlette",
     "uvicorn",
+    "prometheus_client",
     "safetensors",
     "tokenizers",
     "ml_dtypes",

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from ...errors import ArgumentError, ImportModelError, one_line
 from . import bytelevel
+from .guard import unmarked
 from .pieces import Pieces
 from .splitting import RULES
 from .vocabulary import CONTROL, UNKNOWN, UNUSED, Vocabulary
@@ -59,7 +60,7 @@ class VocabularyTokenizer:
             if token is not None:
                 found.append(token)
             else:
-                found += self._method.encode(part, begins)
+                found += self._method.encode(unmarked(part), begins)
             begins = token is not None
         return found + self._tail if add_special else found
 
@@ -96,6 +97,11 @@ class VocabularyTokenizer:
     def size(self) -> int:
         """Tokens in the vocabulary."""
         return len(self.vocabulary.tokens)
+
+    @property
+    def special_texts(self) -> list[str]:
+        """The texts of special tokens."""
+        return list(self.vocabulary.special)
 
     def _check(self, id: int) -> None:
         if not 0 <= id < len(self.vocabulary.tokens):

@@ -12,6 +12,7 @@ import tokenizers as tk
 
 import tec.lm.opening as opening
 from tec.errors import ArgumentError, ImportModelError
+from tec.lm.text.guard import Guard
 from tec.lm.text.tokenizer import Stream
 from tests.unit.lm.text.test_tokenizers import TEXTS, corpus, drawn
 
@@ -60,6 +61,8 @@ def test_a_json(tmp_path, made):
     )
     assert 1 in tokenizer.encode("a<|im_end|>") and 1 not in tokenizer.encode("a<|im_end|>", special=False)
     assert tokenizer.decode(tokenizer.encode("a<|im_end|>")) == "a" and tokenizer.token_bytes(1) == b""
+    guarded = tokenizer.encode(Guard(tokenizer.special_texts).text("a<|im_end|>b"), add_special=False)
+    assert 1 not in guarded and tokenizer.decode(guarded) == "a<|im_end|>b"
     assert tokenizer.id_of("<|im_end|>") == 1 and tokenizer.id_of("nonesuch") is None
     for k in (-1, tokenizer.size, 1 << 40):
         with pytest.raises(ArgumentError):

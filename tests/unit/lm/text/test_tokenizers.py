@@ -14,6 +14,7 @@ import tokenizers
 
 from tec.errors import ArgumentError, ImportModelError
 from tec.lm.text.bytelevel import alphabet
+from tec.lm.text.guard import MARK, Guard
 from tec.lm.text.splitting import RULES
 from tec.lm.text.tokenizer import Stream, tokenizer_of
 from tec.lm.text.vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, USER, Vocabulary, end_ids, vocabulary_of
@@ -166,6 +167,25 @@ def test_special_tokens_of_strangers_are_text():
     assert end not in plain and tokenizer.decode(plain) == text
     assert tokenizer.decode(tokenizer.encode(text)) == "Hisystem"
     assert tokenizer.token_bytes(end) == b""
+
+
+def test_a_guard_makes_special_tokens_text():
+    _, vocabulary = library("qwen2")
+    tokenizer = tokenizer_of(vocabulary)
+    guard = Guard(tokenizer.special_texts)
+    for text in (
+        "Hi<|im_end|>",
+        "<|im_start|><|im_end|>",
+        f"<|im{MARK}_end|>",
+        f"{MARK}a",
+        "<|im_<|im_end|>end|>",
+        "plain",
+    ):
+        ids = tokenizer.encode(guard.text(text), add_special=False)
+        assert tokenizer.decode(ids, special=True) == text.replace(MARK, "")
+        assert not {tokenizer.id_of("<|im_start|>"), tokenizer.id_of("<|im_end|>")} & set(ids)
+    nested = {"content": ["<|im_end|>", 7, None], "<|im_end|>": {"x": "<|im_end|>"}}
+    assert str(guard.all(nested)).count("<|im_end|>") == 0 and guard.all(nested)["content"][1:] == [7, None]
 
 
 def test_characters_of_several_tokens_come_whole():

@@ -1,0 +1,103 @@
+"""`tec serve`: a language model behind OpenAI's API."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from . import common
+from .errors import Refused
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  tec serve model.gguf --port 8000
+  tec serve folder --target cuda --context 8192 --slots 16
+  TEC_API_KEY=secret tec serve model.gguf --host 0.0.0.0
+  curl http://127.0.0.1:8000/v1/chat/completions -H "content-type: application/json" -d '{"messages": [{"role": "user", "content": "Hi"}]}'"""
+)
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="The address to listen at; 0.0.0.0: all of this host's."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
+@click.option("--name", metavar="NAME", help="What clients call the model; the file's name by default.")
+@click.option(
+    "--slots", type=click.IntRange(1, 1024), default=4, show_default=True, help="Texts that are under way at once."
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(0),
+    default=64,
+    show_default=True,
+    help="Requests that may wait; more are refused (429).",
+)
+@click.option(
+    "--api-key",
+    multiple=True,
+    metavar="KEY",
+    help="Clients must send one of these. Also from TEC_API_KEY, where other users of this host do not see it.",
+)
+@click.option(
+    "--max-body",
+    type=click.IntRange(1024),
+    default=4 << 20,
+    show_default=True,
+    metavar="BYTES",
+    help="Of a request (413).",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1),
+    default=600,
+    show_default=True,
+    metavar="SECONDS",
+    help="That a request may take (504).",
+)
+@click.option(
+    "--adapter",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="LoRA: a folder of PEFT's, or a GGUF file; several are added up.",
+)
+@click.option("--context", type=click.IntRange(1), metavar="N", help="The most tokens of a text.")
+@click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile.")
+@common.device_option
+@click.option("--dtype", type=click.Choice(("float32", "float16", "bfloat16")), help="Of activations and caches.")
+@click.option("--no-cache", is_flag=True, help="Compile anew, and keep nothing.")
+def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said: Any) -> None:
+    """Serve a model with OpenAI's API: chat and text completions, streams, tools, models, metrics. MODEL: a GGUF file, or a folder as Hugging Face has it."""
+    if not model.exists():
+        raise Refused(f"{model}: no such file or folder")
+    keys = tuple(k for k in (*api_key, os.environ.get("TEC_API_KEY", "")) if k)
+    from ..lm.serve.app import run, socket_at
+    from ..lm.serve.served import Limits
+
+    listening = socket_at(host, port)  # before the model is loaded: a port that is taken is told at once
+    from ..lm.adapters import applied
+    from ..lm.model import load
+    from ..lm.opening import open, open_adapter
+    from ..lm.serve.compiled import served_of
+
+    checkpoint = applied(open(model), [open_adapter(a) for a in said["adapter"]])
+    lm = load(
+        checkpoint,
+        target=said["target"],
+        device=said["device"],
+        dtype=said["dtype"],
+        context=said["context"],
+        cache=not said["no_cache"],
+    )
+    limits = Limits(keys, said["max_body"], said["timeout"])
+    name = said["name"] or model.resolve().stem
+    served = served_of(lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits)
+    common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
+    if not keys and host not in ("127.0.0.1", "localhost", "::1"):
+        common.echo("anybody who reaches this address may use the model: --api-key", err=True)
+    where = listening.getsockname()
+    common.echo(f"serving {name} at http://{where[0]}:{where[1]}/v1 (Ctrl-C ends it)", err=True)
+    run(served, listening)

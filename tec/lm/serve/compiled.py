@@ -1,0 +1,65 @@
+"""A compiled language model as an engine's: slots that share its weights and code, each with caches of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from ...errors import ArgumentError
+from ..model import LanguageModel
+from ..text.template import template_of
+from .served import Limits, Served
+from .slots import SlotEngine
+
+_ROWS = 256  # that a slot's caches have room for at first; they grow
+
+
+class CompiledSlot:
+    """See `Slot`."""
+
+    def __init__(self, lm: LanguageModel, device: Any):
+        self._lm = lm
+        self._executor = lm.network.executor(device, capacity=min(lm.context, _ROWS))
+        self.ids: list[int] = []
+
+    def read(self, tokens: Sequence[int]) -> Any:
+        """See `Slot.read`."""
+        logits = self._executor.run({"embeddings": self._lm.embeddings(tokens)})[0]
+        self.ids += tokens
+        return logits.numpy()[-1]
+
+    def cut(self, rows: int) -> int:
+        """See `Slot.cut`: of a model with states that have no rows, all is forgotten."""
+        if rows >= len(self.ids):
+            return len(self.ids)
+        if rows and all(s.axis is not None for s in self._lm.network.plan.states):
+            self._executor.truncate(rows)
+        else:
+            self._executor.reset()
+            rows = 0
+        del self.ids[rows:]
+        return rows
+
+
+class CompiledModel:
+    """See `Model`. device: as of executors."""
+
+    def __init__(self, lm: LanguageModel, device: Any = None):
+        self._lm, self._device = lm, device
+        self.context = lm.context
+        self.ends: Collection[int] = lm.ends
+
+    def slot(self) -> CompiledSlot:
+        """See `Model.slot`."""
+        return CompiledSlot(self._lm, self._device)
+
+
+def served_of(
+    lm: LanguageModel, name: str, *, device: Any = None, slots: int = 4, queue: int = 64, limits: Limits | None = None
+) -> Served:
+    """A model, ready for `application`. Raises ArgumentError where its files have no tokenizer."""
+    tokenizer = lm.checkpoint.tokenizer
+    if tokenizer is None:
+        raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
+    engine = SlotEngine(CompiledModel(lm, device), tokenizer.token_bytes, slots=slots, queue=queue)
+    return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())

@@ -1,0 +1,82 @@
+"""What a server needs of a model: requests go in, and events come out as tokens are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ...errors import TecError
+from ..sampling import Sampling
+
+
+@dataclass(frozen=True)
+class Request:
+    """One text to write. prompt: tokens. most: tokens that may be written. stop: texts that end it. logprobs: of how many tokens probabilities are told, at each
+    token; None for no probabilities. keep_special: texts of special tokens are a part of the answer."""
+
+    prompt: Sequence[int]
+    most: int
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: Sequence[str] = ()
+    logprobs: int | None = None
+    ignore_end: bool = False
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token that was written. text: what it makes certain of the text, "" while a character or a stop is not decided. logprob, top: logarithms of
+    probabilities, of the token and of the likeliest ones."""
+
+    id: int
+    text: str
+    logprob: float | None = None
+    top: Sequence[tuple[int, float]] = ()
+
+
+@dataclass(frozen=True)
+class Done:
+    """The end of a text. reason: "stop" (a token that ends, or a text in `stop`), "length", "cancelled", or "error". rest: text that was held back."""
+
+    reason: str
+    rest: str = ""
+    error: TecError | None = None
+    cached: int = 0  # tokens of the prompt that were there already
+
+
+Event = Token | Done
+Listener = Callable[[Event], None]
+
+
+class Refused(TecError):
+    """There is no room for another request. `seconds`: after which to try again."""
+
+    def __init__(self, message: str, seconds: int = 1):
+        super().__init__(message, locate=False, hint="try again later, or start the server with a longer queue")
+        self.seconds = seconds
+
+
+class Running(Protocol):
+    """A request that is under way."""
+
+    def cancel(self) -> None:
+        """Its text is not wanted any more. Returns at once; a `Done` follows."""
+
+
+class Engine(Protocol):
+    """Serves requests; all methods may be called from any thread."""
+
+    context: int  # tokens of a prompt and its answer
+
+    def submit(self, request: Request, listener: Listener) -> Running:
+        """Queue a request. listener: is called with each event, from the engine's thread, and must return at once. Raises Refused where the queue is full,
+        ArgumentError for a prompt that has no room."""
+
+    def embed(self, prompt: Sequence[int]) -> Any:
+        """A text's vector, float32 [size]. Raises ArgumentError where the model makes none."""
+
+    def state(self) -> dict[str, int]:
+        """ "running", "waiting", "slots"."""
+
+    def close(self) -> None:
+        """End all requests, and the engine's thread."""

@@ -1,0 +1,78 @@
+"""A compiled model behind the engine and the API: texts that are under way together are those that it writes alone."""
+
+from __future__ import annotations
+
+import threading
+
+import openai
+import pytest
+
+from tec.errors import ArgumentError
+from tec.lm import load
+from tec.lm.serve.app import application, socket_at
+from tec.lm.serve.compiled import CompiledModel, served_of
+from tec.lm.serve.engine import Done, Request, Token
+from tec.lm.serve.slots import SlotEngine
+from tests.unit.lm.tiny import llama
+
+from .scripted import running
+
+PROMPTS = ["abcabc", "abcabd", "hello there", "x", "abcabcabc", "another one"]
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return load(llama(), context=48)
+
+
+def alone(lm, prompt: str, most: int = 12) -> list[int]:
+    generation = lm.generate(prompt, max_tokens=most)
+    list(generation)
+    return generation.ids
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_texts_together(lm, slots):
+    engine = SlotEngine(CompiledModel(lm), lm.checkpoint.tokenizer.token_bytes, slots=slots)
+    ends = [threading.Event() for _ in PROMPTS]
+    tokens: list[list[int]] = [[] for _ in PROMPTS]
+
+    def listener(k):
+        def listen(event):
+            if isinstance(event, Token):
+                tokens[k].append(event.id)
+            elif isinstance(event, Done):
+                assert event.error is None, event.error
+                ends[k].set()
+
+        return listen
+
+    try:
+        for k, prompt in enumerate(PROMPTS):
+            engine.submit(Request(lm.encode(prompt), 12), listener(k))
+        assert all(e.wait(120) for e in ends)
+        assert tokens == [alone(lm, p) for p in PROMPTS]
+    finally:
+        engine.close()
+
+
+def test_the_api(lm):
+    served = served_of(lm, "tiny", slots=2)
+    with (
+        running(application(served)) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="x", max_retries=0) as client,
+    ):
+        answer = client.completions.create(model="tiny", prompt="abcabc", temperature=0, max_tokens=12)
+        assert answer.choices[0].text == lm.checkpoint.tokenizer.decode(alone(lm, "abcabc"))
+        with pytest.raises(openai.BadRequestError, match="the context has 48 tokens"):
+            client.completions.create(model="tiny", prompt="x" * 48)
+        with pytest.raises(openai.BadRequestError, match="has no chat template"):
+            client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}])
+    served.engine.close()
+
+
+def test_a_port_that_is_taken():
+    with socket_at("127.0.0.1", 0) as first, pytest.raises(ArgumentError, match="cannot listen at"):
+        socket_at("127.0.0.1", first.getsockname()[1])
+    with pytest.raises(ArgumentError, match="cannot listen at"):
+        socket_at("192.0.2.1", 0)
