@@ -41,7 +41,7 @@ _TE_NAMES = """
     sum min max prod any all if_then_else select cast reinterpret likely
     floordiv floormod truncdiv truncmod indexdiv indexmod div
     exp exp2 exp10 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
-    sigmoid erf pow power fmod hypot copysign fma ldexp floor ceil trunc round nearbyint abs sign minimum maximum
+    sigmoid erf pow power fmod hypot copysign fma ldexp nextafter floor ceil trunc round nearbyint abs sign minimum maximum
     isnan isinf isfinite popcount clz ctz bitwise_and bitwise_or bitwise_xor bitwise_not
     AXIS_SEPARATOR
     call_extern call_pure_extern call_llvm_intrin call_llvm_pure_intrin call_intrin call_packed

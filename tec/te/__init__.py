@@ -76,6 +76,7 @@ from .math import (
     log2,
     log10,
     nearbyint,
+    nextafter,
     popcount,
     pow,
     power,
@@ -107,7 +108,7 @@ __all__ = [
     "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
     "isinf", "isnan", "ldexp", "likely", "load_json", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",
-    "min_value", "minimum", "nearbyint", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret",
+    "min_value", "minimum", "nearbyint", "nextafter", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret",
     "round", "rsqrt", "save_json", "scan", "select", "sigmoid", "sign", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan",
     "tanh", "thread_axis", "topo_order", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -143,6 +143,23 @@ def pow(x: ExprLike, y: ExprLike) -> Expr:
 power = pow
 
 
+def nextafter(x: ExprLike, y: ExprLike) -> Expr:
+    """The float next to x on the way to y; y where both are equal, NaN where one is."""
+    a, b = _floats("nextafter", x, y)
+    info = dtype_info(a.dtype)
+    whole = with_lanes(f"int{info.bits}", info.lanes)
+    zero, one = build.const(0, a.dtype), build.const(1, whole)
+    outward = build.compare(
+        "eq", build.compare("lt", a, b), build.compare("gt", a, zero)
+    )  # away from zero: the bits count up
+    moved = build.reinterpret(
+        a.dtype, build.add(build.reinterpret(whole, a), build.select(outward, one, build.const(-1, whole)))
+    )
+    least = Call("copysign", (build.reinterpret(a.dtype, one), b), a.dtype)
+    found = build.select(build.compare("eq", a, b), b, build.select(build.compare("eq", a, zero), least, moved))
+    return build.select(build.logical_or(isnan(a), isnan(b)), build.add(a, b), found)
+
+
 def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
     """x * 2**exponent; `exponent` is an integer."""
     a, b = _float("ldexp", x), build.convert(exponent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
@@ -15,7 +15,7 @@ from ..te.tensor_ops import BROADCAST, broadcast_dims, elementwise
 from .operators import tensor
 
 __all__ = [
-    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal",
+    "add", "bitwise_and", "bitwise_or", "bitwise_xor", "broadcast_to", "divide", "elemwise_sum", "equal", "floor_divide", "floor_mod", "greater", "greater_equal",
     "left_shift", "less", "less_equal", "logical_and", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "not_equal", "power",
     "right_shift", "subtract",
 ]  # fmt: skip
@@ -60,6 +60,16 @@ less = _binary("less", _compare("lt"), "lhs < rhs")
 less_equal = _binary("less_equal", _compare("le"), "lhs <= rhs")
 equal = _binary("equal", _compare("eq"), "lhs == rhs")
 not_equal = _binary("not_equal", _compare("ne"), "lhs != rhs")
+
+
+def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
+    """The sum of some tensors, element by element. Raises ExprError for none."""
+    if not xs:
+        raise ExprError("elemwise_sum of no tensors", hint="give a list of at least one")
+    total = tensor(xs[0], "elemwise_sum")
+    for x in xs[1:]:
+        total = add(total, tensor(x, "elemwise_sum"))
+    return total
 
 
 def broadcast_to(data: Tensor, shape: Any) -> Tensor:

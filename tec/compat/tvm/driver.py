@@ -10,7 +10,10 @@ from tec import ir
 from tec.errors import ArgumentError
 from tec.schedule import Schedule
 from tec.target import as_target
+from tec.te import Tensor, decl_buffer
+from tec.te.operation import PlaceholderOp
 
+from .modules import Module
 from .names import absent
 from .target import plain
 from .tir.function import HandMade, functions_of
@@ -26,7 +29,8 @@ def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, sim
     """
     if not isinstance(inp, Schedule):
         return _driver.lower(functions_of(inp), simple_mode=simple_mode)
-    first = _driver.lower(inp, args, name, True, binds)
+    args = list(args or ())
+    first = _driver.lower(inp, [*args, *_left_out(inp, args)], name, True, _binds(inp, args, binds))
     if simple_mode:
         return first
     target = as_target(None)
@@ -36,7 +40,30 @@ def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, sim
     )
 
 
-def build(
+def _binds(sch: Schedule, args: Any, binds: Any) -> dict[Any, ir.Buffer]:
+    """Inputs with a size that no loop runs over may have one element there, which all indices then are: TVM binds them so."""
+    ops = [st.op for st in sch.stages if st.op is not None]
+    run = {id(a.dom.extent) for op in ops for a in (*op.axis, *op.reduce_axis) if a.dom is not None}
+    found = dict(binds or {})
+    for t in args or ():
+        if isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp) and t not in found:
+            if any(isinstance(d, ir.Var) and id(d) not in run for d in t.shape):
+                found[t] = decl_buffer(t.shape, t.dtype, t.op.name, buffer_type="auto_broadcast")
+    return found
+
+
+def _left_out(sch: Schedule, args: Any) -> list[Any]:
+    """The outputs that are not among the parameters, where none is: who looks at loops may leave them out."""
+    outs = [t for op in sch.outputs for t in op.outputs if not isinstance(op, PlaceholderOp)]
+    return [] if any(o is a for o in outs for a in args) or any(isinstance(a, ir.Buffer) for a in args) else outs
+
+
+def build(*args: Any, **named: Any) -> Any:
+    """A module of a schedule, of functions, or of {target: functions}; see `tvm.build`."""
+    return Module.of(_build(*args, **named))
+
+
+def _build(
     inputs: Any,
     args: Any = None,
     target: Any = None,
@@ -55,7 +82,7 @@ def build(
     chosen = plain(target)
     host = None if target_host is None else plain(target_host)
     if isinstance(inputs, Schedule):
-        return _driver.build(inputs, args, chosen, host, name, binds)
+        return _driver.build(inputs, args, chosen, host, name, _binds(inputs, args, binds))
     made = _unlowered(functions_of(inputs), chosen)
     if isinstance(made, HandMade):
         return made.built(chosen)

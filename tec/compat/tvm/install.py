@@ -81,12 +81,14 @@ def install(replace: bool = False) -> None:
     for name in [n for n in sys.modules if n == "tvm" or n.startswith("tvm.")]:
         del sys.modules[name]
     sys.modules["tvm"] = import_module(_OURS)
+    sys.modules["topi"] = import_module(f"{_OURS}.topi")  # a package of its own before TVM 0.7
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 def uninstall() -> None:
     """`import tvm` finds what it found before."""
+    sys.modules.pop("topi", None)
     sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _Finder)]
     for name in [n for n in sys.modules if n == "tvm" or n.startswith("tvm.")]:
         del sys.modules[name]

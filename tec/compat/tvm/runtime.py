@@ -8,10 +8,11 @@ from tec import ir, te
 from tec.ir.build import const
 from tec.ir.build import convert as _convert
 from tec.runtime import NDArray
-from tec.runtime.modules.module import Module, load_module
+from tec.runtime.modules.module import Module
 
 from . import nd as ndarray
 from .devices import Absent, Device, cpu, device
+from .modules import load_module
 from .names import absent
 
 __all__ = ["DataType", "Device", "Module", "NDArray", "const", "convert", "device", "enabled", "load_module", "ndarray"]

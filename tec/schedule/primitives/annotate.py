@@ -226,7 +226,7 @@ class Tensorize(Primitive[None]):
                 stage, f"tensorize: {stage.name} is no compute", mark=stage, hint="tensorize the loops of a tec.compute"
             )
         a = stage.attrs.get(iv)
-        if a is not None and (a.thread is not None or a.kind != "serial"):
+        if a is not None and (a.thread is not None or a.kind not in ("serial", "tensorized")):
             done = a.thread.thread_tag if a.thread is not None else a.kind
             raise fail(
                 stage,

@@ -223,13 +223,10 @@ class Reorder(Primitive[None]):
 
 
 def check_movable(stage: Stage, loops: list[IterVar]) -> None:
-    """Loops whose order is fixed, or that an intrinsic begins at, do not move."""
+    """Loops whose order is fixed do not move. Where an intrinsic begins is what its loop has inside when it is lowered."""
     for iv in loops:
         if iv.kind in (IterKind.ORDERED, IterKind.OPAQUE, IterKind.THREAD):
             raise fail(
                 stage, f"reorder: loop {iv.name} of {stage.name} is {iv.kind}; its place is fixed", mark=iv,
                 hint=f"{describe(iv)} cannot move",
             )  # fmt: skip
-        a = stage.attrs.get(iv)
-        if a is not None and a.kind == "tensorized":
-            raise fail(stage, f"reorder: loop {iv.name} is tensorized already", mark=iv, hint="reorder first")
