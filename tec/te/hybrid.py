@@ -76,6 +76,8 @@ class HybridTranslator(Translator):
     def missing(self, name: str) -> Any:
         if name in _WORDS:
             return Word(name)
+        if name == "ceil_div":
+            return functions.ceildiv
         try:
             return np.dtype(normalize_dtype(name)).type
         except (ExprError, TypeError):
@@ -89,7 +91,7 @@ class HybridTranslator(Translator):
         args = [self.expr(a) for a in node.args]
         named = {str(k.arg): self.expr(k.value) for k in node.keywords}
         if f.__name__ == "max_num_threads":
-            return self.target.max_threads if self.target.is_gpu else 1
+            return _max_threads()
         if f.__name__ not in ("output_tensor", "allocate"):
             raise self.error(f"{f.__name__} outside of the head of a loop", hint=f"for i in {f.__name__}(n):")
         handler: Callable[..., Any] = getattr(self, "_" + f.__name__)
@@ -336,6 +338,12 @@ def _placed(b: Buffer, s: S.Stmt) -> S.Stmt:
     return S.Alloc(b, s)
 
 
+def _max_threads() -> int:
+    """Threads of a work-group of the current target; 1 on a CPU."""
+    target = Target.current() or Target("llvm")
+    return target.max_threads if target.is_gpu else 1
+
+
 def _python_words() -> dict[str, Any]:
     """What the words mean when a script runs as Python."""
 
@@ -350,6 +358,6 @@ def _python_words() -> dict[str, Any]:
     )
     return {
         **vars(plain), **dict.fromkeys((*_LOOPS, "const_range"), loop), "bind": lambda tag, extent: range(extent), "output_tensor": storage,
-        "allocate": storage, "power": np.power, "popcount": lambda x: int(x).bit_count(), "likely": lambda x: x, "max_num_threads": lambda *a: 1,
+        "allocate": storage, "power": np.power, "popcount": lambda x: int(x).bit_count(), "likely": lambda x: x, "ceil_div": lambda a, b: -(-a // b), "max_num_threads": lambda *a: _max_threads(),
         "sigmoid": lambda x: 1 / (1 + math.exp(-x)), **{d: getattr(np, d) for d in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")},
     }  # fmt: skip

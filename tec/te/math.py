@@ -228,6 +228,11 @@ def indexmod(a: ExprLike, b: ExprLike) -> Expr:
     return build.floormod(a, b)
 
 
+def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
+    """a / b rounded up, of integers, for b > 0."""
+    return build.floordiv(build.sub(build.add(a, b), 1), b)
+
+
 def div(a: ExprLike, b: ExprLike) -> Expr:
     """C's division: exact on floats, toward zero on integers."""
     return build.truncdiv(a, b)
@@ -350,7 +355,7 @@ def call_intrin(dtype: DTypeLike, name: str, *args: Any, **attrs: Any) -> Expr:
 
 __all__ = [
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor",
-    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "cast", "ceil", "clz", "copysign",
+    "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "copysign",
     "cos", "cosh", "ctz", "div", "erf", "exp", "exp10", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "hypot",
     "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2",
     "nearbyint", "popcount", "pow", "power", "reinterpret", "round", "rsqrt", "select", "sigmoid", "sign",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from tec.errors import ArgumentError
 from tec.runtime.modules.module import Module as _Module
 from tec.runtime.modules.module import load_module as _load
 from tec.runtime.networks.network import Network
 from tec.runtime.networks.network import load as _load_network
+
+from .devices import cpu
 
 
 def keep(path: Any, saved: Any) -> None:
@@ -63,6 +67,30 @@ def _plain(module: _Module) -> _Module:
     return made
 
 
+class Factory:
+    """What relay.build gives: `lib["default"](dev)` makes an executor, `lib.export_library(path)` keeps it."""
+
+    def __init__(self, network: Network):
+        self.network = network
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in ("default", "get_graph_json"):
+            raise ArgumentError(f"a network has no function {name!r}", hint='lib["default"](device)')
+        return lambda *devices: SimpleNamespace(network=self.network, device=devices[0] if devices else cpu())
+
+    def get_lib(self) -> Network:
+        """The compiled network."""
+        return self.network
+
+    def get_params(self) -> dict[str, Any]:
+        """None: the weights are in the network."""
+        return {}
+
+    def export_library(self, file_name: Any, fcompile: Any = None, **options: Any) -> None:
+        """Write the network to a file, which `tvm.runtime.load_module` reads."""
+        keep(file_name, self.network)
+
+
 def load_module(path: Any, fmt: str = "") -> Any:
     """What `save` or `export_library` wrote: a module, or a network's factory."""
     try:
@@ -72,6 +100,4 @@ def load_module(path: Any, fmt: str = "") -> Any:
             network = _load_network(path)
         except Exception:
             raise error from None
-        from .relay.build import Factory
-
         return Factory(network)

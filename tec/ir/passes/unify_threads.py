@@ -25,6 +25,7 @@ from .rewrite_util import (
     is_launch_loop,
     same_expr,
 )
+from .thread_storage import in_thread_loops
 
 
 def unify_threads(func: Func, target: Target) -> Func:
@@ -35,7 +36,7 @@ def unify_threads(func: Func, target: Target) -> Func:
             return _unify_kernel(s)
         return map_stmt(s, host, lambda e: e)
 
-    return func.with_body(host(func.body))
+    return func.with_body(host(in_thread_loops(func.body) if target.is_gpu else func.body))
 
 
 def _same_extent(a: E.Expr, b: E.Expr) -> bool:

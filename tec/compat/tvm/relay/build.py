@@ -7,10 +7,8 @@ from typing import Any
 
 from tec.errors import ArgumentError
 from tec.graph.compiler import compile as _compile
-from tec.runtime.networks.network import Network
 
-from ..devices import cpu
-from ..modules import keep
+from ..modules import Factory
 from ..target import plain
 
 
@@ -22,30 +20,6 @@ class RelayModule:
 
     def __repr__(self) -> str:
         return f"RelayModule({self.shapes or 'shapes as the model has them'})"
-
-
-class Factory:
-    """What relay.build gives: `lib["default"](dev)` makes an executor, `lib.export_library(path)` keeps it."""
-
-    def __init__(self, network: Network):
-        self.network = network
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in ("default", "get_graph_json"):
-            raise ArgumentError(f"a network has no function {name!r}", hint='lib["default"](device)')
-        return lambda *devices: SimpleNamespace(network=self.network, device=devices[0] if devices else cpu())
-
-    def get_lib(self) -> Network:
-        """The compiled network."""
-        return self.network
-
-    def get_params(self) -> dict[str, Any]:
-        """None: the weights are in the network."""
-        return {}
-
-    def export_library(self, file_name: Any, fcompile: Any = None, **options: Any) -> None:
-        """Write the network to a file, which `tvm.runtime.load_module` reads."""
-        keep(file_name, self.network)
 
 
 def build(

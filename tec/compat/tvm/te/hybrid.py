@@ -12,6 +12,7 @@ from tec.errors import ArgumentError
 from tec.ir import interp
 from tec.ir.build import const
 from tec.ir.expr import Var
+from tec.ir.passes.thread_storage import in_thread_loops
 from tec.ir.visit import substitute
 from tec.te import Tensor, extern
 from tec.te.hybrid import Hybrid
@@ -39,7 +40,8 @@ class HybridModule:
 
     def __init__(self, sch: Any, inputs: Any, outputs: Any, name: str = "hybrid_func"):
         self.name, self.outputs = name, list(outputs)
-        self.func = next(iter(tec.lower(sch, [*inputs, *self.outputs], name, simple_mode=True)))
+        loops = next(iter(tec.lower(sch, [*inputs, *self.outputs], name, simple_mode=True)))
+        self.func: ir.Func = loops.with_body(in_thread_loops(loops.body))
 
     def _tensors(self, inputs: list[Tensor]) -> Any:
         """The outputs for other inputs, by the same loops."""

@@ -8,7 +8,7 @@ from typing import Any
 from tec import ir
 from tec.driver import lower
 from tec.ir.spelling import accept
-from tec.schedule import Schedule, create_schedule
+from tec.schedule import AutoInlineBroadcast, AutoInlineElemWise, AutoInlineInjective, Schedule, create_schedule
 from tec.schedule.bounds import infer_bounds
 from tec.schedule.normalize import normalize
 from tec.schedule.relations import *  # noqa: F403

@@ -254,11 +254,6 @@ def clz(x: Any, span: Any = None) -> Any:
     return B.cast("int32", te.clz(x))
 
 
-def ceildiv(lhs: Any, rhs: Any, span: Any = None) -> Any:
-    """a / b rounded up."""
-    return B.floordiv(B.sub(B.add(lhs, rhs), 1), rhs)
-
-
 def nextafter(x1: Any, x2: Any, span: Any = None) -> Any:
     """The next float after x1 towards x2."""
     return te.nextafter(x1, x2)
@@ -302,11 +297,11 @@ def all(*args: Any, span: Any = None) -> Any:
 CALLS = tuple(_MADE)
 OWN = (
     "Cast add address_of all any bitwise_and bitwise_not bitwise_or bitwise_xor call_cpacked call_extern call_intrin call_llvm_intrin call_llvm_pure_intrin "
-    "call_packed call_pure_extern ceildiv clz const likely multiply nextafter reinterpret ret shift_left shift_right subtract tvm_struct_get"
+    "call_packed call_pure_extern clz const likely multiply nextafter reinterpret ret shift_left shift_right subtract tvm_struct_get"
 ).split()
 # Functions of te that tir has under the same name.
 SHARED = (
-    "abs acos acosh asin asinh atan atan2 atanh ceil comm_reducer copysign cos cosh decl_buffer div erf exp exp10 exp2 floor floordiv floormod fmod hypot "
+    "abs acos acosh asin asinh atan atan2 atanh ceil ceildiv comm_reducer copysign cos cosh decl_buffer div erf exp exp10 exp2 floor floordiv floormod fmod hypot "
     "if_then_else indexdiv indexmod infinity isfinite isinf isnan ldexp log log10 log1p log2 max max_value min min_value nearbyint popcount pow power round "
     "rsqrt sigmoid sin sinh sqrt sum tan tanh trunc truncdiv truncmod"
 ).split()
