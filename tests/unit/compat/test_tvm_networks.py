@@ -94,18 +94,3 @@ def test_a_template_has_a_space_and_a_default():
     np.testing.assert_allclose(c, a @ b, rtol=1e-5)
     with pytest.raises(tec.ArgumentError, match="outside of a template"):
         autotvm.get_config()
-
-
-@pytest.mark.slow
-def test_what_a_search_found_is_applied(tmp_path):
-    task = autotvm.task.create("compat/matmul", args=(32,), target="llvm")
-    log = tmp_path / "matmul.log"
-    tuner = autotvm.tuner.XGBTuner(task)
-    tuner.tune(
-        n_trial=4,
-        measure_option=autotvm.measure_option(builder="local", runner="local"),
-        callbacks=[autotvm.callback.log_to_file(log)],
-    )
-    with autotvm.apply_history_best(log), tvm.target.Target("llvm"):
-        s, args = matmul(32)
-    assert log.exists() and len(s[args[2]].leaf_iter_vars) == 5
