@@ -115,6 +115,16 @@ def test_bytes_on_a_core_without_their_dot_product(format: Format, instruction: 
     assert np.abs(at_once - want).max() < 0.05 * np.abs(want).max()
 
 
+@pytest.mark.slow
+def test_packed_weights_on_the_amd_gpu_in_software() -> None:
+    checkpoint = llama(
+        formats=dict.fromkeys(("q_proj", "down_proj", "gate_proj", "up_proj", "embed_tokens"), Format.Q4_1)
+    )
+    lm = load(checkpoint, target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16", cache=False)
+    want = reference(checkpoint, IDS[:3])[-1]
+    assert np.abs(lm.begin(IDS[:3]) - want).max() < 0.01 * np.abs(want).max()
+
+
 def test_code_is_kept_for_all_weights_of_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEC_CACHE_DIR", str(tmp_path))
     first, second = llama(what=1), llama(what=2)
