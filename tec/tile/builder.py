@@ -344,13 +344,15 @@ class Builder:
     def divide(self, a: Any, b: Any) -> Any:
         """`/`: of floats; integers become fp32."""
         a, b = plain(a), plain(b)
+        tiles = isinstance(a, G.Value) and isinstance(b, G.Value)
         a, b = (
             self.of_number(x) if not isinstance(x, G.Value) and isinstance(y, G.Value) and y.ty.dtype.is_int() else x
             for x, y in ((a, b), (b, a))
         )
         kinds = [x.ty.dtype for x in (a, b) if isinstance(x, G.Value)]
         if all(k.is_int() for k in kinds):
-            self.promoted(kinds[0], kinds[-1], divides=True)  # raises for a mix of signs
+            if tiles:
+                self.promoted(kinds[0], kinds[-1], divides=True)  # raises for a mix of signs
             a, b = (self.cast(x, float32) if isinstance(x, G.Value) else float(x) for x in (a, b))
         else:
             float_type = next(k for k in kinds if k.is_floating())

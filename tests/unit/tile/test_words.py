@@ -156,3 +156,15 @@ def test_products_of_microscaling_formats(on: On) -> None:
     eight = (b.astype(np.uint16) << 8).view(np.float16).astype(float)  # E5M2 is the upper half of a float16
     y = eight * np.repeat(2.0 ** (sb.astype(float) - 127), 32, 1).T
     np.testing.assert_allclose(on.numpy(out), x @ y, rtol=1e-5, atol=1e-5)
+
+
+@tl.jit
+def thirds(x, out):
+    at = tl.arange(0, 16)
+    tl.store(out + at, tl.load(x + at) / 3)
+
+
+def test_unsigned_numbers_divided_by_a_constant() -> None:
+    x, out = np.arange(16, dtype=np.uint8), np.zeros(16, F32)
+    thirds[(1,)](x, out)
+    np.testing.assert_allclose(out, x / 3, rtol=1e-6)
