@@ -9,7 +9,7 @@ import pytest
 
 import tec
 
-DEVICES = ["interpreter", "cpu", "gfx942", "gfx1100"]
+DEVICES: list[Any] = ["interpreter", "cpu", "gfx942", "gfx1100", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 class On:
@@ -19,7 +19,7 @@ class On:
         self.name = name
         if name == "interpreter":
             monkeypatch.setenv("TEC_INTERPRET", "1")
-        self.device = None if name in ("interpreter", "cpu") else tec.rocm_emu(name)
+        self.device = None if name in ("interpreter", "cpu") else tec.cuda(0) if name == "cuda" else tec.rocm_emu(name)
 
     def array(self, x: np.ndarray) -> Any:
         return x.copy() if self.device is None else tec.nd.array(x, self.device)
