@@ -84,16 +84,24 @@ def _drafts(space: Space) -> list[Choice]:
     return []
 
 
-def _rival(found: Sequence[Space], default: Choice) -> tuple[Space, Choice] | None:
-    """The cheapest by its sketch of other templates' defaults, and of drafts, if that is well below the default's."""
-    bound = figures.of(_CHAIN, found[0].target)["well_below"] * found[0].cost(default).seconds
-    best = None
+def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> list[tuple[Space, Choice]]:
+    """What should be well cheaper than the default by sketches: the cheapest of other templates' defaults and of drafts. Where the default's loops cost many times its
+    sketch, that sketch misleads: then the cheapest of each template that is well below the loops' price."""
+    known = figures.of(_CHAIN, found[0].target)
+    sketch = found[0].cost(default).seconds
+    is_misled = loops_seconds > known["misled"] * sketch
+    cheapest: list[tuple[float, Space, Choice]] = []
     for k, space in enumerate(found[:DRAFTED_SPACES]):
+        bound = known["well_below"] * (loops_seconds if k and is_misled else sketch)
+        best = None
         with contextlib.suppress(Exception):  # a template that fails is no rival
             for choice in (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED)):
                 if (seconds := space.cost(choice).seconds) < bound:
-                    best, bound = (space, choice), seconds
-    return best
+                    best, bound = choice, seconds
+        if best is not None:
+            cheapest.append((bound, space, best))
+    cheapest.sort(key=lambda c: c[0])
+    return [(space, choice) for _, space, choice in cheapest[: None if is_misled else 1]]
 
 
 def _seconds(made: Made) -> tuple[float, ...] | None:
@@ -189,20 +197,19 @@ class Chain:
         """A rival that is cheaper than the default by the price of its loops; None where there is none, or where no clock has judged that price."""
         if not default.space.target.machine.judged:
             return None
+        best, cheaper = None, figures.of(_CHAIN, default.space.target)["cheaper"]
         try:
-            bound, rival = _seconds(default), _rival(self._found, default.choice)
-            if bound is None or rival is None:
-                return None
-            made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
-            seconds = _seconds(made) if isinstance(made, Made) else None
+            bound = _seconds(default)
+            for rival in () if bound is None else _rivals(self._found, default.choice, bound[0]):
+                made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
+                seconds = _seconds(made) if isinstance(made, Made) else None
+                if bound is not None and seconds is not None and isinstance(made, Made):
+                    if all(own < cheaper * other for own, other in zip(seconds, bound)):
+                        best, bound, cheaper = made, seconds, 1.0
         except Exception:  # what cannot be priced is no reason to end a compilation
             if is_strict():
                 raise
-            return None
-        if not isinstance(made, Made) or seconds is None:
-            return None
-        cheaper = figures.of(_CHAIN, made.space.target)["cheaper"]
-        return made if all(own < cheaper * other for own, other in zip(seconds, bound)) else None
+        return best
 
     def again(self, error: Exception) -> Made:
         """What serves in place of what was made, which has no code: `error` says why. Raises as `first` does."""

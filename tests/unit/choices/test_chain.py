@@ -446,3 +446,13 @@ def test_a_rival_without_code_leaves_the_default(monkeypatch: pytest.MonkeyPatch
     assert tries.first(accept).choice["rows"] == 1
     (refused,) = tries.close()
     assert (refused.rank, refused.stage) == ("cheaper", "code")
+
+
+def test_a_sketch_that_misleads_has_rivals_of_all_templates() -> None:
+    """13 rows are too few for matrix units, and the loops on vector units cost many times what their sketch says."""
+    g = Graph()
+    x, w = g.input("x", "float16", (13, 6616)), g.input("w", "float16", (6616, 1464))
+    g.set_outputs(g.add("matmul", [x, w], {}))
+    net = tec.compile(g, target="cuda -arch=h200")
+    (found,) = net.report.choices.values()
+    assert found["choice"]["template"] != "gpu product"
