@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir.expr import Expr, IterVar
 
+Index: TypeAlias = Expr | int  # a place or a count: a number, or an expression of one
 ExprLike: TypeAlias = Expr | IterVar | bool | int | float | np.number[Any]
 DTypeLike: TypeAlias = str | type | np.dtype[Any]  # "float32", float, np.float32
 ShapeLike: TypeAlias = Sequence[ExprLike] | ExprLike

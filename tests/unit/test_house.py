@@ -23,6 +23,7 @@ FILES = {
 LINES, FUNCTION_LINES = 500, 60
 # What was measured on one machine stands in rules, and what a machine is in `tec.target`: both may only fall.
 CONSTANTS, KIND_QUESTIONS = 0, 5
+ANY_SHARE = 0.1  # of the parameters of choices, that have no type
 # Longer ones, how long they may become, and why.
 LONG_FILES: dict[str, tuple[int, str]] = {}
 _LLVM = "the text of one LLVM function, which is read from top to bottom"
@@ -219,6 +220,20 @@ def test_constants_of_one_machine_only_fall():
     assert len(found) <= CONSTANTS, "a figure of one machine is a row of tec/choices/rules:\n" + "\n".join(
         map(str, found)
     )
+
+
+def test_parameters_of_choices_have_types():
+    """`Any` is for what has none: values of three kinds in one tuple, and what te definitions are made of. Indices are `te.like.Index`."""
+    told = [
+        ast.unparse(a.annotation)
+        for name, text in FILES.items()
+        if name.startswith("tec/choices/")
+        for f in ast.walk(ast.parse(text))
+        if isinstance(f, ast.FunctionDef)
+        for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)
+        if a.annotation is not None
+    ]
+    assert told.count("Any") <= ANY_SHARE * len(told), f"{told.count('Any')} of {len(told)} parameters are typed Any"
 
 
 def test_choices_ask_what_a_machine_is_and_not_its_kind():

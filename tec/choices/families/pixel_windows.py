@@ -16,6 +16,7 @@ from ...ir.dtype import dtype_info
 from ...schedule.rewrite import substitute_all
 from ...target import Target, latency_ns, level_gbps
 from ...te import ComputeOp, Tensor, compute, thread_axis
+from ...te.like import Index
 from ..group import Group, begin, const_shape, extent, substitute
 from ..parts.pointwise import moved_bytes, neighbours_on_a_die
 from ..space import Choice, Cost, Scheduled, Space
@@ -170,7 +171,7 @@ class PixelWindows(Space):
 
         image = compute(sizes, body, name=self.red.name)
 
-        def flat(p: Any, c: Any) -> Any:
+        def flat(p: Any, c: Index) -> Any:
             return image(p // (height * width), p // width % height, p % width, c)
 
         return compute(self.red.output(0).shape, flat, name="pixels"), image

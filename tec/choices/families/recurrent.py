@@ -18,6 +18,8 @@ from ...ops.matmul import accumulator
 from ...ops.recurrent import Plain, Recurrence
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, extent
@@ -103,7 +105,7 @@ class CpuRecurrence(RecurrentForm):
         return on_cores(tasks * clocks, 0.0, choice["threads"] == "tasks", tasks)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        def loop(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def loop(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             _Layer(self.r, ib, sources, results, choice).run()
 
         return self.made(loop)
@@ -112,7 +114,7 @@ class CpuRecurrence(RecurrentForm):
 class _Layer(Plain):
     """The loops of a layer; element access is the definition's."""
 
-    def __init__(self, r: Recurrence, ib: Any, sources: list[Any], results: list[Any], choice: Choice):
+    def __init__(self, r: Recurrence, ib: IRBuilder, sources: list[Any], results: list[Any], choice: Choice):
         super().__init__(r, ib, sources, results)
         self.units, self.rows, self.threads = choice["units"], choice["rows"], choice["threads"]
         self.panels = -(-self.hidden // self.units)
@@ -134,7 +136,7 @@ class _Layer(Plain):
         if rows > 1:
             self._tasks(blocks * rows, self.batch - blocks * rows, 1)
 
-    def _tasks(self, first: Any, count: Any, rows: int) -> None:
+    def _tasks(self, first: Index, count: Index, rows: int) -> None:
         """`count` blocks of `rows` entries, from entry `first` on, each in every direction."""
         ib, directions = self.ib, len(self.r.backward)
         if isinstance(count, int) and count == 0:
@@ -176,7 +178,7 @@ class _Layer(Plain):
 class _Task:
     """Some batch entries in direction `d`, with the activations of direction `kind`: their states, and the loop over time."""
 
-    def __init__(self, layer: _Layer, d: Any, kind: int, b: Any, rows: int):
+    def __init__(self, layer: _Layer, d: Index, kind: int, b: Index, rows: int):
         self.l, self.d, self.kind, self.b, self.rows = layer, d, kind, b, rows
         self.ib, self.r, self.acc = layer.ib, layer.r, layer.acc
         self.n, self.full, self.units = layer.hidden, layer.full, layer.units
@@ -250,10 +252,10 @@ class _Task:
         with ib.for_range(0, self.rows, "m") as m:
             self._row(m, begin, done, phase)
 
-    def _row(self, m: Any, begin: Any, sums: Any, phase: int) -> None:
+    def _row(self, m: Index, begin: Index, sums: BufferVar, phase: int) -> None:
         gates = len(self.r.phases[phase])
 
-        def at(i: int, lane: Any) -> Any:
+        def at(i: int, lane: Index) -> Any:
             return sums[(m * gates + i) * self.units + lane]
 
         got = [partial(at, i) for i in range(gates)]
@@ -266,7 +268,7 @@ class _Task:
             self.update[place] = z
             self.reset[place] = reset
 
-    def _load(self, to: Any, place: int, begin: Any, value: Any) -> None:
+    def _load(self, to: BufferVar, place: int, begin: Index, value: Any) -> None:
         """A panel of what has `hidden` units: the last one may have fewer, and then 0."""
         ib = self.ib
 
@@ -285,7 +287,7 @@ class _Task:
             with ib.for_range(0, self.l.tail, "lane") as lane:
                 to[place + lane] = value(begin + lane)
 
-    def _more(self, m: Any, begin: Any, phase: int) -> Any:
+    def _more(self, m: Index, begin: Index, phase: int) -> Any:
         """`Recurrence.step`'s, as functions of a lane."""
         if phase:
             return lambda lane: self.update[m * self.full + begin + lane]
@@ -295,7 +297,7 @@ class _Task:
         count = 3 if many else 1
         kept = self.ib.allocate(self.acc, (count * self.units,), "more", scope="local")
 
-        def value(i: int, j: Any) -> Any:
+        def value(i: int, j: Index) -> Any:
             found = self.l.more(self.d, self.b + m, self.t, j)
             return found[i] if many else found
 
@@ -305,7 +307,7 @@ class _Task:
             return lambda lane: [kept[i * self.units + lane] for i in range(3)]
         return lambda lane: kept[lane]
 
-    def _finish(self, m: Any, begin: Any, sums: Sequence[Any], phase: int) -> None:
+    def _finish(self, m: Index, begin: Index, sums: Sequence[Any], phase: int) -> None:
         """The new states of a panel, and its outputs."""
         ib, r, l = self.ib, self.r, self.l
         more = self._more(m, begin, phase)
@@ -323,7 +325,7 @@ class _Task:
             if self.c is not None:
                 self.c[place] = kept[1]
 
-        def shown(lane: Any) -> None:
+        def shown(lane: Index) -> None:
             x = self.h[self.after + m * self.full + begin + lane]
             x = x if inside is None else te.select(inside, x, te.const(0, self.acc))
             l.y[self.t, self.d, self.b + m, begin + lane] = x.astype(l.y.dtype)

@@ -20,6 +20,8 @@ from ...ops.matmul import accumulator
 from ...ops.recurrent import Plain
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Cost, Footprint, Kernel
 from ..group import Group, extent
 from ..parts import loops
@@ -86,7 +88,7 @@ class GpuRecurrence(RecurrentForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         kind = _InOneKernel if choice["time"] == "loop" else _ByLaunches
 
-        def loop(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def loop(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             kind(self, ib, sources, results, choice["rows"]).run()
 
         return self.made(loop)
@@ -95,7 +97,7 @@ class GpuRecurrence(RecurrentForm):
 class _Kernel(Plain):
     """What both ways share."""
 
-    def __init__(self, space: GpuRecurrence, ib: Any, sources: list[Any], results: list[Any], rows: int):
+    def __init__(self, space: GpuRecurrence, ib: IRBuilder, sources: list[Any], results: list[Any], rows: int):
         super().__init__(space.r, ib, sources, results)
         self.space, self.rows, self.full = space, rows, space.full
         self.tail = self.hidden % GPU_PANEL != 0
@@ -112,7 +114,7 @@ class _Kernel(Plain):
                     axes.append(axis.var)
             yield tuple(axes)
 
-    def by_direction(self, d: Any, emit: Any) -> None:
+    def by_direction(self, d: Index, emit: Any) -> None:
         """`emit(kind)` for the activations of the direction; one code where they are the same."""
         acts = self.r.activations
         if len(acts) == 1 or acts[0] == acts[1]:
@@ -137,7 +139,7 @@ class _Kernel(Plain):
         with self.ib.if_scope(te.all(*given) if len(given) > 1 else given[0]):
             yield
 
-    def weight_at(self, d: Any, phase: int, i: int, unit: Any, k: Any) -> Any:
+    def weight_at(self, d: Index, phase: int, i: int, unit: Any, k: Index) -> Any:
         """The weight of a phase's gate i."""
         r, n, gates = self.r, self.hidden, self.r.phases[phase]
         if not r.panel:
@@ -146,7 +148,7 @@ class _Kernel(Plain):
         block, lane = te.indexdiv(unit, GPU_PANEL), te.indexmod(unit, GPU_PANEL)
         return self.w[d, at + ((block * n + k) * len(gates) + i) * GPU_PANEL + lane].astype(self.acc)
 
-    def part(self, phase: int, d: Any, unit: Any, part: Any, parts: int, rows: int, read: Any, to: Any) -> None:
+    def part(self, phase: int, d: Index, unit: Any, part: Index, parts: int, rows: int, read: Any, to: Any) -> None:
         """One thread's part of the sums of a unit, in shared memory: `to(row, gate, value)`."""
         ib, n, gates = self.ib, self.hidden, self.r.phases[phase]
         each = -(-n // parts)
@@ -205,7 +207,7 @@ class _InOneKernel(_Kernel):
                 if r.states == 2:
                     self.ends[1][d, b, u] = own[0].astype(self.ends[1].dtype)
 
-    def _finish(self, phase: int, sums: list[Any], at: Any, h: Any, kept: Any, own: Any, kind: int) -> None:
+    def _finish(self, phase: int, sums: list[Any], at: Any, h: Any, kept: Any, own: BufferVar, kind: int) -> None:
         ib, r = self.ib, self.r
         d, b, t, u, unit = at
         if phase + 1 < len(r.phases):
@@ -250,7 +252,7 @@ class _ByLaunches(_Kernel):
                 self._step(step, phase)
         self._each_unit(self._end)
 
-    def place(self, d: Any, b: Any, unit: Any) -> Any:
+    def place(self, d: Index, b: Index, unit: Any) -> Any:
         return (d * self.entries + b) * self.full + unit
 
     def _each_unit(self, emit: Any) -> None:
@@ -261,18 +263,18 @@ class _ByLaunches(_Kernel):
             with self.where(unit < self.hidden if self.hidden != blocks * threads else True):
                 emit(d, b, unit)
 
-    def _begin(self, d: Any, b: Any, unit: Any) -> None:
+    def _begin(self, d: Index, b: Index, unit: Any) -> None:
         self.h[self.place(d, b, unit)] = self.start(0, d, b, unit)
         if self.c is not None:
             self.c[self.place(d, b, unit)] = self.start(1, d, b, unit)
 
-    def _end(self, d: Any, b: Any, unit: Any) -> None:
+    def _end(self, d: Index, b: Index, unit: Any) -> None:
         last = te.indexmod(self.steps, 2) * self.size
         self.ends[0][d, b, unit] = self.h[last + self.place(d, b, unit)].astype(self.ends[0].dtype)
         if self.c is not None:
             self.ends[1][d, b, unit] = self.c[self.place(d, b, unit)].astype(self.ends[1].dtype)
 
-    def _step(self, step: Any, phase: int) -> None:
+    def _step(self, step: Index, phase: int) -> None:
         ib, r, rows, gates = self.ib, self.r, self.rows, self.r.phases[phase]
         grid = (self.full // GPU_PANEL, self.blocks, len(r.backward))
         with self.launch(grid, (GPU_PANEL, _PARTS)) as (panel, block, d, lane, part):
@@ -283,14 +285,14 @@ class _ByLaunches(_Kernel):
             after = ib.let("after", te.indexmod(step + 1, 2) * self.size)
             shared = ib.allocate(self.acc, (_PARTS * rows * len(gates) * GPU_PANEL,), "parts", scope="shared")
 
-            def entry(m: Any) -> Any:
+            def entry(m: Index) -> Any:
                 b = block * rows + m
                 return te.min(b, self.entries - 1) if self.ragged else b
 
-            def read(m: int, k: Any) -> Any:
+            def read(m: int, k: Index) -> Any:
                 return self.kept[self.place(d, entry(m), k)] if phase else self.h[now + self.place(d, entry(m), k)]
 
-            def slot(p: Any, m: Any, i: int) -> Any:
+            def slot(p: Any, m: Index, i: int) -> Any:
                 return ((p * rows + m) * len(gates) + i) * GPU_PANEL + lane
 
             def to(m: int, i: int, value: Any) -> None:

@@ -17,6 +17,8 @@ from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import IRBuilder
+from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, size_of
@@ -86,7 +88,7 @@ class Relayout(loops.LoopForm):
 class _Squares:
     """The statements of a copy from `source` to `to`."""
 
-    def __init__(self, ib: Any, source: Any, to: Any, form: Form, kind: str):
+    def __init__(self, ib: IRBuilder, source: Any, to: Any, form: Form, kind: str):
         self.ib, self.source, self.to, self.kind = ib, source, to, kind
         self.block, self.into, self.channels = form.attrs["block"], form.attrs["into"], form.attrs["channels"]
         self.images, self.sizes = form.inputs[0].shape[0], _pixels(form)
@@ -109,14 +111,14 @@ class _Squares:
             out, pixel = [te.indexmod(pixel, n), *out], te.indexdiv(pixel, n)
         return [pixel, *out]
 
-    def _square(self, n: Any, co: Any, k: Any, rows: int) -> None:
+    def _square(self, n: Index, co: Any, k: Index, rows: int) -> None:
         """Square `k` of block `co`, of whose channels there are `rows`."""
         block, vector = self.block, f"{self.dtype}x{self.block}"
         first = self.ib.let("first", te.min(k * block, self.pixels - block))
         plain = [(n, co * block + r, *self._at(first)) for r in range(rows)]
         blocked = [(n, co, *self._at(first + r), 0) for r in range(block)]
         source, to = (plain, blocked) if self.into else (blocked, plain)
-        lines = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
+        lines: list[Any] = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
         lines += [te.const(0, vector)] * (block - len(lines))
         for at, line in zip(to, turned(lines, self.ib.let)):
             self.ib.emit(self.to.vstore(at, line))

@@ -17,6 +17,8 @@ from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
@@ -73,7 +75,7 @@ class Running(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         x = self.form.inputs[0]
 
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             scan = _Scan(self, ib, sources[0], results[0])
             if choice["wave"]:
                 (_Columns if self.lines.inner > 1 else _Row)(scan, choice["wave"]).run()
@@ -89,7 +91,7 @@ class Running(loops.LoopForm):
 class _Scan:
     """What all ways share: the elements of a line from its end or its beginning, and what is done with two."""
 
-    def __init__(self, space: Running, ib: Any, src: Any, dst: Any):
+    def __init__(self, space: Running, ib: IRBuilder, src: Any, dst: Any):
         a = space.form.attrs
         self.ib, self.src, self.dst, self.target, self.lines, self.rule = (
             ib,
@@ -103,13 +105,13 @@ class _Scan:
         self.dtype, self.n = space.form.inputs[0].dtype, space.lines.n
         self.one = te.const(1 if self.product else 0, self.wide)
 
-    def both(self, a: Any, b: Any) -> Any:
+    def both(self, a: Any, b: Index) -> Any:
         return a * b if self.product else a + b
 
-    def place(self, line: Any, k: Any) -> tuple[Any, ...]:
+    def place(self, line: Index, k: Index) -> tuple[Any, ...]:
         return self.lines.at(line, self.n - 1 - k if self.back else k)
 
-    def write(self, line: Any, begin: Any, count: Any, acc: Any) -> None:
+    def write(self, line: Index, begin: Index, count: Index, acc: BufferVar) -> None:
         """The results of `count` elements from `begin` on, one after another."""
         with self.ib.for_range(0, count, "k") as k:
             at = self.place(line, begin + k)
@@ -177,7 +179,7 @@ class _Shared:
                 axes.append(axis.var)
             yield tuple(axes)
 
-    def summed(self, kept: Any, begin: int, count: int, acc: Any) -> None:
+    def summed(self, kept: BufferVar, begin: int, count: int, acc: BufferVar) -> None:
         """Elements of a thread as what stands after (or before) each of them from `acc` on, in place."""
         for j in range(begin, begin + count):
             value = self.ib.let("value", kept[j])
@@ -188,10 +190,10 @@ class _Shared:
                 acc[0] = self.s.both(acc[0], value)
                 kept[j] = acc[0]
 
-    def load(self, kept: Any, j: int, line: Any, k: Any) -> None:
+    def load(self, kept: BufferVar, j: int, line: Index, k: Index) -> None:
         kept[j] = self.s.src[self.s.place(line, k)].astype(self.s.wide)
 
-    def store(self, kept: Any, j: int, line: Any, k: Any, before: Any) -> None:
+    def store(self, kept: BufferVar, j: int, line: Index, k: Index, before: Any) -> None:
         self.s.dst[self.s.place(line, k)] = self.s.both(before, kept[j]).astype(self.s.dtype)
 
 
@@ -247,7 +249,7 @@ class _Row(_Shared):
                             self.store(kept, p * piece + j, line, begin + j, ahead[p])
 
     @contextmanager
-    def _inside(self, begin: Any, tile: int) -> Iterator[None]:
+    def _inside(self, begin: Index, tile: int) -> Iterator[None]:
         if self.s.n % tile == 0:
             yield
             return
@@ -255,7 +257,15 @@ class _Row(_Shared):
             yield
 
     def _meet(
-        self, totals: Any, ahead: Any, whole: Any, carry: Any, t: Any, wave: int, waves: int, pieces: int
+        self,
+        totals: BufferVar,
+        ahead: BufferVar,
+        whole: Any,
+        carry: BufferVar,
+        t: Index,
+        wave: int,
+        waves: int,
+        pieces: int,
     ) -> None:
         """The wavefronts' sums to all: what is ahead of each thread's pieces in the line, and the line's sum so far."""
         ib, s = self.ib, self.s
@@ -322,7 +332,7 @@ class _Columns(_Shared):
                         with self._inside(begin + j):
                             self.store(kept, j, line, begin + j, ahead)
 
-    def _bring(self, coming: Any, line: Any, begin: Any) -> None:
+    def _bring(self, coming: Any, line: Index, begin: Index) -> None:
         """A thread's elements of a turn; what is beyond the end adds nothing."""
         s = self.s
         for j in range(self.each):
@@ -331,7 +341,7 @@ class _Columns(_Shared):
             with self._inside(begin + j):
                 coming[j] = s.src[s.place(line, begin + j)]
 
-    def _meet(self, totals: Any, value: Any, carry: Any, t: Any) -> Any:
+    def _meet(self, totals: BufferVar, value: Any, carry: BufferVar, t: Index) -> Any:
         """What is ahead of a thread's run, whose sum is `value`, in its line; `carry` goes on to the end of the turn."""
         s, ib, across, wave = self.s, self.ib, self.across, self.wave
         place, own = ib.let("place", te.indexmod(t, wave)), ib.let("own", te.indexdiv(t, wave))
@@ -356,7 +366,7 @@ class _Columns(_Shared):
         return ib.let("ahead", s.both(mine[0], before))
 
     @contextmanager
-    def _real(self, line: Any) -> Iterator[None]:
+    def _real(self, line: Index) -> Iterator[None]:
         if self.s.lines.count % self.across == 0:
             yield
             return
@@ -364,7 +374,7 @@ class _Columns(_Shared):
             yield
 
     @contextmanager
-    def _inside(self, k: Any) -> Iterator[None]:
+    def _inside(self, k: Index) -> Iterator[None]:
         if self.s.n % self.tile == 0:
             yield
             return

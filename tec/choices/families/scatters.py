@@ -16,6 +16,7 @@ from ...ops.registry import static_shape
 from ...ops.scatter import place_of
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import IRBuilder
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
@@ -97,11 +98,11 @@ def _in_loops(
             out = out * c + p
         return out
 
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
         (old, at, new), (dst,) = sources, results
         if not target.is_gpu:
-            with loops.each(ib, target, total, "p") as p, ib.for_range(0, block, "b") as b:
-                here = (*loops.split_index(p, places), *loops.split_index(b, rest))
+            with loops.each(ib, target, total, "p") as slot, ib.for_range(0, block, "b") as b:
+                here = (*loops.split_index(slot, places), *loops.split_index(b, rest))
                 dst[here] = old[here]
             with ib.for_range(0, count, "e") as e:
                 inside, place, here = one(at, e)
@@ -111,8 +112,8 @@ def _in_loops(
             return
         head = ib.allocate("int32", (total,), "head")
         following = ib.allocate("int32", (count,), "following") if reduction != "none" else None
-        with loops.each(ib, target, total) as p:
-            head[p] = te.const(-1, "int32")
+        with loops.each(ib, target, total) as slot:
+            head[slot] = te.const(-1, "int32")
         with loops.each(ib, target, count) as e:
             inside, place, _ = one(at, e)
             with ib.if_scope(inside):
@@ -121,8 +122,8 @@ def _in_loops(
                 else:
                     following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
         with loops.each(ib, target, total * block) as t:
-            p, b = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
-            r = loops.split_index(b, rest)
+            p, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
+            r = loops.split_index(within, rest)
             here = (*loops.split_index(p, places), *r)
             if following is None:
                 found = ib.let("found", head[p])

@@ -15,6 +15,8 @@ from ...ir.dtype import dtype_info
 from ...ops.registry import TensorType, static_shape
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..parts import loops
 
 MOST = 256  # that are looked for: each counts those ahead of it
@@ -52,7 +54,7 @@ def _own_type(dtype: str) -> str:
     return "float32" if info.is_float else "int32" if info.is_signed else "uint32"
 
 
-def unkeyed(k: Any, dtype: str, largest: bool) -> Any:
+def unkeyed(k: Index, dtype: str, largest: bool) -> Any:
     """The element that has the key, in the type that elements are compared in; of the lowest key a NaN, or the lowest number. A key between two numbers of float16
     becomes one of them: what reaches the upper one reaches the key, and the lower one lets more through."""
     if dtype == "float16":
@@ -73,7 +75,7 @@ def selected(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, targe
     lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
     threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
 
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
         with ib.new_scope():
             bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
             ib.scope_attr(bx, "thread_extent", lines.count)
@@ -87,8 +89,8 @@ class _Selection:
     """The statements for one line."""
 
     def __init__(
-        self, ib: Any, src: Any, results: list[Any], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
-        line: Any, t: Any,
+        self, ib: IRBuilder, src: Any, results: list[Any], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
+        line: Index, t: Index,
     ):  # fmt: skip
         self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
@@ -143,7 +145,7 @@ class _Selection:
         ib, t = self.ib, self.t
         best = loops.scalar(ib, self.wide, "best", self._worst())
 
-        def look(j: int, at: Any) -> None:
+        def look(j: int, at: Index) -> None:
             v = ib.let("v", self.src[self.lines.at(self.line, at)].astype(self.wide))
             if self.elements is not None:
                 self.elements[j] = v
@@ -175,25 +177,25 @@ class _Selection:
                     bit[0] = te.const(0, "uint32")
         return found[0]
 
-    def _reaches(self, j: int, at: Any, bound: Any) -> Any:
+    def _reaches(self, j: int, at: Index, bound: Index) -> Any:
         v = self._element(j, at)
         return te.bitwise_xor(v < bound if self.largest else v > bound, te.const(True, "bool"))  # a NaN does
 
-    def _element(self, j: int, at: Any) -> Any:
+    def _element(self, j: int, at: Index) -> Any:
         return (
             self.elements[j] if self.elements is not None else self.src[self.lines.at(self.line, at)].astype(self.wide)
         )
 
-    def _gather(self, places: Any, filled: Any, bound: Any) -> None:
+    def _gather(self, places: Any, filled: Any, bound: Index) -> None:
         """Places of what reaches the bound to shared memory, in any order, as far as there is room."""
         ib = self.ib
         those = loops.scalar(ib, "uint32", "those", te.const(0, "uint32"))
 
-        def note(j: int, at: Any) -> None:
+        def note(j: int, at: Index) -> None:
             bit = te.const(1 << j, "uint32")
             those[0] = te.bitwise_or(those[0], te.select(self._reaches(j, at, bound), bit, te.const(0, "uint32")))
 
-        def keep(turn: Any) -> None:
+        def keep(turn: Index) -> None:
             with ib.while_loop(those[0] != te.const(0, "uint32")):
                 j = ib.let("j", te.ctz(those[0]).astype("int32"))
                 piece = (turn + te.indexdiv(j, self.piece)) * self.threads + self.t
@@ -213,7 +215,7 @@ class _Selection:
         """Of how many of the wavefront's threads it holds."""
         return te.popcount(self._ballot(holds)).astype("int32")
 
-    def _ranked(self, words: Any, places: Any, count: Any) -> None:
+    def _ranked(self, words: Any, places: Any, count: Index) -> None:
         """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
         ib, turn = self.ib, 16
         t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
@@ -266,7 +268,7 @@ class _Selection:
     def _before(self, least: Any, probe: Any) -> Callable[[Any, Any], Any]:
         return lambda v, at: te.all(v == least, at < probe)
 
-    def _made(self, at: Any) -> Any:
+    def _made(self, at: Index) -> Any:
         return key(self.src[self.lines.at(self.line, at)], self.largest)
 
     def each(self, do: Callable[[int, Any], None], behind: Callable[[Any], None] | None = None) -> None:
@@ -287,20 +289,20 @@ class _Selection:
             if behind is not None:
                 behind(0)
         else:
-            with ib.for_range(0, turns, "p") as p:
-                pieces(p, 0)
+            with ib.for_range(0, turns, "p") as turn:
+                pieces(turn, 0)
                 if behind is not None:
-                    behind(p)
+                    behind(turn)
 
-    def value(self, j: int, at: Any) -> Any:
+    def value(self, j: int, at: Index) -> Any:
         return self.keys[j] if self.keys is not None else self._made(at)
 
-    def _count(self, counts: Any, slot: Any, holds: Callable[[Any, Any], Any]) -> Any:
+    def _count(self, counts: BufferVar, slot: Any, holds: Callable[[Any, Any], Any]) -> Any:
         """In how many elements of the line it holds, known to all threads; calls after one another take turns at two slots."""
         ib = self.ib
         mine = loops.scalar(ib, "int32", "mine", te.const(0, "int32"))
 
-        def add(j: int, at: Any) -> None:
+        def add(j: int, at: Index) -> None:
             mine[0] = mine[0] + holds(self.value(j, at), at).astype("int32")
 
         self.each(add)
@@ -318,7 +320,7 @@ class _Selection:
             whole = whole + ib.let("part", counts[slot * self.waves + w])
         return ib.let("whole", whole)
 
-    def _search(self, counts: Any, bits: Any, holds: Callable[[Any, Any, Any], Any], k: int, dtype: str) -> Any:
+    def _search(self, counts: BufferVar, bits: Any, holds: Callable[[Any, Any, Any], Any], k: int, dtype: str) -> Any:
         """The greatest number that so many keys reach."""
         ib = self.ib
         found = loops.scalar(ib, dtype, "found", te.const(0, dtype))
@@ -329,7 +331,7 @@ class _Selection:
                 found[0] = probe
         return ib.let("least", found[0])
 
-    def _sorted(self, least: Any, end: Any, count: Any) -> None:
+    def _sorted(self, least: Any, end: Index, count: Index) -> None:
         """The k that are left to shared memory in any order; then each to the place that the number of those ahead of it says."""
         ib, k = self.ib, self.k
         keys = ib.allocate("uint32", (k,), "best", scope="shared")
@@ -338,7 +340,7 @@ class _Selection:
         with ib.if_scope(self.t == 0):
             filled[0] = te.const(0, "int32")
 
-        def keep(j: int, at: Any) -> None:
+        def keep(j: int, at: Index) -> None:
             v = ib.let("v", self.value(j, at))
             with ib.if_scope(te.any(v > least, te.all(v == least, at < end))):
                 slot = ib.let("slot", te.call_intrin("int32", "atomic_add", filled[0], te.const(1, "int32")))

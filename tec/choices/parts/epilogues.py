@@ -13,6 +13,7 @@ from ...ir.visit import Rewriter, substituter
 from ...ops.forms import Form
 from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor
+from ...te.ir_builder import IRBuilder
 from ..group import Group, same_shape
 from ..space import Choice, Scheduled
 from ..stages import GpuStages
@@ -81,7 +82,7 @@ class FusedForm(loops.LoopForm):
         super().__init__(group, target, form, carriers)
         self.epilogue = Epilogue.of(group, carriers[0])
 
-    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         """The loops. sources: what the product reads, then what the epilogue reads."""
         raise NotImplementedError
 
@@ -92,7 +93,7 @@ class FusedForm(loops.LoopForm):
             *(self.epilogue.reads if self.epilogue is not None else ()),
         ]
 
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             self.kernel(choice, ib, sources, results[0])
 
         return loops.extern(self.stage, read, [(self.form.outputs[0].shape, dtype)], body)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...schedule import Stage
 from ...te import thread_axis
 from .pointwise import neighbours_on_a_die
 
@@ -17,7 +18,7 @@ class Tiles:
     """The tiles of a stage's result, `rows` by `columns`. `i` and `j` are the axes inside of a tile: a template splits them further, says the order of what it made
     of them (`nest`), and binds the tiles (`bind`)."""
 
-    def __init__(self, stage: Any, rows: int, columns: int):
+    def __init__(self, stage: Stage, rows: int, columns: int):
         self.stage = stage
         *self.lead, i, j = stage.op.axis
         self.row, self.i = stage.split(i, factor=rows)
@@ -49,7 +50,7 @@ class Tiles:
         return at
 
 
-def joined(stage: Any, axes: Sequence[Any]) -> Any:
+def joined(stage: Stage, axes: Sequence[Any]) -> Any:
     """One loop for some that stand in each other."""
     return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 

@@ -19,6 +19,8 @@ from ...ir.stmt import BufferStore
 from ...ops.forms import Form
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, substitute
 from ..space import Choice, Scheduled, Space
@@ -56,7 +58,7 @@ def split_index(flat: Any, shape: Sequence[int]) -> list[Any]:
 
 
 @contextmanager
-def each(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+def each(ib: IRBuilder, target: Target, count: int, name: str = "e") -> Iterator[Any]:
     """A block that runs for each number below `count`, in any order: one kernel on a GPU."""
     if not target.is_gpu:
         kind = "parallel" if count >= 2 else "serial"
@@ -76,7 +78,7 @@ def each(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
             yield flat
 
 
-def dealt(ib: Any, count: int, threads: int, thread: Sequence[Any], body: Callable[[Any], None], kind: str = "unroll") -> None:  # fmt: skip
+def dealt(ib: IRBuilder, count: int, threads: int, thread: Sequence[Any], body: Callable[[Any], None], kind: str = "unroll") -> None:  # fmt: skip
     """`body(e)` for each number below `count`, neighbours to neighbouring threads of a work-group. thread: what a thread's number is the sum of."""
     with ib.for_range(0, -(-count // threads), "r", kind=kind) as r:
         e = sum(thread, r * threads)
@@ -85,7 +87,7 @@ def dealt(ib: Any, count: int, threads: int, thread: Sequence[Any], body: Callab
 
 
 @contextmanager
-def in_order(ib: Any, target: Target, count: int, name: str = "e") -> Iterator[Any]:
+def in_order(ib: IRBuilder, target: Target, count: int, name: str = "e") -> Iterator[Any]:
     """A block that runs for each number below `count`, one after another; on the host, whatever the target."""
     with ib.for_range(0, count, name) as i:
         yield i
@@ -99,31 +101,31 @@ class Lines:
         self.outer, self.inner = math.prod(self.before), math.prod(self.after)
         self.count = self.outer * self.inner
 
-    def at(self, line: Any, k: Any) -> tuple[Any, ...]:
+    def at(self, line: Index, k: Index) -> tuple[Any, ...]:
         o, i = (line, 0) if self.inner == 1 else (te.indexdiv(line, self.inner), te.indexmod(line, self.inner))
         if self.outer == 1:
             o, i = 0, (line if self.inner > 1 else 0)
         return (*split_index(o, self.before), k, *split_index(i, self.after))
 
 
-def scalar(ib: Any, dtype: str, name: str, value: Any) -> Any:
+def scalar(ib: IRBuilder, dtype: str, name: str, value: Any) -> Any:
     """A variable of one's own: `v[0]`."""
     v = ib.allocate(dtype, (1,), name, scope="local")
     v[0] = value
     return v
 
 
-def vector(buffer: Any, first: Any, n: int) -> Expr:
+def vector(buffer: Any, first: Index, n: int) -> Expr:
     """`n` elements of a buffer that lie side by side, in one load."""
     return BufferLoad(buffer.buffer, (_run(first, n),))
 
 
-def put_vector(ib: Any, buffer: Any, first: Any, value: Expr) -> None:
+def put_vector(ib: IRBuilder, buffer: BufferVar, first: Index, value: Expr) -> None:
     """A vector's elements side by side into a buffer, in one store."""
     ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))
 
 
-def _run(first: Any, n: int) -> Expr:
+def _run(first: Index, n: int) -> Expr:
     return Ramp(build.convert(first), te.const(1, "int32"), n)
 
 

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import TensorRead
+from ...ir import IterVar, TensorRead
 from ...ir.arith import Analyzer
 from ...ir.dtype import dtype_info
 from ...ir.visit import free_vars, walk_exprs
 from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
+from ...te.like import Index
 from .. import parallel
 from ..group import Group, begin, const_shape, extent, reduce_size, size_of
 
@@ -149,7 +150,7 @@ def _rows_stay(extents: list[int | None]) -> bool:
     return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
-def neighbours_on_a_die(stage: Stage, block: Any, groups: int | None, dies: int) -> Any:
+def neighbours_on_a_die(stage: Stage, block: IterVar, groups: int | None, dies: int) -> Any:
     """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn ("workgroup i goes to XCD i % 8",
     rocm-libraries 6501), and what neighbours have in common, as parts of one line, the die's L2 keeps when the first has brought it. As it was where the dies would get
     different numbers of `groups`; None: of a number that need not be known, the last of which may have nothing to do."""
@@ -160,14 +161,14 @@ def neighbours_on_a_die(stage: Stage, block: Any, groups: int | None, dies: int)
     return stage.fuse(block, die)
 
 
-def neighbour_on_a_die(group: Any, groups: int, dies: int) -> Any:
+def neighbour_on_a_die(group: Index, groups: int, dies: int) -> Any:
     """The same of a work-group's number, in forms written as loops."""
     if dies == 1 or groups % dies:
         return group
     return indexmod(group, dies) * (groups // dies) + indexdiv(group, dies)
 
 
-def brought(tile: Stage, threads: int, lanes: int, tx: Any) -> None:
+def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
     """A tile of shared memory that the threads of a work-group bring together, in pieces of `lanes` elements that lie side by side."""
     at = tile.fuse(*tile.op.axis) if len(tile.op.axis) > 1 else tile.op.axis[0]
     if lanes > 1:

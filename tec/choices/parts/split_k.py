@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import te
+from ...ir import IterVar
 from ...ops.contraction import Element
+from ...schedule import Schedule
 from ...te import ComputeOp, Operation, Tensor
 from ..group import Group, const_shape
 from .pointwise import bind_all
@@ -39,7 +41,7 @@ def total(parts: Tensor, count: int, shape: Sequence[Any], dtype: str) -> Tensor
     return result
 
 
-def schedule_total(s: Any, group: Group, product: Operation) -> None:
+def schedule_total(s: Schedule, group: Group, product: Operation) -> None:
     """Schedule the kernel that adds the parts up and ends the computation."""
     out = group.output_ops[0]
     assert isinstance(out, ComputeOp)
@@ -47,7 +49,7 @@ def schedule_total(s: Any, group: Group, product: Operation) -> None:
     end(s, group, product, bind_all(s, out, vector=16 if (const_shape(out.output(0))[-1] or 1) % _PIECE == 0 else 0))
 
 
-def end(s: Any, group: Group, product: Operation, thread: Any) -> None:
+def end(s: Schedule, group: Group, product: Operation, thread: IterVar) -> None:
     """The sum of a group's parts in a thread's registers, at the axis of what ends the computation."""
     out = group.output_ops[0]
     (sums,) = (o for o in group.reductions() if o is not product)

@@ -6,10 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...ir import IterVar
+from ...schedule import Stage
 from .grid import joined
 
 
-def deal(stage: Any, loop: Any, threads: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
+def deal(stage: Stage, loop: IterVar, threads: Iterable[tuple[Any, int]]) -> tuple[Any, Any]:
     """A loop over threads (each with how many there are), neighbours to the first. Returns what is left of the loop, and the last thread's axis."""
     part = None
     for thread, n in threads:
@@ -18,7 +20,7 @@ def deal(stage: Any, loop: Any, threads: Iterable[tuple[Any, int]]) -> tuple[Any
     return loop, part
 
 
-def bring(stage: Any, product: Any, step: Any, threads: Sequence[tuple[Any, int]], piece: int = 1) -> Any:
+def bring(stage: Stage, product: Any, step: IterVar, threads: Sequence[tuple[Any, int]], piece: int = 1) -> Any:
     """The tile that `product` reads in a `step`, in pieces of so many elements that lie side by side. Returns the loop over a thread's pieces."""
     stage.set_scope("shared")
     stage.compute_at(product, step)

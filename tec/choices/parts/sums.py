@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...ir import IterVar
+from ...schedule import Schedule, Stage
 from ...te import Tensor, thread_axis
 from .grid import Tiles
 
@@ -25,7 +27,7 @@ class Share:
     near: Any
 
 
-def share(stage: Any, axis: Any, threads: int, single: bool) -> Share:
+def share(stage: Stage, axis: IterVar, threads: int, single: bool) -> Share:
     """Rows or columns dealt to so many threads, one at a time or in runs of `RUN`."""
     if single:
         far, thread = stage.split(axis, factor=threads)
@@ -40,7 +42,7 @@ def nest(tiles: Tiles, rows: Share, columns: Share, far: Sequence[Any], near: Se
     tiles.nest(*far, rows.thread, columns.thread, *near)
 
 
-def over_threads(stage: Any, rows: Share, columns: Share, far: Sequence[Any], thread: Any) -> Any:
+def over_threads(stage: Stage, rows: Share, columns: Share, far: Sequence[Any], thread: IterVar) -> Any:
     """Binds what `nest` has put in order: threads to one axis of the work-group, what is far apart to a thread's own blocks. Returns the thread's axis."""
     for axis in far:
         stage.bind(axis, thread_axis("vthread"))
@@ -60,7 +62,7 @@ class Steps:
     term: Any
 
 
-def block(s: Any, acc: Tensor, own: Sequence[Tensor], final: Any, thread: Any, step: int, along: tuple[bool, bool], stages: int, written: int = 0) -> Steps:  # fmt: skip
+def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread: IterVar, step: int, along: tuple[bool, bool], stages: int, written: int = 0) -> Steps:  # fmt: skip
     """The sums `acc` at the thread's axis, `step` terms at a time, with the operands `own` in registers. along: whether A and B lie along the sum; stages: of the software
     pipeline; written: terms that are written out (0: the whole step)."""
     stage = s[acc]
@@ -71,7 +73,7 @@ def block(s: Any, acc: Tensor, own: Sequence[Tensor], final: Any, thread: Any, s
     if written:
         kb, ki = stage.split(ki, factor=written)
     kg, ki = stage.split(ki, factor=RUN)
-    stage.reorder(*lead, ko, *([kb] if written else []), kg, ki, x, y)
+    stage.reorder(*lead, ko, *([] if kb is None else [kb]), kg, ki, x, y)
     for axis in (kg, ki, x, y):
         stage.unroll(axis)
     stage.pragma(ko, "software_pipeline", stages)
@@ -83,7 +85,9 @@ def block(s: Any, acc: Tensor, own: Sequence[Tensor], final: Any, thread: Any, s
     return Steps(stage, ko, kb, kg, ki)
 
 
-def in_vectors(s: Any, acc: Tensor, final: Any, at: Any, lanes: int, unroll: int = 1, dot: Any = None) -> None:
+def in_vectors(
+    s: Schedule, acc: Tensor, final: Stage, at: IterVar, lanes: int, unroll: int = 1, dot: Any = None
+) -> None:
     """A CPU's sums in vector registers, at an axis of `final`: a register for each row and `lanes` columns, `unroll` steps of the sum written out. dot: an instruction that
     takes some neighbours of the sum at once."""
     stage = s[acc]

@@ -19,6 +19,7 @@ from ....ops.attention import normalized, scores_of
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
+from ....te.like import Index
 from ... import parallel
 from ...group import Group, size_of
 from ...parts.pointwise import lanes_for
@@ -108,7 +109,7 @@ def by_lanes(kernel: Kernel, choice: Choice, make: Callable[[Any, Any, Any], Til
 class Tile:
     """One tile of queries of one head: its loops over blocks of keys."""
 
-    def __init__(self, kernel: Kernel, choice: Choice, b: Any, head: Any, first: Any):
+    def __init__(self, kernel: Kernel, choice: Choice, b: Index, head: Index, first: Index):
         self.kernel, self.b, self.head, self.first = kernel, b, head, first
         self.ib, self.g, self.acc = kernel.ib, kernel.g, kernel.acc
         self.width, self.keys, self.rows = choice["queries"], choice["keys"], choice["rows"]
@@ -150,11 +151,11 @@ class Tile:
         with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
             self.o[d * w + lane] = k.const(0)
 
-    def _put_query(self, i: Any, d: Any, x: Any) -> None:
+    def _put_query(self, i: Index, d: Index, x: Any) -> None:
         """Query i's element d."""
         self.q[d * self.width + i] = x * self.kernel.const(self.kernel.scores.scale)
 
-    def _grouped(self, count: Any, name: str, emit: Any) -> None:
+    def _grouped(self, count: Index, name: str, emit: Any) -> None:
         """`emit(first, n)` for all numbers below `count`, `rows` at a time and the rest one by one."""
         ib, rows = self.ib, self.rows
         with ib.for_range(0, te.indexdiv(count, rows), name) as r:
@@ -165,7 +166,7 @@ class Tile:
         elif count % rows:
             emit(count - count % rows, count % rows)
 
-    def _block(self, key: Any, count: Any) -> None:
+    def _block(self, key: Index, count: Index) -> None:
         """Keys `key` and on, `count` of them."""
         ib, w = self.ib, self.width
         self._score_block(key, count)
@@ -184,15 +185,15 @@ class Tile:
             self.total[lane] = self.total[lane] + self.p[j * w + lane]
         self._value_block(key, count)
 
-    def _score_block(self, key: Any, count: Any) -> None:
+    def _score_block(self, key: Index, count: Index) -> None:
         """Scores of a block, masked."""
         self._grouped(count, "j", lambda j, n: self._scores(key, j, n))
 
-    def _value_block(self, key: Any, count: Any) -> None:
+    def _value_block(self, key: Index, count: Index) -> None:
         """Sums of values brought up to date by a block's weights."""
         self._grouped(self.g.value_size, "d", lambda d, n: self._values(key, d, n, count))
 
-    def _scores(self, key: Any, j: Any, n: int) -> None:
+    def _scores(self, key: Index, j: Index, n: int) -> None:
         ib, w, k = self.ib, self.width, self.kernel
         sums = ib.allocate(self.acc, (n * w,), "scores", scope="local")
         for r in range(n):
@@ -208,14 +209,14 @@ class Tile:
             with self._lanes() as lane:
                 self.p[(j + r) * w + lane] = self._masked(sums[r * w + lane], lane, place)
 
-    def _masked(self, score: Any, lane: Any, key: Any) -> Any:
+    def _masked(self, score: Any, lane: Index, key: Index) -> Any:
         k, scores = self.kernel, self.kernel.scores
         i = te.min(self.first + lane, self.g.queries - 1)
         score = scores.biased(scores.capped(score), k.extra, (self.b, self.head, i, key))
         seen = scores.seen(k.extra, self.b, self.first + lane + scores.offset(k.extra, self.b), key)
         return score if seen is None else te.select(seen, score, k.const(float("-inf")))
 
-    def _values(self, key: Any, d: Any, n: int, count: Any) -> None:
+    def _values(self, key: Index, d: Index, n: int, count: Index) -> None:
         ib, w, k = self.ib, self.width, self.kernel
         sums = ib.allocate(self.acc, (n * w,), "values", scope="local")
         for r in range(n):

@@ -10,6 +10,7 @@ from typing import Any
 
 from .... import te
 from ....ops.attention import normalized
+from ....te.like import Index
 from .kernel import Kernel
 
 MOST = 8  # queries times heads of a group: beyond, lanes of queries are filled well enough
@@ -24,7 +25,7 @@ def lanes_of(size: int, most: int) -> int:
 class FewQueries:
     """One key head of one batch entry: its queries over blocks of keys."""
 
-    def __init__(self, kernel: Kernel, keys: int, rows: int, lanes: int, b: Any, key_head: Any):
+    def __init__(self, kernel: Kernel, keys: int, rows: int, lanes: int, b: Index, key_head: Any):
         self.kernel, self.ib, self.g, self.acc = kernel, kernel.ib, kernel.g, kernel.acc
         self.keys, self.rows, self.lanes, self.b, self.key_head = keys, rows, lanes, b, key_head
         self.count = self.g.queries * self.g.group
@@ -39,7 +40,7 @@ class FewQueries:
         with ib.for_range(0, self.count, "row") as row:
             head, i = self._at(row)
 
-            def put(d: Any, x: Any, row: Any = row) -> None:
+            def put(d: Index, x: Any, row: Index = row) -> None:
                 self.q[row * g.size + d] = x * k.const(k.scores.scale)
 
             k.each_element(self.b, head, i, put)
@@ -59,7 +60,7 @@ class FewQueries:
                 value = normalized(self.o[row * g.value_size + d], self.total[row], self.acc)
                 k.write((self.b, head, i, d), value)
 
-    def _at(self, row: Any) -> tuple[Any, Any]:
+    def _at(self, row: Index) -> tuple[Any, Any]:
         return self.key_head * self.g.group + te.indexdiv(row, self.g.queries), te.indexmod(row, self.g.queries)
 
     def _vector(self, n: int) -> Any:
@@ -83,7 +84,7 @@ class FewQueries:
             part[lane] = both(part[lane], self.p[c * lanes + lane])
         return ib.let("all", self._folded(part, 0, lanes, both))
 
-    def _block(self, row: Any, key: Any, count: Any) -> None:
+    def _block(self, row: Index, key: Index, count: Index) -> None:
         ib, k, lanes = self.ib, self.kernel, self.lanes
         whole = te.indexdiv(count, self.rows)
         with ib.for_range(0, whole, "j") as j:
@@ -102,7 +103,7 @@ class FewQueries:
         del k
         self._values(row, key, count, factor)
 
-    def _scores(self, row: Any, key: Any, j: Any, n: int) -> None:
+    def _scores(self, row: Index, key: Index, j: Index, n: int) -> None:
         ib, k, size = self.ib, self.kernel, self.g.size
         lanes = lanes_of(size, self.lanes)
         sums = ib.allocate(self.acc, (n * lanes,), "scores", scope="local")
@@ -118,7 +119,7 @@ class FewQueries:
         for r in range(n):
             self.p[j + r] = self._folded(sums, r * lanes, lanes, lambda x, y: x + y)
 
-    def _masked(self, row: Any, key: Any, j: Any, count: Any) -> Any:
+    def _masked(self, row: Index, key: Index, j: Index, count: Index) -> Any:
         k, scores = self.kernel, self.kernel.scores
         head, i = self._at(row)
         at = te.min(key + j, self.g.keys - 1)
@@ -127,7 +128,7 @@ class FewQueries:
         inside = j < count
         return te.select(inside if seen is None else te.all(inside, seen), score, k.const(float("-inf")))
 
-    def _values(self, row: Any, key: Any, count: Any, factor: Any) -> None:
+    def _values(self, row: Index, key: Index, count: Index, factor: Any) -> None:
         ib, k, size = self.ib, self.kernel, self.g.value_size
         lanes = lanes_of(size, self.lanes)
         vectors = size // lanes

@@ -17,6 +17,7 @@ import numpy as np
 
 from .... import te
 from ....ir.matrix import MatrixInstr
+from ....te.like import Index
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Fragments:
         """The slot that the lane's element `i` of an accumulator belongs to."""
         return 0 if self.turned else i // 2
 
-    def query(self, lane: Any, slot: int) -> Any:
+    def query(self, lane: Index, slot: int) -> Any:
         """The query of a slot, in its tile."""
         return lane % self.instr.n if self.turned else lane // 4 + 8 * slot
 
@@ -79,12 +80,12 @@ class Fragments:
             return (1, 2)
         return tuple(1 << b for b in range(10) if self.instr.n <= 1 << b < self.instr.wave)
 
-    def value_column(self, lane: Any, i: Any) -> Any:
+    def value_column(self, lane: Index, i: Index) -> Any:
         """The element of the values, in its tile, that the lane's element `i` of a result is."""
         _, row, column = self.instr.coords("acc", lane, i)
         return row if self.turned else column
 
-    def operand(self, role: str, lane: Any, i: Any) -> tuple[Any, Any]:
+    def operand(self, role: str, lane: Index, i: Index) -> tuple[Any, Any]:
         """(which row of Q, K or V^T, which k) the lane's element `i` of an operand is."""
         _, row, column = self.instr.coords(role, lane, i)
         return (row, column) if role == "a" else (column, row)
@@ -96,7 +97,7 @@ class Fragments:
             return lane // 16 * self.weights + own + self.instr.k * vector
         return self.operand(self.query_role, lane, own)[1] + self.instr.k * vector
 
-    def key_row(self, tile: int, row: Any) -> Any:
+    def key_row(self, tile: int, row: Index) -> Any:
         """The key that row (or column) `row` of a tile of scores is of, within a block."""
         start, bits = _key_rows(self, tile % self.period)
         out: Any = self.period * self.keys * (tile // self.period) + start

@@ -17,6 +17,8 @@ from ....ir.dtype import dtype_info
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import BufferVar
+from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...space import Choice, Cost
@@ -90,7 +92,7 @@ def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
 class _Tile:
     """One tile of queries: its loop over blocks of keys."""
 
-    def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Any, tx: Any, ty: Any):
+    def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Index, tx: Index, ty: Index):
         self.k, self.ib, self.g, self.acc = k, k.ib, k.g, k.acc
         self.of, self.first, self.tx, self.ty = of, first, tx, ty
         self.queries, self.keys = choice["queries"], choice["keys"]
@@ -101,7 +103,7 @@ class _Tile:
     def row(self, a: int) -> Any:
         return self.ty * self.own_rows + a
 
-    def run(self, split: Any, splits: int) -> None:
+    def run(self, split: Index, splits: int) -> None:
         ib, g, dtype = self.ib, self.g, self.dtype
         self.step_q, self.step_p = _stride(g.size, dtype), _stride(self.keys, self.acc)
         self.step_k = _stride(max(g.size, g.value_size), dtype)
@@ -117,7 +119,7 @@ class _Tile:
             for c in range(self.columns):
                 self.o[a * self.columns + c] = self.k.const(0)
 
-        def query(row: Any, d: Any) -> Any:
+        def query(row: Index, d: Index) -> Any:
             head, i = self.of.at(te.min(self.first + row, self.of.count - 1))
             return self.k.query(self.of.b, head, i, d)
 
@@ -135,14 +137,14 @@ class _Tile:
 
         loops.dealt(self.ib, rows * size, SIDE * SIDE, (self.ty * SIDE, self.tx), one, "serial")
 
-    def _load(self, operand: str, key: Any, size: int) -> None:
+    def _load(self, operand: str, key: Index, size: int) -> None:
         # A block's end beyond the last key repeats that key; its scores are hidden.
-        def value(row: Any, d: Any) -> Any:
+        def value(row: Index, d: Index) -> Any:
             return self.k.stored_at(operand, self.of.b, self.of.key_head, te.min(key + row, self.g.keys - 1), d)
 
         self._fill(self.kv, self.keys, size, self.step_k, value)
 
-    def _block(self, key: Any) -> None:
+    def _block(self, key: Index) -> None:
         ib, g, acc = self.ib, self.g, self.acc
         self._load("k", key, g.size)
         s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")
@@ -168,7 +170,7 @@ class _Tile:
                     n = a * self.columns + c
                     self.o[n] = self.o[n] + x[a] * y
 
-    def _weights(self, a: int, key: Any, s: Any) -> None:
+    def _weights(self, a: int, key: Index, s: BufferVar) -> None:
         """Scores of one row into weights; what was summed before is scaled."""
         ib, k = self.ib, self.k
         best = loops.scalar(ib, self.acc, "best", self.top[a])
@@ -195,7 +197,7 @@ class _Tile:
             other = te.call_intrin(self.acc, "shuffle_xor", value[0], 1 << step, SIDE)
             value[0] = both(value[0], self.ib.let("other", other))
 
-    def _masked(self, score: Any, row: Any, key: Any) -> Any:
+    def _masked(self, score: Any, row: Index, key: Index) -> Any:
         k, scores = self.k, self.k.scores
         head, i = self.of.at(te.min(row, self.of.count - 1))
         at = te.min(key, self.g.keys - 1)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from .... import te
 from ....ops.attention import normalized
+from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
 
@@ -20,7 +21,7 @@ from .kernel import Kernel
 class Tile(Protocol):
     """One work-group's queries: its loop over blocks of keys, then what it found."""
 
-    def run(self, split: Any, splits: int) -> None: ...
+    def run(self, split: Index, splits: int) -> None: ...
 
     def results(self, out: Results) -> None: ...
 
@@ -43,20 +44,20 @@ class Rows:
     def key_head(self) -> Any:
         return self.head if self.folded else te.indexdiv(self.head, self.kernel.g.group)
 
-    def at(self, row: Any) -> tuple[Any, Any]:
+    def at(self, row: Index) -> tuple[Any, Any]:
         """(query head, query) of a row."""
         g = self.kernel.g
         if not self.folded:
             return self.head, row
         return self.head * g.group + te.indexdiv(row, g.queries), te.indexmod(row, g.queries)
 
-    def reach(self, first: Any, tile: int) -> tuple[Any, Any]:
+    def reach(self, first: Index, tile: int) -> tuple[Any, Any]:
         """The first and the last query of a tile's rows."""
         if self.folded:
             return 0, self.kernel.g.queries - 1
         return first, te.min(first + tile, self.count) - 1
 
-    def blocks(self, low: Any, high: Any, keys: int, split: Any, splits: int) -> tuple[Any, Any]:
+    def blocks(self, low: Any, high: Any, keys: int, split: Index, splits: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that a split has of those which queries low to high see anything of; none where it ends before it begins."""
         ib = self.kernel.ib
         begin, end = self.kernel.key_range(self.b, low, high, keys)
@@ -120,7 +121,7 @@ class Grid:
         if parts is not None:
             self._join(parts, tiles)
 
-    def place(self, tiles: Any, b: Any, head: Any, row: Any, split: Any) -> Any:
+    def place(self, tiles: Any, b: Index, head: Index, row: Index, split: Index) -> Any:
         """Where a split's part of a row begins."""
         line = ((b * self.heads + head) * (tiles * self.tile) + row) * self.splits + split
         return line * (self.k.g.value_size + 2)
@@ -165,7 +166,7 @@ class Results:
     tiles: Any
 
     @contextmanager
-    def row(self, row: Any, top: Any, total: Any, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
+    def row(self, row: Index, top: Any, total: Index, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
         """Puts elements of one row: `put(column, sum of weighted values)`. `is_first`: whether this thread is the first of those that share the
         row; `top` is the maximum that the weights are relative to, in powers of e."""
         k = self.grid.k
@@ -181,7 +182,7 @@ class Results:
             self.parts[at + g.value_size] = top
             self.parts[at + g.value_size + 1] = total
 
-        def put(column: Any, value: Any) -> None:
+        def put(column: Index, value: Any) -> None:
             self.parts[at + column] = value
 
         yield put

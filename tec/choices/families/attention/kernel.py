@@ -13,6 +13,8 @@ from ....ops.forms import Form
 from ....ops.rotary import Turn
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import IRBuilder
+from ....te.like import Index
 from ...group import Group, extent
 from ...parts import loops
 from ...space import Choice
@@ -41,7 +43,7 @@ class Kernel:
         return geometry([[_size(d) for d in t.shape] for t in form.inputs[:3]], form.attrs)
 
     @classmethod
-    def of(cls, form: Form, ib: Any, sources: list[Any], out: Any) -> Kernel:
+    def of(cls, form: Form, ib: IRBuilder, sources: list[Any], out: Any) -> Kernel:
         names = ("q", "k", "v", *form.attrs.get("extras", ()))
         return cls(form, ib, dict(zip(names, sources)), out)
 
@@ -58,7 +60,7 @@ class Kernel:
         """How queries are turned when they are read."""
         return self.scores.turn(self.g.size)
 
-    def query(self, b: Any, head: Any, place: Any, d: Any, reach: tuple[int, int] | None = None) -> Any:
+    def query(self, b: Index, head: Index, place: Index, d: Index, reach: tuple[int, int] | None = None) -> Any:
         """An element of a query, turned where they are, in the operand's own type. `reach`: see `Turn.one`."""
         if self.turn is None:
             return self.stored_at("q", b, head, place, d)
@@ -66,7 +68,7 @@ class Kernel:
         y = self.turn.one(d, lambda p: self.at("q", b, head, place, p), cos, sin, reach)
         return y.astype(self.sources["q"].dtype)
 
-    def each_element(self, b: Any, head: Any, place: Any, put: Callable[[Any, Any], None]) -> None:
+    def each_element(self, b: Index, head: Index, place: Index, put: Callable[[Any, Any], None]) -> None:
         """`put(d, element)` for all of a query, turned where they are, in the accumulator's type: a pair at a time, what both need read once."""
         ib, turn, size = self.ib, self.turn, self.g.size
         first = 0
@@ -99,7 +101,7 @@ class Kernel:
     def lowest(self) -> Any:
         return self.const(LOWEST[self.acc])
 
-    def key_range(self, b: Any, first: Any, last: Any, block: int) -> tuple[Any, Any]:
+    def key_range(self, b: Index, first: Index, last: Any, block: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
         attrs, keys = self.form.attrs, self.g.keys
         begin: Any = 0
@@ -115,7 +117,7 @@ class Kernel:
             return begin, -(-end // block)
         return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
 
-    def seen(self, score: Any, b: Any, i: Any, key: Any, block: int) -> Any:
+    def seen(self, score: Any, b: Index, i: Index, key: Index, block: int) -> Any:
         """A score of query `i` and a key of a block of so many, -inf where the query does not see the key, or there is none."""
         keys = self.g.keys
         conditions = [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
@@ -141,7 +143,7 @@ class AttentionSpace(loops.LoopForm):
         raise NotImplementedError
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             self.loops(Kernel.of(self.form, ib, sources, results[0]), choice)
 
         out = self.form.outputs[0]

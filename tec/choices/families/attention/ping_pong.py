@@ -17,6 +17,7 @@ from ....ir.expr import Broadcast
 from ....ir.matrix import WARPGROUP
 from ....ops.attention import order_of
 from ....target import Target
+from ....te.like import Index
 from ...parts import needs
 from ...space import Choice, Cost
 from .fragments import Fragments
@@ -163,7 +164,7 @@ class Turn(Warp):
     """One warp's part."""
 
     def __init__(
-        self, k: Kernel, f: Fragments, asked: Choice, of: Any, first: Any, thread: Any, group: Any, target: Target
+        self, k: Kernel, f: Fragments, asked: Choice, of: Any, first: Index, thread: Index, group: Index, target: Target
     ):
         super().__init__(k, f, asked, of, first, thread, group, target)
         self.turns, self.masked = asked["turns"], asked["masked"]
@@ -186,10 +187,10 @@ class Turn(Warp):
 
     # ---- tiles
 
-    def _keys_come(self, block: Any) -> None:
+    def _keys_come(self, block: Index) -> None:
         self._bulk_copy("k", self.ks, self.of.key_head, block * self.keys, self.keys, self.g.size)
 
-    def _values_come(self, block: Any) -> None:
+    def _values_come(self, block: Index) -> None:
         self._bulk_copy("v", self.vs, self.of.key_head, block * self.keys, self.keys, self.g.value_size)
 
     # ---- products
@@ -204,7 +205,7 @@ class Turn(Warp):
 
     # ---- the loop
 
-    def run(self, split: Any, splits: int) -> None:
+    def run(self, split: Index, splits: int) -> None:
         ib, f, acc = self.ib, self.f, self.k.acc
         self.lane = ib.let("lane", self.lane + 0)
         self.q_elems = f.instr.elems(f.query_role)
@@ -245,7 +246,7 @@ class Turn(Warp):
         """Whether a tile's last block may have keys that are not seen."""
         return self.masked or not (isinstance(self.g.keys, int) and self.g.keys % self.keys == 0)
 
-    def _seen_range(self, begin: Any, last: Any) -> tuple[Any, Any]:
+    def _seen_range(self, begin: Index, last: Any) -> tuple[Any, Any]:
         """(the first block behind those that all queries see, but for those before: `last` where only the last is not; the first that they all see): None
         where there are none such before."""
         k, attrs, ib = self.k, self.k.form.attrs, self.ib
@@ -264,7 +265,7 @@ class Turn(Warp):
             seen = ib.let("seen_begin", te.max(te.min(from_, before if before is not None else last), begin))
         return before, seen
 
-    def _walk(self, begin: Any, end: Any, masked: bool) -> None:
+    def _walk(self, begin: Index, end: Index, masked: bool) -> None:
         """Blocks end - 1 to begin: their scores, and the values of the blocks behind them."""
         with self.ib.for_range(0, end - begin, "step") as step:
             block = self.ib.let("block", end - 1 - step)
@@ -283,7 +284,7 @@ class Turn(Warp):
             self._packed(0)
             self._scale(0, factors)
 
-    def _softmax(self, block: Any, masked: bool) -> list[Any]:
+    def _softmax(self, block: Index, masked: bool) -> list[Any]:
         """Scores into weights; what sums so far are to be multiplied by."""
         key = block * self.keys
         if not self.is_raw:

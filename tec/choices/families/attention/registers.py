@@ -22,6 +22,8 @@ from ....ops.attention import order_of
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import BufferVar
+from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
@@ -128,7 +130,7 @@ class Values:
                 key = piece * DEPTH + lane
                 self.buffer[(line * self.size + d) * self.keys + key] = k.stored_at("v", b, head, key, d)
 
-    def at(self, b: Any, head: Any, d: Any, key: Any) -> Any:
+    def at(self, b: Index, head: Index, d: Index, key: Index) -> Any:
         """Where an element begins."""
         return ((b * self.kernel.g.key_heads + head) * self.size + d) * self.keys + key
 
@@ -146,7 +148,7 @@ class RegisterTile(Tile):
         self.pairs = self.ib.allocate(DTYPE, (self.keys * w,), "weight_pairs", scope="local")
         super().run()
 
-    def _put_query(self, i: Any, d: Any, x: Any) -> None:
+    def _put_query(self, i: Index, d: Index, x: Any) -> None:
         if not isinstance(self.g.keys, int) or self.g.keys % self.keys:  # the last keys go by vectors
             super()._put_query(i, d, x)
         pair, one = te.indexdiv(d, 2), te.indexmod(d, 2)
@@ -157,7 +159,7 @@ class RegisterTile(Tile):
     def _effect(self, op: str, *args: Any, **attrs: Any) -> None:
         self.ib.emit(Evaluate(Call(op, tuple(build.convert(a) for a in args), "int32", attrs)))
 
-    def _load(self, tile: int, first: Any, stride: Any, columns: int = DEPTH) -> None:
+    def _load(self, tile: int, first: Index, stride: Any, columns: int = DEPTH) -> None:
         self._effect("tile_load", first, stride, tile=tile, rows=ROWS, columns=columns)
 
     def _dots(self, firsts: int, seconds: int) -> None:
@@ -167,7 +169,7 @@ class RegisterTile(Tile):
 
     # ---- a block
 
-    def _score_block(self, key: Any, count: Any) -> None:
+    def _score_block(self, key: Index, count: Index) -> None:
         if count is not self.keys:
             super()._score_block(key, count)
             return
@@ -194,7 +196,7 @@ class RegisterTile(Tile):
             with self._lanes() as lane:
                 self.p[j * w + lane] = self._masked(self.p[j * w + lane] * scale, lane, place)
 
-    def _value_block(self, key: Any, count: Any) -> None:
+    def _value_block(self, key: Index, count: Index) -> None:
         if count is not self.keys:
             super()._value_block(key, count)
             return
@@ -208,7 +210,7 @@ class RegisterTile(Tile):
             if size % (2 * ROWS):
                 self._sum_values(key, size - ROWS, 1, first)
 
-    def _sum_values(self, key: Any, d: Any, rows: int, first: int) -> None:
+    def _sum_values(self, key: Index, d: Index, rows: int, first: int) -> None:
         """What `rows` tiles of elements from d on sum up for 32 queries."""
         w, values = self.width, self.turned
         sums = [(2 * a + b, self.o[(d + a * ROWS) * w + first + b * ROWS]) for a in range(rows) for b in range(2)]
@@ -236,7 +238,7 @@ class RegisterTile(Tile):
                 loops.put_vector(ib, self.pairs, at, both)
 
     @staticmethod
-    def _vector(buffer: Any, base: Any) -> Expr:
+    def _vector(buffer: BufferVar, base: Index) -> Expr:
         return loops.vector(buffer, base, ROWS)
 
 

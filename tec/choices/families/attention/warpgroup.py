@@ -19,6 +19,7 @@ from ....ops.attention import order_of
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
+from ....te.like import Index
 from ...group import Group
 from ...space import Choice, Cost
 from .fragments import Fragments
@@ -139,7 +140,7 @@ class Warp(Wave):
     """One warp's part: what it shares with three others is the product."""
 
     def __init__(
-        self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Any, thread: Any, group: Any, target: Target
+        self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Index, thread: Index, group: Any, target: Target
     ):
         super().__init__(k, f, choice, of, first, te.indexmod(thread, 32), group * WARPS + te.indexdiv(thread, 32))
         self.group = group
@@ -148,7 +149,7 @@ class Warp(Wave):
             for n, depth in ((self.keys, self.size), (self.value_size, self.keys))
         ]
 
-    def _blocks(self, key: Any) -> None:
+    def _blocks(self, key: Index) -> None:
         """Keys and values as tiles of whole lines, which bulk copies fill; beyond a tensor's edge they bring 0."""
         made = []
         for operand, size in (("k", self.g.size), ("v", self.g.value_size)):
@@ -189,7 +190,7 @@ class Warp(Wave):
     def _effect(self, op: str, *args: Any, **attrs: Any) -> None:
         self.ib.emit(te.call_intrin("int32", op, *args, **attrs))
 
-    def _start(self, which: int, group: Any) -> None:
+    def _start(self, which: int, group: Index) -> None:
         """Queue the product of queries and keys (0), or of weights and values, which is added to the sums (1). group: the warpgroup's number."""
         instr, acc = self.units[which], self.o if which else self.s
         assert instr is not None

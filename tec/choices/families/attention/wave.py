@@ -11,6 +11,8 @@ from ....ir import build
 from ....ir.dtype import dtype_info, with_lanes
 from ....ir.expr import Broadcast, Call, Expr, Ramp
 from ....ir.stmt import BufferStore, Evaluate
+from ....te.ir_builder import BufferVar
+from ....te.like import Index
 from ...parts import loops
 from ...space import Choice
 from .fragments import Fragments
@@ -25,7 +27,7 @@ LOG2_E = math.log2(math.e)
 class Wave:
     """The loops of one work-group, as one of its wavefronts sees them."""
 
-    def __init__(self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Any, lane: Any, wave: Any):
+    def __init__(self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Index, lane: Index, wave: Any):
         self.k, self.f, self.of, self.group_first, self.lane, self.wave = k, f, of, first, lane, wave
         self.ib, self.g, self.dtype = k.ib, k.g, k.sources["q"].dtype
         self.keys, self.stages, self.waves = choice["keys"], choice["stages"], choice["waves"]
@@ -49,10 +51,10 @@ class Wave:
     # ---- vectors in buffers
 
     @staticmethod
-    def _load(buffer: Any, base: Any, n: int) -> Expr:
+    def _load(buffer: BufferVar, base: Index, n: int) -> Expr:
         return loops.vector(buffer, base, n) if n > 1 else buffer[base]
 
-    def _store(self, buffer: Any, base: Any, value: Expr) -> None:
+    def _store(self, buffer: BufferVar, base: Index, value: Expr) -> None:
         n = dtype_info(value.dtype).lanes
         index = Ramp(build.convert(base), te.const(1, "int32"), n) if n > 1 else build.convert(base)
         self.ib.emit(BufferStore(buffer.buffer, value, (index,)))
@@ -64,7 +66,7 @@ class Wave:
 
     # ---- the loop
 
-    def run(self, split: Any, splits: int) -> None:
+    def run(self, split: Index, splits: int) -> None:
         ib, f, acc = self.ib, self.f, self.k.acc
         self.lane = ib.let("lane", self.lane + 0)
         self.q_elems = f.instr.elems(f.query_role)
@@ -90,7 +92,7 @@ class Wave:
     def _row(self, tile: int, slot: int) -> Any:
         return self.first + tile * self.f.queries + self.f.query(self.lane, slot)
 
-    def _range(self, split: Any, splits: int) -> tuple[Any, Any]:
+    def _range(self, split: Index, splits: int) -> tuple[Any, Any]:
         self.low, self.high = self.of.reach(self.group_first, self.group_rows)
         begin, end = self.of.blocks(self.low, self.high, self.keys, split, splits)
         if isinstance(begin, int) and isinstance(end, int):
@@ -113,7 +115,7 @@ class Wave:
                     reach = first, first + self.f.instr.k
                     self.q[at] = self._query_element(self.first + a * self.f.queries + row, d + first, reach)
 
-    def _query_element(self, row: Any, d: Any, reach: tuple[int, int] | None = None) -> Any:
+    def _query_element(self, row: Index, d: Index, reach: tuple[int, int] | None = None) -> Any:
         """`reach`: the first element that d may be, and the one behind the last."""
         head, place = self.of.at(te.min(row, self.of.count - 1))
         if self.size == self.g.size:
@@ -152,18 +154,18 @@ class Wave:
         """`body(e)` for all numbers below `count`, dealt to the work-group's threads."""
         loops.dealt(self.ib, count, self.threads, (self.wave * self.f.instr.wave, self.lane), body)
 
-    def _place(self, key: Any) -> Any:
+    def _place(self, key: Index) -> Any:
         """A key's place; the last one's beyond the end, where scores are hidden."""
         exact = isinstance(self.g.keys, int) and self.g.keys % self.keys == 0
         return key if exact else te.min(key, self.g.keys - 1)
 
-    def _column(self, operand: str, first: Any, count: int) -> Any:
+    def _column(self, operand: str, first: Index, count: int) -> Any:
         """Where `count` elements of a row are read for those from `first` on. Beyond the row's end these are others of the row, and no matter:
         queries are 0 there, and results are not written."""
         size, padded = (self.g.value_size, self.value_size) if operand == "v" else (self.g.size, self.size)
         return first if size == padded else te.min(first, size - count)
 
-    def _fill_rows(self, operand: str, to: Any, key: Any, size: int, step: int) -> None:
+    def _fill_rows(self, operand: str, to: Any, key: Index, size: int, step: int) -> None:
         """Rows of keys or values as they are, 16 bytes a thread at once."""
         ib, piece = self.ib, PIECE_BYTES // self.bytes
         pieces = size // piece
@@ -178,7 +180,7 @@ class Wave:
 
         self._fill(self.keys * pieces, body)
 
-    def _fill_turned(self, to: Any, key: Any, step: int) -> None:
+    def _fill_turned(self, to: Any, key: Index, step: int) -> None:
         """Values with an element a row: a thread reads the same few elements of some keys, and writes each element's side by side."""
         ib, along = self.ib, TURN_BYTES // self.bytes
         blocks = self.keys // along
@@ -202,7 +204,7 @@ class Wave:
 
     # ---- a block of keys
 
-    def _blocks(self, key: Any) -> None:
+    def _blocks(self, key: Index) -> None:
         """Keys and values of a block in shared memory."""
         ib, f = self.ib, self.f
         step_k, step_v, rows_v = strides(f, self.g, self.dtype, self.keys)
@@ -215,7 +217,7 @@ class Wave:
         else:
             self._fill_rows("v", self.vs, key, self.value_size, step_v)
 
-    def _block(self, key: Any) -> None:
+    def _block(self, key: Index) -> None:
         ib, f, acc = self.ib, self.f, self.k.acc
         self._blocks(key)
         per_tile = self.key_tiles * self.acc
@@ -262,16 +264,16 @@ class Wave:
         at = key * self.step_k + part * f.instr.k + te.indexmod(te.indexdiv(self.lane, 8), 2) * 8
         return self._two(tile, self.ks, at, False)
 
-    def _two(self, tile: int, buffer: Any, at: Any, trans: bool) -> list[tuple[int, Expr]]:
+    def _two(self, tile: int, buffer: BufferVar, at: Index, trans: bool) -> list[tuple[int, Expr]]:
         """Operands of two tiles by one ldmatrix."""
         both = self.ib.allocate(self.dtype, (8,), "pair", scope="local")
         self._store(both, 0, self._matrices(buffer, at, trans))
         return [(tile, self._load(both, 0, 4)), (tile + 1, self._load(both, 4, 4))]
 
-    def _matrices(self, buffer: Any, at: Any, trans: bool) -> Expr:
+    def _matrices(self, buffer: BufferVar, at: Index, trans: bool) -> Expr:
         return Call("ldmatrix", (buffer[at],), with_lanes(self.dtype, 8), {"num": 4, "trans": trans})
 
-    def _masks(self, key: Any) -> None:
+    def _masks(self, key: Index) -> None:
         """Scale, soft cap and biases on every score; what is not seen is -inf, where the block has such."""
         ib = self.ib
         if not self.is_raw:
@@ -284,7 +286,7 @@ class Wave:
         with ib.if_scope(te.any(*cases) if len(cases) > 1 else cases[0]):
             self._each_score(key, self._masked)
 
-    def _each_score(self, key: Any, change: Callable[..., Any]) -> None:
+    def _each_score(self, key: Index, change: Callable[..., Any]) -> None:
         """Each score as `change(score, batch entry, head, query, key)`."""
         f = self.f
         for a in range(self.tiles):
@@ -293,7 +295,7 @@ class Wave:
                 at = a * self.key_tiles * self.acc + n
                 self.s[at] = change(self.s[at], self.of.b, head, i, key + f.key(self.lane, n))
 
-    def _hidden_cases(self, key: Any) -> list[Any]:
+    def _hidden_cases(self, key: Index) -> list[Any]:
         """Conditions, alike for the work-group, of which one holds where the block has a key that some query does not see."""
         k, g, attrs = self.k, self.g, self.k.form.attrs
         cases = []
@@ -308,10 +310,10 @@ class Wave:
             cases.append(key + self.keys > k.extra("length", (self.of.b,)).astype("int32"))
         return cases
 
-    def _masked(self, score: Any, b: Any, head: Any, i: Any, key: Any) -> Any:
+    def _masked(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
         return self.k.seen(score, b, i, key, self.keys)
 
-    def _biased(self, score: Any, b: Any, head: Any, i: Any, key: Any) -> Any:
+    def _biased(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
         k, scores = self.k, self.k.scores
         return scores.biased(scores.capped(score * k.const(scores.scale)), k.extra, (b, head, i, self._place(key)))
 
@@ -459,7 +461,7 @@ class Wave:
                 continue
             column = f.key(self.lane, n) if self.in_key_order else c * f.keys + f.value_column(self.lane, i)
 
-            def vector(n: int = n, column: Any = column) -> None:
+            def vector(n: int = n, column: Index = column) -> None:
                 with ib.for_range(0, run, "v", kind="vectorize") as v:
                     put(column + v, self.o[a * count + n + v])
 

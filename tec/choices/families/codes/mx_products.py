@@ -24,6 +24,8 @@ from ....ops.forms import Form
 from ....ops.microscaling import MxContraction
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import IRBuilder
+from ....te.like import Index
 from ...group import Group
 from ...parts import loops, needs
 from ...parts.epilogues import FusedForm
@@ -112,7 +114,7 @@ class MxProduct(FusedForm):
         seconds, limit = tilings.seconds(t, replace(shape, k=int(c.k * part)), self.target)
         return Cost(seconds, limit)
 
-    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         Tile(self, choice).run(ib, sources, out)
 
 
@@ -151,7 +153,7 @@ class Tile:
         """Bytes of so many in rows that a thread moves at once, so that all threads move as many."""
         return math.gcd(_PIECE, bytes_ // self.threads, row)
 
-    def run(self, ib: Any, sources: list[Any], out: Any) -> None:
+    def run(self, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         self.ib = ib
         self.sources = ((sources[0], sources[1]), (sources[2], sources[3]))
         self.beside = sources[4:]  # what the epilogue reads
@@ -172,7 +174,7 @@ class Tile:
             self._sums()
             self._store(out)
 
-    def _tile(self, at: Any, m: int, n: int) -> tuple[Any, Any]:
+    def _tile(self, at: Index, m: int, n: int) -> tuple[Any, Any]:
         """(row, column) of a work-group's tile. Work-groups are dealt to the dies in turn: each die gets a run of tiles, which go down a band's rows first."""
         dies = self.target.machine.dies
         if dies > 1 and m * n % dies == 0:
@@ -229,7 +231,7 @@ class Tile:
 
         loops.dealt(ib, count // piece, self.threads, (self.thread,), one)
 
-    def _part(self, tiles: list[tuple[Any, Any]], part: Any) -> None:
+    def _part(self, tiles: list[tuple[Any, Any]], part: Index) -> None:
         """The sums of one instruction's k."""
         held = [self._held(side, *tiles[side], part) for side in (0, 1)]
         with self.ib.for_range(0, self.tiles[0], "i", kind="unroll") as i:
@@ -245,7 +247,7 @@ class Tile:
     def _lane_bytes(self, side: int) -> int:
         return self.formats[side].stored(BLOCK)
 
-    def _held(self, side: int, tile: Any, scales: Any, part: Any) -> tuple[Any, Any]:
+    def _held(self, side: int, tile: Any, scales: Any, part: Index) -> tuple[Any, Any]:
         """A wavefront's elements of a part of the step, and their scales, in registers."""
         ib, f, n, rows = self.ib, self.formats[side], self._lane_bytes(side), self.unit.m
         line, group = te.indexmod(self.lane, rows), te.indexdiv(self.lane, rows)
@@ -278,7 +280,7 @@ class Tile:
                     at = (i * self.tiles[1] + j) * self.acc + first
                     self._store_run(out, self.ib.let("row", row), self.ib.let("column", column), at)
 
-    def _store_run(self, out: Any, row: Any, column: Any, at: int) -> None:
+    def _store_run(self, out: Any, row: Index, column: Index, at: int) -> None:
         """Neighbours of a row, from the sum `at` on, where they are in the result."""
         ib, c = self.ib, self.c
 
@@ -293,5 +295,5 @@ class Tile:
                     element(v)
             return
         inside = [row < c.m] * (c.m % self.sizes[0] != 0) + [column < c.n] * (c.n % self.sizes[1] != 0)
-        with ib.if_scope(te.all(*inside)) if inside else nullcontext(), ib.for_range(0, _RUN, "v", kind="vectorize") as v:  # fmt: skip
-            element(v)
+        with ib.if_scope(te.all(*inside)) if inside else nullcontext(), ib.for_range(0, _RUN, "v", kind="vectorize") as lane:  # fmt: skip
+            element(lane)

@@ -14,6 +14,8 @@ from ....ir.stmt import BufferStore
 from ....ops.microscaling import code_of, exponent_of, magnitude, power
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import IRBuilder
+from ....te.like import Index
 from ...cost import Footprint
 from ...group import Group
 from ...parts import loops
@@ -49,7 +51,7 @@ class Blocks(loops.LoopForm):
         rows, blocks = (int(n) for n in scales.shape)
         stored = f.stored(BLOCK)
 
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             with loops.each(ib, self.target, rows * blocks, "block") as e:
                 row, block = ib.let("row", te.indexdiv(e, blocks)), ib.let("block", te.indexmod(e, blocks))
                 held = ib.allocate("float32", (BLOCK,), "held", scope="local")
@@ -77,7 +79,7 @@ class Blocks(loops.LoopForm):
         return loops.extern("mx_blocks", [x], [(elements.shape, "uint8"), (scales.shape, "uint8")], body)
 
 
-def _run(first: Any) -> Expr:
+def _run(first: Index) -> Expr:
     return Ramp(build.convert(first), te.const(1, "int32"), _PIECE)
 
 

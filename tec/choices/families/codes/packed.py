@@ -15,6 +15,8 @@ from ....ops.forms import Form
 from ....ops.packed import PackedContraction, number_of, scale_of
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import BufferVar, IRBuilder
+from ....te.like import Index
 from ... import parallel
 from ...group import Group
 from ...layouts import packed as packed_panel
@@ -76,7 +78,7 @@ class CpuPacked(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
 
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             self.panels(ib, sources, results[0], self.lanes, choice).run()
 
         made = loops.extern("packed", list(c.tensors_read), [(out.shape, c.acc)], body)
@@ -95,7 +97,7 @@ class Panels:
     sums_scope = "global"
     few_clocks = 4.0  # a multiply-add of few rows, of a vector's lanes
 
-    def __init__(self, c: PackedContraction, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice):
+    def __init__(self, c: PackedContraction, ib: IRBuilder, sources: list[Any], out: Any, lanes: int, choice: Choice):
         assert c.weights is not None
         self.w, self.ib, self.acc, self.out, self.lanes = c.weights, ib, c.acc, out, lanes
         self.x, self.codes, self.scale = sources[:3]
@@ -119,7 +121,7 @@ class Panels:
     def _lanes(self) -> Any:
         return self.ib.for_range(0, self.lanes, "lane", kind="vectorize")
 
-    def _put(self, buffer: Any, count: int, value: Callable[[Any], Any]) -> None:
+    def _put(self, buffer: BufferVar, count: int, value: Callable[[Any], Any]) -> None:
         """`count` vectors of a buffer, an element each `value(place)`."""
         for v in range(count):
             with self._lanes() as lane:
@@ -133,7 +135,7 @@ class Panels:
     def _kind(self, clocks: float) -> str:
         return "parallel" if not isinstance(self.m, int) or parallel.worth(clocks) else "serial"
 
-    def _store(self, row: Any, panel: Any, value: Callable[[Any], Any]) -> None:
+    def _store(self, row: Index, panel: Index, value: Callable[[Any], Any]) -> None:
         """A row of a panel of the result; `value(column)` reads a buffer."""
         w, ib = self.w, self.ib
 
@@ -173,11 +175,11 @@ class Panels:
             sums[i * w.blocks + b] = self._x_sum(i, b)
         return sums
 
-    def _x_sum(self, row: Any, b: Any) -> Any:
+    def _x_sum(self, row: Index, b: Index) -> Any:
         """The sum of a block of x, for what zero points take away."""
         raise NotImplementedError
 
-    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+    def _block(self, total: BufferVar, panel: Index, i: Index, b: Index, x_sums: Index) -> None:
         """Adds the product of a row's block and a panel's to `total`."""
         raise NotImplementedError
 
@@ -211,11 +213,13 @@ class Panels:
     def _prepare(self) -> None:
         """What all tasks read."""
 
-    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+    def _chunk(
+        self, tile: Any, sums: BufferVar, panel: Index, first: Index, count: Index, start: Index, depth: int
+    ) -> None:
         """Adds the products of a task's rows and a chunk (`start`, `depth` in units), unpacked into `tile`, to `sums`."""
         raise NotImplementedError
 
-    def _tile(self, sums: Any, i0: Any, rows: int, multiply: Callable[[Any], None]) -> None:
+    def _tile(self, sums: BufferVar, i0: Index, rows: int, multiply: Callable[[Any], None]) -> None:
         """`rows` rows of a task's sums from i0 on in registers, brought up to date by `multiply(sums)`."""
         count, first = rows * self.vectors, i0 * self.w.panel
         own = self.ib.allocate(self.acc, (rows * self.w.panel,), "own", scope="local")
@@ -236,7 +240,7 @@ class _Product(Panels):
         self.sums_dtype = self.tile_dtype = self.acc
         self.sums_scope = "local"
 
-    def _code(self, panel: Any, k: Any, v: int, lane: Any) -> Any:
+    def _code(self, panel: Index, k: Index, v: int, lane: Index) -> Any:
         """The code of column lane of vector v of a panel, as a number."""
         w, half = self.w, self.w.panel // self.w.per
         first = v * self.lanes
@@ -246,15 +250,15 @@ class _Product(Panels):
             value = value >> shift if shift == 8 - w.bits else (value >> shift) & ((1 << w.bits) - 1)
         return number_of(value, w.format).astype(self.acc)
 
-    def _scale(self, panel: Any, b: Any, at: Any) -> Any:
+    def _scale(self, panel: Index, b: Index, at: Index) -> Any:
         return scale_of(self.scale[panel, b, at], self.w.format).astype(self.acc)
 
-    def _zero(self, panel: Any, b: Any, at: Any) -> Any:
+    def _zero(self, panel: Index, b: Index, at: Index) -> Any:
         if self.zero is None:
             return te.const(self.w.zero, self.acc)
         return self.zero[panel, b, at].astype(self.acc)
 
-    def _x_sum(self, row: Any, b: Any) -> Any:
+    def _x_sum(self, row: Index, b: Index) -> Any:
         ib, w = self.ib, self.w
         lanes = min(self.lanes, w.block & -w.block)
         part = ib.allocate(self.acc, (lanes,), "part", scope="local")
@@ -264,7 +268,7 @@ class _Product(Panels):
             part[lane] = part[lane] + self.x[row, b * w.block + c * lanes + lane].astype(self.acc)
         return sum((part[j] for j in range(1, lanes)), part[0])
 
-    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+    def _block(self, total: BufferVar, panel: Index, i: Any, b: Any, x_sums: Any) -> None:
         ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
         sums = self._zeroed(self.acc, _CHAINS * vectors, "sums")
         with ib.for_range(0, w.block // _STEP, "step") as step:
@@ -277,13 +281,15 @@ class _Product(Panels):
                         sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
         taken = ib.let("taken", x_sums[i * w.blocks + b])
 
-        def scaled(at: Any) -> Any:
+        def scaled(at: Index) -> Any:
             value = sum((sums[j * w.panel + at] for j in range(1, _CHAINS)), sums[at])
             return total[at] + (value - self._zero(panel, b, at) * taken) * self._scale(panel, b, at)
 
         self._put(total, vectors, scaled)
 
-    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+    def _chunk(
+        self, tile: Any, sums: BufferVar, panel: Any, first: Index, count: Index, start: Index, depth: int
+    ) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
         with ib.for_range(0, depth, "k") as k:
             b = ib.let("b", te.indexdiv(start + k, w.block))
@@ -293,7 +299,7 @@ class _Product(Panels):
                     number = self._code(panel, start + k, v, lane) - self._zero(panel, b, place)
                     tile[k * w.panel + place] = number * self._scale(panel, b, place)
 
-        def by(i0: Any, rows: int) -> None:
+        def by(i0: Index, rows: int) -> None:
             self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))
 
         with ib.for_range(0, te.indexdiv(count, self.rows), "tile") as t:
@@ -306,7 +312,7 @@ class _Product(Panels):
                 by(at + t * size, size)
             at = at + te.indexdiv(count - at, size) * size
 
-    def _multiply(self, tile: Any, own: Any, row: Any, rows: int, start: Any, depth: int) -> None:
+    def _multiply(self, tile: Any, own: Any, row: Index, rows: int, start: Index, depth: int) -> None:
         ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
         with ib.for_range(0, depth, "k") as k:
             for r in range(rows):

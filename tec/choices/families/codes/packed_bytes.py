@@ -19,6 +19,8 @@ from ....ops.forms import Form
 from ....ops.packed import ROUNDED, PackedContraction
 from ....target import Target
 from ....te import Tensor
+from ....te.ir_builder import BufferVar, IRBuilder
+from ....te.like import Index
 from ... import parallel
 from ...cost import Cost, Footprint, on_cores
 from ...group import Group
@@ -73,7 +75,7 @@ class CpuRound(loops.LoopForm):
         q, scale = self.form.outputs
         lanes = min(max(4, self.target.vector_bytes // 4), block & -block)
 
-        def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             (read,), (bytes_, scales) = sources, results
             kind = "parallel" if choice["parallel"] else "serial"
             with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
@@ -82,7 +84,7 @@ class CpuRound(loops.LoopForm):
         return loops.extern("round", [x], [(q.shape, q.dtype), (scale.shape, scale.dtype)], body)
 
 
-def _round_block(ib: Any, x: Any, out: Any, scales: Any, i: Any, b: Any, block: int, lanes: int) -> None:
+def _round_block(ib: IRBuilder, x: Any, out: Any, scales: Any, i: Index, b: Index, block: int, lanes: int) -> None:
     top = ib.allocate("float32", (lanes,), "top", scope="local")
     with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
         top[lane] = te.const(0, "float32")
@@ -134,7 +136,14 @@ class _Product(packed.Panels):
     many_clocks = 0.5
 
     def __init__(
-        self, c: PackedContraction, narrow: bool, ib: Any, sources: list[Any], out: Any, lanes: int, choice: Choice
+        self,
+        c: PackedContraction,
+        narrow: bool,
+        ib: IRBuilder,
+        sources: list[Any],
+        out: Any,
+        lanes: int,
+        choice: Choice,
     ):
         super().__init__(c, ib, sources[:-1], out, lanes, choice)
         self.narrow = narrow
@@ -146,7 +155,7 @@ class _Product(packed.Panels):
         self.wide = lanes * _GROUP  # bytes of a vector
         self.unit = self.w.block
 
-    def _unpacked(self, panel: Any, step: Any, v: int) -> Any:
+    def _unpacked(self, panel: Index, step: Index, v: int) -> Any:
         """Four codes each of a vector's columns."""
         w, half = self.w, self.w.panel // self.w.per
         first = v * self.lanes
@@ -164,12 +173,12 @@ class _Product(packed.Panels):
     def _all(value: int, dtype: str, lanes: int) -> Any:
         return Broadcast(build.const(value, dtype), lanes) if lanes > 1 else build.const(value, dtype)
 
-    def _word(self, row: Any, k: Any) -> Any:
+    def _word(self, row: Index, k: Index) -> Any:
         """Four bytes of a row of x, for each lane."""
         word = build.reinterpret("int32", self.x[row, Ramp(build.convert(k), build.const(1), _GROUP)])
         return build.reinterpret(with_lanes("int8", self.wide), Broadcast(word, self.lanes))
 
-    def _dot(self, acc: Any, at: int, codes: Any, word: Any) -> None:
+    def _dot(self, acc: BufferVar, at: int, codes: Any, word: Any) -> None:
         here = Ramp(build.const(at), build.const(1), self.lanes)
         acc[here] = build.call(self._op, codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
 
@@ -177,7 +186,7 @@ class _Product(packed.Panels):
     def _op(self) -> str:
         return "dot4_narrow" if self.narrow else "dot4"
 
-    def _begin(self, acc: Any, at: int, panel: Any, b: Any, v: int, taken: Any) -> None:
+    def _begin(self, acc: BufferVar, at: int, panel: Index, b: Index, v: int, taken: Any) -> None:
         """A vector of a block's sums: what a whole zero point takes away. taken: the block's sum of x, negated."""
         with self._lanes() as lane:
             if self.zero is None or self.has_float_zeros:
@@ -187,7 +196,7 @@ class _Product(packed.Panels):
                 zero = self.zero[panel, b, v * self.lanes + lane].astype("int32")
                 acc[at + lane] = (zero - self.shift) * taken if self.shift else zero * taken
 
-    def _x_sum(self, row: Any, b: Any) -> Any:
+    def _x_sum(self, row: Index, b: Index) -> Any:
         """The sum of a block of x, negated: dot products with ones, then over the lanes."""
         ib, w = self.ib, self.w
         lanes = min(self.lanes, w.block // _GROUP & -(w.block // _GROUP))
@@ -206,7 +215,16 @@ class _Product(packed.Panels):
         return te.const(0, "int32") - total
 
     def _scaled(
-        self, total: Any, at: int, acc: Any, a: int, panel: Any, b: Any, v: int, x_scale: Any, taken: Any
+        self,
+        total: Any,
+        at: int,
+        acc: BufferVar,
+        a: int,
+        panel: Index,
+        b: Index,
+        v: int,
+        x_scale: Any,
+        taken: Any,
     ) -> None:
         """A vector of a block's sums goes into the row's, less what a zero point that is no whole number takes away."""
         with self._lanes() as lane:
@@ -219,7 +237,7 @@ class _Product(packed.Panels):
                 )
             total[at + lane] = total[at + lane] + value * scale
 
-    def _block(self, total: Any, panel: Any, i: Any, b: Any, x_sums: Any) -> None:
+    def _block(self, total: BufferVar, panel: Index, i: Any, b: Any, x_sums: Any) -> None:
         ib, w, lanes = self.ib, self.w, self.lanes
         acc = ib.allocate("int32", (w.panel,), "acc", scope="local")
         taken = ib.let("taken", x_sums[i * w.blocks + b])
@@ -237,7 +255,9 @@ class _Product(packed.Panels):
     def _prepare(self) -> None:
         self.x_sums = self._x_sums(self.m)
 
-    def _chunk(self, tile: Any, sums: Any, panel: Any, first: Any, count: Any, start: Any, depth: int) -> None:
+    def _chunk(
+        self, tile: Any, sums: BufferVar, panel: Index, first: Index, count: Index, start: Index, depth: int
+    ) -> None:
         ib, steps = self.ib, self.w.block // _GROUP
         with ib.for_range(0, depth * steps, "step") as step:
             for v in range(self.vectors):
@@ -245,7 +265,7 @@ class _Product(packed.Panels):
                 codes = self._unpacked(panel, start * steps + step, v)
                 tile[Ramp(build.convert(here), build.const(1), self.wide)] = codes
 
-        def by(i0: Any, rows: int) -> None:
+        def by(i0: Index, rows: int) -> None:
             self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, panel, first, i0, rows, start, depth))
 
         at: Any = 0
@@ -254,7 +274,9 @@ class _Product(packed.Panels):
                 by(at + t * size, size)
             at = ib.let("at", te.indexdiv(count, size) * size) if size > 1 else at
 
-    def _multiply(self, tile: Any, own: Any, panel: Any, first: Any, i0: Any, rows: int, b0: Any, blocks: int) -> None:
+    def _multiply(
+        self, tile: Any, own: Any, panel: Any, first: Index, i0: Index, rows: int, b0: Any, blocks: int
+    ) -> None:
         ib, w, lanes, vectors, steps = self.ib, self.w, self.lanes, self.vectors, self.w.block // _GROUP
         with ib.for_range(0, blocks, "b") as b:
             acc = ib.allocate("int32", (rows * w.panel,), "acc", scope="local")
@@ -275,5 +297,5 @@ class _Product(packed.Panels):
             for r in range(rows):
                 x_scale = ib.let("x_scale", self.x_scale[first + i0 + r, b0 + b])
                 for v in range(vectors):
-                    at = (r * vectors + v) * lanes
-                    self._scaled(own, at, acc, at, panel, b0 + b, v, x_scale, sums[r])
+                    offset = (r * vectors + v) * lanes
+                    self._scaled(own, offset, acc, offset, panel, b0 + b, v, x_scale, sums[r])

@@ -22,6 +22,8 @@ from ....ops.forms import Form
 from ....ops.packed import PackedContraction
 from ....target import Target, level_gbps
 from ....te import PlaceholderOp, Tensor
+from ....te.ir_builder import BufferVar, IRBuilder
+from ....te.like import Index
 from ...group import Group
 from ...parts import loops, needs
 from ...parts.epilogues import FusedForm
@@ -135,7 +137,7 @@ class FewRows(FusedForm):
         rest = 2e-6 + 0.4e-6 * steps / choice["ahead"] * max(1, share / 2)
         return Cost(max(memory, unit) + rest, "memory" if memory > unit else "issue")
 
-    def kernel(self, choice: Choice, ib: Any, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         _Product(self, choice, ib, sources).run(out)
 
 
@@ -148,7 +150,7 @@ def _twice(half: Expr) -> Expr:
 class _Product:
     """The loops of a work-group."""
 
-    def __init__(self, space: FewRows, choice: Choice, ib: Any, sources: list[Any]):
+    def __init__(self, space: FewRows, choice: Choice, ib: IRBuilder, sources: list[Any]):
         self.space, self.w, self.unit, self.ib = space, space.weights, space.unit, ib
         self.tiles, self.waves, self.ahead = choice["tiles"], choice["waves"], choice["ahead"]
         self.steps, self.piece = space.steps(choice), space.piece
@@ -186,12 +188,12 @@ class _Product:
                         self._multiply(t)
             self._meet(out)
 
-    def _inside(self, row: Any, rows: int) -> Any:
+    def _inside(self, row: Index, rows: int) -> Any:
         """A row that there is, in place of one beyond the last."""
         is_whole = rows % (_SIDE * self.tiles) == 0
         return self.ib.let("row", row if is_whole else te.min(row, rows - 1))
 
-    def _place(self, at: Any) -> tuple[Any, Any]:
+    def _place(self, at: Index) -> tuple[Any, Any]:
         """A piece of the sum, and whether it counts."""
         if not self.is_ragged:
             return self.ib.let("piece", at), None
@@ -217,7 +219,7 @@ class _Product:
 
     # ---- codes
 
-    def _load(self, u: int, t: int, at: Any) -> None:
+    def _load(self, u: int, t: int, at: Index) -> None:
         """A piece's codes of a row, its scale and its zero point."""
         slot, row = u * self.tiles + t, self.lines[t]
         loops.put_vector(self.ib, self.words, slot * _WORDS, self._row(self.codes, row, at * _WORDS, _WORDS))
@@ -244,7 +246,7 @@ class _Product:
 
     # ---- x
 
-    def _bring_x(self, at: Any, counts: Any) -> None:
+    def _bring_x(self, at: Index, counts: BufferVar) -> None:
         """The piece of each row of x, in the order of the codes."""
         w, half = self.w, self.w.per // 2
         for r, row in enumerate(self.own_rows):
@@ -308,5 +310,5 @@ class _Product:
     # ---- vectors in buffers
 
     @staticmethod
-    def _row(buffer: Any, row: Any, first: Any, n: int) -> Expr:
+    def _row(buffer: BufferVar, row: Index, first: Index, n: int) -> Expr:
         return BufferLoad(buffer.buffer, (build.convert(row), Ramp(build.convert(first), te.const(1, "int32"), n)))

@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .... import te
+from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
+from ....te.like import Index
 from ...group import Group
 from ...parts import needs, split_k, sums
 from ...parts.grid import Tiles
@@ -136,7 +138,7 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     """The product as sums of sums over equal parts of k. Before rows and columns stand `lead` axes of one in the result, and perhaps in operands."""
     assert p.m and p.n and p.k
 
-    def at(t: Tensor, row: Any, column: Any) -> Any:
+    def at(t: Tensor, row: Index, column: Index) -> Any:
         return t[(*(0,) * (len(t.shape) - 2), row, column)]
 
     x, y = lambda _, i, k: at(p.a, i, k), lambda _, j, k: at(p.b, k, j)
@@ -147,7 +149,7 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     return total
 
 
-def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice, unrolled: int) -> None:
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice, unrolled: int) -> None:
     """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); `unrolled` steps of k are written out."""
     if out is mm:
         acc = s.cache_write(mm.output(0), "local")
@@ -169,7 +171,7 @@ def schedule(s: Any, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice, 
         s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["prefetch"] else ()))
 
 
-def _result(final: Any, choice: Choice) -> Any:
+def _result(final: Stage, choice: Choice) -> Any:
     """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
 
     The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way (`rules/matrix_products.jsonl`).

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr
-from ....schedule import Schedule
+from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Operation, Tensor, intrin, thread_axis
 from ...group import extent
@@ -97,7 +98,7 @@ def threads_of(t: Tiling, target: Target, left: int) -> list[tuple[Any, int]]:
     return threads
 
 
-def _wavefronts(stage: Any, i: Any, j: Any, t: Tiling) -> tuple[Any, Any, list[Any]]:
+def _wavefronts(stage: Stage, i: IterVar, j: IterVar, t: Tiling) -> tuple[Any, Any, list[Any]]:
     """A tile's rows and columns over wavefronts and matrix tiles: the wavefronts' axes, and (tiles, elements of one) in order."""
     wi, i = stage.split(i, nparts=t.waves_m)
     wj, j = stage.split(j, nparts=t.waves_n)
@@ -106,7 +107,7 @@ def _wavefronts(stage: Any, i: Any, j: Any, t: Tiling) -> tuple[Any, Any, list[A
     return wi, wj, [ti, tj, ii, jj]
 
 
-def _output(final: Any, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any:
+def _output(final: Stage, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any:
     """Tiles of the output over blocks, wavefronts and matrix tiles. Returns the wavefront's axis."""
     tiles = Tiles(final, t.m, t.n)
     wi, wj, inner = _wavefronts(final, tiles.i, tiles.j, t)
@@ -147,7 +148,7 @@ def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
     return wj
 
 
-def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
+def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.MatrixIntrins) -> tuple[Any, Any]:
     """The accumulator's loops. Returns the axes of a step and of a part of it."""
     acc.compute_at(final, at)
     *lead, i, j = acc.op.axis
@@ -160,7 +161,7 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
     acc.unroll(ki)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
-    if t.stages and (extent(k.dom.extent) or t.k + 1) > t.k:
+    if t.stages and (k.dom is None or (extent(k.dom.extent) or t.k + 1) > t.k):
         how = (t.stages, t.prefetch_distance, t.ping_pong, t.direct_to_lds)
         said = 4 if t.direct_to_lds else 3 if t.ping_pong else 2
         acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.prefetch_distance > 1 else t.stages)
@@ -169,7 +170,7 @@ def _product(acc: Any, final: Any, at: Any, t: Tiling, mx: intrin.MatrixIntrins)
 
 
 def _operand(
-    s: Schedule, shared: Any, fragment: Any, role: str, acc: Any, inner: tuple[Any, Any], t: Tiling,
+    s: Schedule, shared: Any, fragment: Any, role: str, acc: Stage, inner: tuple[Any, Any], t: Tiling,
     mx: intrin.MatrixIntrins, p: Product,
 ) -> None:  # fmt: skip
     """One operand: global memory to shared memory each step, shared memory to registers each part of a step."""

@@ -16,6 +16,7 @@ from ....ops.contraction import Contraction, Element, Operand
 from ....ops.dims import Size, divisor, is_symbolic, round_up
 from ....ops.typical import typical
 from ....te import Tensor
+from ....te.like import Index
 from ...parts import split_k
 
 Block = tuple[int, int]  # of an operand that a thread turns round: along its rows, along the sum
@@ -62,10 +63,10 @@ def padded(c: Contraction, tile: tuple[int, int, int], turns: Turns = (None, Non
     left, right = _operand(c, a, c.m, tm, tk, turns[0], "left"), _operand(c, b, c.n, tn, tk, turns[1], "right")
     depth = round_up(c.k, tk) // parts
 
-    def x(lead: Sequence[Any], i: Any, k: Any) -> Any:
+    def x(lead: Sequence[Any], i: Index, k: Any) -> Any:
         return left(*lead, *((i, k) if a.k_last else (k, i)))
 
-    def y(lead: Sequence[Any], j: Any, k: Any) -> Any:
+    def y(lead: Sequence[Any], j: Index, k: Any) -> Any:
         return right(*lead, *((j, k) if b.k_last else (k, j)))
 
     shape = (*c.batch, round_up(c.m, tm), round_up(c.n, tn))

@@ -13,6 +13,7 @@ from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded
+from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ...group import Group, const_shape, reduce_size, same_shape
@@ -238,7 +239,7 @@ class RegisterBlocks(Space):
         self._schedule(s, s[out.output(0)], acc, product, choice)
         return Scheduled(s, begun.outputs, choice)
 
-    def _schedule(self, s: Any, final: Any, acc: Tensor, product: ComputeOp, choice: Choice) -> None:
+    def _schedule(self, s: Schedule, final: Stage, acc: Tensor, product: ComputeOp, choice: Choice) -> None:
         """The product's tiles over work-groups and threads, its accumulators, its operands' tiles."""
         c, (ny, nx), step = self.contraction, self._threads(choice), choice["step"]
         along = c.a.k_last, c.b.k_last

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ....ops.dims import Size
+from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Operation, intrin
 from ... import parallel
@@ -53,7 +54,7 @@ class _Tiles(Space):
         steps = elements / (16 * 32 * choice["high"]) * (reduce_size(self.op) or 1) / 32
         return on_cores(steps * per_step, moved_bytes(self.group), choice["parallel"])
 
-    def _stages(self, s: Any) -> tuple[Any, Any, Any]:
+    def _stages(self, s: Schedule) -> tuple[Any, Any, Any]:
         """The stages of the output, of the sums in tiles, and of the sums in memory."""
         out, op = self.out, self.op
         copied = s.cache_write(out.output(0), "local") if out is op else op.output(0)
