@@ -11,6 +11,7 @@ import numpy as np
 from ..errors import ArgumentError
 from .sampling import Sampling, log_probabilities
 from .stream import Decodes, Stops, Stream
+from .text.tokenizer import Stream as ByteStream
 
 
 class Decoder(Protocol):
@@ -65,7 +66,10 @@ class Generation:
         return (len(self.ids) - 1) / self.seconds if len(self.ids) > 1 and self.seconds else 0.0
 
     def _write(self) -> Iterator[str]:
-        stream = Stream(self._tokenizer)
+        bytes_of = getattr(
+            self._tokenizer, "token_bytes", None
+        )  # what a token adds does not depend on where a text begins
+        stream = Stream(self._tokenizer) if bytes_of is None else ByteStream(bytes_of)
         start = time.perf_counter()
         logits = self._decoder.begin(self._prompt)
         self.prompt_seconds = time.perf_counter() - start

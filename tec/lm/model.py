@@ -25,6 +25,7 @@ from .memory import available_bytes, drop_pages
 from .opening import open as open_checkpoint
 from .rope import is_of_length
 from .sampling import Sampling
+from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
 from .weights import fill
 
@@ -139,7 +140,8 @@ class LanguageModel:
         if isinstance(prompt, str):
             found = self._text().encode(prompt)
         elif _is_chat(prompt):
-            found = self._text().encode(self.conversation(given), add_special=False)
+            guard = Guard(getattr(self._text(), "special_texts", ()))  # what stands in a message ends no message
+            found = self._text().encode(self.conversation(guard.all(list(given))), add_special=False)
         else:
             found = [int(t) for t in given]
         wrong = next((t for t in found if not 0 <= t < self.config.vocabulary), None)

@@ -300,7 +300,7 @@ def test_two_kinds_for_a_loop():
         ("", None, "pragma of i: unknown pragma ''"),
         (None, None, "pragma of i: unknown pragma None"),
         ("vectorise", None, "unknown pragma 'vectorise'"),
-        ("swizle", None, r"did you mean 'swizzle'\? pragmas: auto_unroll_max_extent, .*, warp_specialize"),
+        ("swizle", None, r"did you mean 'swizzle'\? pragmas: any_order, auto_unroll_max_extent, .*, warp_specialize"),
         ("swizzle.a", None, "did you mean 'swizzle'"),
         ("fragment.x", "f32_16x16x4_f32", "a fragment's role is one of a, b, acc, mma, wgmma, not 'x'"),
         ("fragment.acc", None, r"fragment takes role, instruction, not \('acc',\)"),

@@ -27,6 +27,12 @@ _WMMA = "the wmma scopes and fragments of TVM: tec has fragment scopes and te.in
 _CUDA = "CUDA's own: the chip in software that stands for it has not what is asked"
 _ROUND = "a constant is rounded to its type at once"
 
+# Tests that pass without a check of what they are about: one asks for the type of a node by a name that stands for several here, the other skips where there is no clang.
+HOLLOW = {
+    "test_te_transform_layout.py": "Test2DPhysicalLayout::.*",
+    "test_target_codegen_llvm.py": "test_llvm_import",
+}
+
 REASONS: Table = {
     "test_lower.py": {"test_gemm_tensorcore": _SCRIPT},
     "test_reduce.py": {"test_reduce_storage_reuse": _PASSES},
@@ -39,6 +45,7 @@ REASONS: Table = {
     },
     "test_target_codegen_extern.py": {"test_add_pipeline": "the test itself stores outside of its buffer, which the chip in software finds"},
     "test_target_codegen_llvm.py": {
+        "test_llvm_import": "without clang the test skips what it is about",
         "test_llvm_intrin": "prefetch takes an element of a buffer, not an address", "test_llvm_void_intrin": "llvm.va_start: not one of the intrinsics that tec lets through",
         "test_llvm_persist_parallel": "pragmas that no pass knows are refused; parallel loops may stand in one another", "test_alignment": _TEXT,
         "test_llvm_shuffle": _PASSES, "test_llvm_bf16": "bfloat16 arrays are ml_dtypes.bfloat16, not their bits",
@@ -60,7 +67,7 @@ REASONS: Table = {
         "test_bound_simplification_failure": "a read outside of a tensor for certain is refused",
     },
     "test_te_schedule_ops.py": {
-        "test_schedule_scan": "a function without any of its outputs is refused", "test_schedule_tensor_compute1": "a read outside of a tensor for certain is refused",
+        "test_schedule_tensor_compute1": "a read outside of a tensor for certain is refused",
         "test_loop_dep_reduce_cache_write": "a reducer does not name the axes of the compute that uses it",
         "test_reduction_and_dummy_fuse_split": "a data loop does not fuse with a reduction's",
         "test_local_stage_predicate": "registers filled outside of a vthread loop are refused",
@@ -100,3 +107,8 @@ def reason_of(file: str, name: str) -> str | None:
         if re.fullmatch(pattern + r"(\[.*\])?", name):
             return reason
     return None
+
+
+def is_hollow(file: str, name: str) -> bool:
+    """Whether a test's pass says nothing; it counts as one that did not pass."""
+    return file in HOLLOW and re.fullmatch(HOLLOW[file], name) is not None

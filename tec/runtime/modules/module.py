@@ -312,12 +312,20 @@ class Module:
     # ---- measuring and saving
 
     def time_evaluator(
-        self, name: str | None = None, dev: Any = None, number: int = 10, repeat: int = 1, **options: Any
+        self,
+        name: str | None = None,
+        dev: Any = None,
+        number: int = 10,
+        repeat: int = 1,
+        *,
+        ctx: Any = None,
+        **options: Any,
     ) -> Any:
         """`time_evaluator(name, dev, number, repeat)(*args)`: seconds a call, `repeat` times the mean of `number` calls.
 
-        Options: `min_repeat_ms` raises `number` until a repeat takes that long; `warmup` calls go before (1).
+        Options: `min_repeat_ms` raises `number` until a repeat takes that long; `warmup` calls go before (1). `ctx` is another name of `dev`.
         """
+        dev = ctx if dev is None else dev
         return TimeEvaluator(self[name or self.entry_name], dev, number, repeat, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -229,3 +229,27 @@ def test_settings_that_do_not_fit(lm: Any) -> None:
         load(llama(), context=0)
     with pytest.raises(tec.ImportModelError, match="architecture 'vgg' is not known"):
         load(Checkpoint("vgg", CONFIG, {}))
+
+
+def test_a_text_that_goes_on_keeps_its_first_space() -> None:
+    """A vocabulary that puts a space before each text: what the model writes behind a prompt begins with the space that its first token has."""
+    from tec.lm.generation import Generation
+    from tec.lm.sampling import Sampling
+    from tec.lm.text.tokenizer import tokenizer_of
+    from tec.lm.text.vocabulary import Vocabulary
+
+    tokenizer = tokenizer_of(
+        Vocabulary("llama", ["<unk>", "\u2581a", "\u2581b", "c"], np.array([2, 1, 1, 1]), np.zeros(4, np.float32))
+    )
+
+    class Fixed:
+        room = None
+        written = 0
+
+        def begin(self, prompt: Any) -> Any:
+            return np.eye(4)[2]
+
+        def next(self, *tokens: int) -> Any:
+            return np.eye(4)[3]
+
+    assert "".join(Generation(Fixed(), tokenizer, [1], 3, Sampling())) == " bcc"

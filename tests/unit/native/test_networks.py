@@ -152,7 +152,7 @@ def test_loops_in_loops(trips, made):
 
 @pytest.mark.parametrize("seed", seeds.some(8))
 def test_drawn_networks(seed, made):
-    """Drawn graphs, half of them with open sizes, are in a library what `tec.load` makes of them."""
+    """Drawn graphs, half of them with open sizes, are in a library what the same compiled network is in Python."""
     names = ("n", "h") if seed % 2 else ()
     g = random_graph(seed, 8, names)
     network = tec.compile(g, "llvm")

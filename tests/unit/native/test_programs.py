@@ -218,7 +218,7 @@ def test_valgrind(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers(sanitizer, tmp_path):
-    """The programs, and the runtime's own C sources built with them."""
+    """The programs, which call the runtime as it ships: what they hand over and get back is watched."""
     flags = ("-g", f"-fsanitize={sanitizer}")
     for source, net, name in ((RUN_CNN, cnn(), "cnn"), (RUN_CACHE, cached_sum(), "cache")):
         net.export_library(tmp_path / f"{name}.so")
