@@ -342,6 +342,7 @@ class Building:
 
     def _cpu_module(self) -> Any:
         from .codegen import merge_objects
+        from .codegen.cpu.features import required_features
         from .runtime import Module
 
         codes = self._codes()
@@ -358,7 +359,8 @@ class Building:
             if self.checked:
                 texts[f.name]["bounds"] = asked[f.name]
         image = merge_objects(objects) if objects else b""
-        return Module("llvm", functions=self._functions, image=image, texts=texts, target=str(self.target))
+        attrs = {"cpu_features": list(required_features(self.target))}
+        return Module("llvm", functions=self._functions, image=image, texts=texts, target=str(self.target), attrs=attrs)
 
     def _gpu_module(self) -> Any:
         from .codegen import join_kernels

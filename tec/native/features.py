@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..codegen.cpu.build import machine_of
+from ..codegen.cpu.features import required_features
 from ..errors import TecError
 from ..target import Target
 from .data import Data, Word
@@ -26,12 +26,6 @@ _FEATURES: dict[str, tuple[int, int, int, int, int]] = {
     "amx-bf16": (7, 0, _EDX, 22, _AMX), "amx-tile": (7, 0, _EDX, 24, _AMX), "amx-int8": (7, 0, _EDX, 25, _AMX),
     "avxvnni": (7, 1, _EAX, 4, _AVX), "avx512bf16": (7, 1, _EAX, 5, _AVX512),
 }  # fmt: skip
-_V2 = ("sse4.2", "popcnt")
-_V3 = (*_V2, "movbe", "lzcnt", "avx", "fma", "f16c", "bmi", "bmi2", "avx2")
-_V4 = (*_V3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
-# By the bytes of a vector of the core that code is made for.
-_BY_WIDTH = {16: (), 32: _V3, 64: _V4}
-_DOTS = {("uint8", 64): "avx512vnni", ("uint8", 32): "avxvnni", ("bfloat16", 64): "avx512bf16"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +47,7 @@ class Features:
 def required(target: str) -> Features:
     """The features that code for a target may use; none for other processors than x86."""
     try:
-        t = Target(target)
-        machine = machine_of(t)
+        names = required_features(Target(target))
     except TecError:
         return Features(())
-    if not machine.triple.startswith("x86_64"):
-        return Features(())
-    flags = [f for f in machine.features.split(",") if f]
-    on, off = {f[1:] for f in flags if f[0] == "+"}, {f[1:] for f in flags if f[0] == "-"}
-    wanted = set(_BY_WIDTH[t.core.vector_bytes]) | {
-        f for (kind, width), f in _DOTS.items() if kind in t.core.dots and width == t.core.vector_bytes
-    }
-    return Features(tuple(f for f in _FEATURES if f in (wanted | on) - off))
+    return Features(tuple(f for f in _FEATURES if f in names))

@@ -24,6 +24,7 @@ from ..devices.device import Device
 from ..devices.surface import Assembly
 from .cpu_code import CpuCode
 from .function import Function
+from .host_cpu import lacks
 from .package import damaged, is_native, read_package, write_package
 from .timing import TimeEvaluator
 
@@ -298,9 +299,18 @@ class Module:
         """The machine-code function on the CPU."""
         with self._lock:
             if self._cpu is None:
+                self._check_processor()
                 self._cpu = CpuCode(self.image, self.support)
             code: Callable[[bytes, bytes], int] = self._cpu.function(name)
             return code
+
+    def _check_processor(self) -> None:
+        missing = lacks(map(str, self.attrs.get("cpu_features", ())))
+        if missing:
+            raise DeviceError(
+                f"this code is made for {self.target}, and this machine's processor lacks {', '.join(missing)}",
+                hint='compile it for "llvm -mcpu=x86-64-v3", or on this machine for "llvm"',
+            )
 
     def __del__(self) -> None:
         for device, (handle, _) in getattr(self, "_loaded", {}).items():
