@@ -59,7 +59,7 @@ PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
-    "packed product": lambda: program("packed_matmul", PACKED, ("float32", (24, 64)), ("uint8", (3, 64, 8)), ("float32", (4, 48)), bias=True),
+    "packed product": lambda: program("packed_matmul", PACKED, ("float32", (24, 64)), ("uint8", (3, 64, 8)), ("float32", (3, 4, 16)), bias=True),
     "projection": lambda: program("projection", {"depth": 128, "columns": 24, "eps": 1e-5, "gate": "silu"}, ("float32", (1, 128)), ("float32", (128,)), ("float32", (24, 128)), bias=True),
     "convolution": lambda: program("conv", WINDOW | lies("NCHW8c", "OIHW8i8o"), ("float32", (1, 2, 5, 9, 8)), ("float32", (4, 2, 3, 3, 8, 8)), bias=True),
     "depthwise": lambda: program("conv", WINDOW | lies("NCHW8c", "OHW8o") | {"groups": 16}, ("float32", (1, 2, 5, 9, 8)), ("float32", (2, 3, 3, 8))),
