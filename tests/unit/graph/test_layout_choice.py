@@ -24,6 +24,12 @@ WIDE = tec.Target("llvm -mcpu=znver4")
 TARGETS = ["llvm", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"]
 
 
+@pytest.fixture(autouse=True)
+def blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain images have no register tiles: what is tested is how layouts of blocks are chosen together. `test_register_tiles` tests those tiles."""
+    monkeypatch.setattr(layout_options, "FEWEST_COLUMNS", 1 << 30)
+
+
 # ---- the least cost
 
 

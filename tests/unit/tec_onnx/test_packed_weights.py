@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tec
 from tec import te
+from tec.choices import layouts
 from tec.ops.packed import Weights
 from tec.ops.registry import TensorType, get_op
 from tests.networks.genai import MS, quantized
@@ -225,7 +226,7 @@ def at_level_4(k: int, n: int, bits: int, block: int, zeros: str) -> Any:
 )  # fmt: skip
 def test_level_4_rounds_x_as_onnx_runtime_does(k: int, n: int, bits: int, block: int, zeros: str) -> None:
     proto, exact = at_level_4(k, n, bits, block, zeros), n_bits(k, n, bits, block, zeros)
-    if te.intrin.vector_dot("llvm", "uint8") is None:
+    if layouts.packed_group(tec.Target("llvm")) == 1:
         held(exact, rows(k, 1, 5))
         np.testing.assert_array_equal(*(tec.compile(p, cache=False).run(rows(k, 5)[0])[0] for p in (proto, exact)))
         return
@@ -250,10 +251,12 @@ def test_level_4_rounds_x_as_onnx_runtime_does(k: int, n: int, bits: int, block:
 
 
 def test_level_4_on_other_processors() -> None:
-    """A core without such products keeps x as it is; bytes are multiplied by vpdpbusd, once a word of x for all columns."""
+    """A core without such products keeps x as it is; bytes are multiplied by vpdpbusd, once a word of x for all columns, or by way of 16 bits."""
     proto = at_level_4(64, 64, 4, 32, "")
-    plain = tec.compile(proto, target="llvm -mcpu=haswell", cache=False)
+    plain = tec.compile(proto, target="llvm -mcpu=x86-64-v2", cache=False)
     assert "round_blocks" not in str(plain.report.functions)
+    narrow = tec.compile(proto, target="llvm -mcpu=haswell", cache=False)
+    assert "vpmaddubsw" in narrow.get_source("asm")
     with_dots = tec.compile(proto, target="llvm -mcpu=icelake-server", cache=False)
     assert "vpdpbusd" in with_dots.get_source("asm")
     assert str(with_dots.report.choices).count("cpu packed product of bytes") == 1
