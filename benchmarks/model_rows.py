@@ -1,7 +1,7 @@
 """Published timings of AMD GPU kernels (`amd_rows`), as rows to fit a time model by and to judge it by.
 
 `rows()` gives them all. A row's `shape` decides once whether it is judged: a third, by a hash of it, so that a shape is on one side on every chip and in every type. No
-constant of the model may be chosen by a judged row; `benchmarks/model_report.py` shows both sides apart.
+constant of the model may be chosen by a judged row; `benchmarks/amd_model.py` shows both sides apart.
 
 The data: `amd_rows/README.md`.
 """
