@@ -70,7 +70,7 @@ TEC = [sys.executable, "-m", "tec"]
         (["bench", "{tiny}", "--trace", "/no/such/folder/t.json"], 2, "no folder /no/such/folder"),
         (["run", "{tiny}", "--save-outputs", "/no/such/folder/o.npz"], 2, "no folder /no/such/folder"),
         (["verify", "{tiny}", "--rtol", "-1"], 2, "--rtol"),
-        (["generate", "{tiny}"], 2, "Missing option '--prompt'"),
+        (["generate", "{tiny}"], 2, "there is no prompt"),
         (["generate", "nope", "--prompt", "a"], 2, "nope: no such file or folder"),
         (["generate", "{tiny}", "--prompt", ""], 2, "the prompt is empty"),
         (["generate", "{tiny}", "--prompt", "a", "--temperature", "-1"], 2, "temperature is -1"),
