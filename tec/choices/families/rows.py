@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from ...ir import Call, TensorRead, Var
+from ...ir import Call, IterVar, TensorRead, Var
 from ...ir.dtype import dtype_info
 from ...ir.passes.vectorize_loops import COSTLY
 from ...ir.visit import walk_exprs
+from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
@@ -197,24 +198,23 @@ class GpuRows(Space):
         run = self._run(choice)
         # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
         in_registers = self._in_registers(threads)
-        if run > 1:
-            rest, own = stage.split(rest, factor=run)
-            # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
-            stage.unroll(own)
-        turns, inner = stage.split(rest, factor=threads)
-        stage.bind(inner, tx)
-        if run > 1 and in_registers:
-            stage.unroll(turns)
+
+        def spread(of: Stage, along: IterVar) -> None:
+            """A row over the threads, a run of elements each."""
+            if run > 1:
+                along, own = of.split(along, factor=run)
+                # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
+                of.unroll(own)
+            turns, inner = of.split(along, factor=threads)
+            of.bind(inner, tx)
+            if run > 1 and in_registers:
+                of.unroll(turns)
+
+        spread(stage, rest)
         for red in self.group.reductions():
             rstage = s[red]
             k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-            if run > 1:
-                k, own = rstage.split(k, factor=run)
-                rstage.unroll(own)
-            turns, ki = rstage.split(k, factor=threads)
-            rstage.bind(ki, tx)
-            if run > 1 and in_registers:
-                rstage.unroll(turns)
+            spread(rstage, k)
             rstage.compute_at(stage, lead)
             rstage.set_scope("local")  # each thread of the work-group has the sum
         return Scheduled(s, self.group.outputs, choice)
