@@ -187,8 +187,9 @@ def table(layout: Layout, threads: int) -> dict[tuple[int, ...], list[tuple[int,
     """For each element its holders: (thread, register along each dimension). For tests and pictures."""
     out: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
     for t in range(threads):
-        for r in product(*(range(d.held) for d in layout)):
-            out.setdefault(tuple(d.coordinate(k, t) for d, k in zip(layout, r)), []).append((t, r))
+        along = [[(d.coordinate(k, t), k) for k in range(d.held)] for d in layout]
+        for place in product(*along):
+            out.setdefault(tuple(at for at, _ in place), []).append((t, tuple(k for _, k in place)))
     return out
 
 
@@ -224,8 +225,7 @@ def conflicts(addresses: Sequence[int], element_bytes: int, banks: int = 32, ban
 
 
 def padded(columns: int, element_bytes: int, vector: int = 1) -> int:
-    """Elements from row to row of a tile in shared memory: rows begin in different banks, and at multiples of `vector`."""
-    row = columns * element_bytes
-    if row % 128 == 0 or 128 % row == 0:
-        return columns + max(vector, 4 // element_bytes if element_bytes < 4 else 1)
-    return columns
+    """Elements from row to row of a tile in shared memory, `columns` a power of two: an odd number of accesses of `vector` elements (of one bank's
+    four bytes at least), so that rows that follow each other begin in different banks and a column of as many rows as there are banks asks each once."""
+    unit = min(columns, max(vector, 4 // element_bytes))
+    return columns if columns // unit % 2 else columns + unit

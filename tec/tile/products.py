@@ -18,7 +18,7 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr, instructions, run_of
 from .control import Control
 from .grammar import Op, Value
-from .layouts import Layout, accumulators, bits
+from .layouts import Layout, accumulators, bits, padded
 from .state import ZERO, Held, Point
 
 _ACCESS_BYTES = 16  # what a lane reads of shared memory at once
@@ -69,11 +69,7 @@ class Products(Control):
             return None
         enough = [i for i in fits if (m // i.m) * (n // i.n) >= self.warps] or [min(fits, key=lambda i: i.m * i.n)]
         instr = max(enough, key=lambda i: (i.m * i.n, i.k))
-        if instr.unit == "mfma":  # a lane reads 16 bytes of k at once
-            wide = _ACCESS_BYTES // dtype_info(instr.storage_dtype).bytes * self.wave // instr.m
-            while wide > instr.k and (k % wide or wide % instr.k):
-                wide //= 2
-            instr = replace(instr, k=max(instr.k, wide))
+        instr = widened(instr, k)
         waves = shared_out(self.warps, m // instr.m, n // instr.n)
         return Unit(instr, waves, accumulators(instr, (m, n), waves))
 
@@ -210,7 +206,7 @@ class Products(Control):
         dtype = v.ty.dtype.tec
         layout = self.natural(v)
         k = v.ty.shape[0] if transposed else v.ty.shape[1]
-        stride = k + _ACCESS_BYTES // dtype_info(dtype).bytes  # rows begin in different banks, and at 16 bytes
+        stride = operand_stride(k, dtype)
         outer = v.ty.shape[1] if transposed else v.ty.shape[0]
         where = self.arena(dtype, outer * stride, tag)
         read, owner = self.reader(v, layout), self.leader(layout)
@@ -236,10 +232,7 @@ class Products(Control):
         step: int,
     ) -> E.Expr:
         """A lane's vector of an operand's tile, in as few reads as its elements lie side by side."""
-        along, run = run_of(instr, role)
-        if along != (1 if role == "a" else 0):
-            run = 1
-        run = min(run, _ACCESS_BYTES // dtype_info(instr.storage_dtype).bytes)
+        run = lane_run(instr, role)
         parts: list[E.Expr] = []
         for e in range(0, instr.elems(role), run):
             _, row, column = instr.coords(role, lane, E.IntImm(e))
@@ -261,6 +254,30 @@ class Products(Control):
     def _vector(self, buffer: Buffer, instr: MatrixInstr, i: int, j: int) -> E.Expr:
         loads = tuple(E.BufferLoad(buffer, tuple(self._registers_of(instr, e, i, j))) for e in range(instr.acc_elems))
         return loads[0] if len(loads) == 1 else E.Shuffle(loads, tuple(range(len(loads))))
+
+
+def widened(instr: MatrixInstr, k: int) -> MatrixInstr:
+    """The instruction for a tile of `k`: on CDNA several of the unit's own steps of k at once, so that a lane reads 16 bytes of an operand's row."""
+    if instr.unit != "mfma":
+        return instr
+    wide = _ACCESS_BYTES // dtype_info(instr.storage_dtype).bytes * instr.wave // instr.m
+    while wide > instr.k and (k % wide or wide % instr.k):
+        wide //= 2
+    return replace(instr, k=max(instr.k, wide))
+
+
+def operand_stride(k: int, dtype: str) -> int:
+    """Elements from row to row of an operand in shared memory, k along its rows: rows begin at multiples of 16 bytes, and in different banks."""
+    size = dtype_info(dtype).bytes
+    return padded(k, size, _ACCESS_BYTES // size)
+
+
+def lane_run(instr: MatrixInstr, role: str) -> int:
+    """Elements of an operand's row that a lane reads from shared memory at once."""
+    along, run = run_of(instr, role)
+    if along != (1 if role == "a" else 0):
+        return 1
+    return min(run, _ACCESS_BYTES // dtype_info(instr.storage_dtype).bytes)
 
 
 def added(x: E.Expr, y: E.Expr, total: E.Expr) -> E.Expr:
