@@ -23,6 +23,7 @@ from tec.driver import PIPELINE, SIMPLE_MODE_PASSES, run_passes, short_name
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "primitives.md"
 _MARK = "# [apply]"
+PROSE = 99  # characters of a line of prose
 _HIDDEN = "<!-- invisible-code-block: python"  # run by the test of the page, not shown
 
 
@@ -80,14 +81,16 @@ def product(n: int = 64, k: int = 32) -> tuple[Any, Any, Any, Any, Any]:
     return A, B, C, kk, tec.create_schedule(C.op)
 
 
-LOOPS, DONE, PLACE, MEMORY = "Loops", "What is done with a loop", "Where a stage is computed", "Memory and data"
+LOOPS, DONE, PLACE, MEMORY = "Loops", "How a loop runs", "Where a stage is computed", "Memory and data"
 
 
 @primitive(LOOPS, "split")
 def split(apply: bool) -> Any:
-    """Cuts a loop in two, by the inner loop's extent (`factor`) or the outer's (`nparts`). The first step of nearly everything: what is inside
-    becomes a tile, a thread's work or a vector. Where the factor does not divide the extent, the loop is guarded; the guarded end is split off
-    into code of its own when it is lowered, so a ragged size costs its last step alone."""
+    """Cuts a loop in two. `factor` gives the extent of the inner loop, `nparts` that of the outer.
+    Most schedules start with a split: the inner loop becomes a tile, the work of a thread, or a vector.
+    If the factor does not divide the extent, a condition guards the body. Lowering moves the guarded
+    last step into code of its own, so only that step pays for the ragged size.
+    """
     A, B, s = double(70)
     if apply:
         # [apply]
@@ -97,8 +100,10 @@ def split(apply: bool) -> Any:
 
 @primitive(LOOPS, "tile")
 def tile(apply: bool) -> Any:
-    """Two splits and a reorder: blocks of a matrix, so that what a block reads is still in the cache when it is read again. A tile of two operands
-    and the result should fit the level of cache it is meant for."""
+    """Makes blocks of a matrix by two splits and a reorder. What a block reads is still in the cache
+    when it is read again. Choose the sizes so that the tiles of both operands and of the result fit
+    the cache level that they are meant for.
+    """
     A, B, s = table()
     if apply:
         # [apply]
@@ -108,8 +113,10 @@ def tile(apply: bool) -> Any:
 
 @primitive(LOOPS, "fuse")
 def fuse(apply: bool) -> Any:
-    """Makes one loop of neighbours: more steps to share among threads or work-groups than either loop has. Indices then need a division and a
-    remainder, which the simplifier takes out wherever it can."""
+    """Makes one loop of adjacent loops. It has more iterations to share among threads or work-groups
+    than either loop alone. The indices then need a division and a remainder, which the simplifier
+    removes where it can.
+    """
     A, B, s = table()
     if apply:
         # [apply]
@@ -119,8 +126,10 @@ def fuse(apply: bool) -> Any:
 
 @primitive(LOOPS, "reorder")
 def reorder(apply: bool) -> Any:
-    """Changes which loop is inside. The innermost one should walk memory in order (the last dimension); a reduction outside of a data loop lets
-    that loop become vectors. It costs nothing by itself."""
+    """Changes the nesting order of loops. The innermost loop should walk memory in order, along the
+    last dimension. If a reduction loop is outside a data loop, the data loop can be vectorized. The
+    primitive itself costs nothing.
+    """
     A, B, C, k, s = product()
     if apply:
         # [apply]
@@ -131,8 +140,10 @@ def reorder(apply: bool) -> Any:
 
 @primitive(DONE, "bind", "rocm -mcpu=gfx942")
 def bind(apply: bool) -> Any:
-    """Runs a loop as a launch index of a GPU: `blockIdx` for work-groups, `threadIdx` for the threads of one. Neighbouring threads should read
-    neighbouring addresses, so bind the loop over the last dimension to `threadIdx.x`; 64 to 256 threads a work-group are usual."""
+    """Runs a loop as a launch index of a GPU: `blockIdx` for work-groups, `threadIdx` for the threads
+    of a work-group. Neighbouring threads should read neighbouring addresses, so bind the loop over the
+    last dimension to `threadIdx.x`. Work-groups usually have 64 to 256 threads.
+    """
     A, B, s = double(256)
     outer, inner = s[B].split(B.op.axis[0], factor=64)
     if apply:
@@ -144,8 +155,10 @@ def bind(apply: bool) -> Any:
 
 @primitive(DONE, "vectorize")
 def vectorize(apply: bool) -> Any:
-    """Makes the lanes of vectors of a loop of constant extent: one load, one operation, one store for all. On a CPU choose a multiple of the
-    machine's vector (16 floats with AVX-512), on a GPU 16 bytes a thread. Where neighbours are not next to each other in memory it becomes a gather."""
+    """Turns a loop of constant extent into the lanes of vectors: one load, one operation and one
+    store serve all of them. On a CPU choose a multiple of the vector width (16 floats with AVX-512), on
+    a GPU 16 bytes per thread. If the accesses are not contiguous, they become gathers.
+    """
     A, B, s = double()
     if apply:
         # [apply]
@@ -156,8 +169,10 @@ def vectorize(apply: bool) -> Any:
 
 @primitive(DONE, "unroll")
 def unroll(apply: bool) -> Any:
-    """Writes each step out. Storage that such a loop indexes can live in registers, and steps can be interleaved; the code grows by the extent, so
-    keep it to the innermost few."""
+    """Writes out every iteration of a loop. Storage that the loop indexes can then stay in registers,
+    and iterations can be interleaved. The code grows by the extent of the loop, so unroll only short
+    innermost loops.
+    """
     A, B, s = double()
     if apply:
         # [apply]
@@ -168,8 +183,9 @@ def unroll(apply: bool) -> Any:
 
 @primitive(DONE, "parallel")
 def parallel(apply: bool) -> Any:
-    """Shares a loop's steps among the CPU's threads. Handing work out costs some microseconds: parallelize the outermost loop, and nothing that
-    takes less than that."""
+    """Shares the iterations of a loop among the threads of the CPU. Handing out work costs some
+    microseconds, so parallelize the outermost loop, and only if it takes longer than that.
+    """
     A, B, s = table()
     if apply:
         # [apply]
@@ -179,8 +195,10 @@ def parallel(apply: bool) -> Any:
 
 @primitive(DONE, "pragma")
 def pragma(apply: bool) -> Any:
-    """A note to a pass about a loop: here, unroll what is inside as long as it stays below so many steps. `software_pipeline` starts the loads of
-    later steps early; `tec.ir.notes` lists all words. A word that no pass knows is refused."""
+    """Gives a pass a note about a loop. The note shown here unrolls the loops inside, as long as the
+    number of unrolled steps stays below the value. `software_pipeline` starts the loads of later
+    iterations early. `tec.ir.notes` lists all notes. A name that no pass knows is refused.
+    """
     A, B, s = table(4, 4)
     if apply:
         # [apply]
@@ -190,11 +208,15 @@ def pragma(apply: bool) -> Any:
 
 @primitive(DONE, "software_pipeline", until="pipeline")
 def software_pipeline(apply: bool) -> Any:
-    """Lets the steps of a loop overlap. Each statement of the loop's body gets a stage and a place. A statement of stage 1 works on a step one turn
-    after the statements of stage 0, so here a turn multiplies the row that the turn before has loaded. Storage in the body gets as many slots as
-    steps are in it at a time. It pays where one statement waits (loads from memory) and another one computes; it costs the slots, and code for the first and
-    the last turns. An order that would change the result is refused. `pragma(axis, "software_pipeline", n)` picks the order for fills of shared
-    memory on a GPU by itself."""
+    """Overlaps the iterations of a loop. Each statement of the body gets a stage and a position. A
+    statement of stage 1 works on the iteration before the one that stage 0 works on: in the example,
+    each turn of the loop multiplies the row that the turn before it loaded. Storage in the body gets
+    one slot for each iteration that uses it at the same time. The primitive pays if one statement
+    waits, for example for memory, while another computes. It costs the slots, and code for the first
+    and the last turns. An order that would change the result is refused.
+    `pragma(axis, "software_pipeline", n)` chooses the order itself, for loops of a GPU that fill
+    shared memory.
+    """
     A, B, s = table(8, 32)
     row = s.cache_read(A, "global", B)
     s[row].compute_at(s[B], B.op.axis[0])
@@ -206,8 +228,9 @@ def software_pipeline(apply: bool) -> Any:
 
 @primitive(DONE, "prefetch")
 def prefetch(apply: bool) -> Any:
-    """Asks for what a loop will read some steps ahead. Hardware does it by itself where memory is walked in order; it helps for strides and
-    gathers, and costs an instruction a line."""
+    """Fetches what a loop will read some iterations later. Hardware prefetches memory that is walked
+    in order; this primitive helps with strides and gathers. It costs one instruction per cache line.
+    """
     A, B, s = table()
     if apply:
         # [apply]
@@ -217,8 +240,10 @@ def prefetch(apply: bool) -> Any:
 
 @primitive(DONE, "tensorize", "rocm -mcpu=gfx942")
 def tensorize(apply: bool) -> Any:
-    """Replaces the loops from one inwards by an intrinsic that computes the same: here four products of bytes in one instruction. Computation, types
-    and extents must be the intrinsic's; [Matrix units](matrix-units.md) shows whole kernels."""
+    """Replaces a loop and all loops inside it by an intrinsic that computes the same. Here one
+    instruction computes four products of bytes. Computation, types and extents must match those of the
+    intrinsic. [Matrix units](matrix-units.md) shows whole kernels.
+    """
     A, B = te.placeholder((16, 64), "int8", name="A"), te.placeholder((64,), "int8", name="B")
     k = te.reduce_axis(64, "k")
     C = te.compute((16,), lambda i: te.sum(A[i, k].astype("int32") * B[k].astype("int32"), axis=k), name="C")
@@ -233,8 +258,11 @@ def tensorize(apply: bool) -> Any:
 
 @primitive(PLACE, "compute_at")
 def compute_at(apply: bool) -> Any:
-    """Computes a stage inside a loop of its reader: just what one step needs, which is then still in a cache or a register. What neighbouring
-    steps share is computed again (here one of two elements), so attach where that is little: outside of an inner tile."""
+    """Computes a stage inside a loop of its reader. Each iteration computes only what it needs, and
+    reads it while it is still in a cache or a register. Elements that neighbouring iterations share
+    are computed more than once: in the example one of 17. Attach the stage at a loop where this
+    overlap is small, such as the loop over tiles.
+    """
     A, B, C, s = chain()
     if apply:
         # [apply]
@@ -245,8 +273,10 @@ def compute_at(apply: bool) -> Any:
 
 @primitive(PLACE, "compute_inline")
 def compute_inline(apply: bool) -> Any:
-    """Puts the expression in place of each read: no storage and no loops, for arithmetic that is cheaper than memory. What is read several times
-    is computed several times; reductions cannot be inlined."""
+    """Substitutes the expression for each read of the stage. It needs no storage and no loops, and
+    pays if the arithmetic is cheaper than memory. An element that is read several times is computed
+    several times. Reductions cannot be inlined.
+    """
     A, B, C, s = chain()
     if apply:
         # [apply]
@@ -256,7 +286,9 @@ def compute_inline(apply: bool) -> Any:
 
 @primitive(PLACE, "compute_root")
 def compute_root(apply: bool) -> Any:
-    """A loop nest of its own again, as every stage is at first: undoes `compute_at` and `compute_inline`. Memory for all of it, computed once."""
+    """Gives the stage a loop nest of its own, as every stage has at first. It undoes `compute_at` and
+    `compute_inline`. Each element is computed once, and the whole tensor needs memory.
+    """
     A, B, C, s = chain()
     s[B].compute_inline()
     if apply:
@@ -267,7 +299,9 @@ def compute_root(apply: bool) -> Any:
 
 @primitive(PLACE, "create_group")
 def create_group(apply: bool) -> Any:
-    """Several stages placed together: the group goes where `compute_at` puts it, with all that is in it."""
+    """Places several stages together. `compute_at` of the group moves all of its stages to one
+    loop.
+    """
     A, B, C, s = chain()
     D = te.compute(C.shape, lambda i: C[i] * C[i], name="D")
     s = tec.create_schedule(D.op)
@@ -280,8 +314,10 @@ def create_group(apply: bool) -> Any:
 
 @primitive(MEMORY, "cache_read", "rocm -mcpu=gfx942")
 def cache_read(apply: bool) -> Any:
-    """A copy of a tensor in another memory, which a stage reads instead: a tile in shared memory (LDS) that a work-group loads once and reads
-    often. Place it with `compute_at`, and bind its loops so that all threads load."""
+    """Makes a copy of a tensor in another memory, which a stage reads instead. Typical is a tile in
+    shared memory (LDS) that a work-group loads once and reads often. Place the copy with `compute_at`,
+    and bind its loops so that all threads load.
+    """
     A, B, C, s = chain(256)
     s[B].compute_inline()
     block, thread = s[C].split(C.op.axis[0], factor=64)
@@ -297,8 +333,10 @@ def cache_read(apply: bool) -> Any:
 
 @primitive(MEMORY, "cache_write")
 def cache_write(apply: bool) -> Any:
-    """Computes a tensor in another memory and copies it out: the sums of a tile stay in registers (`local`) while the reduction runs, and memory is
-    written once. The returned tensor has the computation: schedule its axes."""
+    """Computes a tensor in another memory and copies it out. The sums of a tile then stay in
+    registers (`local`) during the reduction, and memory is written once. The returned tensor has the
+    computation, so schedule its axes.
+    """
     A, B, C, k, s = product()
     if apply:
         # [apply]
@@ -310,8 +348,10 @@ def cache_write(apply: bool) -> Any:
 
 @primitive(MEMORY, "set_scope")
 def set_scope(apply: bool) -> Any:
-    """Says in which memory a stage's values are. Without it a stage inside of `blockIdx` loops is shared, inside of `threadIdx` loops local, elsewhere
-    global: set it where that is not what you want, as here a small tile of a CPU goes to the stack and to registers."""
+    """Says which memory holds the values of a stage. Without it, a stage inside `threadIdx` loops is
+    local, one inside `blockIdx` loops only is shared, and any other is global. Here it moves a small
+    tile on a CPU to the stack and to registers.
+    """
     A, B, C, s = chain()
     outer, inner = s[C].split(C.op.axis[0], factor=16)
     s[B].compute_at(s[C], outer)
@@ -323,8 +363,10 @@ def set_scope(apply: bool) -> Any:
 
 @primitive(MEMORY, "rfactor")
 def rfactor(apply: bool) -> Any:
-    """Splits a reduction in two: partial results along a loop of it, then their reduction. The partial results can run in parallel or as vectors,
-    which one sum cannot. They take memory, and floats are added in another order."""
+    """Splits a reduction in two: partial results along one of its loops, and the reduction of these.
+    The partial results can run in parallel or as vectors, which a single sum cannot. They take memory,
+    and floats are added in another order.
+    """
     A = te.placeholder((1024,), name="A")
     k = te.reduce_axis(1024, "k")
     S = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="S")
@@ -340,8 +382,10 @@ def rfactor(apply: bool) -> Any:
 
 @primitive(MEMORY, "storage_align")
 def storage_align(apply: bool) -> Any:
-    """Pads rows, so that columns of a tile in shared memory lie in different banks. Costs the padding; where tiles are read by vectors, a swizzled
-    layout does the same without it."""
+    """Pads the rows of a tensor, so that the columns of a tile in shared memory lie in different
+    banks. It costs the memory of the padding. If tiles are read by vectors, a swizzled layout avoids
+    the conflicts without padding.
+    """
     A, B, s = table(16, 32)
     copy = s.cache_read(A, "global", B)
     if apply:
@@ -352,8 +396,10 @@ def storage_align(apply: bool) -> Any:
 
 @primitive(MEMORY, "double_buffer", "rocm -mcpu=gfx942")
 def double_buffer(apply: bool) -> Any:
-    """Keeps two copies of a tile: the next is filled while this one is read, with one barrier a step fewer. Twice the memory, which can cost
-    occupancy; `pragma(axis, "software_pipeline", n)` does it for loads to registers, too."""
+    """Keeps two copies of a tile. One is filled while the other is read, which saves one barrier per
+    iteration. It takes twice the memory, which can lower the occupancy.
+    `pragma(axis, "software_pipeline", n)` also double-buffers loads to registers.
+    """
     A, B, C, k, s = product()
     ko, ki = s[C].split(k, factor=8)
     s[C].reorder(ko, *C.op.axis, ki)
@@ -370,8 +416,10 @@ def double_buffer(apply: bool) -> Any:
 
 @primitive(MEMORY, "rolling_buffer")
 def rolling_buffer(apply: bool) -> Any:
-    """For a stage computed in a loop of a stencil: what neighbouring steps share is kept in a circular buffer, not computed again. The indices get a
-    remainder."""
+    """Keeps what neighbouring iterations of a stencil share in a circular buffer, instead of computing
+    it again. It applies to a stage that is computed at a loop of the stencil. The indices get a
+    remainder.
+    """
     A, B, C, s = chain()
     s[B].compute_at(s[C], C.op.axis[0])
     if apply:
@@ -382,8 +430,10 @@ def rolling_buffer(apply: bool) -> Any:
 
 @primitive(MEMORY, "transform_layout")
 def transform_layout(apply: bool) -> Any:
-    """Stores a tensor by another index, and gives loops in that order: blocks of channels, a transpose. Readers follow. Parameters of the function keep
-    the layout they were declared with in shape, so whoever calls it gives arrays that lie so."""
+    """Stores a tensor under another index, such as blocks of channels or a transpose, and orders the
+    loops of the stage like the new index. The readers of the tensor follow. If the tensor is a
+    parameter of the function, the caller passes an array that has the shape of the new layout.
+    """
     A = te.placeholder((8, 32), name="A")
     B = te.compute((8, 32), lambda c, x: A[c, x] * 2.0, name="B")
     C = te.compute((8, 32), lambda c, x: B[c, x] + 1.0, name="C")
@@ -396,8 +446,9 @@ def transform_layout(apply: bool) -> Any:
 
 @primitive(MEMORY, "set_store_predicate", "rocm -mcpu=gfx942")
 def set_store_predicate(apply: bool) -> Any:
-    """Stores only where a condition holds; the values are computed all the same. A reduction over threads needs none: its result is stored by one
-    thread anyway."""
+    """Stores only where a condition holds. The values are computed in any case. A reduction over
+    threads does not need it, because one thread stores its result.
+    """
     A, B, s = double(256)
     block, inner = s[B].split(B.op.axis[0], factor=64)
     thread = te.thread_axis("threadIdx.x")
@@ -411,7 +462,9 @@ def set_store_predicate(apply: bool) -> Any:
 
 @primitive(MEMORY, "env_threads", "rocm -mcpu=gfx942")
 def env_threads(apply: bool) -> Any:
-    """Launch indices around a whole scan: its time loop then runs inside of one kernel, not as a launch a step."""
+    """Puts launch indices around a whole scan. Its time loop then runs inside one kernel, instead of
+    one launch per step.
+    """
     X, S = te.placeholder((16, 64), name="X"), te.placeholder((16, 64), name="S")
     first = te.compute((1, 64), lambda _, i: X[0, i], name="first")
     step = te.compute((16, 64), lambda t, i: S[t - 1, i] + X[t, i], name="step")
@@ -465,9 +518,11 @@ def page() -> str:
     """The page's text."""
     out = [
         "# The schedule primitives", "",
-        "Each primitive with what it is for, what it costs, and the loops of a small computation before and after it. The loops are printed by the "
-        "programs of `tools/primitives_guide.py`; [Schedules](schedules.md) tells how a whole schedule is read and what is refused, the "
-        "[API](api/schedules.md) has the parameters.", "",
+        *textwrap.wrap(
+            "This page says what each schedule primitive is for and what it costs, and shows the loops of a small computation before and after it. The programs of "
+            "`tools/primitives_guide.py` print the loops. [Schedules](schedules.md) describes whole schedules and what is refused. The [API](api/schedules.md) has "
+            "the parameters.", PROSE,
+        ), "",
     ]  # fmt: skip
     helpers = "\n\n".join(inspect.getsource(f).strip() for f in (double, table, chain, product))
     out += [_HIDDEN, "from typing import Any", "import tec", "from tec import te", "", helpers, "-->", ""]
@@ -476,7 +531,7 @@ def page() -> str:
         if e.section != section:
             section = e.section
             out += [f"## {section}", ""]
-        doc = re.sub(r"\s+", " ", inspect.getdoc(e.make) or "").strip()
+        doc = textwrap.fill(inspect.getdoc(e.make) or "", PROSE, break_long_words=False, break_on_hyphens=False)
         out += [
             f"### {e.title}",
             "",
