@@ -9,7 +9,6 @@ schedule without it, and with it.
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
 import warnings
 from collections.abc import Callable
