@@ -125,6 +125,20 @@ def run_time_names(types: dict[str, Any]) -> list[str]:
     return out
 
 
+KNOWN = 16  # what is asked of addresses (bytes) and numbers, as Triton does: the bytes of the widest access
+
+
+def known_of(names: list[str], values: list[Any]) -> dict[str, int]:
+    """What kernels are specialised for: of each array the bytes that divide its address, of each integer KNOWN or 1, negative where it is below 0."""
+    out: dict[str, int] = {}
+    for n, v in zip(names, values):
+        if type(v) is NDArray:
+            out[n] = min(v.layout[5], KNOWN)
+        elif isinstance(v, int) and not isinstance(v, bool):
+            out[n] = (1 if v % KNOWN else KNOWN) * (1 if v >= 0 else -1)
+    return out
+
+
 def told(t: Any) -> Any:
     """What tells a type or constant from others."""
     if isinstance(t, tuple):

@@ -43,7 +43,18 @@ from ..tile.lowering import Lowered, lower
 from . import messages
 from .launching import device_of
 from .specialise import target_of
-from .tile_arguments import array_of, described_type, flattened, grid_of, run_time_names, there, told, warps_of
+from .tile_arguments import (
+    KNOWN,
+    array_of,
+    described_type,
+    flattened,
+    grid_of,
+    known_of,
+    run_time_names,
+    there,
+    told,
+    warps_of,
+)
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _IGNORED = (
@@ -273,7 +284,7 @@ class TileKernel:
         device = device_of(self.__name__, arrays) or elsewhere
         target = target_of(device)
         ndim = max(k + 1 for k in range(3) if k == 0 or extents[k] != 1)
-        aligned = {n: min(a.layout[5], 16) for n, a in zip(run_time_names(types), flat) if type(a) is NDArray}
+        aligned = known_of(run_time_names(types), flat)
         compiled = self.compiled(types, options, target, ndim, aligned)
         if warmup or 0 in extents:
             return compiled
@@ -416,29 +427,43 @@ class TileKernel:
 
     def ir(self, *args: Any, target: str | Target | None = None, what: str = "tiles", **named: Any) -> str:
         """The kernel in text for given arguments: `what` is "tiles" (the tile program), "loops" (loop IR of one thread), "llvm" or "asm". Arguments are arrays and
-        numbers, or descriptions: "*fp16" for a pointer, "i32", "fp32"."""
-        types, options = self._types_of(args, named)
+        numbers, or descriptions: "*fp16" for a pointer, "i32", "fp32"; with ":16" behind it the address or number is a multiple of 16."""
+        types, options, aligned = self._types_of(args, named)
         if what == "tiles":
             return str(self.program(types, options))
         tgt = as_target(target)
         if what == "loops":
             return str(
-                lower(self.program(types, options), tgt, warps_of(self.__name__, options["num_warps"], tgt)).func
+                lower(
+                    self.program(types, options),
+                    tgt,
+                    warps_of(self.__name__, options["num_warps"], tgt),
+                    alignment=aligned,
+                ).func
             )
-        return text_of(self.compiled(types, options, tgt).module, what)
+        return text_of(self.compiled(types, options, tgt, aligned=aligned).module, what)
 
     def asm(self, target: str | Target | None, *args: Any, **named: Any) -> str:
         """The assembly for a target and arguments (see `ir`): `matmul.asm("rocm -mcpu=gfx942", "*fp16", "*fp16", "*fp16", 512, 512, 512, BM=64, ...)`."""
         return self.ir(*args, target=target, what="asm", **named)
 
-    def _types_of(self, args: Sequence[Any], named: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _types_of(
+        self, args: Sequence[Any], named: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         values, options = self.bound(args, named)
         constants, flat = set(self.constants), []  # type: ignore[var-annotated]
-        types = {}
+        types: dict[str, Any] = {}
+        aligned: dict[str, int] = {}
         for n, v in values.items():
-            described = described_type(v) if isinstance(v, str) and n not in constants else None
-            types[n] = described or self._typed(n, v, n in constants, flat)
-        return types, options
+            described = described_type(v.partition(":")[0]) if isinstance(v, str) and n not in constants else None
+            if described is not None:
+                aligned |= {n: KNOWN} if v.endswith(f":{KNOWN}") else {}
+                types[n] = described
+                continue
+            start = len(flat)
+            types[n] = self._typed(n, v, n in constants, flat)
+            aligned |= known_of(run_time_names({n: types[n]}), flat[start:])
+        return types, options, aligned
 
 
 __all__ = ["TileKernel", "constexpr", "from_triton", "jit"]

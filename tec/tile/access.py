@@ -228,22 +228,49 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 
 def assume(cond: Any) -> None:
-    """A condition that holds, as the author promises. It is not checked."""
+    """A condition that holds, as the author promises. It is not checked. Of x % n == 0 and x > 0, x >= 0 the compiler makes use."""
+    c = plain(cond)
+    op = c.of if isinstance(c, G.Value) else None
+    if op is None or op.name != "binary":
+        return
+    x, y = op.operands
+    if y.of is None or y.of.name != "const" or x.ty.shape:
+        return
+    n, fn = y.of.attrs["value"], op.attrs["fn"]
+    if (fn == "gt" and n >= -1) or (fn == "ge" and n >= 0):
+        _promise(x, "positive", ())
+    rest = x.of if fn == "eq" and n == 0 else None
+    if rest is not None and rest.name == "binary" and rest.attrs["fn"] == "imod":
+        by = rest.operands[1].of
+        if by is not None and by.name == "const" and by.attrs["value"] > 0:
+            _promise(rest.operands[0], "divisibility", by.attrs["value"])
+
+
+def _promise(x: Any, what: str, values: Any) -> Any:
+    """What the author says of a value; the value."""
+    x = plain(x)
+    if isinstance(x, G.Value) and (x.ty.dtype.is_int() or x.ty.dtype.is_ptr()):
+        values = plain(values)
+        given = tuple(plain(v) for v in (values if isinstance(values, (tuple, list)) else (values,)))
+        if not all(isinstance(v, int) and v > 0 for v in given):
+            raise current().error(f"a promise of {describe(values)}", hint="whole numbers of at least 1")
+        current().op("promise", [x], [], what=what, values=given)
+    return x
 
 
 def multiple_of(input: Any, values: Any) -> Any:
-    """A promise: each element is a multiple of this."""
-    return input
+    """A promise: the first of each run of neighbours is a multiple of this; a number for each dimension."""
+    return _promise(input, "divisibility", values)
 
 
 def max_contiguous(input: Any, values: Any) -> Any:
     """A promise: so many neighbours follow each other."""
-    return input
+    return _promise(input, "contiguity", values)
 
 
 def max_constancy(input: Any, values: Any) -> Any:
     """A promise: so many neighbours are equal."""
-    return input
+    return _promise(input, "constancy", values)
 
 
 def debug_barrier() -> None:

@@ -304,6 +304,8 @@ class Machine:
 
     def do_barrier(self, op: Op) -> None: ...
 
+    def do_promise(self, op: Op) -> None: ...
+
     def do_print(self, op: Op) -> None:
         prefix = op.attrs["prefix"]
         if not op.operands:

@@ -53,6 +53,7 @@ OPS: dict[str, tuple[str, bool]] = {
     "barrier": ("threads of the program meet", False),
     "print": ("`prefix` and operands", False),
     "assert": ("(condition): `message`", False),
+    "promise": ("`what` the author says of the operand, with `values` along its dimensions", False),
     "hold": ("the operand, as a tile in registers", False),
 }
 

@@ -20,6 +20,7 @@ from ..ir.visit import deep_recursion
 from ..kernels.output import Place
 from ..target import Target
 from . import numbers
+from .axes import Axes, power
 from .grammar import Block, Op, Program, Value
 from .products import Products
 from .reading import CHEAP
@@ -57,6 +58,9 @@ class Lowering(Saying, Products):
     def do_barrier(self, op: Op) -> None:
         self.barrier()
 
+    def do_promise(self, op: Op) -> None:
+        """See `axes`."""
+
     def do_program_id(self, op: Op) -> None:
         k = op.attrs["axis"]
         self.scalars[id(op.results[0])] = self.grid[k] if k < len(self.grid) else ZERO
@@ -70,8 +74,11 @@ class Lowering(Saying, Products):
         param = self.params[op.attrs["index"]]
         if isinstance(param, Buffer):
             self.pointers[id(v)] = param
-        else:
-            self.scalars[id(v)] = param
+            return
+        by = power(abs(self.alignment.get(self.program.params[op.attrs["index"]][0], 1)))
+        known = isinstance(param, E.Var) and v.ty.dtype.is_int() and by > 1
+        # A product by a constant: what is proved of indices takes it from here.
+        self.scalars[id(v)] = self.let(param.name, B.mul(B.floordiv(param, by), by)) if known else param
 
     def do_hold(self, op: Op) -> None:
         v = op.results[0]
@@ -130,6 +137,7 @@ class Lowering(Saying, Products):
         """The whole program."""
         self._costs = {}
         self.sums = []
+        self.axes = Axes(self.program, self.alignment)
         self.params: list[Buffer | E.Var] = []
         for name, ty in self.program.params:
             if ty.dtype.is_ptr():
@@ -185,7 +193,7 @@ def lower(
     alias: bool = False,
     alignment: dict[str, int] | None = None,
 ) -> Lowered:
-    """Loop IR of a tile program. `alias`: arrays may share memory; `alignment`: bytes of arrays' addresses, by name. Raises LoweringError at the user's line."""
+    """Loop IR of a tile program. `alias`: arrays may share memory; `alignment`: bytes of arrays' addresses and divisors of numbers, by name; see `axes`. Raises LoweringError at the user's line."""
     state = Lowering(program, target, num_warps, grid_ndim)
     state.alignment = alignment or {}
     return state.run(alias)

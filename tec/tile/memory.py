@@ -10,10 +10,11 @@ from ..ir import stmt as S
 from ..ir.blocks import Open, close
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
+from .axes import Axes
 from .grammar import Op, Value
 from .layouts import Layout, spare
 from .reading import Reading
-from .state import ZERO, Held, Point, Read
+from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin
 
 _ATOMICS = {
     "add": "atomic_add",
@@ -36,6 +37,8 @@ class Address:
 
 class Memory(Reading):
     """Pointers and what goes through them."""
+
+    axes: Axes
 
     # ---- pointers
 
@@ -159,52 +162,8 @@ class Memory(Reading):
         rank = len(pointer.ty.shape)
         if rank < 2:
             return rank - 1
-        for d in reversed(range(rank)):
-            if pointer.ty.shape[d] > 1 and self.step(pointer, d) == 1:
-                return d
-        return rank - 1
-
-    def step(self, v: Value, d: int) -> int | None:
-        """By how much a tile of numbers or pointers grows along a dimension, where that is a constant."""
-        op = v.of
-        if not v.ty.shape or v.ty.shape[d] == 1:
-            return 0
-        if op is None:
-            loop, k = self.owner.get(id(v), (None, 0))
-            return None if loop is None or loop.name != "for" else self.step(loop.operands[k + 3], d)
-        if op.name == "arange":
-            return 1
-        if op.name == "splat":
-            return 0
-        if op.name == "const":
-            return 0
-        if op.name == "expand_dims":
-            k = op.attrs["axis"]
-            return 0 if d == k else self.step(op.operands[0], d - (d > k))
-        if op.name == "broadcast":
-            return self.step(op.operands[0], d)
-        if op.name == "permute":
-            return self.step(op.operands[0], op.attrs["order"][d])
-        if op.name == "cast":
-            return self.step(op.operands[0], d)
-        if op.name == "addptr" or (op.name == "binary" and op.attrs["fn"] in ("add", "sub")):
-            a, b = (self.step(x, d) for x in op.operands)
-            if a is None or b is None:
-                return None
-            return a - b if op.attrs.get("fn") == "sub" else a + b
-        if op.name == "binary" and op.attrs["fn"] == "mul":
-            for x, y in (op.operands, op.operands[::-1]):
-                of = y.of
-                while of is not None and of.name in ("splat", "broadcast", "expand_dims", "cast"):
-                    of = of.operands[0].of
-                if of is not None and of.name == "const":
-                    s = self.step(x, d)
-                    return None if s is None else s * int(of.attrs["value"])
-            if all(self.step(x, d) == 0 for x in op.operands):
-                return 0
-        if op.name == "binary" and op.attrs["fn"] == "imod":
-            return self.step(op.operands[0], d)  # a wrapped row or column: contiguous but for the wrap
-        return None
+        runs = [self.axes.of(pointer, d).contiguity for d in range(rank)]
+        return max(reversed(range(rank)), key=lambda d: runs[d]) if max(runs) > 1 else rank - 1
 
     # ---- accesses
 
@@ -219,10 +178,10 @@ class Memory(Reading):
             self.scalars[id(v)] = self.let("loaded", value)
             return
         layout = self.natural(v)
-        read = self.access(op, layout)
-        vector, along = self.vectors(p, layout)
+        lanes, along = self.vectors(op, layout)
+        read = self.access(op, layout, along)
         buffer = self.array("loaded", v.ty.dtype.tec, [d.held for d in layout])
-        self.visit(layout, lambda q: self.store(buffer, [a.register for a in q], read(q)), vector, along)
+        self.visit(layout, lambda q: self.store(buffer, [a.register for a in q], read(q)), lanes, along)
         self.held[id(v)] = Held(buffer, layout)
 
     def other(self, op: Op, layout: Layout = ()) -> Read:
@@ -236,24 +195,50 @@ class Memory(Reading):
         want = op.results[0].ty.dtype.tec
         return load if load.dtype == want else B.compare("ne", load, 0) if want == "bool" else B.reinterpret(want, load)
 
-    def access(self, op: Op, layout: Layout) -> Read:
+    def access(self, op: Op, layout: Layout, along: int) -> Read:
         """A load of each element of a tile of pointers."""
         base = self.base(op.operands[0])
-        offset = self.reader(op.operands[0], layout)
+        offset = self.placed(op.operands[0], layout, along)
         if len(op.operands) == 1:
             return lambda p: self.as_value(E.BufferLoad(base, (offset(p),)), op)
         mask, other = self.reader(op.operands[1], layout), self.other(op, layout)
-        return lambda p: B.if_then_else(mask(p), self.as_value(E.BufferLoad(base, (offset(p),)), op), other(p))
+        alike = self.axes.of(op.operands[1], along).constancy
 
-    def vectors(self, pointer: Value, layout: Layout) -> tuple[int, int]:
-        """(lanes, dimension) of one access of a thread."""
+        def masked(p: Point) -> E.Expr:
+            allowed = mask(begin(p) if _lanes(p) <= alike else p)
+            return B.if_then_else(allowed, self.as_value(E.BufferLoad(base, (offset(p),)), op), other(p))
+
+        return masked
+
+    def placed(self, pointer: Value, layout: Layout, along: int) -> Read:
+        """Offsets of a tile of pointers: within a vector of neighbours, so many on from its first."""
+        offset, facts = self.reader(pointer, layout), self.axes.of(pointer, along)
+
+        def at(p: Point) -> E.Expr:
+            n = _lanes(p)
+            lane = next((a.lane for a in p if a.lane is not None), None)
+            if lane is None or n > facts.contiguity:
+                return offset(p)
+            first = offset(begin(p))
+            if facts.promised and facts.begins(n) >= n:  # what is proved of the index does not show it
+                first = B.mul(B.floordiv(first, n), n)
+            return _further(first, lane)
+
+        return at
+
+    def vectors(self, op: Op, layout: Layout) -> tuple[int, int]:
+        """(lanes, dimension) of one access of a thread: neighbours that lie side by side, begin at a multiple of their number and share a mask."""
+        pointer, rest = op.operands[0], op.operands[1 if op.name == "load" else 2 :]
+        mask = rest[0] if rest else None
         d = self.fastest(pointer)
         if not self.gpu:
             return 0, d
-        if self.step(pointer, d) != 1:
-            return 1, d
+        facts = self.axes.of(pointer, d)
         bytes_ = max(1, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
-        return min(layout[d].low_run(), 16 // bytes_), d
+        n = min(layout[d].low_run(), GPU_VECTOR_BYTES // bytes_, facts.contiguity)
+        if self.target.kind == "cuda":
+            n = min(n, facts.divisibility)
+        return max(1, n if mask is None else min(n, self.axes.of(mask, d).constancy)), d
 
     def do_store(self, op: Op) -> None:
         p, v = op.operands[0], op.operands[1]
@@ -268,17 +253,19 @@ class Memory(Reading):
             self.emit(S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s)
             return
         layout = self.anchor(v) or self.memory_layout(p, v)
-        value, offset = self.reader(v, layout), self.reader(p, layout)
+        lanes, along = self.vectors(op, layout)
+        value, offset = self.reader(v, layout), self.placed(p, layout, along)
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
+        alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)
-        vector, along = self.vectors(p, layout)
 
         def put(q: Point) -> S.Stmt:
             s: S.Stmt = S.BufferStore(base, self.as_stored(value(q), base), (offset(q),), None, op.loc)
-            conds = [c for c in (owner, mask(q) if mask is not None else None) if c is not None]
+            allowed = None if mask is None else mask(begin(q) if _lanes(q) <= alike else q)
+            conds = [c for c in (owner, allowed) if c is not None]
             return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
 
-        self.visit(layout, put, vector, along)
+        self.visit(layout, put, lanes, along)
 
     def as_stored(self, value: E.Expr, base: Buffer) -> E.Expr:
         if value.dtype == base.dtype:
@@ -358,6 +345,11 @@ class Memory(Reading):
 
     def _typed(self, e: E.Expr, op: Op) -> E.Expr:
         return self.as_value(e, op)
+
+
+def _lanes(p: Point) -> int:
+    """Elements of the vector that a point is in."""
+    return next((a.lanes for a in p if a.lane is not None), 1)
 
 
 def _further(at: E.Expr, by: E.Expr) -> E.Expr:

@@ -29,13 +29,24 @@ GPU_VECTOR_BYTES = 16  # one access of a thread
 
 @dataclass(slots=True)
 class Axis:
-    """Where along a dimension: the coordinate, and the number of the register that holds it."""
+    """Where along a dimension: the coordinate, and the number of the register that holds it. Within a vector `first` is where it begins, and `lane` how far on
+    this element is."""
 
     at: E.Expr
     register: E.Expr
+    first: Axis | None = None
+    lane: E.Expr | None = None
+    lanes: int = 1
 
 
 Point = tuple[Axis, ...]
+
+
+def begin(p: Point) -> Point:
+    """Where the vector of a point begins."""
+    return tuple(a.first or a for a in p)
+
+
 Read = Callable[[Point], E.Expr]
 ZERO = E.IntImm(0)
 FIRST = Axis(ZERO, ZERO)
@@ -91,7 +102,8 @@ class State:
             self.depth[id(a)] = depth
         for op in block.ops:
             for v in op.operands:
-                self._used(v, depth, op)
+                if op.name != "promise":
+                    self._used(v, depth, op)
             for r in op.results:
                 self.depth[id(r)] = depth
             for _k, inner in enumerate(op.blocks):
@@ -230,8 +242,8 @@ class State:
             v = E.Var(f"v{d}", "int32", True)
             inner = (v, n, S.ForKind.VECTORIZED)
             rest = Dim(dim.size, dim.registers[bits(n) :], dim.threads)
-            at = B.add(B.convert(rest.coordinate(outer, self.thread)), v)
-            axes.append(Axis(at, B.add(B.mul(outer, n), v)))
+            first = Axis(B.convert(rest.coordinate(outer, self.thread)), B.mul(outer, n))
+            axes.append(Axis(B.add(first.at, v), B.add(first.register, v), first, v, n))
         with self.block() as items:
             made = body(tuple(axes))
             if made is not None:
