@@ -104,15 +104,15 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
     return [(space, choice) for _, space, choice in cheapest[: None if is_misled else 1]]
 
 
-def _seconds(made: Made) -> tuple[float, ...] | None:
-    """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves; None where a count in them is a guess."""
+def _seconds(made: Made) -> tuple[float, ...]:
+    """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves; none where a count in them is a guess."""
     found = []
     blocks: list[AbstractContextManager[object]] = [contextlib.nullcontext(), *each_of_others()]
     for sizes in blocks:
         with sizes:
             asked = footprint.read(made)
             if any(k.guessed for k in asked.kernels):
-                return None
+                return ()
             found.append(price(asked, made.space.target).seconds)
     return tuple(found)
 
@@ -200,10 +200,9 @@ class Chain:
         best, cheaper = None, figures.of(_CHAIN, default.space.target)["cheaper"]
         try:
             bound = _seconds(default)
-            for rival in () if bound is None else _rivals(self._found, default.choice, bound[0]):
+            for rival in _rivals(self._found, default.choice, bound[0]) if bound else ():
                 made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
-                seconds = _seconds(made) if isinstance(made, Made) else None
-                if bound is not None and seconds is not None and isinstance(made, Made):
+                if isinstance(made, Made) and (seconds := _seconds(made)):
                     if all(own < cheaper * other for own, other in zip(seconds, bound)):
                         best, bound, cheaper = made, seconds, 1.0
         except Exception:  # what cannot be priced is no reason to end a compilation

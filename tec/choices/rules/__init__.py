@@ -18,7 +18,7 @@ bound by none of them. What only compilers' mistakes teach is a row of `bugs.jso
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -33,25 +33,35 @@ FOLDER = Path(__file__).parent
 BUGS, FIGURES = "bugs.jsonl", "figures.jsonl"
 FAMILIES = frozenset({"cpu", *(c.family for c in CHIPS.values())})
 _PRODUCTS = {m.name for m in MACHINES.values()}
-_REQUIRED = {"machine": str, "template": str, "when": str, "prefer": dict, "source": str}
+_REQUIRED = {"machine": str, "template": str, "source": str}
 _OPTIONAL = {"family": list, "seconds": (int, float), "ratio": (int, float)}
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A row; `place` is its file and line."""
+class Row:
+    """What was found on a machine, for a template; `place` is its file and line."""
 
     machine: str
     family: tuple[str, ...]
     template: str
-    when: Condition
-    prefer: Mapping[str, Any]
     source: str
     place: str
 
+    def is_of(self, target: Target) -> bool:
+        """Whether it was found on the target's very machine or chip."""
+        return self.machine in (target.machine.name, target.machine.chip, target.chip.name)
+
     def serves(self, target: Target) -> bool:
-        """Whether it is of the target's machine, its chip, or a family of chips."""
-        return serves(self.machine, self.family, target)
+        """Whether it holds on a target: of its machine, its chip, or a family of chips."""
+        return self.is_of(target) or any(target.chip.family.startswith(f) for f in self.family)
+
+
+@dataclass(frozen=True)
+class Rule(Row):
+    """What is preferred where a condition holds."""
+
+    when: Condition
+    prefer: Mapping[str, Any]
 
     def holds(self, features: Features) -> bool:
         """Whether its condition is known to be true. Raises TecError with file and row where the template has no such feature."""
@@ -64,46 +74,36 @@ class Rule:
             raise _error(self.place, f"{self.when.text!r} cannot be reckoned: {error}") from None
 
 
-def serves(machine: str, family: Sequence[str], target: Target) -> bool:
-    """Whether what was found on a machine holds on a target: it is the machine, has its chip, or is of a family of chips."""
-    names = target.machine.name, target.machine.chip, target.chip.name
-    return machine in names or any(target.chip.family.startswith(f) for f in family)
-
-
 def _error(place: str, what: str, hint: str | None = None) -> TecError:
     return TecError(f"{place}: {what}", hint=hint, locate=False)
 
 
 def read(text: str, file: str) -> Iterator[Rule]:
     """The rules of a file's text. Raises TecError, which names file and row, for a row that is none."""
-    for place, row in rows(text, file, _REQUIRED, _OPTIONAL):
-        family = machines_of(row, place)
+    for head, row in machine_rows(text, file, {"when": str, "prefer": dict}):
         if not row["prefer"]:
-            raise _error(place, "it prefers nothing")
-        if not times_of(row, place):
-            raise _error(place, "no time", '"seconds", or "ratio" to what it would be otherwise')
-        yield Rule(
-            row["machine"], family, row["template"], condition(row["when"], place), row["prefer"], row["source"], place
-        )  # fmt: skip
+            raise _error(head.place, "it prefers nothing")
+        if "seconds" not in row and "ratio" not in row:
+            raise _error(head.place, "no time", _TIMES)
+        yield Rule(**vars(head), when=condition(row["when"], head.place), prefer=row["prefer"])
 
 
-def machines_of(row: Mapping[str, Any], place: str) -> tuple[str, ...]:
-    """A row's families. Raises TecError where its machine or one of them is none that there is."""
-    family = row.get("family", [])
-    if row["machine"] not in _PRODUCTS and row["machine"] not in CHIPS and row["machine"] not in CORES:
-        raise _error(place, f"no machine {row['machine']!r}", "a product or chip of tec/target")
-    for name in family:
-        if not isinstance(name, str) or not name or not any(f.startswith(name) for f in FAMILIES):
-            raise _error(place, f"no family of chips {name!r}", "there are " + ", ".join(sorted(FAMILIES)))
-    return tuple(family)
+_TIMES = '"seconds", or "ratio" to what it would be otherwise: positive numbers'
 
 
-def times_of(row: Mapping[str, Any], place: str) -> list[float]:
-    """The times that a row says. Raises TecError where one is none."""
-    figures = [row[k] for k in ("seconds", "ratio") if k in row]
-    if any(isinstance(x, bool) or not 0 < x < 1e3 for x in figures):
-        raise _error(place, "no time", '"seconds", or "ratio" to what it would be otherwise: positive numbers')
-    return figures
+def machine_rows(text: str, file: str, more: Mapping[str, Any]) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """Each line of a file of what was found on machines, with what it says beside: `more` has that part's names and types. Raises TecError for a row that is none, of
+    a machine or family that there is not, or with a time that is none."""
+    for place, row in rows(text, file, {**_REQUIRED, **more}, _OPTIONAL):
+        family = row.get("family", [])
+        if row["machine"] not in _PRODUCTS and row["machine"] not in CHIPS and row["machine"] not in CORES:
+            raise _error(place, f"no machine {row['machine']!r}", "a product or chip of tec/target")
+        for name in family:
+            if not isinstance(name, str) or not name or not any(f.startswith(name) for f in FAMILIES):
+                raise _error(place, f"no family of chips {name!r}", "there are " + ", ".join(sorted(FAMILIES)))
+        if any(isinstance(row.get(k), bool) or not 0 < row.get(k, 1) < 1e3 for k in ("seconds", "ratio")):
+            raise _error(place, "no time", _TIMES)
+        yield Row(row["machine"], tuple(family), row["template"], row["source"], place), row
 
 
 def rows(

@@ -19,23 +19,16 @@ from functools import cache, lru_cache
 
 from ...errors import TecError
 from ...target import Target
-from . import FIGURES, FOLDER, machines_of, rows, serves, times_of
+from . import FIGURES, FOLDER, Row, machine_rows
 
 Value = float | tuple[tuple[float, float], ...]
-_REQUIRED = {"machine": str, "template": str, "figures": dict, "source": str}
-_OPTIONAL = {"family": list, "seconds": (int, float), "ratio": (int, float)}
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row; `place` is its file and line."""
+class Measured(Row):
+    """What was measured, by name."""
 
-    machine: str
-    family: tuple[str, ...]
-    template: str
     figures: Mapping[str, Value]
-    source: str
-    place: str
 
 
 class Figures:
@@ -84,19 +77,17 @@ def _checked(value: object, place: str) -> Value:
     raise TecError(f"{place}: no figure: {value!r}", hint="a number, or [[size, number], ...] by rising size", locate=False)  # fmt: skip
 
 
-def read(text: str, file: str) -> Iterator[Row]:
+def read(text: str, file: str) -> Iterator[Measured]:
     """The rows of a file's text. Raises TecError, which names file and row, for a row that is none."""
-    for place, row in rows(text, file, _REQUIRED, _OPTIONAL):
-        family = machines_of(row, place)
-        times_of(row, place)
+    for head, row in machine_rows(text, file, {"figures": dict}):
         if not row["figures"]:
-            raise TecError(f"{place}: it has no figure", locate=False)
-        found = {name: _checked(value, place) for name, value in row["figures"].items()}
-        yield Row(row["machine"], family, row["template"], found, row["source"], place)
+            raise TecError(f"{head.place}: it has no figure", locate=False)
+        found = {name: _checked(value, head.place) for name, value in row["figures"].items()}
+        yield Measured(**vars(head), figures=found)
 
 
 @cache
-def shipped() -> tuple[Row, ...]:
+def shipped() -> tuple[Measured, ...]:
     """All rows that come with tec."""
     return tuple(read((FOLDER / FIGURES).read_text("utf-8"), f"rules/{FIGURES}"))
 
@@ -104,6 +95,6 @@ def shipped() -> tuple[Row, ...]:
 @lru_cache(maxsize=512)
 def of(template: str, target: Target) -> Figures:
     """The figures of a template on a target's machine."""
-    own = [r for r in shipped() if r.template == template and serves(r.machine, r.family, target)]
-    own.sort(key=lambda r: not serves(r.machine, (), target))
+    own = [r for r in shipped() if r.template == template and r.serves(target)]
+    own.sort(key=lambda r: not r.is_of(target))
     return Figures(template, target.machine.name, {name: value for r in reversed(own) for name, value in r.figures.items()})  # fmt: skip
