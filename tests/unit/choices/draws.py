@@ -6,6 +6,7 @@ a tile), and now and then large enough for the largest tiles; nothing is ever ru
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
 ODD = (1, 2, 3, 5, 7, 11, 13, 17, 31, 37, 41, 49, 63, 65, 67, 72, 80, 96, 97, 104, 112, 120, 127, 129, 136, 144, 160, 168, 173, 184, 192, 196, 197, 200, 257, 288, 296, 369, 491, 504)  # fmt: skip
 LARGE = (256, 384, 512, 577, 768, 1000, 1024, 2056, 3072, 4096, 8192, 12544, 25088)
+_MOST_HELD = 1 << 28  # elements of a weight: 1 GB in float32
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Net:
         return name
 
     def weight(self, *shape: int) -> str:
-        """Normal numbers, so that no pass finds zeros or ones to leave out."""
+        """Normal numbers, so that no pass finds zeros or ones to leave out; an input where a model's file, of 2 GB at most, has no room for them."""
+        if math.prod(shape) >= _MOST_HELD:
+            return self.input(*shape)
         name = self.name()
         value = np.random.default_rng(len(self.weights)).standard_normal(shape, dtype="f4") if np.prod(shape) < 1 << 16 else np.full(shape, 0.37, "f4")  # fmt: skip
         if self.dtype == "bfloat16":

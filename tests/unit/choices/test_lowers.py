@@ -98,6 +98,13 @@ def test_layers_that_were_refused(layer: Callable[[], Net], target: str) -> None
     assert lower(Case(layer.__name__, "", model), target, random.Random(1)) is None
 
 
+def test_a_weight_that_no_file_holds_is_an_input() -> None:
+    """25,088 by 25,088 numbers are more than protobuf's 2 GB."""
+    n = Net(random.Random(0), "float32")
+    n.op("MatMul", n.input(1, 25088), n.weight(25088, 25088))
+    assert len(n.inputs) == 2 and not n.weights
+
+
 def test_every_kind_and_target_is_drawn() -> None:
     some = [random.Random(f"0 {number}") for number in range(300)]
     drawn = [(target_of(r), draw(r).kind) for r in some]
