@@ -9,10 +9,11 @@ arithmetic would give up.
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,10 @@ class Conflicts:
         self._own: dict[tuple[Any, ...], tuple[Any, tuple[Array, Array]]] = {}
         self._uses: dict[tuple[int, ...], tuple[E.Expr, set[str]]] = {}
         self._lanes: dict[tuple[int, str], E.Var] = {}
+        self._met: dict[tuple[int, int, int, int, bool, bool], Meeting] = {}
+        self._owners: dict[tuple[int, int, bool], _Owners] = {}
+        self._grids: dict[tuple[tuple[int, int, int], ...], _Grid] = {}
+        self._known_shifts: dict[tuple[Any, ...], list[int]] = {}
 
     def meet(self, first: SharedAccess, second: SharedAccess, unknown: bool = True) -> Meeting:
         """Whether two threads may touch one element, one of them writing, the first access before the second, and whether such threads are of one
@@ -104,31 +109,55 @@ class Conflicts:
             return Meeting.ANYWHERE if unknown else Meeting.NOWHERE
 
     def _meet(self, first: SharedAccess, second: SharedAccess) -> Meeting:
-        uniform_a, a, who_a, step_a = self._touched(first)
-        uniform_b, b, who_b, step_b = self._touched(second)
-        step = gcd(step_a, step_b)
-        if first.collective:
-            who_a = np.full_like(who_a, self.count)
-        if second.collective:
-            who_b = np.full_like(who_b, self.count + 1)
+        a, b = self._touched(first), self._touched(second)
         found = Meeting.NOWHERE
-        wave = 0 if first.collective or second.collective else self.wave
-        for shift in self._shifts(uniform_a, uniform_b):
-            at_a, at_b = ((a + shift) % step, b % step) if step else (a + shift, b)
-            if _overlap(at_a, who_a, at_b, who_b):
-                if not wave or _overlap(at_a, who_a // wave, at_b, who_b // wave):
-                    return Meeting.ANYWHERE
-                found = Meeting.WITHIN
+        for shift in self._shifts(a.uniform, b.uniform):
+            # Accesses of loops written out are far more than the distances between them.
+            key = (
+                id(a.at),
+                id(b.at),
+                a.constant - b.constant + shift,
+                math.gcd(a.step, b.step),
+                first.collective,
+                second.collective,
+            )
+            hit = self._met.get(key)
+            if hit is None:
+                hit = self._met[key] = self._apart(a, b, *key[2:])
+            found = max(found, hit)
         return found
 
+    def _apart(self, a: _Touched, b: _Touched, shift: int, step: int, all_a: bool, all_b: bool) -> Meeting:
+        """`meet` of elements `shift` apart, modulo `step` where that is not 0. all_a, all_b: whether an access is the whole wavefront's."""
+        if not a.at.size or not b.at.size or (not step and not b.low - a.high <= shift <= b.high - a.low):
+            return Meeting.NOWHERE
+        who_a = np.full_like(a.who, self.count) if all_a else a.who
+        who_b = np.full_like(b.who, self.count + 1) if all_b else b.who
+        at_b = b.at % step if step else b.at
+
+        def overlap(wave: int) -> bool:
+            if step:
+                owners = _Owners((a.at + shift) % step, who_a // wave)
+            else:
+                owners = self._owners.get((id(a.at), wave, all_a)) or _Owners(a.at, who_a // wave)
+                self._owners[id(a.at), wave, all_a] = owners
+            return owners.differ(at_b - (0 if step else shift), who_b // wave if wave > 1 else who_b)
+
+        if not overlap(1):
+            return Meeting.NOWHERE
+        wave = 0 if all_a or all_b else self.wave
+        return Meeting.WITHIN if wave and not overlap(wave) else Meeting.ANYWHERE
+
     def _touched(self, access: SharedAccess) -> _Touched:
-        """What `_meet` asks of one access, found once: its uniform terms, the elements by the other ones, who touches each, and modulo what."""
+        """What `_meet` asks of one access, found once."""
         hit = self._known.get(id(access))
         if hit is None:
-            uniform, own, loops = self._split(access)
+            constant, uniform, own, loops = self._split(access)
             # A loop of unknown length adds multiples of its coefficient: compare modulo those.
             own, loops, step = _bounded(own, loops)
-            hit = self._known[id(access)] = (access, (uniform, *self._common(own, loops, access.conds), step))
+            at, who = self._common(own, loops, access.conds)
+            low, high = (int(at.min()), int(at.max())) if at.size else (0, 0)
+            hit = self._known[id(access)] = (access, _Touched(constant, uniform, at, who, step, low, high))
         return hit[1]
 
     def _common(self, own: _Terms, loops: _Loops, conds: list[E.Expr]) -> tuple[Array, Array]:
@@ -143,8 +172,9 @@ class Conflicts:
 
     # ---- the parts of an index
 
-    def _split(self, access: SharedAccess) -> tuple[_Terms, _Terms, _Loops]:
-        """The index's terms: those that are the same for all threads, and those of threads and inner loops; the loops."""
+    def _split(self, access: SharedAccess) -> tuple[int, _Terms, _Terms, _Loops]:
+        """The index's terms: the constant, those that are the same for all threads, and those of threads and inner loops; the loops."""
+        constant = 0
         inner = {id(v) for v, _, _ in access.loops}
         uniform: _Terms = []
         own: _Terms = []
@@ -159,15 +189,18 @@ class Conflicts:
             index = B.add(index.base, B.mul(index.stride, lane))
         elif isinstance(index, E.Broadcast):
             index = index.value
-        for sign, term in _terms(index, 1):
+        for times, term in _terms(index, 1):
+            if isinstance(term, E.IntImm):
+                constant += times * term.value
+                continue
             kinds = self._kinds(term, inner)
             if kinds == {"uniform"} or not kinds:
-                (uniform if kinds else own).append((sign, term))
+                (uniform if kinds else own).append((times, term))
             elif "uniform" in kinds:
                 raise UnknownError
             else:
-                own.append((sign, term))
-        return uniform, own, loops
+                own.append((times, term))
+        return constant, uniform, own, loops
 
     def _kinds(self, term: E.Expr, inner: set[int]) -> set[str]:
         key = (id(term), *sorted(inner))
@@ -188,12 +221,10 @@ class Conflicts:
 
     def _elements(self, terms: _Terms, loops: _Loops, conds: list[E.Expr]) -> tuple[Array, Array]:
         """Every element that the access may touch, and the thread that does."""
-        used: set[int] = set()
-        for e in (*[t for _, t in terms], *conds):
-            visit(e, lambda x: used.add(id(x)))
-        env: dict[int, Array] = dict(self.env)
-        shape = [self.count]
         axes: list[tuple[E.Var, int, int]] = []
+        used: set[int] = set()
+        for e in (*[t for _, t in terms], *conds) if loops else ():
+            visit(e, lambda x: used.add(id(x)))
         for var, lo, extent in loops:
             if id(var) not in used:
                 continue
@@ -201,60 +232,101 @@ class Conflicts:
             if n is None or first is None:
                 raise UnknownError
             axes.append((var, first, n))
-            shape.append(n)
-        if int(np.prod(shape)) > _LIMIT:
-            raise UnknownError
-        rank = len(shape)
-        for key in env:
-            env[key] = env[key].reshape([self.count] + [1] * (rank - 1))
-        for k, (var, first, n) in enumerate(axes):
-            env[id(var)] = (first + np.arange(n, dtype=np.int64)).reshape([1] * (k + 1) + [n] + [1] * (rank - k - 2))
-        total: Array = np.zeros(shape, dtype=np.int64)
-        for sign, term in terms:
-            total = total + sign * evaluate(term, env)
-        owner = np.broadcast_to(np.arange(self.count).reshape([self.count] + [1] * (rank - 1)), shape)
-        mask = np.ones(shape, dtype=bool)
+        grid = self._grid(axes)
+        total: Array = np.zeros(grid.owner.shape, dtype=np.int64)
+        for times, term in terms:
+            total += times * evaluate(term, grid.env, grid.known)
+        masks: list[Array] = []
         for c in conds:
-            try:
-                mask &= np.broadcast_to(evaluate(c, env), shape).astype(bool)
-            except UnknownError:
-                continue  # the access may happen
-        return total[mask], owner[mask]
+            with contextlib.suppress(UnknownError):  # then the access may happen
+                masks.append(np.broadcast_to(evaluate(c, grid.env, grid.known), total.shape).astype(bool))
+        if not masks:
+            return total.ravel(), grid.owner.ravel()
+        mask = np.logical_and.reduce(masks)
+        return total[mask], grid.owner[mask]
+
+    def _grid(self, axes: list[tuple[E.Var, int, int]]) -> _Grid:
+        """The threads, by loops (variable, first value, length), once for the same loops."""
+        key = tuple((id(v), first, n) for v, first, n in axes)
+        hit = self._grids.get(key)
+        if hit is None:
+            shape = [self.count, *(n for _, _, n in axes)]
+            if math.prod(shape) > _LIMIT:
+                raise UnknownError
+            ones = [1] * len(axes)
+            env = {k: v.reshape([self.count, *ones]) for k, v in self.env.items()}
+            for k, (var, first, n) in enumerate(axes):
+                env[id(var)] = (first + np.arange(n, dtype=np.int64)).reshape([1, *ones[:k], n, *ones[k + 1 :]])
+            owner = np.broadcast_to(np.arange(self.count).reshape([self.count, *ones]), shape)
+            hit = self._grids[key] = _Grid(axes, env, owner, {})
+        return hit
 
     def _shifts(self, a: _Terms, b: _Terms) -> list[int]:
         """The values that the difference of the uniform parts may take."""
-        if all(isinstance(t, E.IntImm) for _, t in (*a, *b)):
-            return [sum(n * t.value for n, t in a) - sum(n * t.value for n, t in b)]  # type: ignore[attr-defined]
-        diff: E.Expr = E.IntImm(0)
-        for sign, term in a:
-            diff = B.add(diff, term) if sign > 0 else B.sub(diff, term)
-        for sign, term in b:
-            diff = B.sub(diff, term) if sign > 0 else B.add(diff, term)
-        diff = Analyzer().simplify(diff)
-        if isinstance(diff, E.IntImm):
-            return [diff.value]
-        period, variables = _period(diff)
-        if period is None or len(variables) != 1 or period > 64:
-            raise UnknownError
-        values = evaluate(diff, {id(variables[0]): np.arange(period, dtype=np.int64)})
-        return sorted({int(v) for v in np.atleast_1d(values)})
+        if not a and not b:
+            return [0]
+        key = (*[(s, id(t)) for s, t in a], 0, *[(s, id(t)) for s, t in b])
+        hit = self._known_shifts.get(key)
+        if hit is None:
+            hit = self._known_shifts[key] = _shifts(a, b)
+        return hit
 
 
-_Terms = list[tuple[int, E.Expr]]
-_Touched = tuple[_Terms, Array, Array, int]
+_Terms = list[tuple[int, E.Expr]]  # of a sum: how many times, what
 _Loops = list[tuple[E.Var, E.Expr, E.Expr]]
 
 
-def _terms(e: E.Expr, sign: int) -> _Terms:
+@dataclass(slots=True)
+class _Grid:
+    """All threads at all values of some loops: what variables are there, which thread is where, and values that were found, by their expressions' ids."""
+
+    axes: list[tuple[E.Var, int, int]]
+    env: dict[int, Array]
+    owner: Array
+    known: dict[int, tuple[E.Expr, Array]]
+
+
+@dataclass(slots=True)
+class _Touched:
+    """The elements of one access: `constant`, plus the terms that are the same for all threads, plus one of `at`, which thread `who` touches, and multiples of `step`
+    (0: none). low, high: the least and the largest of `at`."""
+
+    constant: int
+    uniform: _Terms
+    at: Array
+    who: Array
+    step: int
+    low: int
+    high: int
+
+
+def _shifts(a: _Terms, b: _Terms) -> list[int]:
+    """The values that the difference of two sums may take."""
+    diff: E.Expr = E.IntImm(0)
+    for times, term in (*a, *((-n, t) for n, t in b)):
+        part = term if abs(times) == 1 else B.mul(term, abs(times))
+        diff = B.add(diff, part) if times > 0 else B.sub(diff, part)
+    diff = Analyzer().simplify(diff)
+    if isinstance(diff, E.IntImm):
+        return [diff.value]
+    period, variables = _period(diff)
+    if period is None or len(variables) != 1 or period > 64:
+        raise UnknownError
+    values = evaluate(diff, {id(variables[0]): np.arange(period, dtype=np.int64)})
+    return sorted({int(v) for v in np.atleast_1d(values)})
+
+
+def _terms(e: E.Expr, times: int) -> _Terms:
+    """A sum's terms, each with what it counts."""
     if isinstance(e, E.Add):
-        return _terms(e.a, sign) + _terms(e.b, sign)
+        return _terms(e.a, times) + _terms(e.b, times)
     if isinstance(e, E.Sub):
-        return _terms(e.a, sign) + _terms(e.b, -sign)
+        return _terms(e.a, times) + _terms(e.b, -times)
     if isinstance(e, E.Mul) and isinstance(e.b, E.IntImm) and isinstance(e.a, (E.Add, E.Sub, E.Cast)):
-        return [(s, E.Mul(t, e.b)) for s, t in _terms(e.a, sign)]
+        return _terms(e.a, times * e.b.value)
     if isinstance(e, E.Cast) and isinstance(e.value, (E.Add, E.Sub, E.Mul)) and e.dtype == "int64":
-        return [(s, E.Cast(e.dtype, t)) for s, t in _terms(e.value, sign)]  # index arithmetic does not overflow
-    return [(sign, e)]
+        return [(n, E.Cast(e.dtype, t)) for n, t in _terms(e.value, times)]  # index arithmetic does not overflow
+    return [(times, e)]
 
 
 def _known_int(e: E.Expr) -> int | None:
@@ -278,16 +350,16 @@ def _bounded(terms: _Terms, loops: _Loops) -> tuple[_Terms, _Loops, int]:
         return terms, known, 0
     kept: _Terms = []
     step = 0
-    for sign, term in terms:
+    for times, term in terms:
         used: set[int] = set()
         visit(term, lambda x, used=used: used.add(id(x)) if type(x) is E.Var else None)  # type: ignore[misc]
         if not used & unknown:
-            kept.append((sign, term))
+            kept.append((times, term))
             continue
         coefficient = _coefficient(term)
         if coefficient is None:
             raise UnknownError
-        step = gcd(step, coefficient)
+        step = math.gcd(step, times * coefficient)
     return kept, known, step
 
 
@@ -315,7 +387,7 @@ def _period(diff: E.Expr) -> tuple[int | None, list[E.Var]]:
             variables[id(e)] = e
             ok = ok and inside
         elif type(e) is E.FloorMod and isinstance(e.b, E.IntImm) and not inside:
-            period = period * e.b.value // gcd(period, e.b.value)
+            period = period * e.b.value // math.gcd(period, e.b.value)
             go(e.a, True)
         elif type(e) in (E.Add, E.Sub):
             go(e.a, inside)  # type: ignore[attr-defined]
@@ -331,22 +403,31 @@ def _period(diff: E.Expr) -> tuple[int | None, list[E.Var]]:
     return (period if ok else None), list(variables.values())
 
 
-def _overlap(a: Array, who_a: Array, b: Array, who_b: Array) -> bool:
-    """Whether some element of `a` is also in `b` under another thread."""
-    if a.size == 0 or b.size == 0:
-        return False
-    low = min(int(a.min()), int(b.min()))
-    size = max(int(a.max()), int(b.max())) - low + 1
-    if size > 1 << 24:
-        raise UnknownError
-    first = np.full(size, -1, dtype=np.int64)
-    last = np.full(size, -1, dtype=np.int64)
-    first[a - low] = who_a
-    last[(a - low)[::-1]] = who_a[::-1]
-    # Where several threads hold an element, the two orders of assignment leave different owners.
-    seen_first, seen_last = first[b - low], last[b - low]
-    hit = seen_first >= 0
-    return bool(np.any(hit & ((seen_first != who_b) | (seen_last != who_b))))
+class _Owners:
+    """Which thread touches each element of an access: as many as there are from the least element on, -1 for none."""
+
+    def __init__(self, at: Array, who: Array):
+        self.low = int(at.min())
+        size = int(at.max()) - self.low + 1
+        if size > 1 << 24:
+            raise UnknownError
+        # Where several threads hold an element, the two orders of assignment leave different owners.
+        self.first, self.last = np.full(size, -1), np.full(size, -1)
+        self.first[at - self.low] = who
+        self.last[(at - self.low)[::-1]] = who[::-1]
+        self.is_shared = not np.array_equal(self.first, self.last)
+
+    def differ(self, at: Array, who: Array) -> bool:
+        """Whether some element of `at` is touched here by another thread than its own."""
+        place = at - self.low
+        if place.min() < 0 or place.max() >= self.first.size:
+            inside = (place >= 0) & (place < self.first.size)
+            place, who = place[inside], who[inside]
+        first = self.first[place]
+        other = first != who
+        if self.is_shared:
+            other |= self.last[place] != who
+        return bool((other & (first >= 0)).any())
 
 
 _NUMPY: dict[type, Callable[[Array, Array], Array]] = {
@@ -360,36 +441,46 @@ _CALLS: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 
 
-def evaluate(e: E.Expr, env: dict[int, Array]) -> Array:
-    """An integer expression over arrays of values."""
-    t = type(e)
+def evaluate(e: E.Expr, env: dict[int, Array], known: dict[int, tuple[E.Expr, Array]] | None = None) -> Array:
+    """An integer expression over arrays of values, by the ids of variables. known: what was found for these values, kept for other expressions."""
     if isinstance(e, E.IntImm):
         return np.int64(e.value)
-    if t is E.Var:
+    if type(e) is E.Var:
         value = env.get(id(e))
         if value is None:
             raise UnknownError
         return value
+    if known is None:
+        known = {}
+    hit = known.get(id(e))
+    if hit is None:
+        hit = known[id(e)] = (e, _evaluated(e, lambda x: evaluate(x, env, known)))
+    return hit[1]
+
+
+def _evaluated(e: E.Expr, value: Callable[[E.Expr], Array]) -> Array:
+    """An expression of the values of its operands."""
+    t = type(e)
     op = _NUMPY.get(t)
     if op is not None:
-        a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
+        a, b = value(e.a), value(e.b)  # type: ignore[attr-defined]
         if t in (E.FloorDiv, E.FloorMod) and np.any(b == 0):
             raise UnknownError
         return op(a, b)
     if isinstance(e, (E.Div, E.Mod)):
-        a, b = evaluate(e.a, env), evaluate(e.b, env)
+        a, b = value(e.a), value(e.b)
         if np.any(b == 0):
             raise UnknownError
         return np.fmod(a, b) if t is E.Mod else (a - np.fmod(a, b)) // b
     if isinstance(e, E.Cast) and ("int" in e.dtype):
-        return evaluate(e.value, env)
+        return value(e.value)
     if isinstance(e, E.Not):
-        return np.logical_not(evaluate(e.a, env))
+        return np.logical_not(value(e.a))
     if isinstance(e, E.Select):
-        return np.where(evaluate(e.cond, env), evaluate(e.a, env), evaluate(e.b, env))
+        return np.where(value(e.cond), value(e.a), value(e.b))
     if isinstance(e, E.Call):
         if e.op in _CALLS:
-            return _CALLS[e.op](*[evaluate(a, env) for a in e.args])
+            return _CALLS[e.op](*[value(a) for a in e.args])
         if e.op == "if_then_else":
-            return np.where(*[evaluate(a, env) for a in e.args])
+            return np.where(*[value(a) for a in e.args])
     raise UnknownError
