@@ -47,8 +47,10 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("flatten_buffers", "flat"),
     ("simplify", "flat"),
     ("serialize_threads", "flat"),
+    ("cut_loops", "flat"),
     ("vectorize_loops", "flat"),
     ("vectorize", "flat"),
+    ("turn_squares", "flat"),
     ("lower_dot", "flat"),
     ("hoist_conditions", "flat"),  # of a loop once, before it is written out
     ("unroll", "flat"),

@@ -31,6 +31,7 @@ from .families import (
     rows,
     scatters,
     sorts,
+    squares,
     transposes,
 )
 from .families.codes import mx_products, mx_quantize, packed, packed_bytes, packed_gpu
@@ -60,6 +61,7 @@ FAMILIES = (
     rows,
     reductions,
     transposes,
+    squares,
     gathers,
     stages,
 )

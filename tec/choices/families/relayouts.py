@@ -8,12 +8,12 @@ image, and some pixels are copied twice. (Zen 4, one core, 128 channels of 36 by
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ... import te
-from ...ir import Shuffle
 from ...ir.dtype import dtype_info
+from ...ir.passes.turn_squares import turned
 from ...ops.forms import Form
 from ...target import Target
 from ...te import Tensor
@@ -134,18 +134,3 @@ class _Squares:
                 if filled > self.channels:
                     value = te.if_then_else(c < self.channels, value, te.const(0, self.dtype))
                 self.ib.emit(self.to.vstore(to, value))
-
-
-def turned(lines: list[Any], let: Callable[[str, Any], Any]) -> list[Any]:
-    """The columns of a square matrix of vectors, a power of two of them: halves change places at every distance."""
-    n, distance = len(lines), 1
-    while distance < n:
-        low = tuple(k if not k & distance else n + k - distance for k in range(n))
-        high = tuple(k + distance if not k & distance else n + k for k in range(n))
-        made = list(lines)
-        for r in range(n):
-            if not r & distance:
-                pair = (lines[r], lines[r + distance])
-                made[r], made[r + distance] = let("low", Shuffle(pair, low)), let("high", Shuffle(pair, high))
-        lines, distance = made, 2 * distance
-    return lines

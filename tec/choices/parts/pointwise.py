@@ -6,18 +6,20 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import IterVar, TensorRead
+from ...ir import Call, IterVar, TensorRead
 from ...ir.arith import Analyzer
+from ...ir.build import is_const
 from ...ir.dtype import dtype_info
-from ...ir.visit import free_vars, walk_exprs
+from ...ir.visit import children, free_vars, walk_exprs
 from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
 from ...te.like import Index
 from .. import parallel
-from ..group import Group, begin, const_shape, extent, reduce_size, size_of
+from ..group import Group, begin, const_shape, reduce_size, size_of
 
 LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
+_FEW_ROWS = 4  # below which a CPU's threads share the vectors of rows
 _ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 
@@ -69,24 +71,34 @@ def begin_cpu(
 
 
 def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
-    """Outer axes fused over threads where that is worth it, the innermost split into vectors."""
+    """Outer axes over threads where that is worth it, the innermost split into vectors, or left to `cut_loops`, which parts a row where the answer of a condition changes."""
     stage = s[op]
     axes = list(op.axis)
     if not axes:
         return
     lanes = lanes_for(op.output(0).dtype, target) * vectors
-    total = size_of(op.output(0).shape)
-    inner = extent(axes[-1].dom.extent) if axes[-1].dom is not None else None
-    if len(axes) > 1 and inner is not None and total is not None:
-        short = inner < LEAST_ROW and total % lanes == 0
-        if short or is_flat(op):
-            axes = [stage.fuse(*axes)]
-            inner = total
-    outer, vec = stage.split(axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1))
-    if inner is None or inner >= 4:
+    threads = threads and parallel.worth(work(op) * parallel.POINTWISE)
+    extents, total = list(const_shape(op.output(0))), size_of(op.output(0).shape)
+    is_cut = total is not None and chooses(op)
+    if len(axes) > 1 and total is not None:
+        count = len(axes) if is_flat(op) else row_axes(op)
+        if math.prod(n or 0 for n in extents[-count:]) < LEAST_ROW and total % lanes == 0 and not is_cut:
+            count = len(axes)
+        if count > 1:
+            axes = [*axes[:-count], stage.fuse(*axes[-count:])]
+            extents = [*extents[:-count], math.prod(n or 0 for n in extents[-count:])]
+    if is_cut and (not threads or math.prod(n or 0 for n in extents[:-1]) >= _FEW_ROWS):
+        if threads:
+            over_threads(stage, axes[:-1], extents[:-1])
+        return
+    inner = extents[-1]
+    # The last vector of a row begins earlier where vectors do not fill it: under a condition each of its lanes would be an element of its own.
+    outer, vec = stage.split(
+        axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1), shift_inwards=len(axes) > 1
+    )
+    if inner is None or inner >= LEAST_ROW:
         stage.vectorize(vec)
-    if threads and parallel.worth(work(op) * parallel.POINTWISE):
-        extents = [*[extent(a.dom.extent) for a in axes[:-1] if a.dom is not None], inner]
+    if threads:
         loops = [*axes[:-1], outer]
         if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
             loops, extents = loops[:-1], extents[:-1]
@@ -127,6 +139,72 @@ def is_flat(op: ComputeOp) -> bool:
     return places(op)
 
 
+def chooses(op: ComputeOp) -> bool:
+    """Whether a stage, or what is inlined into it, asks where in its result it is (padding, concatenation), and reads side by side what lies so in the result."""
+    asks, seen = False, set[Operation]()
+
+    def is_side_by_side(t: ComputeOp) -> bool:
+        nonlocal asks
+        if t in seen:
+            return True
+        seen.add(t)
+        own = [a.var for a in t.axis]
+        exprs = [e for b in t.body for e in walk_exprs(b)]
+        asks |= any(
+            isinstance(e, Call) and e.op == "if_then_else" and any(v in own for v in free_vars(e.args[0]))
+            for e in exprs
+        )
+        reads = [e for e in exprs if isinstance(e, TensorRead)]
+        for e in reads:
+            far = [v for i in e.indices[:-1] for v in free_vars(i)]
+            last = e.indices[-1] if e.indices else None
+            step = Analyzer().detect_linear(last, [own[-1]]) if last is not None else None
+            apart = last is not None and (step is None or not (is_const(step[0], 0) or is_const(step[0], 1)))
+            if any(v is own[-1] for v in far) or apart:
+                return False
+            if isinstance(e.tensor.op, ComputeOp) and not e.tensor.op.reduce_axis and not is_side_by_side(e.tensor.op):
+                return False
+        return True
+
+    return bool(op.axis) and is_side_by_side(op) and asks
+
+
+def row_axes(op: ComputeOp) -> int:
+    """How many of a stage's last axes are one line of memory in all that it reads, as they are in its result: 1 at least. What is computed of such an axis beside places
+    in what is read (a condition, an index) keeps it apart."""
+    shape, count = const_shape(op.output(0)), len(op.axis)
+    for b in op.body:
+        count = min(count, _row_of(b, op, shape))
+    return max(1, count)
+
+
+def _row_of(e: Any, op: ComputeOp, shape: Sequence[int | None]) -> int:
+    """`row_axes` of one expression of a stage; 0 where its last axis stands alone."""
+    if isinstance(e, TensorRead):
+        rank, count = len(e.indices), 0
+        used = [free_vars(i) for i in e.indices]
+        source = const_shape(e.tensor)
+        for k in range(1, len(op.axis) + 1):
+            axis = op.axis[-k].var
+            if k > rank or e.indices[-k] is not axis or any(axis in u for u in (*used[:-k], *used[rank - k + 1 :])):
+                break
+            count = k
+            if source[-k] != shape[-k] or source[-k] is None:
+                break
+        unused = 0  # axes that the read has nothing to do with
+        while unused < len(op.axis) and not any(op.axis[-1 - unused].var in u for u in used):
+            unused += 1
+        inner = e.tensor.op
+        if count and isinstance(inner, ComputeOp) and not inner.reduce_axis:
+            count = min(count, row_axes(inner))
+        return max(count, unused)
+    below = children(e)
+    if below:
+        return min(_row_of(c, op, shape) for c in below)
+    own = [k for k, a in enumerate(reversed(op.axis)) if e is a.var]
+    return own[0] if own else len(op.axis)
+
+
 def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
     """The flat place of an element."""
     at: Any = 0
@@ -137,7 +215,10 @@ def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
 
 def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> Any:
     """Fuses loops (`extents`: None where they are open), but for a row where that is better, and spreads them over threads. Returns the loop."""
-    loops = loops[:-1] if _rows_stay(extents) else loops
+    loops, extents = (loops[:-1], extents[:-1]) if _rows_stay(extents) else (loops, extents)
+    if None not in extents:  # the outermost that are enough: places in a fused loop are divisions
+        enough = next(k for k in range(1, len(loops) + 1) if k == len(loops) or math.prod(n or 1 for n in extents[:k]) >= _ROWS)  # fmt: skip
+        loops = loops[:enough]
     loop = stage.fuse(*loops) if len(loops) > 1 else loops[0]
     stage.parallel(loop)
     return loop

@@ -1,0 +1,166 @@
+"""Elementwise work on a CPU whose operand lies along another axis than the result: squares that are turned round in registers (`ir.passes.turn_squares`).
+
+Element by element each vector of the result gathers from as many lines as it has lanes. By squares each line is loaded in vectors and stored in vectors. Axes that follow one
+another in the operand as in the result are one axis. `wide` squares lie side by side along the operand's lines, so that a line of the cache that was brought is used at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...ir import Expr, TensorRead, Var
+from ...ir.dtype import dtype_info
+from ...ir.visit import free_vars, substitute, walk_exprs
+from ...target import Target
+from ...te import ComputeOp
+from .. import parallel
+from ..cost import Footprint, on_cores
+from ..group import Group, const_shape
+from ..parts.pointwise import begin_cpu, moved_bytes, over_threads, work
+from ..space import Choice, Scheduled, Space
+
+_LEAST = 4  # elements along both axes
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a group of one elementwise output that turns some operand round."""
+    if not target.is_gpu and (space := Squares.match(group, target)) is not None:
+        yield space
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which axes of the result make one along the operand's lines (`along`), and one across them, its own last ones (`across`): from the first to behind the last."""
+
+    along: range
+    across: range
+
+
+class Squares(Space):
+    """`side` by `side` elements a square, `wide` of them along the operand's lines, over threads or not."""
+
+    template: ClassVar[str] = "cpu squares"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, turn: Turn):
+        super().__init__(group, target)
+        self.out, self.turn = out, turn
+        shape = [n or 1 for n in const_shape(out.output(0))]
+        self.rows = math.prod(shape[k] for k in turn.along)
+        self.columns = math.prod(shape[k] for k in turn.across)
+        lanes = min(16, target.vector_bytes // max(1, dtype_info(out.output(0).dtype).bytes))
+        sides = [n for n in (16, 8, 4) if n <= min(lanes, self.rows, self.columns)]
+        self.parameters = {"side": tuple(sides), "wide": (2, 1, 4), "parallel": (True, False)}
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Squares | None:
+        if len(group.outputs) != 1 or group.reductions():
+            return None
+        (out,) = group.output_ops
+        if not isinstance(out, ComputeOp) or len(out.axis) < 2 or None in const_shape(out.output(0)):
+            return None
+        if not all(isinstance(op, ComputeOp) and op.num_outputs == 1 for op in group.ops):
+            return None
+        bytes_ = dtype_info(out.output(0).dtype).bytes
+        found = next((t for e in _reads(out, {}) if (t := _turn(e, out)) is not None and dtype_info(e.tensor.dtype).bytes == bytes_), None)  # fmt: skip
+        if found is None:
+            return None
+        space = cls(group, target, out, found)
+        return space if space.parameters["side"] else None
+
+    @property
+    def default(self) -> Choice:
+        return self.choice(
+            side=self.parameters["side"][0], wide=next(w for w in (2, 1) if self._fits(w)), parallel=parallel.worth(work(self.out) * parallel.POINTWISE)
+        )  # fmt: skip
+
+    def _fits(self, wide: int) -> bool:
+        return wide == 1 or self.rows >= wide * int(self.parameters["side"][0])
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice["wide"] > 1 and self.rows < choice["wide"] * choice["side"]:
+            return "the operand's lines are no longer than a square"
+        return None
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """A load and a store of a vector, and its part of the shuffles, one a clock."""
+        elements = math.prod(n or 1 for n in const_shape(self.out.output(0)))
+        clocks = elements / choice["side"] * (2 + math.log2(choice["side"]))
+        return on_cores(clocks, moved_bytes(self.group), choice["parallel"])
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, side, wide = begin_cpu(self.group, self.target), self.out, choice["side"], choice["wide"]
+        stage, axes, shape = s[out], list(out.axis), const_shape(out.output(0))
+        rest = [k for k in range(len(axes)) if k not in self.turn.along and k not in self.turn.across]
+        p = _one(stage, [axes[k] for k in self.turn.along])
+        q = _one(stage, [axes[k] for k in self.turn.across])
+        po, pi = stage.split(p, factor=side * wide, shift_inwards=True)
+        pw = None
+        if wide > 1:
+            pw, pi = stage.split(pi, factor=side)
+        qo, qi = stage.split(q, factor=side, shift_inwards=True)
+        outer = [axes[k] for k in rest]
+        stage.reorder(*outer, po, qo, *([pw] if pw is not None else []), pi, qi)
+        stage.unroll(pi)
+        stage.vectorize(qi)
+        if choice["parallel"]:
+            over_threads(
+                stage,
+                [*outer, po, qo],
+                [*(shape[k] for k in rest), -(-self.rows // (side * wide)), -(-self.columns // side)],
+            )
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def _one(stage: Any, axes: list[Any]) -> Any:
+    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
+
+
+def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:
+    """What an operation reads of memory, by the output's axes, through what is computed within it. at: what its own axes are."""
+    for body in op.body:
+        for e in walk_exprs(body):
+            if not isinstance(e, TensorRead):
+                continue
+            indices = tuple(substitute(i, at) for i in e.indices) if at else e.indices
+            inner = e.tensor.op
+            if isinstance(inner, ComputeOp):
+                yield from _reads(inner, dict(zip((a.var for a in inner.axis), indices)))
+            else:
+                yield TensorRead(e.tensor, indices)
+
+
+def _turn(read: TensorRead, out: ComputeOp) -> Turn | None:
+    """How a read turns its tensor round; None where it does not, or reads what lies otherwise than whole axes of the result."""
+    own, source, shape = [a.var for a in out.axis], const_shape(read.tensor), const_shape(out.output(0))
+    if None in source or len(read.indices) < 2:
+        return None
+    where = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]
+    first = where[-1]
+    last = len(own) - 1
+    if first is None or first == last or last not in where:
+        return None
+    if any(sum(v in free_vars(i) for i in read.indices) > 1 for v in own):
+        return None
+
+    def run(at: int) -> range:
+        """The axes of the result that end with the tensor's dimension `at`, and follow one another in both."""
+        end = where[at]
+        assert end is not None
+        count = 1
+        while (
+            at - count >= 0
+            and where[at - count] == end - count >= 0
+            and source[at - count + 1] == shape[end - count + 1]
+        ):
+            count += 1
+        return range(end - count + 1, end + 1)
+
+    along, across = run(len(where) - 1), run(where.index(last))
+    sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
+    return Turn(along, across) if min(sizes) >= _LEAST else None
+
+
+__all__ = ["Squares", "match"]

@@ -1,0 +1,186 @@
+"""Cut loops of a CPU where the conditions of a value change, and ask what a loop does not change outside of it.
+
+    for i in range(n):                                   for i in range(n):
+        for j in range(m + 9):                               if i < p:
+            y[..] = if_then_else(i < p and j >= 4       ->       for j in range(4): y[..] = 0
+                                 and j < m + 4,                  for j in range(m): y[..] = x[..]
+                                 x[..], 0)                       for j in range(5): y[..] = 0
+                                                             else: for j in range(m + 9): y[..] = 0
+
+In: flat buffers, before `vectorize_loops`, which makes vectors of the parts: copies without a question, instead of loads under a mask. Nests of serial loops around
+one store are changed, whose values hold `if_then_else` (of padding, of concatenation). A condition is solved for a loop's variable where it is a constant times
+that variable beside a constant. A nest that would become too many stores stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ...target import Target
+from .. import build as B
+from .. import expr as E
+from .. import stmt as S
+from ..arith import Analyzer
+from ..effects import effects
+from ..func import Func
+from ..visit import children, map_expr, map_stmt, visit
+from .rewrite_util import clone, const_int, uses_var
+
+_MOST_STORES = 32  # that a nest may become: a padded value of four dimensions is 15
+_COMPARISONS = (E.LT, E.LE, E.GT, E.GE)
+
+
+class _TooManyError(Exception):
+    """Internal: the nest stays as it is."""
+
+
+def cut_loops(func: Func, target: Target) -> Func:
+    """The function with loops of one condition's answer each; see the module."""
+    if target.is_gpu or not _has_choice(func.body):
+        return func
+    return func.with_body(_stmt(func.body))
+
+
+def _has_choice(s: S.Stmt) -> bool:
+    found = False
+
+    def on_expr(e: E.Expr) -> None:
+        nonlocal found
+        found = found or _is_choice(e)
+
+    visit(s, on_expr)
+    return found
+
+
+def _is_choice(e: E.Expr) -> bool:
+    return type(e) is E.Call and e.op == "if_then_else"
+
+
+def _stmt(s: S.Stmt) -> S.Stmt:
+    loops, store = _nest(s)
+    if not loops or store is None or not _has_choice(store):
+        return map_stmt(s, _stmt, lambda e: e)
+    try:
+        return _Cutter(loops).level(0, store)
+    except _TooManyError:
+        return s
+
+
+def _nest(s: S.Stmt) -> tuple[list[S.For], S.BufferStore | None]:
+    """Serial loops around each other, and the one store in them."""
+    loops: list[S.For] = []
+    while isinstance(s, S.For) and s.kind == S.ForKind.SERIAL and not s.unroll and not s.pipelined:
+        loops.append(s)
+        s = s.body
+    is_plain = isinstance(s, S.BufferStore) and s.predicate is None
+    return loops, s if is_plain else None  # type: ignore[return-value]
+
+
+class _Cutter:
+    def __init__(self, loops: list[S.For]):
+        self.loops = loops
+        self.analyzer = Analyzer()
+        self.stores = 0
+
+    def level(self, k: int, store: S.BufferStore) -> S.Stmt:
+        """The loops from `k` on around a store."""
+        if k == len(self.loops):
+            self.stores += 1
+            if self.stores > _MOST_STORES:
+                raise _TooManyError
+            return store
+        later = [loop.var for loop in self.loops[k:]]
+        known = self._known(store.value, later)
+        if known:  # the same in all of these loops
+            taken = self.level(k, self._with(store, dict.fromkeys(map(id, known), True)))
+            other = self.level(k, self._with(store, {id(known[0]): False}, known))
+            return S.IfThenElse(B.all_of(*known), clone(taken, {}), clone(other, {}))
+        return self._cut(k, store)
+
+    def _cut(self, k: int, store: S.BufferStore) -> S.Stmt:
+        """Loop `k` in parts."""
+        loop = self.loops[k]
+        low, extent = const_int(loop.min), const_int(loop.extent)
+        if low is None or extent is None or extent < 1:
+            return loop.with_body(self.level(k + 1, store))
+        asked = [
+            (c, at, up) for c in _conditions(store.value) if (found := self._solved(c, loop.var)) for at, up in [found]
+        ]
+        ends = sorted({low, low + extent, *(at for _, at, _ in asked if low < at < low + extent)})
+        parts = []
+        for begin, end in pairwise(ends):
+            answers = {id(c): (begin >= at) == up for c, at, up in asked}
+            body = self.level(k + 1, self._with(store, answers) if answers else store)
+            part = S.For(
+                loop.var, B.const(begin, loop.var.dtype), B.const(end - begin, loop.var.dtype), body, loop.kind
+            )
+            parts.append(part if len(ends) == 2 else clone(part, {}))
+        return S.seq(*parts)
+
+    def _known(self, value: E.Expr, later: Sequence[E.Var]) -> list[E.Expr]:
+        """Conditions of the outermost choice that has such ones, none of which the loops to come change."""
+        if _is_choice(value):
+            known = [c for c in _conjuncts(value.args[0]) if _is_plain(c) and not any(uses_var(c, v) for v in later)]  # type: ignore[attr-defined]
+            if known:
+                return known
+        below = value.args[1:] if _is_choice(value) else _operands(value)  # type: ignore[attr-defined]
+        return next((found for e in below if (found := self._known(e, later))), [])
+
+    def _solved(self, c: E.Expr, var: E.Var) -> tuple[int, bool] | None:
+        """From which value of the variable on a comparison holds (True), or no longer does (False)."""
+        if not isinstance(c, _COMPARISONS) or not uses_var(c, var) or not _is_plain(c):
+            return None
+        found = self.analyzer.detect_linear(B.sub(c.a, c.b), [var])
+        if found is None:
+            return None
+        step, rest = const_int(found[0]), const_int(self.analyzer.simplify(found[1]))
+        if step is None or rest is None or step == 0:
+            return None
+        # step * v + rest, compared with 0, as  at least `bound`  or  its opposite.
+        bound, holds_above = {E.LT: (0, False), E.LE: (1, False), E.GE: (0, True), E.GT: (1, True)}[type(c)]
+        if step < 0:  # at least `bound` where -step * v <= rest - bound
+            return (rest - bound) // -step + 1, not holds_above
+        return -((rest - bound) // step), holds_above
+
+    def _with(self, store: S.BufferStore, answers: dict[int, bool], known: Sequence[E.Expr] = ()) -> S.BufferStore:
+        value = _answered(store.value, answers)
+        return S.BufferStore(store.buffer, value, store.indices, None, store.loc)
+
+
+def _operands(e: E.Expr) -> tuple[E.Expr, ...]:
+    """What is evaluated to have a value, but for the places of what is read."""
+    return () if isinstance(e, E.BufferLoad) else children(e)
+
+
+def _conjuncts(c: E.Expr) -> list[E.Expr]:
+    return [*_conjuncts(c.a), *_conjuncts(c.b)] if type(c) is E.And else [c]
+
+
+def _conditions(value: E.Expr) -> list[E.Expr]:
+    """All conditions of choices in a value."""
+    own = _conjuncts(value.args[0]) if _is_choice(value) else []  # type: ignore[attr-defined]
+    below = value.args[1:] if _is_choice(value) else _operands(value)  # type: ignore[attr-defined]
+    return [*own, *(c for e in below for c in _conditions(e))]
+
+
+def _is_plain(c: E.Expr) -> bool:
+    return effects(c).is_constant and not isinstance(c, E.IntImm)
+
+
+def _answered(e: E.Expr, answers: dict[int, bool]) -> E.Expr:
+    """A value where some conditions are known, by their identity."""
+    if _is_choice(e):
+        left: list[E.Expr] = []
+        for c in _conjuncts(e.args[0]):  # type: ignore[attr-defined]
+            answer = answers.get(id(c))
+            if answer is False:
+                return _answered(e.args[2], answers)  # type: ignore[attr-defined]
+            if answer is None:
+                left.append(c)
+        a, b = (_answered(x, answers) for x in e.args[1:])  # type: ignore[attr-defined]
+        if not left:
+            return a
+        same = len(left) == len(_conjuncts(e.args[0])) and a is e.args[1] and b is e.args[2]  # type: ignore[attr-defined]
+        return e if same else B.if_then_else(B.all_of(*left), a, b)
+    return e if isinstance(e, E.BufferLoad) else map_expr(e, lambda x: _answered(x, answers))
