@@ -1,9 +1,11 @@
 # %% [markdown]
 # # A matrix product by picture, from naive to matrix cores
 #
-# One computation, three schedules. After each step stand its loop nest as a picture (which a notebook shows for `s` by itself) and the
-# figure: the software GPU's time model for an MI300X says what the step gained, and what limits it. The model times waves on a
-# compute unit (docs/emulator.md says how); it is not a measurement of hardware.
+# This page shows one computation with three schedules. After each step you see its loop nest as a
+# picture, which a notebook also shows for `s`. You also see the estimate for an MI300X by the
+# software GPU's time model: what the step gained, and what limits it. The model simulates waves on
+# a compute unit ([the software GPU](../emulator.md) describes it). It is not a measurement of
+# hardware.
 
 # %%
 from pathlib import Path
@@ -54,8 +56,8 @@ def measure(title, s, args, dtype="float32", tolerance=1e-4):
 
 
 # %% [markdown]
-# ## Naive: an output element a thread
-# Each element reads a row of A and a column of B: 2 N^3 loads from global memory.
+# ## Naive: one thread per output element
+# Each element reads a row of A and a column of B. These are 2 N^3 loads from global memory.
 
 # %%
 A, B, C = product()
@@ -71,12 +73,14 @@ measure("naive", s, [A, B, C])
 # %% [markdown]
 # ![the loops of the naive product](matmul_naive.svg)
 #
-# A box is a loop, in the loop it stands in. Blue loops are spread over work-groups, green ones over the threads of one, and what is left
-# inside, the reduction, runs in each thread.
+# A box is a loop, inside the box of its outer loop. Blue loops are distributed over work-groups,
+# green loops over the threads of a work-group. The loop that is left inside, the reduction, runs
+# in each thread.
 #
 # ## Tiled: through shared memory and registers
-# A work-group makes 64 x 64 elements, a thread 4 x 4 of them. Tiles of A and B come into LDS once a work-group, and from there
-# into registers once a thread, where each value is used four times.
+# A work-group computes 64 x 64 elements, and a thread 4 x 4 of them. Each work-group loads tiles
+# of A and B into LDS. Each thread loads values from there into registers and uses every value four
+# times.
 
 # %%
 A, B, C = product()
@@ -118,12 +122,15 @@ measure("tiled", s, [A, B, C])
 # %% [markdown]
 # ![the loops of the tiled product](matmul_tiled.svg)
 #
-# White boxes are stages that are computed where they stand: in each step of the outer reduction loop all threads together fill the two
-# tiles in LDS (`shared`); in each step of the inner one a thread takes its share into registers (`local`).
+# White boxes are stages, drawn where they are computed. In each iteration of the outer reduction
+# loop, all threads together fill the two tiles in LDS (`shared`). In each iteration of the inner
+# one, a thread loads its share into registers (`local`).
 #
 # ## Matrix cores
-# The same tiling, with tiles of 16 x 16 x 16 handed to the matrix unit by `tensorize`. `tec.te.intrin.matrix` gives the intrinsics of
-# the target's unit: load an operand's tile into a wavefront's registers, multiply and add, store. Inputs are float16, sums float32.
+# The tiling stays the same, and `tensorize` gives tiles of 16 x 16 x 16 to the matrix unit.
+# `tec.te.intrin.matrix` returns the intrinsics of the target's unit: they load the tile of an
+# operand into the registers of a wavefront, multiply and add, and store. Inputs are float16, sums
+# are float32.
 
 # %%
 A, B, C = product("float16")
@@ -179,9 +186,10 @@ measure("matrix cores", s, [A, B, C], "float16", 2e-3)
 # %% [markdown]
 # ![the loops of the product on matrix cores](matmul_matrix_cores.svg)
 #
-# The red loops and all inside of them are one instruction, or a few, of a whole wavefront. The outermost reduction loop is a pipeline.
+# A red loop and everything inside it become one instruction, or a few, of a whole wavefront. The
+# outermost reduction loop is a pipeline.
 #
-# ## The three
+# ## Comparison
 
 # %%
 print(f"{'schedule':14} {'us':>8} {'TFLOP/s':>8}  limited by")
@@ -194,4 +202,5 @@ Path("matmul_rates.svg").write_text(bars_svg(bars, f"{N} x {N} x {N} by the time
 # %% [markdown]
 # ![the rates of the three schedules](matmul_rates.svg)
 #
-# A product of 1024 is small for this chip: 256 work-groups for its 304 compute units. Larger ones come nearer to its ceilings.
+# A product of size 1024 is small for this chip: it has 256 work-groups for 304 compute units.
+# Larger products come nearer to the chip's peak rate.

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # An ONNX network to one ROCm module
 #
-# `tec.compile` takes an ONNX file (or a ModelProto), fuses its operators, and makes one code object of all kernels. The result
-# runs, shows its code, and saves to a package that needs NumPy alone.
+# `tec.compile` takes an ONNX file or a ModelProto. It fuses the operators of the network and makes
+# one code object with all kernels. You can run the result, read its code, and save it as a package
+# that needs only NumPy to run.
 
 # %%
 import tempfile
@@ -43,7 +44,8 @@ folder = Path(tempfile.mkdtemp())
 onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), str(folder / "net.onnx"))
 
 # %% [markdown]
-# The batch is left open in the model; `shapes` gives it. What came out: one function a fused group.
+# The batch is symbolic in the model, and `shapes` binds it. The result has one function for each
+# fused group.
 
 # %%
 net = tec.compile(str(folder / "net.onnx"), target="rocm -mcpu=gfx942", shapes={"batch": 1})
@@ -63,7 +65,8 @@ np.testing.assert_allclose(gpu, cpu, rtol=1e-3, atol=1e-5)
 
 # %% [markdown]
 # ## Saving
-# The package holds code, weights and plan. `tec.load` needs no compiler, no ONNX and no LLVM.
+# The package contains the code, the weights and the plan. `tec.load` needs neither the compiler
+# nor ONNX nor LLVM.
 
 # %%
 net.save(folder / "net.tec")

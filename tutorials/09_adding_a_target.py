@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Adding a target
 #
-# A target is a row of facts in `tec/target/` and, for a new kind of machine, a small subclass of the emitter in `tec/codegen/`.
-# No pass asks for a target by name: it asks what the chip can do. This tutorial adds a chip to a running tec, and looks at what
-# changes in the code.
+# A target is a row of facts in `tec/target/`. A new kind of machine also needs a small subclass of
+# the emitter in `tec/codegen/`. No pass asks for a target by name; passes ask what the chip can
+# do. This tutorial adds a chip to a running tec and looks at how the code changes.
 
 # %%
 import dataclasses
@@ -25,8 +25,8 @@ for t in (cdna3, rdna3):
 
 # %% [markdown]
 # ## A chip
-# gfx1103 has the instructions of gfx1100. A chip that LLVM knows and tec does not is one row: its family, its wavefront sizes, its
-# LDS, its matrix shapes. Here gfx1152, another RDNA 3.5 part.
+# A chip that LLVM knows and tec does not is one row: its family, its wavefront sizes, its LDS, and
+# its matrix shapes. The example adds gfx1152, another RDNA 3.5 part, with the facts of gfx1151.
 
 # %%
 try:
@@ -37,8 +37,8 @@ CHIPS["gfx1152"] = dataclasses.replace(CHIPS["gfx1151"], name="gfx1152")
 new = tec.Target("rocm -mcpu=gfx1152")
 
 # %% [markdown]
-# Everything follows from the row: a row sum, whose reduction over a wavefront is made of the lane exchanges that the chip has, for
-# as many lanes as it has.
+# Everything else follows from the row. The example is a row sum. Its reduction over a wavefront
+# uses the lane exchanges that the chip has, for the number of lanes that it has.
 
 # %%
 ROWS, COLS = 32, 256
@@ -61,9 +61,11 @@ for t in (cdna3, rdna3, new):
 
 # %% [markdown]
 # ## A kind of machine
-# `tec/codegen/nvptx/` is the example to read. The emitter holds parts (variables, arithmetic, memory, statements, the frame of a kernel); a target
-# names a class of its own for a part that differs, and a table of calls: barriers, shuffles, atomics, matrix instructions. What it must not do is
-# repeat a pass: where a pass needs to know, add a capability to `Target` and ask for that.
+# `tec/codegen/nvptx/` is the example to read. The emitter holds parts: variables, arithmetic,
+# memory, statements, and the frame of a kernel. A target names its own class for each part that
+# differs. It also has a table of calls: barriers, shuffles, atomics, matrix instructions. It must
+# not repeat a pass. If a pass needs to know something, add a capability to `Target` and let the
+# pass ask for it.
 
 # %%
 from tec.codegen.emit.calls import CALLS
@@ -77,6 +79,6 @@ print(len(lowered), "calls of its own:", ", ".join(sorted(lowered)))
 assert "memory" in own and "mma" in lowered
 
 # %% [markdown]
-# Products (units, clocks, caches, bandwidths) are rows of `tec/target/machines.py`. A new chip of the software GPU is a name in
-# `tec/emulator/chips.py`; a new opcode, a row in one of the tables of `tec/emulator/isa/` and a test against
-# NumPy.
+# Products, with their units, clocks, caches and bandwidths, are rows of `tec/target/machines.py`.
+# For the software GPU, a new chip is a name in `tec/emulator/chips.py`. A new opcode is a row in
+# one of the tables of `tec/emulator/isa/`, with a test against NumPy.

@@ -1,25 +1,27 @@
 # %% [markdown]
 # # Coming from TVM's te
 #
-# The language is te's: programs mostly need their import changed. What is different:
+# The language is te's. [The guide](../tvm.md) describes the package that runs TVM programs with
+# only their import changed, and lists all differences. This page writes a program with tec's own
+# names. The differences are:
 #
 # | TVM | tec |
 # | --- | --- |
 # | `from tvm import te` | `import tec` (or `from tec import te`) |
 # | `te.var`, `te.placeholder`, `te.compute`, `te.reduce_axis`, `te.comm_reducer`, `te.scan`, `te.extern` | the same, as `tec.*` and `te.*` |
-# | `@te.hybrid.script` | the same; for one thread's program `@tec.kernel` ([guide](../kernels.md)) |
+# | `@te.hybrid.script` | the same; for the program of one thread `@tec.kernel` ([guide](../kernels.md)) |
 # | `te.create_schedule(C.op)` | `tec.create_schedule(C.op)` |
 # | `s[C].split(...)`, `compute_at`, `cache_read`, `rfactor`, `tensorize` | the same |
 # | `tvm.lower(s, args, simple_mode=True)` | `tec.lower(s, args, simple_mode=True)` |
-# | `tvm.build(s, args, "rocm")` | `tec.build(s, args, "rocm -mcpu=gfx942")`: no ROCm, no linker needed |
+# | `tvm.build(s, args, "rocm")` | `tec.build(s, args, "rocm -mcpu=gfx942")`, which needs neither ROCm nor a linker |
 # | `tvm.nd.array(x, tvm.rocm(0))` | `tec.nd.array(x, tec.rocm(0))`; without a GPU `tec.rocm_emu("gfx942")` |
 # | `f.imported_modules[0].get_source()` | `f.get_source("llvm")`, `"asm"`, `"ir"` |
 # | `f.time_evaluator(f.entry_name, dev, number=10)` | the same |
-# | `relay.frontend.from_onnx` + `relay.build` + `GraphModule` | `tec.compile("model.onnx", target=...)`, `net.run({...})` |
-# | `f.export_library("f.so")` | `f.save("f.tecmod")`, `net.save("net.tec")` |
+# | `relay.frontend.from_onnx`, `relay.build` and `GraphModule` | `tec.compile("model.onnx", target=...)`, `net.run({...})` |
+# | `f.export_library("f.so")` | `f.save("f.tecmod")`, `net.save("net.tec")`; for C `f.export_library("f.so")` ([guide](../c-abi.md)) |
 # | `tvmc compile`, `tvmc run` | `tec compile`, `tec run`, `tec bench`, `tec verify`, `tec show` |
 # | `tvm.tir.call_intrin(...)` | `tec.call_intrin`, `tec.call_llvm_intrin` |
-# | assertion or ICHECK deep inside | a `tec.TecError` with your line and the loop nest |
+# | an assertion or ICHECK deep inside | a `tec.TecError` with your line and the loop nest |
 #
 # ## The same program
 
@@ -48,15 +50,16 @@ np.testing.assert_allclose(c.numpy(), a.numpy() + b.numpy())
 print(fadd.imported_modules[0].get_source()[:200])
 
 # %% [markdown]
-# ## What te users were missing
+# ## What is new
 #
-# The schedule prints as a loop nest after any primitive, and as the Python that made it:
+# You can print the schedule after any primitive. It prints as a loop nest, and `s.trace` prints
+# the Python calls that made it:
 
 # %%
 print(s)
 
 # %% [markdown]
-# A primitive that cannot be applied says so at once, where it stands in your program:
+# A primitive that cannot be applied raises an error at once, at its line in your program:
 
 # %%
 try:
@@ -67,4 +70,5 @@ else:
     raise SystemExit("vectorizing a bound axis was taken")
 
 # %% [markdown]
-# And a kernel can be checked for races, wild addresses and uninitialized reads without any GPU: see "Finding a bug".
+# The software GPU checks a kernel for races, accesses outside buffers and uninitialized reads,
+# without any GPU: see "Finding a bug".

@@ -1,15 +1,15 @@
 # %% [markdown]
 # # Coming from AMDGPU.jl
 #
-# AMDGPU.jl compiles Julia functions as kernels; tec compiles Python functions, and tensor expressions with schedules. Around the kernels the pieces are the
-# same, under these names:
+# AMDGPU.jl compiles Julia functions as kernels. tec compiles Python functions as kernels, and also
+# tensor expressions with schedules. The pieces around the kernels are the same, under these names:
 #
 # | AMDGPU.jl | tec |
 # | --- | --- |
 # | `@roc groupsize=64 gridsize=n kernel(a, b)` | `kernel[n, 64](a, b)` of a function under `@tec.kernel` ([guide](../kernels.md)); or a schedule binds axes to `blockIdx.x`, `threadIdx.x` |
 # | `workitemIdx().x`, `workgroupIdx().x` | `tec.thread_idx.x`, `tec.block_idx.x` (from 0); in schedules `tec.thread_axis("threadIdx.x")` |
 # | `@ROCStaticLocalArray(Float32, 256)` | `tec.shared(256, np.float32)`; in schedules `s.cache_read(A, "shared", [C])` |
-# | `sync_workgroup()` | `tec.barrier()`; in schedules barriers are put in where they are needed |
+# | `sync_workgroup()` | `tec.barrier()`; a schedule gets its barriers automatically |
 # | `ROCArray(x)`, `Array(a)` | `tec.nd.array(x, dev)`, `a.numpy()` |
 # | `AMDGPU.synchronize()` | `dev.sync()` |
 # | `HIPStream`, `stream!` | `with dev.stream() as st:` |
@@ -18,7 +18,7 @@
 # | `AMDGPU.@profile`, rocprof | `with tec.profile(dev) as p:`; `p.save_trace(...)` |
 # | `AMDGPU.versioninfo()` | `tec doctor` |
 # | `AMDGPU.functional()` | `tec.runtime.rocm_exists()` |
-# | a GPU | a GPU, or `tec.rocm_emu("gfx942")`: one in software |
+# | a GPU | a GPU, or `tec.rocm_emu("gfx942")`, a GPU in software |
 
 # %%
 import numpy as np
@@ -39,7 +39,8 @@ a, b = (tec.nd.array(np.random.default_rng(k).standard_normal(N).astype("float32
 c = tec.nd.empty((N,), "float32", dev)
 
 # %% [markdown]
-# ## Launching: asynchronous, on streams, timed by events
+# ## Launching on a stream, timed by events
+# Launches are asynchronous.
 
 # %%
 start, stop = dev.event(), dev.event()
@@ -52,7 +53,8 @@ print(f"{start.elapsed_ms(stop):.3f} ms on {dev}")
 np.testing.assert_allclose(c.numpy(), a.numpy() * 2 + b.numpy(), rtol=1e-6)
 
 # %% [markdown]
-# ## Reflection: what `@device_code_*` shows
+# ## Reading the code
+# `get_source` returns what `@device_code_*` prints.
 
 # %%
 print(axpy.imported_modules[0].get_source("ir"))
@@ -61,8 +63,9 @@ print(asm[asm.index("axpy_kernel0:") : asm.index("s_endpgm")])
 
 # %% [markdown]
 # ## The allocator
-# On a GPU freed blocks are kept for reuse, `dev.empty_cache()` gives them back, and a request that fails is tried again after that.
-# The software GPU gives memory back at once, so that a wild address finds nothing there.
+# On a GPU, freed blocks are kept for reuse, and `dev.empty_cache()` returns them. If a request
+# fails, the allocator does this itself and tries again. The software GPU frees memory at once, so
+# that an access to freed memory is detected.
 
 # %%
 before = dev.memory()

@@ -1,9 +1,11 @@
 # %% [markdown]
 # # Adding an ONNX operator
 #
-# A model comes in node by node: for each ONNX operator there is one function that builds nodes of tec's own graph. Most new ones need
-# nothing else; some need an operator of tec too ("Writing an operator"). Here: what a model lacks, a converter made of operators that are
-# there, an attribute with a default, an input whose value must be known, and the tests.
+# A model is imported node by node. For each ONNX operator one function, its converter, builds
+# nodes of tec's own graph. Most new operators need only a converter. Some also need a new operator
+# of tec ("Writing an operator"). This tutorial shows how to find out what a model lacks, how to
+# write a converter from existing operators, an attribute with a default, an input whose value must
+# be known, and the tests.
 
 # %%
 import numpy as np
@@ -32,8 +34,9 @@ def model(op, inputs, consts=(), out_shape=(2, 6), **attributes):
 
 # %% [markdown]
 # ## What is missing
-# `tec ops model.onnx` says which operators a model lacks and ends with exit code 1; `unsupported` is the same from Python. Compiling such
-# a model raises an error that names all of them, and the nodes that want them.
+# `tec ops model.onnx` lists the operators of a model that tec does not have, and ends with exit
+# code 1. `unsupported` does the same from Python. Compiling such a model raises an error that
+# names all of them, and the nodes that use them.
 
 # %%
 gated = model("GatedUnit", {"x": (2, 6)}, out_shape=(2, 3), beta=1.5)
@@ -46,9 +49,10 @@ except tec.ImportModelError as error:
 
 # %% [markdown]
 # ## A converter
-# `GatedUnit` halves its input along the last axis and multiplies one half by the sigmoid of `beta` times the other. All of that is there:
-# slices, products, a sigmoid. `call[k]` is an input (a value of the graph, with its `shape` and `dtype`), `call.attr` an attribute,
-# `call.op` a new node, `call.like` a constant of a value's type.
+# `GatedUnit` halves its input along the last axis, and multiplies one half by the sigmoid of
+# `beta` times the other. The operators for this exist: slices, products, and a sigmoid. `call[k]`
+# is an input, a value of the graph with its `shape` and `dtype`. `call.attr` is an attribute,
+# `call.op` makes a new node, and `call.like` makes a constant of a value's type.
 
 # %%
 from tec_onnx.importer import onnx_op
@@ -70,8 +74,8 @@ print(graph)
 
 # %% [markdown]
 # ## Its test: a reference, on every device
-# The reference is written once, in NumPy, as an operator of the onnx package's evaluator; then models of that operator are held against it.
-# Fused, the node is one kernel.
+# The reference is written once, in NumPy, as an operator of the onnx package's evaluator. The
+# compiled models of the operator are compared with it. The fused node is one kernel.
 
 # %%
 from onnx.reference import ReferenceEvaluator
@@ -103,7 +107,7 @@ for attributes in ({"beta": 1.5}, {}):
     assert len(net.report.functions) == 1
 
 # %% [markdown]
-# What it refuses is part of it: the message names the node.
+# The refusals of a converter need tests too. The message names the node.
 
 # %%
 try:
@@ -114,8 +118,9 @@ except tec.ImportModelError as error:
 
 # %% [markdown]
 # ## An input whose value must be known
-# `FirstRows` takes how many rows to keep as an input. Shapes follow from that number, so it has to be known when the model is taken in:
-# `call.ints(k)` gives it, from a constant of the model or from `freeze`. Without either, an error says which input it is.
+# The second input of `FirstRows` is the number of rows to keep. Shapes depend on this number, so
+# it must be known at import. `call.ints(k)` returns it, from a constant of the model or from
+# `freeze`. Without either, an error says which input it is.
 
 # %%
 
@@ -158,8 +163,9 @@ assert (two == rows[:2]).all()
 
 # %% [markdown]
 # ## What needs no converter
-# A model may bring its operators along as functions: they are inlined, node by node. So are those of the standard that ONNX defines by a
-# body. Where an operator has both, a converter is better only where it makes better code.
+# A model may contain its own operators as functions. They are inlined, node by node. So are
+# standard operators that ONNX defines by a function body. If an operator has both, a converter is
+# preferable only if it makes better code.
 
 # %%
 body = [helper.make_node("Sigmoid", ["a"], ["s"]), helper.make_node("Mul", ["a", "s"], ["b"])]
@@ -177,6 +183,8 @@ own = helper.make_model(
 np.testing.assert_allclose(got, x / (1 + np.exp(-x)), rtol=1e-5)
 
 # %% [markdown]
-# In tec itself a converter goes into one of the `frontends/tec_onnx/ops_*.py` modules, for a standard operator without `domain`; versions of
-# the operator set are told apart by `call.opset`. Its tests are the node cases of the onnx package that name it
-# (`python -m tests.conformance.onnx_suite --match NAME`), and a row in `tests/errors/test_onnx_mistakes.py` for each thing that it refuses.
+# In tec itself a converter goes into one of the modules `frontends/tec_onnx/ops_*.py`. A standard
+# operator has no `domain`, and `call.opset` distinguishes the versions of the operator set. Its
+# tests are the node cases of the onnx package that name it
+# (`python -m tests.conformance.onnx_suite --match NAME`), and a row in
+# `tests/errors/test_onnx_mistakes.py` for each thing that it refuses.

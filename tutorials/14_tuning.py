@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Tuning
 #
-# A schedule has numbers in it: how large a tile, which loop goes inside. `tec.tune` tries them on the machine and keeps the best for every
-# build after it.
+# A schedule contains numbers, such as the size of a tile, and decisions, such as which loop goes
+# inside. `tec.tune` tries them on the machine and keeps the best for every later build.
 
 # %%
 import os
@@ -18,8 +18,9 @@ os.environ["TEC_TUNE_DB"] = str(Path(tempfile.mkdtemp()) / "tune.db")  # else a 
 # %% [markdown]
 # ## A schedule with holes
 #
-# A template is a function that makes a schedule. Its first argument fills the holes: `c.tile` a factor of a loop, `c.choose` one of some
-# options, `c.require` what must hold.
+# A template is a function that makes a schedule. Its first argument fills the holes. `c.tile` is a
+# factor of a loop, `c.choose` is one of several options, and `c.require` states a condition that
+# must hold.
 
 
 # %%
@@ -52,8 +53,9 @@ print(matmul.space((N, N, N), "llvm"))
 # %% [markdown]
 # ## The search
 #
-# Trials run in a process of their own, in turn with the best so far; their results are compared with the default schedule's. What looks
-# better is measured once more, at greater length, before it is believed: a lucky trial changes nothing.
+# Trials run in a separate process, in turn with the best candidate so far. Their results are
+# compared with those of the default schedule. A better candidate is measured again for longer
+# before it is accepted, so a lucky trial changes nothing.
 
 # %%
 report = tec.tune(matmul, (N, N, N), target="llvm", trials=24)
@@ -68,11 +70,13 @@ Path("tuning.svg").write_text(
 # %% [markdown]
 # ![the best time over the trials](tuning.svg)
 #
-# `report.save("page.html")` writes a page with it, each group's share, default against found.
+# `report.save("page.html")` writes a page with this plot, the share of each group, and the default
+# and the tuned choice.
 #
-# ## What was found is used
+# ## Using the result
 #
-# The same call as ever. Started again, the search would measure nothing anew: its trials are kept.
+# The call of `tec.build` does not change. If you start the search again, it measures nothing new,
+# because its trials are stored.
 
 # %%
 f = tec.build(matmul, (N, N, N), target="llvm")
@@ -85,8 +89,9 @@ print("right")
 # %% [markdown]
 # ## Networks
 #
-# A network's groups have templates of tec's own. `tec tune model.onnx` searches in them, the groups that take the longest first, and
-# `tec.compile` finds the records. On an AMD GPU that is not there the software GPU's time model ranks the trials, and the report says
+# tec has templates for the groups of a network. `tec tune model.onnx` searches in them, beginning
+# with the groups that take the longest, and `tec.compile` uses the records. If the target is an
+# AMD GPU that is not there, the software GPU's time model ranks the trials, and the report says
 # "model-ranked".
 
 # %%

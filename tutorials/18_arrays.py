@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Arrays
 #
-# `tec.array` is a namespace like NumPy's, after the Python array API standard, whose arrays lie on a device: the CPU, an AMD or NVIDIA GPU, or the AMD
-# GPU in software, which this page uses. [The guide](../arrays.md) has the rules.
+# `tec.array` is a namespace like NumPy's that follows the Python array API standard. Its arrays
+# lie on a device: the CPU, an AMD or NVIDIA GPU, or the software AMD GPU, which this page uses.
+# [The guide](../arrays.md) has the rules.
 
 # %%
 import numpy as np
@@ -18,8 +19,10 @@ print((x * 2 + 1).sum(axis=0))
 
 # %% [markdown]
 # ## Expressions
-# An operator computes nothing: it writes down. When a value is needed, the whole expression goes through the graph compiler and becomes as few kernels as
-# it can. `tec.device_code` shows what is compiled: here a kernel for the places that `linspace` reads twice, and one for all the rest with its sum.
+# An operator computes nothing. It records an expression. When a value is needed, the graph
+# compiler turns the whole expression into as few kernels as it can. `tec.device_code` shows what
+# is compiled. In this example one kernel computes the points of `linspace`, which are read twice,
+# and another one computes everything else and the sum.
 
 # %%
 a = xp.linspace(0.0, 1.0, 1000, device=dev)
@@ -31,7 +34,8 @@ with tec.device_code("resources") as modules:
 assert len(modules) == 1 and abs(float(total) - 1000.0) < 1e-2
 
 # %% [markdown]
-# Code belongs to the kind of expression, not to sizes or numbers: the same again, with other ones, compiles nothing.
+# The code depends on the form of the expression, and not on sizes or numbers. The same expression
+# with another length and other numbers compiles nothing:
 
 # %%
 with tec.device_code("resources") as modules:
@@ -41,7 +45,8 @@ print("compiled for another length and other numbers:", len(modules))
 
 # %% [markdown]
 # ## Values
-# No two arrays share elements. What an expression reads is what was there when it was written, whatever is assigned later.
+# No two arrays share elements. An expression reads the values at the time it was written, whatever
+# is assigned later.
 
 # %%
 m = xp.reshape(xp.arange(12, device=dev), (3, 4))
@@ -67,7 +72,8 @@ e = np.exp(host - host.max(-1, keepdims=True))
 np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=1e-5)
 
 # %% [markdown]
-# Code that is written for the standard runs on any library's arrays: it asks the array for its namespace.
+# Code that is written for the standard runs on the arrays of any library. It asks the array for
+# its namespace.
 
 
 # %%
@@ -81,9 +87,9 @@ want = np.sqrt(((p[:, None, :] - p[None, :, :]) ** 2).sum(-1))
 np.testing.assert_allclose(distances(xp.asarray(p), xp.asarray(p)).numpy(), want, atol=1e-6)
 
 # %% [markdown]
-# ## Nothing is copied in silence
-# NumPy's functions on an array are this namespace's; where there is none of the name, or where it would have to leave the device, there is an error that
-# says what to write.
+# ## No hidden copies
+# NumPy's functions on an array call the functions of this namespace. If there is no such function,
+# or if the array would have to leave the device, an error says what to write.
 
 # %%
 print(np.sin(x))
@@ -94,7 +100,7 @@ except TypeError as error:
 
 # %% [markdown]
 # ## Random numbers
-# Number i of a stream is a function of the seed and of i: every device gives the same.
+# Number i of a stream is a function of the seed and of i. Every device gives the same numbers.
 
 # %%
 here, there = xp.random.Generator(7), xp.random.Generator(7, device=dev)
