@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs clean
+.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
 
 setup: $(STAMP)
 
@@ -132,6 +132,10 @@ $(VENV)/.tec-docs: $(STAMP)
 docs: $(VENV)/.tec-docs
 	$(PY) -m tools.render_tutorials docs/tutorials
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+# The archives of a release, built, checked, installed in a fresh environment and tried by the demo; WORDS=--rehearse for a tree that is not ready. Uploads nothing.
+release:
+	$(PYTHON) -m tools.release $(WORDS)
 
 clean:
 	rm -rf $(VENV) build dist site docs/tutorials .mypy_cache .ruff_cache .pytest_cache

@@ -38,9 +38,6 @@ class ModelFile:
         return BRANCH in self.interface.inputs
 
 
-Part = ModelFile  # the documented name until 0.1.0
-
-
 @dataclass
 class Files:
     """A model: `step` goes on from caches (or has none), `first` begins where `step` cannot, `encoder` reads what is answered."""
