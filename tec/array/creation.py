@@ -1,4 +1,4 @@
-"""Making arrays: from numbers, from others' arrays, and by rule. Those by rule are expressions."""
+"""Making arrays: from numbers, from arrays of other libraries, and by rule. Arrays by rule are expressions."""
 
 from __future__ import annotations
 
@@ -36,10 +36,15 @@ def shape_of(shape: ShapeLike) -> tuple[int, ...]:
 def asarray(
     obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None, copy: bool | None = None
 ) -> Array:
-    """An array of numbers, of nested lists of them, of another array, or of what has DLPack or is NumPy's.
+    """An array of a number, of nested lists of numbers, of another array, or of an object with DLPack.
 
-    Python's floats become float32, ints int64. An array of this namespace is given back where nothing changes (copy=True copies); NumPy's are copied
-    (copy=False shares their memory, on the CPU); others' are taken by DLPack. Raises ArrayTypeError, ArrayValueError.
+    obj: what to make it of. dtype: of the elements; by default Python's floats become float32 and ints int64. device:
+    where it lies, the CPU or the device of `obj` by default. copy: True copies always. False shares the memory of a
+    NumPy array on the CPU, and raises if that is not possible. By default an array of this namespace is returned as
+    it is, a NumPy array is copied, and other arrays come by DLPack. Raises ArrayTypeError, ArrayValueError.
+
+    >>> xp.asarray([[1, 2], [3, 4]]).dtype == "int64"
+    True
     """
     kind = None if dtype is None else as_dtype(dtype)
     where = None if device is None else as_device(device)
@@ -143,10 +148,12 @@ def _whole(held: Any) -> bool:
 
 
 def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = None) -> Array:
-    """An array on the memory of `x`, which has `__dlpack__`; a copy where it lies on another device, is not compact, or copy=True.
+    """An array on the memory of `x`.
 
-    What its owner writes there later shows in the array, and in expressions of it that are not computed: call `block()` on those first. Assignment to the array
-    goes to memory of its own. Raises BufferError where memory cannot be shared and copy=False.
+    x: an object with `__dlpack__`. device: if `x` lies elsewhere, it is copied. copy: True copies always, False
+    never; by default only what lies on another device or is not compact. What the owner writes later shows in the
+    array, and in expressions of it that are not computed, so call `block()` on those first. Assignment to the array
+    goes to memory of its own. Raises BufferError if memory cannot be shared and copy is False.
     """
     return Array(foreign.taken(x, device, copy))
 
@@ -159,7 +166,11 @@ def _dtype_or(dtype: Any, default: DType) -> DType:
 
 
 def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
-    """An array whose elements are not set."""
+    """An array whose elements are not set.
+
+    shape: an int or a tuple of ints. dtype: float32 by default. device: the CPU by default. Raises ArrayValueError
+    for a negative extent.
+    """
     return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, as_device(device))))
 
 
@@ -231,7 +242,12 @@ def _wrapped(value: Any, work: DType) -> Any:
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike | None = None, device: DeviceLike = None
 ) -> Array:
-    """The numbers from `start` (0 where one is given) up to `stop`, which is left out, `step` apart."""
+    """The numbers from `start` up to and without `stop`, `step` apart. One number alone is `stop`, and `start` is
+    then 0.
+
+    >>> xp.arange(2, 10, 3).tolist()
+    [2, 5, 8]
+    """
     if stop is None:
         start, stop = 0, start
     if step == 0:
@@ -252,7 +268,11 @@ def linspace(
     device: DeviceLike = None,
     endpoint: bool = True,
 ) -> Array:
-    """`num` numbers from `start` to `stop`, evenly apart; without `stop` itself where `endpoint` is false."""
+    """`num` numbers from `start` to `stop`, evenly spaced. Without `endpoint`, `stop` itself is left out.
+
+    >>> xp.linspace(0.0, 1.0, 5).tolist()
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     kind = _dtype_or(dtype, dtypes.DEFAULT_FLOAT)
     where = as_device(device)
     if num < 0:
@@ -309,7 +329,9 @@ def triu(x: Array, /, *, k: int = 0) -> Array:
 
 
 def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
-    """Coordinates of a grid: one array for each of one dimension that is given. indexing: "xy" (columns first) or "ij"."""
+    """The coordinates of a grid: one array of the grid's shape for each one-dimensional array. indexing: "xy"
+    (columns first) or "ij".
+    """
     if indexing not in ("xy", "ij"):
         raise ArrayValueError(f"meshgrid(indexing={indexing!r})", hint='"xy" or "ij"')
     nodes = [node_of(x) for x in arrays]

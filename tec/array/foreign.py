@@ -43,6 +43,10 @@ def no_array(x: Any, what: str = "the operand") -> ArrayTypeError:
             f"{what} is a {type(x).__module__}.{type(x).__name__}",
             hint="tec.array.from_dlpack(x) is an array on its memory",
         )
+    if isinstance(x, (int, float)):
+        return ArrayTypeError(
+            f"{what} is a number, and an array is needed: {x!r}", hint="tec.array.asarray(x) makes one"
+        )
     return ArrayTypeError(f"{what} is neither an array nor a number: {x!r}", hint="tec.array.asarray(x) makes an array")
 
 

@@ -74,7 +74,12 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
 
 
 def reshape(x: Array, /, shape: ShapeLike, *, copy: bool | None = None) -> Array:
-    """The same elements in order under another shape, one extent of which may be -1."""
+    """The same elements in the same order under another shape. One extent may be -1, and is then computed. copy: as
+    in the standard.
+
+    >>> xp.reshape(xp.arange(6), (2, -1)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
     n = node_of(x)
     new = [int(m.__index__()) for m in ((shape,) if hasattr(shape, "__index__") else tuple(shape))]
     if new.count(-1) == 1:
@@ -153,7 +158,11 @@ def _joined(arrays: Any, what: str) -> list[Node]:
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
-    """Arrays one behind the other along `axis`; None: all their elements in a line."""
+    """Arrays joined along `axis`. With axis=None all elements are joined in one dimension.
+
+    >>> xp.concat([xp.arange(2), xp.arange(3)]).tolist()
+    [0, 1, 0, 1, 2]
+    """
     nodes = _joined(arrays, "concat")
     if axis is None:
         nodes, axis = [build.reshape(n, (n.size,)) for n in nodes], 0
@@ -188,7 +197,9 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
 
 
 def roll(x: Array, /, shift: Any, *, axis: int | Sequence[int] | None = None) -> Array:
-    """The elements moved on by `shift` places along `axis`, the last ones to the front; None: as if in a line."""
+    """The elements moved by `shift` positions along `axis`, the last ones to the front. With axis=None the array is
+    treated as one dimension.
+    """
     n = node_of(x)
     if axis is None:
         if not isinstance(shift, int):
@@ -226,7 +237,9 @@ def tile(x: Array, repetitions: Any, /) -> Array:
 
 
 def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
-    """Each element `repeats` times in place along `axis` (all of them in a line for None): a number, or one for each element."""
+    """Each element repeated along `axis`; with axis=None all elements in one dimension. repeats: a number, or one
+    number per element.
+    """
     n = node_of(x)
     if axis is None:
         n, k = build.reshape(n, (n.size,)), 0
@@ -265,7 +278,12 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
 
 
 def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
-    """Slices along `axis`, picked by indices of any shape; negative ones count from the end. ArrayIndexError where one is not there."""
+    """Slices along `axis`, selected by `indices` of any shape. Negative indices count from the end. Raises
+    ArrayIndexError for an index out of range; the check waits for the device.
+
+    >>> xp.take(xp.asarray([10, 20, 30]), xp.asarray([2, 0]), axis=0).tolist()
+    [30, 10]
+    """
     n = node_of(x)
     if axis is None:
         if len(n.shape) != 1:

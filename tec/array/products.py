@@ -39,7 +39,12 @@ def _product(a: Node, b: Node) -> Node:
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
-    """The matrix product of the last two dimensions, others broadcast; one of one dimension is a row or a column."""
+    """The matrix product of the last two dimensions. Other dimensions broadcast. An array of one dimension is a row
+    (x1) or a column (x2).
+
+    >>> xp.matmul(xp.ones((2, 3)), xp.ones((3, 4))).shape
+    (2, 4)
+    """
     node_of(x1), node_of(x2)
     a, b = pair(x1, x2)
     _numbers("matmul", a)

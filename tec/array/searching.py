@@ -1,4 +1,4 @@
-"""Where elements are: extrema, what is not 0, places in a sorted array."""
+"""Positions of elements: extrema, elements that are not 0, positions in a sorted array."""
 
 from __future__ import annotations
 
@@ -28,17 +28,26 @@ def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
 
 
 def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The place of the largest along `axis`, the first of equals; NaN is beyond all. None: its place in a line."""
+    """The index of the largest element along `axis`, the first of equal ones. NaN counts as larger than all. With
+    axis=None the index counts in one dimension.
+    """
     return _best("argmax", x, axis, keepdims)
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The place of the smallest along `axis`, the first of equals; NaN is beyond all. None: its place in a line."""
+    """The index of the smallest element along `axis`, the first of equal ones. NaN counts as smaller than all. With
+    axis=None the index counts in one dimension.
+    """
     return _best("argmin", x, axis, keepdims)
 
 
 def nonzero(x: Array, /) -> tuple[Array, ...]:
-    """For each dimension the indices of the elements that are not 0, in order. Waits for the device: their number is a shape."""
+    """For each dimension the indices of the elements that are not 0, in order. It waits for the device, because their
+    number is a shape.
+
+    >>> xp.nonzero(xp.asarray([0, 5, 0, 7]))[0].tolist()
+    [1, 3]
+    """
     n = node_of(x)
     if not n.shape:
         raise ArrayValueError("nonzero of an array of 0 dimensions")
@@ -56,7 +65,11 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 
 
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:
-    """x1 where the condition holds, x2 elsewhere."""
+    """x1 where the condition holds, and x2 elsewhere. The three broadcast. One of x1 and x2 may be a number.
+
+    >>> xp.where(xp.asarray([True, False]), xp.asarray([1, 2]), 0).tolist()
+    [1, 0]
+    """
     c = node_of(condition, "the condition")
     if c.dtype != "bool":
         raise ArrayTypeError(f"where with a condition of {c.dtype}", hint="x != 0 is one of bool")
@@ -65,7 +78,9 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
 
 
 def searchsorted(x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None) -> Array:
-    """Where each of x2 would go in the sorted x1, of one dimension: before those that are equal ("left") or behind them ("right")."""
+    """The position of each element of x2 in the sorted, one-dimensional x1: before equal elements ("left") or behind
+    them ("right"). sorter: indices that sort x1.
+    """
     if side not in ("left", "right"):
         raise ArrayValueError(f"searchsorted(side={side!r})", hint='"left" or "right"')
     if len(node_of(x1).shape) != 1:

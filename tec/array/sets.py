@@ -108,12 +108,16 @@ def unique_inverse(x: Array, /) -> UniqueInverse:
 
 
 def unique_values(x: Array, /) -> Array:
-    """The different elements in order."""
+    """The distinct elements in order. It waits for the device, because their number is a shape.
+
+    >>> xp.unique_values(xp.asarray([3, 1, 3])).tolist()
+    [1, 3]
+    """
     return _Runs(x).values
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
-    """Whether each element of x1 is among those of x2."""
+    """Whether each element of x1 is among those of x2. invert: the opposite."""
     a, b = pair(x1, x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))

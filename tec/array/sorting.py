@@ -28,14 +28,18 @@ def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The elements in order along `axis`."""
+    """The elements in order along `axis`. The sort is stable, and NaN comes last.
+
+    >>> xp.sort(xp.asarray([3, 1, 2]), descending=True).tolist()
+    [3, 2, 1]
+    """
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
     return Array(ordered(n, k, descending)[0] if n.size else build.copy(n))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
-    """The places of the elements in order along `axis`; equal ones stay in theirs."""
+    """The indices that sort the elements along `axis`. Equal elements keep their order."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
     return Array(ordered(n, k, descending)[1] if n.size else build.full(0, n.shape, dtypes.int64, n.device))

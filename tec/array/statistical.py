@@ -39,7 +39,12 @@ def _summed_type(n: Node, dtype: Any) -> DType:
 def sum(
     x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Array:
-    """The sum along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
+    """The sum along `axis`, an int, a tuple, or None for all. Integers are summed in 64 bits unless `dtype` gives
+    another type.
+
+    >>> float(xp.sum(xp.ones((3, 4))))
+    12.0
+    """
     n = node_of(x)
     return Array(reduce("sum", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
 
@@ -47,7 +52,9 @@ def sum(
 def prod(
     x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
 ) -> Array:
-    """The product along `axis` (all for None), of integers in 64 bits unless `dtype` says another type."""
+    """The product along `axis`, an int, a tuple, or None for all. Integers are multiplied in 64 bits unless `dtype`
+    gives another type.
+    """
     n = node_of(x)
     return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
 
@@ -60,12 +67,12 @@ def _number(name: str, x: Array) -> Node:
 
 
 def max(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
-    """The largest along `axis` (all for None); NaN where one is NaN."""
+    """The largest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
     return Array(reduce("max", _number("max", x), axis, keepdims))
 
 
 def min(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
-    """The smallest along `axis` (all for None); NaN where one is NaN."""
+    """The smallest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
     return Array(reduce("min", _number("min", x), axis, keepdims))
 
 
@@ -104,7 +111,9 @@ def _var(x: Array, axis: Any, correction: float, keepdims: bool, name: str) -> N
 def var(
     x: Array, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
-    """The variance along `axis` (all for None): squared differences from the mean, over the count less `correction`."""
+    """The variance along `axis`: the sum of the squared differences from the mean, divided by the count less
+    `correction`.
+    """
     return Array(_var(x, axis, correction, keepdims, "var"))
 
 
@@ -152,12 +161,12 @@ def cumulative_prod(
 
 
 def all(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
-    """Whether all along `axis` hold (are not 0)."""
+    """Whether all elements along `axis` are true, or not 0."""
     return Array(reduce("all", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
 def any(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
-    """Whether any along `axis` holds (is not 0)."""
+    """Whether any element along `axis` is true, or not 0."""
     return Array(reduce("any", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 

@@ -40,11 +40,13 @@ def load(
     path: str | os.PathLike[str] | Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
     context: int | None = None, cache: bool = True, progress: Any = None,
 ) -> LanguageModel:  # fmt: skip
-    """A language model, ready to write.
+    """A language model, compiled and ready to generate.
 
-    path: a GGUF file, a folder as Hugging Face has it, or an opened checkpoint. target, device: as of `tec.compile` and executors. dtype: of activations and
-    caches: float32 on CPUs, and the checkpoint's 16-bit float on GPUs, by default. context: the most tokens of a text; what the model was made for by
-    default. cache: keep compiled code on the disk. Raises ImportModelError, ArgumentError where the memory is too small for it.
+    path: a GGUF file, a Hugging Face folder, or an opened checkpoint. target, device: as of `tec.compile` and
+    executors. dtype: of activations and caches; by default float32 on CPUs, and the 16-bit float of the checkpoint on
+    GPUs. context: the most tokens of a text; by default what the model was trained for. cache: keep compiled code on
+    the disk. progress: a function that is told what is being done. Returns a LanguageModel. Raises ImportModelError
+    for files that cannot be read, and ArgumentError if the memory is too small.
     """
     checkpoint = path if isinstance(path, Checkpoint) else open_checkpoint(path)
     return LanguageModel(
@@ -53,7 +55,7 @@ def load(
 
 
 class LanguageModel:
-    """See `load`. `config`, `checkpoint`; `context`; `report` says what loading took and which formats became floats."""
+    """A language model on a device, made by `load`. `report` says what loading took, and which formats became floats."""
 
     def __init__(
         self, checkpoint: Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str | None = None,
@@ -116,12 +118,14 @@ class LanguageModel:
         self, prompt: Prompt, *, max_tokens: int | None = None, temperature: float | None = None, top_k: int | None = None,
         top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), logprobs: int = 0, **penalties: Any,
     ) -> Generation:  # fmt: skip
-        """What the model writes behind a prompt, as it is written: an iterator over pieces of text.
+        """Generates text behind a prompt. Returns an iterator over pieces of text (`Generation`).
 
-        prompt: a text, tokens, or messages ({"role": "user", "content": ...}), which the model's chat template makes a text of. max_tokens: as many as the
-        context has room for by default. temperature, top_k, top_p: those that the model's files say by default where a conversation is given, else the likeliest
-        token; see `Sampling` for these and for penalties. stop: texts that end it. logprobs: so many of the likeliest tokens are kept for each. One text at a time:
-        a new one ends the one before; what both begin with is not read again. Raises ArgumentError for a prompt that has no room in the context.
+        prompt: a text, tokens, or messages ({"role": "user", "content": ...}), from which the model's chat template
+        makes a text. max_tokens: by default as many as the context has room for. temperature, top_k, top_p, min_p:
+        see `Sampling`; for messages the defaults are those of the model's files, and otherwise the most likely token.
+        seed: equal seeds draw equal texts. stop: texts that end the generation. logprobs: how many of the most likely
+        tokens are kept for each step. There is one text at a time: a new one ends the one before, and their common
+        beginning is not processed again. Raises ArgumentError for a prompt that does not fit the context.
         """
         ids = self.encode(prompt)
         usual = self.checkpoint.generation if _is_chat(prompt) else {}
@@ -134,7 +138,7 @@ class LanguageModel:
         return Generation(self, self._text(), ids, most, settings, stop, self.ends, logprobs)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """The tokens of a prompt. Raises ArgumentError for one without any."""
+        """The tokens of a prompt. Raises ArgumentError if there are none."""
         found: list[int]
         given: Any = prompt
         if isinstance(prompt, str):
@@ -155,7 +159,9 @@ class LanguageModel:
         return found
 
     def conversation(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Messages as the text that the model's chat template makes of them, up to where its answer begins. Raises ArgumentError without a template."""
+        """The text that the model's chat template makes from messages, up to the beginning of the answer. Raises
+        ArgumentError without a template.
+        """
         if self._template is None:
             self._template = template_of(self.checkpoint)
         if self._template is None:
@@ -170,7 +176,9 @@ class LanguageModel:
     # ---- tokens
 
     def begin(self, prompt: Sequence[int]) -> Any:
-        """A new text: the logits [vocabulary] of what follows. The caches keep what it has in common with the text before."""
+        """Begin a new text. Returns the logits [vocabulary] of the next token. The caches keep what the text has in
+        common with the one before.
+        """
         with self._lock:
             self.check_room(len(prompt))
             same = _common(self.ids, prompt[:-1])
@@ -179,14 +187,14 @@ class LanguageModel:
             return self._read(list(prompt[same:]))
 
     def next(self, *tokens: int) -> Any:
-        """The text goes on with these tokens."""
+        """Continue the text with these tokens. Returns the logits [vocabulary] of the next token."""
         with self._lock:
             self.check_room(len(self.ids) + len(tokens))
             return self._read(list(tokens))
 
     @property
     def room(self) -> int:
-        """Tokens that the text may still have."""
+        """The number of tokens that the text may still get."""
         return self.context - len(self.ids)
 
     def check_room(self, count: int) -> None:
@@ -217,7 +225,7 @@ class LanguageModel:
         return logits.numpy()[-1]
 
     def embeddings(self, tokens: Sequence[int]) -> Any:
-        """The tokens' rows of the embedding table, [tokens, hidden], from where they lie packed."""
+        """The rows of the embedding table for some tokens, [tokens, hidden], unpacked from the mapped file."""
         return rows_of(self._table, tokens).astype(self._kind, copy=False)
 
 

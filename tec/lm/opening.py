@@ -22,9 +22,10 @@ OWN = ("tec_gguf", "tec_hf")
 
 
 def open(path: str | os.PathLike[str]) -> Checkpoint:
-    """A model's checkpoint: of a GGUF file, or of a folder as Hugging Face has it. No weight is read before it is asked for.
+    """The checkpoint of a model: a GGUF file, or a Hugging Face folder. No weight is read before it is needed.
 
-    Raises ImportModelError where no frontend takes the path, or the files are damaged or of an architecture that is not known.
+    path: of the file or folder. Returns a `Checkpoint`. Raises ImportModelError if no frontend accepts the path, and
+    for files that are damaged or of an unknown architecture.
     """
     place = Path(path)
     if not place.exists():
@@ -48,7 +49,7 @@ def _frontends() -> Iterator[Any]:
 
 
 def open_adapter(path: str | os.PathLike[str]) -> Adapter:
-    """A low-rank adapter: a folder of PEFT's, or a GGUF file. Raises ImportModelError where it is neither, or is damaged."""
+    """A low-rank adapter: a PEFT folder, or a GGUF file. Raises ImportModelError if it is neither, or is damaged."""
     place = Path(path)
     if not place.exists():
         raise ImportModelError(f"{place}: no such file or folder")

@@ -15,10 +15,16 @@ _PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's
 
 @dataclass(frozen=True)
 class Sampling:
-    """temperature 0: the likeliest token (greedy). Else logits are divided by it and a token is drawn from the `top_k` likeliest (0: all), of these from the
-    fewest that together have a probability of `top_p` (nucleus sampling, Holtzman and others), and that are at least `min_p` times as likely as the likeliest.
-    `seed`: equal seeds draw equal tokens. repetition_penalty: logits of the last `penalized` tokens are divided by it where positive, multiplied where negative (Keskar and others).
-    presence_penalty, frequency_penalty: taken off logits of tokens that were written, once and for each time. logit_bias: added, by token."""
+    """How the next token is chosen from the logits.
+
+    temperature: 0 takes the most likely token (greedy). Otherwise logits are divided by it, and a token is drawn.
+    top_k: only from the k most likely tokens; 0 for all. top_p: of these, from the fewest that together have this
+    probability (nucleus sampling, Holtzman and others). min_p: only tokens at least this many times as likely as the
+    most likely one. seed: equal seeds draw equal tokens. repetition_penalty: logits of the last `penalized` tokens
+    are divided by it if positive, and multiplied if negative (Keskar and others). presence_penalty,
+    frequency_penalty: subtracted from the logits of tokens that were generated, once and for each occurrence.
+    logit_bias: added, by token.
+    """
 
     temperature: float = 0.0
     top_k: int = 0

@@ -29,7 +29,7 @@ Given = TypeVar("Given")
 
 
 class Schedule(Spelled):
-    """Made by `create_schedule`. `s[T]` is the stage of tensor (or operation) T; `print(s)` shows the loops."""
+    """The schedule of a computation, made by `create_schedule`. `s[T]` is the stage of tensor or operation T, and `print(s)` shows the loops."""
 
     def __init__(self, outputs: Sequence[Operation]):
         self.outputs = tuple(outputs)
@@ -131,11 +131,11 @@ class Schedule(Spelled):
         return self.recorder.trace
 
     def replay(self, trace: Trace | str, intrins: dict[str, Any] | None = None) -> Schedule:
-        """Apply a trace (or the text that it prints as) to this schedule of the same or a like computation; returns it.
+        """Apply a trace, or the text that it prints as, to this schedule of the same or a similar computation.
 
-        Tensors are matched by their names; where the computation has others, but as many, by their order. intrins: tensor
-        intrinsics by name, which a trace from text or JSON does not hold. Raises ScheduleError on text that is no trace, and where
-        a primitive does not apply.
+        Tensors are matched by name, or by order if the computation has as many tensors with other names. intrins: tensor
+        intrinsics by name, which a trace from text or JSON does not hold. Returns this schedule. Raises ScheduleError for text
+        that is not a trace, and if a primitive does not apply.
         """
         apply_trace(self, trace, intrins)
         return self
@@ -143,12 +143,13 @@ class Schedule(Spelled):
     # ---- primitives over several stages
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
-        """A copy of `tensor` in `scope`, which `readers` (tensors or operations) read instead. Returns the copy.
+        """Make a copy of `tensor` in `scope`, which `readers` (tensors or operations) read instead. Returns the copy.
 
             for i: C[i] = A[i] ...    ->    for i: A_shared[i] = A[i]
                                             for i: C[i] = A_shared[i] ...
-        Storage it with `s[copy].compute_at(...)`: only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
-        ScheduleError where a reader does not read `tensor`, or is scheduled already.
+
+        Place it with `s[copy].compute_at(...)`; only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
+        ScheduleError if a reader does not read `tensor`, or is already scheduled.
         """
         return self.apply(CacheRead(tensor, scope, flatten(readers)))
 
@@ -157,25 +158,27 @@ class Schedule(Spelled):
 
             for i: C[i] = ...         ->    for i: C_local[i] = ...
                                             for i: C[i] = C_local[i]
-        Returns the tensor in `scope` (a list for a list), which now has the computation: schedule its axes. After a split or reorder
-        of data loops the copy has a dimension for each loop, so that its elements lie in the order of the loops.
+
+        Returns the tensor in `scope` (a list for a list). It now has the computation, so schedule its axes. After a split or
+        reorder of data loops the copy has one dimension for each loop, so its elements lie in the order of the loops.
         """
         return self.apply(CacheWrite(tensor, scope))
 
     def rfactor(self, tensor: Tensor, axis: Any, factor_axis: int = 0) -> Any:
-        """Split a reduction in two along its loop `axis`: partial results for each value of `axis`, then their reduction.
+        """Split a reduction along its loop `axis`: partial results for each value of `axis`, and then their reduction.
 
             for i:                        for k_inner, i:
                 for k_outer:                  for k_outer: C_rf[k_inner, i] += A[...]
                     for k_inner:    ->    for i:
                         C[i] += A[...]        for k_inner: C[i] += C_rf[k_inner, i]
-        factor_axis: where the new axis stands in the partial tensor's shape. Returns the partial tensor (a list where
-        the reduction has several values).
+
+        factor_axis: the position of the new axis in the shape of the partial tensor. Returns the partial tensor, or a list if the
+        reduction has several values.
         """
         return self.apply(Rfactor(tensor, axis, factor_axis))
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
-        """The stages between `inputs` and `outputs` as one, to be placed together by compute_at."""
+        """Group the stages between `inputs` and `outputs`, so that one `compute_at` places all of them. Returns the group."""
         group: Stage = self.apply(CreateGroup(flatten(outputs), flatten(inputs), include_inputs))
         return group
 
@@ -191,8 +194,13 @@ class Schedule(Spelled):
 
 
 def create_schedule(ops: Any) -> Schedule:
-    """A schedule that computes `ops` (tensors, operations or a list of them), each stage in loops of its own.
+    """A schedule that computes `ops`, with one loop nest for each stage.
 
+    ops: an operation or tensor, or a list of them; they become the outputs. Returns a Schedule. Raises ScheduleError for an
+    empty list and for anything else.
+
+    >>> A = tec.placeholder((1024,), name="A")
+    >>> C = tec.compute((1024,), lambda i: A[i] + 1.0, name="C")
     >>> s = tec.create_schedule(C.op)
     >>> bx, tx = s[C].split(C.op.axis[0], factor=64)
     """
@@ -214,7 +222,7 @@ def create_schedule(ops: Any) -> Schedule:
 
 
 def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = None) -> Schedule:
-    """The schedule that a trace (or its text) describes, for the computation of `outputs`; see `Schedule.replay`."""
+    """The schedule of `outputs` that a trace or its text describes. See `Schedule.replay`."""
     return create_schedule(outputs).replay(trace, intrins)
 
 

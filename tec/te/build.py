@@ -1,6 +1,7 @@
-"""The front doors of the language: var, placeholder, reduce_axis, thread_axis, decl_buffer (`compute` and `scan` are in `computation`).
+"""Variables, placeholders, axes and buffers: `var`, `placeholder`, `reduce_axis`, `thread_axis`, `decl_buffer`.
 
-They take what users write (ints, NumPy integers, variables, lambdas), check it at once and make operations.
+They take what users write (ints, NumPy integers, variables, lambdas), check it at once and make operations. `compute`
+and `scan` are in `computation`.
 """
 
 from __future__ import annotations
@@ -43,16 +44,23 @@ def check_name(name: Any, what: str) -> str:
 
 
 def var(name: str = "tindex", dtype: DTypeLike = "int32") -> Var:
-    """A scalar variable: an unknown size or a scalar argument.
+    """A scalar variable: a symbolic size, or a scalar argument of a function.
+
+    name: shown in loops and messages. dtype: of the value, int32 by default. Returns a Var. Raises ExprError for a
+    name that is not text, and for an unknown dtype.
 
     >>> n = tec.var("n")
-    >>> A = tec.placeholder((n,), name="A")
+    >>> tec.placeholder((n, 128), name="A").shape
+    (n, 128)
     """
     return Var(check_name(name, "variable"), normalize_dtype(dtype))
 
 
 def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
-    """A variable that is known not to be negative: a size. Raises ExprError for a dtype that is no integer."""
+    """A variable that is known not to be negative: a symbolic size.
+
+    dtype: an integer type, int32 by default. Returns a Var. Raises ExprError for another dtype.
+    """
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_int:
         raise ExprError(f"a size has an integer type, not {dtype}")
@@ -60,8 +68,15 @@ def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
 
 
 def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
-    """A constant; without `dtype` an int is int32 (int64 where it needs it), a float float32, a bool bool. Raises ExprError for a number that the type
-    does not hold, an integer beyond it or a finite float that would be infinity."""
+    """A constant.
+
+    value: a bool, int, float or NumPy number. dtype: its type; by default int32 for an int (int64 if it needs it),
+    float32 for a float, and bool for a bool. Returns an expression. Raises ExprError for a number that the type does
+    not hold: an integer beyond its range, or a finite float that would become infinity.
+
+    >>> tec.const(3).dtype, tec.const(0.5, "float16").dtype
+    ('int32', 'float16')
+    """
     if not isinstance(value, (bool, int, float, np.generic)):
         raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
     return build.literal(value, dtype)
@@ -108,7 +123,15 @@ def as_dtype(dtype: Any, what: str) -> str:
 
 
 def placeholder(shape: ShapeLike, dtype: DTypeLike | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor of `shape` (ints and integer expressions) and `dtype` (float32 by default)."""
+    """An input tensor.
+
+    shape: a tuple of sizes, which are ints or integer expressions; one size stands for a vector. dtype: of an
+    element, float32 by default. name: shown in loops and messages. Returns a Tensor. Raises ExprError for a negative
+    or fractional size and for an unknown dtype.
+
+    >>> tec.placeholder((1024, 64), "float16", name="A")
+    Tensor(shape=[1024, 64], dtype=float16, op=A)
+    """
     check_name(name, "placeholder")
     return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), as_dtype(dtype, f"placeholder {name}")).output(0)
 
@@ -142,10 +165,14 @@ def as_range(dom: Any, what: str) -> Range:
 
 
 def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
-    """An axis to reduce over: `dom` is (begin, end), or an extent.
+    """An axis to reduce over.
 
+    dom: (begin, end), or an extent; ints or integer expressions. name: of the loop. thread_tag: a launch index for
+    the loop. Returns an IterVar. Raises ExprError for a domain that ends before it begins, or is not of integers.
+
+    >>> A, B = tec.placeholder((16, 128), name="A"), tec.placeholder((128, 32), name="B")
     >>> k = tec.reduce_axis((0, 128), name="k")
-    >>> C = tec.compute((m, n), lambda i, j: tec.sum(A[i, k] * B[k, j], axis=k))
+    >>> C = tec.compute((16, 32), lambda i, j: tec.sum(A[i, k] * B[k, j], axis=k), name="C")
     """
     r = as_range(dom, f"reduce axis {check_name(name, 'reduce axis')}")
     is_size = isinstance(r.min, IntImm) and r.min.value >= 0
@@ -156,7 +183,13 @@ def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "") -> IterVar:
 
 
 def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> IterVar:
-    """A launch index to bind loops to: `thread_axis("threadIdx.x")`, `thread_axis((0, 64), "threadIdx.x")` or `"vthread"`."""
+    """A launch index to which a schedule binds loops.
+
+    dom: the extent, as for `reduce_axis`; None takes that of the loop. tag: "blockIdx.x|y|z", "threadIdx.x|y|z" or
+    "vthread". A tag alone may come first. Returns an IterVar. Raises ExprError for an unknown tag.
+
+    >>> bx, tx = tec.thread_axis("blockIdx.x"), tec.thread_axis((0, 64), "threadIdx.x")
+    """
     if isinstance(dom, str):
         dom, tag = (None, dom) if not tag else (tag, dom)
     if tag not in _THREAD_TAGS:
@@ -211,11 +244,13 @@ def decl_buffer(
     offset_factor: int = 0,
     buffer_type: str = "",
 ) -> Buffer:
-    """Storage with a layout of its own, for arguments and hand-written code.
+    """Storage with a layout of its own, for arguments (`binds`) and hand-written code.
 
-    strides, elem_offset: in elements, may be symbolic (bound at the call); data_alignment: bytes; offset_factor: the
-    offset is a multiple of this many elements (an unnamed offset is then made); buffer_type "auto_broadcast": along a dimension of one
-    element, which may turn out at the call, every index is that element. Returns a Buffer.
+    shape, dtype: as of `placeholder`. data: the variable of its pointer. strides, elem_offset: in elements; symbolic
+    ones are bound at the call. scope: as in `Stage.set_scope`. data_alignment: in bytes, a power of two, 64 by
+    default. offset_factor: the offset is a multiple of this many elements; an offset that is not given becomes a
+    variable. buffer_type: "auto_broadcast" lets every index along a dimension of one element be that element, also if
+    the dimension is known only at the call. Returns a Buffer. Raises ExprError.
     """
     check_name(name, "buffer")
     what = f"buffer {name}"
@@ -271,12 +306,12 @@ def as_index_expr(value: Any, what: str) -> Expr:
 
 
 def max_value(dtype: DTypeLike) -> Expr:
-    """The largest finite value of `dtype`, as a constant."""
+    """The largest finite value of `dtype`, as a constant. Raises ExprError for a pointer."""
     return _limit(dtype, 1)
 
 
 def min_value(dtype: DTypeLike) -> Expr:
-    """The smallest (most negative) finite value of `dtype`, as a constant."""
+    """The most negative finite value of `dtype`, as a constant. Raises ExprError for a pointer."""
     return _limit(dtype, -1)
 
 
@@ -298,7 +333,7 @@ def _limit(dtype: Any, sign: int) -> Expr:
 
 
 def infinity(dtype: DTypeLike) -> Expr:
-    """Positive infinity; ExprError for a type that has none."""
+    """Positive infinity of `dtype`, as a constant. Raises ExprError for a type that has none."""
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_float or "e4m3" in dtype or "fnuz" in dtype:
         raise ExprError(f"{dtype} has no infinity", hint="use tec.max_value(dtype)")

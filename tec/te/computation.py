@@ -37,11 +37,15 @@ def compute(
 ) -> Any:
     """A tensor whose element at each index is `fcompute(*index)`.
 
-    Parameters: `shape`, the output's; `fcompute`, a function of one index variable a dimension (`lambda *i:` takes them
-    all) that gives an expression, or a tuple of them for several outputs; `tag`, `attrs`, notes for schedules.
-    Returns the Tensor, or a tuple of them. Raises ExprError.
+    shape: of the output, as of `placeholder`. fcompute: a function of one index variable per dimension (`lambda *i:`
+    takes all of them). It returns the expression of an element, or a tuple of expressions for several outputs. A
+    reduction must be outermost. tag, attrs: notes for schedules. varargs_names: names for the indices of `*i`.
+    Returns the Tensor, or a tuple of them. Raises ExprError for a function that does not fit the shape, and for an
+    expression that uses axes of other computations.
 
-    >>> C = tec.compute(A.shape, lambda i: A[i] + B[i], name="C")
+    >>> A, B = (tec.placeholder((1024,), name=x) for x in "AB")
+    >>> tec.compute(A.shape, lambda i: A[i] + B[i], name="C")
+    Tensor(shape=[1024], dtype=float32, op=C)
     """
     check_name(name, "compute")
     what = f"compute {name}"
@@ -184,15 +188,16 @@ def scan(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Any:
-    """A recurrence over the first dimension.
+    """A recurrence over the first dimension, which is the time.
 
-    `state_placeholder` stands for the whole state, (T, ...); `init` gives its first rows; `update` computes row t from
-    rows before t. One tensor or a list of equal length each. Returns the state after the scan.
+    init: its first rows, (k, ...) with k >= 1. update: row t from the rows before t, (T, ...). state_placeholder:
+    stands for the whole state, (T, ...), in `update`. inputs: other tensors that the recurrence reads. Each of the
+    first three is a tensor, or a list of equal length. Returns the state after the scan, (T, ...), or a list. Raises
+    ExprError if shapes, types or counts do not agree.
 
-    >>> X = tec.placeholder((m, n), name="X")
-    >>> S = tec.placeholder((m, n), name="S")
-    >>> first = tec.compute((1, n), lambda _, i: X[0, i])
-    >>> step = tec.compute((m, n), lambda t, i: S[t - 1, i] + X[t, i])
+    >>> X, S = tec.placeholder((16, 64), name="X"), tec.placeholder((16, 64), name="S")
+    >>> first = tec.compute((1, 64), lambda _, i: X[0, i])
+    >>> step = tec.compute((16, 64), lambda t, i: S[t - 1, i] + X[t, i])
     >>> R = tec.scan(first, step, S, inputs=[X])
     """
     check_name(name, "scan")

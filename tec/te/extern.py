@@ -29,19 +29,21 @@ def extern(
     tag: str = "",
     attrs: dict[str, Any] | None = None,
 ) -> Any:
-    """One or more tensors computed by statements of one's own.
+    """One or more tensors that hand-written statements compute.
 
-    `shape`: a shape, or a list of shapes for several outputs; `dtype`: one, or one an output (by default the inputs' common
-    type); `fcompute(ins, outs)` gets a Buffer for each input and output and returns a statement (from `tec.te.ir_builder`,
-    or an expression such as `tec.call_extern(...)`).
+    shape: a shape, or a list of shapes for several outputs. inputs: the tensors that are read. fcompute: a function
+    of (ins, outs), one Buffer per input and output; it returns a statement from `tec.te.ir_builder`, or an expression
+    such as `tec.call_extern(...)`. dtype: one type, or one per output; by default the common type of the inputs.
+    in_buffers, out_buffers: layouts, from `decl_buffer`. Returns a Tensor, or a list of them. Raises ExprError.
 
+    >>> A = tec.placeholder((64,), name="A")
     >>> def gen(ins, outs):
     ...     ib = tec.te.ir_builder.create()
     ...     a, b = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
-    ...     with ib.for_range(0, n, "i") as i:
+    ...     with ib.for_range(0, 64, "i") as i:
     ...         b[i] = a[i] + 1.0
     ...     return ib.get()
-    >>> B = tec.extern((n,), [A], gen, dtype="float32")
+    >>> B = tec.extern((64,), [A], gen, dtype="float32")
     """
     check_name(name, "extern")
     what = f"extern {name}"
@@ -113,12 +115,12 @@ def as_stmt(value: Any, what: str) -> Stmt:
 
 @dataclass(slots=True, eq=False, repr=False)
 class TensorIntrin:
-    """What `tensorize` replaces loops with.
+    """What `tensorize` substitutes for loops, made by `decl_tensor_intrin`.
 
-    op: the compute it stands for; inputs: its tensors; buffers: one for each input, then one for each output; body: the
-    statement for the whole; reduce_init and reduce_update, where given, for a reduction that continues over outer loops.
-    ragged: the region may reach over the edge of its tensor, since the storage there is whole and what it holds beyond the
-    edge goes nowhere (register tiles).
+    op: the compute that it stands for. inputs: its tensors. buffers: one for each input, then one for each output.
+    body: the statement for the whole. reduce_init, reduce_update: for a reduction that continues over outer loops.
+    ragged: the region may reach over the edge of its tensor, because the storage there is whole and elements beyond
+    the edge are not used (register tiles).
     """
 
     name: str
@@ -132,11 +134,18 @@ class TensorIntrin:
     ragged: bool = False
 
     def __call__(self, *regions: Any, reduce_axis: Any = None) -> IntrinCall:
-        """What this computes of regions of tensors, as the value of a compute whose function takes fewer indices than it has dimensions.
+        """The result of the intrinsic for regions of tensors, as the value of a `compute` whose function takes fewer
+        indices than it has dimensions.
 
-        `regions`: one an input, `A[i, 0:16]`; `reduce_axis`: axes of loops around it that are reduced over, too. Raises ExprError.
+        regions: one per input, `A[i, 0:16]`. reduce_axis: axes of loops around it that are also reduced over. Raises
+        ExprError.
 
-        >>> C = tec.compute((64, 16), lambda i: vadd(A[i, 0:16], B[i, 0:16]))
+        >>> x, y = (te.placeholder((16,), name=v) for v in "xy")
+        >>> z = te.compute((16,), lambda i: x[i] + y[i], name="z")
+        >>> add16 = lambda ins, outs: te.call_extern("int32", "add16", *(b.access_ptr("rw") for b in (*ins, *outs)))
+        >>> vadd = te.decl_tensor_intrin(z.op, add16, "vadd", default_buffer_params={"offset_factor": 1})
+        >>> A, B = (te.placeholder((64, 16), name=v) for v in "AB")
+        >>> C = te.compute((64, 16), lambda i: vadd(A[i, 0:16], B[i, 0:16]))
         """
         return call(self, regions, reduce_axis)
 
@@ -154,9 +163,11 @@ def decl_tensor_intrin(
 ) -> TensorIntrin:
     """Declares a tensor intrinsic: the computation `op` and the statements that perform it.
 
-    `fcompute(ins, outs)` gets Buffers and returns a statement, or three: (body, reduce_init, reduce_update), of which body
-    or init may be None. `binds` names the layout of a tensor's buffer (decl_buffer, with symbolic strides where regions of
-    larger tensors are meant); others are row-major with an offset of their own. Raises ExprError.
+    fcompute: a function of (ins, outs), one Buffer per tensor. It returns a statement, or three: (body, reduce_init,
+    reduce_update), of which body or init may be None. name: shown in loops. binds: from a tensor to the layout of its
+    buffer (`decl_buffer`, with symbolic strides for regions of larger tensors). Other buffers are row-major, with an
+    offset of their own. scalar_params: scalar arguments. default_buffer_params: what `decl_buffer` takes, for buffers
+    that `binds` does not name. Returns a TensorIntrin. Raises ExprError.
     """
     check_name(name, "tensor intrinsic")
     what = f"tensor intrinsic {name}"

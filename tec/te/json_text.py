@@ -50,9 +50,13 @@ def save_json(x: Any, indent: int | None = None) -> str:
 
 @deep_recursion()
 def load_json(text: str) -> Any:
-    """What `save_json` wrote: new tensors of new operations. Raises ExprError for a text that is damaged, or of another version.
+    """What `save_json` wrote: new tensors of new operations. Raises ExprError for a text that is damaged, or of
+    another version.
 
-    >>> A, B, C = te.load_json(te.save_json([A, B, C]))
+    >>> A = tec.placeholder((64,), name="A")
+    >>> B = tec.compute((64,), lambda i: A[i] * 2.0, name="B")
+    >>> te.load_json(te.save_json([A, B]))
+    [Tensor(shape=[64], dtype=float32, op=A), Tensor(shape=[64], dtype=float32, op=B)]
     """
     return read(_Reader, text, "te.save_json writes it; tec.ir.load_json reads what tec.ir.save_json wrote")
 

@@ -277,12 +277,15 @@ def call_pure_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
 
 
 def call_packed(name: str, *args: Any) -> Expr:
-    """A call from CPU code of a Python function that `tec.register_func` knows by `name`; its int32 answer.
+    """A call from CPU code of a Python function that `tec.register_func` registered under `name`. Returns its int32
+    result.
 
-    Arguments, inside of `tec.extern` or a tensor intrinsic: buffers (the function gets an NDArray of their memory), pointers (`buffer.data`,
-    `buffer.access_ptr("r")`: an address), integers, floats, texts. Raises ExprError for others, and for a buffer with strides.
+    args: inside `tec.extern` or a tensor intrinsic, buffers (the function gets an NDArray of their memory), pointers
+    (`buffer.data`, `buffer.access_ptr("r")`: an address), integers, floats and texts. Raises ExprError for others,
+    and for a buffer with strides.
 
-    >>> C = tec.extern(A.shape, [A], lambda ins, outs: tec.call_packed("my.sort", ins[0], outs[0]))
+    >>> A = tec.placeholder((64,), name="A")
+    >>> C = tec.extern(A.shape, [A], lambda ins, outs: tec.call_packed("my.sort", ins[0], outs[0]), dtype="float32")
     """
     if not isinstance(name, str) or not name:
         raise ExprError(f"call_packed takes the name of a registered function, not {name!r}")

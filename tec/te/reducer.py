@@ -1,10 +1,10 @@
-"""Reductions: sum, min, max, prod, any, all, and reducers of the user's own (tuples too, as argmax needs).
+"""Reductions: sum, min, max, prod, any, all, and reducers of your own (also over tuples, as argmax needs).
 
-A reducer called with `axis=` makes a `Reduce`; `tec.max(a, b)` and the like with values alone combine them directly.
+A reducer called with `axis=` makes a `Reduce`. `tec.max(a, b)` and the like with values alone combine them directly.
 
-Floats that are NaN: `max` and `min` take the number where one side is NaN (NumPy's fmax and fmin), `maximum` and `minimum`
-give NaN (NumPy's maximum and minimum); `max` over nothing but NaN is its identity, -inf. The same on every target, in every type. Which zero the four give of -0.0 and 0.0 is
-not said: the hardware differs, and making it one costs instructions.
+NaN: `max` and `min` return the number if one side is NaN (NumPy's fmax and fmin), while `maximum` and `minimum`
+return NaN (NumPy's maximum and minimum). `max` over nothing but NaN is its identity, -inf. This is the same on every
+target and in every type. Which zero the four return for -0.0 and 0.0 is not defined, because the hardware differs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ class Reducer:
         self._combiners: dict[tuple[str, ...], CommReducer] = {}
 
     def __call__(self, expr: Any, *more: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
-        """The reduction of `expr` over `axis` (an axis or a list) where `where` holds, starting with `init`."""
+        """The reduction of `expr` over `axis`, or a combination of values.
+
+        expr: an expression, or a tuple if the reducer combines tuples. axis: a reduction axis or a list of them;
+        without it `expr` and `more` are combined directly. where: a condition; other elements are left out. init:
+        what the reduction starts with, by default the identity. Raises ExprError for nested reductions and for an
+        axis that is not a reduction axis.
+        """
         if axis is None and len(more) == 1 and _is_axis(more[0]):
             axis, more = more[0], ()
         if axis is None:
@@ -149,14 +155,17 @@ def _is_axis(value: Any) -> bool:
 
 
 def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
-    """A reducer of one's own.
+    """A reducer of your own, which must be commutative and associative.
 
-    `fcombine(x, y)` is commutative and associative, on values or on tuples; `fidentity(dtype, ...)` gives its identity.
+    fcombine: a function of two values, or of two tuples of values, that combines them. fidentity: a function of the
+    dtype, or of one dtype per value, that returns the neutral element. name: shown in messages. Returns a reducer, to
+    be called with `axis=`. Raises ExprError for functions with other numbers of parameters.
 
     >>> argmax = tec.comm_reducer(
     ...     lambda x, y: (tec.select(x[1] >= y[1], x[0], y[0]), tec.select(x[1] >= y[1], x[1], y[1])),
     ...     lambda t0, t1: (tec.const(-1, t0), tec.min_value(t1)), name="argmax")
-    >>> idx, val = tec.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))
+    >>> A, k = tec.placeholder((8, 32), name="A"), tec.reduce_axis(32, name="k")
+    >>> idx, val = tec.compute((8,), lambda i: argmax((k.var, A[i, k]), axis=k))
     """
     if not callable(fcombine) or not callable(fidentity):
         raise ExprError("comm_reducer takes two functions: combine(x, y) and identity(dtype)")
@@ -192,12 +201,19 @@ _any = comm_reducer(lambda x, y: build.logical_or(x, y), lambda t: build.const(F
 
 
 def all(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
-    """Whether all conditions hold; with `axis=`, whether the one condition holds everywhere along it."""
+    """Whether all conditions hold; with `axis=`, whether the one condition holds everywhere along it. Returns a bool
+    expression.
+
+    >>> A, k = tec.placeholder((8, 32), name="A"), tec.reduce_axis(32, name="k")
+    >>> B = tec.compute((8,), lambda i: tec.all(A[i, k] > 0.0, axis=k))
+    """
     return _logic(_all, build.all_of, conditions, axis, where, init)
 
 
 def any(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
-    """Whether a condition holds; with `axis=`, whether the one condition holds somewhere along it."""
+    """Whether a condition holds; with `axis=`, whether the one condition holds somewhere along it. Returns a bool
+    expression.
+    """
     return _logic(_any, build.any_of, conditions, axis, where, init)
 
 

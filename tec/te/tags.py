@@ -41,8 +41,11 @@ class TagScope:
 def tag_scope(tag: str) -> TagScope:
     """Gives `tag` to every compute, scan and extern made inside.
 
+    >>> A = tec.placeholder((64,), name="A")
     >>> with tec.tag_scope("injective"):
     ...     B = tec.compute(A.shape, lambda i: A[i] * 2)
+    >>> B.op.tag
+    'injective'
     """
     return TagScope(tag)
 

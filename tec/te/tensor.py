@@ -1,8 +1,8 @@
 """Tensors: what operations produce and what expressions read.
 
-`T[i, j]` and `T(i, j)` read one value; `T[i]` of a matrix gives a `TensorSlice` to index further. A `Tensor` is known by
-identity: an operation hands out one object an output, and `==` between tensors compares identity, as te users expect. The other
-operators of whole tensors (`A + B`, `2 * A`, `A < B`) compute a tensor (`tec.te.tensor_ops`).
+`T[i, j]` and `T(i, j)` read one value. `T[i]` of a matrix is a `TensorSlice` that can be indexed further. A `Tensor`
+is identified by object: an operation returns one object per output, and `==` between tensors compares identity, as in
+te. The other operators of whole tensors (`A + B`, `2 * A`, `A < B`) compute a tensor (`tec.te.tensor_ops`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ if TYPE_CHECKING:
 
 
 class Tensor(ExprOps, Whole):
-    """The `value_index`-th output of `op`. `shape`: tuple of integer expressions; `dtype`: of one element."""
+    """An output of an operation.
+
+    op: the operation. value_index: the number of the output. shape: a tuple of integer expressions. dtype: of one
+    element.
+
+    >>> A = tec.placeholder((4, 8), name="A")
+    >>> A.ndim, A.dtype, A[1, 2].dtype
+    (2, 'float32', 'float32')
+    """
 
     __slots__ = ("__weakref__", "dtype", "op", "shape", "value_index")
     __hash__ = object.__hash__

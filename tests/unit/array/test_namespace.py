@@ -93,6 +93,11 @@ def test_comparisons_are_element_by_element() -> None:
         hash(x)
 
 
+def test_two_numbers_make_no_array() -> None:
+    with pytest.raises(TecError, match="is a number, and an array is needed: 1"):
+        xp.where(xp.asarray([True]), 1, 2)
+
+
 def test_exchange_of_memory() -> None:
     x = _x(2, 3) * 2
     y = np.from_dlpack(x)

@@ -1,0 +1,53 @@
+"""The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `np` and `xp`, the namespace of arrays."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PACKAGES = ("te", "schedule", "array", "tile", "kernels", "jit", "lm", "autodiff")
+# Fragments of a larger program, which a page or a tutorial runs whole.
+FRAGMENTS = {"tec.te.intrin": "docs/matrix-units.md", "tec.autodiff.gradient.gradient": "tutorials/16_training.py"}
+
+
+def modules() -> list[str]:
+    """The modules of the public packages that have a session."""
+    files = [p for name in PACKAGES for p in (ROOT / "tec" / name).rglob("*.py")]
+    return sorted(
+        ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for p in files
+        if re.search(r"^ *>>> ", p.read_text("utf-8"), re.M)
+    )
+
+
+@pytest.mark.parametrize("name", modules())
+def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEC_EMULATE", "gfx942")
+    module = importlib.import_module(name)
+    names = {"tec": tec, "te": te, "np": np, "xp": tec.array}
+    runner = doctest.DocTestRunner(optionflags=FLAGS)
+    for session in doctest.DocTestFinder().find(module, name, module=module):
+        if session.examples and session.name not in FRAGMENTS:
+            session.globs = dict(names)
+            said: list[str] = []
+            runner.run(session, out=said.append)
+            assert not runner.failures, "".join(said)
+
+
+def test_where_fragments_run_whole() -> None:
+    assert all((ROOT / page).is_file() for page in FRAGMENTS.values())
+
+
+def test_a_wrong_session_fails() -> None:
+    session = doctest.DocTestParser().get_doctest(">>> 1 + 1\n3\n", {}, "wrong", None, 0)
+    assert doctest.DocTestRunner().run(session, out=lambda _: None).failed == 1
