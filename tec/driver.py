@@ -56,6 +56,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("unroll", "flat"),
     ("hoist_conditions", "flat"),
     ("remove_noop", "flat"),
+    ("compare_numbers", "flat"),
     ("plan_storage", "flat"),
     ("insert_barriers", "flat"),
     ("lower_allreduce", "flat"),

@@ -38,7 +38,7 @@ def resize_axes(
     whole = {a: scales[a] * x.shape[a] for a in sizes if not is_symbolic([x.shape[a]])} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     y = x
-    for axis, out in sizes.items():
+    for axis, out in _in_order(x, sizes):
         n, scale = x.shape[axis], scales[axis]
         if is_symbolic([out, n]):
             if antialias:
@@ -62,6 +62,15 @@ def resize_axes(
             total |= mask.reshape([-1 if k == axis else 1 for k in range(y.ndim)])
         y = c.op("where", c.const(total), c.like(float(c.attr("extrapolation_value", 0.0)), y), y)
     return y
+
+
+def _in_order(x: Value, sizes: dict[int, int]) -> list[tuple[int, int]]:
+    """Axes and their new sizes in the order in which least is computed: those that shrink from the first on, then those that grow from the last on, whose elements lie side by
+    side and are picked one by one. Whole numbers are rounded behind each axis, and keep the order of the axes."""
+    if is_symbolic([*x.shape, *sizes.values()]) or not x.dtype.startswith(("float", "bfloat")):
+        return list(sizes.items())
+    shrink = [(a, n) for a, n in sizes.items() if n < x.shape[a]]
+    return [*shrink, *((a, n) for a, n in reversed(sizes.items()) if n >= x.shape[a])]
 
 
 def _scaled(n: Any, scale: float) -> Any:

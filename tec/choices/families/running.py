@@ -22,12 +22,13 @@ from ...te.like import Index
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
-from ..parts.pointwise import neighbour_on_a_die
+from ..parts.pointwise import lanes_for, neighbour_on_a_die
 from ..space import Choice
 
 CHUNK = 256  # elements that one GPU thread sums one after another
 MANY_LINES = 4096  # lines that fill a GPU with a thread each
 SHORT = 64  # elements of a line below which a thread has it for itself
+_STRIP = 8  # vectors: four lines of a cache, in half of the registers of an AVX2 core
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _KEPT = 16  # elements of a thread that are in its registers at once
 
@@ -72,6 +73,17 @@ class Running(loops.LoopForm):
             return self.chains(n / choice["wave"] + _MEETING, count * choice["wave"])
         return self.chains(2 * chunk, count * -(-n // chunk), 3) if chunk else self.chains(n, count)
 
+    def _strip(self) -> tuple[int, int] | None:
+        """Lanes of a vector of neighbouring lines, and how many such vectors go down the lines together: on a CPU whose sums are of the elements' own type. A vector alone
+        takes part of each line of the cache that it meets, and comes to the next row in another page."""
+        x, after = self.form.inputs[0], self.lines.after
+        lanes = lanes_for(x.dtype, self.target)
+        if self.target.is_gpu or not after or after[-1] < lanes or x.dtype != self.form.attrs["acc"]:
+            return None
+        vectors = -(-after[-1] // lanes)
+        spread = max(1, self.lines.count // after[-1] * vectors // self.target.machine.units)  # of each core
+        return lanes, min(vectors, spread, _STRIP)
+
     def tensors(self, choice: Choice) -> list[Tensor]:
         x = self.form.inputs[0]
 
@@ -81,6 +93,8 @@ class Running(loops.LoopForm):
                 (_Columns if self.lines.inner > 1 else _Row)(scan, choice["wave"]).run()
             elif choice["chunk"]:
                 scan.by_chunks(choice["chunk"])
+            elif (strip := self._strip()) is not None:
+                scan.by_strips(*strip)
             else:
                 with loops.each(ib, self.target, self.lines.count, "line") as line:
                     scan.write(line, 0, self.lines.n, loops.scalar(ib, scan.wide, "acc", scan.one))
@@ -123,6 +137,27 @@ class _Scan:
             else:
                 acc[0] = self.both(acc[0], value)
                 self.dst[at] = acc[0].astype(self.dtype)
+
+    def by_strips(self, lanes: int, vectors: int) -> None:
+        """Some vectors of neighbouring lines at a time, whose sums stay in registers. Those of a strip that would run past the last line begin earlier."""
+        ib, lines, n = self.ib, self.lines, self.n
+        inner, vector = lines.after[-1], f"{self.dtype}x{lanes}"
+        strips = -(-inner // (lanes * vectors))
+        around = loops.Lines((*lines.before, n, *lines.after[:-1]), len(lines.before))
+        with loops.each(ib, self.target, around.count * strips, "strip") as strip:
+            line, first = te.indexdiv(strip, strips), ib.let("first", te.indexmod(strip, strips) * (lanes * vectors))
+            acc = ib.allocate(self.dtype, (lanes * vectors,), "acc", scope="local")
+            one = te.const(1 if self.product else 0, vector)
+            for v in range(vectors):
+                loops.put_vector(ib, acc, v * lanes, one)
+            with ib.for_range(0, n, "k") as k:
+                row = around.at(line, n - 1 - k if self.back else k)
+                for v in range(vectors):
+                    at = (*row, te.min(first + v * lanes, inner - lanes))
+                    before = ib.let("before", loops.vector(acc, v * lanes, lanes))
+                    after = ib.let("after", self.both(before, self.src.buffer.vload(at, vector)))
+                    loops.put_vector(ib, acc, v * lanes, after)
+                    ib.emit(self.dst.buffer.vstore(at, before if self.strict else after))
 
     def by_chunks(self, chunk_size: int) -> None:
         """Sums of chunks, of chunks of chunks, ... until a line of them is short; then each level starts from the one above."""

@@ -89,3 +89,33 @@ def test_the_largest_by_selection(
     assert choice["algorithm"] == "selection"
     np.testing.assert_array_equal(got[1], want[1])
     np.testing.assert_array_equal(got[0], want[0])
+
+
+@pytest.mark.parametrize("exclusive, reverse", [(False, False), (True, True), (True, False)])
+@pytest.mark.parametrize(
+    "shape, axis, dtype",
+    [
+        ((9, 17), 0, "float32"),
+        ((3, 5, 2, 40), 1, "float64"),
+        ((7, 300), 0, "int32"),
+        ((6, 5), 0, "float32"),
+        ((5, 33), 0, "float16"),
+    ],
+)
+def test_lines_side_by_side_go_by_strips_on_a_cpu(
+    shape: tuple[int, ...], axis: int, dtype: str, exclusive: bool, reverse: bool
+) -> None:
+    """Strips that vectors fill or not, of lines behind other axes, of types that are summed in a wider one."""
+    a = np.random.default_rng(1).integers(-2, 3, shape).astype(dtype)
+    known, types = get_op("cumsum"), [TensorType(dtype, shape)]
+    attrs = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
+    out_types = known.infer(types, attrs)
+    assert known.host is not None
+    (want,) = known.host(attrs, [a], out_types)
+    for target in ("llvm", "llvm -mcpu=haswell"):
+        x = te.placeholder(shape, dtype, name="x")
+        chosen = schedule(known.compute(attrs, [x], out_types), target)
+        assert chosen.choice["template"] == "running sum"
+        y = tec.nd.array(np.full(shape, 7, dtype))
+        tec.build(chosen.schedule, [x, *chosen.outputs], target)(tec.nd.array(a), y)
+        np.testing.assert_array_equal(y.numpy(), want)
