@@ -105,9 +105,8 @@ def test_a_system_that_grants_no_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function whose process may not use tiles says so, before it touches one."""
     from tec.runtime.modules import host_cpu, hostpool
 
-    monkeypatch.setattr(
-        host_cpu, "_flags", frozenset
-    )  # as where the system does not name its processor: nothing is refused before
+    # As where the system does not name its processor: the feature check refuses nothing before.
+    monkeypatch.setattr(host_cpu, "_flags", frozenset)
 
     if "tec_tiles_on" not in hostpool.symbols():
         pytest.skip("no x86 pool")
