@@ -5,6 +5,7 @@
 
 runs, at the gate, so few rows of the product that each two values of different parameters still meet in one: most faults need one value or two to show
 (Kuhn, Wallace, Gallo: Software Fault Interactions, 2004). With 1 each value comes once at least, as where the same cases run on several chips.
+`thinned_rows` does the same for a list of cases.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ def _param(axis: str, value: Any) -> Any:
     if hasattr(value, "marks"):
         return value
     return pytest.param(*value) if "," in axis else pytest.param(value)
+
+
+def thinned_rows(kept: int, names: str | tuple[str, ...], rows: Collection[Any]) -> pytest.MarkDecorator:
+    """pytest's `parametrize` over `rows` that are no product of anything: the gate runs `kept` of them, evenly spread, and a night all."""
+    chosen = list(rows)
+    if not seeds.number() and kept < len(chosen):
+        chosen = [chosen[k * len(rows) // kept] for k in range(kept)]
+    return pytest.mark.parametrize(names, chosen)
 
 
 def covering(rows: Collection[tuple[int, ...]], strength: int) -> list[tuple[int, ...]]:

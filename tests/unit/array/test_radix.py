@@ -9,6 +9,7 @@ import pytest
 
 import tec
 from tec.array import onesweep, radix
+from tests.thinned import thinned_rows
 
 xp = tec.array
 TYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64").split()
@@ -28,7 +29,7 @@ def elements(dtype: str, shape: tuple[int, ...]) -> Any:
     return x
 
 
-@pytest.mark.parametrize("dtype", TYPES)
+@thinned_rows(5, "dtype", TYPES)
 def test_against_numpy(dtype: str) -> None:
     for shape, axis in (((radix.SHORTEST - 1,), 0), ((radix.SHORTEST,), 0), ((4, 300), 1), ((300, 2), 0)):
         x = elements(dtype, shape)

@@ -17,6 +17,7 @@ from tec.ops.registry import TensorType
 from tec.target import Target
 from tec.te.evaluate import np_dtype
 from tests.code_quality import check_code
+from tests.thinned import thinned, thinned_rows
 from tests.unit.ops.test_attention import build, dense, feeds
 
 CHIPS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
@@ -84,7 +85,8 @@ def test_masks_groups_and_edges(chip):
     check(chip, attrs, extras, (2, 4, 2, 40, 70, 32, 32), checks="race,init")
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     "chip,dtype,size,value_size,choice",
     [
         ("gfx942", "float16", 40, 72, {"unit": "32x32", "rows": 32, "keys": 64}),
@@ -170,7 +172,8 @@ def as_loops(g, target, choice, simple_mode):
     return func, next(s for s in spaces(made, target) if s.template == choice["template"])
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     "attrs,extras,sizes,choice",
     [
         ({}, {}, (1, 2, 1, 100, 128, 64, 64), {"groups": 1, "keys": 64, "hold": True}),
@@ -208,7 +211,8 @@ def test_warpgroups_in_the_interpreter(attrs, extras, sizes, choice):
     assert "wgmma.mma_async" in net.get_source("ptx") and "cp.async.bulk.tensor" in net.get_source("ptx")
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     "attrs,extras,sizes,choice",
     [
         ({}, {}, (1, 2, 1, 150, 128, 64, 64), {"keys": 64}),
@@ -256,8 +260,7 @@ def test_what_hopper_takes(size, value):
     ]
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("size", [64, 128])
+@thinned(1, ("chip", CHIPS), ("size", [64, 128]))
 def test_loops_spill_nothing(chip, size):
     """Default choices for long sequences: nothing in scratch memory, wide reads of shared memory, two barriers a step."""
     g = build({}, {}, (4, 16, 4, 1024, 1024, size, size), "float16")
@@ -269,9 +272,7 @@ def test_loops_spill_nothing(chip, size):
         assert r.load_cover is not None and r.load_cover > 0.5
 
 
-@pytest.mark.parametrize(
-    "chip,dtype,waves", [("gfx1100", "float16", 4), ("gfx1201", "float16", 4), ("gfx942", "float32", 8)]
-)
+@thinned_rows(2, "chip,dtype,waves", [("gfx1100", "float16", 4), ("gfx1201", "float16", 4), ("gfx942", "float32", 8)])
 def test_heads_of_256_fill_the_unit(chip, dtype, waves):
     """Blocks of 16 keys leave room for a wavefront a SIMD at least, and nothing goes to scratch memory."""
     sizes = (4, 16, 4, 1024, 1024, 256, 256)

@@ -15,6 +15,7 @@ from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned_rows
 
 PIXELS, FLAT = Layout("(NHW)C"), Layout("O(HWI)")
 # images (n, c, h, w), output channels, groups, window, stride, whether the image lies as pixels by channels
@@ -67,7 +68,8 @@ def run(xs: list[te.Tensor], y: te.Tensor, target: str, choice: Any = None) -> t
     return f, chosen.choice
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     "name,chip,unit",
     [(name, "gfx942", "v_mfma_f32") for name in CASES if "a pixel" not in name]
     + [(name, "gfx1100", "v_wmma_f32") for name in ("groups of 24, pixels", "plain, groups of few")],
@@ -121,7 +123,7 @@ def test_ptx_is_made(arch: str) -> None:
         assert "mma.sync" in f.imported_modules[0].get_source("ptx")
 
 
-@pytest.mark.parametrize("own", [4, 8, 24])
+@thinned_rows(2, "own", [4, 8, 24])
 def test_a_network_takes_groups_as_products(own: int) -> None:
     """Groups of few channels are computed as one, with zeros between them; nothing is relaid between the two convolutions."""
     rng = np.random.default_rng(own)

@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te
@@ -17,6 +16,7 @@ from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd
 from tec.runtime.arrays.dtypes import numpy_dtype
+from tests.thinned import thinned_rows
 
 
 def product(
@@ -36,7 +36,8 @@ def built(space: Space, xs: list[te.Tensor], **choice: Any) -> Any:
     return tec.build(made.schedule, [*xs, *made.outputs], space.target, name="product")
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     ("chip", "dtype", "shape", "trans_b", "choice"),
     [
         ("gfx942", "float16", (128, 128, 512), True, {}),
@@ -74,7 +75,8 @@ def test_products_are_right(
     np.testing.assert_allclose(out.numpy().astype(np.float64), want, rtol=2e-3)
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("dtype", "shape", "choice"),
     [
         ("float16", (128, 64, 320), {"rows": 128, "columns": 64, "step": 64, "stages": 2}),
@@ -180,7 +182,7 @@ def test_the_first_steps_loads_are_the_first() -> None:
     assert len(stored) == 4 and len(loaded) == 8 and loaded[:4] == stored
 
 
-@pytest.mark.parametrize(("chip", "dtype"), [("gfx942", "float16"), ("gfx942", "int8"), ("gfx90a", "float32")])
+@thinned_rows(2, ("chip", "dtype"), [("gfx942", "float16"), ("gfx942", "int8"), ("gfx90a", "float32")])
 def test_steps_have_no_vector_arithmetic(chip: str, dtype: str) -> None:
     """Loads of a step are by a lane's offset, the same in all steps, and a scalar one. LLVM makes three instructions a load else, and a wait."""
     space, xs = product(chip, 512, 512, 2048, dtype)
@@ -209,7 +211,7 @@ def test_two_slots_have_one_barrier_a_step_and_registers_ready_behind_it() -> No
     assert behind.count("R") == 8 and second[len(behind) :].count("M") > 32, "sums follow that need none of these"
 
 
-@pytest.mark.parametrize("k", [192, 448, 512])
+@thinned_rows(2, "k", [192, 448, 512])
 def test_two_slots_are_right(k: int) -> None:
     """Under the checks for races and memory never written: there is one barrier a step."""
     space, xs = product("gfx942", 64, 96, k)

@@ -18,6 +18,7 @@ from tec.errors import LoweringError, TargetError
 from tec.ir import interp
 from tec.schedule import to_loops
 from tec.target import Target
+from tests.thinned import thinned, thinned_rows
 
 GFX942 = "rocm -mcpu=gfx942"
 
@@ -83,8 +84,8 @@ def run_lowered(target: Target, **kwargs: Any) -> None:
     np.testing.assert_array_equal(flat[-1].reshape(want.shape).astype("float64"), want)
 
 
-@pytest.mark.parametrize(
-    ("target", "dtype"),
+@thinned_rows(
+    10, ("target", "dtype"),
     [
         ("rocm -mcpu=gfx908", "float16"), ("rocm -mcpu=gfx908", "bfloat16"), ("rocm -mcpu=gfx908", "int8"),
         ("rocm -mcpu=gfx90a", "bfloat16"), ("rocm -mcpu=gfx90a", "float64"),
@@ -98,25 +99,26 @@ def test_units_and_types(target: str, dtype: str) -> None:
     run_lowered(Target(target), m=64, n=128, k=128, dtype=dtype)
 
 
-@pytest.mark.parametrize("target", [GFX942, "rocm -mcpu=gfx1100", "cuda -arch=sm_90"])
-@pytest.mark.parametrize(
-    "kwargs",
-    [
-        {"m": 64, "n": 64, "k": 64, "tb": False},
-        {"m": 64, "n": 64, "k": 64, "ta": True, "tb": False},
-        {"m": 64, "n": 64, "k": 64, "batch": 3},
-        {"m": 100, "n": 70, "k": 128},
-        {"m": 70, "n": 100, "k": 64, "tb": False, "epilogue": "float16"},
-        {"m": 64, "n": 64, "k": 128, "epilogue": "float32"},
-    ],
-    ids=str,
+@thinned(
+    1,
+    ("target", [GFX942, "rocm -mcpu=gfx1100", "cuda -arch=sm_90"]),
+    (
+        "kwargs",
+        [
+            {"m": 64, "n": 64, "k": 64, "tb": False},
+            {"m": 64, "n": 64, "k": 64, "ta": True, "tb": False},
+            {"m": 64, "n": 64, "k": 64, "batch": 3},
+            {"m": 100, "n": 70, "k": 128},
+            {"m": 70, "n": 100, "k": 64, "tb": False, "epilogue": "float16"},
+            {"m": 64, "n": 64, "k": 128, "epilogue": "float32"},
+        ],
+    ),
 )
 def test_layouts_edges_and_epilogues(target: str, kwargs: dict[str, Any]) -> None:
     run_lowered(Target(target), **kwargs)
 
 
-@pytest.mark.parametrize("swizzle", [False, True])
-@pytest.mark.parametrize("stages", [0, 1, 2, 3])
+@thinned(1, ("stages", [0, 1, 2, 3]), ("swizzle", [False, True]))
 def test_stages(stages: int, swizzle: bool) -> None:
     tiling = tilings.Tiling(64, 64, 32, 2, 2, 32, 32, 16, swizzle, stages)
     run_lowered(Target(GFX942), m=64, n=64, k=160, tiling=tiling)
@@ -184,8 +186,11 @@ def test_the_main_loop_on_cdna(chip: str) -> None:
     assert r.valu <= 40
 
 
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
-@pytest.mark.parametrize(("dtype", "tb"), [("float16", True), ("bfloat16", False), ("float32", True), ("int8", True)])
+@thinned(
+    1,
+    ("chip", ["gfx90a", "gfx942"]),
+    ("dtype, tb", [("float16", True), ("bfloat16", False), ("float32", True), ("int8", True)]),
+)
 def test_loads_of_a_step_are_covered_by_its_matrix_work(chip: str, dtype: str, tb: bool) -> None:
     """Each is waited for half a step and more after it was started; LLVM alone starts the last behind nearly all the work."""
     r = kernel(f"rocm -mcpu={chip}", dtype, tb)
@@ -208,8 +213,7 @@ def test_the_main_loop_on_rdna3() -> None:
     assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= 32 and set(r.global_loads) == {128}
 
 
-@pytest.mark.parametrize("mcpu", ["gfx1100", "gfx1201"])
-@pytest.mark.parametrize("epilogue", ["float16", "float32"])
+@thinned(1, ("mcpu", ["gfx1100", "gfx1201"]), ("epilogue", ["float16", "float32"]))
 def test_results_are_stored_in_pieces_on_rdna(mcpu: str, epilogue: str) -> None:
     args, c, out = product(256, 256, 128, epilogue=epilogue)
     target = Target(f"rocm -mcpu={mcpu}")

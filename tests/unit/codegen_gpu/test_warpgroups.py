@@ -12,6 +12,7 @@ import tec
 from tec import te
 from tec.choices import schedule
 from tec.ir.interp import run
+from tests.thinned import thinned_rows
 from tests.unit.codegen_gpu.warpgroup_gemm import gemm
 
 HOPPER = "cuda -arch=sm_90a"
@@ -40,7 +41,7 @@ def _numpy(dtype: str) -> Any:
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
-@pytest.mark.parametrize(("m", "n", "k", "options"), SHAPES)
+@thinned_rows(4, ("m", "n", "k", "options"), SHAPES)
 def test_the_product_is_numpys(m: int, n: int, k: int, options: dict[str, Any]) -> None:
     target, s, args = gemm(m, n, k, bn=128, **options)
     a, b = operands(m, n, k, "float16", options.get("trans_b", False))
@@ -422,7 +423,8 @@ def test_two_work_groups_share_a_multiprocessor() -> None:
 # ---- without matrix units
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("m", "n", "k", "choice"),
     [
         (100, 68, 132, {"rows": 64, "columns": 64, "step": 32, "blocks": 3, "parts": 1}),
