@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 DEFAULT_LIMIT_MB = 512
-PARTS = ("objects", "networks", "emulator", "hip")
+PARTS = ("objects", "networks", "models", "emulator", "hip")
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _SWITCHED_OFF = ("", "0", "off")
 

@@ -30,6 +30,9 @@ def times(
     a: Mapping[Monomial, int] | Terms, b: Mapping[Monomial, int] | Terms, key: Callable[[Any], Any] | None = None
 ) -> Polynomial:
     """`a` * `b`. `key`: what atoms are sorted by, themselves by default."""
+    if isinstance(b, dict) and len(b) == 1 and () in b:  # most factors are numbers
+        factor = b[()]
+        return {m: c * factor for m, c in (a.items() if isinstance(a, Mapping) else a)}
     out: Polynomial = {}
     right = list(b.items() if isinstance(b, Mapping) else b)
     for m, c in a.items() if isinstance(a, Mapping) else a:

@@ -42,7 +42,7 @@ def checkpoint_of(path: Path) -> Checkpoint:
     return Checkpoint(
         architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: _tokenizer(metadata),
         chat_template=template if isinstance(template, str) else None, generation=generation_of(metadata), path=str(path),
-        metadata={k: v for k, v in metadata.items() if not k.startswith(own)},
+        metadata={k: v for k, v in metadata.items() if not k.startswith(own)}, files=tuple(p.path for p in parts),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from tec.lm.checkpoint import Checkpoint
 
 from .settings import config_of, generation_of, load, template_of
 from .tokenizer import named_ends, tokenizer_of_folder
-from .weights import tensors_of
+from .weights import files_of, tensors_of
 
 __all__ = ["accepts", "open"]
 
@@ -42,5 +42,5 @@ def open(path: Path) -> Checkpoint:
             generation[name] = k
     return Checkpoint(
         architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: tokenizer,
-        chat_template=template_of(path, settings), generation=generation, path=str(path),
+        chat_template=template_of(path, settings), generation=generation, path=str(path), files=tuple(files_of(path)),
     )  # fmt: skip

@@ -8,8 +8,6 @@ from __future__ import annotations
 import hashlib
 import os
 from functools import partial
-from importlib.metadata import version
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -21,6 +19,7 @@ from ..folders import cache_part, cache_root, is_own
 from ..runtime.files import open_regular
 from ..runtime.modules.module import Module
 from ..runtime.networks.network import Network, load
+from ..source_stamp import llvm_stamp, source_stamp
 from ..target import Target, host_features
 from . import frontends
 
@@ -76,35 +75,16 @@ def cache_key(
                 tuned,
                 state if isinstance(state, bool) else sorted(state.items()),
                 _source_stamp(),
-                version("llvmlite"),  # and its LLVM with it
+                llvm_stamp(),
             )
         ).encode()
     )
     return h.hexdigest()
 
 
-def machine_key(target: Target) -> str | None:
-    """What compiled code depends on beside the model: the target, this host where code is for it, and the compiler; None where nothing is kept."""
-    if os.environ.get("TEC_CACHE_DISABLE") or cache_root() is None:
-        return None
-    host = (host_features(), target.machine) if target.is_host else ""
-    return repr((str(target), host, _source_stamp(), version("llvmlite")))
-
-
 def _source_stamp() -> str:
-    """What the compiler's own sources look like: a changed compiler never serves old code."""
-    roots = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
-    for module in frontends.modules():
-        spec = find_spec(module.partition(".")[0])
-        roots += sorted(spec.submodule_search_locations or ()) if spec is not None else ()
-    h = hashlib.sha256()
-    for folder, dirs, files in (entry for root in roots for entry in os.walk(root)):
-        dirs.sort()
-        for name in sorted(files):
-            if name.endswith((".py", ".jsonl")):  # rules decide what code is made, too
-                st = os.stat(os.path.join(folder, name))
-                h.update(f"{name} {st.st_size} {st.st_mtime_ns};".encode())
-    return h.hexdigest()
+    """The stamp of tec's sources and of all frontends'."""
+    return source_stamp(frontends.modules())
 
 
 def from_cache(key: str) -> Network | None:

@@ -92,7 +92,7 @@ def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
         fitted = adapter.fitted(checkpoint)
         for name in fitted.deltas:
             tensors[name] = _merged_later(fitted, tensors[name])
-    return replace(checkpoint, tensors=tensors) if adapters else checkpoint
+    return replace(checkpoint, tensors=tensors, files=()) if adapters else checkpoint
 
 
 def _merged_later(adapter: Adapter, weight: PackedTensor) -> PackedTensor:

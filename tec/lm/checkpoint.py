@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -148,6 +149,7 @@ class Checkpoint:
     metadata: Mapping[str, Any] = field(
         default_factory=dict
     )  # what the file says that has no place in config, by its own names
+    files: Sequence[Path] = ()  # that all tensors are made of; none where they are made of more than files
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:

@@ -34,10 +34,18 @@ def _group_limit() -> int | None:
 
 
 def drop_pages(arrays: Iterable[Any]) -> None:
-    """Pages of mapped files that these arrays view are given back; who reads them again gets them from the file."""
-    for found in {id(m): m for a in arrays if (m := _mapping(a)) is not None}.values():
-        if hasattr(mmap, "MADV_DONTNEED"):
-            found.madvise(mmap.MADV_DONTNEED)
+    """Pages of mapped files that these arrays view, whole ones, are given back; who reads them again gets them from the file."""
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    for a in arrays:
+        mapping = _mapping(a)
+        if mapping is None or not a.nbytes or not a.flags.c_contiguous:
+            continue
+        begin = a.ctypes.data - np.frombuffer(mapping, np.uint8).ctypes.data
+        first = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE
+        last = (begin + a.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if first < last:
+            mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def _mapping(a: Any) -> mmap.mmap | None:

@@ -18,16 +18,15 @@ from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint, PackedTensor
-from .compiled import Compiled, Form, bytes_of, compiled
 from .config import Config
 from .generation import Generation
-from .memory import available_bytes, drop_pages
+from .kept import Compiled, Form, key_of, read, weights_of, write
+from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import is_of_length
 from .sampling import Sampling
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
-from .weights import fill
 
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
 _FIRST_ROWS = 256  # that caches have room for at first
@@ -70,13 +69,18 @@ class LanguageModel:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
         self.context = _context(context, self.config)
         self._check_memory()
-        made = compiled(checkpoint, self._form(), cache, progress)
+        form = self._form()
+        key = key_of(checkpoint, form) if cache else None
+        made = self._compiled(form, key, progress)
         compile_seconds = time.perf_counter() - start
-        self._place(made)
-        self.executor = made.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
+        weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
+        self.network = made.network(weights)
+        self._table = checkpoint.tensors["model.embed_tokens.weight"]
+        self._kind = numpy_dtype(self.dtype)
+        self.executor = self.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
         self.report: dict[str, Any] = {
             "compile_seconds": compile_seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
-            "weight_bytes": bytes_of(made), "slow_formats": made.slow,
+            "weight_bytes": sum(w.nbytes for w in weights.values()), "slow_formats": made.slow,
         }  # fmt: skip
         self.ids: list[int] = []  # what the caches hold
         self.ends = _ends(checkpoint)
@@ -104,13 +108,17 @@ class LanguageModel:
                 hint="a smaller model, or the same in fewer bits",
             )
 
-    def _place(self, made: Compiled) -> None:
-        self.network = made.network
-        threads = 1 if os.cpu_count() is None else min(8, os.cpu_count() or 1)
-        self.network.provide(fill(made.recipes, self.checkpoint.tensors, threads))
-        drop_pages(t.data for t in self.checkpoint.tensors.values() if not callable(t.raw))
-        self._table = self.checkpoint.tensors["model.embed_tokens.weight"]
-        self._kind = numpy_dtype(self.dtype)
+    def _compiled(self, form: Form, key: str | None, progress: Any) -> Compiled:
+        """The code: from the disk, where it is kept; only else is the compiler imported."""
+        found = read(key) if key is not None else None
+        if found is not None:
+            return found
+        from .compiled import compiled
+
+        made = compiled(self.checkpoint, form, progress)
+        if key is not None:
+            write(key, made)
+        return made
 
     # ---- text
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +43,8 @@ def open(path: str | os.PathLike[str]) -> Checkpoint:
 def _frontends() -> Iterator[Any]:
     for name in OWN:
         yield import_module(name)
+    from importlib.metadata import entry_points  # which takes longer than opening a file
+
     for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
         yield import_module(point.module)
 

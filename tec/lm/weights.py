@@ -1,18 +1,11 @@
-"""A network's constants, as recipes: which tensors of a checkpoint they are made of, and how.
+"""A network's constants as it is built: nodes of the graph whose numbers are deferred (`tec.graph.deferred`), and the `Recipe`s that make them (`recipes`).
 
-In: names of tensors, and what multiplies them. Out: nodes of the graph whose constants are deferred (`tec.graph.deferred`), and `Recipe`s, plain
-data, that make the arrays when a checkpoint is at hand (`fill`). So code is compiled for sizes and formats alone, and serves every checkpoint of them.
-
-    packed    products with codes that stay packed (`ops.packed`): x rounded to bytes where the target multiplies bytes in fours
-    matrix    products with floats, in the layout that the target's templates read (`choices.layouts`)
-    vector    scales of norms, biases
+In: names of tensors, and what multiplies them. Code is compiled for sizes and formats alone, and serves every checkpoint of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -24,28 +17,10 @@ from ..graph.builders import Builder
 from ..ops.layouts import Layout
 from ..ops.packed import Weights
 from ..ops.registry import TensorType
-from ..runtime.devices.storage import ALIGN
 from ..target import Target
-from ..te.evaluate import np_dtype
-from .blocks import FORMATS, WIDE_SCALES, codes_of
+from .blocks import FORMATS, WIDE_SCALES
 from .checkpoint import PackedTensor
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Constants by their role ("data", or "codes", "scale", "zero"), made of tensors whose rows stand one below the other. `how`: see the module."""
-
-    how: str
-    tensors: tuple[str, ...]
-    params: dict[str, str]
-    attrs: dict[str, Any]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Recipe:
-        return cls(data["how"], tuple(data["tensors"]), dict(data["params"]), dict(data["attrs"]))
+from .recipes import Recipe
 
 
 class WeightBuilder:
@@ -154,51 +129,3 @@ class WeightBuilder:
         made = {"dtype": dtype, "layout": layout.name}
         self.recipes.append(Recipe("matrix", tuple(names), {"data": v.name}, made))
         return self.b.graph.add("matmul", [x, v], attrs, names[0], names[0])[0]
-
-
-# ---- the numbers
-
-
-def fill(recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor], threads: int) -> dict[str, Any]:
-    """The constants of all recipes, aligned as a CPU's kernels read them in place."""
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        found: dict[str, Any] = {}
-        for made in pool.map(lambda r: _made(r, tensors), recipes):
-            found.update(made)
-    return found
-
-
-def _made(recipe: Recipe, tensors: Mapping[str, PackedTensor]) -> dict[str, Any]:
-    own, attrs = [tensors[n] for n in recipe.tensors], recipe.attrs
-    if recipe.how == "vector":
-        value = own[0].dequantize().reshape(attrs["shape"]) + np.float32(attrs["shift"])
-        return {recipe.params["data"]: aligned(value.astype(np_dtype(attrs["dtype"])))}
-    if recipe.how == "matrix":
-        dtype, layout = np_dtype(attrs["dtype"]), Layout(attrs["layout"])
-        whole = np.concatenate([t.dequantize().astype(dtype, copy=False) for t in own])
-        stored = layout.store(whole, "NK") if layout.blocks else whole if layout.name == "NK" else whole.T
-        return {recipe.params["data"]: aligned(stored)}
-    return _packed_arrays(recipe, own)
-
-
-def _packed_arrays(recipe: Recipe, own: Sequence[PackedTensor]) -> dict[str, Any]:
-    w, parts = Weights.of(recipe.attrs), [codes_of(t.format.name, t.half_split().data, *t.shape) for t in own]
-    scales = np_dtype(recipe.attrs["scales"])
-    out = {recipe.params["codes"]: aligned(w.store(np.concatenate([c for c, _, _ in parts])))}
-    for role, k in (("scale", 1), ("zero", 2)):
-        if role in recipe.params:
-            rows = np.concatenate([p[k] for p in parts]).astype(scales)
-            out[recipe.params[role]] = aligned(w.store_blocks(rows))
-    return out
-
-
-def aligned(value: Any) -> Any:
-    """An array one behind the other that begins at a multiple of 64 bytes: itself, or a copy."""
-    value = np.ascontiguousarray(value)
-    if value.ctypes.data % ALIGN == 0:
-        return value
-    room = np.empty(value.nbytes + ALIGN, np.uint8)
-    start = -room.ctypes.data % ALIGN
-    made = room[start : start + value.nbytes].view(value.dtype).reshape(value.shape)
-    made[...] = value
-    return made

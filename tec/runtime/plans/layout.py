@@ -13,7 +13,7 @@ and a PackageError where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -27,7 +27,7 @@ from ..devices.storage import ALIGN
 from ..modules.arguments import Param
 from ..modules.package import damaged
 from . import memory_plan
-from .plan import Call, Params, Plan, Repeat, Size
+from .plan import Allocation, Call, Params, Plan, Repeat, Size
 from .size_table import EXACT, Limits, SizeTable, substitute
 
 _TYPICAL = 64  # a size for which values are put together in slots: neither 1 nor large
@@ -68,6 +68,7 @@ class PlanLayout:
         self.names = {name: k for k, name in enumerate(plan.values)}
         self._zeros: list[tuple[int, str]] = []  # rows that must be 0, and what is wrong where one is not
         self._bytes = [self._nbytes(n) for n in plan.values]
+        self._room_strides: dict[str, list[Polynomial]] = {}
         self.bases: list[str] = [""]
         self._trips = plan.trips
         self._find_bases()
@@ -217,14 +218,18 @@ class PlanLayout:
         state = v.of if v.place == "rows" else name if name in self.plan.growing else None
         if state is None:
             return None
-        room = self.plan.room(state)
-        return [self._product(room[k + 1 :]) for k in range(len(room))]
+        found = self._room_strides.get(state)
+        if found is None:
+            room = self.plan.room(state)
+            found = self._room_strides[state] = [self._product(room[k + 1 :]) for k in range(len(room))]
+        return found
 
-    def _equal(self, a: int, b: int, wrong: str) -> None:
-        """Note that two rows must be equal, where they are not the same."""
+    def _equal(self, a: int, b: int, wrong: str | Callable[[], str]) -> None:
+        """Note that two rows must be equal, where they are not the same. wrong: what is told where they differ, or a function that makes it, as most are the
+        same and nobody reads the text."""
         if a != b:
             gap = minus(self.table.polynomial_of(a), self.table.polynomial_of(b))
-            self._zeros.append((self.table.row_of(gap), wrong))
+            self._zeros.append((self.table.row_of(gap), wrong if isinstance(wrong, str) else wrong()))
 
     def _calls(self, signature: Params) -> None:
         """The arguments of every step, one step's behind the other's: a call's, and those of a copy, which are two arrays and a number of bytes."""
@@ -248,9 +253,9 @@ class PlanLayout:
                     continue
                 values.append(self.names[a])
                 v = self.plan.values[a]
+                wrong = partial(_untaken, step.function, v, a, p)
                 for e, is_ in zip(p.shape, v.shape):
-                    row = self.table.row(substitute(e, env))
-                    self._equal(row, self.table.row(is_), f"{step.function!r} does not take {v} {a!r} as {p}")
+                    self._equal(self.table.row(substitute(e, env)), self.table.row(is_), wrong)
                 self._check_strides(step.function, a, p, env)
         self.trips = {
             id(s): self.table.row(s.trips)
@@ -265,9 +270,9 @@ class PlanLayout:
     def _check_strides(self, function: str, name: str, p: Param, env: Mapping[str, Any]) -> None:
         """What takes rows of a state is told how far they lie apart."""
         strides = self._strides(name)
-        wrong = f"{function!r} does not take the rows {name!r} as {p}"
         if strides is None:
             return
+        wrong = f"{function!r} does not take the rows {name!r} as {p}"
         if p.strides is None:
             raise damaged(wrong)
         for e, is_ in zip(p.strides, strides):
@@ -367,6 +372,10 @@ class PlanLayout:
 def _unguarded(what: str, _: int, env: Mapping[str, int]) -> Exception:
     text = f"the network was compiled for sizes with {what}, not for {_text(env)}"
     return ArgumentError(text, hint=f"give sizes for which that holds, or {_BIND}")
+
+
+def _untaken(function: str, value: Allocation, name: str, p: Param) -> str:
+    return f"{function!r} does not take {value} {name!r} as {p}"
 
 
 def _damaged(what: str, _: int, env: Mapping[str, int]) -> Exception:

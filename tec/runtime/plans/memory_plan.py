@@ -10,6 +10,7 @@ squeaky wheel of Joslin and Clements, 1999); the smallest plan of some rounds is
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -91,21 +92,25 @@ def lower_bound(lifetimes: list[Lifetime]) -> int:
 
 def share(lifetimes: list[Lifetime]) -> dict[str, int]:
     """The slot of each: two that live at the same step never share one. The largest first, each to the slot whose size is nearest."""
-    slots: list[tuple[int, list[Lifetime]]] = []
+    largest: list[int] = []  # of each slot; the first to take it
+    firsts: list[list[int]] = []  # the steps from which those of a slot live, in order,
+    lasts: list[list[int]] = []  # and to which they do
     found: dict[str, int] = {}
     for x in sorted(lifetimes, key=lambda x: (-x.nbytes, x.first)):
-        free = [
-            k
-            for k, (_, others) in enumerate(slots)
-            if all(x.last < other.first or other.last < x.first for other in others)
-        ]
-        if free:
-            k = min(free, key=lambda k: slots[k][0])  # the first to take it was the largest
-            slots[k][1].append(x)
-        else:
-            k = len(slots)
-            slots.append((x.nbytes, [x]))
-        found[x.name] = k
+        best, place = -1, 0
+        for k, (first, last) in enumerate(zip(firsts, lasts)):
+            at = bisect(first, x.first)
+            free = (at == 0 or last[at - 1] < x.first) and (at == len(first) or x.last < first[at])
+            if free and (best < 0 or largest[k] < largest[best]):
+                best, place = k, at
+        if best < 0:
+            best = len(largest)
+            largest.append(x.nbytes)
+            firsts.append([])
+            lasts.append([])
+        firsts[best].insert(place, x.first)
+        lasts[best].insert(place, x.last)
+        found[x.name] = best
     return found
 
 

@@ -196,6 +196,10 @@ class Plan:
     guards: tuple[Guard, ...] = field(default=())
     empty: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
+    growing: dict[str, State] = field(init=False, repr=False, compare=False)  # the states that grow in place, by input
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "growing", {s.input: s for s in self.states if s.axis is not None})
 
     @property
     def is_open(self) -> bool:
@@ -213,11 +217,6 @@ class Plan:
     def sizes(self) -> list[str]:
         """The names of the sizes that the inputs' shapes give, in order."""
         return list(dict.fromkeys(d for n in self.inputs for d in self.values[n].shape if isinstance(d, str)))
-
-    @property
-    def growing(self) -> dict[str, State]:
-        """The states that grow in place, by input."""
-        return {s.input: s for s in self.states if s.axis is not None}
 
     def room(self, name: str) -> tuple[Size, ...]:
         """The shape of a value's memory: that of a state that grows has its capacity."""

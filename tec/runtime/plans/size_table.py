@@ -29,13 +29,15 @@ class SizeTable:
         self._expressions: list[Any] = []  # of the atoms
         self._rows: dict[tuple[tuple[Monomial, int], ...], int] = {}
         self._polynomials: list[tuple[tuple[Monomial, int], ...]] = []
-        self._known: dict[str, int] = {}  # rows by the text of expressions that were asked for
+        self._known: dict[
+            str | int, int
+        ] = {}  # rows by numbers, names, and the text of other expressions that were asked for
         self._monomials: list[Monomial] = []
         self._matrix: Any = None
 
     def row(self, e: Any) -> int:
         """The row of an expression. PackageError for what is none."""
-        key = repr(e)
+        key = e if type(e) is int or type(e) is str else repr(e)
         at = self._known.get(key)
         if at is None:
             at = self._known[key] = self.row_of(self.polynomial(e))
@@ -64,6 +66,8 @@ class SizeTable:
 
     def polynomial(self, e: Any) -> Polynomial:
         """An expression as {product of atoms: factor}."""
+        if type(e) is int:
+            return {(): e}
         compiled = exprs.compile_expr(e)  # its form is checked here
         if not callable(compiled):
             return {(): int(compiled)}

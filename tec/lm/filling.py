@@ -1,0 +1,130 @@
+"""The numbers of a network's constants, by their recipes.
+
+Rows are read, brought in order and written some at a time, so that no more than a few megabytes stand beside the result. What orders them is the compiler's
+side: a start that finds its weights on the disk does not import this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from ..ops.layouts import Layout
+from ..ops.packed import Weights
+from .blocks import codes_of
+from .checkpoint import PackedTensor
+from .memory import drop_pages
+from .recipes import Recipe
+
+_CHUNK_ELEMS = (
+    1 << 19
+)  # weights that are made at once: 2 MB of float32, which a second-level cache and some of the third hold
+
+
+def fill(recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor], out: Mapping[str, Any], threads: int) -> None:
+    """Write the constants of all recipes into `out`, arrays by the constants' names. Pages of mapped files that were read are given back."""
+
+    def make(recipe: Recipe) -> None:
+        own = [tensors[n] for n in recipe.tensors]
+        _MAKERS[recipe.how](recipe, own, {role: out[name] for role, name in recipe.params.items()})
+        drop_pages(t.data for t in own if not callable(t.raw))
+
+    # The largest first: the last one to end would else have a core for itself.
+    ordered = sorted(recipes, key=lambda r: -sum(tensors[n].nbytes for n in r.tensors))
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        for _ in pool.map(make, ordered):
+            pass
+
+
+def _vector(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
+    shape = recipe.attrs["shape"]
+    out["data"][...] = own[0].dequantize().reshape(shape) + np.float32(recipe.attrs["shift"])
+
+
+def _matrix(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
+    layout, data, k = Layout(recipe.attrs["layout"]), out["data"], own[0].shape[1]
+    block = layout.blocks.get("n", 1)
+    if layout.blocks and layout.name[:1] != "N":
+        whole = np.concatenate([t.dequantize() for t in own]).astype(data.dtype, copy=False)
+        data[...] = layout.store(whole, "NK")
+        return
+    for first, rows in _chunks(own, block, k, _numbers):
+        made = rows.astype(data.dtype, copy=False)
+        if layout.blocks:
+            stored = layout.store(made, "NK")
+            data[first // block : first // block + len(stored)] = stored
+        elif layout.name == "NK":
+            data[first : first + len(rows)] = made
+        else:
+            data[:, first : first + len(rows)] = made.T
+
+
+def _packed(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
+    w = Weights.of(recipe.attrs)
+    block = w.panel or 1
+    for first, made in _chunks(own, block, w.k, _codes):
+        part = Weights(w.bits, w.block, w.panel, w.k, len(made[0]), w.zero, w.group, w.format)
+        at = first // block
+        for role, stored in (
+            ("codes", part.store(made[0])),
+            *((role, part.store_blocks(made[j])) for j, role in ((1, "scale"), (2, "zero")) if role in out),
+        ):
+            out[role][at : at + len(stored)] = stored
+
+
+_MAKERS = {"vector": _vector, "matrix": _matrix, "packed": _packed}
+
+
+# ---- rows of tensors that stand one below the other
+
+
+def _numbers(t: PackedTensor) -> Any:
+    return t.dequantize(as_stored=True)
+
+
+def _codes(t: PackedTensor) -> Any:
+    return codes_of(t.format.name, t.data, *t.shape)
+
+
+def _chunks(
+    own: Sequence[PackedTensor], block: int, k: int, made: Callable[[PackedTensor], Any]
+) -> Iterator[tuple[int, Any]]:
+    """(number of the first row, rows) of all tensors' rows, as many at a time as a whole number of blocks has, the last ones apart."""
+    size = max(block, _CHUNK_ELEMS // max(k, 1) // block * block)
+    readers = [_reader(t, made) for t in own]
+    ends = np.cumsum([t.shape[0] for t in own])
+    total, first = int(ends[-1]), 0
+    while first < total:
+        last, parts = min(first + size, total), []
+        for read, end, t in zip(readers, ends, own):
+            begin = int(end) - t.shape[0]
+            low, high = max(first, begin), min(last, int(end))
+            if low < high:
+                parts.append(read(low - begin, high - begin))
+        yield first, _joined(parts)
+        first = last
+
+
+def _joined(parts: list[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    if isinstance(parts[0], tuple):
+        return tuple(None if p[0] is None else np.concatenate(p) for p in zip(*parts))
+    return np.concatenate(parts)
+
+
+def _reader(t: PackedTensor, made: Callable[[PackedTensor], Any]) -> Callable[[int, int], Any]:
+    """What reads some rows of a tensor, in the order of halves where rows are permuted."""
+    if t.values is not None:  # put together of several parts, all at once
+        whole = t.dequantize()
+        return lambda low, high: whole[low:high]
+    raw, order = t.data.reshape(t.shape[0], -1), t.half_split_rows() if t.rotary_heads else None
+
+    def read(low: int, high: int) -> Any:
+        rows = raw[low:high] if order is None else raw[order[low:high]]
+        return made(PackedTensor(t.name, (high - low, *t.shape[1:]), t.format, rows.reshape(-1)))
+
+    return read

@@ -1,0 +1,90 @@
+"""What a second start finds on the disk: code by sizes, and weights of the same files as kernels read them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tec.lm import container, load
+from tec.lm import open as open_checkpoint
+from tests.unit.tec_gguf.files import LLAMA, llama_tensors, write
+
+from .test_models import reference
+
+IDS = [3, 17, 39, 4, 4, 0, 25]
+KINDS = {"blk.0.attn_q.weight": "Q4_0", "blk.0.attn_k.weight": "Q4_0", "blk.0.ffn_up.weight": "Q8_0"}
+MANY = {"llama.vocab_size": 40, "llama.rope.freq_base": 10000.0}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TEC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "models"
+
+
+def _mapped(a: Any) -> bool:
+    while isinstance(a, np.ndarray) and a.base is not None:
+        a = a.base
+    return isinstance(a.obj if isinstance(a, memoryview) else a, mmap.mmap)
+
+
+def _file(path: Path, seed: int) -> Path:
+    tensors = {n: t * (1.0 if t.ndim == 1 else t.shape[-1] ** -0.5) for n, t in llama_tensors(seed).items()}
+    return write(path, "llama", {**LLAMA, **MANY}, {n: t.astype(np.float32) for n, t in tensors.items()}, KINDS)
+
+
+def test_weights_are_made_once_for_a_file_and_again_for_another(tmp_path: Path, cache: Path) -> None:
+    path = _file(tmp_path / "m.gguf", 0)
+    first = load(path, target="llvm").begin(IDS)
+    again = load(path, target="llvm")
+    assert again.report["from_cache"] and all(_mapped(w) for n, w in again.network.params.items() if "proj" in n)
+    np.testing.assert_array_equal(again.begin(IDS), first)
+    assert np.abs(first - reference(open_checkpoint(path), IDS)[-1]).max() < 0.05 * np.abs(first).max()
+    path.unlink()  # another file of the same name and size: its weights are not those that are kept
+    other = load(_file(path, 1), target="llvm").begin(IDS)
+    assert np.abs(other - reference(open_checkpoint(path), IDS)[-1]).max() < 0.05 * np.abs(other).max()
+    assert np.abs(other - first).max() > 0.1 * np.abs(first).max()
+
+
+def test_a_second_start_imports_no_compiler(tmp_path: Path, cache: Path) -> None:
+    path = _file(tmp_path / "m.gguf", 0)
+    load(path, target="llvm")
+    program = f"""
+import sys, tec.lm
+lm = tec.lm.load({str(path)!r}, target="llvm")
+lm.begin([1, 2])
+heavy = ("llvmlite", "networkx", "tec.ir", "tec.te", "tec.ops", "tec.graph", "tec.choices", "tec.codegen", "importlib.metadata")
+print(sorted(m for m in sys.modules if m in heavy))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("damage", ["cut", "header", "empty", "foreign"])
+def test_a_file_that_is_damaged_is_not_used(damage: str, cache: Path) -> None:
+    container.keep("a" * 64, {"x": 1}, {"y": np.arange(5000, dtype=np.float32)})
+    found = container.kept("a" * 64)
+    assert found is not None and found.facts == {"x": 1}
+    np.testing.assert_array_equal(found.arrays["y"], np.arange(5000, dtype=np.float32))
+    (path,) = cache.glob("*.tec")
+    raw = path.read_bytes()
+    path.write_bytes(
+        {"cut": raw[:-100], "header": raw[:24] + b"#" * 40 + raw[64:], "empty": b"", "foreign": b"x" * 9000}[damage]
+    )
+    assert container.kept("a" * 64) is None
+
+
+def test_no_room_on_the_disk_is_no_error(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    container.keep("a" * 64, {}, {"y": np.zeros(10, np.float32)})
+    assert not list(cache.iterdir())
