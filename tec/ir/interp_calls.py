@@ -11,6 +11,7 @@ import numpy as np
 
 from ..runtime.arrays import ndarray
 from ..runtime.modules.callbacks import call, parse
+from . import build as B
 from . import expr as E
 from . import interp_bulk, interp_tiles, matrix, scaled_matrix
 from .dtype import dtype_info
@@ -82,9 +83,22 @@ class CallMachine(ExprMachine):
         return old
 
     def _async_copy(self, e: E.Call) -> Array:
+        if (e.attrs or {}).get("masked"):
+            return self._masked_copy(e)
         dst, src = self.pointer(e.args[0]), self.pointer(e.args[1])
         for k in range(self.uniform(e.args[2], "the size of a copy")):
             value = self.read(src.storage, src.storage, src.offset + k, None, src.dtype)
+            self.write(dst.storage, dst.storage, dst.offset + k, None, value, dst.dtype)
+        return np.zeros(1, np.int32)
+
+    def _masked_copy(self, e: E.Call) -> Array:
+        """Lanes whose condition is false write 0, and read nothing."""
+        dst, source = self.pointer(e.args[0]), e.args[1]
+        assert isinstance(source, E.BufferLoad)
+        *lead, last = source.indices
+        for k in range(self.uniform(e.args[2], "the size of a copy")):
+            load = E.BufferLoad(source.buffer, (*lead, B.add(last, k)))
+            value = self.eval(B.if_then_else(e.args[3], load, B.cast(load.dtype, B.const(0))))
             self.write(dst.storage, dst.storage, dst.offset + k, None, value, dst.dtype)
         return np.zeros(1, np.int32)
 

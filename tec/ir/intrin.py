@@ -176,7 +176,7 @@ _add("wave_lane", 0, "index of the lane in its wavefront", "scalar", "int32", va
 _add(
     "async_copy",
     -1,
-    "(dst BufferLoad, src BufferLoad, n elements): copy global -> shared in the background where the target can",
+    "(dst BufferLoad, src BufferLoad, n elements[, lane or condition]): copy global -> shared in the background where the target can; attrs: masked: zeros where the condition is false",
     "scalar",
     "int32",
     reads=(1,),

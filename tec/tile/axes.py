@@ -153,9 +153,13 @@ class Axes:
             return self.alignment.get(self.program.params[op.attrs["index"]][0], -1) > 0
         signs = [id(x) in self.positive for x in op.operands]
         if name == "binary":
-            if fn in ("imod", "shr"):
+            if fn in (
+                "imod",
+                "shr",
+                "idiv",
+            ):  # what a program divides by is a count, such as a group's rows that are left
                 return signs[0]
-            return all(signs) if fn in ("add", "mul", "idiv", "min", "and", "or", "shl") else fn == "max" and any(signs)
+            return all(signs) if fn in ("add", "mul", "min", "and", "or", "shl") else fn == "max" and any(signs)
         if name == "select":
             return all(signs[1:])
         if name == "cast":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -145,18 +146,26 @@ class Control(OverAxis):
             slots[k] = self.slot(a)
             self.write(slots[k], init)
         turn = E.Var("turn", "int32", True)
-        with self.block() as items:
+        planned = self.planned(op, block, {id(block.args[0]), *(id(args[k]) for k in moving)})
+
+        def start() -> None:
+            """What a turn's values are."""
             i = B.add(low, B.mul(B.cast(low.dtype, turn), step))
             self.scalars[id(block.args[0])] = self.let("i", i)
             for k, by in moving.items():
                 self._moving(args[k], inits[k], by, turn)
+
+        fills = [self.fill(p, block, start) for p in planned]
+        with self.block() as items:
+            start()
             for k, slot in slots.items():
                 self.bind(args[k], slot)
             self.ops(block)
             self.loc = op.loc
             some = list(slots)
             self.assign_all([slots[k] for k in some], [args[k] for k in some], [block.yields[k] for k in some])
-        self.emit(self.loop(op, turn, count, close(items)))
+        self.emit(self.loop(op, turn, count, close(items), planned, fills))
+        self._forget(block)
         for k, r in enumerate(op.results):
             if r.ty.dtype.is_ptr():
                 self.pointers[id(r)] = self.base(inits[k])
@@ -165,8 +174,15 @@ class Control(OverAxis):
             else:
                 self.bind(r, slots[k])
 
-    def loop(self, op: Op, turn: E.Var, count: E.Expr, body: S.Stmt) -> S.Stmt:
-        return S.For(turn, ZERO, count, body)
+    def planned(self, op: Op, block: Block, moving: set[int]) -> list[Any]:
+        """The loads of a loop that go to shared memory by themselves."""
+        raise NotImplementedError
+
+    def fill(self, planned: Any, block: Block, start: Callable[[], None]) -> S.Stmt:
+        raise NotImplementedError
+
+    def loop(self, op: Op, turn: E.Var, count: E.Expr, body: S.Stmt, planned: list[Any], fills: list[S.Stmt]) -> S.Stmt:
+        raise NotImplementedError
 
     def _count_turns(self, low: E.Expr, high: E.Expr, step: E.Expr) -> E.Expr:
         if isinstance(step, E.IntImm) and step.value == 0:

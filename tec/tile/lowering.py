@@ -48,12 +48,15 @@ class Lowering(Saying, Products):
 
     def ops(self, block: Block) -> None:
         for op in block.ops:
-            self.loc = op.loc or self.loc
-            handler = getattr(self, "do_" + op.name, None)
-            if handler is not None:
-                handler(op)
-            else:
-                self._lazily(op)
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        self.loc = op.loc or self.loc
+        handler = getattr(self, "do_" + op.name, None)
+        if handler is not None:
+            handler(op)
+        else:
+            self._lazily(op)
 
     def do_barrier(self, op: Op) -> None:
         self.barrier()
@@ -101,7 +104,7 @@ class Lowering(Saying, Products):
             else:
                 self.hold_scalar(v)
             return
-        if v.ty.dtype.is_ptr():
+        if v.ty.dtype.is_ptr() or self.inlined:
             return
         if not op.elementwise:
             if op.name == "split":
@@ -136,7 +139,8 @@ class Lowering(Saying, Products):
     def run(self, alias: bool) -> Lowered:
         """The whole program."""
         self._costs = {}
-        self.sums = []
+        self.sums, self.places, self.units, self.groups = [], {}, {}, {}
+        self.may_alias = alias
         self.axes = Axes(self.program, self.alignment)
         self.params: list[Buffer | E.Var] = []
         for name, ty in self.program.params:
@@ -152,6 +156,8 @@ class Lowering(Saying, Products):
                 self.params.append(E.Var(name, ty.dtype.tec))
         self.ops(self.program.body)
         body = close(self.blocks[0])
+        for var, number in self.groups.values():
+            body = S.LetStmt(var, number, body, self.program.loc)
         for key, buffer in self.shared.items():
             buffer.shape = (E.IntImm(self.shared_size[key]),)
             body = S.Alloc(buffer, body)
@@ -170,6 +176,7 @@ class Lowering(Saying, Products):
             attrs["noalias"] = False
         name = self.program.name if self.program.name.isidentifier() and self.program.name.isascii() else "kernel"
         shared = sum(dtype_info(t).bytes * n for (t, _), n in self.shared_size.items()) if self.gpu else 0
+        shared += self.loop_bytes
         if self.gpu and shared > self.target.lds_bytes:
             raise self.error(
                 f"{self.program.name} needs {shared:,} bytes of shared memory, and {self.target} has {self.target.lds_bytes:,}",

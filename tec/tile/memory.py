@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -39,6 +40,7 @@ class Memory(Reading):
     """Pointers and what goes through them."""
 
     axes: Axes
+    places: dict[int, Any]  # see `operands`
 
     # ---- pointers
 
@@ -177,6 +179,8 @@ class Memory(Reading):
                 value = B.if_then_else(self.scalar(op.operands[1]), value, self.other(op)(()))
             self.scalars[id(v)] = self.let("loaded", value)
             return
+        if id(v) in self.places:
+            return  # its loop fills shared memory
         layout = self.natural(v)
         lanes, along = self.vectors(op, layout)
         read = self.access(op, layout, along)

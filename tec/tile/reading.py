@@ -72,12 +72,20 @@ class Reading(State):
         if not v.ty.shape:
             e = self.scalar(v)
             return lambda p: e
-        if id(v) in self.held:
+        if id(v) in self.held and not (self.inlined and self._is_written_out(v)):
             return self._held_reader(self.held[id(v)], layout, v)
         if id(v) in self.lazy:
             return self.lazy[id(v)](layout)
         assert v.of is not None, "a tile that no op made"
         return self._lazy_reader(v.of, v, layout)
+
+    def _is_written_out(self, v: Value) -> bool:
+        """Whether a tile is arithmetic on scalars and what loops move."""
+        if not v.ty.shape or id(v) in self.lazy:
+            return True
+        if v.of is None or not (v.of.elementwise or v.of.name in (*_VIEWS, "arange")):
+            return False
+        return all(map(self._is_written_out, v.of.operands))
 
     def _held_reader(self, held: Held, layout: Layout, v: Value) -> Read:
         if not agree(held.layout, layout):

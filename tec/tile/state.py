@@ -91,6 +91,8 @@ class State:
         self.shared: dict[tuple[str, str], Buffer] = {}
         self.worlds: dict[str, Buffer] = {}  # see `Memory.world`
         self.shared_size: dict[tuple[str, str], int] = {}
+        self.inlined = False  # see `Operands.written_out`
+        self.may_alias = False  # arrays may share memory
         self.loc: Loc | None = program.loc
         self.thread: E.Expr = E.Var("thread_x", "int32", True) if self.gpu else ZERO
         self.grid = [E.Var(f"block_{a}", "int32", True) for a in "xyz"[:grid_ndim]]
@@ -142,7 +144,7 @@ class State:
 
     def let(self, name: str, value: E.Expr) -> E.Expr:
         """A variable with a value for the rest of the block; what is a constant or variable stays."""
-        if isinstance(value, (E.Var, E.IntImm, E.FloatImm)):
+        if self.inlined or isinstance(value, (E.Var, E.IntImm, E.FloatImm)):
             return value
         var, loc = E.Var(name, value.dtype), self.loc
         self.emit(Open(lambda body: S.LetStmt(var, value, body, loc)))

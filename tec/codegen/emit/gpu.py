@@ -168,9 +168,18 @@ def copy_now(em: Emitter, e: E.Call) -> str:
     mem = f"<{n.value * t.info.lanes} x {em.type_of(t.info.element).mem}>" if n.value > 1 else t.mem
     bytes_ = n.value * t.info.bytes * t.info.lanes
     (to, to_p), (start, start_p) = element_at(em, dst), element_at(em, src)
-    value = em.op(
-        f"load {mem}, {start_p.type} {start}, align {align_of(em, start_p, src, bytes_)}{start_p.load_suffix}"
-    )
+    load = f"load {mem}, {start_p.type} {start}, align {align_of(em, start_p, src, bytes_)}{start_p.load_suffix}"
+    if (e.attrs or {}).get("masked"):
+        cond = em.expr(e.args[3])
+        before, inside, join = em.block, em.label("copy"), em.label("join")
+        em.branch_if(cond, inside, join)
+        em.place(inside)
+        loaded = em.op(load)
+        em.branch(join)
+        em.place(join)
+        value = em.phi(mem, (loaded, inside), ("zeroinitializer", before))
+    else:
+        value = em.op(load)
     em.line(f"store {mem} {value}, {to_p.type} {to}, align {align_of(em, to_p, dst, bytes_)}{to_p.suffix}")
     return "0"
 

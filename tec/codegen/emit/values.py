@@ -99,8 +99,8 @@ class Values(Part):
             return min(self.multiple_of(e.a) * self.multiple_of(e.b), MAX_MULTIPLE)
         if t is E.Select:
             return math.gcd(self.multiple_of(e.a), self.multiple_of(e.b))
-        if (t is E.FloorMod or t is E.Mod) and type(e.b) is E.IntImm:
-            return math.gcd(self.multiple_of(e.a), e.b.value) or 1
+        if t is E.FloorMod or t is E.Mod:
+            return math.gcd(self.multiple_of(e.a), self.multiple_of(e.b))
         if (t is E.FloorDiv or t is E.Div) and type(e.b) is E.IntImm:
             m, d = self.multiple_of(e.a), abs(e.b.value)
             return m // d if d and m % d == 0 else 1

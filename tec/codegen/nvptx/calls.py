@@ -164,6 +164,11 @@ def async_copy(em: NvptxEmitter, e: E.Call) -> str:
     if not (em.target.chip.async_lds and spaces and aligned):
         return copy_now(em, e)
     how = "cg" if size == 16 else "ca"
+    if (e.attrs or {}).get("masked"):
+        bytes_ = em.op(f"select i1 {em.expr(e.args[3])}, i32 {size}, i32 0")
+        args = [(to_p.type, to), (start_p.type, start), ("i32", bytes_)]
+        em.intrinsic(f"llvm.nvvm.cp.async.{how}.shared.global.{size}.s", "void", args)
+        return "0"
     em.intrinsic(f"llvm.nvvm.cp.async.{how}.shared.global.{size}", "void", [(to_p.type, to), (start_p.type, start)])
     return "0"
 

@@ -23,7 +23,8 @@ from tec.tile.layouts import (
     table,
     whole,
 )
-from tec.tile.products import lane_run, operand_stride, shared_out, widened
+from tec.tile.operands import operand_stride
+from tec.tile.units import lane_run, shared_out, widened
 from tests import seeds
 
 CHIPS = ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "rocm -mcpu=gfx1201", "cuda -arch=sm_80"]

@@ -15,7 +15,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
 from ...dtype import dtype_info
-from ...visit import substitute
+from ...visit import free_vars, substitute
 from ..rewrite_util import clone, const_int
 from ..thread_conflicts import UnknownError, evaluate
 
@@ -28,14 +28,12 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
     """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours."""
     if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
         x, n = s.body, const_int(s.extent)
-        if (
-            not isinstance(x, S.BufferStore)
-            or not isinstance(x.value, E.BufferLoad)
-            or n is None
-            or const_int(s.min) != 0
-        ):
+        if not isinstance(x, S.BufferStore) or n is None or const_int(s.min) != 0:
             return None
-        load, info = x.value, dtype_info(x.buffer.dtype)
+        load, cond = _or_zero(x.value, s.var)
+        info = dtype_info(x.buffer.dtype)
+        if load is None:
+            return None
         if x.predicate is not None or load.predicate is not None or load.buffer.scope != "global":
             return None
         if load.buffer.dtype != x.buffer.dtype or load.buffer.strides or n * info.bytes * info.lanes not in (4, 8, 16):
@@ -51,6 +49,8 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
                     return None
             ends.append(first)
         copy = (E.BufferLoad(x.buffer, ends[1]), E.BufferLoad(load.buffer, ends[0]), B.const(n))
+        if cond is not None:
+            return S.Evaluate(E.Call("async_copy", (*copy, cond), "int32", {"masked": True}))
         return S.Evaluate(E.Call("async_copy", copy, "int32"))
     if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
         body = as_copies(s.body)
@@ -59,6 +59,17 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
         then = as_copies(s.then)
         return None if then is None else S.IfThenElse(s.cond, then)
     return None
+
+
+def _or_zero(e: E.Expr, lane: E.Var) -> tuple[E.BufferLoad | None, E.Expr | None]:
+    """A load, and the condition of all lanes under which it is made where 0 stands else."""
+    if isinstance(e, E.BufferLoad):
+        return e, None
+    if not isinstance(e, E.Call) or e.op != "if_then_else" or lane in free_vars(e.args[0]):
+        return None, None
+    cond, load, other = e.args
+    zero = isinstance(other, (E.IntImm, E.FloatImm)) and other.value == 0
+    return (load, cond) if zero and isinstance(load, E.BufferLoad) else (None, None)
 
 
 def copies_by_lanes(s: S.Stmt, threads: list[S.For]) -> S.Stmt | None:
@@ -74,7 +85,7 @@ def copies_by_lanes(s: S.Stmt, threads: list[S.For]) -> S.Stmt | None:
     while isinstance(x, S.For):
         loops.append(x)
         x = x.body
-    if not isinstance(x, S.Evaluate) or not isinstance(x.value, E.Call):
+    if not isinstance(x, S.Evaluate) or not isinstance(x.value, E.Call) or len(x.value.args) > 3:
         return None  # under a condition: lanes that bring nothing leave holes
     to, source, count = x.value.args
     assert isinstance(to, E.BufferLoad) and isinstance(source, E.BufferLoad)

@@ -15,6 +15,7 @@ from ... import build as B
 from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
+from ...visit import visit
 from ..rewrite_util import const_int
 from .background_copies import as_copies, copies_by_lanes
 from .bulk import effect, loaded_bytes, reporting
@@ -35,7 +36,9 @@ def background(pipe: Pipeline) -> S.Stmt | None:
     copies = [c for c in found if c is not None]
     if pipe.n_slots < 2 or len(copies) < len(found):
         return None
-    wait = S.seq(effect("async_wait", n=n - 1), BARRIER)
+    # Warpgroup products read by another way than threads write: who writes says so.
+    fence = [effect("proxy_fence")] if any(map(_by_warpgroups, pipe.parts.rest)) else []
+    wait = S.seq(effect("async_wait", n=n - 1), *fence, BARRIER)
 
     def turn(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(copies, t, n))] if t.has(n) else []
@@ -44,6 +47,14 @@ def background(pipe: Pipeline) -> S.Stmt | None:
 
     parts = expand(pipe.loop, n, turn, guarded=True)
     return pipe.in_storage(S.seq(parts.stmt, effect("async_wait", n=0)))
+
+
+def _by_warpgroups(s: S.Stmt) -> bool:
+    found: list[E.Expr] = []
+    visit(
+        s, lambda e: found.append(e) if isinstance(e, E.Call) and e.op in ("wgmma", "wgmma_registers") else None, None
+    )
+    return bool(found)
 
 
 def straight_to_slots(pipe: Pipeline, threads: list[S.For]) -> S.Stmt | None:

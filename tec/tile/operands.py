@@ -1,0 +1,321 @@
+"""Operands of matrix products in shared memory: how they lie there, who fills them, and which loads go there by themselves.
+
+    rows      rows of neighbours, padded so that as many rows as there are banks begin in different ones; read by lanes, or by ldmatrix
+    boxes     lines of 128 bytes whose 16-byte pieces are exchanged by the line's number: what a warpgroup product reads (PTX ISA, "Matrix descriptor")
+
+An operand lies as it does in memory where the unit can read it so, and along k elsewhere. A load whose tile goes to one product alone is never held in
+registers: its loop fills shared memory, as many turns ahead as `num_stages` says (`ir.passes.pipeline`). The work of a turn then begins at one barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
+from ..ir.blocks import Open, close
+from ..ir.buffer import SHARED, Buffer
+from ..ir.dtype import dtype_info
+from ..ir.matrix import MatrixInstr
+from ..ir.notes import SoftwarePipeline
+from ..ir.passes.pipeline.background_copies import as_copies
+from .control import Control
+from .grammar import Block, Op, Value, walk
+from .layouts import Layout, padded
+from .state import ZERO, Point, begin
+
+ACCESS_BYTES = 16  # what a lane reads of shared memory at once
+LINE_BYTES = 128  # of a box
+LINES = 8  # after which the exchange of a box's pieces begins anew
+ROOM = 3 / 4  # of shared memory, for the operands of loops: the rest is for what moves between layouts
+TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
+PURE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "program_id", "num_programs", "arg")
+
+At = Callable[[E.Expr, E.Expr], E.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """How a product goes to a matrix unit: the instruction, waves (or warpgroups) along rows and columns, the layout of the sums."""
+
+    instr: MatrixInstr
+    waves: tuple[int, int]
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An operand in shared memory: where the element at (row, column) stands, the dimension along which neighbours lie, and the elements of a box (0: rows)."""
+
+    buffer: Buffer
+    at: At
+    along: int
+    box: int = 0
+
+    def turned(self) -> Place:
+        """The place of the transpose."""
+        return Place(self.buffer, lambda row, column: self.at(column, row), 1 - self.along, self.box)
+
+
+@dataclass(slots=True)
+class Planned:
+    """A load of a loop that fills shared memory: the ops that its addresses are made of, and where it goes."""
+
+    load: Op
+    of: set[int]
+    place: Place
+
+
+def operand_stride(k: int, dtype: str) -> int:
+    """Elements from row to row of an operand in shared memory: rows begin at multiples of 16 bytes, and in different banks."""
+    size = dtype_info(dtype).bytes
+    return padded(k, size, ACCESS_BYTES // size)
+
+
+def rows_at(stride: int, along: int) -> At:
+    """Places in padded rows."""
+    return lambda row, column: B.add(B.mul(row, stride), column) if along else B.add(B.mul(column, stride), row)
+
+
+def boxes_at(lines: int, along: int, bytes_: int) -> At:
+    """Places in boxes of so many lines of 128 bytes."""
+    width, piece = LINE_BYTES // bytes_, ACCESS_BYTES // bytes_
+
+    def at(row: E.Expr, column: E.Expr) -> E.Expr:
+        line, far = (row, column) if along else (column, row)
+        within = B.floormod(far, width)
+        moved = B.bitwise_xor(B.floordiv(within, piece), B.floormod(line, LINES))
+        start = B.mul(B.add(B.mul(B.floordiv(far, width), lines), line), width)
+        return B.add(start, B.add(B.mul(moved, piece), B.floormod(far, piece)))
+
+    return at
+
+
+class Operands(Control):
+    """Places of operands, and loops that fill them."""
+
+    places: dict[int, Place]
+    loop_bytes: int = 0  # of shared memory with a buffer of its own
+
+    def unit(self, op: Op) -> Unit | None:
+        raise NotImplementedError
+
+    # ---- how an operand lies
+
+    def along(self, v: Value, k_axis: int) -> int:
+        """The dimension along which an operand's neighbours come from memory; that of k where it comes from elsewhere."""
+        if v.of is not None and v.of.name == "permute" and len(v.ty.shape) == 2:
+            return 1 - self.along(v.of.operands[0], 1 - k_axis)
+        return self.fastest(v.of.operands[0]) if v.of is not None and v.of.name == "load" else k_axis
+
+    def lying(self, v: Value, unit: Unit, role: str) -> tuple[int, int]:
+        """(dimension of neighbours, elements that the tile takes) of an operand in shared memory."""
+        k_axis = 1 if role == "a" else 0
+        size = dtype_info(v.ty.dtype.tec).bytes
+        as_it_is = unit.instr.unit == "wgmma" or (unit.instr.unit == "mma.sync" and size == 2)
+        along = self.along(v, k_axis) if as_it_is else k_axis
+        rows, columns = v.ty.shape[1 - along], v.ty.shape[along]
+        return along, rows * columns if unit.instr.unit == "wgmma" else rows * operand_stride(columns, v.ty.dtype.tec)
+
+    def place(self, v: Value, unit: Unit, role: str, buffer: Buffer) -> Place:
+        """An operand's place in a buffer that has room for it."""
+        along, _ = self.lying(v, unit, role)
+        rows, columns = v.ty.shape[1 - along], v.ty.shape[along]
+        size = dtype_info(buffer.dtype).bytes
+        if unit.instr.unit == "wgmma":
+            return Place(buffer, boxes_at(rows, along, size), along, rows * LINE_BYTES // size)
+        return Place(buffer, rows_at(operand_stride(columns, buffer.dtype), along), along)
+
+    def room(self, v: Value, unit: Unit, role: str) -> Buffer:
+        """A buffer of shared memory for an operand alone."""
+        size = self.lying(v, unit, role)[1]
+        align = LINES * LINE_BYTES if unit.instr.unit == "wgmma" else 0
+        return Buffer(f"operand_{role}", v.ty.dtype.tec, (E.IntImm(size),), (), 0, SHARED, align, loc=self.loc)
+
+    def found(self, v: Value) -> Place | None:
+        """Where an operand lies already."""
+        if id(v) in self.places:
+            return self.places[id(v)]
+        if v.of is not None and v.of.name == "permute" and len(v.ty.shape) == 2:
+            inner = self.found(v.of.operands[0])
+            return None if inner is None else inner.turned()
+        return None
+
+    def staged_operand(self, v: Value, unit: Unit, role: str, alone: bool = False) -> Place:
+        """An operand in shared memory, from registers; in a buffer of its own where it stays there."""
+        if alone:
+            buffer = self.room(v, unit, role)
+            self.emit(Open(lambda body: S.Alloc(buffer, body)))
+            self.loop_bytes += _bytes(buffer)
+        else:
+            tag = f"{role}_boxes" if unit.instr.unit == "wgmma" else role
+            buffer = self.arena(v.ty.dtype.tec, self.lying(v, unit, role)[1], tag)
+            if unit.instr.unit == "wgmma":
+                buffer.align_bytes = LINES * LINE_BYTES
+        place = self.place(v, unit, role, buffer)
+        layout = self.natural(v)
+        read, owner = self.reader(v, layout), self.leader(layout)
+        if not alone:
+            self.barrier()
+
+        def put(p: Point) -> S.Stmt:
+            s = self.put_at(place, p, read(p))
+            return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+
+        lanes = min(layout[place.along].low_run(), ACCESS_BYTES // dtype_info(buffer.dtype).bytes)
+        self.visit(layout, put, lanes, place.along)
+        if unit.instr.unit == "wgmma":
+            self.emit(S.Evaluate(E.Call("proxy_fence", (), "int32"), self.loc))
+        self.barrier()
+        return place
+
+    def put_at(self, place: Place, p: Point, value: E.Expr) -> S.Stmt:
+        first, lane = begin(p), next((a.lane for a in p if a.lane is not None), None)
+        at = place.at(first[0].at, first[1].at)
+        return self.store(place.buffer, [at if lane is None else B.add(at, lane)], value)
+
+    # ---- loads that fill shared memory
+
+    def planned(self, op: Op, block: Block, moving: set[int]) -> list[Any]:
+        """Plan a loop: what its products need of tiles from before it comes to shared memory now, and what it loads for them has its place."""
+        planned = self.plan(op, block, moving)
+        for p in planned:
+            self.places[id(p.load.results[0])] = p.place
+        inside = {id(x) for x in walk(block)}
+        for x in block.ops:
+            unit = self.unit(x) if x.name == "dot" and self.gpu else None
+            if unit is None:
+                continue
+            for v, role in zip(x.operands[:2], "ab"):
+                if v.of is not None and id(v.of) not in inside and self.found(v) is None:
+                    self.places[id(v)] = self.staged_operand(v, unit, role, alone=True)
+        return planned
+
+    def plan(self, op: Op, block: Block, moving: set[int]) -> list[Planned]:
+        """The loads of a loop's body that go to shared memory by themselves. `moving`: arguments of the block that are known in each turn."""
+        if not self.gpu or (op.attrs.get("stages") or 1) < 2 or self.may_alias:
+            return []
+        inside = list(walk(block))
+        if any(x.name in ("atomic", "atomic_cas", "barrier") for x in inside):
+            return []
+        written = {id(self.base(x.operands[0])) for x in inside if x.name == "store"}
+        out: list[Planned] = []
+        for x in block.ops:
+            if x.name != "dot" or (unit := self.unit(x)) is None:
+                continue
+            for v, role in zip(x.operands[:2], "ab"):
+                load = self._sole_load(v, block)
+                if load is None or id(self.base(load.operands[0])) in written or not self._plain(load):
+                    continue
+                inner = load.results[0]
+                along, _ = self.lying(v, unit, role)
+                if along != self.along(v, 1 if role == "a" else 0):
+                    continue  # it is turned on its way, element by element
+                needed = self._slice(load, block, moving)
+                if needed is not None:
+                    place = self.place(v, unit, role, self.room(v, unit, role))
+                    out.append(Planned(load, needed, place if inner is v else place.turned()))
+        return out if self._fits(out) else []
+
+    def _sole_load(self, v: Value, block: Block) -> Op | None:
+        """The load of the block that a product's operand is, seen by it alone."""
+        while v.of is not None and v.of.name == "permute" and self.uses.get(id(v)) == 1:
+            v = v.of.operands[0]
+        known = v.of is not None and v.of.name == "load" and len(v.ty.shape) == 2 and v.of in block.ops
+        return v.of if known and self.uses.get(id(v)) == 1 else None
+
+    def _plain(self, load: Op) -> bool:
+        """Whether what is loaded is what is stored: of one type, with 0 where the mask is false."""
+        if self.base(load.operands[0]).dtype != load.results[0].ty.dtype.tec:
+            return False
+        other = load.operands[2] if len(load.operands) > 2 else None
+        while other is not None and other.of is not None and other.of.name in ("splat", "broadcast", "cast"):
+            other = other.of.operands[0]
+        return other is None or (other.of is not None and other.of.name == "const" and other.of.attrs["value"] == 0)
+
+    def _slice(self, load: Op, block: Block, moving: set[int]) -> set[int] | None:
+        """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic."""
+        inside, out, stack = set(map(id, block.ops)), set[int](), list(load.operands)
+        while stack:
+            v = stack.pop()
+            if v.of is None and v in block.args and id(v) not in moving:
+                return None
+            if v.of is None or (id(v.of) not in inside and not v.ty.shape) or id(v.of) in out:
+                continue
+            if not (v.of.elementwise or v.of.name in PURE):
+                return None
+            out.add(id(v.of))
+            stack += v.of.operands
+        return out
+
+    def _fits(self, planned: list[Planned]) -> bool:
+        total = sum(_bytes(p.place.buffer) for p in planned)
+        return bool(planned) and total <= self.target.lds_bytes * ROOM - self.loop_bytes
+
+    @contextmanager
+    def written_out(self) -> Iterator[None]:
+        """Within, everything is written out where it is used, and nothing of it stays."""
+        kept = self.scalars, self.held, self.lazy, self.pointers
+        self.scalars, self.held, self.lazy, self.pointers = (dict(x) for x in kept)
+        self.inlined = True
+        try:
+            yield
+        finally:
+            self.inlined = False
+            self.scalars, self.held, self.lazy, self.pointers = kept
+
+    def fill(self, planned: Planned, block: Block, start: Callable[[], None]) -> S.Stmt:
+        """The nest that brings a turn's tile. `start` says what the turn's values are."""
+        load, place = planned.load, planned.place
+        with self.written_out(), self.block() as items:
+            start()
+            for op in block.ops:
+                if id(op) in planned.of:
+                    self.op(op)
+            v = load.results[0]
+            self.loc = load.loc or self.loc
+            layout = self.memory_layout(load.operands[0], v)
+            lanes, along = self.vectors(load, layout)
+            read = self.access(load, layout, along)
+            owner = self.leader(layout)
+
+            def put(p: Point) -> S.Stmt:
+                s = self.put_at(place, p, read(p))
+                return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+
+            self.visit(layout, put, lanes, along)
+        return close(items)
+
+    def op(self, op: Op) -> None:
+        raise NotImplementedError
+
+    def loop(self, op: Op, turn: E.Var, count: E.Expr, body: S.Stmt, planned: list[Any], fills: list[S.Stmt]) -> S.Stmt:
+        """The loop around fills and work, as a software pipeline: by copies in the background a slot for each stage, through registers one."""
+        if not planned:
+            return S.For(turn, ZERO, count, body)
+        meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
+        stages = int(op.attrs["stages"])
+        total = sum(_bytes(p.place.buffer) for p in planned)
+        while stages > 1 and total * stages > self.target.lds_bytes * ROOM - self.loop_bytes:
+            stages -= 1
+        background = self.target.kind == "cuda" and self.target.chip.async_lds and all(as_copies(f) for f in fills)
+        if not background or stages < 2:
+            stages, body = 1, S.seq(meet, body, meet)
+        self.loop_bytes += total * stages
+        body = S.seq(*fills, body)
+        for p in planned:
+            body = S.Alloc(p.place.buffer, body)
+        return S.seq(S.Attr(SoftwarePipeline(stages), S.For(turn, ZERO, count, body)), meet)
+
+
+def _bytes(buffer: Buffer) -> int:
+    (size,) = buffer.shape
+    assert isinstance(size, E.IntImm)
+    return size.value * dtype_info(buffer.dtype).bytes
+
+
+__all__ = ["ACCESS_BYTES", "Operands", "Place", "Planned", "Unit", "boxes_at", "operand_stride", "rows_at"]
