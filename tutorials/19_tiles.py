@@ -1,8 +1,10 @@
 # %% [markdown]
 # # Tiles
 #
-# Between an element (te) and a thread (`@tec.kernel`) lies the tile: a program says what it does to blocks of an array, and the compiler picks
-# threads, registers, shared memory and matrix units. The words are those of Triton. [The guide](../tiles.md) lists them.
+# A te program defines an element, and a `@tec.kernel` defines a thread. A tile program lies
+# between the two: it says what happens to blocks of an array, and the compiler chooses threads,
+# registers, shared memory and matrix units. The functions have Triton's names. [The
+# guide](../tiles.md) lists them.
 
 # %%
 import numpy as np
@@ -14,8 +16,8 @@ rng = np.random.default_rng(0)
 
 # %% [markdown]
 # ## Softmax: a row is a tile
-# A program takes one row. Its tile is the next power of two, and a mask leaves out what is beyond the row. `tl.max` and `tl.sum` go through registers, lanes
-# and waves.
+# Each program takes one row. Its tile has the next power of two elements, and a mask leaves out
+# what is beyond the row. `tl.max` and `tl.sum` reduce through registers, lanes and waves.
 
 
 # %%
@@ -38,15 +40,16 @@ for dev in (tec.cpu(), tec.rocm_emu("gfx942"), tec.rocm_emu("gfx1100")):
     print("softmax on", dev)
 
 # %% [markdown]
-# The tile program of this kernel, as it is before threads are chosen:
+# The tile program of this kernel, before threads are chosen:
 
 # %%
 print(softmax.ir("*fp32", "*fp32", 300, BLOCK=512))
 
 # %% [markdown]
 # ## Matrix product
-# A program computes a tile of C. It walks along k, loads a tile of A and one of B, and adds their product. `tl.dot` is MFMA on this chip, WMMA on an RDNA3, mma.sync
-# on NVIDIA, and vectors on a CPU.
+# Each program computes a tile of C. It walks along k, loads a tile of A and one of B, and adds
+# their product. `tl.dot` is MFMA on this chip, WMMA on RDNA3, mma.sync on NVIDIA GPUs, and vectors
+# on a CPU.
 
 
 # %%
@@ -76,7 +79,8 @@ for dev in (tec.cpu(), tec.rocm_emu("gfx942")):
     print("matmul on", dev)
 
 # %% [markdown]
-# The assembly of any target is at hand without its device. The product's tiles decide how many matrix instructions a wave runs between two barriers:
+# You can print the assembly of any target without its device. The sizes of the tiles decide how
+# many matrix instructions a wave runs between two barriers:
 
 # %%
 for side in (32, 64, 128):

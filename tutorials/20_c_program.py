@@ -1,9 +1,10 @@
 # %% [markdown]
 # # From an ONNX file to a C program
 #
-# A network that Python compiled runs in programs that know nothing of Python. This tutorial takes an ONNX model, writes a shared object
-# with a C header, and runs it from a program in C. Writing the library needs no compiler; the C program needs one, of course.
-# [Libraries for C](../c-abi.md) has the details.
+# A network that Python compiled can run in programs without Python. This tutorial takes an ONNX
+# model, writes a shared object with a C header, and runs it from a program in C. Writing the
+# library needs no compiler, but the C program does. [Libraries for C](../c-abi.md) has the
+# details.
 
 # %%
 import shutil
@@ -20,7 +21,7 @@ import tec
 folder = Path(tempfile.mkdtemp())
 
 # %% [markdown]
-# A model of two layers, with a batch of any size. Yours comes from a file.
+# The example is a model of two layers, with a batch of any size. Your model comes from a file.
 
 # %%
 rng = np.random.default_rng(0)
@@ -41,8 +42,9 @@ model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir
 onnx.save(model, folder / "classifier.onnx")
 
 # %% [markdown]
-# On the command line this is `tec compile classifier.onnx -o classifier.so`. The library holds the code, the weights and the plan; the header
-# beside it says what it offers.
+# On the command line this is `tec compile classifier.onnx -o classifier.so`. The library contains
+# the code, the weights and the plan. The header beside it declares its functions and lists the
+# network's inputs and outputs.
 
 # %%
 net = tec.compile(str(folder / "classifier.onnx"), "llvm")
@@ -50,7 +52,8 @@ net.export_library(folder / "classifier.so")
 print(sorted(p.name for p in folder.iterdir()), (folder / "classifier.so").stat().st_size, "bytes")
 
 # %% [markdown]
-# The program describes its arrays as DLPack tensors. It leaves the output to the net, whose memory `tec_net_result` shows.
+# The program describes its arrays as DLPack tensors. It leaves the output in the memory of the
+# net, and `tec_net_result` returns it.
 
 # %%
 program = r"""
@@ -81,7 +84,7 @@ int main(void) {
 (folder / "main.c").write_text(program)
 
 # %% [markdown]
-# Build it, run it, and compare with the same network in Python.
+# Build the program, run it, and compare the result with the same network in Python.
 
 # %%
 compiler = shutil.which("cc") or shutil.which("gcc")
@@ -96,7 +99,7 @@ if compiler is not None:
     np.testing.assert_allclose(there, here, atol=1e-6)
 
 # %% [markdown]
-# What is wrong is told in words, never by a crash. Here the shape of the input does not fit:
+# An error is a message and never a crash. Here the shape of the input does not fit:
 
 # %%
 if compiler is not None:

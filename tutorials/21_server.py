@@ -1,13 +1,15 @@
 # %% [markdown]
 # # A server
 #
-# `tec serve` puts a language model behind OpenAI's API, so that programs written for that API run with a model of your own:
+# `tec serve` serves a language model by OpenAI's API. Programs written for that API then run with
+# a model of your own:
 #
 #     pip install "tec-compiler[serve]"
 #     tec serve gemma-3-270m-q4_k_m.gguf --port 8000
 #
-# This page does the same in Python, with a model that is small enough for a page: one layer, random weights, and bytes as its tokens. What it
-# writes has no meaning, but the server does not know that.
+# This page does the same in Python, with a model that is small enough for a page: one layer,
+# random weights, and bytes as its tokens. Its texts have no meaning, but the server works as with
+# any other model.
 
 # %%
 import json
@@ -61,8 +63,9 @@ safetensors.numpy.save_file(weights, folder / "model.safetensors")
 # %% [markdown]
 # ## Serving
 #
-# `tec.lm.load` compiles the model. `served_of` gives it an engine with slots: so many texts are under way at once, each with caches of its own.
-# `application` is an ASGI application, which uvicorn serves here on a port of this host.
+# `tec.lm.load` compiles the model. `served_of` gives it an engine with slots. Each slot generates
+# one text at a time and has its own caches. `application` is an ASGI application, which uvicorn
+# serves here on a port of this host.
 
 # %%
 lm = tec.lm.load(folder)
@@ -83,7 +86,8 @@ print([m.id for m in client.models.list()])
 # %% [markdown]
 # ## A conversation
 #
-# The model's chat template makes a text of the messages. With a temperature of 0 the answer is the likeliest one, and a seed repeats one that was drawn.
+# The chat template of the model makes a prompt from the messages. With temperature 0 the answer is
+# the most likely one. With another temperature, the same seed gives the same answer again.
 
 # %%
 messages = [{"role": "user", "content": "Hello!"}]
@@ -96,7 +100,8 @@ drawn = [client.chat.completions.create(model="tiny", messages=messages, seed=7,
 assert [c.message.content for c in drawn[0].choices] == [c.message.content for c in drawn[1].choices]
 
 # %% [markdown]
-# The second request read only what was new: its prompt was there already, but for the last token, whose logits are wanted again.
+# The second request processed only the new part of its prompt. The rest was in the caches, except
+# for the last token, whose logits are needed again.
 
 # %%
 print(
@@ -107,9 +112,10 @@ print(
 assert again.usage.prompt_tokens_details.cached_tokens == again.usage.prompt_tokens - 1
 
 # %% [markdown]
-# ## Streams
+# ## Streaming
 #
-# A stream brings the text as it is written. When a client closes it, the text ends at its next token and the slot serves others.
+# A stream delivers the text while it is generated. If a client closes it, the text ends at its
+# next token, and the slot serves others.
 
 # %%
 stream = client.chat.completions.create(model="tiny", messages=messages, temperature=0, max_tokens=400, stream=True)
@@ -127,10 +133,10 @@ while served.engine.state()["running"] and time.monotonic() < until:
 print(served.engine.state())
 
 # %% [markdown]
-# ## What is refused
+# ## Errors
 #
-# Errors have the API's form. A wrong key is 401, a value out of range 400 with the parameter's name, a full queue 429 with `retry-after`, a
-# request that is too long 413.
+# Errors have the form of the API. A wrong key is 401, a value out of range is 400 with the name of
+# the parameter, a full queue is 429 with `retry-after`, and a request that is too long is 413.
 
 # %%
 try:
@@ -143,9 +149,10 @@ except openai.BadRequestError as error:
     print(error.status_code, error.body["param"], error.body["message"])
 
 # %% [markdown]
-# ## Counts
+# ## Metrics
 #
-# `/metrics` has what Prometheus asks for: requests by status, tokens, times to the first token, texts that run and wait.
+# `/metrics` has metrics for Prometheus: requests by status, tokens, times to the first token, and
+# the texts that run and wait.
 
 # %%
 import httpx
