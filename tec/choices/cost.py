@@ -85,7 +85,7 @@ class Footprint:
         return sum(k.memory_bytes * k.launches for k in self.kernels)
 
 
-def on_cores(clocks: float, memory_bytes: float, parallel: bool, tasks: float = math.inf) -> Footprint:
+def on_cores(clocks: float, memory_bytes: float = 0.0, parallel: bool = True, tasks: float = math.inf) -> Footprint:
     """What a function of a CPU asks: clocks of one core, bytes of memory, whether threads share it, in so many `tasks` (as many as there are cores)."""
     return Footprint((Kernel(tasks, memory_bytes=memory_bytes, issued=clocks),), parallel)
 

@@ -119,7 +119,7 @@ class Space:
 
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""
-        is_sketched = type(self).sketch is not Space.sketch  # thousands of choices are asked for
+        is_sketched = self.target.is_gpu and type(self).sketch is not Space.sketch  # thousands of choices are asked for
         for values in itertools.product(*options.values()):
             choice = self.choice(**dict(zip(options, values)))
             if self.why_not(choice) is None and (not is_sketched or self._unfit(choice) is None):

@@ -39,7 +39,7 @@ class GpuReduction(Space):
         one = red.num_outputs == 1
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
-            "parts": _equal_parts(self.length) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
+            "parts": _equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
             "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
@@ -342,14 +342,14 @@ def _in_a_row(red: ComputeOp) -> bool:
     return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
 
 
-def _equal_parts(length: int) -> tuple[int, ...]:
+def _equal_parts(length: int, outputs: int) -> tuple[int, ...]:
     """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
-    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle."""
+    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
     found = [1]
     for k in range(1, _MOST_PARTS.bit_length()):
         part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
         found.append(1 << k if part is None else part)
-    return tuple(found)
+    return tuple(p for p in found if p * outputs < 1 << 31)
 
 
 def _in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:

@@ -21,9 +21,10 @@ from ....target import Target
 from ....te import Tensor
 from ....te.like import Index
 from ... import parallel
+from ...cost import Footprint, on_cores
 from ...group import Group, size_of
 from ...parts.pointwise import lanes_for
-from ...space import Choice, Cost
+from ...space import Choice
 from .few import MOST, FewQueries
 from .kernel import AttentionSpace, Kernel
 
@@ -55,14 +56,12 @@ class CpuAttention(AttentionSpace):
     def why_not(self, choice: Choice) -> str | None:
         return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """Multiply-adds at the vector rate, with the share of lanes that have a query."""
         shapes = [t.shape for t in self.form.inputs]
         work = size_of([*shapes[0], *shapes[1][2:3]]) or 1 << 20
-        machine = self.target.machine
-        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
         sums = choice["rows"] * choice["queries"] // self.lanes
-        return Cost(2 * work * (1 + abs(sums - 16) / 64) / rate, "issue")
+        return on_cores(2 * work * (1 + abs(sums - 16) / 64) / self.target.machine.macs("float32", matrix=False))
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         """Lanes of queries, or of elements where queries are few; both, where their number is open."""

@@ -24,10 +24,11 @@ from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
+from ...cost import Footprint, on_cores
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
-from ...space import Choice, Cost
+from ...space import Choice
 from .cpu import CpuAttention, Tile, by_heads, by_lanes, tasks_kind
 from .few import MOST
 from .kernel import Kernel
@@ -83,13 +84,11 @@ class TileAttention(CpuAttention):
         none = isinstance(keys, int) and keys < choice["keys"]
         return f"{keys} keys are not one block" if none else super().why_not(choice)
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """Products at the unit's rate, and the softmax between them, by the share of lanes that have a query."""
-        g, machine = self.g, self.target.machine
-        rows = -(-self.queries // choice["queries"]) * choice["queries"]
+        g, rows = self.g, -(-self.queries // choice["queries"]) * choice["queries"]
         scores = self.batch * g.heads * rows * self.length
-        clocks = scores * ((g.size + g.value_size) * DOT_CLOCKS / (ROWS * ROWS * DEPTH) + WEIGHT_CLOCKS)
-        return Cost(clocks / (machine.units * machine.clock_mhz * 1e6), "issue")
+        return on_cores(scores * ((g.size + g.value_size) * DOT_CLOCKS / (ROWS * ROWS * DEPTH) + WEIGHT_CLOCKS))
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         few = kernel.g.queries * kernel.g.group

@@ -18,10 +18,11 @@ from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ... import parallel
+from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import packed as packed_panel
 from ...parts import loops
-from ...space import Choice, Cost
+from ...space import Choice
 
 FEW = 2  # rows up to which codes are made numbers again for each
 _CHUNK = 256  # rows of a panel that are numbers at once: 32 KiB for 32 columns
@@ -43,6 +44,11 @@ class CpuPacked(loops.LoopForm):
     """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows. Of parameters the first value is the default's."""
 
     template: ClassVar[str] = "cpu packed product"
+    at_once: ClassVar[int] = 1  # multiply-adds of a lane in the time of one of float32
+    few_steps: ClassVar[int] = (
+        4  # instructions for as many codes as a vector has lanes, where they are unpacked for each row
+    )
+    block_steps: ClassVar[int] = 0  # more of them a block
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -61,15 +67,15 @@ class CpuPacked(loops.LoopForm):
                 task //= 2
         return self.choice(rows=self.parameters["rows"][0], task=task, chunk=chunk)
 
-    def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the vector rate; of few rows some four instructions for as many codes as a vector has lanes."""
-        c, machine = self.contraction, self.target.machine
+    def sketch(self, choice: Choice) -> Footprint:
+        """Multiply-adds at the vector rate, of few rows with the instructions that unpack codes beside each; and what a tile, a task and a chunk leave over."""
+        c, (rows, *_), (chunk, *_) = self.contraction, self.parameters["rows"], self.parameters["chunk"]
+        assert c.weights is not None
         m = c.m if isinstance(c.m, int) else 1
-        work = m * c.n * c.k
-        rate = machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
         odd = choice["task"] % choice["rows"] / choice["rows"]
-        spare = 1 + abs(choice["rows"] - 8) / 64 + abs(choice["chunk"] - _CHUNK) / 4096 + odd / 2 + 4 / choice["task"]
-        return Cost((4 if m <= FEW else 1) * work * spare / rate, "issue")
+        spare = abs(choice["rows"] - rows) / 64 + abs(choice["chunk"] - chunk) / 4096 + odd / 2 + 4 / choice["task"]
+        each = (self.few_steps if m <= FEW else 1) * (1 + self.block_steps / c.weights.block + spare) / self.at_once
+        return on_cores(m * c.n * c.k * each / self.target.machine.macs("float32", matrix=False))
 
     def panels(self, *args: Any) -> Panels:
         """The product's loops (`Panels`)."""

@@ -22,7 +22,7 @@ from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ... import parallel
-from ...cost import Cost, Footprint, on_cores
+from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import is_narrow, packed_group
 from ...layouts import packed as packed_panel
@@ -109,20 +109,13 @@ class CpuPackedBytes(packed.CpuPacked):
     of rows."""
 
     template: ClassVar[str] = "cpu packed product of bytes"
+    at_once, few_steps = _GROUP, 2
+    block_steps = 24  # six instructions a vector of a block's sums, which are four multiply-adds each
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         sizes = (4, 2, 1, 6) if target.core.registers >= 32 else (2, 1)
         self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
-
-    def cost(self, choice: Choice) -> Cost:
-        """Four multiply-adds for one of float32, and of a block's sums some six instructions a vector more."""
-        c, machine = self.contraction, self.target.machine
-        assert c.weights is not None
-        m = c.m if isinstance(c.m, int) else 1
-        rate = 4 * machine.units * machine.macs("float32", matrix=False) * machine.clock_mhz * 1e6
-        spare = 1 + 24 / c.weights.block + 1 / (4 * choice["rows"]) + 4 / choice["task"] + abs(choice["chunk"] - _CHUNK) / 4096  # fmt: skip
-        return Cost((2 if m <= packed.FEW else 1) * m * c.n * c.k * spare / rate, "issue")
 
     def panels(self, *args: Any) -> packed.Panels:
         return _Product(self.contraction, is_narrow(self.target), *args)

@@ -7,6 +7,7 @@ a register tile a thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -16,12 +17,13 @@ from ....ops.typical import typical
 from ....target import Target
 from ....te import ComputeOp, Operation, intrin
 from ... import parallel, rules
+from ...cost import Footprint, on_cores
 from ...group import Group, const_shape, reduce_size, same_shape, size_of, substitute
 from ...parts.operands import contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
 from ...rules import figures
-from ...space import Choice, Cost, Scheduled, Space
+from ...space import Choice, Scheduled, Space
 from . import folded, matrix_units, tile_clocks
 from .bulk_products import BulkProduct
 from .register_blocks import RegisterBlocks, SharedTiles
@@ -154,10 +156,10 @@ class RegisterTiles(Space):
             return f"{choice['unroll']} steps do not divide the sum"
         return None
 
-    def cost(self, choice: Choice) -> Cost:
+    def sketch(self, choice: Choice) -> Footprint:
         """Multiply-adds, loads and instructions at the core's rates, more where too few sums are under way for the latency; and the lines of B, which come from memory for the
         first tile of a panel and from the second-level cache for the others where the first level does not hold it."""
-        machine, core, told = self.target.machine, self.target.core, figures.of(self.template, self.target)
+        core, told = self.target.core, figures.of(self.template, self.target)
         m, n, k = (
             self.m or tile_clocks.OPEN_ROWS,
             self.n or 4 * self.lanes,
@@ -177,12 +179,10 @@ class RegisterTiles(Space):
         near = told["l2_clocks"] if k * max(row_bytes, tile_clocks.LINE_BYTES) > core.l1_bytes / 2 else 0.0
         far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
         clocks += wide * k * lines * (far + near * (high - 1)) / together
+        # Of more tiles than cores the last round is not counted: it would take small tiles for being as many as cores.
         tiles = size * high * wide
-        threads = min(machine.units, tiles) if choice["parallel"] else 1
-        start = parallel.START_SECONDS if choice["parallel"] else 0.0
-        return Cost(
-            start + size * clocks / (core.clock_mhz * 1e6) / threads,
-            "issue" if step * k > clocks / high / wide / 2 else "memory",
+        return on_cores(
+            size * clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf
         )
 
     def build(self, choice: Choice) -> Scheduled:
