@@ -53,8 +53,9 @@ class TurnAttention(WarpgroupAttention):
         return super().registers({**choice, "hold": False})
 
     def shared_bytes(self, choice: Choice) -> int:
-        """Of the rings and of the queries."""
-        return super().shared_bytes({**choice, "hold": False, "groups": GROUPS})
+        """Of the rings and of the queries; these have a ring too where one block has all keys, and no loop over blocks is left."""
+        rings = choice["stages"] if isinstance(self.g.keys, int) and self.g.keys <= choice["keys"] else 1
+        return super().shared_bytes({**choice, "hold": False, "groups": GROUPS * rings})
 
     def why_not(self, choice: Choice) -> str | None:
         if not self.plain_rows:

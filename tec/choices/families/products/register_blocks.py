@@ -16,10 +16,12 @@ from ....ops.typical import is_unbounded
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
+from ...cost import Footprint, Kernel
 from ...group import Group, const_shape, reduce_size, same_shape
 from ...parts import needs, split_k, sums
 from ...parts.grid import Tiles
 from ...parts.operands import begin_with, contraction
+from ...parts.pointwise import moved_bytes
 from ...parts.staging import bring
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
@@ -67,28 +69,24 @@ class SharedTiles(Space):
         return self.choice(rows=rows, columns=columns, step=step, stages=1)
 
     def why_not(self, choice: Choice) -> str | None:
-        rows, columns, step = choice["rows"], choice["columns"], choice["step"]
-        threads, used = min(16, rows // 4) * min(16, columns // 4), (rows + columns) * step
+        rows, columns = choice["rows"], choice["columns"]
+        threads, _ = _blocks(rows, columns)
         return needs.first(
             needs.extents((rows, columns), padding.sizes(self.contraction)[:2], (needs.THREAD_PART, needs.THREAD_PART)),
             needs.sums(rows * columns // threads, self.target.chip.vgprs // 2),
-            needs.shared_memory(used * _bytes(self.contraction), self.target.static_lds_bytes),
-            needs.dealt((used,), threads),
+            needs.dealt(((rows + columns) * choice["step"],), threads),
         )
 
-    def cost(self, choice: Choice) -> Cost:
-        """Multiply-adds at the vector units' rate on as many units as there are work-groups; and the traffic of shared memory, two elements of which
-        feed a block of the result: in one slot, neither hides the other."""
-        machine, c = self.target.machine, self.contraction
+    def sketch(self, choice: Choice) -> Footprint:
+        """An element of each tile's row and column feeds a block of the result; a step's tiles come while the one before is summed, and all threads meet twice."""
+        c, rows, columns, step = self.contraction, choice["rows"], choice["columns"], choice["step"]
         m, n, k, batch = padding.sizes(c)
-        rows, columns = choice["rows"], choice["columns"]
-        groups = batch * -(-m // rows) * -(-n // columns)
-        share = max(1.0, groups / machine.units)
-        macs = rows * columns * k / machine.macs(c.acc, matrix=False)
-        block = rows // min(16, rows // 4), columns // min(16, columns // 4)
-        lds = rows * columns * k * _bytes(c) * (1 / block[0] + 1 / block[1]) / machine.scratch_bytes_a_clock
-        _, limit = max((macs, "issue"), (lds, "LDS"))
-        return Cost(machine.launch_us * 1e-6 + share * (macs + lds) / (machine.clock_mhz * 1e6), limit)
+        threads, (high, wide) = _blocks(rows, columns)
+        groups, size, sums = batch * -(-m // rows) * -(-n // columns), _bytes(c), rows * columns * k
+        return Footprint((Kernel(
+            groups, threads, (rows + columns) * step * size, high * wide, moved_bytes(self.group), groups * (rows + columns) * k * size,
+            groups * sums * size * (1 / high + 1 / wide), sums / threads * (1 + 1 / high + 1 / wide), waits=-(-k // step), barriers=2 * -(-k // step),
+        ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
         step, (m, n) = choice["step"], (choice["rows"], choice["columns"])
@@ -131,6 +129,12 @@ def tile_sizes(m: int, n: int, k: int, batch: int = 1) -> tuple[int, int, int]:
     if batch * -(-m // rows) * -(-n // cols) < _FEW_GROUPS:
         rows, cols = min(rows, 32), min(cols, 32)
     return rows, cols, 16 if k > 8 else 8
+
+
+def _blocks(rows: int, columns: int) -> tuple[int, tuple[int, int]]:
+    """Threads of a tile of `SharedTiles`, and the block of each."""
+    y, x = min(16, rows // 4), min(16, columns // 4)
+    return y * x, (rows // y, columns // x)
 
 
 def _bytes(c: Contraction) -> int:
