@@ -1,4 +1,4 @@
-"""What a call of a built function costs over its work: CPU with NDArrays and NumPy arrays, and a GPU launch where one is.
+"""What a call of a built function, and a run of a small network, cost over their work: CPU with NDArrays and NumPy arrays, and a GPU launch where one is.
 
     python benchmarks/call_cost.py
 
@@ -54,7 +54,32 @@ def step_us(add: object, n: int = 1000) -> float:
     return least_us(lambda: run(table.ctypes.data, n), lambda: None, 100) / n
 
 
+def relu() -> object:
+    """A network of one ReLU of 16 elements."""
+    from tec.graph import Graph
+
+    g = Graph()
+    g.set_outputs(g.add("relu", [g.input("x", "float32", (16,))]), ["y"])
+    return tec.compile(g, "llvm")
+
+
+def networks() -> None:
+    """A run of a network bound to its arrays, one of a dict of arrays, and one by an executor."""
+    net = relu()
+    x, y = np.zeros(16, "float32"), np.zeros(16, "float32")
+    given, executor = {"x": x}, net.executor()  # type: ignore[attr-defined]
+    calls = {
+        "cpu, a bound run": (net.bind(given), 3.0),  # type: ignore[attr-defined]
+        "cpu, a bound run that copies its output": (net.bind(given, [y]), 3.0),  # type: ignore[attr-defined]
+        "cpu, Network.run of a dict": (lambda: net.run(given), 5.0),  # type: ignore[attr-defined]
+        "cpu, Executor.run of a dict": (lambda: executor.run(given), None),
+    }
+    for what, (call, limit) in calls.items():
+        line(what, least_us(call, lambda: None, 5000), "us", "goal", limit)
+
+
 def main() -> None:
+    networks()
     add = vector_add("llvm")
     for what, make, limit in (("cpu, NDArray", tec.nd.from_numpy, 5.0), ("cpu, NumPy", lambda x: x, None)):
         x, y, z = (make(np.zeros(16, "float32")) for _ in range(3))

@@ -79,7 +79,17 @@ def step_loop() -> Callable[[int, int], tuple[int, int]]:
 
     A step is STEP_WORDS words: the address of its code, that of its table of addresses, that of its numbers.
     """
-    return _answering(_STEPS(helpers()["tec_run_steps"]))
+    return _answering(run_steps())
+
+
+def run_steps() -> Callable[[int, int], int]:
+    """The same as machine code answers: 0, or a number that `answer_of` takes apart."""
+    return _STEPS(helpers()["tec_run_steps"])
+
+
+def answer_of(answer: int) -> tuple[int, int]:
+    """The number of the step that failed, and its status."""
+    return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
 
 
 def _answering(run: Callable[..., int]) -> Callable[..., tuple[int, int]]:
@@ -87,9 +97,7 @@ def _answering(run: Callable[..., int]) -> Callable[..., tuple[int, int]]:
 
     def call(*args: Any) -> tuple[int, int]:
         answer = run(*args)
-        if not answer:
-            return -1, 0
-        return (answer >> 32) - 1, ctypes.c_int32(answer & 0xFFFFFFFF).value
+        return answer_of(answer) if answer else (-1, 0)
 
     return call
 

@@ -84,6 +84,17 @@ class HostEngine:
     # ---- a run
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
+        self.place(binding, given, results)
+        if self._holders is None:
+            self.run_steps(0, len(self._steps))
+        else:
+            self._holders.run()
+        for to, source, nbytes in self.moves(results):
+            ctypes.memmove(to, source, nbytes)
+        self.direct.learn(binding, tuple(a.shape for a in given))
+
+    def place(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
+        """Fill the tables of addresses and numbers for a run, and take its memory."""
         bases = self._bases
         self.direct.forget()
         if self._arena is None or self._arena.nbytes < binding.arena_bytes:
@@ -105,14 +116,19 @@ class HostEngine:
         if binding is not self.binding:
             self._scalars[: len(binding.scalars)] = binding.scalars
             self.binding = binding
-        if self._holders is None:
-            self.run_steps(0, len(self._steps))
-        else:
-            self._holders.run()
-        for o, base, r in zip(self.plan.outputs, self._outputs, results):
-            if base is None and r is not None and r.size:
-                ctypes.memmove(r.address, self.address(self.layout.names[o.value]), r.nbytes)
-        self.direct.learn(binding, tuple(a.shape for a in given))
+
+    def moves(self, results: Sequence[NDArray | None]) -> list[tuple[int, int, int]]:
+        """What is copied behind the steps: outputs that are no memory of their own, each as (to, from, bytes)."""
+        return [
+            (r.address, self.address(self.layout.names[o.value]), r.nbytes)
+            for o, base, r in zip(self.plan.outputs, self._outputs, results)
+            if base is None and r is not None and r.size
+        ]
+
+    @property
+    def steps(self) -> tuple[int, int] | None:
+        """The address of the table of steps and their number; None where some of them stand in loops or branches."""
+        return (self._table, len(self._steps)) if self._holders is None else None
 
     def run_steps(self, first: int, n: int) -> None:
         """Run calls and copies, by their numbers."""

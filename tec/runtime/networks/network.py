@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -34,10 +34,12 @@ from ..plans.launches import Launches
 from ..plans.layout import PlanLayout
 from ..plans.plan import Call, Plan, number
 from . import direct_run
+from .bound_run import BoundRun, takes_arrays
 from .executor import Executor
 from .inputs import SIZE_END, Feeds
 from .report import Report
 
+Feed = Mapping[str, Any] | Sequence[Any]  # arrays by name, or in order
 _CPU = devices.cpu(0)
 _MAX_IDLE = 8  # executors that `run` keeps a device: as many threads as run it side by side again and again
 
@@ -119,11 +121,31 @@ class Network:
         """The names of sizes that the inputs' shapes give when it runs, in order."""
         return self.plan.sizes
 
-    def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> Network:
-        """The same network for given sizes, its shapes and its memory plan numbers: `net.bind(batch=4)`.
+    @overload
+    def bind(self, sizes: Mapping[str, int] | None = None, /, **more: int) -> Network: ...
 
-        Raises ArgumentError for a missing, unknown or impossible size.
+    @overload
+    def bind(self, inputs: Feed, outputs: Feed | None = None, /, device: DeviceLike = None) -> BoundRun: ...
+
+    def bind(self, first: Any = None, outputs: Any = None, /, device: Any = None, **more: int) -> Network | BoundRun:
+        """The network for given sizes, or a run of it over given arrays.
+
+        `net.bind(batch=4)`, `net.bind({"batch": 4})`: the same network for these sizes, its shapes and its memory plan numbers. Raises ArgumentError for a missing, unknown
+        or impossible size.
+
+        `run = net.bind(inputs, outputs)`: a `BoundRun`. `run()` reads `inputs` (by name, or in order: contiguous arrays, NDArrays, anything with DLPack) and writes `outputs` (by name, or
+        in order; None for those that it makes) where they lie, and gives the outputs, in each call the same arrays. Raises ArgumentError as `Executor.run` does, and for an
+        input that cannot be read in place.
         """
+        if outputs is not None or takes_arrays(first):
+            if unknown := list(more):
+                raise ArgumentError(f"a run over arrays has no {unknown[0]!r}", hint="the arrays say the sizes")
+            return BoundRun(self, self._device(device), first if first is not None else {}, outputs)
+        if device is not None:  # a size may have that name
+            more = {"device": device, **more}
+        return self._bound(first, more)
+
+    def _bound(self, sizes: Mapping[str, int] | None, more: Mapping[str, int]) -> Network:
         if self.plan.growing:
             raise ArgumentError("a network whose states grow has no fixed sizes", hint="compile it with state=False")
         env = {**(sizes or {}), **more}
