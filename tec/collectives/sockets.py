@@ -198,7 +198,7 @@ class Sockets:
             with self._sending:
                 _send(self._peers[to], _MESSAGE, head, data)
         except OSError as error:
-            raise self._lost(to, f"rank {to} cannot be reached any more: {error}") from None
+            raise self._lost(to, f"rank {to} has died, or cannot be reached any more: {error}") from None
 
     def take(self, source: int, doing: str) -> tuple[bytes, bytes]:
         end = time.monotonic() + self.timeout_s

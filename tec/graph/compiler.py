@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +25,7 @@ from ..ops.guards import Guard
 from ..runtime.networks.network import Network
 from ..runtime.networks.report import Report
 from ..runtime.plans.memory_plan import lifetimes, lower_bound
+from ..runtime.plans.plan import State
 from ..target import Target, as_target
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
@@ -118,11 +119,30 @@ def compile_graph(
     graph: Graph, target: Target, dtype: str | None = None, progress: Any = None, state: Mapping[str, str] | None = None
 ) -> Network:
     """Compile a graph for a target; see `compile`."""
+    return compile_graphs([graph], target, dtype, progress, state)[0]
+
+
+def compile_graphs(
+    graphs: Sequence[Graph],
+    target: Target,
+    dtype: str | None = None,
+    progress: Any = None,
+    state: Mapping[str, str] | None = None,
+) -> list[Network]:
+    """Compile graphs for a target to networks that share one module, and each function that several of them have: the ranks of a mesh (`tec.shard`)."""
     start = time.perf_counter()
-    with target:
-        graph, states = declare(graph, state or {})
-        graph, checks = check_indices(graph)
-    lowered = lower_graph(graph, target, dtype, progress, kept=[s.output for s in states])
+    ready = []
+    for graph in graphs:
+        with target:
+            graph, states = declare(graph, state or {})
+            graph, checks = check_indices(graph)
+        ready.append((graph, states, checks))
+    kept = [s.output for s in ready[0][1]]
+    lowered = lower_graphs([graph for graph, _, _ in ready], target, dtype, progress, kept)
+    return [_network(low, states, checks, start) for low, (_, states, checks) in zip(lowered, ready)]
+
+
+def _network(lowered: Lowered, states: Sequence[State], checks: Sequence[str], start: float) -> Network:
     part, units = lowered.part, lowered.units
     plan, params = make_plan(part, checks, states)
     report = Report(
@@ -162,14 +182,29 @@ def lower_graph(
 ) -> Lowered:
     """The passes, the groups and the module of a graph. kept: outputs that states become. loose: inputs that begin anywhere, not at a multiple
     of 64 bytes."""
+    return lower_graphs([graph], target, dtype, progress, kept, loose)[0]
+
+
+def lower_graphs(
+    graphs: Sequence[Graph],
+    target: Target,
+    dtype: str | None = None,
+    progress: Any = None,
+    kept: Iterable[str] = (),
+    loose: Iterable[str] = (),
+) -> list[Lowered]:
+    """Several graphs as one module; a function that several of them have is there once."""
     start = time.perf_counter()
+    kept, loose = list(kept), list(loose)
     with target:
-        graph = optimize(graph, target, dtype)
-        part = part_of(graph, kept, loose)
-        lowering = _Lowering(graph, Building(target, checks_bounds(None)), progress, part.work)
-        part.runs = lowering.runs(part)
+        ready = [optimize(graph, target, dtype) for graph in graphs]
+        parts = [part_of(graph, kept, loose) for graph in ready]
+        lowering = _Lowering(ready[0], Building(target, checks_bounds(None)), progress, sum(p.work for p in parts))
+        for graph, part in zip(ready, parts):
+            lowering.graph = graph
+            part.runs = lowering.runs(part)
         seconds = time.perf_counter() - start
-        with _hint_at_sizes(graph):
+        with _hint_at_sizes(ready[0]):
             if not lowering.units:
                 lowering.building.add(_nothing())
             module = lowering.building.finish()
@@ -177,12 +212,12 @@ def lower_graph(
             unit.settle()
         warn_of_slower({u.name: u.refused for u in lowering.units.values()})
         if progress is not None:
-            progress(part.work + 1, part.work + 1, "code")
-    return Lowered(part.graph, part, lowering.units, module, seconds)
+            progress(lowering.work + 1, lowering.work + 1, "code")
+    return [Lowered(part.graph, part, lowering.units, module, seconds) for part in parts]
 
 
 class _Lowering:
-    """Groups as functions, those of loops and branches too; equal ones share a function."""
+    """Groups as functions, those of loops and branches too; equal ones share a function. `graph`: the one whose groups come next."""
 
     def __init__(self, graph: Graph, building: Building, progress: Any, work: int):
         self.graph, self.building, self.progress = graph, building, progress

@@ -24,7 +24,7 @@ from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.guards import Guard, recording
 from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
-from ..ops.registry import INDEXED, PACKED, REGION, UnequalSizes
+from ..ops.registry import COLLECTIVE, INDEXED, PACKED, REGION, UnequalSizes
 from ..te.evaluate import evaluate, np_dtype
 from .agree import agreed_shapes
 from .deferred import Deferred
@@ -406,7 +406,11 @@ def _words(e: Exception) -> str:
 
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
-    if {PACKED, REGION} & definition.traits or any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values())):
+    if (
+        {PACKED, REGION, COLLECTIVE} & definition.traits
+        or any(t.is_symbolic for t in types)
+        or is_symbolic(list(attrs.values()))
+    ):
         return False
     if any(isinstance(v.data, Deferred) for v in inputs):
         return False

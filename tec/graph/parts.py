@@ -2,7 +2,7 @@
 
     Part       a graph, its groups, and of each group that is a loop or a branch the parts of its bodies
     Run        a group, its function, which of the group's inputs are the function's, and the sizes that it is called with
-    RegionRun  a group that is a loop or a branch, and its bodies' parts
+    RegionRun  a group that is a loop, a branch or a collective, and its bodies' parts
 
 What a body makes goes to where the loop or the branch wants it: `Part.made` says which outputs its functions write there at once; others are copied.
 """
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ops.registry import COLLECTIVE
 from .graph import Graph, Value
 from .passes.fuse import FusedGroup, fuse
 from .regions import bodies, is_region
@@ -66,6 +67,8 @@ def _part(graph: Graph, rows: Rows, loose: Iterable[Value] = (), written: Sequen
     for group in part.groups:
         group.loose = {v for v in (*group.inputs, *group.outputs) if v in anywhere}
         node = group.nodes[0]
+        if COLLECTIVE in node.definition.traits:
+            part.inner[group] = []
         if not is_region(node):
             continue
         part.inner[group] = [_body(node, k, body, rows, anywhere) for k, (_, body) in enumerate(bodies(node))]

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..ops.dim_bounds import Empty
 from ..ops.dims import data_of, names_of
+from ..ops.registry import COLLECTIVE
 from ..runtime.plans import memory_plan
 from ..runtime.plans.plan import (
     Allocation,
@@ -21,6 +22,7 @@ from ..runtime.plans.plan import (
     Carried,
     Choose,
     Copy,
+    Exchange,
     Guard,
     Output,
     Plan,
@@ -167,12 +169,21 @@ class _Planner:
         out: list[Step] = []
         for run in runs:
             if isinstance(run, RegionRun):
-                out += self.loop(run) if run.group.nodes[0].op == "loop" else self.choose(run)
+                out += self.held(run)
                 continue
             group, name, used, sizes = run
             arrays = [*(self.use(group.inputs[k]) for k in used), *(self.made(group, v) for v in group.outputs)]
             out.append(Call(name, (*arrays, *map(Scalar, sizes))))
         return out
+
+    def held(self, run: RegionRun) -> list[Step]:
+        """The steps of a loop, a branch or a collective."""
+        node = run.group.nodes[0]
+        if COLLECTIVE not in node.definition.traits:
+            return self.loop(run) if node.op == "loop" else self.choose(run)
+        a = node.attrs
+        source, target = self.use(node.inputs[0]), self.use(node.outputs[0])
+        return [Exchange(node.op, a["mesh_axis"], a["ranks"], source, target, a.get("reduction", ""))]
 
     def alone(self, like: Value, name: str) -> str:
         """A value of the arena that is no value of the graph."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ImportModelError
 from ..ops.dims import Dim
-from ..ops.registry import normalize_axis
+from ..ops.registry import COLLECTIVE, normalize_axis
 from ..runtime.plans.plan import State
 from .graph import Graph, Node, Value
 from .passes.rewrite import Rebuild, rebuild
@@ -90,7 +90,7 @@ def strided(graph: Graph) -> Rows:
 
 
 def compact(graph: Graph, rows: Rows, kept: Collection[str] = ()) -> tuple[Graph, Rows]:
-    """The graph where rows of a state that must lie one behind the other are copied: what a loop begins with and what it goes over, and outputs that
+    """The graph where rows of a state that must lie one behind the other are copied: what a loop begins with and what it goes over, what ranks exchange, and outputs that
     are not named in `kept` (a state's own are in its memory). And the rows of the new graph."""
     if not rows:
         return graph, rows
@@ -105,11 +105,12 @@ def compact(graph: Graph, rows: Rows, kept: Collection[str] = ()) -> tuple[Graph
         return copies[v]
 
     for node in graph.nodes:
-        if node.op != "loop":
+        exchanged = COLLECTIVE in node.definition.traits
+        if node.op != "loop" and not exchanged:
             b.copy(node)
             continue
         first = len(node.attrs.get("extras", ()))
-        taken = range(first, first + node.attrs["states"] + len(node.attrs.get("rows", ())))
+        taken = range(1) if exchanged else range(first, first + node.attrs["states"] + len(node.attrs.get("rows", ())))
         inputs = [copied(v) if k in taken else b.value(v) for k, v in enumerate(node.inputs)]
         made = b.new.add(node.op, inputs, node.attrs, node.outputs[0].name, node.origin)
         b.map.update(zip(node.outputs, made))

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import PackageError
 from ..runtime.arrays.dtypes import dlpack_type
 from ..runtime.modules import exprs as text_of
 from ..runtime.networks.network import Network
-from ..runtime.plans.plan import Call, Choose, Repeat, Step
+from ..runtime.plans.plan import Call, Choose, Exchange, Repeat, Step
 from ..runtime.plans.plan import Output as PlanOutput
 from .data import TABLES, Data, Name, Ref, Word, checksum
 from .exprs import Exprs, begins
@@ -147,6 +148,11 @@ class ModelTables:
 
     def _step(self, k: int) -> list[Word]:
         step, (pointer, scalar) = self.plan.flat[k], self.layout.calls[k]
+        if isinstance(step, Exchange):
+            raise PackageError(
+                f"a native library runs on one device, and the network has {step.kind} among {step.size} ranks",
+                hint="compile the network without tec.shard",
+            )
         if not isinstance(step, Call):
             return [None, pointer, scalar, self.data.text("copy"), 0, None]
         asserts = self.network.module[step.function].asserts

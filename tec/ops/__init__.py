@@ -3,6 +3,7 @@
 from . import (
     arithmetic,
     attention,
+    collective,
     conv,
     conv_sum,
     deform,
@@ -40,7 +41,7 @@ from .registry import (
 )
 
 __all__ = [
-    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "conv", "conv_sum", "deform",
+    "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
     "elementwise", "get_op", "image", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

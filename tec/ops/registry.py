@@ -42,8 +42,12 @@ CHECKED = (
 )
 PACKED = "packed"  # makes more of its inputs than they are: where these are constants, it is left to whoever reads it
 REGION = "region"  # its attributes hold graphs, which run many times or not at all (see tec.graph.regions)
+COLLECTIVE = (
+    "collective"  # exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective)
+)
 TRAITS = (
     VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED, REGION,
+    COLLECTIVE,
 )  # fmt: skip
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 

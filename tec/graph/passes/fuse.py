@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ops.dims import at_most
-from ...ops.registry import BROADCAST, COMPLEX, COSTLY, ELEMENTWISE, INJECTIVE, OPAQUE, REDUCTION, REGION, ROW, VIEW
+from ...ops.registry import (
+    BROADCAST,
+    COLLECTIVE,
+    COMPLEX,
+    COSTLY,
+    ELEMENTWISE,
+    INJECTIVE,
+    OPAQUE,
+    REDUCTION,
+    REGION,
+    ROW,
+    VIEW,
+)
 from ..aliases import find_aliases, moves_ones
 from ..graph import Graph, Node, Value
 from ..state import Rows, strided
@@ -195,7 +207,7 @@ def _same_places(group: FusedGroup, v: Value) -> bool:
 
 def _may_fuse(node: Node, lone: set[Node], rows: Container[Value]) -> bool:
     """Also a view of rows that lie apart, which is none."""
-    if REGION in node.definition.traits:
+    if {REGION, COLLECTIVE} & node.definition.traits:
         return False
     shows = VIEW in node.definition.traits and node.inputs[0] not in rows
     return (len(node.outputs) == 1 or node in lone) and not shows

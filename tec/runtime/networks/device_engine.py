@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,9 @@ from ..devices.device import Device
 from ..devices.storage import Storage
 from ..devices.stream import Event, GraphCapture, Stream
 from ..plans.layout import Binding
-from ..plans.plan import Call, Repeat
+from ..plans.plan import Call, Exchange, Repeat
 from .device_steps import Calls, DeviceSteps, copy, queued
+from .exchanges import Collectives, bound
 from .launch_table import LaunchTable
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class _Bound:
 class DeviceEngine:
     """See the module."""
 
-    def __init__(self, network: Network, device: Device):
+    def __init__(self, network: Network, device: Device, communicators: Mapping[str, Collectives] | None = None):
+        self._communicators = {} if communicators is None else communicators
         self.plan, self.layout = network.plan, network._layout
         self.module = network.module
         self.device = device
@@ -190,6 +192,9 @@ class DeviceEngine:
             for a in step.values:  # what is not copied has no array yet
                 if a not in arrays:
                     arrays[a] = self._array(binding, bases, a)
+            if isinstance(step, Exchange):
+                calls.append((bound(step, self._communicators), [arrays[step.target], arrays[step.source]]))
+                continue
             if not isinstance(step, Call):
                 calls.append((copy, [arrays[step.target], arrays[step.source]]))
                 continue

@@ -39,7 +39,13 @@ def serves(plan: Plan) -> bool:
     outputs = [plan.values[o.value] for o in plan.outputs]
     types = {v.dtype for v in (*outputs, *(plan.values[n] for n in plan.inputs))}
     each = len({o.value for o in plan.outputs}) == len(outputs)
-    return not plan.states and not plan.holders and each and all(numpy_dtype(t).name == t for t in types)
+    return (
+        not plan.states
+        and not plan.holders
+        and not plan.exchanges
+        and each
+        and all(numpy_dtype(t).name == t for t in types)
+    )
 
 
 def in_order(names: Sequence[str], inputs: Any) -> list[Any] | None:

@@ -24,6 +24,7 @@ from ..devices.storage import ALIGN, Storage
 from ..devices.stream import Event
 from ..plans.layout import Binding
 from ..plans.plan import Output
+from .exchanges import Collectives, check_communicators
 from .inputs import Feeds, as_array
 from .state import States
 
@@ -86,14 +87,21 @@ class Executor:
     """See the module. Made by `network.executor(device)`.
 
     memory_limit: bytes of working memory that are kept between runs; what a run took beyond is given back after it. A run itself takes
-    what it needs. capacity: rows that states which grow have room for at first; it doubles where that is too little.
+    what it needs. communicators: of a network that is one rank of several (`tec.shard`), those of its mesh axes by name. capacity: rows that states which grow have room for at first; it doubles where that is too little.
     """
 
     def __init__(
-        self, network: Network, device: DeviceLike = None, memory_limit: int | None = None, capacity: int | None = None
+        self,
+        network: Network,
+        device: DeviceLike = None,
+        memory_limit: int | None = None,
+        capacity: int | None = None,
+        communicators: Mapping[str, Collectives] | None = None,
     ):
         self.network = network
+        given = {} if communicators is None else communicators
         self.device: Device = network._device(device)
+        check_communicators(network.plan, self.device, given)
         self.memory_limit = _count("memory_limit", memory_limit, 0, "bytes")
         rows = _count("capacity", capacity, 1, "rows")
         self._layout = network._layout
@@ -109,11 +117,11 @@ class Executor:
         if self.device.driver is None:
             from .host_engine import HostEngine
 
-            self._engine = HostEngine(network, self.device)
+            self._engine = HostEngine(network, self.device, given)
         else:
             from .device_engine import DeviceEngine
 
-            self._engine = DeviceEngine(network, self.device)
+            self._engine = DeviceEngine(network, self.device, given)
 
     def __repr__(self) -> str:
         return f"<tec.Executor of {self.network!r} on {self.device}, {self.nbytes} bytes>"

@@ -7,7 +7,7 @@ with other sizes or other inputs fills them anew, by one addition. Then one call
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,9 @@ from ..devices.storage import Storage
 from ..devices.stream import Event
 from ..modules.cpu_code import STEP_WORDS, helpers, step_loop
 from ..plans.layout import Binding
-from ..plans.plan import Call, Copy
+from ..plans.plan import Call, Copy, Exchange
 from .direct_run import DirectRuns
+from .exchanges import Collectives, bound
 from .host_steps import HostSteps
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class HostEngine:
     """See the module."""
 
-    def __init__(self, network: Network, device: Device):
+    def __init__(self, network: Network, device: Device, communicators: Mapping[str, Collectives] | None = None):
+        self._communicators = {} if communicators is None else communicators
         self.plan, self.layout = network.plan, network._layout
         self.device = device
         layout = self.layout
@@ -57,7 +59,7 @@ class HostEngine:
         self._flat = self.plan.flat
         self._steps = np.array([self._step(k, network) for k in range(len(self._flat))], np.int64)
         self._table = self._steps.ctypes.data
-        self._holders = HostSteps(self, self.plan.steps) if self.plan.holders else None
+        self._holders = HostSteps(self, self.plan.steps) if self.plan.holders or self.plan.exchanges else None
         self.direct = DirectRuns(self)
 
     def _step(self, k: int, network: Network) -> tuple[int, int, int]:
@@ -65,6 +67,9 @@ class HostEngine:
         step = self._flat[k]
         pointer, scalar = self.layout.calls[k]
         arguments = self.pointers.ctypes.data + 8 * pointer, self._scalars.ctypes.data + 8 * scalar
+        if isinstance(step, Exchange):  # `exchange` does it; its row is never walked
+            self._functions.append(None)
+            return 0, *arguments
         if isinstance(step, Copy):
             self._functions.append(None)
             return helpers()["tec_copy_bytes"], *arguments
@@ -147,6 +152,19 @@ class HostEngine:
         if status:
             self.fail(first + at, status)
         return 0
+
+    def exchange(self, step: Exchange) -> None:
+        """A collective, on the values where they lie."""
+        assert self.binding is not None
+        arrays = []
+        for name in (step.target, step.source):
+            value = self.layout.names[name]
+            address = self.address(value)
+            storage = Storage(self.device, self.layout.nbytes(self.binding, value), address, self)
+            arrays.append(
+                NDArray(storage, address, self.layout.shape(self.binding, name), self.plan.values[name].dtype)
+            )
+        bound(step, self._communicators)(*arrays)
 
     def table_at(self, k: int) -> int:
         """The address of a call's or a copy's row in the table of steps."""

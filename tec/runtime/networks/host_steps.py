@@ -15,7 +15,7 @@ import numpy as np
 
 from ..devices.device import cpu
 from ..modules.cpu_code import trip_loop
-from ..plans.plan import Choose, Repeat, Step
+from ..plans.plan import Choose, Exchange, Repeat, Step
 from ..plans.trip_counts import trips_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HostSteps:
         self.engine = engine
         self.first = first
         self.count: int = 0  # of calls and copies, those of loops and branches too
-        self.parts: list[Stretch | HostLoop | HostBranch] = []
+        self.parts: list[Stretch | HostLoop | HostBranch | HostExchange] = []
         for step in steps:
             at = first + self.count
             if isinstance(step, Repeat):
@@ -48,6 +48,9 @@ class HostSteps:
                 branch = HostBranch(engine, step, at)
                 self.parts.append(branch)
                 self.count += branch.count
+            elif isinstance(step, Exchange):
+                self.parts.append(HostExchange(engine, step))
+                self.count += 1
             else:
                 last = self.parts[-1] if self.parts else None
                 if isinstance(last, Stretch):
@@ -62,6 +65,16 @@ class HostSteps:
                 self.engine.run_steps(part.first, part.count)
             else:
                 part.run()
+
+
+class HostExchange:
+    """See `Exchange`."""
+
+    def __init__(self, engine: HostEngine, step: Exchange):
+        self.engine, self.step = engine, step
+
+    def run(self) -> None:
+        self.engine.exchange(self.step)
 
 
 class HostBranch:

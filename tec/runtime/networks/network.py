@@ -32,7 +32,7 @@ from ..plans import memory_plan
 from ..plans.check_plan import check_memory, check_order, check_structure
 from ..plans.launches import Launches
 from ..plans.layout import PlanLayout
-from ..plans.plan import Call, Plan, number
+from ..plans.plan import Call, Exchange, Plan, number
 from . import direct_run
 from .bound_run import BoundRun, takes_arrays
 from .executor import Executor
@@ -87,7 +87,7 @@ class Network:
         rows = []
         for k, step in enumerate(self.plan.flat):
             made = str(self.plan.values[step.values[-1]]) if step.values else ""
-            function = step.function if isinstance(step, Call) else "copy"
+            function = step.function if isinstance(step, Call) else step.kind if isinstance(step, Exchange) else "copy"
             rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))
         steps = table(("step", "function", "operators", "makes"), rows)
         ends = [("input", i) for i in self.inputs] + [("output", o) for o in self.outputs]
@@ -265,10 +265,14 @@ class Network:
             self._give(executor)
 
     def executor(
-        self, device: DeviceLike = None, memory_limit: int | None = None, capacity: int | None = None
+        self,
+        device: DeviceLike = None,
+        memory_limit: int | None = None,
+        capacity: int | None = None,
+        communicators: Mapping[str, Any] | None = None,
     ) -> Executor:
         """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""
-        return Executor(self, device, memory_limit, capacity)
+        return Executor(self, device, memory_limit, capacity, communicators)
 
     def _take(self, dev: Device) -> Executor:
         """An executor that nobody uses; a thread that runs at the same time gets another."""

@@ -17,7 +17,7 @@ from ..devices.storage import ALIGN
 from ..modules import exprs
 from ..modules.package import damaged
 from .check_holders import check_holders, check_made, check_made_after
-from .plan import LARGEST, Allocation, Call, Choose, Copy, Env, Params, Plan, Repeat, Step
+from .plan import LARGEST, Allocation, Call, Choose, Copy, Env, Exchange, Params, Plan, Repeat, Step
 
 # ---- structure
 
@@ -49,6 +49,8 @@ def check_structure(plan: Plan, params: Mapping[str, Any], signature: Params) ->
                 raise damaged(f"{a!r} is no value of the network")
         if isinstance(step, Call):
             _check_call(step, plan, symbols, signature)
+        elif isinstance(step, Exchange):
+            _check_exchange(step, plan)
         else:
             _check_copy(step, plan)
     check_holders(plan, symbols, _check_expr)
@@ -130,10 +132,27 @@ def _check_call(step: Call, plan: Plan, symbols: set[str], signature: Params) ->
             raise damaged(f"{p} of {function!r} has strides of its own")
 
 
+def _named(step: Call | Copy | Exchange) -> str:
+    if isinstance(step, Call):
+        return repr(step.function)
+    return "a copy" if isinstance(step, Copy) else step.kind
+
+
 def _check_copy(step: Copy, plan: Plan) -> None:
     source, target = plan.values[step.source], plan.values[step.target]
     if (source.dtype, source.shape) != (target.dtype, target.shape):
         raise damaged(f"a step copies {source} {step.source!r} to {target} {step.target!r}")
+
+
+def _check_exchange(step: Exchange, plan: Plan) -> None:
+    """Elements fit, where they are numbers; what sizes decide is what the compiler made of one dimension."""
+    source, target = plan.values[step.source], plan.values[step.target]
+    more, fewer = step.ratio
+    fits = source.dtype == target.dtype
+    if all(isinstance(d, int) for d in (*source.shape, *target.shape)):
+        fits = fits and source.nbytes({}) * more == target.nbytes({}) * fewer
+    if not fits or "rows" in (source.place, target.place):
+        raise damaged(f"{step.kind} of {step.size} ranks makes no {target} {step.target!r} of {source} {step.source!r}")
 
 
 def _check_expr(what: str, e: Any, symbols: set[str]) -> None:
@@ -168,7 +187,7 @@ def _order(plan: Plan, steps: Sequence[Step], before: set[str], signature: Param
             after = _order(plan, step.steps, made, signature)
             check_made_after(plan, step, after)
             continue
-        what = repr(step.function) if isinstance(step, Call) else "a copy"
+        what = _named(step)
         reads, writes = step.effects(signature)
         sources, targets = [plan.root(a) for a in reads], [plan.root(a) for a in writes]
         for r in sources:
@@ -325,7 +344,7 @@ class _Memory:
             if isinstance(step, Repeat):
                 arena = self._repeat(step, arena, signature)
                 continue
-            what = repr(step.function) if isinstance(step, Call) else "a copy"
+            what = _named(step)
             reads, writes = step.effects(signature)
             sources, made = [self.root[a] for a in reads], [self.root[a] for a in writes]
             for r in sources:

@@ -25,6 +25,7 @@ from .steps import (
     Choose,
     Copy,
     Env,
+    Exchange,
     Params,
     Plain,
     Repeat,
@@ -43,7 +44,7 @@ from .steps import (
 )
 
 __all__ = [
-    "LARGEST", "PLACES", "Allocation", "Call", "Carried", "Choose", "Copy", "Env", "Guard", "Output", "Params", "Plain", "Plan", "Repeat",
+    "LARGEST", "PLACES", "Allocation", "Call", "Carried", "Choose", "Copy", "Env", "Exchange", "Guard", "Output", "Params", "Plain", "Plan", "Repeat",
     "Scalar", "Size", "State", "Step", "number",
 ]  # fmt: skip
 
@@ -230,6 +231,11 @@ class Plan:
     def flat(self) -> tuple[Plain, ...]:
         """All calls and copies, those of loops and branches too, each once, in the order in which they stand."""
         return tuple(flat(self.steps))
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Its collectives, in the order in which every rank of the network makes them."""
+        return tuple(s for s in self.flat if isinstance(s, Exchange))
 
     @property
     def holders(self) -> list[tuple[Repeat | Choose, tuple[Repeat, ...]]]:

@@ -2,6 +2,7 @@
 
     Call      a compiled function on values and numbers
     Copy      a value's bytes to another
+    Exchange  a collective with the other ranks of a mesh axis (`tec.collectives`)
     Repeat    steps again and again: a number of times that sizes give or that is read when the loop begins, as long as a condition holds
     Choose    one of two lists of steps, by a condition that is read when it comes to it
 
@@ -103,6 +104,55 @@ class Copy:
         if not isinstance(source, str) or not isinstance(target, str):
             raise damaged(f"a step copies {brief(source)} to {brief(target)}")
         return cls(source, target)
+
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A collective of the `size` ranks of a mesh axis: `kind` (one of `COLLECTIVES`) of one value, written to another. reduction: of those that reduce."""
+
+    kind: str
+    axis: str
+    size: int
+    source: str
+    target: str
+    reduction: str = ""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it takes, in order."""
+        return self.source, self.target
+
+    @property
+    def ratio(self) -> tuple[int, int]:
+        """The elements of the target by those of the source, as a fraction."""
+        return {"all_gather": (self.size, 1), "reduce_scatter": (1, self.size)}.get(self.kind, (1, 1))
+
+    def effects(self, signature: Params) -> tuple[list[str], list[str]]:
+        """The values that it reads, and those that it writes."""
+        return [self.source], [self.target]
+
+    def bind(self, env: Env) -> Exchange:
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"op": "exchange", "kind": self.kind, "axis": self.axis, "size": self.size}
+        out |= {"reduction": self.reduction} if self.reduction else {}
+        return {**out, "source": self.source, "target": self.target}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Exchange:
+        kind, axis, size = data.get("kind"), data.get("axis"), data.get("size")
+        source, target, reduction = data.get("source"), data.get("target"), data.get("reduction", "")
+        if kind not in COLLECTIVES or not isinstance(axis, str) or not isinstance(reduction, str):
+            raise damaged(f"a step exchanges by {brief(kind)} along {brief(axis)}")
+        if isinstance(size, bool) or not isinstance(size, int) or not 0 < size < 1 << 16:
+            raise damaged(f"a step exchanges among {brief(size)} ranks")
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise damaged(f"a step exchanges {brief(source)} to {brief(target)}")
+        return cls(kind, axis, size, source, target, reduction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,14 +270,14 @@ class Choose:
         return cls(condition, steps_of(data.get("then"), depth + 1), steps_of(data.get("else"), depth + 1))
 
 
-Plain = Call | Copy
-Step = Call | Copy | Repeat | Choose
-_PLAIN: dict[str, type[Call] | type[Copy]] = {"call": Call, "copy": Copy}
+Plain = Call | Copy | Exchange
+Step = Call | Copy | Exchange | Repeat | Choose
+_PLAIN: dict[str, type[Call] | type[Copy] | type[Exchange]] = {"call": Call, "copy": Copy, "exchange": Exchange}
 _HOLDING: dict[str, type[Repeat] | type[Choose]] = {"repeat": Repeat, "choose": Choose}
 
 
 def flat(steps: Iterable[Step]) -> Iterator[Plain]:
-    """All calls and copies, those of loops and branches too, each once, in the order in which they stand."""
+    """All calls, copies and exchanges, those of loops and branches too, each once, in the order in which they stand."""
     for s in steps:
         if isinstance(s, (Repeat, Choose)):
             for part in s.parts:
