@@ -23,6 +23,7 @@ from ..ops.registry import TensorType
 from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device, as_device
 from ..runtime.networks.network import Network
+from ..runtime.networks.network import load as load_network
 from ..target import Target, as_target
 from .executor import TIMEOUT_SECONDS, RankExecutor, ShardedExecutor
 from .mesh import Mesh, Placement, Shard
@@ -217,8 +218,6 @@ def load(
     folder: str | os.PathLike[str], ranks: Sequence[int] | None = None, devices: Sequence[Any] | None = None
 ) -> ShardedNetwork:
     """A network that `save` wrote. ranks: those that are read; all by default. Raises PackageError for a file that is none of it."""
-    from ..runtime.networks.network import load as load_network
-
     place = Path(folder)
     axes, ends, notes = Ends.read(place / "sharding.json")
     mesh = Mesh(axes, devices)
