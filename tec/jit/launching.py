@@ -41,10 +41,22 @@ _MAX_LAUNCHES = 1024
 
 
 def kernel(function: Any = None) -> Any:
-    """Make a kernel of a Python function over scalars and arrays: one thread's program. See docs/kernels.md for the language.
+    """A kernel made from a Python function over scalars and arrays, which is the program of one thread.
+    docs/kernels.md describes the language.
 
-    The function is compiled at its first launch with given types, for the device that its arrays are on; NumPy arrays are on the CPU.
-    Raises KernelError where it says what kernels cannot, with the line and what to write instead.
+    function: the function. It is compiled at its first launch with given types, for the device of its arrays; NumPy
+    arrays are on the CPU. Returns a Kernel. Raises KernelError for what the language does not have, with the line and
+    a replacement.
+
+    >>> @tec.kernel
+    ... def add(a, b):
+    ...     i = tec.grid_idx(1)
+    ...     if i < len(a):
+    ...         b[i] = a[i] + 1.0
+    >>> x, y = np.zeros(8, "float32"), np.zeros(8, "float32")
+    >>> add.launch(8)(x, y)
+    >>> float(y.sum())
+    8.0
     """
     if function is None:
         return kernel
@@ -52,7 +64,9 @@ def kernel(function: Any = None) -> Any:
 
 
 class Kernel(Reflection):
-    """A kernel: `k[grid, block](*arguments)`, `k[grid, block, stream, shared_bytes](...)`, `k.launch(n)(...)`."""
+    """A kernel. Launch it as `k[grid, block](*arguments)`, `k[grid, block, stream, shared_bytes](...)` or
+    `k.launch(n)(...)`.
+    """
 
     def __init__(self, function: Any):
         function = getattr(function, "__tec_kernel__", function)
@@ -104,9 +118,13 @@ class Kernel(Reflection):
         return found
 
     def launch(self, *extents: Any, block: Any = None, stream: Stream | None = None) -> Launcher:
-        """A launch of as many threads as the product of `extents` (`n`, or `(m, n)`), in blocks that tec chooses by how many fit a
-        unit at once; `tec.grid_idx` gives a thread's indices in the order of the extents. Threads beyond them do nothing.
-        `block`: threads a block along each extent, where they are to be given. Raises KernelError."""
+        """A launch of as many threads as the product of `extents` (`n`, or `(m, n)`), in blocks that tec chooses by
+        their occupancy.
+
+        `tec.grid_idx` gives the indices of a thread in the order of the extents. Threads beyond the extents do
+        nothing. block: threads per block along each extent, to choose them yourself. stream: by default that of the
+        device. Returns a Launcher, which a call launches. Raises KernelError.
+        """
         key = ("launch", extents, block, stream)
         try:
             found = self._launches.get(key)

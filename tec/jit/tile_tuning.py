@@ -1,4 +1,6 @@
-"""Constants of a kernel over tiles that are chosen at launch: `autotune` measures configurations, `heuristics` computes constants."""
+"""Constants of a tile kernel that are chosen at launch: `autotune` measures configurations, `heuristics` computes
+constants.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _ROUNDS = 3  # launches of a configuration that are timed, after one that is not
 
 
 class Config:
-    """One configuration: constants by name, waves, stages."""
+    """One configuration: constants by name, waves per program (`num_warps`), and stages."""
 
     def __init__(
         self,
@@ -164,8 +166,12 @@ def autotune(
     do_bench: Any = None,
     cache_results: bool = False,
 ) -> Callable[[Any], Autotuner]:
-    """Choose among configurations by measuring them, once for each combination of the values of the arguments `key` and of types. On a software GPU, whose
-    clock says nothing, the first that compiles is taken."""
+    """Chooses among configurations by measuring them, once for each combination of types and of the values of the
+    arguments `key`.
+
+    configs: a list of `Config`. key: names of arguments. The clock of a software GPU means nothing, so the first
+    configuration that compiles is used there. Other parameters are Triton's. Returns a decorator.
+    """
     return lambda fn: Autotuner(
         fn, configs, key, reset_to_zero or (), restore_value or (), prune_configs_by or {}, pre_hook
     )
@@ -186,7 +192,10 @@ class Heuristics(Chooser):
 
 
 def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[Any], Heuristics]:
-    """Constants as functions of the arguments: `heuristics({"EVEN": lambda args: args["n"] % 128 == 0})`."""
+    """Computes constants from the arguments. values: functions by the name of the constant.
+
+    `heuristics({"EVEN": lambda args: args["n"] % 128 == 0})`
+    """
     return lambda fn: Heuristics(fn, values)
 
 

@@ -1,9 +1,11 @@
-"""`@tec.tile.jit`: a function over tiles, compiled when it is launched, for the types of its arguments and the values of its constants.
+"""`@tec.tile.jit`: a function over tiles, compiled at its launch for the types of its arguments and the values of its
+constants.
 
     matmul[grid](a, b, c, M, N, K, BLOCK=64, num_warps=4)
 
-The grid is one to three numbers, or a function of the constants. Arrays (NumPy, tec.nd, tec.array, torch, any DLPack) are pointers to their
-first element; they say the device. An integer that is 1 is a constant. TEC_INTERPRET=1 runs programs one after the other in NumPy.
+The grid is one to three numbers, or a function of the constants. Arrays (NumPy, tec.nd, tec.array, torch, any DLPack)
+become pointers to their first element, and decide the device. An integer that is 1 is a constant. TEC_INTERPRET=1
+runs programs one after another in NumPy.
 """
 
 from __future__ import annotations
@@ -73,9 +75,9 @@ _IGNORED = (
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
 
 
-@dataclass
+@dataclass(repr=False)
 class Compiled:
-    """A kernel for one specialisation: `call` takes flat arrays, numbers, the grid's extents, and the messages' buffer."""
+    """A kernel for one specialisation. `call` takes flat arrays, numbers, the grid's extents, and the message buffer."""
 
     lowered: Lowered
     program: Program
@@ -88,6 +90,9 @@ class Compiled:
 
     def __post_init__(self) -> None:
         self.call = self.module[self.lowered.func.name]
+
+    def __repr__(self) -> str:
+        return f"<{self.program.name}, compiled for {self.target}>"
 
     @property
     def places(self) -> Any:
@@ -140,8 +145,9 @@ _ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
 
 @contextmanager
 def on_device(device: DeviceLike) -> Iterator[Device]:
-    """Within the block, launches run on a device though their arrays are the host's: each launch brings them there and back. For trying a program that was written
-    for one device on another, such as a software GPU."""
+    """Inside the block, launches run on `device` although their arrays are on the host: each launch copies them there
+    and back. It serves to try a program that was written for one device on another, such as a software GPU.
+    """
     found = devices.as_device(device)
     token = _ELSEWHERE.set(found)
     try:
@@ -151,22 +157,40 @@ def on_device(device: DeviceLike) -> Iterator[Device]:
 
 
 def jit(fn: Any = None, **options: Any) -> Any:
-    """Make a kernel of a Python function over tiles; see docs/tiles.md. Options: `debug=True` keeps device_assert."""
+    """A kernel made from a Python function over tiles. docs/tiles.md describes the language.
+
+    fn: the function. Options: `debug=True` keeps device_assert. Returns a TileKernel, to be launched as
+    `kernel[grid](...)`. Raises KernelError for what the language does not have, with the line.
+
+    >>> import tec.tile as tl
+    >>> @tl.jit
+    ... def double(x, out, n, BLOCK: tl.constexpr):
+    ...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ...     tl.store(out + at, tl.load(x + at, mask=at < n) * 2, mask=at < n)
+    >>> x, out = np.ones(100, "float32"), np.zeros(100, "float32")
+    >>> double[(2,)](x, out, 100, BLOCK=64)
+    <double, compiled for llvm>
+    >>> float(out.sum())
+    200.0
+    """
     if fn is None:
         return lambda f: TileKernel(f, **options)
     return TileKernel(fn, **options)
 
 
 def from_triton(fn: Any) -> TileKernel:
-    """A kernel of a function under `@triton.jit`, from its Python source: Triton's compiler is not called. Autotuners and heuristics around it are taken off; call
-    `.tuned` decorators of tec.tile for them. Raises KernelError for what is none."""
+    """A kernel made from the Python source of a `@triton.jit` function. Triton's compiler is not called.
+
+    fn: the function. Autotuners and heuristics around it are removed; apply those of tec.tile instead. Returns a
+    TileKernel. Raises KernelError for anything else.
+    """
     while hasattr(fn, "fn") and not isinstance(fn, FunctionType):
         fn = fn.fn
     return TileKernel(fn)
 
 
 class TileKernel:
-    """A kernel over tiles: `k[grid](*arguments, **constants)`; called in another kernel, it is read in place."""
+    """A kernel over tiles. `k[grid](*arguments, **constants)` launches it. Called in another kernel, it is inlined."""
 
     def __init__(self, fn: Any, **options: Any):
         if isinstance(fn, TileKernel):
@@ -263,7 +287,9 @@ class TileKernel:
         return {n: found[n] for n in names}, options
 
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
-        """Launch on the device of the arrays. `grid`: programs along one to three axes, or a function of the arguments' dict. Raises KernelError."""
+        """Launch on the device of the arrays. grid: the number of programs along one to three axes, or a function of
+        the dict of arguments. Raises KernelError.
+        """
         values, options = self.bound(args, named)
         constants = set(self.constants)
         taken: dict[str, Any] = {n: plain(v) if n in constants else v for n, v in values.items()}
@@ -295,7 +321,7 @@ class TileKernel:
         return compiled
 
     def warmup(self, *args: Any, grid: Any = (1,), **named: Any) -> Any:
-        """Compile for these arguments, and launch nothing."""
+        """Compile for these arguments without a launch."""
         return self.run(*args, grid=grid, warmup=True, **named)
 
     def _typed(self, name: str, v: Any, constant: bool, flat: list[Any]) -> Any:
@@ -426,8 +452,12 @@ class TileKernel:
     # ---- looking in
 
     def ir(self, *args: Any, target: str | Target | None = None, what: str = "tiles", **named: Any) -> str:
-        """The kernel in text for given arguments: `what` is "tiles" (the tile program), "loops" (loop IR of one thread), "llvm" or "asm". Arguments are arrays and
-        numbers, or descriptions: "*fp16" for a pointer, "i32", "fp32"; with ":16" behind it the address or number is a multiple of 16."""
+        """The kernel as text for given arguments.
+
+        args: arrays and numbers, or descriptions: "*fp16" for a pointer, "i32", "fp32". With ":16" behind it, the
+        address or number is a multiple of 16. what: "tiles" (the tile program), "loops" (loop IR of one thread),
+        "llvm" or "asm".
+        """
         types, options, aligned = self._types_of(args, named)
         if what == "tiles":
             return str(self.program(types, options))
@@ -444,7 +474,7 @@ class TileKernel:
         return text_of(self.compiled(types, options, tgt, aligned=aligned).module, what)
 
     def asm(self, target: str | Target | None, *args: Any, **named: Any) -> str:
-        """The assembly for a target and arguments (see `ir`): `matmul.asm("rocm -mcpu=gfx942", "*fp16", "*fp16", "*fp16", 512, 512, 512, BM=64, ...)`."""
+        """The assembly for a target, without its device: `matmul.asm("rocm -mcpu=gfx942", "*fp16", 512, BM=64)`; see `ir`."""
         return self.ir(*args, target=target, what="asm", **named)
 
     def _types_of(

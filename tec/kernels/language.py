@@ -1,7 +1,7 @@
-"""What a kernel may name beside Python's own words: launch indices, memory, barriers, atomics, operations of a wavefront.
+"""What a kernel may name besides Python's own names: launch indices, memory, barriers, atomics, wavefront operations.
 
-The functions here have no bodies: inside of a kernel `tec.kernels.words` says what each is, outside of one they raise. The
-signatures and docstrings are the reference.
+The functions here have no bodies. `tec.kernels.words` defines what each means inside a kernel, and outside a kernel
+they raise. The signatures and docstrings are the reference.
 """
 
 from __future__ import annotations
@@ -64,14 +64,17 @@ def _word(f: Callable[..., Any]) -> Callable[..., Any]:
 
 @_word
 def grid_idx(ndim: int) -> Any:
-    """The thread's place in the whole grid: an index, or a tuple of `ndim` (2, 3). Under `[grid, block]` x comes first; under
-    `kernel.launch((m, n))` the indices are in the order of the extents given there, of which the last is x."""
+    """The position of the thread in the whole grid: an int for ndim 1, otherwise a tuple of `ndim` (2 or 3) ints.
+
+    With `[grid, block]` x comes first. With `kernel.launch((m, n))` the indices have the order of the extents given
+    there, of which the last is x.
+    """
     _outside("grid_idx")
 
 
 @_word
 def grid_size(ndim: int) -> Any:
-    """Threads of the whole grid along each dimension, in the order of `grid_idx`."""
+    """The number of threads of the whole grid along each dimension, in the order of `grid_idx`."""
     _outside("grid_size")
 
 
@@ -80,39 +83,49 @@ def grid_size(ndim: int) -> Any:
 
 @_word
 def shared(shape: Any, dtype: Any) -> Any:
-    """An array that the threads of a block share. `shape`: constants (closure variables, `tec.block_dim.x`), or None for as many
-    elements as fit the bytes that the launch gives: `kernel[grid, block, stream, shared_bytes]`. Its contents are undefined at first."""
+    """An array that the threads of a block share. Its contents are undefined at first.
+
+    shape: constants (closure variables, `tec.block_dim.x`), or None for as many elements as fit the bytes that the
+    launch gives: `kernel[grid, block, stream, shared_bytes]`. dtype: of an element.
+    """
     _outside("shared")
 
 
 @_word
 def local(shape: Any, dtype: Any) -> Any:
-    """An array of the thread's own, of constant shape: registers where its indices are constants. Undefined at first."""
+    """An array of the thread, of constant shape. It lies in registers if its indices are constants. Its contents are
+    undefined at first.
+    """
     _outside("local")
 
 
 @_word
 def barrier() -> None:
-    """All threads of the block meet, and see what any of them wrote before, in shared and in global memory."""
+    """Waits for all threads of the block. After it they see what any of them wrote before, in shared and in global
+    memory.
+    """
     _outside("barrier")
 
 
 @_word
 def wave_barrier() -> None:
-    """The lanes of a wavefront see what any of them wrote before."""
+    """After it, the lanes of a wavefront see what any of them wrote before."""
     _outside("wave_barrier")
 
 
 @_word
 def vload(array: Any, index: Any, lanes: int) -> Any:
-    """A vector of `lanes` (2, 4, 8, 16) neighbours along the last dimension, from `array[index]` on; one access where it is aligned.
-    `v[k]` is a lane of it, arithmetic goes lane by lane."""
+    """A vector of `lanes` (2, 4, 8, 16) neighbours along the last dimension, beginning at `array[index]`. It is one
+    access if the address is aligned.
+
+    `v[k]` is one lane. Arithmetic works lane by lane.
+    """
     _outside("vload")
 
 
 @_word
 def vstore(array: Any, index: Any, vector: Any) -> None:
-    """Stores a vector to neighbours along the last dimension, from `array[index]` on."""
+    """Stores a vector to neighbours along the last dimension, beginning at `array[index]`."""
     _outside("vstore")
 
 
@@ -127,56 +140,57 @@ def vector(*lanes: Any) -> Any:
 
 @_word
 def atomic_add(array: Any, index: Any, value: Any) -> Any:
-    """`array[index] += value` as one step; gives the old value. `index` is a tuple for several dimensions. No order is implied for
-    other memory."""
+    """`array[index] += value` as one step. Returns the old value. `index` is a tuple for several dimensions. Nothing
+    is said about the order of accesses to other memory.
+    """
     _outside("atomic_add")
 
 
 @_word
 def atomic_sub(array: Any, index: Any, value: Any) -> Any:
-    """`array[index] -= value` as one step; gives the old value."""
+    """`array[index] -= value` as one step. Returns the old value."""
     _outside("atomic_sub")
 
 
 @_word
 def atomic_min(array: Any, index: Any, value: Any) -> Any:
-    """The smaller of both stays; gives the old value. A NaN loses."""
+    """Stores the smaller of both. Returns the old value. NaN is never stored if the other is a number."""
     _outside("atomic_min")
 
 
 @_word
 def atomic_max(array: Any, index: Any, value: Any) -> Any:
-    """The greater of both stays; gives the old value. A NaN loses."""
+    """Stores the greater of both. Returns the old value. NaN is never stored if the other is a number."""
     _outside("atomic_max")
 
 
 @_word
 def atomic_and(array: Any, index: Any, value: Any) -> Any:
-    """`array[index] &= value` as one step; gives the old value."""
+    """`array[index] &= value` as one step. Returns the old value."""
     _outside("atomic_and")
 
 
 @_word
 def atomic_or(array: Any, index: Any, value: Any) -> Any:
-    """`array[index] |= value` as one step; gives the old value."""
+    """`array[index] |= value` as one step. Returns the old value."""
     _outside("atomic_or")
 
 
 @_word
 def atomic_xor(array: Any, index: Any, value: Any) -> Any:
-    """`array[index] ^= value` as one step; gives the old value."""
+    """`array[index] ^= value` as one step. Returns the old value."""
     _outside("atomic_xor")
 
 
 @_word
 def atomic_exchange(array: Any, index: Any, value: Any) -> Any:
-    """Puts `value` in place; gives the old value."""
+    """Stores `value`. Returns the old value."""
     _outside("atomic_exchange")
 
 
 @_word
 def atomic_cas(array: Any, index: Any, expected: Any, desired: Any) -> Any:
-    """Puts `desired` in place where `expected` stands; gives the old value."""
+    """Stores `desired` if the element is `expected`. Returns the old value."""
     _outside("atomic_cas")
 
 
@@ -185,31 +199,33 @@ def atomic_cas(array: Any, index: Any, expected: Any, desired: Any) -> Any:
 
 @_word
 def wave_size() -> int:
-    """Lanes of a wavefront, a constant of the target: 64 or 32 on AMD, 32 on NVIDIA and on a CPU."""
+    """The number of lanes of a wavefront, a constant of the target: 64 or 32 on AMD, 32 on NVIDIA and on a CPU."""
     _outside("wave_size")
 
 
 @_word
 def lane() -> Any:
-    """The thread's lane in its wavefront."""
+    """The lane of the thread in its wavefront."""
     _outside("lane")
 
 
 @_word
 def shuffle(value: Any, lane: Any, width: Any = None) -> Any:
-    """The value of another lane, of those of `width` (a power of two, by default the wavefront). All lanes must come here."""
+    """The value of another lane among those of `width`, a power of two, by default the wavefront. All lanes must
+    arrive here.
+    """
     _outside("shuffle")
 
 
 @_word
 def shuffle_up(value: Any, delta: Any, width: Any = None) -> Any:
-    """The value of the lane `delta` below; the lowest keep their own."""
+    """The value of the lane `delta` below. The lowest lanes keep their own."""
     _outside("shuffle_up")
 
 
 @_word
 def shuffle_down(value: Any, delta: Any, width: Any = None) -> Any:
-    """The value of the lane `delta` above; the highest keep their own."""
+    """The value of the lane `delta` above. The highest lanes keep their own."""
     _outside("shuffle_down")
 
 
@@ -221,26 +237,28 @@ def shuffle_xor(value: Any, mask: Any, width: Any = None) -> Any:
 
 @_word
 def ballot(condition: Any) -> Any:
-    """A uint64 with a bit for each lane that is here with a true condition."""
+    """A uint64 with one bit for each lane that arrives here with a true condition."""
     _outside("ballot")
 
 
 @_word
 def wave_any(condition: Any) -> Any:
-    """Whether the condition holds for a lane that is here."""
+    """Whether the condition holds for a lane that arrives here."""
     _outside("wave_any")
 
 
 @_word
 def wave_all(condition: Any) -> Any:
-    """Whether the condition holds for all lanes that are here."""
+    """Whether the condition holds for all lanes that arrive here."""
     _outside("wave_all")
 
 
 @_word
 def wave_reduce(value: Any, op: str = "add", width: Any = None) -> Any:
-    """ "add", "min", "max", "and", "or" or "xor" of the values of all lanes (of each group of `width`), in every lane. All lanes of
-    a full wavefront must come here."""
+    """The sum or other combination of the values of all lanes, or of each group of `width` lanes, in every lane.
+
+    op: "add", "min", "max", "and", "or" or "xor". All lanes of a full wavefront must arrive here.
+    """
     _outside("wave_reduce")
 
 
@@ -249,13 +267,13 @@ def wave_reduce(value: Any, op: str = "add", width: Any = None) -> Any:
 
 @_word
 def static_range(*bounds: int) -> Any:
-    """As `range` of constants, with the loop written out: its variable is a constant in each copy of the body."""
+    """Like `range` of constants, with the loop written out. Its variable is a constant in each copy of the body."""
     _outside("static_range")
 
 
 @_word
 def unrolled(*bounds: Any) -> Any:
-    """As `range`, with the loop unrolled."""
+    """Like `range`, with the loop unrolled."""
     _outside("unrolled")
 
 

@@ -1,4 +1,4 @@
-"""The words that touch memory, multiply tiles, and say something to the user. Names and arguments are Triton's."""
+"""Functions that access memory, multiply tiles, and print or check. Names and arguments are Triton's."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ def load(
     eviction_policy: Any = "",
     volatile: Any = False,
 ) -> Any:
-    """What stands at a pointer, or at each of a tile of pointers. Where `mask` is false nothing is read, and the element is `other` (0 where none is said).
+    """The values at a pointer, a tile of pointers, or a block pointer; of the shape of `pointer`.
 
-    A block pointer takes `boundary_check`, the dimensions that are asked, and `padding_option` "zero" or "nan".
+    mask: a tile of bools; where it is false nothing is read. other: the value of such elements, 0 by default.
+    boundary_check: of a block pointer, the dimensions to check. padding_option: "zero" or "nan" for elements outside.
     """
     b, pointer = current(), plain(pointer)
     if hasattr(pointer, "pointers"):
@@ -79,7 +80,7 @@ def store(
     cache_modifier: Any = "",
     eviction_policy: Any = "",
 ) -> None:
-    """Write a value, converted to the pointer's type, where `mask` holds."""
+    """Write a value, converted to the pointer's type, where `mask` holds. Arguments are as of `load`."""
     b, pointer = current(), plain(pointer)
     if hasattr(pointer, "pointers"):
         if plain(mask) is not None:
@@ -136,7 +137,7 @@ atomic_xchg = atomic_word("xchg", "Store a value.")
 
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
-    """Store `val` where `cmp` stands; gives what stood there before."""
+    """Store `val` where `cmp` is the present value. Returns the old value."""
     b = current()
     p = _pointer(pointer, "tl.atomic_cas")
     element = p.ty.dtype.element_ty
@@ -158,7 +159,9 @@ def dot(
     max_num_imprecise_acc: Any = None,
     out_dtype: Any = float32,
 ) -> Any:
-    """acc + input @ other: tiles of (M, K) and (K, N), or both with a batch in front. Sums are fp32 (int32 of int8); `out_dtype` fp16 rounds them."""
+    """acc + input @ other, of tiles (M, K) and (K, N), or both with a batch dimension in front. Sums are fp32, or
+    int32 for int8. out_dtype: fp16 rounds them.
+    """
     b, out = current(), plain(out_dtype)
     x, y = input, other
     for v, name in ((x, "first"), (y, "second")):
@@ -199,7 +202,7 @@ def dot(
 
 
 def static_assert(cond: Any, msg: Any = "") -> None:
-    """Stop compiling where the condition, a constant, does not hold."""
+    """Stop compiling if the condition, a constant, does not hold."""
     if not constant(cond, "the condition of tl.static_assert"):
         raise current().error(f"tl.static_assert failed{': ' * bool(plain(msg))}{plain(msg) or ''}")
 
@@ -210,13 +213,15 @@ def static_print(*values: Any, sep: Any = " ", end: Any = "\n", file: Any = None
 
 
 def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
-    """Print numbers and tiles while the kernel runs: a line an element, with the program's index."""
+    """Print numbers and tiles while the kernel runs: one line per element, with the index of the program."""
     b = current()
     b.op("print", [b.of_number(a) for a in args], [], prefix=str(plain(prefix)), hex=bool(plain(hex)))
 
 
 def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
-    """Stop with an error where a condition does not hold, in any element. On where TEC_DEBUG or TRITON_DEBUG is 1, or the kernel has debug=True."""
+    """Stop with an error if a condition does not hold in some element. It is on if TEC_DEBUG or TRITON_DEBUG is 1, or
+    with debug=True.
+    """
     b = current()
     if not b.options.get("debug"):
         return
@@ -228,7 +233,7 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 
 def assume(cond: Any) -> None:
-    """A condition that holds, as the author promises. It is not checked. Of x % n == 0 and x > 0, x >= 0 the compiler makes use."""
+    """A condition that the author promises. It is not checked. The compiler uses x % n == 0, x > 0 and x >= 0."""
     c = plain(cond)
     op = c.of if isinstance(c, G.Value) else None
     if op is None or op.name != "binary":
@@ -259,20 +264,20 @@ def _promise(x: Any, what: str, values: Any) -> Any:
 
 
 def multiple_of(input: Any, values: Any) -> Any:
-    """A promise: the first of each run of neighbours is a multiple of this; a number for each dimension."""
+    """A promise: the first element of each run of neighbours is a multiple of this number. One number per dimension."""
     return _promise(input, "divisibility", values)
 
 
 def max_contiguous(input: Any, values: Any) -> Any:
-    """A promise: so many neighbours follow each other."""
+    """A promise: this many neighbours are consecutive. One number per dimension."""
     return _promise(input, "contiguity", values)
 
 
 def max_constancy(input: Any, values: Any) -> Any:
-    """A promise: so many neighbours are equal."""
+    """A promise: this many neighbours are equal. One number per dimension."""
     return _promise(input, "constancy", values)
 
 
 def debug_barrier() -> None:
-    """All threads of the program meet."""
+    """A barrier of all threads of the program."""
     current().op("barrier", [], [])

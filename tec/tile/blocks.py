@@ -71,7 +71,12 @@ class block_ptr:
 
 
 def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> block_ptr:
-    """A pointer to a tile of `block_shape` at `offsets` of an array of `shape` with `strides`, in elements. `tl.load(p, boundary_check=(0, 1))` asks whether it is inside."""
+    """A pointer to a tile of an array.
+
+    base: a pointer to the first element. shape, strides: of the array; strides in elements. offsets: where the tile
+    begins. block_shape: of the tile. order: as in Triton. `tl.load(p, boundary_check=(0, 1))` checks that elements
+    lie inside.
+    """
     b = current()
     if not isinstance(base, G.Value) or not base.ty.dtype.is_ptr() or base.ty.shape:
         raise b.error("Expected `base` to be a pointer type (but not a block pointer type or others)")
@@ -85,7 +90,7 @@ def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shap
 
 
 def advance(base: block_ptr, offsets: Any) -> block_ptr:
-    """A block pointer moved by so many elements along each dimension."""
+    """A block pointer moved by `offsets` elements along each dimension."""
     by = _scalars(offsets)
     return block_ptr(base.base, base.sizes, base.strides, [x + y for x, y in zip(base.offsets, by)], base.block)
 
@@ -114,12 +119,12 @@ class tensor_descriptor(block_ptr):
         return block_ptr(self.base, self.sizes, self.strides, at, self.block).pointers(range(len(self.block)))
 
     def load(self, offsets: Any) -> Any:
-        """The tile at `offsets`; what is outside of the array is 0."""
+        """The tile at `offsets`. Elements outside the array are 0."""
         p, m = self._at(offsets)
         return load(p, m, float("nan") if self.padding == "nan" else 0)
 
     def store(self, offsets: Any, value: Any) -> None:
-        """Write a tile at `offsets`; what is outside of the array is left out."""
+        """Write a tile at `offsets`. Elements outside the array are left out."""
         p, m = self._at(offsets)
         store(p, current().reshape(value, self.block), m)
 
@@ -138,7 +143,7 @@ class tensor_descriptor(block_ptr):
         return p, b.broadcast_to(inside, p.ty.shape)
 
     def gather(self, x_offsets: Any, y_offset: Any) -> Any:
-        """Rows `x_offsets`, from column `y_offset` on."""
+        """The rows `x_offsets`, from column `y_offset` on."""
         p, m = self._rows(x_offsets, y_offset)
         return load(p, m, 0)
 
@@ -166,7 +171,11 @@ for _fn in ("add", "min", "max", "and", "or", "xor"):
 def make_tensor_descriptor(
     base: Any, shape: Any, strides: Any, block_shape: Any, padding_option: Any = "zero"
 ) -> tensor_descriptor:
-    """An array of `shape` with `strides` (the last is 1), of which `load` and `store` take tiles of `block_shape`."""
+    """An array from which `load` and `store` take tiles at offsets.
+
+    base: a pointer to the first element. shape, strides: of the array; strides in elements, the last is 1.
+    block_shape: of the tiles. padding_option: as of `load`.
+    """
     b = current()
     block = b.sized(sizes((block_shape,)))
     if len(plain(strides)) != len(block) or len(plain(shape)) != len(block):

@@ -78,8 +78,12 @@ def dot_scaled(
     rhs_k_pack: Any = True,
     out_dtype: Any = float32,
 ) -> Any:
-    """acc + (lhs * lhs_scale) @ (rhs * rhs_scale). lhs is (M, K), rhs (K, N); a scale is (M, K / 32) or (N, K / 32) of uint8, or None. Formats: "e2m1" (bytes of two, along K
-    unless `lhs_k_pack` is false), "e4m3", "e5m2", "bf16", "fp16"."""
+    """acc + (lhs * lhs_scale) @ (rhs * rhs_scale), in the type of the sums.
+
+    lhs: (M, K). rhs: (K, N). lhs_scale, rhs_scale: (M, K / 32) and (N, K / 32) of uint8, or None. lhs_format,
+    rhs_format: "e2m1" (two per byte, along K unless `lhs_k_pack` or `rhs_k_pack` is false), "e4m3", "e5m2", "bf16" or
+    "fp16".
+    """
     b = current()
     forms = (str(plain(lhs_format)), str(plain(rhs_format)))
     x = _operand(lhs, lhs_scale, forms[0], 1, bool(plain(lhs_k_pack)))

@@ -1,4 +1,4 @@
-"""Words over an axis: reductions with any combiner, scans, sorts, gathers, histograms."""
+"""Functions over an axis: reductions with any combiner, scans, sorts, gathers, histograms."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def _reduced(tiles: list[Any], axis: Any, combiner: Any, keep_dims: Any, fn: str
 
 
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, reduction_ordering: Any = None) -> Any:
-    """All elements along `axis` (None: all of them) combined to one by `combine_fn(a, b)`; a tuple of tiles by a function of twice as many arguments."""
+    """All elements along `axis` (None for all) combined by `combine_fn(a, b)`. A tuple of tiles takes a function of
+    twice as many arguments.
+    """
     b = current()
     several = isinstance(input, (tuple, list))
     tiles = list(b.same_shape(*input)) if several else [input]
@@ -121,7 +123,7 @@ def max(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The largest along `axis`; with `return_indices` its index as well, of equal ones the first."""
+    """The largest element along `axis`. return_indices: also its index, of equal ones the first."""
     return _extremum(input, axis, "max", return_indices, return_indices_tie_break_left, keep_dims)
 
 
@@ -132,29 +134,29 @@ def min(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The smallest along `axis`; with `return_indices` its index as well, of equal ones the first."""
+    """The smallest element along `axis`. return_indices: also its index, of equal ones the first."""
     return _extremum(input, axis, "min", return_indices, return_indices_tie_break_left, keep_dims)
 
 
 def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """Where the largest along `axis` stands."""
+    """The index of the largest element along `axis`."""
     return _with_index(_wide(input), axis, "max", plain(tie_break_left), keep_dims)[1]
 
 
 def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """Where the smallest along `axis` stands."""
+    """The index of the smallest element along `axis`."""
     return _with_index(_wide(input), axis, "min", plain(tie_break_left), keep_dims)[1]
 
 
 def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
-    """All along `axis` under exclusive or."""
+    """The exclusive or of all elements along `axis`."""
     if not input.ty.dtype.is_int():
         raise current().error("xor_sum only supported for integers")
     return fold(input, axis, "xor", keep_dims)
 
 
 def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
-    """All along `axis` under or."""
+    """The or of all elements along `axis`."""
     if not input.ty.dtype.is_int():
         raise current().error("reduce_or only supported for integers")
     return fold(input, axis, "or", keep_dims)
@@ -170,7 +172,7 @@ def _scanned(tiles: list[Any], axis: Any, combiner: Any, reverse: Any, fn: str =
 
 
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
-    """Each element combined with all before it along `axis` (behind it, where `reverse`), by an associative function."""
+    """Each element combined with all before it along `axis` by an associative function. reverse: with all behind it."""
     several = isinstance(input, (tuple, list))
     tiles = list(current().same_shape(*input)) if several else [input]
     made = _scanned(tiles, axis, lambda: _combiner([x.ty.dtype for x in tiles], combine_fn), reverse)
@@ -178,13 +180,13 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
 
 def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
-    """Sums of all up to each element."""
+    """The sums of all elements up to each element along `axis`."""
     x = _summed(_wide(input), dtype)
     return _scanned([x], axis, lambda: _named("add", x.ty.dtype), reverse, "add")[0]
 
 
 def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
-    """Products of all up to each element."""
+    """The products of all elements up to each element along `axis`."""
     x = _wide(input)
     return _scanned([x], axis, lambda: _named("mul", x.ty.dtype), reverse, "mul")[0]
 
@@ -202,7 +204,7 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
 
 
 def topk(x: Any, k: Any, dim: Any = None) -> Any:
-    """The k largest along the last dimension, the largest first."""
+    """The k largest elements along the last dimension, the largest first."""
     n, want = x.ty.shape[-1], plain(k)
     ordered = sort(x, dim, True)
     if want == n:
@@ -214,7 +216,7 @@ def topk(x: Any, k: Any, dim: Any = None) -> Any:
 
 
 def flip(x: Any, dim: Any = None) -> Any:
-    """The elements along a dimension, the last of them where none is said, in reverse order."""
+    """The elements in reverse order along a dimension, by default the last."""
     b = current()
     k = b.axis(x, -1 if plain(dim) is None else dim, "tl.flip")
     index = (x.ty.shape[k] - 1) - arange(0, x.ty.shape[k])
@@ -225,7 +227,7 @@ def flip(x: Any, dim: Any = None) -> Any:
 
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """src[..., index, ...] along `axis`; other dimensions go together."""
+    """src[..., index, ...] along `axis`. The other dimensions of both agree."""
     b = current()
     k = b.axis(src, axis, "tl.gather")
     if not index.ty.dtype.is_int():
@@ -238,7 +240,7 @@ def gather(src: Any, index: Any, axis: Any) -> Any:
 
 
 def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
-    """How often each of 0, 1, ..., num_bins - 1 comes among a tile of one dimension: int32."""
+    """The number of occurrences of 0, 1, ..., num_bins - 1 in a tile of one dimension, [num_bins] of int32."""
     b, n = current(), plain(num_bins)
     if len(input.ty.shape) != 1 or not input.ty.dtype.is_int():
         raise b.error(f"histogram only supports 1D integer input, and this is {input.ty}")
@@ -259,7 +261,7 @@ def item(x: Any) -> Any:
 
 
 def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
-    """exp(x - max) / sum over `dim`, the first where none is said."""
+    """exp(x - max) / sum along `dim`, by default the first."""
     axis = 0 if plain(dim) is None else dim
     e = exp(x - max(x, axis, keep_dims=True))
     return e / sum(e, axis, keep_dims=True)

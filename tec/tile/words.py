@@ -1,7 +1,7 @@
-"""The words that make and change tiles, and those that touch memory. Names and arguments are Triton's.
+"""Functions that make and change tiles. Names and arguments are Triton's.
 
-Shapes are constants, and powers of two. A tile argument may be a Python number where the other operand says its type. Every word
-raises KernelError at the user's line for operands that do not fit.
+Shapes are constants, and powers of two. A tile argument may be a Python number if the other operand decides its type.
+Every function raises KernelError at the user's line for operands that do not fit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def program_id(axis: Any) -> Any:
-    """The program's index along `axis` (0, 1 or 2) of the grid: a scalar int32."""
+    """The index of the program along `axis` (0, 1 or 2) of the grid, a scalar int32."""
     k = constant(axis, "the axis of tl.program_id")
     if k not in (0, 1, 2):
         raise current().error(f"tl.program_id({k})", hint="a grid has the axes 0, 1 and 2")
@@ -43,7 +43,7 @@ def program_id(axis: Any) -> Any:
 
 
 def num_programs(axis: Any) -> Any:
-    """How many programs the grid has along `axis`: a scalar int32."""
+    """The number of programs of the grid along `axis`, a scalar int32."""
     k = constant(axis, "the axis of tl.num_programs")
     if k not in (0, 1, 2):
         raise current().error(f"tl.num_programs({k})", hint="a grid has the axes 0, 1 and 2")
@@ -51,7 +51,7 @@ def num_programs(axis: Any) -> Any:
 
 
 def arange(start: Any, end: Any) -> Any:
-    """start, start + 1, ..., end - 1: int32 of one dimension, whose length is a power of two."""
+    """start, start + 1, ..., end - 1: a tile [end - start] of int32. Its length is a power of two."""
     b = current()
     low, high = constant(start, "the start of tl.arange"), constant(end, "the end of tl.arange")
     if not isinstance(low, int) or not isinstance(high, int):
@@ -70,7 +70,7 @@ def arange(start: Any, end: Any) -> Any:
 
 
 def full(shape: Any, value: Any, dtype: Any = None) -> Any:
-    """A tile with one value in every element."""
+    """A tile of `shape` with `value` in every element."""
     b, shape, value = current(), _shape(shape), plain(value)
     dt = plain(dtype)
     if dt is None:
@@ -98,7 +98,7 @@ def zeros(shape: Any, dtype: Any) -> Any:
 
 
 def zeros_like(input: Any) -> Any:
-    """Zeros of a tile's shape and dtype."""
+    """A tile of zeros with the shape and dtype of another tile."""
     return full(input.ty.shape, 0, input.ty.dtype)
 
 
@@ -111,17 +111,17 @@ def to_tensor(x: Any) -> Any:
 
 
 def broadcast_to(input: Any, *shape: Any) -> Any:
-    """Stretched to a shape: dimensions of 1 repeat."""
+    """The tile broadcast to a shape: dimensions of 1 repeat."""
     return current().broadcast_to(input, sizes(shape))
 
 
 def broadcast(input: Any, other: Any) -> Any:
-    """Both, stretched to one shape."""
+    """Both tiles, broadcast to one shape."""
     return current().same_shape(current().of_number(input), current().of_number(other))
 
 
 def expand_dims(input: Any, axis: Any) -> Any:
-    """New dimensions of 1 at `axis`, a number or several."""
+    """New dimensions of 1 at `axis`, a number or several numbers."""
     b, v = current(), current().of_number(input)
     axis = plain(axis)
     axes = [plain(a) for a in axis] if isinstance(axis, (tuple, list)) else [axis]
@@ -162,7 +162,7 @@ def trans(input: Any, *dims: Any) -> Any:
 
 
 def join(a: Any, b: Any) -> Any:
-    """Two tiles of one shape beside each other, along a new last dimension of 2."""
+    """Two tiles of one shape, joined along a new last dimension of 2."""
     x, y = current().pair(a, b)
     return current().value("join", (x, y), TileType((*x.ty.shape, 2), x.ty.dtype))
 
@@ -179,14 +179,14 @@ def split(a: Any) -> tuple[Any, Any]:
 
 
 def interleave(a: Any, b: Any) -> Any:
-    """Elements of both in turn along the last dimension."""
+    """The elements of both tiles alternately along the last dimension."""
     c = join(a, b)
     shape = c.ty.shape
     return c if len(shape) == 1 else current().reshape(c, (*shape[:-2], 2 * shape[-2]))
 
 
 def cat(input: Any, other: Any, can_reorder: Any = False) -> Any:
-    """One tile behind the other, of one dimension each."""
+    """One tile of one dimension behind the other."""
     a, b = current().pair(input, other)
     if len(a.ty.shape) != 1:
         raise current().error(f"tl.cat of tiles {a.ty}", hint="it takes one dimension: tl.join, tl.reshape")
@@ -195,17 +195,19 @@ def cat(input: Any, other: Any, can_reorder: Any = False) -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds, y elsewhere; both are evaluated."""
+    """x where the condition holds, and y elsewhere. Both are evaluated."""
     return current().select(condition, x, y)
 
 
 def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> Any:
-    """Converted to a dtype; `bitcast`: the same bits."""
+    """The tile converted to a dtype. bitcast: reinterpret the bits instead."""
     return current().cast(input, dtype, bitcast, fp_downcast_rounding)
 
 
 def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[Any, Any]:
-    """Tile (i, j) of a grid of size_i x size_j that is walked in groups of size_g rows, column by column within a group."""
+    """The new (i, j) for a walk over a grid of size_i x size_j in groups of size_g rows, column by column within a
+    group.
+    """
     ij = i * size_j + j
     group = size_g * size_j
     g = ij // group
@@ -262,22 +264,22 @@ class PropagateNan:
 
 
 def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The smaller of two; of a number and NaN the number, unless `propagate_nan` is ALL."""
+    """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
     return _extremum("min", x, y, propagate_nan)
 
 
 def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The larger of two; of a number and NaN the number, unless `propagate_nan` is ALL."""
+    """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
     return _extremum("max", x, y, propagate_nan)
 
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """x, and at least `min` and at most `max`."""
+    """x, but at least `min` and at most `max`."""
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 def cdiv(x: Any, div: Any) -> Any:
-    """x / div, rounded up: of whole numbers that are not negative."""
+    """x / div, rounded up, for whole numbers that are not negative."""
     x, div = plain(x), plain(div)
     if not isinstance(x, G.Value) and not isinstance(div, G.Value):
         return -(-x // div)
@@ -348,7 +350,7 @@ def sigmoid(x: Any) -> Any:
 
 
 class static_range:
-    """A loop that is written out: `for i in tl.static_range(4)`; i is a constant."""
+    """A loop that is unrolled: `for i in tl.static_range(4)`. i is a constant."""
 
     def __init__(self, arg1: Any, arg2: Any = None, step: Any = 1):
         low, high = (0, arg1) if arg2 is None else (arg1, arg2)
