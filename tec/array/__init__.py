@@ -6,8 +6,8 @@
     y = xp.sum(x * x + 1.0)      # an expression: nothing has run
     print(float(y))              # one kernel
 
-Operators and functions give expressions, which are fused and computed when they are needed; `x.block()` computes and waits. Complex numbers and the
-extensions `fft` and `linalg` are not there.
+Operators and functions give expressions, which are fused and computed when they are needed; `x.block()` computes and waits. Complex
+numbers are pairs of real ones to every kernel (`complexes`).
 """
 
 # ruff: noqa: F401  (the names are the namespace)
@@ -41,6 +41,8 @@ from .dtypes import (
     bfloat16,
     bool,
     can_cast,
+    complex64,
+    complex128,
     finfo,
     float16,
     float32,

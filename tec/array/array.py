@@ -25,7 +25,7 @@ from .errors import ArrayTypeError, ArrayValueError
 from .forms import Form, ahead, remember
 from .node import Node, leaf, scalar
 
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float)  # complex ones go the long way
 
 
 class Array:

@@ -5,13 +5,14 @@ What has no elements is there at once, so that no expression reads an empty valu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device
 from . import dtypes
+from .complexes import PART, WHOLE, is_complex, pairs_of
 from .computing import cut, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
@@ -38,6 +39,36 @@ def make(
     if sum([n.weight for n in inputs]) >= MOST_NODES:
         cut(inputs)
     return Node(form_of(op, tuple([n.form for n in inputs]), shape, dtype, where, attrs, ints, out), inputs)
+
+
+# ---- complex numbers: their operators are those of their parts
+
+# Operators that a complex value is made of, from which on its parts are read from memory: each reader of an expression works all of it out for both parts.
+_MOST_PARTS = 40
+
+
+def parts(n: Node) -> tuple[Node, Node]:
+    """The real and the imaginary part of a complex node."""
+    if n.data is None and n.weight < _MOST_PARTS:
+        return n.inputs  # type: ignore[return-value]
+    in_memory(n)
+    if 0 in n.shape:
+        none = leaf(empty(n.shape, PART[n.dtype.name].name, n.device))
+        return none, none
+    pairs, d = pairs_of(n), len(n.shape)
+    cut_out = [slices(pairs, (0,) * d + (k,), (1,) * (d + 1), (*n.shape, 1)) for k in (0, 1)]
+    return reshape(cut_out[0], n.shape), reshape(cut_out[1], n.shape)
+
+
+def joined(real: Node, imag: Node) -> Node:
+    """The complex node of two real ones of one type and shape."""
+    return make("complex", (real, imag), real.shape, WHOLE[real.dtype.name])
+
+
+def _on_parts(f: Callable[..., Node], *nodes: Node) -> Node:
+    """What treats both parts alike."""
+    both = [parts(n) if is_complex(n) else (n, n) for n in nodes]
+    return joined(f(*[p[0] for p in both]), f(*[p[1] for p in both]))
 
 
 def one_device(nodes: Sequence[Node]) -> Device:
@@ -67,27 +98,48 @@ def cast(n: Node, dtype: DType) -> Node:
         return n
     if dtype == "bool":
         return binary("not_equal", n, scalar(0, n.dtype, n.device), dtypes.bool)
+    part = PART.get(dtype.name)
+    if part is not None:
+        if is_complex(n):
+            return _on_parts(lambda p: cast(p, part), n)
+        real = cast(n, part)
+        return joined(real, full(0, n.shape, part, n.device))
+    if is_complex(n):
+        raise ArrayTypeError(f"{n.dtype} as {dtype}", hint="tec.array.real(x), imag(x) and abs(x) are real")
     return make("cast", (n,), n.shape, dtype, (("dtype", str(dtype)),))
 
 
 def unary(op: str, n: Node, dtype: DType | None = None, attrs: Attrs = ()) -> Node:
+    if is_complex(n):
+        from . import complex_math  # which is made of this module's functions
+
+        return complex_math.unary(op, n)
     return make(op, (n,), n.shape, dtype or n.dtype, attrs)
 
 
 def binary(op: str, a: Node, b: Node, dtype: DType | None = None) -> Node:
     one_device((a, b))
+    if is_complex(a):
+        from . import complex_math
+
+        return complex_math.binary(op, a, b)
     shape = a.shape if a.shape == b.shape else common_shape((a, b), op)
     return make(op, (a, b), shape, dtype or a.dtype)
 
 
 def where(cond: Node, a: Node, b: Node) -> Node:
     one_device((cond, a, b))
+    if is_complex(a):
+        (p, q), (r, s) = parts(a), parts(b)
+        return joined(where(cond, p, r), where(cond, q, s))
     return make("where", (cond, a, b), common_shape((cond, a, b), "where"), a.dtype)
 
 
 def broadcast_to(n: Node, shape: Shape) -> Node:
     if n.shape == shape:
         return n
+    if is_complex(n):
+        return _on_parts(lambda p: broadcast_to(p, shape), n)
     return make("broadcast_to", (n,), shape, n.dtype, (), (("shape", shape),))
 
 
@@ -112,11 +164,39 @@ def reduce(op: str, n: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
     shape = reduced_shape(n.shape, axes, keepdims)
     if not axes:
         return n
+    if is_complex(n):
+        return _reduce_complex(op, n, axes, keepdims)
     return make(f"reduce_{op}", (n,), shape, n.dtype, (("axes", axes), ("keepdims", keepdims)))
+
+
+def _reduce_complex(op: str, n: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    if op == "sum":
+        return _on_parts(lambda p: reduce(op, p, axes, keepdims), n)
+    if op != "prod":
+        raise ArrayTypeError(f"{op} of {n.dtype}: complex numbers have no order", hint="tec.array.abs(x) is real")
+    from . import complex_math
+
+    for k in axes:
+        n = complex_math.product(n, k)
+    return reshape(n, reduced_shape(n.shape, axes, keepdims))
+
+
+def running(op: str, n: Node, axis: int) -> Node:
+    """cumsum or cumprod along an axis."""
+    n = boundary(n)
+    if not is_complex(n):
+        return make(op, (n,), n.shape, n.dtype, (("axis", axis),))
+    if op == "cumsum":
+        return _on_parts(lambda p: running(op, p, axis), n)
+    from . import complex_math
+
+    return complex_math.running_product(n, axis)
 
 
 def best(op: str, n: Node, axis: int, keepdims: bool) -> Node:
     """argmax or argmin along an axis."""
+    if is_complex(n):
+        raise ArrayTypeError(f"{op} of {n.dtype}: complex numbers have no order", hint="tec.array.abs(x) is real")
     shape = reduced_shape(n.shape, (axis,), keepdims)
     return make(op, (n,), shape, dtypes.int64, attributes(axis=axis, keepdims=keepdims))
 
@@ -131,7 +211,9 @@ def reshape(n: Node, shape: Shape) -> Node:
         return n
     if 0 in shape:
         return leaf(empty(shape, n.dtype.name, n.device))
-    if n.data is None and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
+    if n.data is None and is_complex(n) and n.weight < _MOST_PARTS:
+        return _on_parts(lambda p: reshape(p, shape), n)
+    if n.data is None and not is_complex(n) and [k for k in n.shape if k != 1] == [k for k in shape if k != 1]:
         return make("reshape", (n,), shape, n.dtype, (), (("shape", shape),))
     a = in_memory(n)
     if n.is_foreign:
@@ -143,6 +225,8 @@ def reshape(n: Node, shape: Shape) -> Node:
 def transpose(n: Node, perm: tuple[int, ...]) -> Node:
     if perm == tuple(range(len(perm))):
         return n
+    if is_complex(n):
+        return _on_parts(lambda p: transpose(p, perm), n)
     shape = tuple([n.shape[p] for p in perm])
     return make("transpose", (n,), shape, n.dtype, (("perm", perm),))
 
@@ -151,29 +235,60 @@ def slices(n: Node, starts: Shape, steps: Shape, sizes: Shape) -> Node:
     """Element k of each dimension is start + k * step."""
     if sizes == n.shape and all(s == 1 for s in steps):
         return n
+    if is_complex(n):
+        return _on_parts(lambda p: slices(p, starts, steps, sizes), n)
     ints = (("starts", starts), ("sizes", sizes))
     return make("slice", (n,), sizes, n.dtype, (("steps", steps),), ints)
 
 
 def concat(nodes: Sequence[Node], axis: int) -> Node:
     """`nodes` of one type, equal but along the axis."""
-    parts = [n for n in nodes if n.shape[axis]] or [nodes[0]]
-    if len(parts) == 1:
-        return parts[0]
-    size = sum(n.shape[axis] for n in parts)
-    shape = (*parts[0].shape[:axis], size, *parts[0].shape[axis + 1 :])
+    rows = [n for n in nodes if n.shape[axis]] or [nodes[0]]
+    if len(rows) == 1:
+        return rows[0]
+    if is_complex(rows[0]):
+        return boundary(_on_parts(lambda *p: concat(p, axis), *rows))
+    size = sum(n.shape[axis] for n in rows)
+    shape = (*rows[0].shape[:axis], size, *rows[0].shape[axis + 1 :])
     # A size that is a sum is no size of any input: what reads the result reads it from memory.
-    return boundary(make("concat", tuple(parts), shape, parts[0].dtype, (("axis", axis),)))
+    return boundary(make("concat", tuple(rows), shape, rows[0].dtype, (("axis", axis),)))
 
 
 def gather(n: Node, index: Node, axis: int) -> Node:
     """Slices along an axis, picked by an index of any shape."""
+    if is_complex(n):
+        return _on_parts(lambda p: gather(boundary(p), index, axis), n)
     shape = n.shape[:axis] + index.shape + n.shape[axis + 1 :]
     return make("gather", (n, index), shape, n.dtype, (("axis", axis),))
 
 
 def gather_elements(n: Node, index: Node, axis: int) -> Node:
+    if is_complex(n):
+        return _on_parts(lambda p: gather_elements(boundary(p), index, axis), n)
     return make("gather_elements", (n, index), index.shape, n.dtype, (("axis", axis),))
+
+
+def gather_points(n: Node, points: Node) -> Node:
+    """Elements (or slices) at points, whose parts are the last dimension of `points`."""
+    if is_complex(n):
+        return _on_parts(lambda p: gather_points(boundary(p), points), n)
+    return make("gather_nd", (n, points), points.shape[:-1] + n.shape[points.shape[-1] :], n.dtype)
+
+
+def scatter_points(n: Node, points: Node, updates: Node) -> Node:
+    """`n` with `updates` at points."""
+    if is_complex(n):
+        return _on_parts(lambda p, u: scatter_points(boundary(p), points, boundary(u)), n, updates)
+    return make("scatter_nd", (boundary(n), points, boundary(updates)), n.shape, n.dtype, (("reduction", "none"),))
+
+
+def matmul(a: Node, b: Node, shape: Shape, out: Attrs = ()) -> Node:
+    """The product of the last two dimensions; of complex ones four products of parts."""
+    if not is_complex(a):
+        return make("matmul", (a, b), shape, a.dtype, out)
+    (p, q), (r, s) = parts(a), parts(b)
+    real = binary("subtract", matmul(p, r, shape), matmul(q, s, shape))
+    return joined(real, binary("add", matmul(p, s, shape), matmul(q, r, shape)))
 
 
 def boundary(n: Node) -> Node:

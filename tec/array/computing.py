@@ -19,6 +19,7 @@ from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device
 from ..target import Target
+from .complexes import as_complex, is_complex, woven
 from .forms import Form
 from .node import MOST_NODES, Node
 from .program import Bound, ExpressionCode, NeedsSizes
@@ -77,6 +78,8 @@ def compute(*nodes: Node) -> None:
     roots = [n for n in dict.fromkeys(nodes) if n.data is None]
     if not roots:
         return
+    if any(is_complex(n) for n in roots):
+        return _compute_woven(roots)
     _settle_shared(roots)
     trace = Trace(roots)
     form = roots[0].form
@@ -88,6 +91,16 @@ def compute(*nodes: Node) -> None:
     for n in trace.order:
         n.computed += 1
     _settle(roots, arrays, trace.leaves, bound)
+
+
+def _compute_woven(roots: Sequence[Node]) -> None:
+    """Compute nodes some of which are complex: of those their parts, side by side."""
+    real = [woven(n) if is_complex(n) else n for n in roots]
+    compute(*real)
+    for n, r in zip(roots, real):
+        if r is not n:
+            assert r.data is not None
+            n.settle(as_complex(r.data))
 
 
 def _settle(roots: Sequence[Node], arrays: Sequence[NDArray], leaves: Sequence[Node], bound: Bound) -> None:

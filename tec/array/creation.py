@@ -14,11 +14,12 @@ from ..runtime.arrays.ndarray import empty as nd_empty
 from ..runtime.devices.device import Device, DeviceLike, as_device
 from . import build, dtypes, foreign
 from .array import Array, node_of
+from .complexes import PART
 from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .node import Node, leaf, scalar
 
-_NUMBERS = (bool, int, float)
+_NUMBERS = (bool, int, float, complex)
 
 
 def shape_of(shape: ShapeLike) -> tuple[int, ...]:
@@ -110,9 +111,9 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
         held = np.asarray(plain)
     except (ValueError, OverflowError) as e:
         raise ArrayValueError(f"no array can be made of this: {e}") from None
-    if held.dtype.kind == "c":
-        raise ArrayTypeError("there are no complex numbers", hint="keep real and imaginary parts as two arrays")
-    if held.dtype.kind not in "biuf":
+    if held.dtype.kind == "c" and kind is not None and not dtypes.is_complex(kind):
+        raise ArrayTypeError(f"complex numbers in an array of {kind}", hint="tec.array.real(x) and imag(x) are its parts")
+    if held.dtype.kind not in "biufc":
         if held.dtype.kind == "O" and _whole(held):
             held = (
                 held.astype(np.uint64 if kind == "uint64" else np.int64)
@@ -128,7 +129,7 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
         kind = (
             dtypes.result_type(*parts)
             if parts and len(parts) == held.size
-            else {"b": dtypes.bool, "f": dtypes.DEFAULT_FLOAT}.get(held.dtype.kind, dtypes.DEFAULT_INT)
+            else {"b": dtypes.bool, "f": dtypes.DEFAULT_FLOAT, "c": dtypes.DEFAULT_COMPLEX}.get(held.dtype.kind, dtypes.DEFAULT_INT)
         )
         if held.dtype.kind == "u":
             kind = dtypes.uint64
@@ -280,6 +281,11 @@ def linspace(
     if not num:
         return empty((0,), dtype=kind, device=where)
     gaps = num - 1 if endpoint else num
+    if dtypes.is_complex(kind) or isinstance(start, complex) or isinstance(stop, complex):
+        whole = kind if dtypes.is_complex(kind) else dtypes.DEFAULT_COMPLEX
+        ends = [(complex(start).real, complex(stop).real), (complex(start).imag, complex(stop).imag)]
+        made = [linspace(p, q, num, dtype=PART[whole.name], device=where, endpoint=endpoint)._node for p, q in ends]
+        return Array(build.joined(made[0], made[1]))
     a, b = float(start), float(stop)
     k = build.positions(0, (num,), where, dtypes.float64)
     step = scalar((b - a) / gaps if gaps else 0.0, dtypes.float64, where)

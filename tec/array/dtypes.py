@@ -52,11 +52,13 @@ bool = DType("bool")
 int8, int16, int32, int64 = map(DType, ("int8", "int16", "int32", "int64"))
 uint8, uint16, uint32, uint64 = map(DType, ("uint8", "uint16", "uint32", "uint64"))
 float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
+complex64, complex128 = map(DType, ("complex64", "complex128"))
 
 ALL: dict[str, DType] = {
     d.name: d
     for d in (
-        bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64,
+        bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
+        complex128,
     )
 }  # fmt: skip
 # float16 and bfloat16 are beyond the standard.
@@ -67,33 +69,35 @@ KINDS: dict[str, tuple[DType, ...]] = {
     "unsigned integer": (uint8, uint16, uint32, uint64),
     "integral": (int8, int16, int32, int64, uint8, uint16, uint32, uint64),
     "real floating": (float16, bfloat16, float32, float64),
-    "complex floating": (),
+    "complex floating": (complex64, complex128),
 }
-KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"]
+KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
 _FLOATS, _INTS = frozenset(KINDS["real floating"]), frozenset(KINDS["integral"])
+_COMPLEX = frozenset(KINDS["complex floating"])
 _SIGNED, _UNSIGNED = frozenset(KINDS["signed integer"]), frozenset(KINDS["unsigned integer"])
-DEFAULT_FLOAT, DEFAULT_INT = float32, int64
+DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 
 
 def as_dtype(value: Any) -> DType:
     """The dtype that a dtype, its name, a NumPy type or Python's bool, int, float stands for. ArrayTypeError where there is none."""
     if type(value) is DType:
         return value
-    builtin: dict[Any, DType] = {_BOOL: bool, int: DEFAULT_INT, float: DEFAULT_FLOAT}
+    builtin: dict[Any, DType] = {_BOOL: bool, int: DEFAULT_INT, float: DEFAULT_FLOAT, complex: DEFAULT_COMPLEX}
     try:
         found = builtin.get(value) or ALL.get(dtype_name(value))
     except (TypeError, ValueError, TecError):
         found = None
     if found is None:
-        hint = f"dtypes: {', '.join(ALL)}"
-        if "complex" in str(value):
-            hint = "there are no complex numbers: keep real and imaginary parts as two arrays"
-        raise ArrayTypeError(f"arrays of dtype {value!r} are not there", hint=hint)
+        raise ArrayTypeError(f"arrays of dtype {value!r} are not there", hint=f"dtypes: {', '.join(ALL)}")
     return found
 
 
 def is_float(d: DType) -> Any:
     return d in _FLOATS
+
+
+def is_complex(d: DType) -> Any:
+    return d in _COMPLEX
 
 
 def is_int(d: DType) -> Any:
@@ -121,6 +125,9 @@ def promote(a: DType, b: DType) -> DType:
         raise ArrayTypeError(
             f"{a} and {b} do not mix", hint=f'convert the bool: tec.array.astype(x, "{a if b == "bool" else b}")'
         )
+    if a in _COMPLEX or b in _COMPLEX:
+        wide = [d for d in (a, b) if d in ("complex128", "float64")]
+        return complex128 if wide else complex64
     if a in _FLOATS or b in _FLOATS:
         return a if a in _FLOATS else b
     if (a in _SIGNED) == (b in _SIGNED):
@@ -166,7 +173,9 @@ def of_scalar(value: Any, beside: DType | None) -> DType:
             )
         return beside
     if kind is complex:
-        raise ArrayTypeError(f"{value}: there are no complex numbers")
+        if beside == "bool":
+            raise ArrayTypeError(f"the number {value} next to an array of bool", hint="convert the array first")
+        return DEFAULT_COMPLEX if beside is None else promote(beside, DEFAULT_COMPLEX)
     raise ArrayTypeError(f"a {kind.__name__} is neither an array nor a number: {value!r}")
 
 
@@ -216,6 +225,8 @@ def _of(x: Any) -> DType:
 def finfo(type: Any, /) -> FInfo:
     """Limits of a float type, or of an array's. ArrayTypeError for other types."""
     d = _of(type)
+    if d in _COMPLEX:
+        d = float32 if d == "complex64" else float64
     if d not in _FLOATS:
         raise ArrayTypeError(f"finfo({d}): no float type")
     fraction, top = _FLOAT_FORMS[d.name]

@@ -29,7 +29,7 @@ def _floating(name: str, n: Node) -> Node:
     """Integers become the default float."""
     if n.dtype == "bool":
         raise _refuse(name, n.dtype, "numbers")
-    return n if dtypes.is_float(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
+    return n if dtypes.is_float(n.dtype) or dtypes.is_complex(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
 
 
 def _named(f: Callable[..., Array], name: str, doc: str, of: Callable[..., Any] = of_two) -> Callable[..., Array]:
@@ -103,7 +103,7 @@ def _bits(name: str, doc: str, op: str, logic: str = "") -> Callable[[Any, Any],
 def _classify(name: str, doc: str, of_int: bool) -> Callable[[Array], Array]:
     def function(x: Array, /) -> Array:
         n = _numeric(name, node_of(x))
-        if not dtypes.is_float(n.dtype):
+        if dtypes.is_int(n.dtype):
             return Array(build.full(of_int, n.shape, dtypes.bool, n.device))
         return Array(build.unary(name, n, dtypes.bool))
 
@@ -113,7 +113,7 @@ def _classify(name: str, doc: str, of_int: bool) -> Callable[[Array], Array]:
 def _rounding(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
     def function(x: Array, /) -> Array:
         n = _numeric(name, node_of(x))
-        return Array(build.unary(op or name, n)) if dtypes.is_float(n.dtype) else Array(build.unary("identity", n))
+        return Array(build.unary("identity" if dtypes.is_int(n.dtype) else op or name, n))
 
     return _named(function, name, doc + " Integers stay as they are.", of_one)
 
@@ -246,7 +246,7 @@ def pow(x1: Any, x2: Any, /) -> Array:
     """x1 to the power x2. Of integers a negative exponent has no meaning."""
     a, b = pair(x1, x2)
     _numeric("pow", a)
-    if not dtypes.is_float(a.dtype):
+    if dtypes.is_int(a.dtype):
         if x2 is not None and type(x2) is int and x2 == 2:
             return Array(build.unary("square", a))
         return Array(build.binary("int_power", a, b))
@@ -282,18 +282,22 @@ def _limit(bound: Any, n: Node) -> Node | None:
 
 
 def real(x: Array, /) -> Array:
-    """The real part: x, as there are no complex numbers."""
-    return positive(x)
+    """The real part; of a real array x itself."""
+    n = node_of(x)
+    return Array(build.unary("identity", build.parts(n)[0])) if dtypes.is_complex(n.dtype) else positive(x)
 
 
 def conj(x: Array, /) -> Array:
-    """The complex conjugate: x, as there are no complex numbers."""
-    return positive(x)
+    """The complex conjugate; of a real array x itself."""
+    n = node_of(x)
+    return Array(build.unary("conj", n)) if dtypes.is_complex(n.dtype) else positive(x)
 
 
 def imag(x: Array, /) -> Array:
-    """The imaginary part: zeros, as there are no complex numbers."""
+    """The imaginary part; of a real array zeros."""
     n = _numeric("imag", node_of(x))
+    if dtypes.is_complex(n.dtype):
+        return Array(build.unary("identity", build.parts(n)[1]))
     return Array(build.full(0, n.shape, n.dtype, n.device))
 
 

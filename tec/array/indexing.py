@@ -18,6 +18,7 @@ import numpy as np
 
 from ..runtime.arrays.ndarray import NDArray
 from . import build, dtypes, kernels
+from .complexes import PART, as_pairs
 from .computing import compute, in_memory
 from .errors import ArrayIndexError, ArrayValueError
 from .node import Node, scalar
@@ -212,7 +213,7 @@ def _points(picked: Sequence[Node], shape: tuple[int, ...]) -> Node:
 
 def _gather_points(n: Node, picked: Sequence[Node], shape: tuple[int, ...]) -> Node:
     points = _points(picked, shape)
-    return build.make("gather_nd", (n, points), shape + n.shape[len(picked) :], n.dtype)
+    return build.gather_points(n, points)
 
 
 # ---- x[key] = value
@@ -286,6 +287,8 @@ def _view(a: NDArray, region: _Region) -> NDArray:
 
 def _write(target: NDArray, source: NDArray) -> None:
     """target[...] = source, which broadcasts, by a kernel over as few dimensions as do."""
+    if target.dtype in PART:
+        target, source = as_pairs(target), as_pairs(source)
     ndim = len(target.shape)
     lead = ndim - len(source.shape)
     strides = [0 if k < lead or source.shape[k - lead] == 1 else source.strides[k - lead] for k in range(ndim)]
@@ -344,5 +347,4 @@ def _put_points(n: Node, keys: Sequence[Any], value: Node) -> Node:
         return n
     value = build.reshape(value, value.shape[max(len(value.shape) - len(full), 0) :])
     updates = build.boundary(build.broadcast_to(value, full))
-    inputs = (build.boundary(n), _points(picked, shape), updates)
-    return build.make("scatter_nd", inputs, n.shape, n.dtype, (("reduction", "none"),))
+    return build.scatter_points(n, _points(picked, shape), updates)

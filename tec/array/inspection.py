@@ -46,9 +46,9 @@ class Info:
         return tuple(found)
 
     def default_dtypes(self, *, device: DeviceLike = None) -> dict[str, Any]:
-        """The types of Python's numbers, and of indices; complex numbers are not there."""
+        """The types of Python's numbers, and of indices."""
         return {
-            "real floating": dtypes.DEFAULT_FLOAT, "complex floating": None, "integral": dtypes.DEFAULT_INT, "indexing": dtypes.int64,
+            "real floating": dtypes.DEFAULT_FLOAT, "complex floating": dtypes.DEFAULT_COMPLEX, "integral": dtypes.DEFAULT_INT, "indexing": dtypes.int64,
         }  # fmt: skip
 
     def dtypes(self, *, device: DeviceLike = None, kind: Any = None) -> dict[str, Any]:

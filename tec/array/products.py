@@ -33,9 +33,9 @@ def _product(a: Node, b: Node) -> Node:
     if k == 0 or 0 in shape:
         return build.full(0, shape, a.dtype, a.device)
     out = () if a.dtype not in ("float16", "bfloat16") else (("out_dtype", str(a.dtype)),)
-    if not dtypes.is_float(a.dtype):
+    if dtypes.is_int(a.dtype):
         out = (("out_dtype", str(a.dtype)),)
-    return build.make("matmul", (a, b), shape, a.dtype, out)
+    return build.matmul(a, b, shape, out)
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
@@ -84,7 +84,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         )
     if a.shape[axis] != b.shape[axis]:
         raise ArrayValueError(f"vecdot of shapes {a.shape} and {b.shape} along axis {axis}")
-    product = build.binary("multiply", a, b)
+    product = build.binary("multiply", build.unary("conj", a) if dtypes.is_complex(a.dtype) else a, b)
     return Array(reduce("sum", product, axis, False))
 
 

@@ -78,6 +78,10 @@ def min(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool 
 
 def _float(name: str, x: Array) -> Node:
     n = _number(name, x)
+    if dtypes.is_complex(n.dtype) and name == "mean":
+        return n
+    if dtypes.is_complex(n.dtype):
+        raise ArrayTypeError(f"{name} of {n.dtype}", hint="tec.array.abs(x) is real")
     return n if dtypes.is_float(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
 
 
@@ -135,8 +139,8 @@ def _running(op: str, x: Array, axis: int | None, dtype: Any, include_initial: b
         axis = 0
     k = axis_of(axis, len(n.shape))
     kind = _summed_type(n, dtype)
-    n = build.boundary(build.cast(n, kind))
-    made = Array(build.make(op, (n,), n.shape, kind, (("axis", k),)))
+    n = build.cast(n, kind)
+    made = Array(build.running(op, n, k) if n.size else build.copy(n))
     if not include_initial:
         return made
     first = build.full(0 if op == "cumsum" else 1, (*n.shape[:k], 1, *n.shape[k + 1 :]), kind, n.device)

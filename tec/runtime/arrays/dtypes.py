@@ -23,6 +23,7 @@ _TABLE: dict[str, tuple[int, int, str]] = {
     "float16": (2, 2, "e"), "float32": (4, 2, "f"), "float64": (8, 2, "d"),
     "bfloat16": (2, 4, "H"), "float8_e4m3": (1, 10, "B"), "float8_e4m3fnuz": (1, 11, "B"), "float8_e5m2": (1, 12, "B"),
     "float8_e5m2fnuz": (1, 13, "B"),
+    "complex64": (8, 5, ""), "complex128": (16, 5, ""),  # in memory alone: compiled code takes no such tensors or numbers
     "handle": (8, 3, "Q"),
 }  # fmt: skip
 _ML_DTYPES = {
@@ -181,6 +182,8 @@ def scalar_packer(dtype: str) -> Callable[[Any], Any]:
         return _to_float(_F16_LIMIT)
     if dtype == "float64":
         return float
+    if code == 5:
+        raise ArgumentError(f"a number of {dtype} is no argument of compiled code", hint="its real and imaginary part are")
     if dtype == "bool":
         return bool
     lo, hi = (-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1) if code == 0 else (0, (1 << (size * 8)) - 1)
