@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
+.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
 
 setup: $(STAMP)
 
@@ -64,6 +64,11 @@ $(FOREIGN)/.tec-setup: INSTALLED = . 'triton>=3.9,<3.10' 'tinygrad>=0.14,<0.15' 
 
 foreign: $(FOREIGN)/.tec-setup
 	$(FOREIGN)/bin/python -m pytest tests/foreign
+
+# The suite of the array API standard on tec.array; CHECKOUT names one of data-apis/array-api-tests with its submodule. TEC_ARRAY_API_CHIP=gfx942 runs it on that chip in software.
+array-api: setup
+	$(PY) -m pip install -q --disable-pip-version-check ndindex pytest-json-report
+	TEC_ARRAY_API_CHECKOUT=$(CHECKOUT) $(PY) -m pytest -q -s tests/foreign/test_array_api.py
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch

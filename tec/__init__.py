@@ -101,7 +101,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "topi": (".topi", ""),
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
-    "grad": (".graph", "grad"),
+    **{name: (".array.gradients", name) for name in ("grad", "value_and_grad", "vjp", "jvp")},
     "load": (
         ".runtime.networks.network",
         "load",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math as _math
 
-from . import random
+from . import fft, linalg, nn, optim, random
 from .array import Array
 from .computing import compute as _compute
 from .creation import (

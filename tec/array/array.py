@@ -41,7 +41,7 @@ class Array:
         if not isinstance(node, Node):
             raise ArrayTypeError("Array(...) is not called", hint="tec.array.asarray(x) makes an array")
         if node.owner is not None and node.owner() is not None:
-            node = build.make("identity", (node,), node.shape, node.dtype)
+            node = build.unary("identity", node)
         self._node = node
         node.owner = ref(self)
 
@@ -256,7 +256,7 @@ class Array:
         if node is self._node:
             return
         if node.owner is not None and node.owner() is not None:
-            node = build.make("identity", (node,), node.shape, node.dtype)
+            node = build.unary("identity", node)
         self._node = node
         node.owner = ref(self)
 

@@ -17,7 +17,7 @@ from .computing import cut, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Attrs, form_of
-from .node import MOST_NODES, Node, attributes, broadcast_shapes, leaf, scalar
+from .node import MOST_NODES, RECORDERS, Node, attributes, broadcast_shapes, leaf, note, scalar
 
 Shape = tuple[int, ...]
 
@@ -218,8 +218,12 @@ def reshape(n: Node, shape: Shape) -> Node:
     a = in_memory(n)
     if n.is_foreign:
         a = a.copyto(empty(a.shape, a.dtype, a.device))
-        return leaf(NDArray(a.storage, a.address, shape, a.dtype))
-    return leaf(NDArray(a.storage, a.address, shape, a.dtype), beside=n)
+        made = leaf(NDArray(a.storage, a.address, shape, a.dtype))
+    else:
+        made = leaf(NDArray(a.storage, a.address, shape, a.dtype), beside=n)
+    if RECORDERS:
+        note("reshape", made, (n,))
+    return made
 
 
 def transpose(n: Node, perm: tuple[int, ...]) -> Node:
@@ -301,11 +305,16 @@ def boundary(n: Node) -> Node:
 def copy(n: Node) -> Node:
     """The same value in memory of its own."""
     a = in_memory(n)
-    return leaf(a.copyto(empty(a.shape, a.dtype, a.device)))
+    made = leaf(a.copyto(empty(a.shape, a.dtype, a.device)))
+    if RECORDERS:
+        note("identity", made, (n,))
+    return made
 
 
 def value(n: Node) -> Any:
     """The one element as a Python number. Waits for the device."""
+    for r in RECORDERS:
+        r.look_at(n)
     a = in_memory(n)
     if prod(a.shape) != 1:
         raise ArrayTypeError(

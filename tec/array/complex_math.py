@@ -95,9 +95,10 @@ def _sign(x: Parts) -> Parts:
 
 
 def _exp_parts(size: Node, a: Node, b: Node) -> Parts:
-    return _where(_is("equal", size, 0.0), _times(size, _unit(_cos(b))), _mul(size, _cos(b))), _where(
-        _is("equal", b, 0.0), b, _where(_is("equal", size, 0.0), _times(size, _unit(_sin(b))), _mul(size, _sin(b)))
-    )
+    none = _is("equal", a, -math.inf)  # then nothing but the signs of the cosine and the sine counts
+    real = _where(none, _times(size, _unit(_cos(b))), _mul(size, _cos(b)))
+    imag = _where(none, _times(size, _unit(_sin(b))), _mul(size, _sin(b)))
+    return real, _where(_is("equal", b, 0.0), b, imag)
 
 
 def _unit(x: Node) -> Node:
@@ -117,7 +118,7 @@ def _expc(x: Parts) -> Parts:
 def _expm1c(x: Parts) -> Parts:
     a, b = x
     half = _sin(_mul(b, 0.5))
-    near = _sub(_mul(_expm1(a), _cos(b)), _mul(_mul(half, half), 2.0))
+    near = _sub(_mul(_expm1(_add(a, 0.0)), _cos(b)), _mul(_mul(half, half), 2.0))
     real, imag = _expc(x)
     small = _is("less", _abs(a), 1.0)
     return _where(small, near, _sub(real, 1.0)), imag
@@ -168,7 +169,9 @@ def _sqrtc(x: Parts) -> Parts:
     endless = build.unary("isinf", b, dtypes.bool)
     at_left, at_right = _is("equal", a, -math.inf), _is("equal", a, math.inf)
     nan_b = build.unary("isnan", b, dtypes.bool)
-    real = _where(endless, math.inf, _where(at_right, math.inf, _where(at_left, _where(nan_b, math.nan, _num(a, 0.0)), real)))
+    real = _where(
+        endless, math.inf, _where(at_right, math.inf, _where(at_left, _where(nan_b, math.nan, _num(a, 0.0)), real))
+    )
     flat = _where(nan_b, b, _copysign(_num(a, 0.0), b))
     imag = _where(endless, b, _where(at_right, flat, _where(at_left, _copysign(_num(a, math.inf), b), imag)))
     return real, imag
@@ -201,9 +204,13 @@ def _tanhc(x: Parts) -> Parts:
     beta = _add(_mul(t, t), 1.0)
     rho = _sqrt(_add(_mul(s, s), 1.0))
     below = _add(_mul(beta, _mul(s, s)), 1.0)
-    real = _where(far, _copysign(_num(a, 1.0), a), _div(_mul(_mul(beta, rho), s), below))
+    wild = _and(
+        build.unary("isfinite", a, dtypes.bool), build.unary("logical_not", build.unary("isfinite", b, dtypes.bool))
+    )
+    one = _where(wild, math.nan, _copysign(_num(a, 1.0), a))
+    real = _where(far, one, _div(_mul(_mul(beta, rho), s), below))
     tail = _mul(_mul(_mul(_sin(b), _cos(b)), 4.0), _exp(_mul(_abs(a), -2.0)))
-    endless = _and(build.unary("isinf", a, dtypes.bool), build.unary("logical_not", build.unary("isfinite", b, dtypes.bool)))
+    endless = build.unary("isinf", a, dtypes.bool)
     imag = _where(endless, 0.0, _where(far, tail, _div(t, below)))
     imag = _where(_is("equal", b, 0.0), b, imag)
     # tanh(0 + inf i) is 0 + NaN i
@@ -237,7 +244,22 @@ def _acosc(x: Parts) -> Parts:
     imag = _asinh(_sub(_mul(q[0], p[1]), _mul(q[1], p[0])))
     far = _larger(x)
     log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
-    return _where(far, _atan2(_abs(b), a), real), _where(far, _copysign(log, _neg(b)), imag)
+    real, imag = _where(far, _atan2(_abs(b), a), real), _where(far, _copysign(log, _neg(b)), imag)
+    nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
+    real = _where(
+        _and(nan_b, _is("equal", a, 0.0)), math.pi / 2, _where(_or(nan_a, _and(inf_a, nan_b)), math.nan, real)
+    )
+    return real, _where(_and(nan_b, inf_a), math.inf, _where(_and(nan_a, inf_b), _neg(b), imag))
+
+
+def _or(a: Node, b: Node) -> Node:
+    return build.binary("logical_or", a, b)
+
+
+def _kinds(a: Node, b: Node) -> tuple[Node, Node, Node, Node]:
+    """Whether the first and the second is NaN, and whether they are infinite."""
+    nan = [build.unary("isnan", x, dtypes.bool) for x in (a, b)]
+    return nan[0], nan[1], build.unary("isinf", a, dtypes.bool), build.unary("isinf", b, dtypes.bool)
 
 
 def _asinhc(x: Parts) -> Parts:
@@ -247,7 +269,10 @@ def _asinhc(x: Parts) -> Parts:
     imag = _atan2(b, _sub(_mul(p[0], q[0]), _mul(p[1], q[1])))
     far = _larger(x)
     log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
-    return _where(far, _copysign(log, a), real), _where(far, _atan2(b, _abs(a)), imag)
+    real, imag = _where(far, _copysign(log, a), real), _where(far, _atan2(b, _abs(a)), imag)
+    nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
+    real = _where(_and(nan_b, inf_a), a, _where(_and(nan_a, inf_b), math.inf, real))
+    return real, _where(_and(nan_a, _is("equal", b, 0.0)), b, _where(_or(nan_a, nan_b), math.nan, imag))
 
 
 def _acoshc(x: Parts) -> Parts:
@@ -257,7 +282,11 @@ def _acoshc(x: Parts) -> Parts:
     imag = _mul(_atan2(p[1], q[0]), 2.0)
     far = _larger(x)
     log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
-    return _where(far, log, real), _where(far, _atan2(b, a), imag)
+    real, imag = _where(far, log, real), _where(far, _atan2(b, a), imag)
+    nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
+    real = _where(_or(_and(nan_b, inf_a), _and(nan_a, inf_b)), math.inf, real)
+    imag = _where(_and(nan_b, _is("equal", a, 0.0)), math.pi / 2, _where(_or(nan_a, nan_b), math.nan, imag))
+    return real, imag
 
 
 def _atanhc(x: Parts) -> Parts:
@@ -275,7 +304,9 @@ def _atanhc(x: Parts) -> Parts:
     real = _where(endless, 0.0, real)
     nan_b = build.unary("isnan", b, dtypes.bool)
     imag = _where(far, _where(nan_b, b, _copysign(_num(a, math.pi / 2), i)), imag)
-    return _mul(real, s), _mul(imag, s)
+    nan_a, nan_b, _, inf_b = _kinds(a, b)
+    real = _where(_and(nan_b, _is("equal", a, 0.0)), a, _where(_and(nan_a, inf_b), 0.0, _mul(real, s)))
+    return real, _where(_and(nan_a, inf_b), _copysign(_num(a, math.pi / 2), b), _mul(imag, s))
 
 
 def _powerc(x: Parts, y: Parts) -> Parts:
@@ -331,7 +362,7 @@ def unary(op: str, n: Node) -> Node:
         return build.binary("hypot", *x)
     if op in ("isfinite", "isinf", "isnan"):
         both = "logical_and" if op == "isfinite" else "logical_or"
-        return build.binary(both, *[build.unary(op, p, dtypes.bool) for p in x])
+        return build.binary(both, build.unary(op, x[0], dtypes.bool), build.unary(op, x[1], dtypes.bool))
     if op in _PLAIN:
         return build.joined(*_PLAIN[op](x))
     if op not in _FUNCTIONS:
@@ -344,7 +375,7 @@ def binary(op: str, a: Node, b: Node) -> Node:
     x, y = build.parts(a), build.parts(b)
     if op in ("equal", "not_equal"):
         same = [build.binary(op, p, q, dtypes.bool) for p, q in zip(x, y)]
-        return build.binary("logical_and" if op == "equal" else "logical_or", *same)
+        return build.binary("logical_and" if op == "equal" else "logical_or", same[0], same[1])
     if op not in _TWO:
         raise _refuse(op, a)
     function, wide = _TWO[op]

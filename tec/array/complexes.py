@@ -11,7 +11,7 @@ from ..runtime.arrays.ndarray import NDArray
 from . import dtypes
 from .dtypes import DType
 from .forms import Attrs, form_of
-from .node import Node, leaf, scalar
+from .node import RECORDERS, Node, leaf, note, scalar
 
 PART = {"complex64": dtypes.float32, "complex128": dtypes.float64}
 WHOLE = {"float32": dtypes.complex64, "float64": dtypes.complex128}
@@ -40,7 +40,10 @@ def as_complex(a: NDArray) -> NDArray:
 def pairs_of(n: Node) -> Node:
     """The node of reals on the memory of a complex node that is computed."""
     assert n.data is not None
-    return leaf(as_pairs(n.data), beside=n)
+    made = leaf(as_pairs(n.data), beside=n)
+    if RECORDERS:
+        note("pairs", made, (n,))
+    return made
 
 
 def woven(n: Node) -> Node:

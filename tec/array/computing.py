@@ -37,6 +37,8 @@ _MOST_PROGRAMS = 2048
 _SIZE_END = 1 << 31  # named sizes are 32-bit numbers
 # Operators whose templates are made for sizes: products get code of their own at once where they are worth it.
 _PRODUCTS = frozenset(("matmul", "einsum"))
+# Those whose definitions take sizes apart: they are compiled for them.
+_WINDOWS = frozenset(("conv", "max_pool", "avg_pool", "vjp"))
 _WORTH = 1 << 15  # multiply-adds
 
 
@@ -79,7 +81,8 @@ def compute(*nodes: Node) -> None:
     if not roots:
         return
     if any(is_complex(n) for n in roots):
-        return _compute_woven(roots)
+        _compute_woven(roots)
+        return
     _settle_shared(roots)
     trace = Trace(roots)
     form = roots[0].form
@@ -249,6 +252,8 @@ def _make(trace: Trace, device: Device, target: Target, cache: _Cache, numbers: 
 
 def _made_for_sizes(entries: Sequence[Any]) -> bool:
     for e in entries:
+        if not is_leaf(e) and e[0] in _WINDOWS:
+            return True
         if not is_leaf(e) and e[0] in _PRODUCTS:
             work = 1
             for k in e[3]:

@@ -112,7 +112,9 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
     except (ValueError, OverflowError) as e:
         raise ArrayValueError(f"no array can be made of this: {e}") from None
     if held.dtype.kind == "c" and kind is not None and not dtypes.is_complex(kind):
-        raise ArrayTypeError(f"complex numbers in an array of {kind}", hint="tec.array.real(x) and imag(x) are its parts")
+        raise ArrayTypeError(
+            f"complex numbers in an array of {kind}", hint="tec.array.real(x) and imag(x) are its parts"
+        )
     if held.dtype.kind not in "biufc":
         if held.dtype.kind == "O" and _whole(held):
             held = (
@@ -129,7 +131,9 @@ def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
         kind = (
             dtypes.result_type(*parts)
             if parts and len(parts) == held.size
-            else {"b": dtypes.bool, "f": dtypes.DEFAULT_FLOAT, "c": dtypes.DEFAULT_COMPLEX}.get(held.dtype.kind, dtypes.DEFAULT_INT)
+            else {"b": dtypes.bool, "f": dtypes.DEFAULT_FLOAT, "c": dtypes.DEFAULT_COMPLEX}.get(
+                held.dtype.kind, dtypes.DEFAULT_INT
+            )
         )
         if held.dtype.kind == "u":
             kind = dtypes.uint64

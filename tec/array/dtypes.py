@@ -126,8 +126,8 @@ def promote(a: DType, b: DType) -> DType:
             f"{a} and {b} do not mix", hint=f'convert the bool: tec.array.astype(x, "{a if b == "bool" else b}")'
         )
     if a in _COMPLEX or b in _COMPLEX:
-        wide = [d for d in (a, b) if d in ("complex128", "float64")]
-        return complex128 if wide else complex64
+        doubles = [d for d in (a, b) if d in ("complex128", "float64")]
+        return complex128 if doubles else complex64
     if a in _FLOATS or b in _FLOATS:
         return a if a in _FLOATS else b
     if (a in _SIGNED) == (b in _SIGNED):

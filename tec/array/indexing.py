@@ -21,7 +21,7 @@ from . import build, dtypes, kernels
 from .complexes import PART, as_pairs
 from .computing import compute, in_memory
 from .errors import ArrayIndexError, ArrayValueError
-from .node import Node, scalar
+from .node import RECORDERS, Node, leaf, note, scalar
 from .search_kernels import places_of
 
 _MOST_GRID = 3  # dimensions of a launch
@@ -251,6 +251,12 @@ def _put_region(n: Node, region: _Region, value: Node) -> Node:
         full = build.broadcast_to(value, region.shape)
         return build.reshape(full, n.shape)
     source = in_memory(value)  # before it is written to what it may be made of
+    if RECORDERS:  # a value of its own, of which the old one is a part
+        before, n = n, build.copy(n)
+        made = leaf(in_memory(n))
+        _write(_view(in_memory(made), region), source)
+        note("put", made, (before, value), region=region)
+        return made
     n = own(n)
     target = in_memory(n)
     if source.storage is target.storage:  # the array itself, in another order

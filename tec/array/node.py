@@ -28,6 +28,8 @@ from .forms import Attrs, Form, form_of, leaf_form
 # Nodes of an expression that is computed at once: as many as the graph compiler fuses (24) into two or three kernels. Longer chains are cut there, so that
 # a loop that never asks for its result compiles one piece and runs it again and again.
 MOST_NODES = 64
+# Those who write down what is made of what (`tape`), the innermost last: for gradients, and to map programs over a batch. Empty but for that.
+RECORDERS: list[Any] = []
 _PRUNE = 32  # readers after which the dead ones are forgotten
 
 
@@ -57,6 +59,8 @@ class Node:
         self.computed = 0  # how often it was computed inside of another expression
         self.readers: list[Any] | None = []
         if inputs:
+            if RECORDERS:
+                note(form.op, self, inputs, form)
             me = ref(self)
             for n in inputs:
                 seen = n.readers
@@ -130,6 +134,12 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.dtype}{list(self.shape)}{'' if self.data is None else ' in memory'}>"
+
+
+def note(op: str, made: Node, inputs: tuple[Node, ...], form: Form | None = None, **more: Any) -> None:
+    """Tell the recorders that `made` is an operator on `inputs`: what expressions do by themselves, and who makes a value in memory of others has to."""
+    for r in RECORDERS:
+        r.record(op, made, inputs, form, more)
 
 
 def leaf(data: NDArray, foreign: bool = False, beside: Node | None = None) -> Node:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from . import build, dtypes
 from .array import Array, node_of, pair
+from .complexes import is_complex
 from .node import Node
 from .search_kernels import places_of, searched
 from .sorting import ordered
@@ -121,6 +122,11 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     a, b = pair(x1, x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))
+    if is_complex(a):
+        wide = build.reshape(build.boundary(a), (*a.shape, 1))
+        found = Array(build.binary("equal", wide, build.reshape(b, (b.size,)), dtypes.bool))
+        held = build.reduce("any", found._node, (len(a.shape),), False)
+        return Array(build.unary("logical_not", held) if invert else held)
     table = build.boundary(ordered(build.reshape(b, (b.size,)), 0, False)[0])
     at = Array(searched(table, a, False))
     last = b.size - 1

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from . import build, dtypes, kernels
 from .array import Array, node_of
+from .complexes import is_complex
 from .computing import in_memory
 from .errors import ArrayValueError
 from .manipulation import axis_of
-from .node import Node, leaf
+from .node import RECORDERS, Node, leaf
 
 _MOST = 1 << 31  # elements: places are 32-bit numbers in the kernels
 
 
 def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     """The elements along an axis in order, and their places."""
+    if is_complex(n):
+        return _ordered_complex(n, axis, descending)
     kind, ndim = n.dtype, len(n.shape)
     if n.size >= _MOST:
         raise ArrayValueError(f"sorting {n.size} elements at once", hint="fewer than 2**31")
@@ -22,9 +25,22 @@ def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     last = (*(k for k in range(ndim) if k != axis), axis)
     values, order = kernels.sort(in_memory(build.transpose(n, last)), descending)
     back = tuple(last.index(k) for k in range(ndim))
+    if RECORDERS:  # the values are elements of n, at places that do not move with them
+        order_of = build.transpose(build.cast(leaf(order), dtypes.int64), back)
+        picked = build.gather_elements(build.boundary(n), build.boundary(order_of), axis)
+        return build.cast(picked, kind), order_of
     return build.transpose(build.cast(leaf(values), kind), back), build.transpose(
         build.cast(leaf(order), dtypes.int64), back
     )
+
+
+def _ordered_complex(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
+    """By real parts, those that are equal by imaginary ones."""
+    real, imag = map(build.boundary, build.parts(n))
+    by_imag = build.boundary(ordered(imag, axis, descending)[1])
+    by_real = ordered(build.boundary(build.gather_elements(real, by_imag, axis)), axis, descending)[1]
+    order = build.boundary(build.gather_elements(by_imag, build.boundary(by_real), axis))
+    return build.gather_elements(n, order, axis), order
 
 
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:

@@ -183,7 +183,9 @@ def scalar_packer(dtype: str) -> Callable[[Any], Any]:
     if dtype == "float64":
         return float
     if code == 5:
-        raise ArgumentError(f"a number of {dtype} is no argument of compiled code", hint="its real and imaginary part are")
+        raise ArgumentError(
+            f"a number of {dtype} is no argument of compiled code", hint="its real and imaginary part are"
+        )
     if dtype == "bool":
         return bool
     lo, hi = (-(1 << (size * 8 - 1)), (1 << (size * 8 - 1)) - 1) if code == 0 else (0, (1 << (size * 8)) - 1)

@@ -1,0 +1,313 @@
+"""The extension `fft` of the array API standard: discrete Fourier transforms of any length along one or several axes.
+
+On the CPU pocketfft does them, through NumPy, on the array's memory. On a device they are tec's own kernels (`fft_kernels`): lengths of the primes 2, 3, 5
+and 7 by Stockham's passes, others as a convolution (L. Bluestein, "A linear filtering approach to the computation of discrete Fourier transform", 1970).
+Transforms of real arrays are cut from complex ones there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from ..runtime.arrays.ndarray import array as nd_array
+from ..runtime.arrays.ndarray import from_numpy
+from ..runtime.devices.device import DeviceLike, as_device
+from . import build, dtypes, fft_kernels
+from .array import Array, node_of
+from .complexes import PART, WHOLE, is_complex
+from .computing import in_memory
+from .creation import asarray
+from .dtypes import DTypeLike, as_dtype
+from .errors import ArrayTypeError, ArrayValueError
+from .manipulation import axes_of, axis_of, roll
+from .node import RECORDERS, Node, leaf, note, scalar
+
+__all__ = [
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftfreq", "rfftn",
+]  # fmt: skip
+
+_NORMS = ("backward", "ortho", "forward")
+_OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _given(name: str, x: Any, norm: str, real: bool = False) -> Node:
+    n = node_of(x)
+    if norm not in _NORMS:
+        raise ArrayValueError(f"{name}(norm={norm!r})", hint=", ".join(map(repr, _NORMS)))
+    if n.dtype == "bool":
+        raise ArrayTypeError(f"{name} of bools", hint='tec.array.astype(x, "float32") converts')
+    if real and is_complex(n):
+        raise ArrayTypeError(f"{name} of {n.dtype}, which takes real numbers", hint="fft takes complex ones")
+    if not n.shape:
+        raise ArrayValueError(f"{name} of an array of 0 dimensions")
+    if not is_complex(n) and n.dtype not in WHOLE:
+        n = build.cast(n, dtypes.DEFAULT_FLOAT)
+    return n
+
+
+def _length(name: str, n: int) -> int:
+    if n < 1:
+        raise ArrayValueError(f"{name} of length {n}", hint="the length is at least 1")
+    return n
+
+
+def _on_host(f: Callable[..., Any], given: Node, dtype: Any, **options: Any) -> Array:
+    with np.errstate(all="ignore"):
+        made = f(np.asarray(in_memory(given)), **options).astype(dtype.name, copy=False)
+    node = leaf(from_numpy(np.ascontiguousarray(made)))
+    if RECORDERS:
+        note("none", node, (given,), name="a Fourier transform")
+    return Array(node)
+
+
+def _is_host(n: Node) -> bool:
+    return n.device.driver is None
+
+
+def _complex(n: Node) -> Node:
+    return n if is_complex(n) else build.cast(n, WHOLE[n.dtype.name])
+
+
+def _fitted(n: Node, size: int, axis: int) -> Node:
+    """Cut or filled with zeros to `size` elements along an axis."""
+    have = n.shape[axis]
+    if have > size:
+        sizes = (*n.shape[:axis], size, *n.shape[axis + 1 :])
+        return build.slices(n, (0,) * len(sizes), (1,) * len(sizes), sizes)
+    if have < size:
+        rest = build.full(0, (*n.shape[:axis], size - have, *n.shape[axis + 1 :]), n.dtype, n.device)
+        return build.concat([n, rest], axis)
+    return n
+
+
+def _factor(norm: str, inverse: bool, size: int) -> float:
+    if norm == "ortho":
+        return 1 / sqrt(size)
+    return 1 / size if (norm == "backward") == inverse else 1.0
+
+
+def _scaled(n: Node, factor: float) -> Node:
+    if factor == 1.0:
+        return n
+    if is_complex(n):
+        real, imag = (build.binary("multiply", p, scalar(factor, p.dtype, p.device)) for p in build.parts(n))
+        return build.joined(real, imag)
+    return build.binary("multiply", n, scalar(factor, n.dtype, n.device))
+
+
+def _along(n: Node, size: int, axis: int, inverse: bool) -> Node:
+    """The transform of a complex node along an axis on its device; not scaled."""
+    n = _fitted(n, size, axis)
+    if 0 in n.shape or size == 1:
+        return n
+    last = (*(k for k in range(len(n.shape)) if k != axis), axis)
+    rows = build.transpose(n, last)
+    made = _rows(rows, inverse)
+    return build.transpose(made, tuple(last.index(k) for k in range(len(last))))
+
+
+def _rows(n: Node, inverse: bool) -> Node:
+    size = n.shape[-1]
+    if fft_kernels.radices(size) is not None:
+        made = leaf(fft_kernels.transform(in_memory(n), inverse))
+        if RECORDERS:
+            note("none", made, (n,), name="a Fourier transform")
+        return made
+    return _bluestein(n, size, inverse)
+
+
+def _bluestein(n: Node, size: int, inverse: bool) -> Node:
+    """jk = (j^2 + k^2 - (j - k)^2) / 2: the transform is a convolution with a chirp, of a length that is a power of two."""
+    room = 1 << (2 * size - 2).bit_length()
+    k = np.arange(size, dtype=np.int64)
+    turn = (1 if inverse else -1) * np.pi * ((k * k) % (2 * size)) / size
+    chirp = np.exp(1j * turn)
+    back = np.zeros(room, np.complex128)
+    back[:size] = chirp.conj()
+    back[room - size + 1 :] = chirp.conj()[:0:-1]
+    filters = np.fft.fft(back) / room
+
+    def there(a: Any) -> Node:
+        return leaf(nd_array(a.astype(n.dtype.name), n.device))
+
+    turned = build.binary("multiply", n, there(chirp))
+    spread = _rows(_fitted(turned, room, len(n.shape) - 1), False)
+    joint = _rows(build.binary("multiply", spread, there(filters)), True)
+    cut = build.slices(joint, (0,) * len(n.shape), (1,) * len(n.shape), n.shape)
+    return build.binary("multiply", cut, there(chirp))
+
+
+# ---- one axis
+
+
+def _plain(name: str, x: Array, n: int | None, axis: int, norm: str, inverse: bool) -> Array:
+    node = _given(name, x, norm)
+    k = axis_of(axis, len(node.shape))
+    size = _length(name, node.shape[k] if n is None else n)
+    kind = _complex_type(node)
+    if _is_host(node):
+        return _on_host(np.fft.ifft if inverse else np.fft.fft, node, kind, n=size, axis=k, norm=norm)
+    made = _along(_complex(node), size, k, inverse)
+    return Array(_own(_scaled(made, _factor(norm, inverse, size)), node))
+
+
+def _own(made: Node, given: Node) -> Node:
+    return build.unary("identity", made) if made is given else made
+
+
+def _complex_type(n: Node) -> Any:
+    return n.dtype if is_complex(n) else WHOLE[n.dtype.name]
+
+
+def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The transform along an axis, cut or filled with zeros to length `n`. norm: where 1/n stands ("backward", "forward"), or "ortho"."""
+    return _plain("fft", x, n, axis, norm, False)
+
+
+def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The inverse of `fft`."""
+    return _plain("ifft", x, n, axis, norm, True)
+
+
+def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The first n // 2 + 1 elements of the transform of a real array; the others are their conjugates."""
+    node = _given("rfft", x, norm, real=True)
+    k = axis_of(axis, len(node.shape))
+    size = _length("rfft", node.shape[k] if n is None else n)
+    if _is_host(node):
+        return _on_host(np.fft.rfft, node, _complex_type(node), n=size, axis=k, norm=norm)
+    whole = _scaled(_along(_complex(node), size, k, False), _factor(norm, False, size))
+    return Array(_fitted(whole, size // 2 + 1, k))
+
+
+def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The inverse of `rfft`: real, of length `n` (2 (m - 1) of m elements where it is left out)."""
+    node = _given("irfft", x, norm)
+    k = axis_of(axis, len(node.shape))
+    size = _length("irfft", 2 * (node.shape[k] - 1) if n is None else n)
+    kind = PART[_complex_type(node).name]
+    if _is_host(node):
+        return _on_host(np.fft.irfft, node, kind, n=size, axis=k, norm=norm)
+    whole = _along(_mirrored(_complex(node), size, k), size, k, True)
+    return Array(_scaled(build.parts(whole)[0], _factor(norm, True, size)))
+
+
+def _mirrored(n: Node, size: int, axis: int) -> Node:
+    """All `size` elements of the transform of a real array, of its first half."""
+    half = _fitted(n, size // 2 + 1, axis)
+    behind = size - size // 2 - 1
+    if not behind:
+        return half
+    starts, steps = [0] * len(n.shape), [1] * len(n.shape)
+    starts[axis], steps[axis] = behind, -1 if behind > 1 else 1
+    sizes = (*half.shape[:axis], behind, *half.shape[axis + 1 :])
+    back = build.slices(half, tuple(starts), tuple(steps), sizes)
+    return build.concat([half, build.unary("conj", back)], axis)
+
+
+def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The transform of a signal that is its own mirrored conjugate, of its first half: real, of length `n`."""
+    node = _given("hfft", x, norm)
+    turned = Array(build.unary("conj", _complex(node)))
+    return irfft(turned, n=n, axis=axis, norm=_OPPOSITE[norm])
+
+
+def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+    """The inverse of `hfft`: the first n // 2 + 1 elements."""
+    made = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm] if norm in _OPPOSITE else norm)
+    return Array(build.unary("conj", made._node))
+
+
+# ---- several axes
+
+
+def _axes(name: str, x: Array, s: Sequence[int] | None, axes: Sequence[int] | None) -> tuple[list[int], list[int]]:
+    """(the axes, the lengths along them)."""
+    ndim = len(node_of(x).shape)
+    if axes is None:
+        chosen = list(range(ndim)) if s is None else list(range(ndim - len(s), ndim))
+    else:
+        chosen = [axis_of(k, ndim) for k in axes]
+    sizes = [x.shape[k] for k in chosen] if s is None else [int(v) for v in s]
+    sizes = [x.shape[k] if v == -1 else v for k, v in zip(chosen, sizes)]
+    if len(sizes) != len(chosen) or len(set(chosen)) != len(chosen):
+        raise ArrayValueError(f"{name}(s={s}, axes={axes})", hint="a length for each axis, and no axis twice")
+    return chosen, sizes
+
+
+def fftn(
+    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Array:
+    """The transform along several axes (all where they are left out), cut or filled with zeros to lengths `s`."""
+    chosen, sizes = _axes("fftn", x, s, axes)
+    for k, n in zip(chosen, sizes):
+        x = fft(x, n=n, axis=k, norm=norm)
+    return x
+
+
+def ifftn(
+    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Array:
+    """The inverse of `fftn`."""
+    chosen, sizes = _axes("ifftn", x, s, axes)
+    for k, n in zip(chosen, sizes):
+        x = ifft(x, n=n, axis=k, norm=norm)
+    return x
+
+
+def rfftn(
+    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Array:
+    """The transform of a real array along several axes, half of it along the last."""
+    chosen, sizes = _axes("rfftn", x, s, axes)
+    _given("rfftn", x, norm, real=True)
+    x = rfft(x, n=sizes[-1], axis=chosen[-1], norm=norm)
+    return fftn(x, s=sizes[:-1], axes=chosen[:-1], norm=norm) if len(chosen) > 1 else x
+
+
+def irfftn(
+    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Array:
+    """The inverse of `rfftn`: real."""
+    chosen, sizes = _axes("irfftn", x, s, axes)
+    if s is None:
+        sizes[-1] = 2 * (sizes[-1] - 1)
+    if len(chosen) > 1:
+        x = ifftn(x, s=sizes[:-1], axes=chosen[:-1], norm=norm)
+    return irfft(x, n=sizes[-1], axis=chosen[-1], norm=norm)
+
+
+# ---- frequencies
+
+
+def _frequencies(values: Any, dtype: DTypeLike | None, device: DeviceLike) -> Array:
+    kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
+    if not dtypes.is_float(kind):
+        raise ArrayTypeError(f"frequencies of {kind}", hint="a real float type")
+    return asarray(values, dtype=kind, device=as_device(device))
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+    """The frequencies of a transform of length n of samples `d` apart, in cycles per unit of `d`."""
+    return _frequencies(np.fft.fftfreq(_length("fftfreq", n), d), dtype, device)
+
+
+def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+    """Those of `rfft`."""
+    return _frequencies(np.fft.rfftfreq(_length("rfftfreq", n), d), dtype, device)
+
+
+def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
+    """Frequency 0 in the middle of each axis."""
+    chosen = axes_of(axes, len(node_of(x).shape))
+    return roll(x, tuple(x.shape[k] // 2 for k in chosen), axis=chosen) if chosen else x
+
+
+def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
+    """The inverse of `fftshift`."""
+    chosen = axes_of(axes, len(node_of(x).shape))
+    return roll(x, tuple(-(x.shape[k] // 2) for k in chosen), axis=chosen) if chosen else x

@@ -1,0 +1,52 @@
+"""Arrays in nested dicts, lists and tuples: parameters of a model, and what belongs to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .array import Array
+from .errors import ArrayTypeError
+
+
+def leaves(tree: Any) -> list[Array]:
+    """The arrays of a tree, in order; of dicts by their keys' order."""
+    if type(tree) is Array:
+        return [tree]
+    if isinstance(tree, dict):
+        return [x for k in sorted(tree) for x in leaves(tree[k])]
+    if isinstance(tree, (list, tuple)):
+        return [x for v in tree for x in leaves(v)]
+    if tree is None:
+        return []
+    raise ArrayTypeError(
+        f"a {type(tree).__name__} among arrays",
+        hint="arrays, and dicts, lists and tuples of them; tec.array.asarray(x)",
+    )
+
+
+def rebuilt(tree: Any, arrays: list[Any]) -> Any:
+    """A tree of the same form with these in the places of its arrays."""
+    rest = iter(arrays)
+
+    def build(t: Any) -> Any:
+        if type(t) is Array:
+            return next(rest)
+        if isinstance(t, dict):
+            made = {k: build(t[k]) for k in sorted(t)}
+            return {k: made[k] for k in t}
+        if isinstance(t, tuple) and hasattr(t, "_fields"):
+            return type(t)(*[build(v) for v in t])
+        if isinstance(t, (list, tuple)):
+            return type(t)(build(v) for v in t)
+        return t
+
+    return build(tree)
+
+
+def mapped(f: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """f of each array of a tree, and of those in the same place of trees of the same form."""
+    rows = [leaves(t) for t in (tree, *others)]
+    if len({len(r) for r in rows}) > 1:
+        raise ArrayTypeError(f"trees of {', '.join(str(len(r)) for r in rows)} arrays")
+    return rebuilt(tree, [f(*xs) for xs in zip(*rows)])
