@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math as _math
 
+from . import complex_math as _complex_math
 from . import fft, linalg, nn, optim, random
 from .array import Array
 from .computing import compute as _compute

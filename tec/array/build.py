@@ -12,7 +12,7 @@ from typing import Any
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device
 from . import dtypes
-from .complexes import PART, WHOLE, is_complex, pairs_of
+from .complexes import COMPLEX, PART, WHOLE, is_complex, pairs_of
 from .computing import cut, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
@@ -111,18 +111,14 @@ def cast(n: Node, dtype: DType) -> Node:
 
 def unary(op: str, n: Node, dtype: DType | None = None, attrs: Attrs = ()) -> Node:
     if is_complex(n):
-        from . import complex_math  # which is made of this module's functions
-
-        return complex_math.unary(op, n)
+        return COMPLEX["unary"](op, n)
     return make(op, (n,), n.shape, dtype or n.dtype, attrs)
 
 
 def binary(op: str, a: Node, b: Node, dtype: DType | None = None) -> Node:
     one_device((a, b))
     if is_complex(a):
-        from . import complex_math
-
-        return complex_math.binary(op, a, b)
+        return COMPLEX["binary"](op, a, b)
     shape = a.shape if a.shape == b.shape else common_shape((a, b), op)
     return make(op, (a, b), shape, dtype or a.dtype)
 
@@ -174,10 +170,8 @@ def _reduce_complex(op: str, n: Node, axes: tuple[int, ...], keepdims: bool) -> 
         return _on_parts(lambda p: reduce(op, p, axes, keepdims), n)
     if op != "prod":
         raise ArrayTypeError(f"{op} of {n.dtype}: complex numbers have no order", hint="tec.array.abs(x) is real")
-    from . import complex_math
-
     for k in axes:
-        n = complex_math.product(n, k)
+        n = COMPLEX["product"](n, k)
     return reshape(n, reduced_shape(n.shape, axes, keepdims))
 
 
@@ -188,9 +182,7 @@ def running(op: str, n: Node, axis: int) -> Node:
         return make(op, (n,), n.shape, n.dtype, (("axis", axis),))
     if op == "cumsum":
         return _on_parts(lambda p: running(op, p, axis), n)
-    from . import complex_math
-
-    return complex_math.running_product(n, axis)
+    return COMPLEX["running_product"](n, axis)
 
 
 def best(op: str, n: Node, axis: int, keepdims: bool) -> Node:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import build, dtypes
+from .complexes import COMPLEX
 from .errors import ArrayTypeError
 from .node import Node, scalar
 
@@ -408,3 +409,6 @@ def _cut(n: Node, axis: int, first: int, count: int) -> Node:
     starts, sizes = [0] * len(n.shape), list(n.shape)
     starts[axis], sizes[axis] = first, count
     return build.slices(n, tuple(starts), (1,) * len(n.shape), tuple(sizes))
+
+
+COMPLEX.update(unary=unary, binary=binary, product=product, running_product=running_product)
