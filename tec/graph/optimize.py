@@ -13,6 +13,7 @@ from ..target import Target
 from .graph import Graph
 from .passes.attention import find_attention
 from .passes.byte_products import byte_products
+from .passes.channel_scales import channel_scales
 from .passes.common_subexpressions import common_subexpressions
 from .passes.dead_code import dead_code
 from .passes.float8_products import float8_products
@@ -66,6 +67,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
+        Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),

@@ -21,6 +21,7 @@ from ..space import Choice, Scheduled, Space
 from .gpu_reductions import GpuReduction
 from .pixel_windows import PixelWindows
 
+SIDE_BY_SIDE = 4  # vectors of sums along the data: with one each row gives half of a line of the cache, and an addition waits for the one before
 LONG_CHAIN = 1024  # additions one after another, from which rounding errors are worth a second step
 
 
@@ -114,7 +115,8 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     stage = s[op]
     axes = list(op.axis)
     last_extent = const_shape(op.output(0))[-1] if axes else 1
-    lanes = lanes_for(op.output(0).dtype, target) * vectors
+    lanes = lanes_for(op.output(0).dtype, target)
+    lanes *= max(vectors, side_by_side(op, lanes, target))
     outer = None
     if axes and (last_extent is None or last_extent >= lanes) and reads_contiguously(op, axes[-1].var):
         outer, vec = stage.split(axes[-1], factor=lanes)
@@ -137,6 +139,15 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
             over_threads(stage, axes, list(const_shape(op.output(0))))
     if partial is not None and loop is not None:
         partial.compute_at(stage, loop)
+
+
+def side_by_side(op: ComputeOp, lanes: int, target: Target) -> int:
+    """Vectors of sums that are made together: as many as the last axis has, and as leave each core some."""
+    last, count = const_shape(op.output(0))[-1] if op.axis else None, size_of(op.output(0).shape)
+    if last is None or count is None:
+        return 1
+    spread = count // lanes // (4 * target.machine.units) if parallel.worth(work(op) * parallel.POINTWISE) else count
+    return max(1, min(SIDE_BY_SIDE, last // lanes, spread))
 
 
 def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:

@@ -172,37 +172,41 @@ def chooses(op: ComputeOp) -> bool:
 def row_axes(op: ComputeOp) -> int:
     """How many of a stage's last axes are one line of memory in all that it reads, as they are in its result: 1 at least. What is computed of such an axis beside places
     in what is read (a condition, an index) keeps it apart."""
-    shape, count = const_shape(op.output(0)), len(op.axis)
-    for b in op.body:
-        count = min(count, _row_of(b, op, shape))
-    return max(1, count)
+    places = [
+        k for k, n in enumerate(const_shape(op.output(0))) if n != 1
+    ]  # axes of one element are nothing to step over
+    count = _line(op)
+    return len(op.axis) - places[-count] if 0 < count < len(places) else len(op.axis) if count else 1
 
 
-def _row_of(e: Any, op: ComputeOp, shape: Sequence[int | None]) -> int:
-    """`row_axes` of one expression of a stage; 0 where its last axis stands alone."""
-    if isinstance(e, TensorRead):
-        rank, count = len(e.indices), 0
-        used = [free_vars(i) for i in e.indices]
-        source = const_shape(e.tensor)
-        for k in range(1, len(op.axis) + 1):
-            axis = op.axis[-k].var
-            if k > rank or e.indices[-k] is not axis or any(axis in u for u in (*used[:-k], *used[rank - k + 1 :])):
-                break
-            count = k
-            if source[-k] != shape[-k] or source[-k] is None:
-                break
-        unused = 0  # axes that the read has nothing to do with
-        while unused < len(op.axis) and not any(op.axis[-1 - unused].var in u for u in used):
-            unused += 1
-        inner = e.tensor.op
-        if count and isinstance(inner, ComputeOp) and not inner.reduce_axis:
-            count = min(count, row_axes(inner))
-        return max(count, unused)
-    below = children(e)
-    if below:
-        return min(_row_of(c, op, shape) for c in below)
-    own = [k for k, a in enumerate(reversed(op.axis)) if e is a.var]
-    return own[0] if own else len(op.axis)
+def _line(op: ComputeOp) -> int:
+    """`row_axes` of those that are more than one element, 0 where the last stands alone."""
+    axes = [(a.var, n) for a, n in zip(op.axis, const_shape(op.output(0))) if n != 1]
+    return min((_line_of(b, axes) for b in op.body), default=0)
+
+
+def _line_of(e: Any, axes: list[tuple[Any, int | None]]) -> int:
+    """The same of one expression, of axes with their extents."""
+    if not isinstance(e, TensorRead):
+        below = children(e)
+        if below:
+            return min(_line_of(c, axes) for c in below)
+        return next((k for k, (axis, _) in enumerate(reversed(axes)) if e is axis), len(axes))
+    read = [(i, n) for i, n in zip(e.indices, const_shape(e.tensor)) if n != 1]
+    used = [free_vars(i) for i, _ in read]
+    count = unused = 0
+    for k, (axis, size) in enumerate(reversed(axes), 1):
+        if k > len(read) or read[-k][0] is not axis or sum(axis in u for u in used) > 1:
+            break
+        count = k
+        if read[-k][1] != size or size is None:
+            break
+    while unused < len(axes) and not any(axes[-1 - unused][0] in u for u in used):
+        unused += 1  # axes that the read has nothing to do with
+    inner = e.tensor.op
+    if count and isinstance(inner, ComputeOp) and not inner.reduce_axis:
+        count = min(count, _line(inner))
+    return max(count, unused)
 
 
 def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
