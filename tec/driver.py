@@ -115,13 +115,21 @@ def lower(
     binds: dict[Any, Buffer] | None = None,
     target: str | Target | None = None,
 ) -> IRModule:
-    """Loop IR of a schedule.
+    """The loop IR of a schedule.
 
-    sch: a Schedule (or a Func or IRModule, which only runs the passes). args: the function's parameters in order:
-    Tensors, Buffers, Vars. simple_mode keeps the schedule's own loops; otherwise the whole pipeline runs for `target`
-    (the current target by default). binds: tensor -> Buffer from `tec.decl_buffer`, for layouts of one's own.
-    Returns an IRModule with one function, which `build` makes the same module of as of the schedule. Raises
-    ScheduleError, LoweringError.
+    sch: a Schedule, or a Func or IRModule, on which only the passes run. args: the parameters of the function in
+    order: Tensors, Buffers, Vars. name: of the function. simple_mode: keep the schedule's own loops; otherwise the
+    whole pipeline runs. binds: from a tensor to a Buffer of `tec.decl_buffer`, for layouts of your own. target: text
+    or Target, by default the current one. Returns an IRModule with one function, from which `build` makes the same
+    module as from the schedule. Raises ScheduleError, LoweringError.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> B = tec.compute((8,), lambda i: A[i] * 2.0, name="B")
+    >>> print(tec.lower(tec.create_schedule(B.op), [A, B], simple_mode=True))
+    @attrs(writes=('B',))
+    def main(A: Buffer((8,), "float32"), B: Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i] * 2.0
     """
     tgt = as_target(target)
     passes = PIPELINE[:SIMPLE_MODE_PASSES] if simple_mode else PIPELINE
@@ -186,15 +194,23 @@ def build(
     binds: dict[Any, Buffer] | None = None,
     check: str | None = None,
 ) -> Any:
-    """Compile a schedule (or loop IR) to a runtime Module.
+    """Compile a schedule or loop IR to a runtime Module.
 
-    inputs: a Schedule with `args` (Tensors, Buffers, Vars in call order), a Func, an IRModule, or a list of them; or a `tec.template` with `args`
-    for it, whose best recorded choice is taken.
-    target: text or Target, the current one by default. target_host: the CPU that launches; "llvm" is the only kind.
-    check: "bounds" makes CPU code ask each access that is not proved to be inside of its buffer, "" none; TEC_CHECK says
-    so by default. A failed one is a TecError that names the te line; `get_source("bounds")` lists them.
-    For a GPU the result's one imported module holds the device code; for the CPU the module holds all.
-    Raises ScheduleError, LoweringError, CodegenError, TargetError.
+    inputs: a Schedule with `args`, a Func, an IRModule, or a list of them; or a `tec.template` with `args` for it,
+    whose best recorded choice is used. args: Tensors, Buffers and Vars in the order of the call. target: text or
+    Target, by default the current one. target_host: the CPU that launches; "llvm" is the only kind. name: of the
+    function. binds: as for `lower`. check: "bounds" makes CPU code check each access that is not proved to be inside
+    its buffer, "" checks none; TEC_CHECK decides by default. A failed check is a TecError that names the te line, and
+    `get_source("bounds")` lists the checks. Returns a Module: for the CPU it contains the code, and for a GPU its one
+    imported module does. Raises ScheduleError, LoweringError, CodegenError, TargetError.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> B = tec.compute((8,), lambda i: A[i] * 2.0, name="B")
+    >>> double = tec.build(tec.create_schedule(B.op), [A, B], "llvm")
+    >>> a, b = tec.nd.array(np.ones(8, "float32")), tec.nd.empty((8,), "float32")
+    >>> double(a, b)
+    >>> b.numpy().tolist()[:2]
+    [2.0, 2.0]
     """
     client.start()  # beside the lowering
     tgt = as_target(target)

@@ -36,15 +36,22 @@ Term = Callable[[Sequence[Any], Sequence[Any]], E.Expr]  # of the head's leading
 def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | None = None) -> list[Tensor]:
     """Gradients of a computation.
 
-    output: of a floating type. inputs: tensors that it is computed from, placeholders or computed themselves. head: the gradient of a value
-    by the output, of the output's shape, or with dimensions in front of it (a gradient for each of them); without it the whole
-    Jacobian is computed. Returns one tensor an input: of the head's leading dimensions (without a head the output's) and the input's; zeros
-    where the output does not depend on it. They are computations like any other, to be scheduled and built.
+    output: a tensor of a floating type. inputs: tensors that it is computed from, placeholders or computed
+    themselves. head: the gradient of some value with respect to the output, of the output's shape, or with dimensions
+    in front of it (one gradient for each of them); without it the whole Jacobian is computed. Returns one tensor per
+    input, of the head's leading dimensions (without a head the output's) and the input's; zeros if the output does
+    not depend on the input. They are computations like any other, to be scheduled and built.
 
-    Defined for sums, products, maxima and minima over axes (of equal values each gets its share) and all floating functions, through
-    conditions, gathers, views and scans whose updates read the row before. Raises ExprError for integers, externs and reducers of one's own that are none of these.
+    Gradients are defined for sums, products, maxima and minima over axes (equal values share) and all floating
+    functions, through conditions, gathers, views, and scans whose updates read the row before. Raises ExprError for
+    integers, externs, and other reducers of your own.
 
+    >>> A, B, k = tec.placeholder((4, 8), name="A"), tec.placeholder((8, 3), name="B"), tec.reduce_axis(8, name="k")
+    >>> C = tec.compute((4, 3), lambda i, j: tec.sum(A[i, k] * B[k, j], axis=k), name="C")
+    >>> ones = tec.compute((4, 3), lambda i, j: 1.0, name="ones")
     >>> dA, dB = te.gradient(C, [A, B], head=ones)
+    >>> [int(n) for n in dA.shape]
+    [4, 8]
     """
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for t in (output, *wanted):

@@ -58,19 +58,21 @@ def compile(
 ) -> Network:
     """Compile a whole network.
 
-    model: a `tec.graph.Graph`, or what an installed frontend takes (`tec.graph.frontends`): a path to an ONNX file, a ModelProto, a torch module
-    or exported program. target: text or Target ("llvm", "rocm
-    -mcpu=gfx942", "cuda"). shapes: input name -> shape, or dimension's name -> size, for what the model leaves open; dimensions
-    with a name and no size stay symbolic, and a name in a shape is such a dimension: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
-    or "bfloat16" for mixed precision, or types by node: {"": "float16", "/head/*": "float32"}, patterns of nodes' names and "" for all
-    others. progress: a callable that takes (done, total, what); by default stderr shows a bar on a terminal, and a line
-    every ten seconds elsewhere. A compilation can be interrupted (Ctrl-C). choices: how groups are computed, in place of the defaults:
-    {signature: choice}, or a function of (signature, target, machine); `Network.report.choices` has those that were taken, and
-    `Network.report.refused` those that could not be made (see `tec.choices`).
-    tuned: whether records that `tec.tune` made (`TEC_TUNE_DB`), and those that come with tec, take the defaults' place; or the file that the former are in.
-    state: {input: output}: the input is what the output was in the run before, as a decoder's caches are; executors keep it on the device, and what
-    grows by concatenation grows in place. True: those that the model's names say plainly; False: none. args: what a torch module is traced with: a
-    tensor, a tuple of arguments or a dict of named ones; the network is called as the module is.
+    model: a `tec.graph.Graph`, or what an installed frontend takes (`tec.graph.frontends`): a path of an ONNX file, a
+    ModelProto, a torch module or an exported program. target: text or Target ("llvm", "rocm -mcpu=gfx942", "cuda").
+    shapes: {input name: shape} or {dimension's name: size}, for what the model leaves symbolic. A dimension with a
+    name and no size stays symbolic, and a name in a shape makes one: {"x": ("batch", 3, 224, 224)}. dtype: "float16"
+    or "bfloat16" for mixed precision, or types by node: {"": "float16", "/head/*": "float32"}, with patterns of node
+    names, and "" for all others. cache: keep the compiled network on the disk. progress: a callable that takes (done,
+    total, what); by default stderr shows a bar on a terminal, and a line every ten seconds elsewhere. Ctrl-C
+    interrupts a compilation. freeze: {input name: value} makes inputs constants. choices: how groups are computed, in
+    place of the defaults: {signature: choice}, or a function of (signature, target, machine);
+    `Network.report.choices` has those that were used, and `Network.report.refused` those that could not be made (see
+    `tec.choices`). tuned: whether the records of `tec.tune` (`TEC_TUNE_DB`) and those that come with tec replace the
+    defaults; or the file of the former. state: {input: output}: the input is the output of the run before, like the
+    caches of a decoder. Executors keep it on the device, and what grows by concatenation grows in place. True takes
+    those that the model's names state clearly, False none. args: what a torch module is traced with: a tensor, a
+    tuple of arguments, or a dict of named ones; the network is then called as the module is. Returns a Network.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)

@@ -35,8 +35,13 @@ def grad(
     called grad_NAME; `tec.compile` makes one module of it.
     Raises ArgumentError for a name that is not there or holds integers, and where an operator on the way has no gradient.
 
-    >>> step = tec.compile(tec.grad(graph, ["w", "b"], output="loss"))
-    >>> loss, dw, db = step.run({"x": x, "w": w, "b": b})
+    >>> from tec.graph import Graph
+    >>> g = Graph("squares")
+    >>> x = g.input("x", "float32", (3,))
+    >>> g.set_outputs(g.add("multiply", [x, x]), ["y"])
+    >>> y, dx = tec.compile(tec.grad(g, ["x"]), "llvm").run({"x": np.arange(3, dtype="float32")})
+    >>> y.tolist(), dx.tolist()
+    ([0.0, 1.0, 4.0], [0.0, 2.0, 4.0])
     """
     source = as_graph(model, shapes)
     names = [wrt] if isinstance(wrt, str) else list(wrt)

@@ -19,7 +19,7 @@ from ..errors import ImportModelError, TecError, one_line
 from ..ir.dtype import from_ml_dtypes_name
 from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
-from ..ops.dims import Dim, UndecidedSize, as_size, bind_hint, is_symbolic
+from ..ops.dims import Dim, UndecidedSize, as_size, bind_hint, given_shape, is_symbolic
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.guards import Guard, recording
 from ..ops.indices import check_index, index_sizes
@@ -133,9 +133,9 @@ class Graph:
                 self._names[candidate] = 1
                 return candidate
 
-    def input(self, name: str, dtype: str, shape: Sequence[int]) -> Value:
-        """A new input of the graph."""
-        value = Value(self.unique_name(name), TensorType(dtype, tuple(map(as_size, shape))))
+    def input(self, name: str, dtype: str, shape: Sequence[int | Dim]) -> Value:
+        """A new input. shape: ints, and `tec.ops.dims.Dim("batch")` for symbolic sizes. Raises ArgumentError for others."""
+        value = Value(self.unique_name(name), TensorType(dtype, given_shape(shape, f"input {name}")))
         self.inputs.append(value)
         return value
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import index
 from typing import Any, NoReturn
 
-from ..errors import ImportModelError, one_line
+from ..errors import ArgumentError, ImportModelError, one_line
 from ..ir import Expr, build
 from ..polynomials import Monomial, Polynomial, add_to, times
 from .dim_bounds import Atom, Empty, bounds, order, span
@@ -409,6 +410,16 @@ def is_symbolic(sizes: Any) -> bool:
 def as_size(x: Any) -> Size:
     """An int or a Dim."""
     return x if isinstance(x, Dim) else int(x)
+
+
+def given_shape(shape: Any, what: str) -> tuple[Size, ...]:
+    """The shape that a user gives `what`, ints and Dims. Raises ArgumentError for anything else."""
+    try:
+        return tuple(x if isinstance(x, Dim) else index(x) for x in shape)
+    except TypeError:
+        raise ArgumentError(
+            f"the shape of {what} is {shape!r}", hint='a tuple of ints; tec.ops.dims.Dim("batch") is a symbolic size'
+        ) from None
 
 
 def data_of(x: Size) -> Any:

@@ -21,10 +21,10 @@ from .tensor import Tensor
 
 
 class Operation(Spelled):
-    """Base of the operations.
+    """Base class of the operations.
 
-    name, tag: labels; attrs: the user's notes; loc: the user's line that made it; axis, reduce_axis: its iteration
-    variables. `output(i)` always gives the same Tensor object.
+    name, tag: labels. attrs: the user's notes. loc: the user's line that made it. axis, reduce_axis: its iteration
+    variables. `output(i)` always returns the same Tensor object.
     """
 
     __slots__ = ("__weakref__", "_outputs", "attrs", "loc", "name", "tag")
@@ -53,7 +53,7 @@ class Operation(Spelled):
         return self._outputs
 
     def output(self, index: int = 0) -> Tensor:
-        """The `i`-th output tensor; always the same object."""
+        """The output tensor of a number. It is always the same object."""
         return self.outputs[index]
 
     @property
@@ -74,12 +74,12 @@ class Operation(Spelled):
 
     @property
     def axis(self) -> tuple[IterVar, ...]:
-        """Its data axes, one a dimension of the output."""
+        """Its data axes, one for each dimension of the output."""
         return ()
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        """The axes that it reduces over."""
+        """The axes over which it reduces."""
         return ()
 
     def root_iter_vars(self) -> tuple[IterVar, ...]:
@@ -91,7 +91,7 @@ class Operation(Spelled):
 
 
 class PlaceholderOp(Operation):
-    """An input, given at run time."""
+    """An input whose values are given at run time."""
 
     __slots__ = ("dtype", "shape")
 
@@ -216,9 +216,9 @@ class ScanOp(Operation):
 
 
 class ExternOp(Operation):
-    """Statements written by hand: `body` reads `input_placeholders` and writes `output_placeholders` (Buffers).
+    """Hand-written statements: `body` reads `input_placeholders` and writes `output_placeholders` (Buffers).
 
-    axis: those of its loops that a schedule may change (a hybrid script's); each has the variable of its `For`.
+    axis: the loops that a schedule may change (those of a hybrid script). Each has the variable of its `For`.
     """
 
     __slots__ = ("_axis", "_inputs", "body", "input_placeholders", "output_placeholders")
@@ -276,7 +276,7 @@ def read_tensors(exprs: Iterable[Expr]) -> tuple[Tensor, ...]:
 
 
 def topo_order(outputs: Tensor | Operation | Iterable[Tensor | Operation]) -> list[Operation]:
-    """All operations that `outputs` need, producers first, each once. Iterative: a chain may be long."""
+    """All operations that `outputs` need, each once, with producers first."""
     roots = [outputs] if isinstance(outputs, (Tensor, Operation)) else list(outputs)
     order: list[Operation] = []
     done: set[Operation] = set()

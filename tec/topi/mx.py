@@ -3,9 +3,12 @@
 Matrices of them are two tensors: elements side by side in bytes, and a byte a block, its scale. `quantize` and `dequantize` are NumPy's, `mx_quantize` and `mx_matmul`
 are computations.
 
->>> codes, scales = topi.mx.quantize(x, "mxfp4")                     # NumPy: x [m, k]
->>> a, sa = topi.mx.placeholders((m, k), "mxfp4", "a")
->>> c = topi.mx.mx_matmul(a, sa, b, sb, "mxfp4")                     # b is [n, k]
+>>> codes, scales = topi.mx.quantize(np.ones((4, 64)), "mxfp4")          # NumPy
+>>> codes.shape, scales.shape
+((4, 32), (4, 2))
+>>> a, sa = topi.mx.placeholders((16, 64), "mxfp4", "a")
+>>> b, sb = topi.mx.placeholders((32, 64), "mxfp4", "b")                 # [n, k]
+>>> c = topi.mx.mx_matmul(a, sa, b, sb, "mxfp4")
 """
 
 from __future__ import annotations

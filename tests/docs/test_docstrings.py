@@ -1,4 +1,4 @@
-"""The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `np` and `xp`, the namespace of arrays."""
+"""The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `topi`, `np`, and `xp` for `tec.array`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,31 @@ from tec import te
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-PACKAGES = ("te", "schedule", "array", "tile", "kernels", "jit", "lm", "autodiff")
+PLACES = (
+    "driver.py",
+    "te",
+    "schedule",
+    "array",
+    "tile",
+    "kernels",
+    "jit",
+    "lm",
+    "autodiff",
+    "topi",
+    "runtime",
+    "graph",
+)
 # Fragments of a larger program, which a page or a tutorial runs whole.
-FRAGMENTS = {"tec.te.intrin": "docs/matrix-units.md", "tec.autodiff.gradient.gradient": "tutorials/16_training.py"}
+FRAGMENTS = {"tec.te.intrin": "docs/matrix-units.md"}
 
 
 def modules() -> list[str]:
     """The modules of the public packages that have a session."""
-    files = [p for name in PACKAGES for p in (ROOT / "tec" / name).rglob("*.py")]
+    files = [p for place in PLACES for p in sorted({ROOT / "tec" / place, *(ROOT / "tec" / place).rglob("*.py")})]
     return sorted(
         ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for p in files
-        if re.search(r"^ *>>> ", p.read_text("utf-8"), re.M)
+        if p.suffix == ".py" and re.search(r"^ *>>> ", p.read_text("utf-8"), re.M)
     )
 
 
@@ -34,7 +47,7 @@ def modules() -> list[str]:
 def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEC_EMULATE", "gfx942")
     module = importlib.import_module(name)
-    names = {"tec": tec, "te": te, "np": np, "xp": tec.array}
+    names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array}
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     for session in doctest.DocTestFinder().find(module, name, module=module):
         if session.examples and session.name not in FRAGMENTS:

@@ -21,6 +21,13 @@ def small():
     return g, x, y, z
 
 
+@pytest.mark.parametrize("shape", [("n", 4), (2.5,), 7, None])
+def test_a_shape_that_is_none_is_refused(shape):
+    with pytest.raises(tec.ArgumentError, match="the shape of input x") as e:
+        Graph("g").input("x", "float32", shape)
+    assert "Dim(" in str(e.value)
+
+
 def test_types_are_inferred_and_names_unique():
     g, _, y, z = small()
     assert str(y.type) == "float32[1, 2, 4, 4]" and z.name == "z"
