@@ -102,6 +102,9 @@ _add(
     "2**x of float32 by the chip's own instruction, within 2 units in the last place; what lies below the normal numbers may be 0",
 )
 _add("rcp_fast", 1, "1/x of float32 by the chip's own instruction, within 2**-14 of its value; x and 1/x normal")
+_add(
+    "div_fast", 2, "a / b of float32 within 2 units in the last place, by the chip's own way where it has one (NVIDIA)"
+)
 _add("pow atan2 fmod copysign hypot", 2)
 _add(
     "floor_divide floor_remainder",

@@ -97,7 +97,7 @@ class Lowering(Saying, Products):
         if not v.ty.shape:
             if op.elementwise and not v.ty.dtype.is_ptr():
                 self.scalars[id(v)] = self.let(
-                    op.attrs.get("fn", op.name), numbers.element(op, [self.scalar(x) for x in op.operands])
+                    op.attrs.get("fn", op.name), numbers.element(op, [self.scalar(x) for x in op.operands], self.gpu)
                 )
             elif v.ty.dtype.is_ptr():
                 self.offset(v)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ..ir import build as B
@@ -24,8 +25,9 @@ def cost(op: Op) -> int:
     return COSTS.get(fn, 1)
 
 
-def element(op: Op, args: Sequence[E.Expr]) -> E.Expr:
-    """The op's result of its operands' elements."""
+def element(op: Op, args: Sequence[E.Expr], fast: bool = False) -> E.Expr:
+    """The op's result of its operands' elements. `fast`: powers and quotients of float32 by a GPU's own instructions, within 2 units in the last place, as
+    Triton has them, where the author does not ask for more (`div_rn`, the math library)."""
     t = op.results[0].ty.dtype
     if op.name == "const":
         return B.const(op.attrs["value"], t.tec)
@@ -38,6 +40,12 @@ def element(op: Op, args: Sequence[E.Expr]) -> E.Expr:
     if op.name == "fma":
         return E.Call("fma", tuple(args), args[0].dtype)
     fn = op.attrs["fn"]
+    if fast and args[0].dtype == "float32" and not op.attrs.get("precise"):
+        if fn in ("exp", "exp2"):
+            x = args[0] if fn == "exp2" else B.mul(args[0], B.const(math.log2(math.e), "float32"))
+            return E.Call("exp2_fast", (x,), "float32")
+        if fn == "div":
+            return E.Call("div_fast", tuple(args), "float32")
     return _unary(fn, args[0]) if op.name == "unary" else _binary(fn, *args)
 
 

@@ -33,7 +33,7 @@ class Reading(State):
 
     def _scalar_of(self, op: Op) -> E.Expr:
         if op.elementwise and op.name != "addptr":
-            return numbers.element(op, [self.scalar(x) for x in op.operands])
+            return numbers.element(op, [self.scalar(x) for x in op.operands], self.gpu)
         raise self.error(f"{op.name} has no value here")
 
     def pure(self, v: Value, env: dict[int, E.Expr]) -> E.Expr:
@@ -52,7 +52,7 @@ class Reading(State):
         elif op.name in ("splat", "reshape", "broadcast", "expand_dims"):
             made = self.pure(op.operands[0], env)
         elif op.elementwise:
-            made = numbers.element(op, [self.pure(x, env) for x in op.operands])
+            made = numbers.element(op, [self.pure(x, env) for x in op.operands], self.gpu)
         else:
             raise self.error(
                 f"a combine function with {op.name} in it", hint="it computes with its arguments alone", loc=op.loc
@@ -112,7 +112,7 @@ class Reading(State):
 
     def _elementwise(self, op: Op, layout: Layout) -> Read:
         reads = [self.reader(x, layout) for x in op.operands]
-        return lambda p: numbers.element(op, [r(p) for r in reads])
+        return lambda p: numbers.element(op, [r(p) for r in reads], self.gpu)
 
     def _view(self, op: Op, layout: Layout) -> Read:
         made = self.view_of(op, layout)

@@ -293,7 +293,14 @@ def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
 
 def div_rn(x: Any, y: Any) -> Any:
     """x / y of floats, rounded to nearest."""
-    return current().divide(x, y)
+    return precise(current().divide(x, y))
+
+
+def precise(v: Any) -> Any:
+    """What an op made, marked as one that is not done by a chip's short way."""
+    if isinstance(v, G.Value) and v.of is not None:
+        v.of.attrs["precise"] = True
+    return v
 
 
 def umulhi(x: Any, y: Any) -> Any:
@@ -305,7 +312,7 @@ def umulhi(x: Any, y: Any) -> Any:
     return b.binary("mulhi", x, y)
 
 
-def _math(name: str, doc: str, fn: str = "") -> Any:
+def _math(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
     def word(x: Any) -> Any:
         b = current()
         x = b.of_number(x)
@@ -314,7 +321,8 @@ def _math(name: str, doc: str, fn: str = "") -> Any:
             x = b.cast(x, float32)
         elif dt.primitive_bitwidth < 32:
             return b.cast(b.unary(fn or name, b.cast(x, float32)), dt)
-        return b.unary(fn or name, x)
+        made = b.unary(fn or name, x)
+        return precise(made) if exact else made
 
     word.__name__ = word.__qualname__ = name
     word.__doc__ = doc

@@ -130,6 +130,13 @@ def fast_math_unit(em: NvptxEmitter, e: E.Call) -> str:
     return em.vector_of(out, e.dtype)
 
 
+def division(em: NvptxEmitter, e: E.Call) -> str:
+    """div.full, where div.rn is ten instructions and a branch."""
+    pairs = zip(*(em.lanes_of(em.expr(x), e.dtype) for x in e.args))
+    out = [em.intrinsic("llvm.nvvm.div.full", "float", [("float", a), ("float", b)]) for a, b in pairs]
+    return em.vector_of(out, e.dtype)
+
+
 def ldmatrix(em: NvptxEmitter, e: E.Call) -> str:
     """(element of shared memory, this lane's row): 8x8 tiles of 16-bit elements; attrs num (1, 2, 4) and trans."""
     attrs = e.attrs or {}
@@ -188,7 +195,7 @@ def async_wait(em: NvptxEmitter, e: E.Call) -> str:
 CALLS: dict[str, CallHandler] = {
     **calls.CALLS,
     "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
-    **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
+    **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
     "fmod": remainder.fmod,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
 }  # fmt: skip

@@ -18,6 +18,12 @@ def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> On:
     return On(request.param, monkeypatch)
 
 
+def once(on: On, given: bool, first: str) -> None:
+    """Of two cases each software GPU runs one: `given` on the one named, the other elsewhere."""
+    if on.name.startswith("gfx") and given != (on.name == first):
+        pytest.skip("the other software GPU has this case")
+
+
 def test_vector_add(on: On) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.random(1000, F32), rng.random(1000, F32)
@@ -83,6 +89,7 @@ def test_layer_norm_forward_and_backward(on: On) -> None:
 
 @pytest.mark.parametrize("activation", ["", "leaky_relu"])
 def test_matmul(on: On, activation: str) -> None:
+    once(on, activation == "", "gfx942")
     m, n, k = 70, 45, 50
     rng = np.random.default_rng(3)
     a, b = rng.standard_normal((m, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
@@ -97,6 +104,7 @@ def test_matmul(on: On, activation: str) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(on: On, causal: bool) -> None:
+    once(on, causal, "gfx942")
     heads, n, d = 2, 70, 32
     q, k, v = np.random.default_rng(4).standard_normal((3, heads, n, d)).astype(np.float16)
     out = on.zeros(heads, n, d)
