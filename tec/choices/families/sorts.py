@@ -1,4 +1,4 @@
-"""The largest elements in order, as loops: a heap's work, n log k, a line a thread; or a bitonic sort's, n log^2 n, all threads at once."""
+"""The largest elements in order, as loops: lists in vectors (`insertions`); a heap's work, n log k, a line a thread; or a bitonic sort's, n log^2 n, all threads at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
 from ..space import Choice
-from . import selection
+from . import insertions, selection
 from .running import Running
 
-_RUN = 32  # elements that a CPU looks at together: some vectors
+_RUN = 16  # elements that a CPU looks at together: some vectors
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
@@ -37,7 +37,7 @@ class Largest(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        self.parameters = {"algorithm": ("heap", "bitonic", "selection") if target.is_gpu else ("heap", "bitonic")}
+        self.parameters = {"algorithm": ("heap", "bitonic", "selection" if target.is_gpu else "list")}
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
         self.is_second = target.is_gpu and self._rule("counted", False)
 
@@ -46,7 +46,10 @@ class Largest(loops.LoopForm):
         chosen = self.choice(algorithm=self._rule("algorithm", "selection"))
         if self.target.is_gpu and self.why_not(chosen) is None:
             return chosen
-        return self.choice(algorithm="bitonic" if self.target.is_gpu else "heap")
+        if self.target.is_gpu:
+            return self.choice(algorithm="bitonic")
+        listed = self.choice(algorithm="list")
+        return listed if self.why_not(listed) is None else self.choice(algorithm="heap")
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these lines."""
@@ -56,6 +59,8 @@ class Largest(loops.LoopForm):
         x, k = self.form.inputs[0], self.form.attrs["k"]
         if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
             return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
+        if choice["algorithm"] == "list" and not insertions.can(self.target, x.dtype, k):
+            return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {x.dtype}"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:
@@ -64,6 +69,8 @@ class Largest(loops.LoopForm):
         deep = max(1, (n - 1).bit_length())
         if choice["algorithm"] == "heap":
             return self.chains(n * max(1, k.bit_length()), count)
+        if choice["algorithm"] == "list":
+            return self.chains(n, count)
         if choice["algorithm"] == "selection":
             return self.chains(_SEARCHED * (1 + n / loops.THREADS) + k, count * loops.THREADS)
         passes = deep * (deep + 1) // 2
@@ -71,6 +78,8 @@ class Largest(loops.LoopForm):
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         a, x = self.form.attrs, self.form.inputs[0]
+        if choice["algorithm"] == "list":
+            return insertions.inserted(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, _offered)
         make = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected}[choice["algorithm"]]
         return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
 
