@@ -102,6 +102,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "graph": (".graph", ""),
     "compile": (".graph", "compile"),
     **{name: (".array.gradients", name) for name in ("grad", "value_and_grad", "vjp", "jvp")},
+    "vmap": (".array.batching", "vmap"),
     "load": (
         ".runtime.networks.network",
         "load",

@@ -303,9 +303,9 @@ def copy(n: Node) -> Node:
     return made
 
 
-def value(n: Node) -> Any:
-    """The one element as a Python number. Waits for the device."""
-    for r in RECORDERS:
+def value(n: Node, decides: bool = True) -> Any:
+    """The one element as a Python number. Waits for the device. Those who write a program down hear of it where it `decides` what comes next."""
+    for r in RECORDERS if decides else ():
         r.look_at(n)
     a = in_memory(n)
     if prod(a.shape) != 1:

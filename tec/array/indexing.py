@@ -151,7 +151,7 @@ def checked(index: Node, extent: int, d: int) -> Node:
         below = build.binary("less", index, scalar(-extent, index.dtype, index.device), dtypes.bool)
         bad = below if bad is None else build.binary("logical_or", bad, below)
     if bad is not None and build.value(
-        build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad
+        build.reduce("any", bad, tuple(range(len(bad.shape))), False) if bad.shape else bad, decides=False
     ):
         raise ArrayIndexError(f"an index of dimension {d} is outside of its extent, {extent}")
     return index

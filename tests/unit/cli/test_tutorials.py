@@ -17,7 +17,13 @@ NEEDS = {"12_super_resolution": "esrgan_slim_x4.onnx"}
 TUTORIALS = sorted((Path(__file__).resolve().parents[3] / "tutorials").glob("[0-9][0-9]_*.py"))
 
 
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
+# Training compiles a hundred expressions; tests/unit/array has the parts, and the site runs all pages.
+LONG = ("22_gradients",)
+
+
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in TUTORIALS]
+)
 def test_runs(path: Path, tmp_path: Path) -> None:
     needed = path.parents[1] / ".models" / NEEDS.get(path.stem, "")
     if not needed.exists():

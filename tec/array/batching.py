@@ -1,0 +1,217 @@
+"""`vmap`: a function of arrays, mapped over an axis of its arguments, without a loop.
+
+The function runs once, on the first element of the batch; what it does is written down (`tape`) and done again on the whole batch, operator by operator. So
+what it does must not depend on values: a number that is looked at to decide something, a mask, assignment to elements, sorting and the functions of the host's
+libraries are refused with an error that names them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import build, dtypes
+from .array import Array
+from .errors import ArrayTypeError, ArrayValueError
+from .indexing import checked
+from .manipulation import axis_of, moveaxis
+from .node import Node
+from .tape import Entry, Tape
+from .trees import leaves, mapped, rebuilt
+
+# Operators on elements: inputs broadcast, and a batch is one dimension more in front.
+_SAME = frozenset(("where", "cast"))
+_SHAPED = frozenset(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_any", "reduce_all"))
+
+
+class _Batch:
+    """Nodes of one element of the batch, and those of the whole batch, whose first dimension is it."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.whole: dict[Node, Node] = {}
+
+    def of(self, n: Node, ndim: int | None = None) -> Node:
+        """The whole of a node; of what is the same for all as it is. With `ndim` dimensions behind the batch's."""
+        found = self.whole.get(n)
+        if found is None:
+            return n
+        missing = 0 if ndim is None else ndim - (len(found.shape) - 1)
+        return build.reshape(found, (self.size, *(1,) * missing, *found.shape[1:])) if missing > 0 else found
+
+    def spread(self, n: Node) -> Node:
+        """The whole of a node, with a batch where it has none."""
+        found = self.whole.get(n)
+        return build.broadcast_to(n, (self.size, *n.shape)) if found is None else found
+
+
+def _again(b: _Batch, e: Entry) -> Node:
+    """An operator on the whole batch."""
+    rule = _RULES.get(e.op)
+    if rule is not None:
+        return rule(b, e)
+    if e.op in _NOT_THERE or e.ints or (e.attrs and e.op not in _SAME):
+        name = e.more.get("name", e.op)
+        raise ArrayTypeError(
+            f"vmap through {name}", hint="write it with operators on elements, reductions, products and gathers"
+        )
+    ndim = len(e.made.shape)
+    inputs = tuple(b.of(n, ndim) for n in e.inputs)
+    return build.make(e.op, inputs, (b.size, *e.made.shape), e.made.dtype, e.attrs)
+
+
+_NOT_THERE = frozenset(("none", "custom", "put", "pairs", "complex", "gather_nd", "scatter_nd", "scatter_elements"))
+
+
+def _reduced(b: _Batch, e: Entry) -> Node:
+    given = dict(e.attrs)
+    axes = tuple(k + 1 for k in given["axes"])
+    return build.reduce(e.op.removeprefix("reduce_"), b.of(e.inputs[0]), axes, given["keepdims"])
+
+
+def _best(b: _Batch, e: Entry) -> Node:
+    given = dict(e.attrs)
+    return build.best(e.op, b.of(e.inputs[0]), given["axis"] + 1, given["keepdims"])
+
+
+def _reshaped(b: _Batch, e: Entry) -> Node:
+    return build.reshape(b.of(e.inputs[0]), (b.size, *e.made.shape))
+
+
+def _broadcast(b: _Batch, e: Entry) -> Node:
+    return build.broadcast_to(b.of(e.inputs[0], len(e.made.shape)), (b.size, *e.made.shape))
+
+
+def _transposed(b: _Batch, e: Entry) -> Node:
+    return build.transpose(b.of(e.inputs[0]), (0, *(k + 1 for k in dict(e.attrs)["perm"])))
+
+
+def _sliced(b: _Batch, e: Entry) -> Node:
+    places = dict(e.ints)
+    steps = (1, *dict(e.attrs)["steps"])
+    return build.slices(b.of(e.inputs[0]), (0, *places["starts"]), steps, (b.size, *places["sizes"]))
+
+
+def _joined(b: _Batch, e: Entry) -> Node:
+    return build.concat([b.spread(n) for n in e.inputs], dict(e.attrs)["axis"] + 1)
+
+
+def _product(b: _Batch, e: Entry) -> Node:
+    ndim = len(e.made.shape)
+    inputs = [b.of(n, ndim) for n in e.inputs]
+    return build.matmul(inputs[0], inputs[1], (b.size, *e.made.shape), e.attrs)
+
+
+def _gathered(b: _Batch, e: Entry) -> Node:
+    x, index = e.inputs
+    axis = dict(e.attrs)["axis"]
+    if index not in b.whole:
+        return build.gather(build.boundary(b.of(x)), index, axis + 1)
+    checked(b.of(index), x.shape[axis], axis)
+    if x not in b.whole:
+        made = build.gather(x, build.boundary(b.of(index)), axis)
+        return build.transpose(made, (axis, *range(axis), *range(axis + 1, len(made.shape))))
+    # Both: the batch and the axis become one, and index i of element k stands at k times the extent + i.
+    whole = build.transpose(b.of(x), (0, axis + 1, *(k for k in range(1, len(x.shape) + 1) if k != axis + 1)))
+    n = x.shape[axis]
+    flat = build.boundary(build.reshape(whole, (b.size * n, *whole.shape[2:])))
+    at = Array(build.cast(b.of(index), dtypes.int64))
+    lead = Array(build.positions(0, at.shape, at.device)) * n
+    at = lead + at + n * Array(build.cast((at < 0)._node, dtypes.int64))
+    made = build.gather(flat, build.boundary(at._node), 0)
+    r = len(index.shape)
+    order = (0, *range(1 + r, 1 + r + axis), *range(1, 1 + r), *range(1 + r + axis, len(made.shape)))
+    return build.transpose(made, order)
+
+
+def _gathered_elements(b: _Batch, e: Entry) -> Node:
+    x, index = (build.boundary(b.spread(n)) for n in e.inputs)
+    return build.gather_elements(x, index, dict(e.attrs)["axis"] + 1)
+
+
+def _running(b: _Batch, e: Entry) -> Node:
+    return build.running(e.op, b.of(e.inputs[0]), dict(e.attrs)["axis"] + 1)
+
+
+def _over_axes(b: _Batch, e: Entry) -> Node:
+    axes = tuple(k + 1 for k in dict(e.attrs)["axes"])
+    return build.make(e.op, (b.of(e.inputs[0]),), (b.size, *e.made.shape), e.made.dtype, (("axes", axes),))
+
+
+def _windowed(b: _Batch, e: Entry) -> Node:
+    """Images of all elements are one batch; the weights are the same for all."""
+    x, *rest = e.inputs
+    if any(n in b.whole for n in rest):
+        raise ArrayTypeError(f"vmap through {e.op} with weights of each element's own")
+    whole = b.of(x)
+    flat = build.boundary(build.reshape(whole, (b.size * x.shape[0], *x.shape[1:])))
+    made = build.make(e.op, (flat, *rest), (b.size * e.made.shape[0], *e.made.shape[1:]), e.made.dtype, e.attrs)
+    return build.reshape(made, (b.size, *e.made.shape))
+
+
+_RULES: dict[str, Callable[[_Batch, Entry], Node]] = {
+    **dict.fromkeys(_SHAPED, _reduced), **dict.fromkeys(("argmax", "argmin"), _best), "reshape": _reshaped, "broadcast_to": _broadcast,
+    "transpose": _transposed, "slice": _sliced, "concat": _joined, "matmul": _product, "gather": _gathered, "gather_elements": _gathered_elements,
+    **dict.fromkeys(("cumsum", "cumprod"), _running), **dict.fromkeys(("softmax", "log_softmax"), _over_axes),
+    **dict.fromkeys(("conv", "max_pool", "avg_pool"), _windowed),
+}  # fmt: skip
+
+
+def vmap(
+    f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0
+) -> Callable[..., Any]:
+    """f mapped over an axis of its arguments: of each by `in_axes` (one number for all, None for what all have alike); results have it at `out_axes`.
+
+    Arguments and results are arrays, or dicts, lists and tuples of them. The function takes them without that axis. It runs once, so what it does must not
+    depend on values. Raises ArrayTypeError where it does, or where an operator has no such form, ArrayValueError for extents that differ.
+
+    >>> distances = tec.vmap(lambda p, q: tec.array.sum((p - q) ** 2), in_axes=(0, None))(points, centre)
+    """
+
+    @functools.wraps(f)
+    def over(*args: Any) -> Any:
+        axes = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
+        if len(axes) != len(args):
+            raise ArrayValueError(f"vmap with {len(axes)} axes of {len(args)} arguments")
+        moved = [a if k is None else mapped(functools.partial(_to_front, axis=k), a) for a, k in zip(args, axes)]
+        sizes = {x.shape[0] for a, k in zip(moved, axes) if k is not None for x in leaves(a)}
+        if len(sizes) != 1 or 0 in sizes:
+            raise ArrayValueError(
+                f"vmap over extents {sorted(sizes)}", hint="all mapped axes have one extent, of at least 1"
+            )
+        batch = _Batch(sizes.pop())
+        inside = []
+        for a, k in zip(moved, axes):
+            if k is None:
+                inside.append(a)
+                continue
+            firsts = []
+            for x in leaves(a):
+                first = x[0]
+                batch.whole[build.boundary(first._node)] = x._node
+                firsts.append(first)
+            inside.append(rebuilt(a, firsts))
+        tape = Tape()
+        with tape.running():
+            result = f(*inside)
+        _replay(tape, batch)
+        return mapped(lambda y: moveaxis(Array(batch.spread(y._node)), 0, out_axes), result)
+
+    return over
+
+
+def _to_front(x: Array, axis: int) -> Array:
+    return moveaxis(x, axis_of(axis, x.ndim), 0)
+
+
+def _replay(tape: Tape, batch: _Batch) -> None:
+    looked = set(tape.looked_at)
+    for e in tape.entries:
+        if any(n in batch.whole for n in e.inputs):
+            if e.made in looked:
+                raise ArrayTypeError(
+                    "vmap of a function that looks at a value to decide something",
+                    hint="tec.array.where(condition, a, b)",
+                )
+            batch.whole[e.made] = build.boundary(_again(batch, e)) if e.op == "concat" else _again(batch, e)
