@@ -113,6 +113,30 @@ def blocked(shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads
     return tuple(Dim(n, tuple(r), tuple(t)) for n, r, t in zip(shape, registers, of_threads))
 
 
+@lru_cache(maxsize=256)
+def turning(shape: tuple[int, int], along: int, vector: int, run: int, threads: int) -> Layout:
+    """Blocks in a thread: `vector` neighbours along a dimension in its first registers, `run` along the other; then threads as in `blocked`."""
+    registers: list[list[int]] = [[], []]
+    of_threads: list[list[tuple[int, int]]] = [[], []]
+    done = [0, 0]
+
+    def take(d: int) -> int:
+        done[d] += 1
+        return 1 << done[d] - 1
+
+    for d, count in ((along, vector), (1 - along, run)):
+        registers[d] = [take(d) for _ in range(bits(count))]
+    bit = 0
+    for d in (along, 1 - along):
+        while bit < bits(threads) and done[d] < bits(shape[d]):
+            of_threads[d].append((bit, take(d)))
+            bit += 1
+    for d in (along, 1 - along):
+        while done[d] < bits(shape[d]):
+            registers[d].append(take(d))
+    return tuple(Dim(n, tuple(r), tuple(t)) for n, r, t in zip(shape, registers, of_threads))
+
+
 def accumulators(instr: MatrixInstr, shape: tuple[int, int], waves: tuple[int, int]) -> Layout:
     """A product's sums as the matrix unit leaves them: the unit's tiles repeat over `waves` (rows, columns) of waves, then over registers."""
     lanes = bits(instr.wave)

@@ -1,6 +1,8 @@
 """Operands of matrix products in shared memory: how they lie there, who fills them, and which loads go there by themselves.
 
     rows      rows of neighbours, padded so that as many rows as there are banks begin in different ones; read by lanes, or by ldmatrix
+    turned    rows along k of what lies along the other dimension in memory: 16-byte pieces exchanged by the row's number and by that of its eight rows, so that
+              neither lanes that read eight rows nor lanes that write every eighth meet in a bank; threads turn blocks in their registers on the way
     boxes     lines of 128 bytes whose 16-byte pieces are exchanged by the line's number: what a warpgroup product reads (PTX ISA, "Matrix descriptor")
 
 An operand lies as it does in memory where the unit can read it so, and along k elsewhere. A load whose tile goes to one product alone is never held in
@@ -25,8 +27,8 @@ from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
 from .control import Control
 from .grammar import Block, Op, Value, walk
-from .layouts import Layout, padded
-from .state import ZERO, Point, begin
+from .layouts import Dim, Layout, bits, padded, turning
+from .state import ZERO, Axis, Point, begin
 
 ACCESS_BYTES = 16  # what a lane reads of shared memory at once
 LINE_BYTES = 128  # of a box
@@ -81,6 +83,20 @@ def rows_at(stride: int, along: int) -> At:
     return lambda row, column: B.add(B.mul(row, stride), column) if along else B.add(B.mul(column, stride), row)
 
 
+def turned_at(columns: int, along: int, bytes_: int) -> At:
+    """Places in rows without padding, whose pieces are exchanged."""
+    piece = ACCESS_BYTES // bytes_
+    pieces, lines = columns // piece, max(1, LINE_BYTES // (columns * bytes_))
+
+    def at(row: E.Expr, column: E.Expr) -> E.Expr:
+        line, far = (row, column) if along else (column, row)
+        turn = B.floormod(B.bitwise_xor(B.floordiv(line, lines), B.floordiv(line, LINES)), min(LINES, pieces))
+        moved = B.bitwise_xor(B.floordiv(far, piece), turn)
+        return B.add(B.mul(line, columns), B.add(B.mul(moved, piece), B.floormod(far, piece)))
+
+    return at
+
+
 def boxes_at(lines: int, along: int, bytes_: int) -> At:
     """Places in boxes of so many lines of 128 bytes."""
     width, piece = LINE_BYTES // bytes_, ACCESS_BYTES // bytes_
@@ -119,7 +135,17 @@ class Operands(Control):
         as_it_is = unit.instr.unit == "wgmma" or (unit.instr.unit == "mma.sync" and size == 2)
         along = self.along(v, k_axis) if as_it_is else k_axis
         rows, columns = v.ty.shape[1 - along], v.ty.shape[along]
-        return along, rows * columns if unit.instr.unit == "wgmma" else rows * operand_stride(columns, v.ty.dtype.tec)
+        if unit.instr.unit == "wgmma" or self.is_turned(v, unit, role):
+            return along, rows * columns
+        return along, rows * operand_stride(columns, v.ty.dtype.tec)
+
+    def is_turned(self, v: Value, unit: Unit, role: str) -> bool:
+        """Whether an operand's rows along k lie across what lies side by side in memory."""
+        k_axis = 1 if role == "a" else 0
+        size = dtype_info(v.ty.dtype.tec).bytes
+        if unit.instr.unit in ("wgmma", "mma.sync") or self.along(v, k_axis) == k_axis:
+            return False
+        return size == 2 and v.ty.shape[k_axis] * size >= 2 * ACCESS_BYTES and v.ty.shape[1 - k_axis] >= LINES
 
     def place(self, v: Value, unit: Unit, role: str, buffer: Buffer) -> Place:
         """An operand's place in a buffer that has room for it."""
@@ -128,6 +154,8 @@ class Operands(Control):
         size = dtype_info(buffer.dtype).bytes
         if unit.instr.unit == "wgmma":
             return Place(buffer, boxes_at(rows, along, size), along, rows * LINE_BYTES // size)
+        if self.is_turned(v, unit, role):
+            return Place(buffer, turned_at(columns, along, size), along)
         return Place(buffer, rows_at(operand_stride(columns, buffer.dtype), along), along)
 
     def room(self, v: Value, unit: Unit, role: str) -> Buffer:
@@ -213,7 +241,7 @@ class Operands(Control):
                     continue
                 inner = load.results[0]
                 along, _ = self.lying(v, unit, role)
-                if along != self.along(v, 1 if role == "a" else 0):
+                if along != self.along(v, 1 if role == "a" else 0) and not self.is_turned(v, unit, role):
                     continue  # it is turned on its way, element by element
                 needed = self._slice(load, block, moving)
                 if needed is not None:
@@ -280,6 +308,9 @@ class Operands(Control):
             self.loc = load.loc or self.loc
             layout = self.memory_layout(load.operands[0], v)
             lanes, along = self.vectors(load, layout)
+            if place.along != along:
+                self._turned(load, place, along, lanes)
+                return close(items)
             read = self.access(load, layout, along)
             owner = self.leader(layout)
 
@@ -289,6 +320,40 @@ class Operands(Control):
 
             self.visit(layout, put, lanes, along)
         return close(items)
+
+    def _turned(self, load: Op, place: Place, along: int, lanes: int) -> None:
+        """Blocks of a thread: loaded along one dimension, stored along the other."""
+        shape, size = load.results[0].ty.shape, dtype_info(place.buffer.dtype).bytes
+        each = max(1, shape[0] * shape[1] // self.threads)
+        vector = min(lanes, each)
+        run = min(each // vector, ACCESS_BYTES // 2 // size, shape[1 - along])
+        layout = turning((shape[0], shape[1]), along, vector, run, self.threads)
+        read, owner = self.access(load, layout, along), self.leader(layout)
+        u, w = E.Var("u", "int32", True), E.Var("w", "int32", True)
+        axes: list[Axis] = [Axis(ZERO, ZERO)] * 2
+        loops: list[tuple[E.Var, int]] = []
+        for d, inner, count in ((along, u, vector), (1 - along, w, run)):
+            outer: E.Expr = ZERO
+            if layout[d].held > count:
+                var = E.Var(f"r{d}", "int32", True)
+                loops.append((var, layout[d].held // count))
+                outer = var
+            rest = Dim(layout[d].size, layout[d].registers[bits(count) :], layout[d].threads)
+            first = Axis(B.convert(rest.coordinate(outer, self.thread)), B.mul(outer, count))
+            axes[d] = Axis(B.add(first.at, inner), B.add(first.register, inner), first, inner, count)
+        begins = begin(tuple(axes))
+        # Across its vectors a load's place is that of the row; along them so many on from its first.
+        point = tuple(a if d == along else Axis(a.at, a.register) for d, a in enumerate(axes))
+        at = [begins[0].at, begins[1].at]
+        at[along] = axes[along].at
+        body: S.Stmt = self.store(place.buffer, [B.add(place.at(at[0], at[1]), w)], read(point))
+        if owner is not None:
+            body = S.IfThenElse(owner, body, None, self.loc)
+        body = S.For(w, ZERO, E.IntImm(run), body, S.ForKind.VECTORIZED)
+        body = S.For(u, ZERO, E.IntImm(vector), body, S.ForKind.UNROLLED)
+        for var, count in loops:
+            body = S.For(var, ZERO, E.IntImm(count), body, S.ForKind.UNROLLED)
+        self.emit(body)
 
     def op(self, op: Op) -> None:
         raise NotImplementedError

@@ -7,6 +7,7 @@ memory by itself. A first operand that is held as a product's sums lie goes from
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -85,7 +86,13 @@ class Units(Operands):
         if not fits:
             return None
         enough = [i for i in fits if (m // i.m) * (n // i.n) >= self.warps] or [min(fits, key=lambda i: i.m * i.n)]
-        instr = widened(max(enough, key=lambda i: (i.m * i.n, i.k)), k)
+        instr = max(enough, key=lambda i: (i.m * i.n, i.k))
+        if instr.unit != "mma.sync" and instr.m == instr.n:
+            instr = replace(
+                instr, swap=True
+            )  # a lane holds neighbours of a row: sums of rows stay in it, and stores are wide
+        if not (self._feeds(op) and _from_sums(instr)):
+            instr = widened(instr, k)
         waves = shared_out(self.warps, m // instr.m, n // instr.n)
         if self._is_chained(op) and m // instr.m >= self.warps:
             waves = (self.warps, 1)  # rows stay within a wave: what follows needs no other
@@ -93,6 +100,24 @@ class Units(Operands):
 
     def _is_chained(self, op: Op) -> bool:
         """Whether another product of the same block takes the sums, or gives the first operand."""
+        if self._feeds(op):
+            return True
+        stack: list[Value] = [op.results[0]]
+        seen: set[int] = set()
+        while stack:
+            v = stack.pop()
+            for user in self.users.get(id(v), ()):
+                if id(user) in seen:
+                    continue
+                seen.add(id(user))
+                if user.name == "dot" and v is user.operands[0]:
+                    return True
+                if user.elementwise:
+                    stack += user.results
+        return False
+
+    def _feeds(self, op: Op) -> bool:
+        """Whether the first operand is made of another product's sums."""
         seen: set[int] = set()
         stack: list[Value] = [op.operands[0]]
         while stack:
@@ -104,17 +129,6 @@ class Units(Operands):
                 return True
             if v.of.elementwise or v.of.name in ("reshape", "permute", "broadcast", "expand_dims", "reduce"):
                 stack += v.of.operands
-        stack, seen = [op.results[0]], set()
-        while stack:
-            v = stack.pop()
-            for user in self.users.get(id(v), ()):
-                if id(user) in seen:
-                    continue
-                seen.add(id(user))
-                if user.name == "dot" and v is user.operands[0]:
-                    return True
-                if user.elementwise:
-                    stack += user.results
         return False
 
     # ---- operands
@@ -129,16 +143,27 @@ class Units(Operands):
         instr = unit.instr
         if unit.waves[1] != 1 or dtype_info(instr.storage_dtype).bytes != _TO_LDMATRIX or self.found(v) is not None:
             return None
-        if instr.unit not in ("wgmma", "mma.sync"):
-            return None
         m, k = v.ty.shape
-        like = replace(instr, n=k if instr.unit == "wgmma" else 8)
+        if instr.unit == "mfma" and _from_sums(instr):
+            like = instr
+        elif instr.unit in ("wgmma", "mma.sync"):
+            like = replace(instr, n=k if instr.unit == "wgmma" else 8)
+        else:
+            return None
         layout = accumulators(like, (m, k), unit.waves)
         have = self.anchor(v)
         if have is None or not agree(have, layout) or instr.acc_dtype != "float32":
             return None
         read = self.reader(v, layout)
         return self.stored(read, layout, v.ty.dtype.tec, "operand")
+
+    def _of_held(self, held: Held, instr: MatrixInstr, i: int, step: int) -> E.Expr:
+        """A lane's vector of tile i of the rows, of a step of k."""
+        if instr.unit == "mma.sync":
+            return self._from_registers(held, i, step * instr.k // 8, instr.a_elems)
+        first = step * instr.a_elems
+        loads = [E.BufferLoad(held.buffer, (E.IntImm(i), E.IntImm(first + e))) for e in range(instr.a_elems)]
+        return E.Shuffle(tuple(loads), tuple(range(instr.a_elems)))
 
     def _from_registers(self, held: Held, i: int, start: int, elems: int) -> E.Expr:
         """A lane's vector of tile i of the rows: elements (column, row half, neighbour) from the low bit up, from a step of 8 columns on."""
@@ -176,7 +201,7 @@ class Units(Operands):
             left = []
             for i in range(tiles[0]):
                 if held is not None:
-                    left.append(self.let("a", self._from_registers(held, i, step * instr.k // 8, instr.a_elems)))
+                    left.append(self.let("a", self._of_held(held, instr, i, step)))
                 else:
                     assert left_at is not None
                     at = B.add(first[0], i * instr.m * unit.waves[0])
@@ -335,6 +360,26 @@ def _by_ldmatrix(place: Place, instr: MatrixInstr) -> bool:
 
 def _ldmatrix(source: E.Expr, instr: MatrixInstr, trans: bool) -> E.Expr:
     return E.Call("ldmatrix", (source,), with_lanes(instr.storage_dtype, 8), {"num": 4, "trans": trans})
+
+
+@lru_cache(maxsize=64)
+def _from_sums(instr: MatrixInstr) -> bool:
+    """Whether a lane's sums, in order, are its vectors of a first operand, a step of k after the other: so it is on CDNA with the transpose computed."""
+    if (
+        instr.unit != "mfma"
+        or not instr.swap
+        or instr.blocks != 1
+        or dtype_info(instr.storage_dtype).bytes != _TO_LDMATRIX
+    ):
+        return False
+    if instr.n % instr.k or instr.acc_elems != instr.n // instr.k * instr.a_elems:
+        return False
+    for lane in range(instr.wave):
+        for e in range(instr.acc_elems):
+            _, row, k = instr.coords("a", lane, e % instr.a_elems)
+            if instr.coords("acc", lane, e)[1:] != (row, k + e // instr.a_elems * instr.k):
+                return False
+    return True
 
 
 def _is_zero(v: Value) -> bool:

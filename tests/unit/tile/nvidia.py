@@ -1,4 +1,4 @@
-"""Tile kernels for NVIDIA without a GPU: their loop IR after all passes in the interpreter, with shared memory watched for races and for reads of what nobody wrote."""
+"""Tile kernels for GPUs without one: their loop IR after all passes in the interpreter, with shared memory watched for races and for reads of what nobody wrote."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def interpreted(kernel: Any, target: str, grid: tuple[int, ...], *args: Any, **c
     names = [p.name for p in func.params if isinstance(p, Buffer)]
     numbers |= {f"{n}_size": a.size for n, a in zip(names, arrays)}
     flat = [a.reshape(-1) for a in arrays]
-    run(func, flat, numbers, wave=32, check=True, races=True)
+    run(func, flat, numbers, wave=Target(target).wavefront_size, check=True, races=True)
 
 
 def loops(text: str) -> list[str]:

@@ -23,7 +23,7 @@ from tec.tile.layouts import (
     table,
     whole,
 )
-from tec.tile.operands import operand_stride
+from tec.tile.operands import operand_stride, turned_at
 from tec.tile.units import lane_run, shared_out, widened
 from tests import seeds
 
@@ -136,6 +136,21 @@ def test_operands_are_read_without_conflicts(instr: MatrixInstr, role: str) -> N
                 ]
                 turns = conflicts(asked, size)
                 assert turns <= (1 if run * size >= 16 or instr.unit == "mma.sync" else 2), f"k = {k}: {turns} turns"
+
+
+@pytest.mark.parametrize("k", [16, 32, 64, 128])
+def test_turned_operands_meet_in_no_bank(k: int) -> None:
+    """Rows along k of what lies across: every element has its place, eight rows' pieces are read in a turn, and 8 bytes of every eighth row written in as
+    few as a line of 128 bytes has rows."""
+    at = turned_at(k, 0, 2)
+    rows = 64
+    assert {at(c, n).value for n in range(rows) for c in range(k)} == set(range(rows * k))
+    for piece in range(0, k, 8):
+        for n in range(0, rows, 8):
+            start = [at(piece, n + j).value for j in range(8)]
+            assert conflicts([s + b for s in start for b in range(8)], 2) == 1
+        across = [at(piece, 8 * j + 3).value for j in range(8)]
+        assert conflicts([s + b for s in across for b in range(4)], 2) <= max(1, 64 // k, 8 * 8 // k)
 
 
 def test_a_picture() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from ... import stmt as S
 from ...arith import Analyzer
 from ...buffer import Buffer
 from ...dtype import dtype_info
-from ...visit import substitute, visit
+from ...visit import free_vars, substitute, visit
 from ..rewrite_util import clone, const_int
 from .nest import Nest
 
@@ -141,6 +142,8 @@ def _is_crossed(nest: Nest) -> bool:
         return False
     u, v = loops[-2:]
     load = x.value
+    if isinstance(load, E.Call) and load.op == "if_then_else" and u.var not in free_vars(load.args[0]):
+        load = load.args[1] if isinstance(load.args[2], (E.IntImm, E.FloatImm)) else load
     if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
         return False
     if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
@@ -149,12 +152,16 @@ def _is_crossed(nest: Nest) -> bool:
     for f in loops:
         ana.bind(f.var, E.Range(f.min, f.extent))
 
-    def step(index: E.Expr, var: E.Var) -> float | None:
-        one = B.const(1, var.dtype)
-        return B.const_value(ana.simplify(B.sub(substitute(index, {var: B.add(var, one)}), index)))
+    def step(index: E.Expr, f: S.For) -> float | None:
+        """By what an index grows along a loop, where that is one constant; numbers are put in, since a wider type's cast of a sum is no sum."""
+        at = [substitute(index, {f.var: B.const(k, f.var.dtype)}) for k in range(const_int(f.extent) or 0)]
+        steps = {B.const_value(ana.simplify(B.sub(y, x))) for x, y in itertools.pairwise(at)}
+        return steps.pop() if len(steps) == 1 else None
 
     *outer, last = load.indices
-    return step(last, u.var) == 1 and step(last, v.var) == 0 and all(step(i, u.var) == 0 for i in outer)
+    # A row of memory that is one dimension has its rows a stride apart.
+    across = step(last, v) == 0 or (not outer and step(last, v) != 1)
+    return step(last, u) == 1 and across and all(step(i, u) == 0 for i in outer)
 
 
 def with_slots(b: Buffer, stages: int) -> Buffer:
