@@ -63,10 +63,26 @@ def exp(m: M, x: E.Expr, halvings: int = 0) -> E.Expr:
         high, low = m.const("LOG2E"), m.const("LOG2E", 1)
         return _by_unit(m, m.fma(x, high, m.f(m.magic)), lambda back: m.fma(x, low, m.fma(x, high, back)), halvings)
     lo, hi = _exp_limits(m)
-    n, r = _exp_steps(m, m.clamp(x, lo, hi + halvings))
+    x = m.clamp(x, lo, hi + halvings)
+    if m.is_f32:
+        return _exp32(m, x, halvings)
+    n, r = _exp_steps(m, x)
     if halvings:
         n = m.sub(n, m.f(float(halvings)))
     return m.scale(_exp_reduced(m, r), n)
+
+
+def _exp32(m: M, x: E.Expr, halvings: int) -> E.Expr:
+    """The same of float32 within its limits. n stands in the low bits of a sum with a large constant, twice the exponent's bias with it: of its two halves each has the bias once, so
+    that a shift makes a power of two of each, and what is above the exponent falls out."""
+    biased = m.f(m.magic + 2 * m.bias)
+    shifted = m.let(m.mad(x, m.const("LOG2E"), biased), "shifted")
+    n = m.let(m.sub(shifted, biased), "n")
+    r = m.mad(n, m.f(-m.table("LN2")[1]), m.mad(n, m.f(-m.table("LN2")[0]), x))
+    bits = m.let(E.Sub(m.to_bits(shifted), m.i(halvings)) if halvings else m.to_bits(shifted), "bits")
+    half = m.let(m.shr(bits, 1), "half")
+    powers = [m.from_bits(m.shl(part, m.mantissa)) for part in (half, E.Sub(bits, half))]
+    return m.mul(m.mul(_exp_reduced(m, r), powers[0]), powers[1])
 
 
 def exp2(m: M, x: E.Expr) -> E.Expr:
