@@ -20,7 +20,7 @@ from .formats import Format
 
 @dataclass(frozen=True)
 class LowRank:
-    """What is added to one weight [out, in]: scale * b @ a, with a [rank, in] and b [out, rank]."""
+    """What an adapter adds to one weight [out, in]: scale * b @ a, with a [rank, in] and b [out, rank]."""
 
     a: PackedTensor
     b: PackedTensor
@@ -31,21 +31,25 @@ class LowRank:
         return self.a.shape[0]
 
     def dense(self) -> Any:
-        """The sum's second part as float32 [out, in]; rows in the order of halves, as `PackedTensor.dequantize` gives them."""
+        """The term scale * b @ a as float32 [out, in], with rows in the order of halves, like
+        `PackedTensor.dequantize`.
+        """
         return np.float32(self.scale) * (self.b.dequantize() @ self.a.dequantize())
 
 
 @dataclass
 class Adapter:
-    """An adapter's parts by the names of the weights they belong to, as checkpoints call them."""
+    """The parts of an adapter by the names of the weights that they belong to, as checkpoints name them."""
 
     deltas: Mapping[str, LowRank]
     path: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def fitted(self, checkpoint: Checkpoint) -> Adapter:
-        """The adapter for a model: rows of q and k, where the file has them permuted ("permuted" in its settings), are marked with the model's number of heads,
-        so that `LowRank.dense` puts them back. Raises ImportModelError where the adapter is of another model: weights that are not there, or have other shapes."""
+        """The adapter for a model. If its rows of q and k are permuted ("permuted" in its settings), they are marked
+        with the number of heads of the model, so that `LowRank.dense` restores the order. Raises ImportModelError
+        if the adapter belongs to another model: weights that do not exist, or other shapes.
+        """
         for name, delta in self.deltas.items():
             weight = checkpoint.tensors.get(name)
             if weight is None:
@@ -76,7 +80,7 @@ class Adapter:
         return Adapter(fitted, self.path, {**self.settings, "permuted": False})
 
     def merged(self, weight: PackedTensor) -> PackedTensor:
-        """A weight with what the adapter adds, as float32; the weight itself where it adds nothing."""
+        """A weight with what the adapter adds, as float32; the weight itself if the adapter adds nothing."""
         delta = self.deltas.get(weight.name)
         if delta is None:
             return weight
@@ -85,8 +89,9 @@ class Adapter:
 
 
 def applied(checkpoint: Checkpoint, adapters: Sequence[Adapter]) -> Checkpoint:
-    """The checkpoint with what adapters add to its weights, all of them added up. The weights that change become float32, when they are read.
-    Raises ImportModelError where an adapter is of another model."""
+    """A checkpoint to whose weights all `adapters` are added. The weights that change become float32 when they are
+    read. Raises ImportModelError if an adapter belongs to another model.
+    """
     tensors = dict(checkpoint.tensors)
     for adapter in adapters:
         fitted = adapter.fitted(checkpoint)

@@ -28,34 +28,37 @@ from .formats import Format, dequantize_blocks
 
 
 class Tokenizer(Protocol):
-    """Text to tokens and back."""
+    """Converts text to tokens and back."""
 
     def encode(self, text: str, *, special: bool = True, add_special: bool = True) -> list[int]:
-        """Tokens of a text. special: texts of special tokens ("<|im_end|>") become those tokens; False where a text is not trusted. add_special: with the
-        tokens that the model wants at the start (bos) and at the end."""
+        """The tokens of a text. special: the texts of special tokens ("<|im_end|>") become those tokens; use False
+        for untrusted texts. add_special: add the tokens that the model wants at the beginning (bos) and at the
+        end.
+        """
 
     def decode(self, ids: Sequence[int], *, special: bool = False) -> str:
-        """The text of tokens. special: special tokens are written out; otherwise they are left out. Bytes that are no UTF-8 become U+FFFD."""
+        """The text of tokens. special: include the texts of special tokens. Bytes that are not UTF-8 become U+FFFD."""
 
     def token_bytes(self, id: int) -> bytes:
-        """What one token adds to a text, which may be a part of a character; b"" for a special token."""
+        """The bytes that one token adds to a text, which may be a part of a character; b"" for a special token."""
 
     def id_of(self, token: str) -> int | None:
-        """The id of a token by its name in the vocabulary; None where there is none."""
+        """The id of a token by its name in the vocabulary, or None."""
 
     @property
     def size(self) -> int:
-        """Tokens in the vocabulary."""
+        """The number of tokens in the vocabulary."""
 
 
 @dataclass(frozen=True)
 class PackedTensor:
-    """A tensor as it lies in a file.
+    """A tensor as it is stored in a file.
 
-    name: as in Hugging Face's state dicts. shape: in NumPy's order, rows along the last axis. format: how values are packed. data: its bytes, uint8 [n], a view
-    of the mapped file where nothing has to be put together. rotary_heads: 0, or the number of heads whose rows are permuted for a rotary that turns
-    neighbours (2 i, 2 i + 1) instead of halves (i, i + size / 2). parts: arrays beside the data: scales and zero points of GPTQ ("scales", "qzeros", "g_idx"),
-    AWQ ("scales", "qzeros") and 8-bit floats ("scale"). bits, group: of GPTQ and AWQ.
+    name: as in Hugging Face's state dicts. shape: in NumPy's order, rows along the last axis. format: how values are
+    packed. data: its bytes, uint8 [n], a view of the mapped file unless several pieces are joined. rotary_heads: 0,
+    or the number of heads whose rows are permuted for a rotary that rotates neighbours (2 i, 2 i + 1) instead of
+    halves (i, i + size / 2). parts: arrays beside the data: scales and zero points of GPTQ ("scales", "qzeros",
+    "g_idx"), AWQ ("scales", "qzeros") and 8-bit floats ("scale"). bits, group: of GPTQ and AWQ.
     """
 
     name: str
@@ -72,18 +75,22 @@ class PackedTensor:
 
     @property
     def data(self) -> Any:
-        """The bytes, uint8 [n]; a view of the mapped file, or put together at each call where a tensor is several in the file."""
+        """The bytes, uint8 [n]: a view of the mapped file, or joined at each call if the file has the tensor in
+        several pieces.
+        """
         return self.raw() if callable(self.raw) else self.raw
 
     @property
     def nbytes(self) -> int:
-        """Bytes in the file, with those of its parts."""
+        """The number of bytes in the file, including those of its parts."""
         elements = math.prod(self.shape)
         own = elements * self.bits // 8 if self.bits else elements // self.format.block * self.format.nbytes
         return own + sum(p.nbytes for p in self.parts.values())
 
     def dequantize(self, as_stored: bool = False) -> Any:
-        """The values as float32 [*shape], exactly as the format's reference computes them; rows of q and k in the order of halves unless `as_stored`."""
+        """The values as float32 [*shape], exactly as the reference of the format computes them. Rows of q and k are
+        in the order of halves, unless `as_stored`.
+        """
         if self.values is not None:
             found = self.values(self)
         else:
@@ -91,7 +98,9 @@ class PackedTensor:
         return found if as_stored or not self.rotary_heads else found[self.half_split_rows()]
 
     def half_split_rows(self) -> Any:
-        """The order of the stored rows that a rotary of halves wants: `stored[order]`. Without a permutation: all rows in place."""
+        """The order of the stored rows for a rotary of halves: `stored[order]`. Without a permutation these are all
+        rows in place.
+        """
         rows = np.arange(self.shape[0])
         if not self.rotary_heads:
             return rows
@@ -105,7 +114,7 @@ class PackedTensor:
         return PackedTensor(self.name, self.shape, self.format, rows.reshape(-1))
 
     def part(self, index: int) -> PackedTensor:
-        """One of the tensors along the first axis, such as one expert; a view of the same bytes."""
+        """One of the tensors along the first axis, such as one expert. It is a view of the same bytes."""
         if not 0 <= index < self.shape[0] or len(self.shape) < 2:
             raise ImportModelError(f"part {index} of {self.name}, whose shape is {list(self.shape)}")
         size = self.data.size // self.shape[0]
@@ -115,7 +124,9 @@ class PackedTensor:
 
 
 def stacked(name: str, tensors: Sequence[PackedTensor]) -> PackedTensor:
-    """Tensors of one shape and format as one with a new first axis; the bytes are joined when they are asked for. Raises ImportModelError where they differ."""
+    """Tensors of one shape and format as one tensor with a new first axis. The bytes are joined when they are needed.
+    Raises ImportModelError if they differ.
+    """
     first = tensors[0]
     for t in tensors:
         if (t.shape, t.format) != (first.shape, first.format):
@@ -132,11 +143,12 @@ def stacked(name: str, tensors: Sequence[PackedTensor]) -> PackedTensor:
 
 @dataclass
 class Checkpoint:
-    """A model's files, opened.
+    """The opened files of a model.
 
-    architecture: Hugging Face's model_type ("llama", "qwen3_moe", "gemma3_text", ...), whatever the file. config: as config.json has it. tensors: by name.
-    chat_template: a text for jinja2, or None. generation: "eos_token_ids" (all that end an answer), "bos_token_id",
-    "pad_token_id", and defaults of sampling (temperature, top_k, top_p, repetition_penalty) where the files say some. path: of the file or folder.
+    architecture: Hugging Face's model_type ("llama", "qwen3_moe", "gemma3_text", ...), for every kind of file.
+    config: with the keys of config.json. tensors: by name. chat_template: a jinja2 text, or None. generation:
+    "eos_token_ids" (all that end an answer), "bos_token_id", "pad_token_id", and defaults of sampling (temperature,
+    top_k, top_p, repetition_penalty) if the files state them. path: of the file or folder.
     """
 
     architecture: str
@@ -153,12 +165,14 @@ class Checkpoint:
 
     @cached_property
     def tokenizer(self) -> Tokenizer | None:
-        """None where the files have none. Made at the first use, which takes some 0.1 to 0.4 s. Raises ImportModelError where its parts do not fit each other."""
+        """The tokenizer, or None if the files have none. It is made at the first use, which takes 0.1 to 0.4 s.
+        Raises ImportModelError if its parts do not fit.
+        """
         return self.make_tokenizer()
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all weights as they lie."""
+        """The number of bytes of all weights as they are stored."""
         return sum(t.nbytes for t in self.tensors.values())
 
     def __iter__(self) -> Iterator[PackedTensor]:

@@ -41,7 +41,9 @@ from .tensor import Tensor
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixIntrins:
-    """The intrinsics of one matrix instruction. `fill` is used by `mma`'s init; the others are tensorized by the user."""
+    """The intrinsics of one matrix instruction. The init of `mma` uses `fill`; the schedule tensorizes with the
+    others.
+    """
 
     instr: MatrixInstr
     load_a: TensorIntrin | None  # None where the unit reads its operands from shared memory
@@ -52,17 +54,19 @@ class MatrixIntrins:
 
     @property
     def name(self) -> str:
-        """The instruction's name, as `get` takes it."""
+        """The name of the instruction, as `get` takes it."""
         return self.instr.name
 
     def on_tile(self, stage: Any, axis: Any, role: str = "acc") -> None:
-        """Let the lanes that hold a tile do the element-wise loops of `stage` from `axis` on (rows, then columns, of an
-        operand's tile): epilogues, conversions, whatever tensorize has no intrinsic for."""
+        """Distribute the elementwise loops of `stage` from `axis` on (rows, then columns, of an operand's tile) over
+        the lanes that hold the tile. It serves epilogues, conversions, and other work for which there is no
+        intrinsic.
+        """
         stage.pragma(axis, f"fragment.{role}", instr_to_text(self.instr))
 
 
 def shapes(target: Any = None, in_dtype: str | None = None) -> list[MatrixInstr]:
-    """The matrix instructions of a target (the current one by default), in the chip table's order."""
+    """The matrix instructions of a target, by default the current one, in the order of the chip table."""
     return [i for i in instructions(as_target(target)) if in_dtype in (None, i.in_dtype) and i.blocks == 1]
 
 
@@ -119,7 +123,9 @@ def warpgroup(
 
 
 def get(name: str) -> MatrixIntrins:
-    """The intrinsics of an instruction by its name, as `names()` lists them: "mfma float32 32x32x8 float16"."""
+    """The intrinsics of an instruction by its name, as `names()` lists them: "mfma float32 32x32x8 float16". Raises
+    TargetError for an unknown name.
+    """
     for instr in _all():
         if instr.name == name:
             return _intrins(instr, False, False, instr.acc_dtype)
@@ -257,12 +263,12 @@ def _wide(e: Any, dtype: str) -> Expr:
 
 
 def dot4(in_dtype: str = "int8") -> TensorIntrin:
-    """c[0] = sum over 4 of a[k] * b[k] in int32 (v_dot4 and its like); a and b are int8 or uint8, both alike."""
+    """c[0] = sum over 4 of a[k] * b[k] in int32 (v_dot4 and similar). a and b are both int8 or both uint8."""
     return _dot("dot4", in_dtype, "int32", 4)
 
 
 def dot2(in_dtype: str = "float16") -> TensorIntrin:
-    """c[0] = sum over 2 of a[k] * b[k] in float32 (v_dot2_f32_f16 and its like)."""
+    """c[0] = sum over 2 of a[k] * b[k] in float32 (v_dot2_f32_f16 and similar)."""
     return _dot("dot2", in_dtype, "float32", 2)
 
 
