@@ -445,8 +445,13 @@ class Splitter:
             self.ends[v.name] = self.at[v]
         for v in self.graph.constants():
             if v.ndim:
-                self.ends[v.name] = self.place_of(v)
+                self.ends[v.name] = self._held(v)
         self.notes.placements = {n: str(p) for n, p in self.ends.items()}
+
+    def _held(self, v: Value) -> Placement:
+        """What a rank keeps of a constant: the one part of it that is read, or all of it."""
+        read = [p for u, p in self.forms if u is v]
+        return read[0] if len(read) == 1 else self.place_of(v)
 
 
 def why_not(t: TensorType, p: Shard, ranks: int) -> str | None:

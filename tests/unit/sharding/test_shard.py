@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,12 @@ def test_equals_one_device(both: ShardedNetwork) -> None:
 
 def test_says_how_it_is_split(both: ShardedNetwork) -> None:
     text = both.sharding()
-    assert "w1: Shard(1)" in text and "x: Shard(0)" in text and "1 all_reduce of 192 bytes a rank" in text
+    assert (
+        "w1: Shard(1)" in text
+        and "w2: Shard(0)" in text
+        and "x: Shard(0)" in text
+        and "1 all_reduce of 192 bytes a rank" in text
+    )
 
 
 @pytest.mark.parametrize("axes", [{"t": 2}, {"d": 2, "t": 4}], ids=str)
@@ -240,6 +246,32 @@ def test_a_rank_that_dies_ends_the_others() -> None:
         with pytest.raises(RuntimeError, match="the device is gone"):
             executor.each(work)
         with pytest.raises(DeviceError, match="rank 1 raised RuntimeError"):
+            executor.run({"x": X})
+
+
+def _dying(folder: str, address: str) -> None:
+    with load(folder, ranks=[1]).rank_executor(1, address, timeout_s=30):
+        os._exit(9)
+
+
+def test_a_process_that_dies_is_told_to_the_others(tmp_path: Path) -> None:
+    shard(network(), Mesh({"t": 2}), {"w1": P(None, "t")}).save(tmp_path)
+    address = f"127.0.0.1:{_free_port()}"
+    other = multiprocessing.get_context("fork").Process(target=_dying, args=(str(tmp_path), address))
+    other.start()
+    with load(tmp_path, ranks=[0]).rank_executor(0, address, timeout_s=30) as r:
+        with pytest.raises(DeviceError, match="rank 1 has died"):
+            r.run({"x": X})
+    other.join(30)
+
+
+def test_ranks_of_different_networks_are_told(both: ShardedNetwork) -> None:
+    """One rank adds terms of the first product, the other one of the second."""
+    other = shard(network(), Mesh({"d": 2, "t": 2}), {"x": P("d"), "w1": P("t")})
+    with other.executor(timeout_s=5) as executor:
+        mixed = executor.ranks[3]
+        mixed.executor = both.network(3).executor("cpu", communicators=mixed.communicators)
+        with pytest.raises(DeviceError, match="ranks do not make the same calls"):
             executor.run({"x": X})
 
 
