@@ -1,7 +1,8 @@
 """Elementwise work on a CPU whose operand lies along another axis than the result: squares that are turned round in registers (`ir.passes.turn_squares`).
 
 Element by element each vector of the result gathers from as many lines as it has lanes. By squares each line is loaded in vectors and stored in vectors. Axes that follow one
-another in the operand as in the result are one axis. `wide` squares lie side by side along the operand's lines, so that a line of the cache that was brought is used at once.
+another in the operand as in the result are one axis. `wide` squares lie side by side, along the result's lines where squares follow one another along the operand's ("along"), or the other way round ("across"), so that lines of the cache
+are used whole.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ class Squares(Space):
         self.columns = math.prod(shape[k] for k in turn.across)
         lanes = min(16, target.vector_bytes // max(1, dtype_info(out.output(0).dtype).bytes))
         sides = [n for n in (16, 8, 4) if n <= min(lanes, self.rows, self.columns)]
-        self.parameters = {"side": tuple(sides), "wide": (2, 1, 4), "parallel": (True, False)}
+        self.parameters = {
+            "side": tuple(sides),
+            "wide": (2, 1, 4),
+            "inner": ("along", "across"),
+            "parallel": (True, False),
+        }
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Squares | None:
@@ -64,7 +70,7 @@ class Squares(Space):
         if not all(isinstance(op, ComputeOp) and op.num_outputs == 1 for op in group.ops):
             return None
         bytes_ = dtype_info(out.output(0).dtype).bytes
-        found = next((t for e in _reads(out, {}) if (t := _turn(e, out)) is not None and dtype_info(e.tensor.dtype).bytes == bytes_), None)  # fmt: skip
+        found = next((t for e in _reads(out, {}) if (t := _turn(e, out, target)) is not None and dtype_info(e.tensor.dtype).bytes == bytes_), None)  # fmt: skip
         if found is None:
             return None
         space = cls(group, target, out, found)
@@ -72,16 +78,17 @@ class Squares(Space):
 
     @property
     def default(self) -> Choice:
-        return self.choice(
-            side=self.parameters["side"][0], wide=next(w for w in (2, 1) if self._fits(w)), parallel=parallel.worth(work(self.out) * parallel.POINTWISE)
-        )  # fmt: skip
-
-    def _fits(self, wide: int) -> bool:
-        return wide == 1 or self.rows >= wide * int(self.parameters["side"][0])
+        wide = 2 if self.columns >= 2 * int(self.parameters["side"][0]) else 1
+        threads = parallel.worth(work(self.out) * parallel.POINTWISE)
+        inner = self.rule("inner", "across", columns=self.columns)
+        if inner == "across" and self.rows < wide * int(self.parameters["side"][0]):
+            wide = 1
+        return self.choice(side=self.parameters["side"][0], wide=wide, inner=inner, parallel=threads)
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["wide"] > 1 and self.rows < choice["wide"] * choice["side"]:
-            return "the operand's lines are no longer than a square"
+        there = self.columns if choice["inner"] == "along" else self.rows
+        if choice["wide"] > 1 and there < choice["wide"] * choice["side"]:
+            return "there are no squares side by side"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:
@@ -96,21 +103,24 @@ class Squares(Space):
         rest = [k for k in range(len(axes)) if k not in self.turn.along and k not in self.turn.across]
         p = _one(stage, [axes[k] for k in self.turn.along])
         q = _one(stage, [axes[k] for k in self.turn.across])
-        po, pi = stage.split(p, factor=side * wide, shift_inwards=True)
-        pw = None
+        along = choice["inner"] == "along"
+        po, pi = stage.split(p, factor=side if along else side * wide, shift_inwards=True)
+        qo, qi = stage.split(q, factor=side * wide if along else side, shift_inwards=True)
+        several = []
         if wide > 1:
-            pw, pi = stage.split(pi, factor=side)
-        qo, qi = stage.split(q, factor=side, shift_inwards=True)
+            own, one = stage.split(qi if along else pi, factor=side)
+            several, qi, pi = [own], one if along else qi, pi if along else one
         outer = [axes[k] for k in rest]
-        stage.reorder(*outer, po, qo, *([pw] if pw is not None else []), pi, qi)
+        tiles = [qo, po] if along else [po, qo]
+        stage.reorder(*outer, *tiles, *several, pi, qi)
         stage.unroll(pi)
         stage.vectorize(qi)
         if choice["parallel"]:
-            over_threads(
-                stage,
-                [*outer, po, qo],
-                [*(shape[k] for k in rest), -(-self.rows // (side * wide)), -(-self.columns // side)],
-            )
+            counts = {
+                id(po): -(-self.rows // (side if along else side * wide)),
+                id(qo): -(-self.columns // (side * wide if along else side)),
+            }
+            over_threads(stage, [*outer, *tiles], [*(shape[k] for k in rest), *(counts[id(t)] for t in tiles)])
         return Scheduled(s, self.group.outputs, choice)
 
 
@@ -132,7 +142,7 @@ def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:
                 yield TensorRead(e.tensor, indices)
 
 
-def _turn(read: TensorRead, out: ComputeOp) -> Turn | None:
+def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
     """How a read turns its tensor round; None where it does not, or reads what lies otherwise than whole axes of the result."""
     own, source, shape = [a.var for a in out.axis], const_shape(read.tensor), const_shape(out.output(0))
     if None in source or len(read.indices) < 2:
@@ -159,6 +169,9 @@ def _turn(read: TensorRead, out: ComputeOp) -> Turn | None:
         return range(end - count + 1, end + 1)
 
     along, across = run(len(where) - 1), run(where.index(last))
+    lanes = min(16, target.vector_bytes // dtype_info(read.tensor.dtype).bytes)
+    while len(across) > 1 and math.prod(shape[k] or 1 for k in across[1:]) % lanes:
+        across = across[1:]  # vectors lie within a line of the last of them, whose places are known to be neighbours
     sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
     return Turn(along, across) if min(sizes) >= _LEAST else None
 

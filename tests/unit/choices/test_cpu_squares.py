@@ -69,6 +69,7 @@ def test_where_squares_serve() -> None:
     assert template((104, 1598), (1, 0)) == "cpu squares"
     assert template((48, 48, 1, 16), (2, 3, 0, 1)) == "cpu squares"
     assert template((2, 8, 3, 5, 7), (0, 2, 3, 4, 1)) == "cpu squares"
+    assert template((24, 6, 2, 208), (3, 0, 1, 2)) == "cpu stages"  # vectors would lie across lines of two
     assert template((12, 8, 64), (1, 0, 2)) == "cpu stages"  # rows stay rows
     assert template((1000, 3), (1, 0)) == "cpu stages"  # fewer than fill half a vector
     assert template((64, 64), (1, 0), "rocm -mcpu=gfx942") == "gpu transpose"
@@ -76,7 +77,7 @@ def test_where_squares_serve() -> None:
 
 def test_axes_that_stay_neighbours_are_one() -> None:
     rng = Random(1)
-    x = te.placeholder((3, 3, 2, 5), "float32", name="x")
-    y = te.compute((2, 5, 3, 3), lambda a, b, c, d: x[c, d, a, b], name="y")
+    x = te.placeholder((3, 8, 2, 5), "float32", name="x")
+    y = te.compute((2, 5, 3, 8), lambda a, b, c, d: x[c, d, a, b], name="y")
     assert preferred([y], LEVELS[1])[0].template == "cpu squares"  # type: ignore[index]
     check([x], y, rng)
