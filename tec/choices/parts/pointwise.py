@@ -156,15 +156,16 @@ def chooses(op: ComputeOp) -> bool:
         )
         reads = [e for e in exprs if isinstance(e, TensorRead)]
         for e in reads:
+            if not own:  # one element, which all read
+                continue
             far = [v for i in e.indices[:-1] for v in free_vars(i)]
             last = e.indices[-1] if e.indices else None
             step = Analyzer().detect_linear(last, [own[-1]]) if last is not None else None
             apart = last is not None and (step is None or not (is_const(step[0], 0) or is_const(step[0], 1)))
             if any(v is own[-1] for v in far) or apart:
                 return False
-            if isinstance(e.tensor.op, ComputeOp) and not e.tensor.op.reduce_axis and not is_side_by_side(e.tensor.op):
-                return False
-        return True
+        inner = [e.tensor.op for e in reads if isinstance(e.tensor.op, ComputeOp) and not e.tensor.op.reduce_axis]
+        return all(is_side_by_side(o) for o in inner)
 
     return bool(op.axis) and is_side_by_side(op) and asks
 

@@ -297,3 +297,9 @@ def test_small_blocks_of_the_host_are_used_again() -> None:
     del block
     gc.collect()
     assert Storage(cpu, 1020).address == address
+
+
+def test_an_element_picked_by_an_element_of_indices() -> None:
+    x, k = xp.asarray([5, 6], dtype="int32"), xp.asarray([1, 1], dtype="int32")
+    out, wide = x[k], xp.broadcast_to(k, (2,))
+    assert bool(out[0] == x[wide[0]]) and bool(out[1] == x[wide[1]])
