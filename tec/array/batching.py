@@ -161,12 +161,17 @@ _RULES: dict[str, Callable[[_Batch, Entry], Node]] = {
 def vmap(
     f: Callable[..., Any], in_axes: int | Sequence[int | None] | None = 0, out_axes: int = 0
 ) -> Callable[..., Any]:
-    """f mapped over an axis of its arguments: of each by `in_axes` (one number for all, None for what all have alike); results have it at `out_axes`.
+    """A function that maps `f` over an axis of its arguments.
 
-    Arguments and results are arrays, or dicts, lists and tuples of them. The function takes them without that axis. It runs once, so what it does must not
-    depend on values. Raises ArrayTypeError where it does, or where an operator has no such form, ArrayValueError for extents that differ.
+    f: a function of arrays, or of dicts, lists and tuples of them, without that axis. in_axes: the axis of each
+    argument, one number for all, or None for an argument that all calls share. out_axes: the axis of the results. `f`
+    runs once, so what it does must not depend on values. Raises ArrayTypeError if it does, or if an operator has no
+    such form, and ArrayValueError for extents that differ.
 
-    >>> distances = tec.vmap(lambda p, q: tec.array.sum((p - q) ** 2), in_axes=(0, None))(points, centre)
+    >>> points, centre = xp.asarray([[0.0, 1.0], [3.0, 5.0]]), xp.asarray([0.0, 1.0])
+    >>> distances = tec.vmap(lambda p, q: xp.sum((p - q) ** 2), in_axes=(0, None))(points, centre)
+    >>> distances.tolist()
+    [0.0, 25.0]
     """
 
     @functools.wraps(f)

@@ -153,11 +153,13 @@ def value_and_grad(
 def grad(f: Any, argnums: Any = 0, *args: Any, has_aux: bool = False, **options: Any) -> Any:
     """The gradient of a function of arrays, as a function; or of a model, as a graph.
 
-    Of a function: see `value_and_grad`, whose second part it gives (with `has_aux` (gradient, what else the function gave)). Of anything else it
-    is `tec.graph.grad(model, wrt, output, shapes, head)`: the graph of a network with gradients of an output.
+    Of a function it gives the second result of `value_and_grad`; with `has_aux`, the pair (gradient, what else the
+    function returned). Of anything else it is `tec.graph.grad(model, wrt, output, shapes, head)`: the graph of a
+    network with the gradients of an output.
 
-    >>> dw = tec.grad(loss)(w, x, y)
-    >>> step = tec.compile(tec.grad(graph, ["w", "b"], output="loss"))
+    >>> slope = tec.grad(lambda x: xp.sum(x ** 2))
+    >>> slope(xp.asarray([1.0, 2.0])).tolist()
+    [2.0, 4.0]
     """
     names_given = isinstance(argnums, str) or (
         isinstance(argnums, (list, tuple)) and any(isinstance(k, str) for k in argnums)
