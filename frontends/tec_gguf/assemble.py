@@ -13,7 +13,8 @@ from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
 
 from . import families, names
 from .config import MODEL_TYPES, Metadata, config_of
-from .reader import GgufFile, read
+from .heads import read
+from .reader import GgufFile
 
 MOST_PARTS = 4096
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.DOTALL)
@@ -117,8 +118,9 @@ def generation_of(metadata: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     tokens = metadata.get("tokenizer.ggml.tokens")
-    wanted = set(ENDS)
-    named = end_ids({t: k for k, t in enumerate(tokens) if t in wanted}.get) if isinstance(tokens, list) else []
+    named: list[int] = []
+    if isinstance(tokens, list):
+        named = end_ids({t: tokens.index(t) for t in set(ENDS).intersection(tokens)}.get)
     found["eos_token_ids"] = list(dict.fromkeys([*(e for e in ends if isinstance(e, int)), *named]))
     for ours, theirs in (
         ("bos_token_id", "bos"),

@@ -77,14 +77,18 @@ def is_gguf(path: Path) -> bool:
         return False
 
 
-def read(path: Path) -> GgufFile:
-    """A file's header. Raises ImportModelError for what is no GGUF file, is damaged, or breaks the format's rules."""
+def mapped(path: Path) -> Any:
+    """A file's bytes, uint8 [n], mapped. Raises ImportModelError."""
     try:
-        size = path.stat().st_size
-        mapped = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
+        found = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
     except (OSError, ValueError) as error:
         raise ImportModelError(f"cannot read {path}: {error}") from None
-    return _Reader(path, mapped.view(np.ndarray)).file()
+    return found.view(np.ndarray)
+
+
+def read(path: Path) -> GgufFile:
+    """A file's header. Raises ImportModelError for what is no GGUF file, is damaged, or breaks the format's rules."""
+    return _Reader(path, mapped(path)).file()
 
 
 class _Reader:

@@ -13,7 +13,7 @@ import sentencepiece
 import tokenizers
 
 from tec.errors import ArgumentError, ImportModelError
-from tec.lm.text.bytelevel import alphabet
+from tec.lm.text.bytelevel import SHORT, alphabet
 from tec.lm.text.guard import MARK, Guard
 from tec.lm.text.splitting import RULES
 from tec.lm.text.tokenizer import Stream, tokenizer_of
@@ -116,7 +116,8 @@ def library(rule: str) -> tuple[tokenizers.Tokenizer, Vocabulary]:
 def test_pairs_of_bytes(rule):
     made, vocabulary = library(rule)
     tokenizer = tokenizer_of(vocabulary)
-    for text in [*TEXTS, *drawn(), "<|im_start|>user\nHi<|im_end|> there"]:
+    long = "\n".join(drawn() * 8)[: 2 * SHORT]  # the package's model is made for the last one alone
+    for text in [*TEXTS, *drawn(), "<|im_start|>user\nHi<|im_end|> there", long]:
         found = tokenizer.encode(text, add_special=False)
         assert found == made.encode(text).ids, repr(text)
         assert tokenizer.decode(found, special=True) == text
@@ -241,6 +242,7 @@ MISTAKES = {
     "no scores": ({"model": "llama"}, "has no scores"),
     "no scores of unigrams": ({"model": "t5"}, "has no scores"),
     "a merge of no tokens": ({"model": "gpt2", "merges": ["a q"]}, "a merge 'a q' of what are no tokens"),
+    "a merge to no token": ({"model": "gpt2", "merges": ["b a"]}, "a merge 'b a' of what are no tokens"),
     "a merge of one": ({"model": "gpt2", "merges": ["ab"]}, "a merge 'ab'"),
     "no token for unknown words": ({"model": "bert"}, "no token for unknown words"),
 }
@@ -250,7 +252,7 @@ MISTAKES = {
 def test_mistakes(what):
     facts, match = MISTAKES[what]
     with pytest.raises(ImportModelError, match=match):
-        tokenizer_of(Vocabulary(**{"tokens": ["a", "b", "ab"], "kinds": np.ones(3, np.int32), **facts}))
+        tokenizer_of(Vocabulary(**{"tokens": ["a", "b", "ab"], "kinds": np.ones(3, np.int32), **facts})).encode("baq")
 
 
 METADATA = {
