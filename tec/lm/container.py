@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import mmap
 import os
 import shutil
 import struct
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +26,18 @@ import numpy as np
 
 from ..disk_cache import trim
 from ..folders import cache_part, is_own, limit_bytes
-from ..runtime.arrays.dtypes import dtype_name, numpy_dtype
-from ..runtime.devices.storage import ALIGN
 
 PART = "models"
 MODELS_CACHE_BYTES = 8 << 30  # weights of one 8B model in 4 bits and some small ones
 _MAGIC = b"tec-model-0001\n\0"
 _LENGTH = struct.Struct("<Q")
 _PAGE = 4096
+_ALIGN = 64  # bytes: where a CPU's kernels read arrays in place (`runtime.devices.storage`)
 _SHARE_OF_DISK = 4  # a file takes no more than this part of the space that is free
 _NEW = ".new-"
 
 Specs = Mapping[str, tuple[str, Sequence[int]]]  # dtype and shape by name
+Held = Callable[[str], Any]  # what NumPy holds a dtype in
 
 
 class Kept:
@@ -46,8 +47,8 @@ class Kept:
         self.facts, self.arrays = facts, arrays
 
 
-def kept(key: str) -> Kept | None:
-    """What is kept under a key (letters of a hash). None where nothing is, or what is there does not fit."""
+def kept(key: str, held: Held = np.dtype) -> Kept | None:
+    """What is kept under a key (letters of a hash). None where nothing is, or what is there does not fit. held: as it was for the writer."""
     folder = cache_part(PART) if limit_bytes() else None
     if folder is None:
         return None
@@ -59,12 +60,12 @@ def kept(key: str) -> Kept | None:
                 return None
             mapped = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
         os.utime(path)
-        return _opened(mapped)
+        return _opened(mapped, held)
     except (OSError, ValueError, KeyError, TypeError, struct.error):
         return None
 
 
-def _opened(mapped: mmap.mmap) -> Kept | None:
+def _opened(mapped: mmap.mmap, held: Held) -> Kept | None:
     if mapped[: len(_MAGIC)] != _MAGIC:
         return None
     (length,) = _LENGTH.unpack_from(mapped, len(_MAGIC))
@@ -73,26 +74,29 @@ def _opened(mapped: mmap.mmap) -> Kept | None:
     raw = np.frombuffer(mapped, np.uint8)
     if header["nbytes"] != len(raw):
         return None
-    return Kept(header["facts"], _views(raw, header["arrays"]))
+    return Kept(header["facts"], _views(raw, header["arrays"], held))
 
 
-def _views(raw: Any, table: Mapping[str, Any]) -> dict[str, Any]:
+def _views(raw: Any, table: Mapping[str, Any], held: Held) -> dict[str, Any]:
     made = {}
     for name, (dtype, shape, at) in table.items():
-        held = numpy_dtype(dtype)
-        nbytes = held.itemsize * int(np.prod(shape, dtype=np.int64))
-        made[name] = raw[at : at + nbytes].view(held).reshape(shape)
+        kind = held(dtype)
+        made[name] = raw[at : at + _nbytes(kind, shape)].view(kind).reshape(shape)
     return made
+
+
+def _nbytes(kind: Any, shape: Sequence[int]) -> int:
+    return int(kind.itemsize) * math.prod(shape)
 
 
 class Writer:
     """A file in the making: `arrays` may be written; `finish` puts it in place. Raises OSError where there is no room, or no folder."""
 
-    def __init__(self, key: str, facts: Any, specs: Specs):
+    def __init__(self, key: str, facts: Any, specs: Specs, held: Held = np.dtype):
         folder = cache_part(PART, make=True) if limit_bytes() else None
         if folder is None:
             raise OSError("the cache is off")
-        header, table, total = _header(facts, specs)
+        header, table, total = _header(facts, specs, held)
         if total > min(MODELS_CACHE_BYTES, shutil.disk_usage(folder).free // _SHARE_OF_DISK):
             raise OSError("too large for the cache")
         self._path, self._folder = folder / f"{key}.tec", folder
@@ -110,7 +114,7 @@ class Writer:
         finally:
             os.close(handle)
         self._mapped[: len(header)] = header
-        self.arrays = _views(np.frombuffer(self._mapped, np.uint8), table)
+        self.arrays = _views(np.frombuffer(self._mapped, np.uint8), table, held)
 
     def finish(self, later: bool = False) -> None:
         """On the disk, and then in place; `later`: in a thread, which a process that ends waits for."""
@@ -134,7 +138,7 @@ class Writer:
             os.unlink(self._temporary)
 
 
-def _header(facts: Any, specs: Specs) -> tuple[bytes, dict[str, Any], int]:
+def _header(facts: Any, specs: Specs, held: Held) -> tuple[bytes, dict[str, Any], int]:
     """(what the file begins with, the table of arrays, bytes of the file)."""
     table: dict[str, Any] = {n: [dtype, list(shape), 0] for n, (dtype, shape) in specs.items()}
     text = json.dumps({"facts": facts, "arrays": table, "nbytes": 0})
@@ -143,8 +147,7 @@ def _header(facts: Any, specs: Specs) -> tuple[bytes, dict[str, Any], int]:
     at = -(-room // _PAGE) * _PAGE
     for entry in table.values():
         entry[2] = at
-        nbytes = numpy_dtype(entry[0]).itemsize * int(np.prod(entry[1], dtype=np.int64))
-        at += -(-nbytes // ALIGN) * ALIGN
+        at += -(-_nbytes(held(entry[0]), entry[1]) // _ALIGN) * _ALIGN
     raw = json.dumps({"facts": facts, "arrays": table, "nbytes": at}).encode()
     return _MAGIC + _LENGTH.pack(len(raw)) + raw, table, at
 
@@ -152,7 +155,7 @@ def _header(facts: Any, specs: Specs) -> tuple[bytes, dict[str, Any], int]:
 def keep(key: str, facts: Any, arrays: Mapping[str, Any]) -> None:
     """Keep facts and arrays; where that fails, nothing is kept."""
     try:
-        made = Writer(key, facts, {n: (dtype_name(a.dtype), a.shape) for n, a in arrays.items()})
+        made = Writer(key, facts, {n: (a.dtype.name, a.shape) for n, a in arrays.items()})
     except OSError:
         return
     for name, a in arrays.items():

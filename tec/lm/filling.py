@@ -6,8 +6,11 @@ side: a start that finds its weights on the disk does not import this.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -45,13 +48,13 @@ def _vector(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any])
 
 
 def _matrix(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
-    layout, data, k = Layout(recipe.attrs["layout"]), out["data"], own[0].shape[1]
-    block = layout.blocks.get("n", 1)
+    layout, data = Layout(recipe.attrs["layout"]), out["data"]
+    block, tensors = layout.blocks.get("n", 1), [_rows(t, recipe.attrs, _numbers) for t in own]
     if layout.blocks and layout.name[:1] != "N":
-        whole = np.concatenate([t.dequantize() for t in own]).astype(data.dtype, copy=False)
+        whole = np.concatenate([t.read(0, t.count) for t in tensors]).astype(data.dtype, copy=False)
         data[...] = layout.store(whole, "NK")
         return
-    for first, rows in _chunks(own, block, k, _numbers):
+    for first, rows in _chunks(tensors, block):
         made = rows.astype(data.dtype, copy=False)
         if layout.blocks:
             stored = layout.store(made, "NK")
@@ -65,7 +68,7 @@ def _matrix(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any])
 def _packed(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
     w = Weights.of(recipe.attrs)
     block = w.panel or 1
-    for first, made in _chunks(own, block, w.k, _codes):
+    for first, made in _chunks([_rows(t, recipe.attrs, _codes) for t in own], block):
         part = Weights(w.bits, w.block, w.panel, w.k, len(made[0]), w.zero, w.group, w.format)
         at = first // block
         for role, stored in (
@@ -89,23 +92,60 @@ def _codes(t: PackedTensor) -> Any:
     return codes_of(t.format.name, t.data, *t.shape)
 
 
-def _chunks(
-    own: Sequence[PackedTensor], block: int, k: int, made: Callable[[PackedTensor], Any]
-) -> Iterator[tuple[int, Any]]:
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a tensor: how many, of how many weights each, and what reads some of them."""
+
+    count: int
+    k: int
+    read: Callable[[int, int], Any]
+
+
+def _rows(t: PackedTensor, attrs: Mapping[str, Any], made: Callable[[PackedTensor], Any]) -> _Rows:
+    """Of a matrix; of experts' matrices one below the other, or one beside the other where `attrs` says so; in the order of halves where rows are permuted."""
+    *above, k = t.shape
+    if attrs.get("beside"):
+        experts, count = above
+        return _Rows(count, experts * k, _beside(t, experts, count, made))
+    count = math.prod(above)
+    if t.values is not None:  # put together of several parts, all at once
+        whole = t.dequantize().reshape(count, k)
+        return _Rows(count, k, lambda low, high: whole[low:high])
+    raw, order = t.data.reshape(count, -1), t.half_split_rows() if t.rotary_heads else None
+
+    def read(low: int, high: int) -> Any:
+        rows = raw[low:high] if order is None else raw[order[low:high]]
+        return made(PackedTensor(t.name, (high - low, k), t.format, rows.reshape(-1)))
+
+    return _Rows(count, k, read)
+
+
+def _beside(
+    t: PackedTensor, experts: int, count: int, made: Callable[[PackedTensor], Any]
+) -> Callable[[int, int], Any]:
+    if t.values is not None:
+        whole = t.dequantize().swapaxes(0, 1).reshape(count, -1)
+        return lambda low, high: whole[low:high]
+    raw = t.data.reshape(experts, count, -1)
+
+    def read(low: int, high: int) -> Any:
+        rows = np.ascontiguousarray(raw[:, low:high].swapaxes(0, 1))
+        return made(PackedTensor(t.name, (high - low, experts * t.shape[-1]), t.format, rows.reshape(-1)))
+
+    return read
+
+
+def _chunks(tensors: Sequence[_Rows], block: int) -> Iterator[tuple[int, Any]]:
     """(number of the first row, rows) of all tensors' rows, as many at a time as a whole number of blocks has, the last ones apart."""
-    size = max(block, _CHUNK_ELEMS // max(k, 1) // block * block)
-    readers = [_reader(t, made) for t in own]
-    ends = np.cumsum([t.shape[0] for t in own])
-    total, first = int(ends[-1]), 0
-    while first < total:
-        last, parts = min(first + size, total), []
-        for read, end, t in zip(readers, ends, own):
-            begin = int(end) - t.shape[0]
-            low, high = max(first, begin), min(last, int(end))
+    size = max(block, _CHUNK_ELEMS // max(tensors[0].k, 1) // block * block)
+    ends = list(accumulate(t.count for t in tensors))
+    for first in range(0, ends[-1], size):
+        last, parts = min(first + size, ends[-1]), []
+        for t, end in zip(tensors, ends):
+            low, high = max(first, end - t.count), min(last, end)
             if low < high:
-                parts.append(read(low - begin, high - begin))
+                parts.append(t.read(low - end + t.count, high - end + t.count))
         yield first, _joined(parts)
-        first = last
 
 
 def _joined(parts: list[Any]) -> Any:
@@ -114,17 +154,3 @@ def _joined(parts: list[Any]) -> Any:
     if isinstance(parts[0], tuple):
         return tuple(None if p[0] is None else np.concatenate(p) for p in zip(*parts))
     return np.concatenate(parts)
-
-
-def _reader(t: PackedTensor, made: Callable[[PackedTensor], Any]) -> Callable[[int, int], Any]:
-    """What reads some rows of a tensor, in the order of halves where rows are permuted."""
-    if t.values is not None:  # put together of several parts, all at once
-        whole = t.dequantize()
-        return lambda low, high: whole[low:high]
-    raw, order = t.data.reshape(t.shape[0], -1), t.half_split_rows() if t.rotary_heads else None
-
-    def read(low: int, high: int) -> Any:
-        rows = raw[low:high] if order is None else raw[order[low:high]]
-        return made(PackedTensor(t.name, (high - low, *t.shape[1:]), t.format, rows.reshape(-1)))
-
-    return read

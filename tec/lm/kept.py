@@ -155,13 +155,13 @@ def write(key: str, made: Compiled) -> None:
 def weights_of(made: Compiled, checkpoint: Checkpoint, key: str | None, threads: int) -> dict[str, Any]:
     """The constants of all recipes: mapped where they are kept, else made, and kept for the next start."""
     specs, name = made.missing, _weights_key(checkpoint, key)
-    found = kept(name) if name is not None else None
+    found = kept(name, numpy_dtype) if name is not None else None
     if found is not None and _fits(found.arrays, specs):
         return found.arrays
     writer = None
     if name is not None:
         try:
-            writer = Writer(name, {"weights of": checkpoint.path}, specs)
+            writer = Writer(name, {"weights of": checkpoint.path}, specs, numpy_dtype)
         except OSError:
             writer = None  # no room, or no cache: memory that is not the disk's
     from .filling import fill

@@ -61,9 +61,11 @@ class Layers:
 
     # ---- products and norms
 
-    def linear(self, x: Value, *names: str, sizes: Sequence[int], bias: bool = True) -> list[Value]:
-        """x times each matrix `name`.weight [size, features] transposed, plus `name`.bias where there is one."""
-        out = self.w.products(x, [f"{n}.weight" for n in names], sizes)
+    def linear(
+        self, x: Value, *names: str, sizes: Sequence[int], bias: bool = True, beside: bool = False
+    ) -> list[Value]:
+        """x times each matrix `name`.weight [size, features] transposed, plus `name`.bias where there is one. beside: of experts (`WeightBuilder.products`)."""
+        out = self.w.products(x, [f"{n}.weight" for n in names], sizes, beside)
         for k, (name, n) in enumerate(zip(names, sizes)):
             if bias and self.w.has(f"{name}.bias"):
                 out[k] = self.b.op("add", out[k], self.w.vector(f"{name}.bias", (n,), self.dtype))

@@ -30,13 +30,14 @@ class PlainWeights(WeightBuilder):
             self._vectors[key] = self.b.graph.constant(value.astype(np_dtype(dtype)), name, dtype)
         return self._vectors[key]
 
-    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int]) -> list[Value]:
-        return [self._product(x, name, n) for name, n in zip(names, sizes)]
+    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
+        return [self._product(x, name, n, beside) for name, n in zip(names, sizes)]
 
-    def _product(self, x: Value, name: str, n: int) -> Value:
+    def _product(self, x: Value, name: str, n: int, beside: bool) -> Value:
         key = name, x.dtype, 0.0, (n, x.shape[1])
         if key not in self._vectors:
             value = self.tensor(name).dequantize().astype(np_dtype(x.dtype), copy=False)
+            value = value.swapaxes(0, 1) if beside else value  # experts' columns one beside the other
             self._vectors[key] = self.b.graph.constant(value.reshape(n, x.shape[1]), name, x.dtype)
         return self.b.graph.add("matmul", [x, self._vectors[key]], {"transpose_b": True}, name, name)[0]
 

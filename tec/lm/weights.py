@@ -58,21 +58,25 @@ class WeightBuilder:
             self.recipes.append(Recipe("vector", (name,), {"data": v.name}, attrs))
         return self._vectors[key]
 
-    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int]) -> list[Value]:
-        """x [rows, k] times each tensor [size, k] transposed; those of one format in one product. Raises ImportModelError where shapes differ."""
+    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
+        """x [rows, k] times each tensor [size, k] transposed; those of one format in one product. Tensors of experts, [experts, size / experts, k], are their rows
+        one below the other; `beside`: [experts, size, k / experts], their columns one beside the other. Raises ImportModelError where shapes differ."""
         k = x.shape[1]
         for name, n in zip(names, sizes):
-            if tuple(self.tensor(name).shape) != (n, k):
-                raise ImportModelError(
-                    f"tensor {name!r} has shape {tuple(self.tensor(name).shape)}, the configuration says {(n, k)}"
-                )
+            shape = tuple(self.tensor(name).shape)
+            stands: tuple[int, ...] = shape
+            if len(shape) == 3:
+                stands = (shape[1], shape[0] * shape[2]) if beside else (shape[0] * shape[1], shape[2])
+            if stands != (n, k) or (beside and len(shape) != 3):
+                raise ImportModelError(f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}")
         groups: dict[Any, list[int]] = {}
         for j, name in enumerate(names):
-            groups.setdefault(self._kind(name, k), []).append(j)
+            groups.setdefault(self._kind(name, self.tensor(name).shape[-1]), []).append(j)
         out: dict[int, Value] = {}
         for kind, members in groups.items():
             own, widths = [names[j] for j in members], [sizes[j] for j in members]
-            y = self._packed(x, own, sum(widths)) if kind is not None else self._matrix(x, own, sum(widths))
+            make = self._packed if kind is not None else self._matrix
+            y = make(x, own, sum(widths), {"beside": True} if beside else {})
             out.update(zip(members, self.b.split(y, 1, widths)))
         return [out[j] for j in range(len(names))]
 
@@ -86,7 +90,7 @@ class WeightBuilder:
             return None
         return f.bits, f.step, f.zero, format in WIDE_SCALES
 
-    def _packed(self, x: Value, names: Sequence[str], n: int) -> Value:
+    def _packed(self, x: Value, names: Sequence[str], n: int, lie: dict[str, Any]) -> Value:
         f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
         k, add = x.shape[1], self.b.graph.add
         group = preferred.packed_group(self.target) if x.dtype == "float32" else 1
@@ -112,11 +116,11 @@ class WeightBuilder:
                 self._rounded[key] = add("round_blocks", [x], {"block": w.block}, x.name)
             inputs = [self._rounded[key][0], *constants.values(), self._rounded[key][1]]
         params = {role: v.name for role, v in constants.items()}
-        self.recipes.append(Recipe("packed", tuple(names), params, {**attrs, "scales": dtype}))
+        self.recipes.append(Recipe("packed", tuple(names), params, {**attrs, **lie, "scales": dtype}))
         y = add("packed_matmul", inputs, attrs, name, name)[0]
         return y if y.dtype == x.dtype else self.b.cast(y, x.dtype)
 
-    def _matrix(self, x: Value, names: Sequence[str], n: int) -> Value:
+    def _matrix(self, x: Value, names: Sequence[str], n: int, lie: dict[str, Any]) -> Value:
         k, dtype = x.shape[1], x.dtype
         out = TensorType(dtype, (x.shape[0], n))
         layout = preferred.product(
@@ -126,6 +130,6 @@ class WeightBuilder:
         if layout.blocks:
             attrs |= {"layout_b": layout, "columns": n}
         v = self.b.graph.deferred(names[0], dtype, layout.shape({"N": n, "K": k}))
-        made = {"dtype": dtype, "layout": layout.name}
+        made = {"dtype": dtype, "layout": layout.name, **lie}
         self.recipes.append(Recipe("matrix", tuple(names), {"data": v.name}, made))
         return self.b.graph.add("matmul", [x, v], attrs, names[0], names[0])[0]

@@ -25,6 +25,7 @@ _LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}), "llama tied": ("llama", {"tie_word_embeddings": True}), "llama 3": ("llama", {"rope_scaling": {"rope_theta": 10000.0, **_LLAMA3}}),
     "llama, wide heads": ("llama", {"head_dim": 32, "attention_bias": True, "mlp_bias": True}), "yarn": ("llama", {"rope_scaling": {"rope_theta": 10000.0, **_YARN}}),
@@ -32,6 +33,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 24}),
     "gemma3": ("gemma3_text", {"head_dim": 32, "sliding_window": 5, "num_hidden_layers": 7}), "phi3": ("phi3", {"partial_rotary_factor": 0.5}),
     "olmo2": ("olmo2", {}),
+    "qwen3_moe": ("qwen3_moe", {**_EXPERTS, "head_dim": 32, "norm_topk_prob": True, "mlp_only_layers": [1]}), "mixtral": ("mixtral", {"num_local_experts": 4}),
+    "qwen2_moe": ("qwen2_moe", {**_EXPERTS, "shared_expert_intermediate_size": 48}),
 }  # fmt: skip
 
 
@@ -68,9 +71,19 @@ def _checkpoint(kind: str, model: Any) -> Checkpoint:
     tensors = {}
     for name, p in model.state_dict().items():
         value = np.ascontiguousarray(p.detach().numpy(), np.float32)
-        if name != "lm_head.weight" or not model.config.tie_word_embeddings:
-            tensors[name] = PackedTensor(name, value.shape, Format.F32, value.reshape(-1).view(np.uint8))
+        if name == "lm_head.weight" and model.config.tie_word_embeddings:
+            continue
+        for own, part in _parts(name, value):
+            tensors[own] = PackedTensor(own, part.shape, Format.F32, part.reshape(-1).view(np.uint8))
     return Checkpoint(kind, model.config.to_dict(), tensors, _Tokens)
+
+
+def _parts(name: str, value: Any) -> list[tuple[str, Any]]:
+    """Experts as files have them (`Checkpoint`): transformers joins their gates and ups when it reads them."""
+    if name.endswith("experts.gate_up_proj"):
+        stem = name.removesuffix("gate_up_proj")
+        return [(f"{stem}{n}_proj.weight", v.copy()) for n, v in zip(("gate", "up"), np.split(value, 2, 1))]
+    return [(f"{name}.weight" if name.endswith("experts.down_proj") else name, value)]
 
 
 class _Tokens:

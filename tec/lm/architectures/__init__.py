@@ -15,6 +15,7 @@ Architecture = Callable[[Layers], Value]
 NAMES = {
     "llama": "llama.llama", "mistral": "llama.mistral", "smollm3": "llama.smollm3", "qwen2": "llama.llama", "qwen3": "qwen3.qwen3",
     "gemma2": "gemma.gemma2", "gemma3": "gemma.gemma3", "gemma3_text": "gemma.gemma3", "phi3": "phi3.phi3", "olmo2": "olmo2.olmo2",
+    "qwen3_moe": "moe.qwen3_moe", "mixtral": "moe.mixtral", "qwen2_moe": "moe.qwen2_moe",
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ import pytest
 
 import tec
 from tec.lm import Checkpoint, Format, PackedTensor, load
+from tec.lm.architectures import NAMES
 from tec.lm.blocks import FORMATS
 from tec.lm.kept import Form, key_of
+from tec.lm.plain import graph_of
 from tec.lm.stream import Stops
 
-from .tiny import CONFIG, Bytes, llama, tensor
+from .tiny import CONFIG, Bytes, llama, mixture, tensor
 
 IDS = [3, 17, 90, 4, 4, 61, 127, 0, 55]
+GATED = ("gate", "up", "down")
 
 
 def reference(c: Checkpoint, ids: list[int]) -> Any:
@@ -36,6 +40,19 @@ def reference(c: Checkpoint, ids: list[int]) -> Any:
         a, b = np.split(x, 2, -1)
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
+    def gated(h: Any, gate: Any, up: Any, down: Any) -> Any:
+        a = h @ gate.T
+        return (a / (1 + np.exp(-a)) * (h @ up.T)) @ down.T
+
+    def experts(h: Any, at: str) -> Any:
+        p = np.exp(h @ w[at + "gate.weight"].T)
+        chosen = np.argsort(-p, -1)[:, : g["num_experts_per_tok"]]
+        own = np.zeros_like(p)
+        np.put_along_axis(own, chosen, np.take_along_axis(p, chosen, -1), -1)
+        own /= own.sum(-1, keepdims=True)
+        parts = [w[f"{at}experts.{m}_proj.weight"] for m in GATED]
+        return sum(own[:, e : e + 1] * gated(h, *(part[e] for part in parts)) for e in range(p.shape[1]))
+
     x = w["model.embed_tokens.weight"][ids]
     for k in range(g["num_hidden_layers"]):
         at = f"model.layers.{k}."
@@ -53,8 +70,11 @@ def reference(c: Checkpoint, ids: list[int]) -> Any:
         y = np.einsum("hij,jhd->ihd", p / p.sum(-1, keepdims=True), v).reshape(n, -1)
         x = x + y @ w[at + "self_attn.o_proj.weight"].T
         h = norm(x, at + "post_attention_layernorm.weight")
-        gate, up = (h @ w[f"{at}mlp.{m}_proj.weight"].T for m in ("gate", "up"))
-        x = x + (gate / (1 + np.exp(-gate)) * up) @ w[at + "mlp.down_proj.weight"].T
+        x = x + (
+            experts(h, f"{at}mlp.")
+            if f"{at}mlp.gate.weight" in w
+            else gated(h, *(w[f"{at}mlp.{m}_proj.weight"] for m in GATED))
+        )
     return norm(x, "model.norm.weight") @ w["model.embed_tokens.weight"].T
 
 
@@ -123,6 +143,25 @@ def test_packed_weights_on_the_amd_gpu_in_software() -> None:
     lm = load(checkpoint, target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16", cache=False)
     want = reference(checkpoint, IDS[:3])[-1]
     assert np.abs(lm.begin(IDS[:3]) - want).max() < 0.01 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("format", [Format.Q4_0, Format.Q8_0, Format.F32])
+def test_experts(format: Format) -> None:
+    """Packed ones stay packed: gates and ups one below the other, downs beside each other."""
+    checkpoint = mixture(format)
+    lm = load(checkpoint, target="llvm", cache=False)
+    want = reference(checkpoint, IDS)[-1]
+    near = 1e-4 if format is Format.F32 else 0.05 * np.abs(want).max()
+    assert np.abs(lm.begin(IDS) - want).max() < near
+    assert not lm.report["slow_formats"]
+
+
+def test_experts_of_a_graph_with_numbers_are_one_wide_network() -> None:
+    checkpoint = mixture(Format.F32)
+    graph = graph_of(checkpoint, "llvm")
+    name = "model.layers.1.mlp.experts.down_proj.weight"
+    (made,) = (v.data for v in graph.constants() if v.name.startswith(name))
+    np.testing.assert_array_equal(made, np.concatenate(checkpoint.tensors[name].dequantize(), 1))
 
 
 def test_code_is_kept_for_all_weights_of_its_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,3 +293,9 @@ def test_a_text_that_goes_on_keeps_its_first_space() -> None:
             return np.eye(4)[3]
 
     assert "".join(Generation(Fixed(), tokenizer, [1], 3, Sampling())) == " bcc"
+
+
+def test_the_page_lists_the_architectures_that_run() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "language-models.md").read_text()
+    rows = page.partition("| `model_type` | models |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", rows)) == sorted(NAMES)

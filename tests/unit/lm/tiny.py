@@ -73,3 +73,16 @@ def llama(
         add(f"{at}.mlp.up_proj.weight", FEED, HIDDEN)
         add(f"{at}.mlp.down_proj.weight", HIDDEN, FEED)
     return Checkpoint("llama", {**CONFIG, **(more or {})}, tensors, Bytes)
+
+
+def mixture(format: Format, experts: int = 4, size: int = 32) -> Checkpoint:
+    """The same with a mixture of experts in each layer, which are of a format."""
+    c = llama({"num_local_experts": experts, "num_experts_per_tok": 2, "moe_intermediate_size": size}, what=1)
+    rng, tensors = np.random.default_rng(first(2)), {n: t for n, t in c.tensors.items() if ".mlp." not in n}
+    for k in range(CONFIG["num_hidden_layers"]):
+        at = f"model.layers.{k}.mlp."
+        tensors[f"{at}gate.weight"] = tensor(f"{at}gate.weight", rng.standard_normal((experts, HIDDEN)))
+        for part, shape in (("gate", (size, HIDDEN)), ("up", (size, HIDDEN)), ("down", (HIDDEN, size))):
+            name = f"{at}experts.{part}_proj.weight"
+            tensors[name] = tensor(name, rng.standard_normal((experts, *shape)) * shape[1] ** -0.5, format)
+    return Checkpoint("mixtral", c.config, tensors, Bytes)
