@@ -1,8 +1,8 @@
 # %% [markdown]
 # # The first kernel
 #
-# A kernel has two parts: a tensor expression says **what** is computed, and a schedule says **how**. This tutorial adds two
-# vectors, on the CPU and on an AMD GPU in software.
+# A kernel has two parts: a tensor expression says **what** is computed, and a schedule says
+# **how**. This tutorial adds two vectors, on the CPU and on an AMD GPU in software.
 
 # %%
 import numpy as np

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Reading loop IR, LLVM IR and assembly
 #
-# You can print every stage of a build: the loops of the schedule, the loops after all passes, the LLVM IR, and the assembly.
+# You can print every stage of a build: the loops of the schedule, the loops after all passes, the
+# LLVM IR, and the assembly.
 
 # %%
 import tec
@@ -22,7 +23,8 @@ s[B].vectorize(inner)
 print(tec.lower(s, [A, B], simple_mode=True))
 
 # %% [markdown]
-# After all passes the buffers are flat, the inner loop is one vector of four, and `exp` is expressed by operations that the chip has.
+# After all passes the buffers are flat, the inner loop is one vector of four, and `exp` is
+# expressed by operations that the chip has.
 
 # %%
 f = tec.build(s, [A, B], "rocm -mcpu=gfx942", name="twice_exp")
@@ -30,9 +32,9 @@ device_module = f.imported_modules[0]
 print(device_module.get_source("ir"))
 
 # %% [markdown]
-# This is the LLVM IR that LLVM's optimiser receives, and the instructions that it generates. One `global_load_dwordx4` loads the
-# vector of four. `exp` is the chip's `v_exp_f32`, of an argument that packed multiply-adds reduce in two pieces of log2(e); its
-# error is at most 2 ulp.
+# This is the LLVM IR that LLVM's optimiser receives, and the instructions that it generates. One
+# `global_load_dwordx4` loads the vector of four. `exp` is the chip's `v_exp_f32`, of an argument
+# that packed multiply-adds reduce in two pieces of log2(e); its error is at most 2 ulp.
 
 # %%
 llvm = device_module.get_source("llvm")
@@ -52,5 +54,6 @@ for name, facts in device_module.attrs["kernels"].items():
     print(name, {k: facts[k] for k in ("vgprs", "sgprs", "lds_bytes", "vgpr_spills", "threads")})
 
 # %% [markdown]
-# `TEC_DUMP=vectorize,unroll` in the environment prints the IR after those passes; `TEC_VERIFY=1` verifies it after each.
-# For a network: `tec show model.onnx asm --kernel NAME`, or all of it in one page, `tec show model.onnx --html report.html`.
+# `TEC_DUMP=vectorize,unroll` in the environment prints the IR after those passes; `TEC_VERIFY=1`
+# verifies it after each. For a network: `tec show model.onnx asm --kernel NAME`, or all of it in
+# one page, `tec show model.onnx --html report.html`.

@@ -1,7 +1,8 @@
 # %% [markdown]
 # # Reductions
 #
-# A reduction names its axes with `tec.reduce_axis`. The schedule decides how it is distributed over threads.
+# A reduction names its axes with `tec.reduce_axis`. The schedule decides how it is distributed
+# over threads.
 
 # %%
 import numpy as np
@@ -25,8 +26,8 @@ def run(s, args, target="rocm -mcpu=gfx942"):
 
 # %% [markdown]
 # ## One row for each work-group: the threads share a reduction
-# Binding part of a reduction axis to `threadIdx.x` makes a cross-lane reduction. It uses DPP and permutes within a
-# wavefront and LDS between wavefronts.
+# Binding part of a reduction axis to `threadIdx.x` makes a cross-lane reduction. It uses DPP and
+# permutes within a wavefront and LDS between wavefronts.
 
 # %%
 s = tec.create_schedule(B.op)
@@ -47,9 +48,8 @@ assert asm.count("_dpp") > 0
 
 # %% [markdown]
 # ## rfactor: partial results first
-# `rfactor` turns part of a reduction axis into an axis of a new stage: partial sums that can be computed in
-# parallel and are then added.
-# On a CPU it lets one long sum use vectors.
+# `rfactor` turns part of a reduction axis into an axis of a new stage: partial sums that can be
+# computed in parallel and are then added. On a CPU it lets one long sum use vectors.
 
 # %%
 s = tec.create_schedule(B.op)
@@ -64,7 +64,8 @@ np.testing.assert_allclose(out, x.sum(1), rtol=1e-4, atol=1e-4)
 
 # %% [markdown]
 # ## A reduction of your own: argmax
-# `comm_reducer` takes a function that combines two elements, and the identity. Tuples make reductions of several values.
+# `comm_reducer` takes a function that combines two elements, and the identity. Tuples make
+# reductions of several values.
 
 # %%
 argmax = tec.comm_reducer(

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Writing an operator
 #
-# Networks are graphs of operators. An operator consists of its definition as a tensor expression, the inference of its result's
-# type, and a kind that says how it may be fused. Its schedules follow from the kind, so it runs on every target.
+# Networks are graphs of operators. An operator consists of its definition as a tensor expression,
+# the inference of its result's type, and a kind that says how it may be fused. Its schedules
+# follow from the kind, so it runs on every target.
 
 # %%
 import numpy as np
@@ -25,7 +26,8 @@ def squash(attrs, inputs, outputs):
 
 
 # %% [markdown]
-# A graph that uses it: a matrix product, then `squash`. The two are fused into one kernel, because `squash` is elementwise.
+# A graph that uses it: a matrix product, then `squash`. The two are fused into one kernel, because
+# `squash` is elementwise.
 
 # %%
 rng = np.random.default_rng(0)
@@ -49,8 +51,8 @@ for target, dev in (("llvm", None), ("rocm -mcpu=gfx942", tec.rocm_emu("gfx942")
 
 # %% [markdown]
 # ## The ONNX side
-# The frontend has one function for each ONNX operator, which builds graph nodes. This is a function for an operator of your own
-# domain:
+# The frontend has one function for each ONNX operator, which builds graph nodes. This is a
+# function for an operator of your own domain:
 
 # %%
 from onnx import TensorProto, helper
@@ -76,4 +78,5 @@ data = rng.standard_normal((4, 4)).astype("float32")
 np.testing.assert_allclose(got, data / (1 + 2 * np.abs(data)), rtol=1e-5)
 
 # %% [markdown]
-# "Adding an ONNX operator" covers attributes with defaults, inputs whose values must be known, functions in models, and tests.
+# "Adding an ONNX operator" covers attributes with defaults, inputs whose values must be known,
+# functions in models, and tests.

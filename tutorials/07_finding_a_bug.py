@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Finding a bug with the software GPU's sanitizer
 #
-# The software GPU executes the kernel's machine code and checks it. It always checks every address against the live allocations. On
-# request it also finds races between threads, reads of memory that nothing wrote, and missing waits.
+# The software GPU executes the kernel's machine code and checks it. It always checks every address
+# against the live allocations. On request it also finds races between threads, reads of memory
+# that nothing wrote, and missing waits.
 
 # %%
 import numpy as np
@@ -11,8 +12,9 @@ import tec
 
 # %% [markdown]
 # ## An index that runs past the end
-# A kernel that shifts by one reads `A[n]`. On hardware this gives another array's value, or a fault without a location. The bounds
-# are wrong on purpose: the placeholder claims one element more than the caller has.
+# A kernel that shifts by one reads `A[n]`. On hardware this gives another array's value, or a
+# fault without a location. The bounds are wrong on purpose: the placeholder claims one element
+# more than the caller has.
 
 # %%
 N = 256
@@ -31,7 +33,8 @@ except tec.ArgumentError as error:
     print(error.message)
 
 # %% [markdown]
-# The next cell skips that check and launches the kernel directly, as a hand-written launcher would:
+# The next cell skips that check and launches the kernel directly, as a hand-written launcher
+# would:
 
 # %%
 import struct
@@ -46,7 +49,8 @@ except tec.DeviceError as error:
 
 # %% [markdown]
 # ## Memory that nothing wrote
-# `check` names further checks. "init" finds reads of uninitialized memory: here, an input that was allocated and never filled.
+# `check` names further checks. "init" finds reads of uninitialized memory: here, an input that was
+# allocated and never filled.
 
 # %%
 C = tec.placeholder((N,), name="C")
@@ -75,8 +79,9 @@ print(out.numpy()[:4])
 
 # %% [markdown]
 # ## A race
-# Each thread adds one to the bin of its value: a load, an addition, a store, and another thread's in between. The sums come out too small,
-# on hardware differently in each run; nothing else tells. "race" names the two accesses.
+# Each thread adds one to the bin of its value: a load, an addition, a store, and another thread's
+# in between. The sums come out too small, on hardware differently in each run; nothing else tells.
+# "race" names the two accesses.
 
 # %%
 from tec import te
@@ -129,4 +134,5 @@ except tec.DeviceError as error:
 assert (count(histogram(atomic=True), racing) == want).all()
 
 # %% [markdown]
-# A program written for a GPU is checked unchanged with `TEC_EMULATE=gfx942 TEC_EMULATE_CHECK=race,init python program.py`.
+# A program written for a GPU is checked unchanged with
+# `TEC_EMULATE=gfx942 TEC_EMULATE_CHECK=race,init python program.py`.

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Profiling
 #
-# `tec.profile(dev)` collects every launch in a block, on each kind of device: GPU events, the CPU's clock. The software GPU counts
-# what a kernel does and estimates the time of the chip.
+# `tec.profile(dev)` collects every launch in a block, on each kind of device: GPU events, the
+# CPU's clock. The software GPU counts what a kernel does and estimates the time of the chip.
 
 # %%
 import tempfile
@@ -37,8 +37,9 @@ b = tec.nd.empty((N,), "float32", dev)
 
 # %% [markdown]
 # ## Coalesced accesses
-# In the blocked version a thread owns 32 neighbours, so one load instruction of a wavefront touches 64 cache lines. In the strided
-# version neighbouring threads read neighbouring words, and one load touches two lines.
+# In the blocked version a thread owns 32 neighbours, so one load instruction of a wavefront
+# touches 64 cache lines. In the strided version neighbouring threads read neighbouring words, and
+# one load touches two lines.
 
 # %%
 with emulator_profile(dev.driver) as p:
@@ -60,7 +61,8 @@ for spot in sorted(p.launches[0].counts.spots, key=lambda h: -h.count.lines)[:3]
 
 # %% [markdown]
 # ## Any device
-# The same block works on the CPU and on real GPUs; the trace opens in chrome://tracing and Perfetto.
+# The same block works on the CPU and on real GPUs; the trace opens in chrome://tracing and
+# Perfetto.
 
 # %%
 s = tec.create_schedule(B.op)
@@ -76,8 +78,8 @@ p.save_trace(trace)
 assert len(p.launches) == 5 and trace.stat().st_size > 100
 
 # %% [markdown]
-# `f.time_evaluator("cpu", tec.cpu(), number=10, repeat=5)(x, y)` gives statistics of one function; `tec bench model.onnx` those of a
-# network, kernel by kernel.
+# `f.time_evaluator("cpu", tec.cpu(), number=10, repeat=5)(x, y)` gives statistics of one function;
+# `tec bench model.onnx` those of a network, kernel by kernel.
 
 # %%
 print(f.time_evaluator("cpu", tec.cpu(), number=10, repeat=5)(x, y))

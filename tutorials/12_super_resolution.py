@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Super-resolution, before and after
 #
-# This tutorial runs a trained network (a slim ESRGAN that enlarges four times) on a real picture. A crop is made four times smaller,
-# enlarged by the network on the AMD GPU in software, and compared with the original and with bicubic enlargement.
+# This tutorial runs a trained network (a slim ESRGAN that enlarges four times) on a real picture.
+# A crop is made four times smaller, enlarged by the network on the AMD GPU in software, and
+# compared with the original and with bicubic enlargement.
 
 # %%
 import sys
@@ -32,7 +33,8 @@ print("largest difference to the CPU's pixels:", float(np.abs(y - cpu).max()))
 assert np.abs(y - cpu).max() < 0.05
 
 # %% [markdown]
-# The two differ in sharpness, which is measured as the share of the original's gradient that each keeps.
+# The two differ in sharpness, which is measured as the share of the original's gradient that each
+# keeps.
 
 # %%
 large = Image.fromarray(y[0].transpose(1, 2, 0).clip(0, 255).round().astype("uint8"))
@@ -64,5 +66,6 @@ sheet.save("super_resolution.png")
 # %% [markdown]
 # ![the small crop, enlarged bicubically, enlarged by the network, the original](super_resolution.png)
 #
-# From the left: the 64 x 64 crop, enlarged bicubically, enlarged by the network, the original. The network is a small one: it draws
-# edges sharper, and leaves a faint grid of its own where it repeats each pixel four times before the last convolution.
+# From the left: the 64 x 64 crop, enlarged bicubically, enlarged by the network, the original. The
+# network is a small one: it draws edges sharper, and leaves a faint grid of its own where it
+# repeats each pixel four times before the last convolution.

@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Kernels as plain functions
 #
-# A schedule says how a computation runs. Sometimes it is simpler to write what each thread does, as in CUDA or HIP. `@tec.kernel` takes a plain
-# Python function and compiles it when it is launched, for the device that its arrays are on: a CPU, an AMD or NVIDIA GPU, or the AMD GPU in
+# A schedule says how a computation runs. Sometimes it is simpler to write what each thread does,
+# as in CUDA or HIP. `@tec.kernel` takes a plain Python function and compiles it when it is
+# launched, for the device that its arrays are on: a CPU, an AMD or NVIDIA GPU, or the AMD GPU in
 # software, which this page uses. [The guide](../kernels.md) lists the language.
 
 # %%
@@ -28,8 +29,8 @@ assert (y.numpy() == 2 * np.arange(n) + 1).all()
 print(y.numpy()[:5], "on", dev)
 
 # %% [markdown]
-# With NumPy arrays the same kernel runs on the CPU, in place. `launch(n)` starts one thread for each item and chooses the block
-# size by itself.
+# With NumPy arrays the same kernel runs on the CPU, in place. `launch(n)` starts one thread for
+# each item and chooses the block size by itself.
 
 # %%
 here = np.ones(n, np.float32)
@@ -38,8 +39,9 @@ assert (here == y.numpy()).all()
 
 # %% [markdown]
 # ## Threads that work together
-# To compute a sum, each block adds up its part in shared memory, in a tree, and adds the result to the total by an atomic operation. Between two
-# steps of the tree `tec.barrier()` waits until all threads of the block have arrived.
+# To compute a sum, each block adds up its part in shared memory, in a tree, and adds the result to
+# the total by an atomic operation. Between two steps of the tree `tec.barrier()` waits until all
+# threads of the block have arrived.
 
 # %%
 BLOCK = 128
@@ -68,7 +70,8 @@ assert out.numpy()[0] == n * (n - 1) / 2
 
 # %% [markdown]
 # ## What the software GPU finds
-# Without the barrier a thread reads what another has not written yet. On a GPU this often goes unnoticed; here the check names the line.
+# Without the barrier a thread reads what another has not written yet. On a GPU this often goes
+# unnoticed; here the check names the line.
 
 
 # %%
@@ -126,7 +129,8 @@ except tec.KernelError as error:
 
 # %% [markdown]
 # ## Looking inside
-# A kernel shows its loop IR, LLVM IR, assembly and resources, for given arguments or for their types.
+# A kernel shows its loop IR, LLVM IR, assembly and resources, for given arguments or for their
+# types.
 
 # %%
 types = ("float32[:]", "float32[:]", "float", "int32")
@@ -138,7 +142,8 @@ print({k: found[k] for k in ("vgprs", "sgprs", "lds_bytes", "occupancy", "limite
 assert found["vgpr_spills"] == 0
 
 # %% [markdown]
-# `device_code` prints the code of everything that is compiled in its block, te functions and networks included.
+# `device_code` prints the code of everything that is compiled in its block, te functions and
+# networks included.
 
 # %%
 with tec.device_code("resources"):

@@ -1,15 +1,17 @@
 # %% [markdown]
 # # Training
 #
-# `te.gradient` derives the computation of a gradient from that of a value. `tec.grad` does so for a whole network: one module computes the loss
-# and the gradients of the weights. In this tutorial a small network learns to read digits on the CPU, and takes the same steps on an AMD GPU in
+# `te.gradient` derives the computation of a gradient from that of a value. `tec.grad` does so for
+# a whole network: one module computes the loss and the gradients of the weights. In this tutorial
+# a small network learns to read digits on the CPU, and takes the same steps on an AMD GPU in
 # software.
 
 # %% [markdown]
 # ## The gradient of a computation
 #
-# The head is the gradient of some value with respect to the product's result. The gradient of a product is a product: the equation `i == i'`,
-# which says which elements read an element, has been solved.
+# The head is the gradient of some value with respect to the product's result. The gradient of a
+# product is a product: the equation `i == i'`, which says which elements read an element, has been
+# solved.
 
 # %%
 import numpy as np
@@ -31,8 +33,8 @@ print(tec.lower(te.create_schedule(dA.op), [B, head, dA], simple_mode=True))
 # %% [markdown]
 # ## A network and its loss
 #
-# The network has two layers, and its weights are inputs. Its output is the mean cross-entropy: the negative logarithm of the probability that it
-# gave to the right digit.
+# The network has two layers, and its weights are inputs. Its output is the mean cross-entropy: the
+# negative logarithm of the probability that it gave to the right digit.
 
 # %%
 BATCH, PIXELS, HIDDEN, DIGITS = 128, 64, 48, 10
@@ -103,7 +105,8 @@ assert share > 0.95
 # %% [markdown]
 # ## The same steps on an AMD GPU in software
 #
-# The same network is compiled to one ROCm module. Ten steps from the same start have the same losses.
+# The same network is compiled to one ROCm module. Ten steps from the same start have the same
+# losses.
 
 # %%
 on_gpu = tec.compile(tec.grad(graph, WEIGHTS, output="loss"), target="rocm -mcpu=gfx942")

@@ -1,9 +1,11 @@
 # %% [markdown]
 # # Attention in one pass
 #
-# Attention is the softmax of q times k transposed, times v. Computed in these three steps, the scores of all queries and keys are stored in memory.
-# One pass over the keys avoids this. It keeps the largest score so far, the sum of the weights, and the weighted values of each query, and rescales
-# the latter two whenever the largest score grows (Milakov and Gimelshein's online softmax).
+# Attention is the softmax of q times k transposed, times v. Computed in these three steps, the
+# scores of all queries and keys are stored in memory. One pass over the keys avoids this. It keeps
+# the largest score so far, the sum of the weights, and the weighted values of each query, and
+# rescales the latter two whenever the largest score grows (Milakov and Gimelshein's online
+# softmax).
 
 # %%
 import numpy as np
@@ -24,8 +26,9 @@ want = p @ v / p.sum(1, keepdims=True)
 # %% [markdown]
 # ## By hand
 #
-# te's reducers combine numbers. Here the combined value is (largest score, sum, a row of values), which is rescaled on the way. The loops are
-# therefore written as the body of a `te.extern`. Each query's row is a parallel task.
+# te's reducers combine numbers. Here the combined value is (largest score, sum, a row of values),
+# which is rescaled on the way. The loops are therefore written as the body of a `te.extern`. Each
+# query's row is a parallel task.
 
 
 # %%
@@ -68,8 +71,9 @@ np.testing.assert_allclose(got.numpy(), want, atol=1e-5)
 # %% [markdown]
 # ## As an operator
 #
-# The operator `attention` says what is computed: masks, biases, windows, heads that share keys, symbolic lengths. How it is computed is a choice for
-# each target: vectors on a CPU, and on a GPU with matrix units scores and weights that stay in registers.
+# The operator `attention` says what is computed: masks, biases, windows, heads that share keys,
+# symbolic lengths. How it is computed is a choice for each target: vectors on a CPU, and on a GPU
+# with matrix units scores and weights that stay in registers.
 
 # %%
 attrs = {"scale": d**-0.5, "extras": ()}
@@ -80,7 +84,8 @@ for target in ("llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm
     print(f"{target:20} {space.default}")
 
 # %% [markdown]
-# Every legal choice computes the same result. This one is for an MI300, on the AMD GPU in software:
+# Every legal choice computes the same result. This one is for an MI300, on the AMD GPU in
+# software:
 
 # %%
 target = "rocm -mcpu=gfx942"

@@ -26,8 +26,8 @@ print(float(move[0]), np.cos(1.0) + np.sin(1.0))
 
 # %% [markdown]
 # ## A convolutional network
-# It tells bars that stand from bars that lie, in images of 8 by 8 pixels with noise. Parameters are a
-# dict of arrays. A gradient has the same form, and so has the state of an optimiser.
+# It tells bars that stand from bars that lie, in images of 8 by 8 pixels with noise. Parameters
+# are a dict of arrays. A gradient has the same form, and so has the state of an optimiser.
 
 # %%
 rng = np.random.default_rng(0)
@@ -76,7 +76,8 @@ assert np.allclose(gpu_grads["conv"].numpy(), cpu_grads["conv"].numpy(), atol=1e
 
 # %% [markdown]
 # ## A transformer
-# One layer of attention with two heads and a feed-forward part predicts the next letter of a small text.
+# One layer of attention with two heads and a feed-forward part predicts the next letter of a small
+# text.
 
 # %%
 TEXT = """the wave runs over the lanes and the lanes run over the wave. a group waits at the barrier until
