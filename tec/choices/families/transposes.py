@@ -45,7 +45,7 @@ class Transpose(Space):
         shape = [n or 1 for n in const_shape(out.output(0))]
         self.rows, self.width, self.height = shape[axis], shape[-1], shape[-2] if merged > 1 else 1
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
-        pieces = tuple(self.rule("pieces", (4, 8, 16, 0), width=self.width))  # the first of those that cost the same
+        pieces = tuple(self.rule("pieces", (4, 8, 16, 0), **self.features))  # the first of those that cost the same
         self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": pieces}
 
     @classmethod
@@ -82,6 +82,12 @@ class Transpose(Space):
         space = cls(group, target, out, list(found), axis, merged)
         return space if next(space.all, None) is not None else None
 
+    @property
+    def features(self) -> dict[str, Any]:
+        """What rules may ask: elements of a row of the result, and tiles of 64 by 64."""
+        (usual,) = self.sketch(self.choice(tile=64, threads=256, piece=0)).kernels
+        return {"width": self.width, "tiles": usual.groups}
+
     def _lanes(self, choice: Choice) -> int:
         return max(1, int(choice["piece"]) // self.bytes)
 
@@ -103,8 +109,9 @@ class Transpose(Space):
 
     @property
     def default(self) -> Choice:
-        """Of the cheapest the first."""
-        return min(self.all, key=lambda c: self.cost(c).seconds)
+        """Of the cheapest the first; by its sketch, which knows how many units have work, where a rule says that tiles are few."""
+        seconds = super().cost if self.rule("by_sketch", False, **self.features) else self.cost
+        return min(self.all, key=lambda c: seconds(c).seconds)
 
     def sketch(self, choice: Choice) -> Footprint:
         """A tile by pieces into shared memory, and out of it; beyond the edges each load is under a condition, which the next waits for."""

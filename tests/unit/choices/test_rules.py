@@ -71,7 +71,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 FEATURES = {
     "largest": {"k", "n", "lines"},
     "gpu rows": {"longest", "bytes", "rows"},
-    "gpu transpose": {"width"},
+    "gpu transpose": {"width", "tiles"},
     "cpu squares": {"columns"},
     "plain convolution": {"channels"},
     "gpu gather": {"table", "near"},
@@ -89,7 +89,7 @@ FEATURES = {
 PREFERENCES = {
     "largest": {"algorithm", "counted"},
     "gpu rows": {"threads", "piece", "rows"},
-    "gpu transpose": {"pieces"},
+    "gpu transpose": {"pieces", "by_sketch"},
     "cpu squares": {"inner"},
     "plain convolution": {"sums"},
     "gpu gather": {"first", "threads", "piece", "strip_bytes"},
