@@ -88,7 +88,8 @@ NETWORKS: dict[str, tuple[Callable[..., Any], Callable[..., Any], Callable[[], A
     "transformer": (transformer_tec, transformer_torch, text),
 }
 OPTIMISERS = {
-    "SGD": (xp.optim.SGD(0.1, momentum=0.9, nesterov=True, weight_decay=1e-3), lambda p: torch.optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=1e-3)),
+    # A rate at which training is smooth: beyond it rounding grows to differences within 100 steps.
+    "SGD": (xp.optim.SGD(0.02, momentum=0.9, nesterov=True, weight_decay=1e-3), lambda p: torch.optim.SGD(p, 0.02, momentum=0.9, nesterov=True, weight_decay=1e-3)),
     "Adam": (xp.optim.Adam(5e-3, weight_decay=1e-3), lambda p: torch.optim.Adam(p, 5e-3, weight_decay=1e-3)),
     "AdamW": (xp.optim.AdamW(5e-3), lambda p: torch.optim.AdamW(p, 5e-3)),
 }  # fmt: skip
