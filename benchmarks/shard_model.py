@@ -59,7 +59,7 @@ class JoinedWeights(WeightBuilder):
     def vector(self, name: str, shape: Sequence[int], dtype: str = "float32", shift: float = 0.0) -> Value:
         return self.b.graph.deferred(name, dtype, shape)
 
-    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int]) -> list[Value]:
+    def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
         rows, total, n = x.shape[0], sum(sizes), self.ranks
         if (
             len(set(sizes)) > 1 and rows != 1
