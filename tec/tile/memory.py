@@ -258,9 +258,9 @@ class Memory(Reading):
             return
         layout = self.anchor(v) or self.memory_layout(p, v)
         lanes, along = self.vectors(op, layout)
-        if self.gpu and lanes > 1 and len(op.operands) > 2:
-            self.hold(v, layout)  # under the mask's branch there is the store alone
         value, offset = self.reader(v, layout), self.placed(p, layout, along)
+        if self.gpu and lanes > 1 and len(op.operands) > 2:  # under the mask's branch there is the store alone
+            value = self._held_reader(self.stored(value, layout, v.ty.dtype.tec, "written"), layout, v)
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)
