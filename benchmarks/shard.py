@@ -107,7 +107,9 @@ def _write(path: Path, networks: list[Network], told: dict[str, Any]) -> int:
     small = {
         f"{r}/{n}": v for r, net in enumerate(networks) for n, v in net.params.items() if not isinstance(v, Deferred)
     }
-    assert sum(v.nbytes for v in small.values()) < 1 << 20, "a weight became a constant"
+    assert not any(n.endswith("weight") for n in small), (
+        "a weight became a constant"
+    )  # they come by these names (`local_weights`)
     meta = {"module": module, "plans": [n.plan.to_json() for n in networks], "told": told}
     write_package(path, _KIND, meta, blobs, {k.replace("/", "."): v for k, v in small.items()}, durable=False)
     return path.stat().st_size

@@ -24,7 +24,7 @@ _ROUND = frozenset({"floor", "ceil", "cast"})
 
 def sizes_in(v: Value) -> Any:
     """The sizes that a value holds, as an array of ints and `Dim`s; None for any other value."""
-    if v.is_const:
+    if v.is_known:
         data = np.asarray(v.data)
         if data.size > _MOST or data.dtype.kind not in "iub":
             # A float that counts something: 2.0 as a scale, the result of a Floor.
@@ -88,7 +88,7 @@ def _rounded(op: str, v: Value) -> Any:
         sizes, factor = sizes_in(node.inputs[1]), node.inputs[0]
     if (
         sizes is None
-        or not factor.is_const
+        or not factor.is_known
         or factor.type.size > _MOST
         or is_symbolic(np.asarray(factor.data).tolist())
     ):

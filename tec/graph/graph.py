@@ -77,6 +77,11 @@ class Value:
     def is_const(self) -> bool:
         return self.data is not None
 
+    @property
+    def is_known(self) -> bool:
+        """A constant whose numbers are there: what computes with them asks for this, for those of a deferred constant come after compilation."""
+        return self.data is not None and not isinstance(self.data, Deferred)
+
     def __repr__(self) -> str:
         return f"%{one_line(self.name)}: {one_line(str(self.type))}{f' as {self.layout}' if self.layout else ''}"
 
@@ -175,7 +180,7 @@ class Graph:
                 types = infer_types(definition, [v.type for v in inputs], attrs)
         if any(not t.is_symbolic and t.size > MAX_ELEMENTS for t in types):
             raise ImportModelError(f"{op} would make {', '.join(map(str, types))}: more than any memory holds")
-        if inputs and all(v.is_const for v in inputs) and _foldable(definition, inputs, types, attrs):
+        if inputs and all(v.is_known for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
         node = Node(op, list(inputs), attrs, origin=origin)
@@ -406,13 +411,8 @@ def _words(e: Exception) -> str:
 
 
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
-    if (
-        {PACKED, REGION, COLLECTIVE} & definition.traits
-        or any(t.is_symbolic for t in types)
-        or is_symbolic(list(attrs.values()))
-    ):
-        return False
-    if any(isinstance(v.data, Deferred) for v in inputs):
+    has_open = any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values()))
+    if has_open or {PACKED, REGION, COLLECTIVE} & definition.traits:
         return False
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made

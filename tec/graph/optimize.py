@@ -6,10 +6,12 @@ which instructions they have (`te.intrin`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
+from ..errors import InternalError
 from ..target import Target
+from .deferred import Deferred
 from .graph import Graph
 from .passes.attention import find_attention
 from .passes.byte_products import byte_products
@@ -79,12 +81,22 @@ def passes() -> tuple[Pass, ...]:
 
 def optimize(graph: Graph, target: Target, dtype: str | None = None, until: str | None = None) -> Graph:
     """All graph passes for a target, on the graphs of loops and branches too; `dtype` "float16" asks for mixed precision. until: the first pass that is
-    not run, nor any after it."""
+    not run, nor any after it. Raises InternalError where a pass has read a deferred constant."""
+    deferred = {v.name for v in graph.constants() if isinstance(v.data, Deferred)}
     for p in passes():
         if p.name == until:
             return graph
         graph = p.run(graph, target, dtype)
+        if deferred:
+            _check_deferred(deferred, graph, p.name)
     for node in graph.nodes:
         if is_region(node):
             node.attrs = node.attrs | {k: Body(optimize(body, target, dtype)) for k, body in bodies(node)}
     return graph
+
+
+def _check_deferred(names: Set[str], graph: Graph, by: str) -> None:
+    """A pass that makes a constant of another gives it its name: of a deferred one it has read zeros, and the network would give wrong numbers."""
+    made = [v.name for v in graph.constants() if v.is_known and v.name in names]
+    if made:
+        raise InternalError(f"{by} has read constants whose numbers come later: {', '.join(made[:4])}")

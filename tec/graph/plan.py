@@ -65,6 +65,10 @@ class _Planner:
         self.params: dict[str, Any] = {}
         self.names: dict[Value, str] = {}
         self.taken = {v.name for v in graph.inputs} | set(graph.output_names)
+        self.kept = {
+            v.name for v in graph.constants() if isinstance(v.data, Deferred)
+        } - self.taken  # by these their numbers come
+        self.taken |= self.kept
         self.roots: dict[Value, Value] = {}  # of views
         self.starts: dict[Value, int] = {}  # of views: the first byte in their root
         self.parts: dict[Value, list[Value]] = {}  # of joins: the others are made in them
@@ -155,8 +159,9 @@ class _Planner:
         if v in self.names:
             return self.names[v]
         if v.is_const:
-            name = self.add(v, self.fresh(v), "param")
             is_deferred = isinstance(v.data, Deferred)
+            keeps = is_deferred and v.name in self.kept and v.name not in self.values
+            name = self.add(v, v.name if keeps else self.fresh(v), "param")
             self.params[name] = v.data if is_deferred else np.asarray(v.data, np_dtype(v.dtype), order="C")
             return name
         root = self.root(v)

@@ -44,7 +44,7 @@ def loop(
     own = [body.input(body.unique_name(v.name), v.dtype, v.shape) for v in states]
     items = [body.input(body.unique_name(v.name), v.dtype, v.shape[1:]) for v, _ in rows]
     after, out, going = step(new, number, own, items)
-    goes_on = going is not None and not (going.is_const and bool(np.all(going.data)))
+    goes_on = going is not None and not (going.is_known and bool(np.all(going.data)))
     counts = any(v is number for n in body.nodes for v in n.inputs) or any(v is number for v in (*after, *out))
     outputs = [*after, *out, *([going] if going is not None and goes_on else [])]
     initial = list(states)

@@ -52,7 +52,7 @@ def packed_quantized(
     """A constant matrix of 4 or 8 bits with constant scales, by tensor, by `axis` or in blocks along it; None for any other value."""
     if scale.dtype == EXPONENTS:
         return _microscaled(b, x, scale, zero, axis, block, dtype)
-    known = x.is_const and scale.is_const and (zero is None or zero.is_const)
+    known = x.is_known and scale.is_known and (zero is None or zero.is_known)
     if not known or x.dtype not in RANGES or x.ndim != 2 or x.type.size < LEAST or "float" not in scale.dtype:
         return None
     bits, shift = RANGES[x.dtype]
@@ -76,7 +76,7 @@ def _microscaled(
     b: Builder, x: Value, scale: Value, zero: Value | None, axis: int, block: int, dtype: str
 ) -> Value | None:
     """A constant matrix of small floats with powers of two for blocks along `axis`; None for any other value."""
-    known = x.is_const and scale.is_const and zero is None and x.dtype in FLOATS and x.ndim == 2 and block
+    known = x.is_known and scale.is_known and zero is None and x.dtype in FLOATS and x.ndim == 2 and block
     if not known or x.type.size < LEAST:
         return None
     format = FLOATS[x.dtype]
@@ -92,7 +92,7 @@ def microscaled(b: Builder, x: Value, format: str, axis: int) -> Value:
     f, k = format_of(format), x.shape[axis]
     if not isinstance(k, int):
         raise ImportModelError(f"{f.name} along axis {axis} of {x.type}, whose size is open")
-    if x.is_const and x.ndim == 2 and x.type.size >= LEAST:
+    if x.is_known and x.ndim == 2 and x.type.size >= LEAST:
         rows = np.moveaxis(np.asarray(x.data, np.float32), axis, -1)
         elements, scales = quantize(np.pad(rows, ((0, 0), (0, -k % BLOCK))), format)
         codes = np.moveaxis(unpack(elements, f)[:, :k], -1, axis)

@@ -78,7 +78,7 @@ def dynamic_quantize(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
 def centred(b: Builder, x: Value, zero: Value | None, shape: tuple[int, ...] | None = None) -> Value:
     """x - zero in int32; bytes without a zero point stay bytes. `shape`: how several zero points line up with x."""
-    if zero is None or (zero.is_const and not np.any(zero.data)):
+    if zero is None or (zero.is_known and not np.any(zero.data)):
         return x
     shift = zero
     if zero.type.size == 1:

@@ -135,7 +135,7 @@ class _Look:
         factor = 1.0
         while (n := self.made_by(v, "multiply", "divide")) is not None:
             a, c = n.inputs
-            if n.op == "multiply" and a.is_const:
+            if n.op == "multiply" and a.is_known:
                 a, c = c, a
             number = _number(c)
             if number is None or a.shape != v.shape or (n.op == "divide" and not number):
@@ -253,9 +253,9 @@ class _Look:
 
 def _is_unseen(rows: Value, biases: Sequence[Value]) -> bool:
     """Whether `rows` are those that a bias hides altogether: there the operator gives 0 by itself."""
-    if rows.is_const:
+    if rows.is_known:
         data = np.asarray(rows.data)
-        known = [np.asarray(b.data) for b in biases if b.is_const and b.dtype != "bool"]
+        known = [np.asarray(b.data) for b in biases if b.is_known and b.dtype != "bool"]
         return not data.any() or any(np.array_equal(data, b.max(-1, keepdims=True) == -np.inf) for b in known)
     if rows.node is None or rows.node.op != "equal":
         return False
@@ -336,7 +336,7 @@ def _emit(b: Rebuild, f: _Found) -> None:
     extras = []
     for mask in [*f.biases, *[_mask(b, c, number) for c, number in f.chosen]]:
         v = _four(b, mask, lead)
-        if v.is_const:
+        if v.is_known:
             known = _known(v, b)
             if isinstance(known, dict):
                 if not known or "right" not in attrs:
@@ -373,7 +373,7 @@ def _four(b: Rebuild, mask: Value, lead: Sequence[Any]) -> Value:
     if v.ndim == 3 and v.shape[0] != 1:
         head = tuple(lead) if v.shape[0] != lead[1] or lead[0] == 1 else (1, lead[1])
     shape = (*head, *((1,) * (2 - v.ndim)), *v.shape[-2:])
-    if v.is_const:
+    if v.is_known:
         return b.new.constant(np.asarray(v.data).reshape(shape), v.name, v.dtype)
     return b.new.add("reshape", [v], {"shape": shape}, v.name)[0]
 

@@ -49,7 +49,7 @@ def byte_products(graph: Graph, target: Target) -> Graph:
             return False
         if (
             source is None
-            or not w.is_const
+            or not w.is_known
             or w.dtype not in ("int8", "int32")
             or (x.dtype == wanted and w.dtype == "int8")
         ):
@@ -69,13 +69,13 @@ def byte_products(graph: Graph, target: Target) -> Graph:
             (operand,) = b.new.add("reshape", [operand], seen.attrs, x.name)
         (y,) = b.new.add(node.op, [operand, weights], attrs, out.name, node.origin)
         total = b.new.constant(sums, "sums", "int32")
-        if zero is None or zero.is_const:
+        if zero is None or zero.is_known:
             known = shift - (np.asarray(zero.data).astype(np.int32) if zero is not None else 0)
             rest = b.new.constant((known * sums).astype(np.int32), "offset", "int32")
         else:
             (offset,) = b.new.add("subtract", [b.new.constant(np.int32(shift), "half"), b.value(zero)], {}, zero.name)
             (rest,) = b.new.add("multiply", [offset, total], {}, out.name)
-        b.map[out] = y if rest.is_const and not np.any(rest.data) else b.new.add("add", [y, rest], {}, out.name)[0]
+        b.map[out] = y if rest.is_known and not np.any(rest.data) else b.new.add("add", [y, rest], {}, out.name)[0]
         return True
 
     return rebuild(graph, handle)
@@ -122,7 +122,7 @@ def _conv(node: Node, data: Any, wanted: str, shift: int, zero: Value | None) ->
     if (
         node.inputs[0].ndim != 4
         or node.attrs["groups"] != 1
-        or (zero is not None and not (zero.is_const and zero.type.size == 1))
+        or (zero is not None and not (zero.is_known and zero.type.size == 1))
     ):
         return None
     point = int(np.asarray(zero.data).reshape(())) if zero is not None else 0

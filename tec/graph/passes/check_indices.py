@@ -41,9 +41,9 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
             continue
         if CHECKED in node.definition.traits:
             condition, text = b.value(node.inputs[1]), node.attrs["text"]
-            if condition.is_const and not condition.data:
+            if condition.is_known and not condition.data:
                 raise ImportModelError(text)
-            if not condition.is_const and (condition, (text,)) not in seen:
+            if not condition.is_known and (condition, (text,)) not in seen:
                 seen[condition, (text,)] = condition
                 flags.append(condition)
                 texts.append(text)
@@ -54,7 +54,7 @@ def check_indices(graph: Graph) -> tuple[Graph, list[str]]:
             index, sizes = found
             key = (index, tuple(map(str, sizes)))
             if key not in seen:
-                if index.is_const:
+                if index.is_known:
                     check_index(index.data, sizes, _text(node))
                 else:
                     seen[key] = _inside(b, b.value(index), sizes, len(seen))

@@ -18,7 +18,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 
     def identity(v: Value) -> Any:
         """Small constants are equal by what they hold."""
-        if v.is_const and v.type.size <= _SMALL and v.dtype != "string":
+        if v.is_known and v.type.size <= _SMALL and v.dtype != "string":
             return v.type, np.asarray(v.data).tobytes()
         return id(v)
 

@@ -98,7 +98,7 @@ def _dequantized(v: Value) -> tuple[Value, Value] | None:
 
 
 def _is_zero(v: Value) -> bool:
-    return v.is_const and not np.any(np.asarray(v.data).astype(np.float32))
+    return v.is_known and not np.any(np.asarray(v.data).astype(np.float32))
 
 
 def _by_column(node: Node, data: Any, scale: Any) -> Any:

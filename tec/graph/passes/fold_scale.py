@@ -37,7 +37,7 @@ def fold_scale(graph: Graph) -> Graph:
         conv = single(x, "conv")
         if conv is None and (shift := single(x, "add")) is not None and (inner := _split(shift)) is not None:
             conv = single(inner[0], "conv")
-        if conv is None or not conv.inputs[1].is_const or node.outputs[0].shape != conv.outputs[0].shape:
+        if conv is None or not conv.inputs[1].is_known or node.outputs[0].shape != conv.outputs[0].shape:
             continue
         per_channel = _channel_vector(s, conv.outputs[0])
         if per_channel is None or (shift is not None and _channel_vector(_split(shift)[1], conv.outputs[0]) is None):  # type: ignore[index]
@@ -74,9 +74,9 @@ def fold_scale(graph: Graph) -> Graph:
 def _split(node: Node) -> tuple[Value, Value] | None:
     """(variable, constant) operands of a binary node."""
     a, b = node.inputs
-    if a.is_const == b.is_const or not a.dtype.startswith("float"):
+    if a.is_known == b.is_known or not a.dtype.startswith("float"):
         return None
-    return (b, a) if a.is_const else (a, b)
+    return (b, a) if a.is_known else (a, b)
 
 
 def _channel_vector(c: Value, out: Value) -> Any:
@@ -93,13 +93,13 @@ def _merge_sums(graph: Graph) -> Graph:
     outputs = set(graph.outputs)
 
     def handle(b: Rebuild, node: Node) -> bool:
-        if node.op != "add" or not node.inputs[1].is_const or not node.outputs[0].dtype.startswith("float"):
+        if node.op != "add" or not node.inputs[1].is_known or not node.outputs[0].dtype.startswith("float"):
             return False
         inner = node.inputs[0].node
         if (
             inner is None
             or inner.op != "add"
-            or not inner.inputs[1].is_const
+            or not inner.inputs[1].is_known
             or len(users[node.inputs[0]]) != 1
             or node.inputs[0] in outputs
         ):

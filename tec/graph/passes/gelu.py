@@ -57,7 +57,7 @@ def _gelu(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> Va
 
 def _number(v: Value) -> float | None:
     """A constant's one value."""
-    return float(np.asarray(v.data).reshape(-1)[0]) if v.is_const and v.data is not None and v.data.size == 1 else None
+    return float(np.asarray(v.data).reshape(-1)[0]) if v.is_known and v.data is not None and v.data.size == 1 else None
 
 
 def _factors(v: Value, own: Callable[[Value], bool], is_root: bool) -> tuple[float, list[Value]]:

@@ -54,7 +54,7 @@ def signals_as_images(graph: Graph) -> Graph:
 
 def _is_signal(node: Node) -> bool:
     """Whether a convolution with constant weights runs along one dimension only, and that is not an image's width already."""
-    if node.op != "conv" or not node.inputs[1].is_const:
+    if node.op != "conv" or not node.inputs[1].is_known:
         return False
     x, w = node.inputs
     if x.ndim == 3:
@@ -90,9 +90,9 @@ def _follow(b: _Images, node: Node) -> bool:
         shape = (1,) * (out.ndim - v.ndim) + v.shape
         if v.shape == out.shape:
             operands.append(b.row(v))
-        elif v.is_const and v.type.size == 1:
+        elif v.is_known and v.type.size == 1:
             operands.append(b.new.constant(np.asarray(v.data).reshape(()), v.name, v.dtype))
-        elif v.is_const and shape[:2] == (1, out.shape[1]) and all(n == 1 for n in shape[2:]):
+        elif v.is_known and shape[:2] == (1, out.shape[1]) and all(n == 1 for n in shape[2:]):
             operands.append(b.new.constant(np.asarray(v.data).reshape(1, -1, 1, 1), v.name, v.dtype))
         else:
             return False

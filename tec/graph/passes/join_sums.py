@@ -81,7 +81,7 @@ def _side(v: Value, users: dict[Value, list[Node]], outputs: set[Value]) -> _Sid
     if node.op != "add":
         return _Side(node, None, (node,)) if _is_pointwise(node) else None
     for x, bias in (node.inputs, node.inputs[::-1]):
-        if bias.is_const and x.shape == v.shape and bias.ndim and bias.type.size == v.shape[-1] == bias.shape[-1]:
+        if bias.is_known and x.shape == v.shape and bias.ndim and bias.type.size == v.shape[-1] == bias.shape[-1]:
             conv = alone(x)
             return _Side(conv, bias, (conv, node)) if conv is not None and _is_pointwise(conv) else None
     return None
@@ -89,7 +89,7 @@ def _side(v: Value, users: dict[Value, list[Node]], outputs: set[Value]) -> _Sid
 
 def _is_pointwise(node: Node) -> bool:
     """A convolution of floats in one group, of one pixel each, as a product of pixels by channels."""
-    if node.op != "conv" or not node.inputs[1].is_const or node.attrs.get("groups") != 1 or "space" not in node.attrs:
+    if node.op != "conv" or not node.inputs[1].is_known or node.attrs.get("groups") != 1 or "space" not in node.attrs:
         return False
     x, w = node.inputs
     lx, _, ly = node.attrs["layouts"]

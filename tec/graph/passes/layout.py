@@ -260,9 +260,9 @@ def _stays_finite(node: Node, layout: Layout) -> bool:
 def _operand(b: _Twins, v: Value, out: Value, layout: Layout) -> Value | None:
     """A value as the operand of elementwise work in a layout; a constant of one value (a channel) broadcasts."""
     ones = (1,) * (out.ndim - 2)
-    if v.is_const and v.type.size == 1:
+    if v.is_known and v.type.size == 1:
         return b.new.constant(np.asarray(v.data).reshape(()), v.name, v.dtype)
-    if v.is_const and (1,) * (out.ndim - v.ndim) + v.shape == (1, out.shape[1], *ones):
+    if v.is_known and (1,) * (out.ndim - v.ndim) + v.shape == (1, out.shape[1], *ones):
         # What fills up a block is the last value again: a divisor of 0 would not stay finite.
         stored = layout.store(np.asarray(v.data).reshape(1, -1, *ones), plain(out.ndim).name, "edge")
         return b.new.constant(stored, v.name, v.dtype)

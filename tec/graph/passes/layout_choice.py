@@ -57,7 +57,7 @@ def options_of(graph: Graph, target: Target) -> dict[Node, list[Option]]:
 
 
 def _is_open(node: Node, target: Target) -> bool:
-    if node.op != "conv" or not node.inputs[1].is_const or "layouts" in node.attrs:
+    if node.op != "conv" or not node.inputs[1].is_known or "layouts" in node.attrs:
         return False
     x, w = node.inputs
     return layout_options.is_open(target, x.type, w.type, node.attrs)
@@ -65,7 +65,7 @@ def _is_open(node: Node, target: Target) -> bool:
 
 def wanted(node: Node, target: Target, lies: Any) -> Convolution | None:
     """The layouts that the target's template likes for a convolution of constant weights; `lies`: those that its input has already."""
-    if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_const or "layouts" in node.attrs:
+    if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_known or "layouts" in node.attrs:
         return None
     return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, lies)
 
@@ -189,5 +189,6 @@ def _lies_along(v: Value, out: Value) -> bool:
     """Whether an operand of elementwise work can lie as the output does."""
     ones = (1, 1)
     if v.is_const:
-        return v.type.size == 1 or (1,) * (4 - v.ndim) + v.shape in ((1, out.shape[1], *ones), out.shape)
+        channels = (1,) * (4 - v.ndim) + v.shape in ((1, out.shape[1], *ones), out.shape)
+        return v.is_known and (v.type.size == 1 or channels)
     return v.shape == out.shape or (v.ndim == 4 and v.shape[:2] == out.shape[:2] and v.shape[2:] == ones)

@@ -33,7 +33,7 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
             return v
         hit = casts.get((v, to))
         if hit is None:
-            if v.is_const:
+            if v.is_known:
                 hit = b.new.constant(np.asarray(v.data).astype(np_dtype(to)), v.name, to)
             else:
                 hit = b.new.add("cast", [v], {"dtype": to}, v.name)[0]
@@ -44,7 +44,7 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
         floats = [v for v in node.inputs if v.dtype == "float32"]
         if dtype in ("", "float32") or not floats or node.outputs[0].dtype != "float32":
             return False
-        if any(v.is_const and not _fits(v, dtype) for v in floats):
+        if any(v.is_known and not _fits(v, dtype) for v in floats):
             return False
         if named or SUMS in node.definition.traits:
             return True

@@ -46,7 +46,7 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
         while y.node is not None and y.node.op == "transpose":
             turned, y = not turned, y.node.inputs[0]
         source = y.node
-        if source is None or source.op != "dequantize" or not all(v.is_const for v in source.inputs):
+        if source is None or source.op != "dequantize" or not all(v.is_known for v in source.inputs):
             return None
         if node.inputs[0].dtype not in ("float32", "float16", "bfloat16") or node.inputs[0].ndim < 2:
             return None
@@ -66,7 +66,7 @@ def pack_weights(graph: Graph, target: Target) -> Graph:
         )
 
     def handle(b: Rebuild, node: Node) -> bool:
-        if node.op == "dequantize" and all(v.is_const for v in node.inputs):
+        if node.op == "dequantize" and all(v.is_known for v in node.inputs):
             out = node.outputs[0]
             if stays(out):
                 return False

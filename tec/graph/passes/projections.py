@@ -195,7 +195,7 @@ class _Look:
 
 def _kind(n: Node) -> Any:
     """What makes products one matrix; None for another node than a product of one row with a constant matrix."""
-    if not n.inputs or n.inputs[0].shape[:-1] not in ((1,),) or not all(v.is_const for v in n.inputs[1:]):
+    if not n.inputs or n.inputs[0].shape[:-1] not in ((1,),) or not all(v.is_known for v in n.inputs[1:]):
         return None
     if n.op == "packed_matmul" and not n.attrs["panel"]:
         return n.op, len(n.inputs), *(n.attrs.get(a) for a in _PACKED), *(v.dtype for v in n.inputs)
@@ -218,4 +218,4 @@ def _shown(v: Value) -> Value:
 
 def _constant_first(pair: Sequence[Value]) -> tuple[Value | None, Value]:
     a, c = pair
-    return (a, c) if a.is_const else (c, a) if c.is_const else (None, a)
+    return (a, c) if a.is_known else (c, a) if c.is_known else (None, a)

@@ -77,7 +77,7 @@ def dequantized(v: Value) -> tuple[Value, Value | None, float] | None:
 
 
 def _is_one(v: Value) -> bool:
-    return v.is_const and v.type.size == 1
+    return v.is_known and v.type.size == 1
 
 
 def _quantized(w: Value) -> Quantized | None:
@@ -87,7 +87,7 @@ def _quantized(w: Value) -> Quantized | None:
         return w.quantized
     axis, block, bits = node.attrs["axis"], node.attrs["block"], node.attrs["bits"]
     codes, scales, *zeros = node.inputs
-    if not all(v.is_const for v in node.inputs) or (block != 1 and scales.shape[axis] != 1):
+    if not all(v.is_known for v in node.inputs) or (block != 1 and scales.shape[axis] != 1):
         return None
     given = node.attrs.get("zero")
     zero = np.asarray(zeros[0].data) if zeros else np.float32(MIDDLE[bits] if given is None else given)

@@ -99,7 +99,7 @@ def _rounded(graph: Graph, readers: Mapping[Value, list[Node]]) -> set[Value]:
 
 def _is_normal(v: Value) -> bool:
     """Whether a divisor is a constant with reciprocals that are no denormals and no infinities."""
-    return v.is_const and bool((np.abs(_array(v)) > 1e-37).all() and (np.abs(_array(v)) < 1e37).all())
+    return v.is_known and bool((np.abs(_array(v)) > 1e-37).all() and (np.abs(_array(v)) < 1e37).all())
 
 
 def _array(v: Value) -> Any:
@@ -115,7 +115,7 @@ def _sum(b: Rebuild, v: Value, out: Value, passing: Set[Value]) -> _Sum:
             return whole
         if node.op in ("multiply", "add", "subtract"):
             x, y = node.inputs
-            constant = next((c for c in (y, x) if c.is_const), None)
+            constant = next((c for c in (y, x) if c.is_known), None)
             if constant is None and node.op != "multiply" and x.shape == y.shape == v.shape:
                 return _sum(b, x, out, passing).plus(
                     _sum(b, y, out, passing).times(-1.0 if node.op == "subtract" else 1.0)
@@ -140,7 +140,7 @@ def _whole(b: Rebuild, node: Node) -> _Sum | None:
     if low is None or high is None or low < bounds.min or high > bounds.max or low != round(low) or high != round(high):
         return None
     inner, zero = clip.inputs[0].node, 0.0
-    if inner is not None and inner.op == "add" and inner.inputs[1].is_const and inner.inputs[1].type.size == 1:
+    if inner is not None and inner.op == "add" and inner.inputs[1].is_known and inner.inputs[1].type.size == 1:
         zero, inner = float(_array(inner.inputs[1]).reshape(())), inner.inputs[0].node
     if (
         inner is None

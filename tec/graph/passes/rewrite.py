@@ -48,5 +48,5 @@ def rebuild(graph: Graph, handle: Callable[[Rebuild, Node], bool]) -> Graph:
 
 
 def const_of(v: Value) -> Any:
-    """The array of a constant, or None."""
-    return v.data if v.is_const else None
+    """The array of a constant whose numbers are known, or None."""
+    return v.data if v.is_known else None

@@ -108,7 +108,7 @@ def _siblings(graph: Graph) -> list[list[_BiasedProduct]]:
 
 def _is_plain(n: Node) -> bool:
     """A product of a matrix and a constant one, as they lie."""
-    if n.op != "matmul" or not n.inputs[1].is_const or n.inputs[0].is_const or "float" not in n.inputs[0].dtype:
+    if n.op != "matmul" or not n.inputs[1].is_known or n.inputs[0].is_known or "float" not in n.inputs[0].dtype:
         return False
     x, w = n.inputs
     y = n.outputs[0]
@@ -123,7 +123,7 @@ def _with_bias(n: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> 
     if y not in outputs and len(after) == 1 and after[0].op == "add":
         a, c = after[0].inputs
         bias = c if a is y else a
-        if bias.is_const and bias.shape in ((y.shape[1],), (1, y.shape[1])) and bias.dtype == y.dtype:
+        if bias.is_known and bias.shape in ((y.shape[1],), (1, y.shape[1])) and bias.dtype == y.dtype:
             return _BiasedProduct(n, bias, after[0])
     return _BiasedProduct(n, None, n)
 

@@ -143,7 +143,7 @@ class _Mover(Rebuild):
         back = _before(v.shape, steps, base.shape, out.shape)
         if back is None:
             return None
-        if v.is_const:
+        if v.is_known:
             data = np.asarray(v.data)
             for kind, to in back:
                 data = data.transpose(to) if kind == "transpose" else data.reshape(to)
@@ -204,7 +204,7 @@ class _Mover(Rebuild):
         perm = steps[0][1]
         inputs: list[Value] = []
         for v in node.inputs:
-            if v.is_const:
+            if v.is_known:
                 back = np.ascontiguousarray(np.asarray(v.data).transpose(_inverse(perm)))
                 inputs.append(self.new.constant(back, v.name, v.dtype))
             elif v in self.views and self.views[v][1] == steps and self.passes(v):

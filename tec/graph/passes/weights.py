@@ -33,14 +33,14 @@ def order_weights(graph: Graph, target: Target) -> Graph:
     def handle(b: Rebuild, node: Node) -> bool:
         if node.op == "recurrence":
             return _panels(b, node, target)
-        if node.op != "matmul" or not any(v.is_const for v in node.inputs):
+        if node.op != "matmul" or not any(v.is_known for v in node.inputs):
             return False
         x, y = node.inputs
         attrs, operands = dict(node.attrs), [b.value(x), b.value(y)]
         wanted = preferred.product(target, x.type, y.type, node.outputs[0].type, attrs)
         for k, (v, layout, side, turned) in enumerate(((x, wanted.a, "a", "KM"), (y, wanted.b, "b", "NK"))):
             is_turned = bool(attrs.get(f"transpose_{side}"))
-            if layout is None or not v.is_const or attrs.get(f"view_{side}"):
+            if layout is None or not v.is_known or attrs.get(f"view_{side}"):
                 continue
             if layout.blocks or (layout.name == turned) != is_turned:
                 operands[k] = stored(b, v, is_turned, layout)
@@ -59,7 +59,7 @@ def _panels(b: Rebuild, node: Node, target: Target) -> bool:
     """A recurrent layer's constant weights in the panels that its loops read."""
     r, weights = Recurrence.of(node.attrs), node.inputs[1]
     panel = preferred_panel(r, weights.dtype, target)
-    if r.panel or not panel or not weights.is_const:
+    if r.panel or not panel or not weights.is_known:
         return False
     stored = b.new.constant(packed(r, np.asarray(weights.data), panel), weights.name, weights.dtype)
     operands = [b.value(node.inputs[0]), stored, *map(b.value, node.inputs[2:])]
