@@ -19,7 +19,7 @@ from .draws import KINDS, Case, Net, draw
 from .lowering import MOST_WORK, TARGETS, lower, target_of, work
 
 SEED = seeds.number()
-DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "200"))
+DRAWS = int(os.environ.get("TEC_LOWER_DRAWS", "120"))
 _BATCHES = 10  # tests that share the draws, so that cores do too
 
 

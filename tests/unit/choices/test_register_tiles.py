@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te
@@ -16,6 +15,7 @@ from tec.choices.families.products import RegisterTiles
 from tec.choices.families.products.tile_clocks import panel_vectors
 from tec.ops.layouts import Layout
 from tests import seeds
+from tests.thinned import thinned
 from tests.unit.choices.test_spaces import feeds, program, run
 
 
@@ -48,9 +48,12 @@ def drawn_convolution(rng: Random) -> Any:
     return program("conv", attrs, ("float32", x), ("float32", w), bias=rng.random() < 0.5)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("kind", [RegisterTiles, PlainConvolution])
-@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=haswell"])
+@thinned(
+    1,
+    ("seed", range(6)),
+    ("kind", [RegisterTiles, PlainConvolution]),
+    ("target", ["llvm", "llvm -mcpu=haswell"]),
+)
 def test_every_tile_computes_the_same(kind: type[Space], seed: int, target: str) -> None:
     rng = Random(seeds.stream(f"register tiles {seed}"))
     xs, outs = drawn_product(rng) if kind is RegisterTiles else drawn_convolution(rng)

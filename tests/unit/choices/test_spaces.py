@@ -20,6 +20,7 @@ from tec.graph.graph import Graph
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tests import seeds
+from tests.thinned import thinned
 
 CPU = "llvm -mcpu=x86-64-v3"
 GPUS = ("rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_90")
@@ -111,8 +112,7 @@ def sample(space: Space, count: int) -> list[dict[str, Any]]:
     return [space.default, *random.Random(seeds.first(1)).sample(some, min(count, len(some)))]
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
-@pytest.mark.parametrize("target", [CPU, "rocm -mcpu=gfx942"])
+@thinned(1, ("name", PROGRAMS), ("target", [CPU, "rocm -mcpu=gfx942"]))
 def test_every_choice_computes_the_same(name: str, target: str) -> None:
     xs, outs = PROGRAMS[name]()
     values = feeds(xs)

@@ -8,7 +8,7 @@ import pytest
 import tec
 from tec.choices import schedule, spaces
 from tec.ops.registry import TensorType, get_op
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 
 def _product(m, n, k, dtype, follows=False):
@@ -65,7 +65,8 @@ def test_skinny_products_need_no_second_kernel():
     assert launch.estimate.kernel_us < 1.35 * least
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    4,
     ("chip", "dtype", "turned", "choice"),
     [
         ("gfx942", "float16", True, {"rows": 64, "columns": 32, "step": 64, "ahead": 2}),  # sums over the tiles' memory

@@ -15,6 +15,7 @@ from tec.graph.graph import infer_types
 from tec.ir.interp import run
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned_rows
 
 AMX = tec.Target("llvm -mcpu=sapphirerapids")
 rng = np.random.default_rng(2)
@@ -63,7 +64,7 @@ def numbers(t: Any) -> Any:
     return rng.integers(info.min, info.max, shape, t.dtype, True)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@thinned_rows(5, "name", PROGRAMS)
 def test_by_the_interpreter(name: str) -> None:
     """Every choice of the template, against te's own meaning."""
     ins, outs = PROGRAMS[name]()

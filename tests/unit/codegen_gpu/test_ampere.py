@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec.graph.compiler import compile_graph
 from tec.graph.graph import Graph
+from tests.thinned import thinned_rows
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_89"])
+@thinned_rows(1, "chip", ["sm_80", "sm_86", "sm_89"])
 def test_products_convolutions_and_attention(chip: str) -> None:
     g = Graph()
     x = g.input("x", "float16", (256, 256))

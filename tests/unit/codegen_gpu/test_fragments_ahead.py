@@ -15,6 +15,7 @@ from tec.driver import PIPELINE, run_passes
 from tec.ir.interp import run
 from tec.ir.parser import parse_func
 from tec.schedule import to_loops
+from tests.thinned import thinned_rows
 from tests.unit.codegen_gpu.test_warpgroups import HOPPER, operands, ptx, sgemm
 
 AHEAD = {"template": "bulk product", "ahead": True, "order": "turns", "step": 32, "stages": 2, "blocks": 2}
@@ -34,7 +35,8 @@ def pipelined(s: Any, args: list[Any]) -> Any:
     return run_passes(to_loops(s, args, "main"), tec.Target(HOPPER), PIPELINE[:until])
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("m", "n", "k", "choice"),
     [
         (100, 68, 132, {"rows": 64, "columns": 64}),

@@ -14,6 +14,7 @@ from tec.emulator.chips import CHIPS
 from tec.emulator.profile import emulator_profile
 from tec.emulator.time.model import Estimate, model_launch
 from tec.emulator.time.trace import Tracer
+from tests.thinned import thinned
 from tests.unit.emulator.harness import function
 
 
@@ -50,8 +51,7 @@ e:
 _MFMA = "declare <16 x float> @llvm.amdgcn.mfma.f32.32x32x8f16(<4 x half>, <4 x half>, <16 x float>, i32, i32, i32)"
 
 
-@pytest.mark.parametrize(("chip", "clocks", "units"), [("gfx942", 32, 304), ("gfx90a", 64, 110)])
-@pytest.mark.parametrize("waves", [4, 8])
+@thinned(1, ("chip, clocks, units", [("gfx942", 32, 304), ("gfx90a", 64, 110)]), ("waves", [4, 8]))
 def test_a_loop_of_matrix_instructions(chip, clocks, units, waves):
     """Each SIMD's pipe is never idle: instructions times waves of a SIMD times 8 or 16 passes of 4 clocks; one wave alone keeps a pipe busy."""
     turns = 200

@@ -125,6 +125,7 @@ def test_work_groups_are_dealt_to_the_place_that_is_free_first() -> None:
     assert _deal(np.array([3.0, 1.0, 1.0, 1.0, 9.0]), 1, 2, 1) in ([0, 4], [1, 2, 3, 4])
 
 
+@pytest.mark.slow
 def test_causal_attention_takes_longer_by_its_work() -> None:
     """Four times the queries, sixteen times the work: between 4 (a launch that fills the chip at last) and 20 times as long, within the peak."""
     import tec
