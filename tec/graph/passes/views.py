@@ -148,6 +148,8 @@ class _Mover(Rebuild):
             for kind, to in back:
                 data = data.transpose(to) if kind == "transpose" else data.reshape(to)
             return self.new.constant(np.asarray(data, order="C"), v.name, v.dtype)
+        if v.is_const and (shape := apply_shape(v.shape, back)) == (1,) * (len(shape) - v.ndim) + v.shape:
+            return v  # it broadcasts as it lies; a reshape of a deferred constant would be copied at each run
         own, before = self.under_way(v)
         back = normal_steps((*before, *back), own.shape)
         if any(kind == "transpose" for kind, _ in back) and not at_most(v.type.size * 4, out.type.size):

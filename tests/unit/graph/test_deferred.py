@@ -60,6 +60,13 @@ def test_numbers_that_come_later_are_those_that_are_computed_with(make):
     np.testing.assert_allclose(np.asarray(got[0]), expected[0], rtol=1e-5, atol=1e-5)
 
 
+def test_a_reshape_that_only_adds_dimensions_is_not_copied_to():
+    g = last_rows()
+    deferred(g)
+    after = optimize(g, TARGETS[2])
+    assert not [n for n in after.nodes if n.inputs[0].is_const]
+
+
 @pytest.mark.parametrize("seed", seeds.some(24))
 def test_passes_read_no_deferred_constant(seed):
     g = random_graph(seed, 20)
