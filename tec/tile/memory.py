@@ -239,8 +239,6 @@ class Memory(Reading):
             return 0, d
         facts = self.axes.of(pointer, d)
         bytes_ = max(1, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
-        if self.target.kind == "rocm" and op.name == "store" and mask is not None and bytes_ < 4:
-            return 1, d  # wrong values were seen on the software gfx942; the cause is not found
         n = min(layout[d].low_run(), GPU_VECTOR_BYTES // bytes_, facts.contiguity)
         if self.target.kind == "cuda":
             n = min(n, facts.divisibility)
@@ -261,8 +259,6 @@ class Memory(Reading):
         layout = self.anchor(v) or self.memory_layout(p, v)
         lanes, along = self.vectors(op, layout)
         value, offset = self.reader(v, layout), self.placed(p, layout, along)
-        if self.gpu and lanes > 1 and len(op.operands) > 2:  # under the mask's branch there is the store alone
-            value = self._held_reader(self.stored(value, layout, v.ty.dtype.tec, "written"), layout, v)
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)

@@ -1,7 +1,8 @@
 """Packed opcodes (two 16-bit or two f32 operations at once), mixed precision, and float dot products.
 
 Source: AMD ISA manuals, "Packed math" (VOP3P): op_sel picks the half that feeds the low result, op_sel_hi the half that feeds the
-high one, neg_lo and neg_hi negate per half. An inline constant stands in the low half.
+high one, neg_lo and neg_hi negate per half. An inline constant stands in the low half. To an integer opcode it is a word: 0.5 is float32's
+0x3F000000, from which op_sel takes 0x3F00 (LLVM's pull request 76522, by AMD: "matches HW behavior and SP3").
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def _half(w: Wave, op: Operand, t: str, high: int) -> str:
         raw = o.splat("i32", w.reg("s", op.index))
     elif op.kind == "float" or (op.kind == "int" and -16 <= op.value <= 64):
         bits = w.literal(op, t)
-        if high:  # of an integer its sign, of a float nothing
+        if t == "i16":
+            bits = w.literal(op, "i32") >> (16 if high else 0) & 0xFFFF
+        elif high:  # of an integer its sign, of a float nothing
             bits = 0 if op.kind == "float" else (int(op.value) >> 16) & 0xFFFF
         return o.bitcast("i16", t, o.const("i16", bits))
     elif op.kind == "int":

@@ -54,6 +54,10 @@ def test_packed_16_bit(chip: str) -> None:
         wide = np.clip(i.astype(np.int32) + j, -32768, 32767).astype(np.int16)
         check(chip, "v_pk_add_i16 $0, $1, $2 clamp", wide, [i, j])
         check(chip, "v_pk_lshlrev_b16 $0, 3, $1 op_sel_hi:[0,1]", i << np.int16(3), [i])
+        # Integer opcodes take a float constant as a word of float32: its high half is a number that LLVM asks for.
+        check(chip, "v_pk_add_u16 $0, $1, 0.5 op_sel:[0,1]", i + np.int16(0x3F00), [i])
+        check(chip, "v_pk_add_u16 $0, $1, -4.0 op_sel_hi:[1,0]", i, [i])
+        check(chip, "v_pk_sub_i16 $0, $1, 0.15915494", i - np.array([0xF983, 0x3E22], np.uint16).view(np.int16), [i])
 
 
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
