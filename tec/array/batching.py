@@ -219,4 +219,4 @@ def _replay(tape: Tape, batch: _Batch) -> None:
                     "vmap of a function that looks at a value to decide something",
                     hint="tec.array.where(condition, a, b)",
                 )
-            batch.whole[e.made] = build.boundary(_again(batch, e)) if e.op == "concat" else _again(batch, e)
+            batch.whole[e.made] = _again(batch, e)

@@ -12,9 +12,9 @@ from typing import Any
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device
 from . import dtypes
-from .complexes import COMPLEX, PART, WHOLE, is_complex, pairs_of
+from .complexes import COMPLEX, is_complex, pairs_of
 from .computing import cut, in_memory
-from .dtypes import DType
+from .dtypes import PART, WHOLE, DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Attrs, form_of
 from .node import MOST_NODES, RECORDERS, Node, attributes, broadcast_shapes, leaf, note, scalar
@@ -55,9 +55,8 @@ def parts(n: Node) -> tuple[Node, Node]:
     if 0 in n.shape:
         none = leaf(empty(n.shape, PART[n.dtype.name].name, n.device))
         return none, none
-    pairs, d = pairs_of(n), len(n.shape)
-    cut_out = [slices(pairs, (0,) * d + (k,), (1,) * (d + 1), (*n.shape, 1)) for k in (0, 1)]
-    return reshape(cut_out[0], n.shape), reshape(cut_out[1], n.shape)
+    pairs, last = pairs_of(n), len(n.shape)
+    return reshape(narrow(pairs, last, 0, 1), n.shape), reshape(narrow(pairs, last, 1, 1), n.shape)
 
 
 def joined(real: Node, imag: Node) -> Node:
@@ -235,6 +234,13 @@ def slices(n: Node, starts: Shape, steps: Shape, sizes: Shape) -> Node:
         return _on_parts(lambda p: slices(p, starts, steps, sizes), n)
     ints = (("starts", starts), ("sizes", sizes))
     return make("slice", (n,), sizes, n.dtype, (("steps", steps),), ints)
+
+
+def narrow(n: Node, axis: int, first: int, count: int) -> Node:
+    """`count` neighbours along an axis, all of the other dimensions."""
+    starts, sizes = [0] * len(n.shape), list(n.shape)
+    starts[axis], sizes[axis] = first, count
+    return slices(n, tuple(starts), (1,) * len(n.shape), tuple(sizes))
 
 
 def concat(nodes: Sequence[Node], axis: int) -> Node:

@@ -55,6 +55,22 @@ def _and(a: Node, b: Node) -> Node:
     return build.binary("logical_and", a, b)
 
 
+def _or(a: Node, b: Node) -> Node:
+    return build.binary("logical_or", a, b)
+
+
+def _test(op: str) -> Callable[[Node], Node]:
+    return lambda a: build.unary(op, a, dtypes.bool)
+
+
+_isnan, _isinf, _isfinite, _signbit = _test("isnan"), _test("isinf"), _test("isfinite"), _test("signbit")
+
+
+def _wild(a: Node) -> Node:
+    """Whether a part is infinite or NaN."""
+    return build.unary("logical_not", _isfinite(a))
+
+
 def _times(zero_wins: Node, other: Node) -> Node:
     """A product in which a zero of the first stays a zero, whatever the second is."""
     return _where(_is("equal", zero_wins, 0.0), zero_wins, _mul(zero_wins, other))
@@ -104,7 +120,7 @@ def _exp_parts(size: Node, a: Node, b: Node) -> Parts:
 
 def _unit(x: Node) -> Node:
     """x; 1 where it is NaN."""
-    return _where(build.unary("isnan", x, dtypes.bool), 1.0, x)
+    return _where(_isnan(x), 1.0, x)
 
 
 def _expc(x: Parts) -> Parts:
@@ -112,7 +128,7 @@ def _expc(x: Parts) -> Parts:
     size = _exp(a)
     real, imag = _exp_parts(size, a, b)
     # exp(-inf + anything i) is 0, exp(inf + inf i) is inf + NaN i, exp(inf + NaN i) as well
-    wild = _and(_is("equal", a, math.inf), build.unary("logical_not", build.unary("isfinite", b, dtypes.bool)))
+    wild = _and(_is("equal", a, math.inf), _wild(b))
     return _where(wild, math.inf, real), imag
 
 
@@ -134,6 +150,11 @@ def _log_size(a: Node, b: Node) -> Node:
     far = _add(_log(_hypot(_mul(a, 0.25), _mul(b, 0.25))), math.log(4.0))
     size = _hypot(a, b)
     return _where(close, near, _where(_is("less", large, 1e-300), _log(size), far))
+
+
+def _log_double(a: Node, b: Node) -> Node:
+    """log |2 (a + b i)|, where the double is out of reach too."""
+    return _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
 
 
 def _logc(x: Parts) -> Parts:
@@ -165,11 +186,11 @@ def _sqrtc(x: Parts) -> Parts:
     p, q = _mul(a, scale), _mul(b, scale)
     t = _sqrt(_mul(_add(_abs(p), _hypot(p, q)), 0.5))
     other = _where(_is("equal", t, 0.0), _abs(q), _div(_abs(q), _mul(t, 2.0)))
-    left = build.unary("signbit", a, dtypes.bool)
+    left = _signbit(a)
     real, imag = _mul(_where(left, other, t), back), _mul(_copysign(_where(left, t, other), b), back)
-    endless = build.unary("isinf", b, dtypes.bool)
+    endless = _isinf(b)
     at_left, at_right = _is("equal", a, -math.inf), _is("equal", a, math.inf)
-    nan_b = build.unary("isnan", b, dtypes.bool)
+    nan_b = _isnan(b)
     real = _where(
         endless, math.inf, _where(at_right, math.inf, _where(at_left, _where(nan_b, math.nan, _num(a, 0.0)), real))
     )
@@ -180,8 +201,8 @@ def _sqrtc(x: Parts) -> Parts:
 
 def _sinhc(x: Parts) -> Parts:
     a, b = x
-    inf_a = build.unary("isinf", a, dtypes.bool)
-    wild_b = build.unary("logical_not", build.unary("isfinite", b, dtypes.bool))
+    inf_a = _isinf(a)
+    wild_b = _wild(b)
     real = _where(_and(_is("equal", a, 0.0), wild_b), a, _where(_and(inf_a, wild_b), a, _times(_cos(b), _sinh(a))))
     real = _where(_is("equal", a, 0.0), a, real)
     imag = _where(_is("equal", b, 0.0), b, _times(_sin(b), _cosh(a)))
@@ -190,11 +211,11 @@ def _sinhc(x: Parts) -> Parts:
 
 def _coshc(x: Parts) -> Parts:
     a, b = x
-    inf_a = build.unary("isinf", a, dtypes.bool)
-    wild_b = build.unary("logical_not", build.unary("isfinite", b, dtypes.bool))
+    inf_a = _isinf(a)
+    wild_b = _wild(b)
     real = _where(_and(inf_a, wild_b), math.inf, _times(_cos(b), _cosh(a)))
     zero = _mul(_copysign(_num(a, 1.0), a), _copysign(_num(a, 0.0), b))
-    either = build.binary("logical_or", _is("equal", a, 0.0), _is("equal", b, 0.0))
+    either = _or(_is("equal", a, 0.0), _is("equal", b, 0.0))
     return real, _where(either, zero, _times(_sin(b), _sinh(a)))
 
 
@@ -205,13 +226,11 @@ def _tanhc(x: Parts) -> Parts:
     beta = _add(_mul(t, t), 1.0)
     rho = _sqrt(_add(_mul(s, s), 1.0))
     below = _add(_mul(beta, _mul(s, s)), 1.0)
-    wild = _and(
-        build.unary("isfinite", a, dtypes.bool), build.unary("logical_not", build.unary("isfinite", b, dtypes.bool))
-    )
+    wild = _and(_isfinite(a), _wild(b))
     one = _where(wild, math.nan, _copysign(_num(a, 1.0), a))
     real = _where(far, one, _div(_mul(_mul(beta, rho), s), below))
     tail = _mul(_mul(_mul(_sin(b), _cos(b)), 4.0), _exp(_mul(_abs(a), -2.0)))
-    endless = build.unary("isinf", a, dtypes.bool)
+    endless = _isinf(a)
     imag = _where(endless, 0.0, _where(far, tail, _div(t, below)))
     imag = _where(_is("equal", b, 0.0), b, imag)
     # tanh(0 + inf i) is 0 + NaN i
@@ -244,7 +263,7 @@ def _acosc(x: Parts) -> Parts:
     real = _mul(_atan2(p[0], q[0]), 2.0)
     imag = _asinh(_sub(_mul(q[0], p[1]), _mul(q[1], p[0])))
     far = _larger(x)
-    log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
+    log = _log_double(a, b)
     real, imag = _where(far, _atan2(_abs(b), a), real), _where(far, _copysign(log, _neg(b)), imag)
     nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
     real = _where(
@@ -253,14 +272,9 @@ def _acosc(x: Parts) -> Parts:
     return real, _where(_and(nan_b, inf_a), math.inf, _where(_and(nan_a, inf_b), _neg(b), imag))
 
 
-def _or(a: Node, b: Node) -> Node:
-    return build.binary("logical_or", a, b)
-
-
 def _kinds(a: Node, b: Node) -> tuple[Node, Node, Node, Node]:
     """Whether the first and the second is NaN, and whether they are infinite."""
-    nan = [build.unary("isnan", x, dtypes.bool) for x in (a, b)]
-    return nan[0], nan[1], build.unary("isinf", a, dtypes.bool), build.unary("isinf", b, dtypes.bool)
+    return _isnan(a), _isnan(b), _isinf(a), _isinf(b)
 
 
 def _asinhc(x: Parts) -> Parts:
@@ -269,7 +283,7 @@ def _asinhc(x: Parts) -> Parts:
     real = _asinh(_sub(_mul(p[0], q[1]), _mul(q[0], p[1])))
     imag = _atan2(b, _sub(_mul(p[0], q[0]), _mul(p[1], q[1])))
     far = _larger(x)
-    log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
+    log = _log_double(a, b)
     real, imag = _where(far, _copysign(log, a), real), _where(far, _atan2(b, _abs(a)), imag)
     nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
     real = _where(_and(nan_b, inf_a), a, _where(_and(nan_a, inf_b), math.inf, real))
@@ -282,7 +296,7 @@ def _acoshc(x: Parts) -> Parts:
     real = _asinh(_add(_mul(p[0], q[0]), _mul(p[1], q[1])))
     imag = _mul(_atan2(p[1], q[0]), 2.0)
     far = _larger(x)
-    log = _add(_log_size(_mul(a, 0.5), _mul(b, 0.5)), 2 * math.log(2.0))
+    log = _log_double(a, b)
     real, imag = _where(far, log, real), _where(far, _atan2(b, a), imag)
     nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
     real = _where(_or(_and(nan_b, inf_a), _and(nan_a, inf_b)), math.inf, real)
@@ -301,11 +315,9 @@ def _atanhc(x: Parts) -> Parts:
     far = _larger(x)
     size = _hypot(_mul(r, 0.5), _mul(i, 0.5))
     real = _where(far, _div(_div(_mul(r, 0.25), size), size), real)
-    endless = build.binary("logical_or", build.unary("isinf", a, dtypes.bool), build.unary("isinf", b, dtypes.bool))
-    real = _where(endless, 0.0, real)
-    nan_b = build.unary("isnan", b, dtypes.bool)
+    nan_a, nan_b, inf_a, inf_b = _kinds(a, b)
+    real = _where(_or(inf_a, inf_b), 0.0, real)
     imag = _where(far, _where(nan_b, b, _copysign(_num(a, math.pi / 2), i)), imag)
-    nan_a, nan_b, _, inf_b = _kinds(a, b)
     real = _where(_and(nan_b, _is("equal", a, 0.0)), a, _where(_and(nan_a, inf_b), 0.0, _mul(real, s)))
     return real, _where(_and(nan_a, inf_b), _copysign(_num(a, math.pi / 2), b), _mul(imag, s))
 
@@ -351,7 +363,7 @@ def _wide(x: Parts) -> Parts:
 
 
 def _narrow(x: Parts, n: Node) -> Node:
-    part = dtypes.float32 if n.dtype == "complex64" else dtypes.float64
+    part = dtypes.PART[n.dtype.name]
     shape = build.common_shape(x, "the parts")
     return build.joined(*[build.broadcast_to(build.cast(p, part), shape) for p in x])
 
@@ -389,9 +401,9 @@ def product(n: Node, axis: int) -> Node:
     """The product along an axis, whose extent stays as 1: halves times halves."""
     while (m := n.shape[axis]) > 1:
         half = m // 2
-        first, second = (_cut(n, axis, k * half, half) for k in (0, 1))
+        first, second = (build.narrow(n, axis, k * half, half) for k in (0, 1))
         made = build.binary("multiply", first, second)
-        n = build.concat([made, _cut(n, axis, m - 1, 1)], axis) if m % 2 else build.boundary(made)
+        n = build.concat([made, build.narrow(n, axis, m - 1, 1)], axis) if m % 2 else build.boundary(made)
     return n
 
 
@@ -399,16 +411,10 @@ def running_product(n: Node, axis: int) -> Node:
     """The products up to each element, in log2(n) passes (Hillis and Steele, 1986)."""
     step = 1
     while step < (m := n.shape[axis]):
-        later = build.binary("multiply", _cut(n, axis, 0, m - step), _cut(n, axis, step, m - step))
-        n = build.concat([_cut(n, axis, 0, step), later], axis)
+        later = build.binary("multiply", build.narrow(n, axis, 0, m - step), build.narrow(n, axis, step, m - step))
+        n = build.concat([build.narrow(n, axis, 0, step), later], axis)
         step *= 2
     return n
-
-
-def _cut(n: Node, axis: int, first: int, count: int) -> Node:
-    starts, sizes = [0] * len(n.shape), list(n.shape)
-    starts[axis], sizes[axis] = first, count
-    return build.slices(n, tuple(starts), (1,) * len(n.shape), tuple(sizes))
 
 
 COMPLEX.update(unary=unary, binary=binary, product=product, running_product=running_product)

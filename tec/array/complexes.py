@@ -11,14 +11,12 @@ from collections.abc import Callable
 
 from ..runtime.arrays.ndarray import NDArray
 from . import dtypes
-from .dtypes import DType
+from .dtypes import PART, WHOLE, DType
 from .forms import Attrs, form_of
 from .node import RECORDERS, Node, leaf, note, scalar
 
-PART = {"complex64": dtypes.float32, "complex128": dtypes.float64}
 # What `complex_math` makes of this package's operators, which ask for it here: it is made of them.
 COMPLEX: dict[str, Callable[..., Node]] = {}
-WHOLE = {"float32": dtypes.complex64, "float64": dtypes.complex128}
 
 
 def is_complex(n: Node) -> bool:

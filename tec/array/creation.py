@@ -14,8 +14,7 @@ from ..runtime.arrays.ndarray import empty as nd_empty
 from ..runtime.devices.device import Device, DeviceLike, as_device
 from . import build, dtypes, foreign
 from .array import Array, node_of
-from .complexes import PART
-from .dtypes import DType, DTypeLike, as_dtype
+from .dtypes import PART, DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .node import Node, leaf, scalar
 

@@ -74,6 +74,8 @@ KINDS: dict[str, tuple[DType, ...]] = {
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
 _FLOATS, _INTS = frozenset(KINDS["real floating"]), frozenset(KINDS["integral"])
 _COMPLEX = frozenset(KINDS["complex floating"])
+PART = {"complex64": float32, "complex128": float64}  # the type of a complex number's parts, and back
+WHOLE = {"float32": complex64, "float64": complex128}
 _SIGNED, _UNSIGNED = frozenset(KINDS["signed integer"]), frozenset(KINDS["unsigned integer"])
 DEFAULT_FLOAT, DEFAULT_INT, DEFAULT_COMPLEX = float32, int64, complex64
 
@@ -225,8 +227,7 @@ def _of(x: Any) -> DType:
 def finfo(type: Any, /) -> FInfo:
     """Limits of a float type, or of an array's. ArrayTypeError for other types."""
     d = _of(type)
-    if d in _COMPLEX:
-        d = float32 if d == "complex64" else float64
+    d = PART.get(d.name, d)
     if d not in _FLOATS:
         raise ArrayTypeError(f"finfo({d}): no float type")
     fraction, top = _FLOAT_FORMS[d.name]

@@ -14,22 +14,23 @@ from typing import Any
 import numpy as np
 
 from ..runtime.arrays.ndarray import array as nd_array
-from ..runtime.arrays.ndarray import from_numpy
 from ..runtime.devices.device import DeviceLike, as_device
 from . import build, dtypes, fft_kernels
 from .array import Array, node_of
-from .complexes import PART, WHOLE, is_complex
+from .complexes import is_complex
 from .computing import in_memory
 from .creation import asarray
-from .dtypes import DTypeLike, as_dtype
+from .dtypes import PART, WHOLE, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
+from .host import on_host
 from .manipulation import axes_of, axis_of, roll
-from .node import RECORDERS, Node, leaf, note, scalar
+from .node import Node, leaf, note, scalar
 
 __all__ = [
     "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
+_NAME = "a Fourier transform"  # in errors
 _NORMS = ("backward", "ortho", "forward")
 _OPPOSITE = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
@@ -56,12 +57,8 @@ def _length(name: str, n: int) -> int:
 
 
 def _on_host(f: Callable[..., Any], given: Node, dtype: Any, **options: Any) -> Array:
-    with np.errstate(all="ignore"):
-        made = f(np.asarray(in_memory(given)), **options).astype(dtype.name, copy=False)
-    node = leaf(from_numpy(np.ascontiguousarray(made)))
-    if RECORDERS:
-        note("none", node, (given,), name="a Fourier transform")
-    return Array(node)
+    made: Array = on_host(_NAME, lambda a: f(a, **options).astype(dtype.name, copy=False), given)
+    return made
 
 
 def _is_host(n: Node) -> bool:
@@ -76,8 +73,7 @@ def _fitted(n: Node, size: int, axis: int) -> Node:
     """Cut or filled with zeros to `size` elements along an axis."""
     have = n.shape[axis]
     if have > size:
-        sizes = (*n.shape[:axis], size, *n.shape[axis + 1 :])
-        return build.slices(n, (0,) * len(sizes), (1,) * len(sizes), sizes)
+        return build.narrow(n, axis, 0, size)
     if have < size:
         rest = build.full(0, (*n.shape[:axis], size - have, *n.shape[axis + 1 :]), n.dtype, n.device)
         return build.concat([n, rest], axis)
@@ -114,8 +110,7 @@ def _rows(n: Node, inverse: bool) -> Node:
     size = n.shape[-1]
     if fft_kernels.radices(size) is not None:
         made = leaf(fft_kernels.transform(in_memory(n), inverse))
-        if RECORDERS:
-            note("none", made, (n,), name="a Fourier transform")
+        note("none", made, (n,), name=_NAME)
         return made
     return _bluestein(n, size, inverse)
 
@@ -137,7 +132,7 @@ def _bluestein(n: Node, size: int, inverse: bool) -> Node:
     turned = build.binary("multiply", n, there(chirp))
     spread = _rows(_fitted(turned, room, len(n.shape) - 1), False)
     joint = _rows(build.binary("multiply", spread, there(filters)), True)
-    cut = build.slices(joint, (0,) * len(n.shape), (1,) * len(n.shape), n.shape)
+    cut = build.narrow(joint, len(n.shape) - 1, 0, size)
     return build.binary("multiply", cut, there(chirp))
 
 
@@ -239,24 +234,26 @@ def _axes(name: str, x: Array, s: Sequence[int] | None, axes: Sequence[int] | No
     return chosen, sizes
 
 
+def _several(
+    name: str, one: Callable[..., Array], x: Array, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str
+) -> Array:
+    for k, n in zip(*_axes(name, x, s, axes)):
+        x = one(x, n=n, axis=k, norm=norm)
+    return x
+
+
 def fftn(
     x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The transform along several axes (all where they are left out), cut or filled with zeros to lengths `s`."""
-    chosen, sizes = _axes("fftn", x, s, axes)
-    for k, n in zip(chosen, sizes):
-        x = fft(x, n=n, axis=k, norm=norm)
-    return x
+    return _several("fftn", fft, x, s, axes, norm)
 
 
 def ifftn(
     x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The inverse of `fftn`."""
-    chosen, sizes = _axes("ifftn", x, s, axes)
-    for k, n in zip(chosen, sizes):
-        x = ifft(x, n=n, axis=k, norm=norm)
-    return x
+    return _several("ifftn", ifft, x, s, axes, norm)
 
 
 def rfftn(

@@ -14,7 +14,8 @@ import numpy as np
 from ..kernels.language import grid_idx, local, unrolled
 from ..runtime.arrays.ndarray import NDArray, array, empty
 from ..runtime.devices.device import Device
-from .complexes import PART, as_pairs
+from .complexes import as_pairs
+from .dtypes import PART
 from .radix import kernel
 
 RADICES = (4, 2, 3, 5, 7)

@@ -18,8 +18,9 @@ import numpy as np
 
 from ..runtime.arrays.ndarray import NDArray
 from . import build, dtypes, kernels
-from .complexes import PART, as_pairs
+from .complexes import as_pairs
 from .computing import compute, in_memory
+from .dtypes import PART
 from .errors import ArrayIndexError, ArrayValueError
 from .node import RECORDERS, Node, leaf, note, scalar
 from .search_kernels import places_of

@@ -13,9 +13,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..runtime.arrays.ndarray import array as nd_array
-from ..runtime.arrays.ndarray import from_numpy
-from ..runtime.devices.device import Device
 from . import build, dtypes, factors
 from .array import Array, node_of, pair
 from .complexes import is_complex
@@ -25,6 +22,7 @@ from .dtypes import DTypeLike
 from .elementwise import abs as _abs
 from .elementwise import log, multiply, pow, sign, sqrt
 from .errors import ArrayTypeError, ArrayValueError
+from .host import on_host
 from .manipulation import axes_of, broadcast_to, concat, expand_dims, reshape
 from .node import RECORDERS, Node, leaf, note
 from .node import broadcast_shapes as common
@@ -91,29 +89,13 @@ def _matrix(name: str, x: Any, square: bool = False) -> Node:
     return n
 
 
-def _placed(made: Any, device: Device) -> Array:
-    """NumPy's result as an array on a device."""
-    held = np.asarray(made, order="C")
-    if device.driver is None and held.flags.owndata and held.flags.writeable:
-        return Array(leaf(from_numpy(held)))
-    return Array(leaf(nd_array(held, device)))
-
-
-def _host(name: str, function: Callable[..., Any], *nodes: Node, **options: Any) -> Any:
-    """A function of NumPy on the memory of nodes, or on copies of what lies on a device."""
-    given = [np.asarray(in_memory(n)) for n in nodes]
+def _host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
+    """`on_host`, whose failures are those of the function called `name`."""
     try:
-        with np.errstate(all="ignore"):
-            made = function(*given, **options)
+        return on_host(name, function, *nodes)
     except np.linalg.LinAlgError as e:
         hint = "tec.array.linalg.pinv(x) has one" if "ingular" in str(e) else None
         raise ArrayValueError(f"{name}: {str(e)[0].lower()}{str(e)[1:]}", hint=hint) from None
-    device = nodes[0].device
-    results = [_placed(m, device) for m in (made if isinstance(made, tuple) else (made,))]
-    if RECORDERS:
-        for x in results:
-            note("none", x._node, nodes, name=name)
-    return tuple(results) if isinstance(made, tuple) else results[0]
 
 
 def _with_gradient(made: Array, nodes: tuple[Node, ...], pull: Callable[..., Any]) -> Array:

@@ -22,7 +22,7 @@ import numpy as np
 from ..runtime.arrays.dtypes import itemsize, numpy_dtype
 from ..runtime.arrays.ndarray import NDArray, array
 from ..runtime.devices.device import Device
-from .dtypes import DType, float32, float64
+from .dtypes import PART, DType
 from .forms import Attrs, Form, form_of, leaf_form
 
 # Nodes of an expression that is computed at once: as many as the graph compiler fuses (24) into two or three kernels. Longer chains are cut there, so that
@@ -156,14 +156,13 @@ def leaf(data: NDArray, foreign: bool = False, beside: Node | None = None) -> No
 
 _SCALARS: OrderedDict[Any, Node] = OrderedDict()
 _MOST_SCALARS = 4096
-_PARTS = {"complex64": float32, "complex128": float64}
 
 
 def scalar(value: Any, dtype: DType, device: Device) -> Node:
     """A number on a device. Numbers are kept: one that comes again is there already."""
-    if dtype.name in _PARTS:
+    if dtype.name in PART:
         number = complex(value)
-        parts = tuple([scalar(v, _PARTS[dtype.name], device) for v in (number.real, number.imag)])
+        parts = tuple([scalar(v, PART[dtype.name], device) for v in (number.real, number.imag)])
         return Node(form_of("complex", tuple([p.form for p in parts]), (), dtype, device), parts)
     key = (device, dtype, struct.pack("d", value) if type(value) is float else value)
     found = _SCALARS.get(key)

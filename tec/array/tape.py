@@ -38,7 +38,6 @@ class Tape:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
         self.looked_at: list[Node] = []
-        self.kept: list[Array] = []
         self.thread = threading.get_ident()
 
     def record(self, op: str, made: Node, inputs: tuple[Node, ...], form: Form | None, more: dict[str, Any]) -> None:

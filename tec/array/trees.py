@@ -44,9 +44,6 @@ def rebuilt(tree: Any, arrays: list[Any]) -> Any:
     return build(tree)
 
 
-def mapped(f: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """f of each array of a tree, and of those in the same place of trees of the same form."""
-    rows = [leaves(t) for t in (tree, *others)]
-    if len({len(r) for r in rows}) > 1:
-        raise ArrayTypeError(f"trees of {', '.join(str(len(r)) for r in rows)} arrays")
-    return rebuilt(tree, [f(*xs) for xs in zip(*rows)])
+def mapped(f: Callable[[Array], Any], tree: Any) -> Any:
+    """f of each array of a tree."""
+    return rebuilt(tree, [f(x) for x in leaves(tree)])

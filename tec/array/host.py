@@ -1,0 +1,34 @@
+"""Functions of NumPy as functions of arrays: they read the memory of arrays on the CPU, or copies of what lies on a device, and their results are placed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..runtime.arrays.ndarray import array as nd_array
+from ..runtime.arrays.ndarray import from_numpy
+from ..runtime.devices.device import Device
+from .array import Array
+from .computing import in_memory
+from .node import Node, leaf, note
+
+
+def on_host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
+    """The result of a function of NumPy arrays, or a tuple where it gives one. name: what errors about its gradient call it."""
+    given = [np.asarray(in_memory(n)) for n in nodes]
+    with np.errstate(all="ignore"):
+        made = function(*given)
+    results = [_placed(m, nodes[0].device) for m in (made if isinstance(made, tuple) else (made,))]
+    for x in results:
+        note("none", x._node, nodes, name=name)
+    return tuple(results) if isinstance(made, tuple) else results[0]
+
+
+def _placed(made: Any, device: Device) -> Array:
+    """NumPy's result as an array on a device."""
+    held = np.asarray(made, order="C")
+    if device.driver is None and held.flags.owndata and held.flags.writeable:
+        return Array(leaf(from_numpy(held)))
+    return Array(leaf(nd_array(held, device)))
