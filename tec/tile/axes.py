@@ -84,10 +84,7 @@ class Axes:
         for r in op.results:
             made = rule(op) if rule is not None else None
             self.known[id(r)] = self._default(r) if made is None else made
-            if self._is_positive(op):
-                self.positive.add(id(r))
-            else:
-                self.positive.discard(id(r))
+            self._signed(r, self._is_positive(op))
 
     def _default(self, v: Value) -> Known:
         return tuple(Facts() for _ in v.ty.shape) if v.ty.shape else (Facts(constancy=MOST),)
@@ -117,7 +114,7 @@ class Axes:
             for mine in args:
                 for a, k, sign in zip(mine, now, signs):
                     self.known[id(a)] = k
-                    (self.positive.add if sign else self.positive.discard)(id(a))
+                    self._signed(a, sign)
             for b in blocks:
                 self._block(b)
             yields = last.yields
@@ -128,7 +125,7 @@ class Axes:
             now, signs = then, still
         for r, k, sign in zip(op.results, now, signs):
             self.known[id(r)] = k
-            (self.positive.add if sign else self.positive.discard)(id(r))
+            self._signed(r, sign)
 
     def _if(self, op: Op) -> None:
         for b in op.blocks:
@@ -138,6 +135,9 @@ class Axes:
             self.known[id(r)] = tuple(x.met(y) for x, y in zip(*sides))
             if all(id(b.yields[k]) in self.positive for b in op.blocks):
                 self.positive.add(id(r))
+
+    def _signed(self, v: Value, is_positive: bool) -> None:
+        (self.positive.add if is_positive else self.positive.discard)(id(v))
 
     # ---- signs: division rounds to 0, so that runs hold on one side of it alone
 

@@ -86,11 +86,20 @@ def whole(shape: Sequence[int]) -> Layout:
 
 
 @lru_cache(maxsize=4096)
-def blocked(shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int, wave: int = 0) -> Layout:
-    """Neighbours along order[0] in a thread's registers, up to `vector` of them; then threads along order[0], order[1], ...; the rest registers again.
+def blocked(shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads: int) -> Layout:
+    """Neighbours along order[0] in a thread's registers, up to `vector` of them; then threads along order[0], order[1], ...; the rest registers again."""
+    return _dealt(shape, ((order[0], vector),) if order else (), order, threads)
 
-    wave: lanes of a wave, which then lie within rows of at most so many elements (0: threads fill each dimension as far as they go).
-    """
+
+@lru_cache(maxsize=256)
+def turning(shape: tuple[int, int], along: int, vector: int, run: int, threads: int) -> Layout:
+    """Blocks in a thread: `vector` neighbours along a dimension in its first registers, `run` along the other; then threads as in `blocked`."""
+    return _dealt(shape, ((along, vector), (1 - along, run)), (along, 1 - along), threads)
+
+
+def _dealt(shape: tuple[int, ...], first: tuple[tuple[int, int], ...], order: tuple[int, ...], threads: int) -> Layout:
+    """Each (dimension, elements) of `first` in a thread's registers, as far as the dimension goes; then threads along the dimensions in their order; the rest
+    registers again."""
     registers: list[list[int]] = [[] for _ in shape]
     of_threads: list[list[tuple[int, int]]] = [[] for _ in shape]
     done = [0] * len(shape)
@@ -99,39 +108,14 @@ def blocked(shape: tuple[int, ...], order: tuple[int, ...], vector: int, threads
         done[d] += 1
         return 1 << done[d] - 1
 
-    for _ in range(bits(vector) if order else 0):
-        if done[order[0]] < bits(shape[order[0]]):
-            registers[order[0]].append(take(order[0]))
+    for d, count in first:
+        registers[d] = [take(d) for _ in range(min(bits(count), bits(shape[d])))]
     bit = 0
     for d in order:
         while bit < bits(threads) and done[d] < bits(shape[d]):
             of_threads[d].append((bit, take(d)))
             bit += 1
     for d in order:
-        while done[d] < bits(shape[d]):
-            registers[d].append(take(d))
-    return tuple(Dim(n, tuple(r), tuple(t)) for n, r, t in zip(shape, registers, of_threads))
-
-
-@lru_cache(maxsize=256)
-def turning(shape: tuple[int, int], along: int, vector: int, run: int, threads: int) -> Layout:
-    """Blocks in a thread: `vector` neighbours along a dimension in its first registers, `run` along the other; then threads as in `blocked`."""
-    registers: list[list[int]] = [[], []]
-    of_threads: list[list[tuple[int, int]]] = [[], []]
-    done = [0, 0]
-
-    def take(d: int) -> int:
-        done[d] += 1
-        return 1 << done[d] - 1
-
-    for d, count in ((along, vector), (1 - along, run)):
-        registers[d] = [take(d) for _ in range(bits(count))]
-    bit = 0
-    for d in (along, 1 - along):
-        while bit < bits(threads) and done[d] < bits(shape[d]):
-            of_threads[d].append((bit, take(d)))
-            bit += 1
-    for d in (along, 1 - along):
         while done[d] < bits(shape[d]):
             registers[d].append(take(d))
     return tuple(Dim(n, tuple(r), tuple(t)) for n, r, t in zip(shape, registers, of_threads))

@@ -15,7 +15,7 @@ from .axes import Axes
 from .grammar import Op, Value
 from .layouts import Layout, spare
 from .reading import Reading
-from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin
+from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin, lane_of
 
 _ATOMICS = {
     "add": "atomic_add",
@@ -220,7 +220,7 @@ class Memory(Reading):
 
         def at(p: Point) -> E.Expr:
             n = _lanes(p)
-            lane = next((a.lane for a in p if a.lane is not None), None)
+            lane = lane_of(p)
             if lane is None or n > facts.contiguity:
                 return offset(p)
             first = offset(begin(p))

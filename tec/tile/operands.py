@@ -28,7 +28,7 @@ from ..ir.passes.pipeline.background_copies import as_copies
 from .control import Control
 from .grammar import Block, Op, Value, walk
 from .layouts import Dim, Layout, bits, padded, turning
-from .state import ZERO, Axis, Point, begin
+from .state import ZERO, Axis, Point, begin, lane_of
 
 ACCESS_BYTES = 16  # what a lane reads of shared memory at once
 LINE_BYTES = 128  # of a box
@@ -202,7 +202,7 @@ class Operands(Control):
         return place
 
     def put_at(self, place: Place, p: Point, value: E.Expr) -> S.Stmt:
-        first, lane = begin(p), next((a.lane for a in p if a.lane is not None), None)
+        first, lane = begin(p), lane_of(p)
         at = place.at(first[0].at, first[1].at)
         return self.store(place.buffer, [at if lane is None else B.add(at, lane)], value)
 
@@ -260,10 +260,7 @@ class Operands(Control):
         """Whether what is loaded is what is stored: of one type, with 0 where the mask is false."""
         if self.base(load.operands[0]).dtype != load.results[0].ty.dtype.tec:
             return False
-        other = load.operands[2] if len(load.operands) > 2 else None
-        while other is not None and other.of is not None and other.of.name in ("splat", "broadcast", "cast"):
-            other = other.of.operands[0]
-        return other is None or (other.of is not None and other.of.name == "const" and other.of.attrs["value"] == 0)
+        return len(load.operands) < 3 or is_zero(load.operands[2])
 
     def _slice(self, load: Op, block: Block, moving: set[int]) -> set[int] | None:
         """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic."""
@@ -377,10 +374,17 @@ class Operands(Control):
         return S.seq(S.Attr(SoftwarePipeline(stages), S.For(turn, ZERO, count, body)), meet)
 
 
+def is_zero(v: Value) -> bool:
+    """Whether a value is the constant 0 in every element."""
+    while v.of is not None and v.of.name in ("splat", "broadcast", "cast"):
+        v = v.of.operands[0]
+    return v.of is not None and v.of.name == "const" and v.of.attrs["value"] == 0
+
+
 def _bytes(buffer: Buffer) -> int:
     (size,) = buffer.shape
     assert isinstance(size, E.IntImm)
     return size.value * dtype_info(buffer.dtype).bytes
 
 
-__all__ = ["ACCESS_BYTES", "Operands", "Place", "Planned", "Unit", "boxes_at", "operand_stride", "rows_at"]
+__all__ = ["ACCESS_BYTES", "Operands", "Place", "Planned", "Unit", "boxes_at", "is_zero", "operand_stride", "rows_at"]

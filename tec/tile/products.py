@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -121,4 +119,4 @@ def added(x: E.Expr, y: E.Expr, total: E.Expr) -> E.Expr:
     return B.add(total, B.mul(x, y))
 
 
-__all__ = ["Products", "Sequence"]
+__all__ = ["Products"]

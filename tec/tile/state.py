@@ -47,6 +47,11 @@ def begin(p: Point) -> Point:
     return tuple(a.first or a for a in p)
 
 
+def lane_of(p: Point) -> E.Expr | None:
+    """How far on in its vector a point is; None where it is in none."""
+    return next((a.lane for a in p if a.lane is not None), None)
+
+
 Read = Callable[[Point], E.Expr]
 ZERO = E.IntImm(0)
 FIRST = Axis(ZERO, ZERO)

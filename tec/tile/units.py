@@ -16,8 +16,8 @@ from ..ir.buffer import LOCAL, Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.matrix import WARPGROUP, MatrixInstr, instructions, run_of
 from .grammar import Op, Value
-from .layouts import Layout, accumulators, bits
-from .operands import ACCESS_BYTES, LINE_BYTES, LINES, Operands, Place, Unit
+from .layouts import accumulators, bits
+from .operands import ACCESS_BYTES, LINE_BYTES, LINES, Operands, Place, Unit, is_zero
 from .reading import agree
 from .state import ZERO, Held
 
@@ -263,7 +263,7 @@ class Units(Operands):
         """Products that read shared memory by themselves, begun together and waited for."""
         a, b, acc = op.operands
         v, instr = op.results[0], unit.instr
-        zero = _is_zero(acc)
+        zero = is_zero(acc)
         start = None if zero else self.reader(acc, unit.layout)
         held = self.in_registers(a, unit)
         left, fresh = (None, False) if held is not None else self.operand(a, unit, "a")
@@ -382,12 +382,6 @@ def _from_sums(instr: MatrixInstr) -> bool:
     return True
 
 
-def _is_zero(v: Value) -> bool:
-    while v.of is not None and v.of.name in ("splat", "broadcast", "cast"):
-        v = v.of.operands[0]
-    return v.of is not None and v.of.name == "const" and v.of.attrs["value"] == 0
-
-
 def widened(instr: MatrixInstr, k: int) -> MatrixInstr:
     """The instruction for a tile of `k`: on CDNA several of the unit's own steps of k at once, so that a lane reads 16 bytes of an operand's row."""
     if instr.unit != "mfma":
@@ -422,4 +416,4 @@ def shared_out(waves: int, rows: int, columns: int) -> tuple[int, int]:
     return best[1]
 
 
-__all__ = ["Layout", "Units", "lane_run", "shared_out", "widened"]
+__all__ = ["Units", "lane_run", "shared_out", "widened"]

@@ -21,7 +21,7 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
+from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
 from ..visit import children, map_expr, map_stmt, visit
@@ -121,7 +121,7 @@ class _Cutter:
     def _known(self, value: E.Expr, later: Sequence[E.Var]) -> list[E.Expr]:
         """Conditions of the outermost choice that has such ones, none of which the loops to come change."""
         if _is_choice(value):
-            known = [c for c in _conjuncts(value.args[0]) if _is_plain(c) and not any(uses_var(c, v) for v in later)]  # type: ignore[attr-defined]
+            known = [c for c in conjuncts(value.args[0]) if _is_plain(c) and not any(uses_var(c, v) for v in later)]  # type: ignore[attr-defined]
             if known:
                 return known
         below = value.args[1:] if _is_choice(value) else _operands(value)  # type: ignore[attr-defined]
@@ -153,13 +153,9 @@ def _operands(e: E.Expr) -> tuple[E.Expr, ...]:
     return () if isinstance(e, E.BufferLoad) else children(e)
 
 
-def _conjuncts(c: E.Expr) -> list[E.Expr]:
-    return [*_conjuncts(c.a), *_conjuncts(c.b)] if type(c) is E.And else [c]
-
-
 def _conditions(value: E.Expr) -> list[E.Expr]:
     """All conditions of choices in a value."""
-    own = _conjuncts(value.args[0]) if _is_choice(value) else []  # type: ignore[attr-defined]
+    own = conjuncts(value.args[0]) if _is_choice(value) else []  # type: ignore[attr-defined]
     below = value.args[1:] if _is_choice(value) else _operands(value)  # type: ignore[attr-defined]
     return [*own, *(c for e in below for c in _conditions(e))]
 
@@ -172,7 +168,7 @@ def _answered(e: E.Expr, answers: dict[int, bool]) -> E.Expr:
     """A value where some conditions are known, by their identity."""
     if _is_choice(e):
         left: list[E.Expr] = []
-        for c in _conjuncts(e.args[0]):  # type: ignore[attr-defined]
+        for c in conjuncts(e.args[0]):  # type: ignore[attr-defined]
             answer = answers.get(id(c))
             if answer is False:
                 return _answered(e.args[2], answers)  # type: ignore[attr-defined]
@@ -181,6 +177,6 @@ def _answered(e: E.Expr, answers: dict[int, bool]) -> E.Expr:
         a, b = (_answered(x, answers) for x in e.args[1:])  # type: ignore[attr-defined]
         if not left:
             return a
-        same = len(left) == len(_conjuncts(e.args[0])) and a is e.args[1] and b is e.args[2]  # type: ignore[attr-defined]
+        same = len(left) == len(conjuncts(e.args[0])) and a is e.args[1] and b is e.args[2]  # type: ignore[attr-defined]
         return e if same else B.if_then_else(B.all_of(*left), a, b)
     return e if isinstance(e, E.BufferLoad) else map_expr(e, lambda x: _answered(x, answers))

@@ -20,7 +20,7 @@ from __future__ import annotations
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
+from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
 from ..visit import map_stmt, visit
@@ -45,7 +45,7 @@ def _hoist(loop: S.For) -> S.Stmt:
     conds: list[E.Expr] = []
     body = loop.body
     while isinstance(body, S.IfThenElse) and body.orelse is None:
-        conds.extend(_conjuncts(body.cond))
+        conds.extend(conjuncts(body.cond))
         body = body.then
     outside = [c for c in conds if _is_invariant(c, loop.var)]
     if not outside or not all(effects(c).is_constant for c in conds):
@@ -88,10 +88,6 @@ def _one_row(loop: S.For) -> S.Stmt:
 def _is_ragged(c: E.Expr, var: E.Var) -> bool:
     """A guard of a split that the loop does not change."""
     return type(c) is E.Call and c.op == "likely" and _is_invariant(c, var) and effects(c).is_constant
-
-
-def _conjuncts(e: E.Expr) -> list[E.Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if type(e) is E.And else [e]
 
 
 def _is_invariant(c: E.Expr, var: E.Var) -> bool:

@@ -20,7 +20,7 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
+from ..arith import Analyzer, conjuncts
 from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..effects import is_kept
@@ -118,7 +118,7 @@ class _Padder:
             case S.Alloc() if s.buffer.scope == "local" or s.buffer.scope in SHARED_SCOPES:
                 self.tiles[id(s.buffer)] = _Tile(s.buffer, len(self.loops), len(self.guards))
             case S.IfThenElse():
-                mine = [_Guard(c, needed=s.orelse is not None) for c in _conjuncts(s.cond) if _is_likely(c)]
+                mine = [_Guard(c, needed=s.orelse is not None) for c in conjuncts(s.cond) if _is_likely(c)]
                 self.by_if[id(s)] = mine
                 self.touch(s.cond)
                 self.guards.extend(mine)
@@ -268,7 +268,7 @@ class _Padder:
             return S.BufferStore(s.buffer, value, s.indices, None, s.loc)
         if isinstance(s, S.IfThenElse) and any(not g.needed for g in self.by_if[id(s)]):
             gone_ids = {id(g.cond) for g in self.by_if[id(s)] if not g.needed}
-            left = [c for c in _conjuncts(s.cond) if id(c) not in gone_ids]
+            left = [c for c in conjuncts(s.cond) if id(c) not in gone_ids]
             outer = len(self.gone)
             self.gone += [g.cond for g in self.by_if[id(s)] if not g.needed]
             then = self.rewrite(s.then)
@@ -290,10 +290,6 @@ class _Padder:
 
 def _is_likely(e: E.Expr) -> bool:
     return type(e) is E.Call and e.op == "likely"
-
-
-def _conjuncts(e: E.Expr) -> list[E.Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if type(e) is E.And else [e]
 
 
 def _same_key(a: _Key, b: _Key) -> bool:
