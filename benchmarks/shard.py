@@ -105,13 +105,12 @@ def _write(path: Path, networks: list[Network], told: dict[str, Any]) -> int:
     blobs: dict[str, bytes] = {}
     module = networks[0].module.to_data(blobs, unmade=False)
     small = {
-        f"{r}/{n}": v for r, net in enumerate(networks) for n, v in net.params.items() if not isinstance(v, Deferred)
+        f"{r}.{n}": v for r, net in enumerate(networks) for n, v in net.params.items() if not isinstance(v, Deferred)
     }
-    assert not any(n.endswith("weight") for n in small), (
-        "a weight became a constant"
-    )  # they come by these names (`local_weights`)
+    # Weights come by their names (`local_weights`).
+    assert not any(n.endswith("weight") for n in small), "a weight became a constant"
     meta = {"module": module, "plans": [n.plan.to_json() for n in networks], "told": told}
-    write_package(path, _KIND, meta, blobs, {k.replace("/", "."): v for k, v in small.items()}, durable=False)
+    write_package(path, _KIND, meta, blobs, small, durable=False)
     return path.stat().st_size
 
 
@@ -142,7 +141,7 @@ def _drawn(torch: Any) -> dict[str, Any]:
 
 
 class _Side:
-    """One library's two networks on this rank: `run[kind]()` queues a run and `wait()` waits for it; `logits[kind]` are the last ones, [rows, columns]."""
+    """One library's two networks on this rank: `run[kind]()` runs one and waits for it; `logits[kind]` are the last ones, [rows, columns]."""
 
     def __init__(self) -> None:
         self.run: dict[str, Callable[[], Any]] = {}

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from .. import codegen
 from ..disk_cache import trim
 from ..errors import TecError
 from ..folders import cache_part, cache_root, is_own
+from ..late_assembly import offer_assembly
 from ..runtime.files import open_regular
-from ..runtime.modules.module import Module
 from ..runtime.networks.network import Network, load
 from ..source_stamp import llvm_stamp, source_stamp
 from ..target import Target, host_features
@@ -109,19 +107,6 @@ def from_cache(key: str) -> Network | None:
         except OSError:
             pass
         return None
-
-
-def offer_assembly(module: Module) -> None:
-    """The assembly that the cache does not keep (LLVM would make most of it for nobody) is made when it is asked for."""
-
-    def made(llvm: str, name: str) -> str:
-        return codegen.assembly_of(llvm, Target(module.target), name)
-
-    for name, texts in module.texts.items():
-        if "asm" not in texts and isinstance(llvm := texts.get("llvm"), str):
-            texts["asm"] = partial(made, llvm, name)
-    for other in module.imported_modules:
-        offer_assembly(other)
 
 
 def to_cache(key: str, net: Network) -> None:

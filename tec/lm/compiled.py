@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ImportModelError, InternalError
+from ..errors import InternalError
 from ..graph.compiler import compile_graph
 from ..graph.deferred import Deferred
 from ..graph.progress import default_progress
@@ -48,4 +48,4 @@ def _check_recipes(params: Any, recipes: list[Recipe]) -> None:
         raise InternalError(f"constants without a recipe: {', '.join([*strange, *large][:4])}")
 
 
-__all__ = ["Compiled", "Form", "ImportModelError", "build", "compiled"]
+__all__ = ["Compiled", "Form", "build", "compiled"]

@@ -11,12 +11,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from ..disk_cache import trim
 from ..errors import TecError
 from ..folders import cache_part, cache_root, is_own
+from ..late_assembly import offer_assembly
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.modules.module import Module
 from ..runtime.modules.package import read_package, write_package
@@ -109,25 +109,10 @@ def read(key: str) -> Compiled | None:
             if set(made.missing) & set(constants):
                 return None
         os.utime(path)
-        _offer_assembly(module)
+        offer_assembly(module)
         return made
     except (OSError, TecError, KeyError, TypeError, ValueError):
         return None
-
-
-def _offer_assembly(module: Module) -> None:
-    """The assembly, which the cache does not keep, is made when it is asked for."""
-
-    def made(llvm: str, name: str) -> str:
-        from ..codegen import assembly_of
-
-        return assembly_of(llvm, Target(module.target), name)
-
-    for name, texts in module.texts.items():
-        if "asm" not in texts and isinstance(llvm := texts.get("llvm"), str):
-            texts["asm"] = partial(made, llvm, name)
-    for other in module.imported_modules:
-        _offer_assembly(other)
 
 
 def write(key: str, made: Compiled) -> None:

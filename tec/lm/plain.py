@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -60,4 +59,4 @@ def graph_of(
         return layers.finish(find(checkpoint.architecture)(layers))
 
 
-__all__: list[Any] = ["PlainWeights", "graph_of"]
+__all__ = ["PlainWeights", "graph_of"]

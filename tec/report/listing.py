@@ -12,7 +12,6 @@ from typing import Any
 
 from ..codegen.static_report import report as static_report
 from ..runtime.arrays.dtypes import itemsize
-from ..runtime.plans.plan import Call, Exchange
 from ..target import CHIPS, Target
 
 
@@ -135,7 +134,7 @@ def steps_of(net: Any) -> list[Step]:
         return itemsize(v.dtype) * math.prod(d for d in v.shape if isinstance(d, int))
 
     for k, step in enumerate(net.plan.flat):
-        f = step.function if isinstance(step, Call) else step.kind if isinstance(step, Exchange) else "copy"
+        f = step.label
         nth = seen[f] = seen.get(f, -1) + 1
         reads, writes = step.effects(net.signature)
         names = step.values

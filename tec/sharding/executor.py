@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..collectives import Communicator, Group, connect, local
-from ..errors import ArgumentError, TecError
+from ..errors import ArgumentError
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device, as_device
 from ..runtime.networks.executor import Executor
@@ -191,4 +191,4 @@ def _parts(net: ShardedNetwork, inputs: Any, rank: int) -> Any:
     )
 
 
-__all__ = ["RankExecutor", "ShardedExecutor", "TecError"]
+__all__ = ["RankExecutor", "ShardedExecutor"]

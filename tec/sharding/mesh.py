@@ -17,8 +17,6 @@ from typing import Any
 
 from ..errors import ArgumentError
 
-REDUCTIONS = ("sum", "avg", "max", "min", "prod")
-
 
 @dataclass(frozen=True, slots=True)
 class Shard:

@@ -87,8 +87,8 @@ class Splitter:
             self._origin = node.origin or node.outputs[0].name
             try:
                 self._node(node)
-            except (ImportModelError, KeyError) as error:
-                raise type(error)(*error.args) if isinstance(error, KeyError) else self._lost(node, error) from error
+            except ImportModelError as error:
+                raise self._lost(node, error) from error
         outputs = self._outputs()
         self.new.inputs = [self._entered(v) for v in self.graph.inputs]
         self.new.set_outputs(outputs, self.graph.output_names)

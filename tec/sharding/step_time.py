@@ -65,9 +65,8 @@ def step_time(net: Network, links: str | None, sizes: Mapping[str, int]) -> Step
             rows.append((f"{step.kind} {step.axis}", us, found.name))
             continue
         size = sum(net.plan.values[v].nbytes(env) for v in dict.fromkeys(step.values))
-        name, flops, dtype = "copy", 0.0, "float32"
+        name, flops, dtype = step.label, 0.0, "float32"
         if isinstance(step, Call):
-            name = step.function
             own = {p.name: a.value for p, a in zip(net.signature(name), step.args) if not isinstance(a, str)}
             flops = _flops(net.report.function_flops.get(name, 0), env | {k: number(v, env) for k, v in own.items()})
             dtype = next((net.plan.values[v].dtype for v in step.values), dtype)

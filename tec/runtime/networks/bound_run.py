@@ -21,8 +21,7 @@ from ..arrays.dtypes import itemsize
 from ..arrays.ndarray import NDArray
 from ..devices.device import Device, cpu
 from ..modules.cpu_code import answer_of, run_steps
-from ..plans.plan import Output
-from .executor import Executor
+from .executor import Executor, failed_check
 from .host_engine import HostEngine
 
 if TYPE_CHECKING:
@@ -66,12 +65,9 @@ class BoundRun:
         targets = [made if asked is None else asked for o, (made, asked) in ends if o.check is None]
         self._targets = targets
         engine = executor._engine
-        given_outputs = _by_name([o.name for o, _ in ends if o.check is None], outputs)
-        self._outputs = [
-            _as_given(o.name, t, given_outputs, device)
-            for (o, _), t in zip([e for e in ends if e[0].check is None], targets)
-            if t is not None
-        ]
+        names = [o.name for o in plan.outputs if o.check is None]
+        asked_for = _by_name(names, outputs)
+        self._outputs = [_as_given(n, t, asked_for, device) for n, t in zip(names, targets) if t is not None]
         if not isinstance(engine, HostEngine) or engine.steps is None:
             self._run = self._by_executor
             return
@@ -125,7 +121,7 @@ class BoundRun:
             made.copyto(asked)
         for o, flags in self._checks:
             if not flags.all():
-                raise _outside(o)
+                raise failed_check(o)
 
     def _by_executor(self) -> list[Any]:
         made = self._executor.run(self.inputs, self._targets)
@@ -133,11 +129,6 @@ class BoundRun:
             on_host = self._executor.device.driver is None
             self._outputs = [np.asarray(r) for r in made] if on_host else made
         return self._outputs
-
-
-def _outside(o: Output) -> ArgumentError:
-    hint = "an input asks for an element that is not there" if " is outside of " in (o.check or "") else None
-    return ArgumentError(o.check or "", hint=hint)
 
 
 def _named(names: Sequence[str], inputs: Any) -> list[tuple[str, Any]]:

@@ -284,8 +284,7 @@ class Executor:
             if o.check is None:
                 out.append((o, r))
             elif r is not None and not r.numpy().all():
-                hint = "an input asks for an element that is not there" if " is outside of " in o.check else None
-                raise ArgumentError(o.check, hint=hint)
+                raise failed_check(o)
         return out
 
     def _binding(self, env: dict[str, int]) -> Binding:
@@ -371,6 +370,13 @@ class Executor:
             raise ArgumentError(f"the array for output {o.name} is on {x.device}, the executor on {self.device}")
         if not x.writable:
             raise ArgumentError(f"the array for output {o.name} is read-only")
+
+
+def failed_check(o: Output) -> ArgumentError:
+    """What to raise where an output that checks indices says that one is outside."""
+    text = o.check or ""
+    hint = "an input asks for an element that is not there" if " is outside of " in text else None
+    return ArgumentError(text, hint=hint)
 
 
 def _count(name: str, given: Any, least: int, what: str) -> int | None:

@@ -32,7 +32,7 @@ from ..plans import memory_plan
 from ..plans.check_plan import check_memory, check_order, check_structure
 from ..plans.launches import Launches
 from ..plans.layout import PlanLayout
-from ..plans.plan import Call, Exchange, Plan, number
+from ..plans.plan import Plan, number
 from . import direct_run
 from .bound_run import BoundRun, takes_arrays
 from .executor import Executor
@@ -87,8 +87,7 @@ class Network:
         rows = []
         for k, step in enumerate(self.plan.flat):
             made = str(self.plan.values[step.values[-1]]) if step.values else ""
-            function = step.function if isinstance(step, Call) else step.kind if isinstance(step, Exchange) else "copy"
-            rows.append((k, function, " ".join(self.report.functions.get(function, ())), made))
+            rows.append((k, step.label, " ".join(self.report.functions.get(step.label, ())), made))
         steps = table(("step", "function", "operators", "makes"), rows)
         ends = [("input", i) for i in self.inputs] + [("output", o) for o in self.outputs]
         about = table(

@@ -44,6 +44,11 @@ class Call:
     args: tuple[str | Scalar, ...]
 
     @property
+    def label(self) -> str:
+        """What tables of steps call it."""
+        return self.function
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The values that it takes, in order."""
         return tuple(a for a in self.args if isinstance(a, str))
@@ -84,6 +89,11 @@ class Copy:
     target: str
 
     @property
+    def label(self) -> str:
+        """What tables of steps call it."""
+        return "copy"
+
+    @property
     def values(self) -> tuple[str, ...]:
         """The values that it takes, in order."""
         return self.source, self.target
@@ -119,6 +129,11 @@ class Exchange:
     source: str
     target: str
     reduction: str = ""
+
+    @property
+    def label(self) -> str:
+        """What tables of steps call it."""
+        return self.kind
 
     @property
     def values(self) -> tuple[str, ...]:
