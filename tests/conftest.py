@@ -48,6 +48,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Hypothesis draws by the night's number too; at the gate its settings are derandomized."""
     if seeds.number() and getattr(config.option, "hypothesis_seed", "") is None:
         config.option.hypothesis_seed = str(seeds.number())
+    try:
+        from hypothesis.internal.conjecture import providers
+    except ImportError:
+        return  # tests in an environment with little but a frontend
+    # Hypothesis draws some values from constants that it finds in the sources of every module: each edit would draw other cases from the
+    # same seed, and parsing all of tec takes 10 s of each worker.
+    assert providers._get_local_constants
+    providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_finish() -> None:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import contextlib
 import io
 import linecache
+import os
 import re
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -76,21 +79,37 @@ def unrun(text: str, why: str) -> str:
     return "\n\n".join([parts[1], parts[0], *parts[2:]]) + "\n"
 
 
+def write(script: Path, folder: Path) -> tuple[Path, str]:
+    """(the page of a script, which stands in `folder`; why it was not run, or nothing)."""
+    page, why = folder / f"{script.stem}.md", ""
+    text, environment = script.read_text(), dict(os.environ)
+    try:
+        with contextlib.chdir(folder):  # pictures that a tutorial saves lie beside its page
+            result = render(text, script.name)
+    except Unavailable as error:
+        why = str(error)
+        result = unrun(text, why)
+    finally:
+        os.environ.clear()  # what a tutorial sets is its own
+        os.environ.update(environment)
+    page.write_text(result)
+    return page, why
+
+
 def main(words: list[str]) -> int:
-    folder = Path(words[0])
-    scripts = [Path(w) for w in words[1:]] or sorted((ROOT / "tutorials").glob("[0-9][0-9]_*.py"))
+    folder = Path(words[0]).resolve()
+    scripts = [Path(w).resolve() for w in words[1:]] or sorted((ROOT / "tutorials").glob("[0-9][0-9]_*.py"))
     folder.mkdir(parents=True, exist_ok=True)
-    for script in scripts:
-        page = folder / f"{script.stem}.md"
-        text = script.read_text()
-        try:
-            with contextlib.chdir(folder):  # pictures that a tutorial saves lie beside its page
-                result = render(text, script.name)
-        except Unavailable as error:
-            print(f"{script.name}: not run: {error}", file=sys.stderr)
-            result = unrun(text, str(error))
-        page.write_text(result)
-        print(page)
+    processes = min(len(scripts), len(os.sched_getaffinity(0)))
+    order = scripts[::-1]  # the last tutorial is the longest: it starts first
+    with contextlib.ExitStack() as stack:
+        # One script, or one core, needs no process of its own.
+        pool = stack.enter_context(ProcessPoolExecutor(processes, get_context("spawn"))) if processes > 1 else None
+        pages = (pool.map if pool else map)(write, order, [folder] * len(order))
+        for script, (page, why) in zip(order, pages):
+            if why:
+                print(f"{script.name}: not run: {why}", file=sys.stderr)
+            print(page)
     return 0
 
 

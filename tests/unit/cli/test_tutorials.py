@@ -1,4 +1,7 @@
-"""Each tutorial runs as a script: their own assertions are the test."""
+"""Each tutorial runs as a script: their own assertions are the test.
+
+The gate runs a few of them so, and all of them cell by cell where `make docs` draws their pages.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.thinned import thinned_rows
 from tools.render_tutorials import cells, render
 
 # These load a trained network from a package registry on first use: run where it is there already.
@@ -21,9 +25,7 @@ TUTORIALS = sorted((Path(__file__).resolve().parents[3] / "tutorials").glob("[0-
 LONG = ("22_gradients",)
 
 
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in TUTORIALS]
-)
+@thinned_rows(3, "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in TUTORIALS])
 def test_runs(path: Path, tmp_path: Path) -> None:
     needed = path.parents[1] / ".models" / NEEDS.get(path.stem, "")
     if not needed.exists():

@@ -16,10 +16,16 @@ from tec.tuning import make_tuner
 from . import fake
 from .test_search import records, scale, tuned
 
-distributed = pytest.importorskip("distributed")
+
+@pytest.fixture(scope="module")
+def distributed() -> Any:
+    """Imported by the worker that runs these tests: it takes 2 s of processor time, which each worker would pay at collection."""
+    return pytest.importorskip("distributed")
 
 
-def test_a_cluster_finds_what_one_process_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_finds_what_one_process_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distributed: Any
+) -> None:
     tuned(tmp_path / "local.db", trials=48)
     log = tmp_path / "log"
     monkeypatch.setenv("TEC_FAKE_LOG", str(log))
@@ -51,7 +57,7 @@ def test_a_cluster_finds_what_one_process_finds(tmp_path: Path, monkeypatch: pyt
     assert len(lines) - len(set(lines)) <= 8
 
 
-def test_real_measurements_on_a_cluster(tmp_path: Path) -> None:
+def test_real_measurements_on_a_cluster(tmp_path: Path, distributed: Any) -> None:
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None) as cluster, distributed.Client(cluster) as client:  # fmt: skip
         tuner = make_tuner(
             scale, (1024,), target="llvm", db=tmp_path / "a.db", trials=4, executor=client.get_executor()
