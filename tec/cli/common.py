@@ -199,7 +199,7 @@ def frozen_inputs(path: Path, texts: Sequence[str]) -> dict[str, Any] | None:
 
 def target_of(text: str | None, device: str | None) -> str:
     """The target: the one asked for, else the device's, else the CPU."""
-    from ..target import Target
+    from ..target import Target, chip_of_device
 
     if text is not None:
         return str(Target(text))
@@ -210,7 +210,8 @@ def target_of(text: str | None, device: str | None) -> str:
         return f"rocm -mcpu={rest or 'gfx942'}"
     if kind in ("rocm", "hip", "cuda"):
         dev = find_device(device, "rocm" if kind != "cuda" else "cuda", "")
-        return f"rocm -mcpu={dev.arch.split(':')[0]}" if dev.kind == "rocm" else f"cuda -arch={dev.arch}"
+        chip = chip_of_device(dev.arch)
+        return f"rocm -mcpu={chip}" if dev.kind == "rocm" else f"cuda -arch={chip}"
     find_device(device, "cpu", "")
     return "llvm"
 

@@ -142,15 +142,36 @@ def _operand(
     other = instr.m if role == "a" else instr.n
     j, k = np.meshgrid(np.arange(other), np.arange(instr.k), indexing="ij")
     row, column = (j, k) if attrs[f"{role}_major"] == "k" else (k, j)
+    # An operand may begin within a line: the second warpgroup's columns of a tile of one line.
+    start, column = start - start % width, column + start % width
     at = start + column // width * box + _swizzled(start, row, column % width, size)
     data, r = p.storage.data, _row(p.storage, self.lanes, lane)
     if p.storage.init is not None and not p.storage.init[r, at].all():
         raise self.error(f"{p.storage.name} is multiplied before all of it is written")
+    if self.races is not None:
+        self.races.begin(lane, p.storage, r, at)
     values: Array = data[r, at]
     return (values if role == "a" else values.T)[None]
 
 
+def _warpgroups(self: CallMachine) -> list[int]:
+    """The first lane of each warpgroup that is here."""
+    firsts = range(0, self.lanes.n, matrix.WARPGROUP)
+    return [n for n in firsts if self.mask is None or self.mask[n : n + matrix.WARPGROUP].all()]
+
+
+def wgmma_commit(self: CallMachine, e: E.Call) -> Array:
+    if self.races is not None:
+        for lane in _warpgroups(self):
+            self.races.commit(lane)
+    return np.zeros(1, np.int32)
+
+
 def wgmma_wait(self: CallMachine, e: E.Call) -> Any:
+    attrs = e.attrs or {}
+    if self.races is not None and not attrs.get("again"):
+        for lane in _warpgroups(self):
+            self.races.landed(lane, int(attrs.get("n", 0)))
     return self.eval(e.args[0]) if e.args else np.zeros(1, np.int32)
 
 
@@ -182,8 +203,8 @@ def at_once(self: CallMachine, e: E.Call) -> Array:
 
 
 CALLS = {
-    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait, "computed": computed,
-    **dict.fromkeys(("wgmma_fence", "wgmma_commit", "proxy_fence", "bulk_release", "turn_take", "turn_give", "turn_meet", "mbarrier_fence", "early_wait"), at_once),
+    **dict.fromkeys(("bulk_load", "bulk_store"), bulk_copy), "wgmma": wgmma, "wgmma_registers": wgmma_registers, "wgmma_wait": wgmma_wait, "wgmma_commit": wgmma_commit, "computed": computed,
+    **dict.fromkeys(("wgmma_fence", "proxy_fence", "bulk_release", "turn_take", "turn_give", "turn_meet", "mbarrier_fence", "early_wait"), at_once),
     **dict.fromkeys(("mbarrier_init", "mbarrier_expect", "mbarrier_wait"), mbarrier),
 }  # fmt: skip
 __all__ = ["CALLS"]

@@ -3,6 +3,8 @@
 Lockstep execution hides a missing barrier. With `run(..., races=True)`, for lowered functions, each element of shared memory
 remembers which thread wrote and which threads read it since which barrier, and an access that depends on the order of
 threads raises. A barrier of scope "wave" orders the lanes of one wavefront only.
+
+A warpgroup product reads its operands until a wait says that its group has ended: what it reads may not be written before, and behind the wait not without a barrier.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ _NOBODY, _SEVERAL = -1, -2
 class Track:
     """For each element: the last writer and the readers since, with the barriers they had passed."""
 
-    __slots__ = ("reader", "reads", "writer", "writes")
+    __slots__ = ("flights", "reader", "reads", "writer", "writes")
 
     def __init__(self, shape: tuple[int, int]):
         self.writer = np.full(shape, _NOBODY, np.int64)
         self.reader = np.full(shape, _NOBODY, np.int64)
         self.writes = np.zeros((*shape, 2), np.int64)  # barriers passed: of the work-group, of the wavefront
         self.reads = np.zeros((*shape, 2), np.int64)
+        self.flights = np.zeros(shape, np.int64)  # products under way that read the element
 
 
 class Races:
@@ -43,6 +46,7 @@ class Races:
         n = launch.lanes.n
         self.passed = np.zeros((n, 2), np.int64)
         self.tracks: dict[int, tuple[Storage, Track]] = {}
+        self.groups: dict[int, list[list[tuple[Storage, int, Array]]]] = {}  # by a warpgroup's first thread: what each group of products reads, the open one last
 
     def _track(self, storage: Storage) -> Track:
         hit = self.tracks.get(id(storage))
@@ -103,6 +107,12 @@ class Races:
         t = self._track(storage)
         who, r, i = who.reshape(-1), r.reshape(-1), i.reshape(-1)
         writer, reader = t.writer[r, i], t.reader[r, i]
+        flying = t.flights[r, i] > 0
+        if flying.any():
+            k = int(np.nonzero(flying)[0][0])
+            raise self.machine.error(
+                f"a race: element {int(i[k])} of {storage.name} ({storage.scope}) is written by thread {int(who[k]) % self.threads} while a warpgroup product reads it",
+            )
         bad = (writer != _NOBODY) & (writer != who) & ~self._ordered(writer, t.writes[r, i], who)
         self._report(bad, storage, i, writer, who, "written", "written")
         late = t.reads[r, i][:, 0] < self.passed[who, 0]
@@ -115,6 +125,33 @@ class Races:
         again = t.writer[r, i] != who
         if again.any() and (storage.data[r, i][again] != value.reshape(-1)[again]).any():
             self._report(again, storage, i, t.writer[r, i], who, "written", "written")
+
+    # ---- warpgroup products
+
+    def begin(self, lane: int, storage: Storage, row: int, at: Array) -> None:
+        """A product of the warpgroup whose first lane this is begins to read."""
+        t, i = self._track(storage), at.reshape(-1)
+        who = np.broadcast_to(self.who()[lane], i.shape)
+        writer = t.writer[row, i]
+        bad = (writer != _NOBODY) & ~self._ordered(writer, t.writes[row, i], who)
+        self._report(bad, storage, i, writer, who, "written", "multiplied")
+        np.add.at(t.flights, (row, i), 1)
+        self.groups.setdefault(int(who[0]), [[]])[-1].append((storage, row, i))
+
+    def commit(self, lane: int) -> None:
+        """The products begun since the last commit are a group."""
+        self.groups.setdefault(int(self.who()[lane]), [[]]).append([])
+
+    def landed(self, lane: int, under_way: int) -> None:
+        """At most so many groups of the warpgroup are still under way."""
+        first = int(self.who()[lane])
+        groups = self.groups.setdefault(first, [[]])
+        while len(groups) - 1 > under_way:
+            for storage, row, i in groups.pop(0):
+                t = self._track(storage)
+                np.subtract.at(t.flights, (row, i), 1)
+                t.reader[row, i] = _SEVERAL
+                t.reads[row, i] = self.passed[first]
 
     def _report(
         self, bad: Array, storage: Storage, i: Array, other: Array, who: Array, first: str, second: str

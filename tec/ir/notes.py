@@ -125,18 +125,21 @@ class AnyOrder(Note):
 class SoftwarePipeline(Note):
     """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, on AMD with two, how
     many steps before it is worked on a step's loads start. `uneven`: on AMD the first half of the wavefronts along threadIdx.z comes first where two share a vector unit, so that
-    one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory."""
+    one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory. `in_flight`: warpgroup products
+    of a step may end in the next one. Its first wgmma_wait says that those of the step before have ended; later loads start behind it."""
 
     stages: int = 2
     ahead: int = 1
     uneven: bool = False
     direct: bool = False
+    in_flight: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", _count("software_pipeline: stages", self.stages, 1))
         object.__setattr__(self, "ahead", _count("software_pipeline: ahead", self.ahead, 1))
         object.__setattr__(self, "uneven", _flag("software_pipeline: uneven", self.uneven))
         object.__setattr__(self, "direct", _flag("software_pipeline: direct", self.direct))
+        object.__setattr__(self, "in_flight", _flag("software_pipeline: in_flight", self.in_flight))
 
 
 MOST_STAGES = 64  # of a pipeline's order: as many turns of its prologue are written out

@@ -22,7 +22,7 @@ from ..kernels.source import Source
 from ..kernels.translate import Argument, LaunchShape, translate
 from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices.device import Device
-from ..target import Target, as_target
+from ..target import Target, as_target, chip_of_device
 
 _VECTOR_BYTES = 16  # an address aligned to as much is part of the type: more no access asks for
 
@@ -114,8 +114,8 @@ def target_of(device: Device | None) -> Target:
     kind = {"cpu": "llvm"}.get(device.kind, device.kind)
     if kind == "llvm":
         return current if not current.is_gpu else Target("llvm")
-    chip = device.arch.split(":")[0]
-    if current.kind == kind and current.mcpu == chip:
+    chip = chip_of_device(device.arch)
+    if current.kind == kind and current.mcpu in (chip, device.arch.split(":")[0]):
         return current
     return Target(f"rocm -mcpu={chip}" if kind == "rocm" else f"cuda -arch={chip}")
 

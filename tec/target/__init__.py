@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .chips import CHIPS, Chip, MatrixShape
+from .chips import CHIPS, Chip, MatrixShape, chip_of_device
 from .cpus import CORES, Core, host_core, host_features, host_stand_in
 from .machines import (
     MACHINES,
@@ -29,6 +29,7 @@ __all__ = [
     "MatrixShape",
     "Target",
     "as_target",
+    "chip_of_device",
     "cuda",
     "find_product",
     "product_of_device",

@@ -261,3 +261,9 @@ def _nvidia() -> list[Chip]:
 
 
 CHIPS: dict[str, Chip] = {c.name: c for c in (*_gfx9(), *_rdna(), _cdna5(), *_nvidia())}
+
+
+def chip_of_device(arch: str) -> str:
+    """The chip to compile for on a device that calls itself `arch`: with what only this generation has, where it has such ("sm_90a" for "sm_90")."""
+    name = arch.split(":")[0]
+    return f"{name}a" if name.startswith("sm_") and f"{name}a" in CHIPS else name

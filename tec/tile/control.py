@@ -156,15 +156,21 @@ class Control(OverAxis):
                 self._moving(args[k], inits[k], by, turn)
 
         fills = [self.fill(p, block, start) for p in planned]
+        slots_of_tiles = self.stages(op, planned, fills)
+        flight = self.take_off(block, args, slots) if slots_of_tiles > 1 else None
         with self.block() as items:
             start()
             for k, slot in slots.items():
                 self.bind(args[k], slot)
+            self.flights.append(flight)
             self.ops(block)
+            self.flights.pop()
             self.loc = op.loc
             some = list(slots)
             self.assign_all([slots[k] for k in some], [args[k] for k in some], [block.yields[k] for k in some])
-        self.emit(self.loop(op, turn, count, close(items), planned, fills))
+        body = close(items)
+        self.emit(self.loop(slots_of_tiles, S.For(turn, ZERO, count, body), planned, fills, flight is not None))
+        self.land(flight)
         self._forget(block)
         for k, r in enumerate(op.results):
             if r.ty.dtype.is_ptr():
@@ -181,7 +187,20 @@ class Control(OverAxis):
     def fill(self, planned: Any, block: Block, start: Callable[[], None]) -> S.Stmt:
         raise NotImplementedError
 
-    def loop(self, op: Op, turn: E.Var, count: E.Expr, body: S.Stmt, planned: list[Any], fills: list[S.Stmt]) -> S.Stmt:
+    def stages(self, op: Op, planned: list[Any], fills: list[S.Stmt]) -> int:
+        """Slots of the tiles that a loop fills; 1 where they come through registers."""
+        raise NotImplementedError
+
+    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], in_flight: bool) -> S.Stmt:
+        raise NotImplementedError
+
+    flights: list[Any]
+
+    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held]) -> Any:
+        """Products that a turn may leave in flight."""
+        raise NotImplementedError
+
+    def land(self, flight: Any) -> None:
         raise NotImplementedError
 
     def _count_turns(self, low: E.Expr, high: E.Expr, step: E.Expr) -> E.Expr:

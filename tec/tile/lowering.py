@@ -139,7 +139,7 @@ class Lowering(Saying, Products):
     def run(self, alias: bool) -> Lowered:
         """The whole program."""
         self._costs = {}
-        self.sums, self.places, self.units, self.groups = [], {}, {}, {}
+        self.sums, self.places, self.units, self.groups, self.flights = [], {}, {}, {}, [None]
         self.may_alias = alias
         self.axes = Axes(self.program, self.alignment)
         self.params: list[Buffer | E.Var] = []

@@ -14,9 +14,11 @@ from ..ir.dtype import dtype_info
 from .axes import Axes
 from .grammar import Op, Value
 from .layouts import Layout, spare
+from .exchange import WORD_BYTES, Exchange, steps
 from .reading import Reading
 from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin, lane_of
 
+FREE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "addptr")  # written out where they are used
 _ATOMICS = {
     "add": "atomic_add",
     "min": "atomic_min",
@@ -36,7 +38,7 @@ class Address:
     offset: Read
 
 
-class Memory(Reading):
+class Memory(Reading, Exchange):
     """Pointers and what goes through them."""
 
     axes: Axes
@@ -257,8 +259,9 @@ class Memory(Reading):
             self.emit(S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s)
             return
         layout = self.anchor(v) or self.memory_layout(p, v)
+        value, layout = self._side_by_side(op, layout)
         lanes, along = self.vectors(op, layout)
-        value, offset = self.reader(v, layout), self.placed(p, layout, along)
+        offset = self.placed(p, layout, along)
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)
@@ -270,6 +273,31 @@ class Memory(Reading):
             return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
 
         self.visit(layout, put, lanes, along)
+
+    def _side_by_side(self, op: Op, layout: Layout) -> tuple[Read, Layout]:
+        """How the stored value is read, and its layout: sums of a matrix unit of NVIDIA after exchanges between lanes, where a thread then writes more bytes at once."""
+        v = op.operands[1]
+        dtype = v.ty.dtype.tec
+        d, size = self.fastest(op.operands[0]), dtype_info(dtype).bytes
+        if self.target.kind != "cuda" or layout not in self.sums or dtype == "bool" or d != len(layout) - 1:
+            return self.reader(v, layout), layout
+        todo, wide = steps(layout, d, GPU_VECTOR_BYTES // size, self.wave)
+        run = self.vectors(op, wide)[0]
+        todo, wide = steps(layout, d, run, self.wave)
+        free = all(self.is_free(x) for x in (op.operands[0], *op.operands[2:]))
+        if not todo or not free or size > WORD_BYTES or layout[d].low_run() * size < WORD_BYTES:
+            return self.reader(v, layout), layout
+        held = self.held.get(id(v)) or self.stored(self.reader(v, layout), layout, dtype, "stored")
+        made = self.exchanged(held, d, todo, wide)
+        return lambda p: E.BufferLoad(made.buffer, tuple(a.register for a in p)), wide
+
+    def is_free(self, v: Value) -> bool:
+        """Whether a tile is written out in any layout, with no registers of its own."""
+        if not v.ty.shape:
+            return True
+        if id(v) in self.held or v.of is None:
+            return id(v) in self.lazy and id(v) not in self.held
+        return (v.of.elementwise or v.of.name in FREE) and all(map(self.is_free, v.of.operands))
 
     def as_stored(self, value: E.Expr, base: Buffer) -> E.Expr:
         if value.dtype == base.dtype:

@@ -355,23 +355,26 @@ class Operands(Control):
     def op(self, op: Op) -> None:
         raise NotImplementedError
 
-    def loop(self, op: Op, turn: E.Var, count: E.Expr, body: S.Stmt, planned: list[Any], fills: list[S.Stmt]) -> S.Stmt:
-        """The loop around fills and work, as a software pipeline: by copies in the background a slot for each stage, through registers one."""
-        if not planned:
-            return S.For(turn, ZERO, count, body)
-        meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
-        stages = int(op.attrs["stages"])
+    def stages(self, op: Op, planned: list[Any], fills: list[S.Stmt]) -> int:
+        """Slots of the tiles that a loop fills by copies in the background; 1 where they come through registers."""
+        stages = int(op.attrs.get("stages") or 1)
         total = sum(_bytes(p.place.buffer) for p in planned)
         while stages > 1 and total * stages > self.target.lds_bytes * ROOM - self.loop_bytes:
             stages -= 1
         background = self.target.kind == "cuda" and self.target.chip.async_lds and all(as_copies(f) for f in fills)
-        if not background or stages < 2:
-            stages, body = 1, S.seq(meet, body, meet)
-        self.loop_bytes += total * stages
+        return stages if background and planned else 1
+
+    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], in_flight: bool) -> S.Stmt:
+        """The loop around fills and work, as a software pipeline: by copies in the background a slot for each stage, through registers one."""
+        if not planned:
+            return loop
+        meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
+        body = loop.body if stages > 1 else S.seq(meet, loop.body, meet)
+        self.loop_bytes += sum(_bytes(p.place.buffer) for p in planned) * stages
         body = S.seq(*fills, body)
         for p in planned:
             body = S.Alloc(p.place.buffer, body)
-        return S.seq(S.Attr(SoftwarePipeline(stages), S.For(turn, ZERO, count, body)), meet)
+        return S.seq(S.Attr(SoftwarePipeline(stages, in_flight=in_flight), loop.with_body(body)), meet)
 
 
 def is_zero(v: Value) -> bool:

@@ -11,12 +11,12 @@ from ..ir.dtype import dtype_info
 from .grammar import Op, Value
 from .layouts import Layout
 from .state import ZERO, Held, Point
-from .units import Units
+from .warpgroups import Warpgroups
 
 CPU_ROWS, CPU_COLUMNS = 4, 16  # sums in registers: 4 rows of two AVX2 vectors leave room for operands
 
 
-class Products(Units):
+class Products(Warpgroups):
     """Products of tiles."""
 
     def product_layout(self, op: Op) -> Layout:
@@ -30,7 +30,9 @@ class Products(Units):
 
     def do_dot(self, op: Op) -> None:
         unit = self.unit(op)
-        if unit is not None:
+        if unit is not None and unit.instr.unit == "wgmma":
+            self.by_warpgroups(op, unit)
+        elif unit is not None:
             self.by_unit(op, unit)
         elif not self.gpu and len(op.results[0].ty.shape) == 2 and op.results[0].ty.dtype.is_floating():
             self.in_blocks(op)

@@ -1,7 +1,7 @@
 """Products of tiles by matrix units: which unit, what each wave holds of the sums, and how its operands come to it.
 
 mma.sync takes 16-bit operands by ldmatrix, two of B's tiles at once, as they lie in memory or transposed on the way; a warpgroup product reads them from shared
-memory by itself. A first operand that is held as a product's sums lie goes from registers to the unit (flash attention's weights).
+memory by itself (`warpgroups`). A first operand that is held as a product's sums lie goes from registers to the unit (flash attention's weights).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from functools import lru_cache
 
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir import stmt as S
-from ..ir.buffer import LOCAL, Buffer
+from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.matrix import WARPGROUP, MatrixInstr, instructions, run_of
 from .grammar import Op, Value
 from .layouts import accumulators, bits
-from .operands import ACCESS_BYTES, LINE_BYTES, LINES, Operands, Place, Unit, is_zero
+from .operands import ACCESS_BYTES, LINE_BYTES, LINES, Operands, Place, Unit
 from .reading import agree
 from .state import ZERO, Held
 
@@ -160,12 +159,12 @@ class Units(Operands):
     def _of_held(self, held: Held, instr: MatrixInstr, i: int, step: int) -> E.Expr:
         """A lane's vector of tile i of the rows, of a step of k."""
         if instr.unit == "mma.sync":
-            return self._from_registers(held, i, step * instr.k // 8, instr.a_elems)
+            return self.from_registers(held, i, step * instr.k // 8, instr.a_elems)
         first = step * instr.a_elems
         loads = [E.BufferLoad(held.buffer, (E.IntImm(i), E.IntImm(first + e))) for e in range(instr.a_elems)]
         return E.Shuffle(tuple(loads), tuple(range(instr.a_elems)))
 
-    def _from_registers(self, held: Held, i: int, start: int, elems: int) -> E.Expr:
+    def from_registers(self, held: Held, i: int, start: int, elems: int) -> E.Expr:
         """A lane's vector of tile i of the rows: elements (column, row half, neighbour) from the low bit up, from a step of 8 columns on."""
         loads = []
         for e in range(elems):
@@ -178,9 +177,6 @@ class Units(Operands):
 
     def by_unit(self, op: Op, unit: Unit) -> None:
         """Products of the unit's tiles, each wave its share."""
-        if unit.instr.unit == "wgmma":
-            self._by_warpgroups(op, unit)
-            return
         a, b, acc = op.operands
         v, instr = op.results[0], unit.instr
         start = self.reader(acc, unit.layout)
@@ -189,11 +185,11 @@ class Units(Operands):
         right_at, also = self.operand(b, unit, "b")
         made = self.stored(start, unit.layout, v.ty.dtype.tec, "sum")
         lane = self.let("lane", B.floormod(self.thread, self.wave))
-        wave_row, wave_column = self._wave(unit, self.wave)
+        wave_row, wave_column = self.wave_of(unit, self.wave)
         tiles = tuple(n // (side * w) for n, side, w in zip(v.ty.shape, (instr.m, instr.n), unit.waves))
         first = [self.let("row", B.mul(wave_row, instr.m)), self.let("column", B.mul(wave_column, instr.n))]
         sums = {
-            (i, j): self.let("sums", self._vector(made.buffer, instr, i, j))
+            (i, j): self.let("sums", self.vector_of(made.buffer, instr, i, j))
             for i in range(tiles[0])
             for j in range(tiles[1])
         }
@@ -212,7 +208,7 @@ class Units(Operands):
         for (i, j), vector in sums.items():
             for e in range(instr.acc_elems):
                 element = E.Shuffle((vector,), (e,)) if instr.acc_elems > 1 else vector
-                self.emit(self.store(made.buffer, self._registers_of(instr, e, i, j), element))
+                self.emit(self.store(made.buffer, self.registers_of(instr, e, i, j), element))
         if fresh or also:
             self.barrier()
         self.held[id(v)] = Held(made.buffer, unit.layout)
@@ -259,64 +255,7 @@ class Units(Operands):
         made = parts[0] if len(parts) == 1 else E.Shuffle(tuple(parts), tuple(range(instr.elems(role))))
         return self.let(role, made)
 
-    def _by_warpgroups(self, op: Op, unit: Unit) -> None:
-        """Products that read shared memory by themselves, begun together and waited for."""
-        a, b, acc = op.operands
-        v, instr = op.results[0], unit.instr
-        zero = is_zero(acc)
-        start = None if zero else self.reader(acc, unit.layout)
-        held = self.in_registers(a, unit)
-        left, fresh = (None, False) if held is not None else self.operand(a, unit, "a")
-        right, also = self.operand(b, unit, "b")
-        dtype, count = v.ty.dtype.tec, instr.acc_elems
-        made = (
-            Held(self.array("sum", dtype, [d.held for d in unit.layout]), unit.layout)
-            if start is None
-            else self.stored(start, unit.layout, dtype, "sum")
-        )
-        tiles = tuple(n // (side * w) for n, side, w in zip(v.ty.shape, (instr.m, instr.n), unit.waves))
-        wave_row, wave_column = self._wave(unit, WARPGROUP)
-        whole = Buffer("products", dtype, tuple(E.IntImm(n) for n in (*tiles, count)), scope=LOCAL, loc=self.loc)
-        lanes = E.Ramp(ZERO, E.IntImm(1), count)
-        each = [(i, j) for i in range(tiles[0]) for j in range(tiles[1])]
-        begin, run, wait = [], [], []
-        for i, j in each:
-            at = (E.IntImm(i), E.IntImm(j), lanes)
-            before: E.Expr = E.Broadcast(B.cast(dtype, B.const(0, "int32")), count)
-            if not zero:
-                begin.append(S.BufferStore(whole, self._vector(made.buffer, instr, i, j), at, None, self.loc))
-                before = E.BufferLoad(whole, at)
-            column = B.add(B.mul(wave_column, instr.n), j * instr.n * unit.waves[1])
-            attrs = {**instr.attrs(), "b_major": "k" if right.along == 0 else "mn", "b_box": right.box}
-            second = E.BufferLoad(right.buffer, (_start(right, ZERO, column),))
-            if held is not None:
-                first = self._from_registers(held, i, 0, instr.m * instr.k // WARPGROUP)
-                call = E.Call("wgmma_registers", (first, second, before), before.dtype, attrs)
-            else:
-                assert left is not None
-                row = B.add(B.mul(wave_row, instr.m), i * instr.m * unit.waves[0])
-                attrs |= {"a_major": "k" if left.along == 1 else "mn", "a_box": left.box}
-                source = E.BufferLoad(left.buffer, (_start(left, row, ZERO),))
-                call = E.Call("wgmma", (source, second, before), before.dtype, attrs)
-            run.append(S.BufferStore(whole, call, at, None, self.loc))
-            done = E.BufferLoad(whole, at)
-            wait.append(S.BufferStore(whole, E.Call("wgmma_wait", (done,), done.dtype, {"n": 0}), at, None, self.loc))
-        order = [S.Evaluate(E.Call(w, (), "int32"), self.loc) for w in ("wgmma_fence", "wgmma_commit")]
-        out = [
-            self.store(
-                made.buffer,
-                self._registers_of(instr, e, i, j),
-                E.BufferLoad(whole, (E.IntImm(i), E.IntImm(j), E.IntImm(e))),
-            )
-            for i, j in each
-            for e in range(count)
-        ]
-        self.emit(S.Alloc(whole, S.seq(*begin, order[0], *run, order[1], *wait, *out)))
-        if fresh or also:
-            self.barrier()
-        self.held[id(v)] = made
-
-    def _wave(self, unit: Unit, size: int) -> tuple[E.Expr, E.Expr]:
+    def wave_of(self, unit: Unit, size: int) -> tuple[E.Expr, E.Expr]:
         wave = self.wave_number(size) if self.threads > size else ZERO
         rows, columns = unit.waves
         column = B.floormod(wave, columns) if columns > 1 else ZERO
@@ -333,7 +272,7 @@ class Units(Operands):
             found = self.groups[size] = (E.Var("wave", number.dtype, True), number)
         return found[0]
 
-    def _registers_of(self, instr: MatrixInstr, e: int, i: int, j: int) -> list[E.Expr]:
+    def registers_of(self, instr: MatrixInstr, e: int, i: int, j: int) -> list[E.Expr]:
         """The registers of element `e` of a lane's sums, in the unit's tile (i, j) of its wave."""
         out: list[E.Expr] = []
         for d, tile in ((0, i), (1, j)):
@@ -342,16 +281,9 @@ class Units(Operands):
             out.append(E.IntImm(at + (tile << len(moving))))
         return out
 
-    def _vector(self, buffer: Buffer, instr: MatrixInstr, i: int, j: int) -> E.Expr:
-        loads = tuple(E.BufferLoad(buffer, tuple(self._registers_of(instr, e, i, j))) for e in range(instr.acc_elems))
+    def vector_of(self, buffer: Buffer, instr: MatrixInstr, i: int, j: int) -> E.Expr:
+        loads = tuple(E.BufferLoad(buffer, tuple(self.registers_of(instr, e, i, j))) for e in range(instr.acc_elems))
         return loads[0] if len(loads) == 1 else E.Shuffle(loads, tuple(range(len(loads))))
-
-
-def _start(place: Place, row: E.Expr, column: E.Expr) -> E.Expr:
-    """The first element of a warpgroup's operand: its box and line; inside of a line the unit exchanges pieces by itself."""
-    width = LINE_BYTES // dtype_info(place.buffer.dtype).bytes
-    line, far = (row, column) if place.along else (column, row)
-    return B.add(B.mul(B.floordiv(far, width), place.box), B.add(B.mul(line, width), B.floormod(far, width)))
 
 
 def _by_ldmatrix(place: Place, instr: MatrixInstr) -> bool:

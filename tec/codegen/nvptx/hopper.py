@@ -268,7 +268,9 @@ def wgmma_commit(em: NvptxEmitter, e: E.Call) -> str:
 
 
 def wgmma_wait(em: NvptxEmitter, e: E.Call) -> str:
-    text = f"wgmma.wait_group.sync.aligned {int((e.attrs or {}).get('n', 0))};"
+    attrs = e.attrs or {}
+    # One statement waits for all sums: of two, ptxas takes the second for the end of another stage and waits after each product (C7515).
+    text = "" if attrs.get("again") else f"wgmma.wait_group.sync.aligned {int(attrs.get('n', 0))};"
     if not e.args:
         return assembly(em, text, [])
     acc = em.lanes_of(em.expr(e.args[0]), e.dtype)

@@ -10,6 +10,7 @@ import pytest
 from tec.ir.dtype import dtype_info
 from tec.ir.matrix import MatrixInstr, instructions
 from tec.target import Target
+from tec.tile.exchange import steps
 from tec.tile.layouts import (
     Layout,
     accumulators,
@@ -156,3 +157,26 @@ def test_turned_operands_meet_in_no_bank(k: int) -> None:
 def test_a_picture() -> None:
     assert show(blocked((2, 4), (1, 0), 2, 4), 4) == "T0:0 T0:1 T1:0 T1:1\nT2:0 T2:1 T3:0 T3:1"
     assert show(whole((4,))) == "T0:0 T0:1 T0:2 T0:3"
+
+
+@pytest.mark.parametrize("seed", seeds.some(20))
+def test_exchanges_bring_neighbours_together(seed: int) -> None:
+    """Swapped bits are still a layout of the whole tile, and no thread's part leaves its wave."""
+    r = random.Random(seed)
+    chip = Target(r.choice(["cuda -arch=sm_80", "cuda -arch=sm_90a"]))
+    fits = [i for i in instructions(chip) if i.blocks == 1]
+    instr = r.choice(fits)
+    waves = (1 << r.randint(0, 2), 1 << r.randint(0, 1))
+    shape = (instr.m * waves[0] << r.randint(0, 1), instr.n * waves[1] << r.randint(0, 2))
+    layout, threads = accumulators(instr, shape, waves), instr.wave * waves[0] * waves[1]
+    run = 1 << r.randint(0, 3)
+    todo, wide = steps(layout, 1, run, 32)
+    holds_all(wide, threads)
+    assert wide[0] == layout[0] and wide[1].held == layout[1].held
+    assert wide[1].low_run() >= min(run, layout[1].low_run() << len(todo))
+    waves_of = [{at: {t // 32 for t, _ in places} for at, places in table(x, threads).items()} for x in (layout, wide)]
+    rows = [{at[0]: set() for at in w} for w in waves_of]
+    for k, found in enumerate(waves_of):
+        for at, held in found.items():
+            rows[k][at[0]] |= held
+    assert rows[0] == rows[1]

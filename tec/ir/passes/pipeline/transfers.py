@@ -1,6 +1,7 @@
 """Fills of shared memory that travel by themselves, as the order of a turn:
 
-background          wait, start @n, work             copies that threads start, a group a step
+background          wait, start @n, work             copies that threads start, a group a step; with products in flight
+                    wait, work, meet, start @n       behind the work's first wait, which says that the step before is done with its slot
 straight_to_slots   load @1, work, meet              copies of whole wavefronts; `leaves.direct` where leaves can be filled ahead
 ring                wait, work, meet, fetch @n       bulk copies by one thread; `leaves.across` where leaves can be filled ahead
 """
@@ -15,7 +16,8 @@ from ... import build as B
 from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
-from ...visit import visit
+from ...effects import is_call
+from ...visit import map_stmt, visit
 from ..rewrite_util import const_int
 from .background_copies import as_copies, copies_by_lanes
 from .bulk import effect, loaded_bytes, reporting
@@ -29,8 +31,10 @@ def copies_in_background(target: Target) -> bool:
     return target.chip.async_lds and target.chip.family == "sm"
 
 
-def background(pipe: Pipeline) -> S.Stmt | None:
-    """On copies in the background. A group each step, empty or not, so that the count of groups under way says which step they are of."""
+def background(pipe: Pipeline, in_flight: bool = False) -> S.Stmt | None:
+    """On copies in the background. A group each step, empty or not, so that the count of groups under way says which step they are of.
+
+    in_flight: the work's products may end a step later, see `SoftwarePipeline`. The copies then queue behind the products, which need not wait for their issue."""
     n = pipe.depth
     found = [as_copies(f) for f in pipe.parts.fills]
     copies = [c for c in found if c is not None]
@@ -43,10 +47,18 @@ def background(pipe: Pipeline) -> S.Stmt | None:
     def turn(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(copies, t, n))] if t.has(n) else []
         begun = S.seq(*start, effect("async_commit"))
-        return begun if t.in_prologue else S.seq(wait, begun, pipe.work(t))
+        if t.in_prologue:
+            return begun
+        return S.seq(wait, _behind_wait(pipe.work(t), S.seq(BARRIER, begun))) if in_flight else S.seq(wait, begun, pipe.work(t))
 
     parts = expand(pipe.loop, n, turn, guarded=True)
-    return pipe.in_storage(S.seq(parts.stmt, effect("async_wait", n=0)))
+    done = effect("async_wait", n=0)
+    if not in_flight:
+        return pipe.in_storage(S.seq(parts.stmt, done))
+    # The last wait stands on the way out of the loop alone: where a way around the loop meets it, ptxas takes what comes on that way for a write into
+    # sums under way, and waits after each product (C7515).
+    steps = S.IfThenElse(B.compare("gt", pipe.loop.extent, 0), S.seq(*parts.steady, effect("wgmma_wait", n=0)))
+    return pipe.in_storage(S.seq(*parts.prologue, steps, *parts.epilogue, done))
 
 
 def _by_warpgroups(s: S.Stmt) -> bool:
@@ -55,6 +67,22 @@ def _by_warpgroups(s: S.Stmt) -> bool:
         s, lambda e: found.append(e) if isinstance(e, E.Call) and e.op in ("wgmma", "wgmma_registers") else None, None
     )
     return bool(found)
+
+
+def _behind_wait(work: S.Stmt, then: S.Stmt) -> S.Stmt:
+    """A statement behind the first one that waits for warpgroup products."""
+    done = False
+
+    def fs(s: S.Stmt) -> S.Stmt:
+        nonlocal done
+        if done:
+            return s
+        if any(is_call(e, "wgmma_wait") for e in ([s.value] if isinstance(s, (S.Evaluate, S.BufferStore)) else [])):
+            done = True
+            return S.seq(s, then)
+        return map_stmt(s, fs, lambda e: e)
+
+    return fs(work)
 
 
 def straight_to_slots(pipe: Pipeline, threads: list[S.For]) -> S.Stmt | None:
