@@ -416,7 +416,14 @@ _add(
 )
 _add("wgmma_fence", 0, "before the first wgmma on registers that other code wrote", "scalar", "int32", opaque=True)
 _add("wgmma_commit", 0, "closes a group of wgmmas", "scalar", "int32", opaque=True)
-_add("wgmma_wait", -1, "([acc]): acc once at most attrs n groups are under way; attrs again: a wait before this one has seen to that", "any", opaque=True, varying=True)
+_add(
+    "wgmma_wait",
+    -1,
+    "([acc]): acc once at most attrs n groups are under way; attrs again: a wait before this one has seen to that",
+    "any",
+    opaque=True,
+    varying=True,
+)
 _add(
     "set_registers",
     0,

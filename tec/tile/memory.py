@@ -12,13 +12,21 @@ from ..ir.blocks import Open, close
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from .axes import Axes
+from .exchange import WORD_BYTES, Exchange, steps
 from .grammar import Op, Value
 from .layouts import Layout, spare
-from .exchange import WORD_BYTES, Exchange, steps
 from .reading import Reading
 from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin, lane_of
 
-FREE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "addptr")  # written out where they are used
+FREE = (
+    "splat",
+    "arange",
+    "expand_dims",
+    "broadcast",
+    "permute",
+    "reshape",
+    "addptr",
+)  # written out where they are used
 _ATOMICS = {
     "add": "atomic_add",
     "min": "atomic_min",

@@ -47,7 +47,9 @@ class Warpgroups(Units):
 
     def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held]) -> Flight | None:
         """The products of a pipelined loop's body, or None where its first one is no warpgroup product."""
-        products = [x for x in block.ops if x.name == "dot" and (u := self.unit(x)) is not None and u.instr.unit == "wgmma"]
+        products = [
+            x for x in block.ops if x.name == "dot" and (u := self.unit(x)) is not None and u.instr.unit == "wgmma"
+        ]
         if not products:
             return None
         out = Flight(products[0], {})
@@ -136,8 +138,7 @@ class Warpgroups(Units):
     def by_warpgroups(self, op: Op, unit: Unit) -> None:
         """Products that read shared memory by themselves, begun together; waited for here unless they stay in flight."""
         a, b, acc = op.operands
-        v, instr = op.results[0], unit.instr
-        zero = is_zero(acc)
+        v, zero = op.results[0], is_zero(acc)
         start = None if zero else self.reader(acc, unit.layout)
         held = self.in_registers(a, unit)
         left, fresh = (None, False) if held is not None else self.operand(a, unit, "a")
@@ -179,7 +180,14 @@ class Warpgroups(Units):
         return [S.Evaluate(E.Call("wgmma_wait", (), "int32", {"n": 1}), self.loc)]
 
     def _product(
-        self, whole: Buffer, unit: Unit, tile: tuple[int, int], left: Place | None, right: Place, held: Held | None, zero: bool
+        self,
+        whole: Buffer,
+        unit: Unit,
+        tile: tuple[int, int],
+        left: Place | None,
+        right: Place,
+        held: Held | None,
+        zero: bool,
     ) -> S.Stmt:
         """One of the unit's tiles."""
         (i, j), instr = tile, unit.instr

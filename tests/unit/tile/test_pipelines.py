@@ -125,7 +125,10 @@ def test_copies_into_a_slot_in_use_are_found(wrong: str, monkeypatch: pytest.Mon
     """The watch over races knows products in flight: a copy with no barrier behind the wait, and one ahead of it."""
     transfers = importlib.import_module("tec.ir.passes.pipeline.transfers")
     right = transfers._behind_wait
-    ways = {"no barrier": lambda work, then: right(work, S.seq(*then.stmts[1:])), "too early": lambda work, then: S.seq(then, work)}
+    ways = {
+        "no barrier": lambda work, then: right(work, S.seq(*then.stmts[1:])),
+        "too early": lambda work, then: S.seq(then, work),
+    }
     monkeypatch.setattr(transfers, "_behind_wait", ways[wrong])
     said = "no barrier between" if wrong == "no barrier" else "while a warpgroup product reads it"
     with pytest.raises(TecError, match=said):

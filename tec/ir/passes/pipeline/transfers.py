@@ -49,7 +49,11 @@ def background(pipe: Pipeline, in_flight: bool = False) -> S.Stmt | None:
         begun = S.seq(*start, effect("async_commit"))
         if t.in_prologue:
             return begun
-        return S.seq(wait, _behind_wait(pipe.work(t), S.seq(BARRIER, begun))) if in_flight else S.seq(wait, begun, pipe.work(t))
+        return (
+            S.seq(wait, _behind_wait(pipe.work(t), S.seq(BARRIER, begun)))
+            if in_flight
+            else S.seq(wait, begun, pipe.work(t))
+        )
 
     parts = expand(pipe.loop, n, turn, guarded=True)
     done = effect("async_wait", n=0)
