@@ -137,7 +137,7 @@ class Races:
         writer = t.writer[row, i]
         bad = (writer != _NOBODY) & ~self._ordered(writer, t.writes[row, i], who)
         self._report(bad, storage, i, writer, who, "written", "multiplied")
-        np.add.at(t.flights, (row, i), 1)
+        t.flights[row, i] += 1  # each element once
         self.groups.setdefault(int(who[0]), [[]])[-1].append((storage, row, i))
 
     def commit(self, lane: int) -> None:
@@ -151,7 +151,7 @@ class Races:
         while len(groups) - 1 > under_way:
             for storage, row, i in groups.pop(0):
                 t = self._track(storage)
-                np.subtract.at(t.flights, (row, i), 1)
+                t.flights[row, i] -= 1
                 t.reader[row, i] = _SEVERAL
                 t.reads[row, i] = self.passed[first]
 
