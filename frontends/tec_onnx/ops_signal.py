@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders import axis_of
-from tec.graph.builders.matmul import matmul
+from tec.graph.builders import axis_of, fourier
 
 from . import reader
 from .importer import Call, Outputs, onnx_op
-
-
-def _fourier(n: int, rows: int, inverse: bool) -> tuple[Any, Any]:
-    """Real and imaginary parts of exp(-+2 pi i j k / n), (rows, n)."""
-    reader.check_bytes("a Fourier matrix", (rows, n))
-    angle = 2 * np.pi * (np.outer(np.arange(rows), np.arange(n)) % n) / n
-    sign = 1.0 if inverse else -1.0
-    scale = 1.0 / n if inverse else 1.0
-    return np.cos(angle) * scale, sign * np.sin(angle) * scale
 
 
 def _resized(c: Call, x: Value, axis: int, n: int) -> Value:
@@ -40,20 +29,11 @@ def transform(c: Call, x: Value, axis: int, length: int, inverse: bool, onesided
     if onesided and inverse:
         raise ImportModelError("a one-sided inverse transform is not defined here")
     rows = length // 2 + 1 if onesided else length
-    cos, sin = (c.const(m.T.copy(), x.dtype) for m in _fourier(length, rows, inverse))
-    perm = [k for k in range(x.ndim) if k != axis] + [axis]
-    back = list(np.argsort(perm))
-    y = c.transpose(x, perm)  # (..., parts, n)
-    parts = x.shape[-1]
-    real = c.slice(y, -2, 0, 1)
-    re, im = matmul(c, real, cos), matmul(c, real, sin)
-    if parts == 2:
-        imag = c.slice(y, -2, 1, 1)
-        re, im = (
-            c.op("subtract", re, matmul(c, imag, sin)),
-            c.op("add", im, matmul(c, imag, cos)),
-        )
-    return c.transpose(c.op("concat", re, im, axis=re.ndim - 2), back)
+    reader.check_bytes("a Fourier matrix", (rows, length))
+    real, imag = (c.slice(x, -1, k, 1) if k < x.shape[-1] else None for k in range(2))
+    assert real is not None
+    parts = fourier.transform(c, (real, imag), axis, rows=rows, inverse=inverse, scale=1.0 / length if inverse else 1.0)
+    return c.op("concat", *parts, axis=x.ndim - 1)
 
 
 @onnx_op("DFT")

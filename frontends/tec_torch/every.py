@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from . import ops_grad, ops_index, ops_make, ops_math, ops_nn, ops_reduce, ops_shape  # noqa: F401
-from .importer import CONVERTERS
+from . import (  # noqa: F401
+    ops_complex,
+    ops_experts,
+    ops_grad,
+    ops_index,
+    ops_make,
+    ops_math,
+    ops_nn,
+    ops_reduce,
+    ops_shape,
+)
+from .importer import COMPLEX, CONVERTERS
 
 
 def operators() -> list[str]:
     """The names of the operators that are converted, sorted: "aten.add" with all its overloads, "aten.scatter_reduce.two" the one."""
-    return sorted({str(target) for target in CONVERTERS})
+    return sorted({str(target) for target in CONVERTERS | COMPLEX})

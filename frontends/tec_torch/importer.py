@@ -22,10 +22,12 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder, identifier
 from tec.ops.dims import Dim, Size, is_symbolic
 
-from .types import array_of, dtype_of, scalar, shape_of, size_of
+from .types import COMPLEX_TYPES, PART_TYPES, array_of, dtype_of, scalar, shape_of, size_of
 
 Converter = Callable[..., Any]
 CONVERTERS: dict[Any, Converter] = {}
+CUSTOM: dict[str, Converter] = {}  # of other libraries' operators, by namespace and name
+COMPLEX: dict[Any, Converter] = {}  # of calls that take or give complex numbers
 
 # Arguments that say where a result lies, which its type tells or tec decides.
 _PLACE = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"})
@@ -49,9 +51,55 @@ def aten_op(*names: str, space: Any = torch.ops.aten) -> Callable[[Converter], C
     return add
 
 
+def custom_op(name: str) -> Callable[[Converter], Converter]:
+    """Decorator: the function converts an operator that another library registers ("transformers::grouped_mm_fallback"), whenever it does."""
+
+    def add(f: Converter) -> Converter:
+        CUSTOM[name] = f
+        return f
+
+    return add
+
+
+def complex_op(*names: str) -> Callable[[Converter], Converter]:
+    """Decorator: the function converts calls of these operators that take or give complex tensors, which it is given as `Complex`."""
+
+    def add(f: Converter) -> Converter:
+        for name in names:
+            for space in (torch.ops.aten, torch.ops.prims):
+                found = getattr(space, name, None)
+                if found is not None:
+                    COMPLEX[found] = f
+        return f
+
+    return add
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A complex tensor: its parts; `imag` is None where it is zero everywhere."""
+
+    real: Value
+    imag: Value | None
+
+
+def holds_complex(args: Any) -> bool:
+    if isinstance(args, (list, tuple)):
+        return any(map(holds_complex, args))
+    return isinstance(args, Complex)
+
+
 def converter_of(target: Any) -> Converter | None:
     """What converts calls of an overload, of those that were imported (see `every`)."""
-    return CONVERTERS.get(target) or CONVERTERS.get(getattr(target, "overloadpacket", None))
+    packet = getattr(target, "overloadpacket", None)
+    schema = getattr(target, "_schema", None)
+    name = getattr(schema, "name", "")
+    return CONVERTERS.get(target) or CONVERTERS.get(packet) or COMPLEX.get(packet) or CUSTOM.get(name)
+
+
+def complex_converter_of(target: Any) -> Converter | None:
+    """What converts calls of an overload that take or give complex numbers."""
+    return COMPLEX.get(getattr(target, "overloadpacket", None))
 
 
 class AtenCall(Builder):
@@ -65,12 +113,20 @@ class AtenCall(Builder):
         val = node.meta.get("val")
         results = val if isinstance(val, (tuple, list)) else [val]
         self.types: list[tuple[str, tuple[Size, ...]] | None] = [
-            (dtype_of(v.dtype), shape_of(v, names)) if isinstance(v, torch.Tensor) else None for v in results
+            (COMPLEX_TYPES.get(v.dtype) or dtype_of(v.dtype), shape_of(v, names))
+            if isinstance(v, torch.Tensor)
+            else None
+            for v in results
         ]
         first = next((t for t in self.types if t is not None), None)
         if first is None:
             raise ImportModelError("a result that is no tensor")
         self.dtype, self.shape = first
+
+    @property
+    def part(self) -> str:
+        """The type of the result's parts, where it is complex."""
+        return PART_TYPES.get(self.dtype, self.dtype)
 
     @property
     def common(self) -> str:
@@ -140,11 +196,13 @@ def location_of(node: Node) -> Loc | None:
 @dataclass
 class Conversion:
     """A graph made of calls. `inputs`: names of the placeholders that became the graph's inputs; `outputs`: for each of the calls' results a number
-    of the graph's output, a placeholder's name, a size, or None; `failed`: calls that could not be converted, and why."""
+    of the graph's output ("output", number) or those of a complex one's parts ("complex", real, imaginary or None), a placeholder's name, a size, or None;
+    `parts`: of inputs that are the real (0) or imaginary part (1) of a complex placeholder, by their number; `failed`: calls that could not be converted, and why."""
 
     graph: Graph
     inputs: list[str] = field(default_factory=list)
     outputs: list[Any] = field(default_factory=list)
+    parts: dict[int, int] = field(default_factory=dict)
     failed: dict[Node, TecError] = field(default_factory=dict)
     calls: int = 0
 
@@ -238,6 +296,8 @@ class _Conversion:
         val = node.meta.get("val")
         if node.name in self.frozen:
             return self._constant(self.frozen[node.name], node)
+        if isinstance(val, torch.Tensor) and val.dtype in COMPLEX_TYPES:
+            return self._complex_input(val, node)
         if isinstance(val, torch.Tensor):
             try:
                 if val.layout is not torch.strided:
@@ -253,13 +313,30 @@ class _Conversion:
             return self._size(val)
         return val
 
+    def _complex_input(self, val: torch.Tensor, node: Node) -> Complex:
+        """Two inputs: each of the parts is one of its own."""
+        part = PART_TYPES[COMPLEX_TYPES[val.dtype]]
+        made = []
+        for k, name in enumerate(("real", "imag")):
+            self.made.parts[len(self.made.inputs)] = k
+            self.made.inputs.append(node.name)
+            made.append(self.graph.input(identifier(f"{node.name}_{name}"), part, shape_of(val, self.names)))
+        return Complex(*made)
+
     def _size(self, val: Any) -> Any:
         try:
             return size_of(val, self.names)
         except TecError:
             return _FAILED
 
-    def _constant(self, tensor: torch.Tensor, node: Node) -> Value:
+    def _constant(self, tensor: torch.Tensor, node: Node) -> Value | Complex:
+        if tensor.dtype in COMPLEX_TYPES:
+            t = tensor.detach().resolve_conj().resolve_neg()
+            re, im = (
+                self.graph.constant(array_of(x), identifier(f"{node.name}_{name}"), dtype_of(x.dtype))
+                for name, x in (("real", t.real), ("imag", t.imag))
+            )
+            return Complex(re, im if bool(t.imag.any()) else None)
         return self.graph.constant(array_of(tensor), identifier(node.name), dtype_of(tensor.dtype))
 
     def _call(self, node: Node) -> Any:
@@ -289,6 +366,10 @@ class _Conversion:
         args = torch.fx.node.map_aggregate(node.args, self._argument)
         kwargs = {k: torch.fx.node.map_aggregate(v, self._argument) for k, v in node.kwargs.items() if k not in _PLACE}
         call = AtenCall(self.graph, node, self.names)
+        if call.dtype in PART_TYPES or holds_complex([args, list(kwargs.values())]):
+            convert = complex_converter_of(target)
+        if convert is None:
+            raise ImportModelError(f"{target} of complex numbers has no conversion")
         made = convert(call, *args, **kwargs)
         if isinstance(val, torch.Tensor):
             if isinstance(made, (tuple, list)):
@@ -303,6 +384,10 @@ class _Conversion:
 
     @staticmethod
     def _check(made: Any, dtype: str, shape: Sequence[Size], call: AtenCall) -> None:
+        if isinstance(made, Complex) and dtype in PART_TYPES:
+            for part in filter(None, (made.real, made.imag)):
+                _Conversion._check(part, PART_TYPES[dtype], shape, call)
+            return
         if not isinstance(made, Value):
             raise ImportModelError(f"{call.target} gives {type(made).__name__}")
         if made.dtype != dtype or made.shape != tuple(shape):
@@ -324,11 +409,14 @@ class _Conversion:
             v = self.env[r] if isinstance(r, Node) else r
             if isinstance(r, Node) and r.op == "placeholder":
                 self.made.outputs.append(Given(r.name))
-            elif isinstance(v, Value):
-                if id(v) not in number:
-                    number[id(v)] = len(values)
-                    values.append(v)
-                self.made.outputs.append(("output", number[id(v)]))
+            elif isinstance(v, (Value, Complex)):
+                parts = [v] if isinstance(v, Value) else [v.real, v.imag]
+                for part in parts:
+                    if part is not None and id(part) not in number:
+                        number[id(part)] = len(values)
+                        values.append(part)
+                kind = "output" if isinstance(v, Value) else "complex"
+                self.made.outputs.append((kind, *(None if p is None else number[id(p)] for p in parts)))
             else:
                 self.made.outputs.append(v)
         self.graph.set_outputs(values, [f"output{k}" if len(values) > 1 else "output" for k in range(len(values))])
@@ -345,4 +433,7 @@ def _located(error: TecError, node: Node) -> TecError:
     return type(error)(text, where=where, hint=error.hint, locate=False)
 
 
-__all__ = ["CONVERTERS", "AtenCall", "Conversion", "Given", "aten_op", "convert", "converter_of", "is_assertion"]
+__all__ = [
+    "COMPLEX", "CONVERTERS", "CUSTOM", "AtenCall", "Complex", "Conversion", "Given", "aten_op", "complex_op", "convert", "converter_of",
+    "custom_op", "is_assertion",
+]  # fmt: skip

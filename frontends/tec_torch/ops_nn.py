@@ -227,11 +227,15 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
 )
 def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: Any, var: Any, *more: Any) -> Any:
     name = c.name_of_op
-    if isinstance(mean, (bool, type(None))):  # of its own statistics, or in training
-        raise ImportModelError("batch_norm by its own statistics", hint="module.eval()")
+    if c.overload == "no_stats":  # (x, w, b, training, momentum, eps)
+        return normalized_by_itself(c, x, w, b, float(more[0]))
     if name in ("batch_norm", "native_batch_norm", "_native_batch_norm_legit"):
-        if more[0]:
+        if more[0] and name != "batch_norm":
             raise ImportModelError("batch_norm in training", hint="module.eval()")
+        if more[0] or mean is None:
+            if mean is not None:
+                raise ImportModelError("batch_norm in training", hint="module.eval()")
+            return normalized_by_itself(c, x, w, b, float(more[2]))[0]
         eps = more[2]
     else:
         eps = more[1]
@@ -241,6 +245,18 @@ def batch_norm(c: AtenCall, x: Value, w: Value | None, b: Value | None, mean: An
     y = norm.batch_norm(c, x, scale, bias, mean, var, float(eps))
     none = c.const(np.zeros(0), wide)
     return y if name == "batch_norm" else (y, *[none if t is not None and t[1] == (0,) else None for t in c.types[1:]])
+
+
+def normalized_by_itself(
+    c: AtenCall, x: Value, w: Value | None, b: Value | None, eps: float
+) -> tuple[Value, Value, Value]:
+    """(the result, the means, the inverse spreads (channels)), by the statistics of x itself."""
+    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    mean, variance = norm.batch_statistics(c, wide)
+    inverse = c.op("rsqrt", c.op("add", variance, c.like(eps, variance)))
+    y = c.op("multiply", c.op("subtract", wide, mean), inverse)
+    count = (x.shape[1],)
+    return c.cast(norm.scale_channels(c, y, w, b), x.dtype), c.reshape(mean, count), c.reshape(inverse, count)
 
 
 @aten_op("layer_norm", "native_layer_norm")

@@ -192,3 +192,44 @@ def best(c: AtenCall, x: Value, k: Size, dim: int, largest: bool) -> Any:
 def argsort(c: AtenCall, x: Value, dim: int = -1, descending: bool = False, stable: Any = None) -> Value:
     found: Value = sort(c, x, dim, descending)[1]
     return found
+
+
+# ---- counts
+
+
+@aten_op("histc")
+def histc(c: AtenCall, x: Value, bins: int = 100, min: Any = 0, max: Any = 0) -> Value:
+    """How many elements lie in each of `bins` intervals of equal width; the last holds its upper end too, and what lies outside is not counted."""
+    x = c.reshape(x, (x.type.size,))
+    whole = x.dtype.startswith(("int", "uint"))
+    y = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") or whole else x
+    if min == max:  # by the least and the largest element, or one more on either side
+        low, high = (c.op(f"reduce_{k}", y, axes=(0,), keepdims=False) for k in ("min", "max"))
+        same = c.op("equal", low, high)
+        low, high = (c.op("where", same, c.op(f, v, c.like(1, v)), v) for f, v in (("subtract", low), ("add", high)))
+    else:
+        low, high = c.value(min, y.dtype), c.value(max, y.dtype)
+    inside = c.op("logical_and", c.op("greater_equal", y, low), c.op("less_equal", y, high))
+    share = c.op("divide", c.op("subtract", y, low), c.op("subtract", high, low))
+    place = c.op("clip", c.op("floor", c.op("multiply", share, c.like(bins, y))), low=0, high=bins - 1)
+    return counted(c, c.cast(place, "int32"), inside, bins, c.dtype)
+
+
+@aten_op("bincount")
+def bincount(c: AtenCall, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
+    if is_symbolic(c.shape):
+        raise ImportModelError("bincount, whose size values decide")
+    return counted(c, x, None, int(c.shape[0]), c.dtype, weights)
+
+
+def counted(
+    c: AtenCall, places: Value, inside: Value | None, bins: int, dtype: str, weights: Value | None = None
+) -> Value:
+    """How often each of 0 .. bins - 1 comes among the places where `inside` holds; the sum of their weights where there are some."""
+    hit = c.op(
+        "equal", c.reshape(places, (1, places.type.size)), c.reshape(c.iota(bins, dtype=places.dtype), (bins, 1))
+    )
+    if inside is not None:
+        hit = c.op("logical_and", hit, c.reshape(inside, (1, places.type.size)))
+    one = c.cast(hit, "int32") if weights is None else c.op("multiply", c.cast(hit, dtype), c.cast(weights, dtype))
+    return c.cast(c.op("reduce_sum", one, axes=(1,), keepdims=False), dtype)

@@ -30,7 +30,9 @@ class _Compiled:
 
     network: Network
     made: Conversion
-    live: tuple[int, ...]  # places of the network's inputs among the values
+    live: tuple[
+        tuple[int, int | None], ...
+    ]  # places of the network's inputs among the values; of a complex one, which part
     held: tuple[int, ...]  # of its constants
     marks: list[tuple[int, int]]  # of these, as they were
     sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
@@ -69,7 +71,7 @@ class Runner:
         return _Compiled(
             network,
             conversion,
-            tuple(self._place[n] for n in conversion.inputs),
+            tuple((self._place[n], conversion.parts.get(k)) for k, n in enumerate(conversion.inputs)),
             places,
             [mark(held[n]) for n in names],
             sizes,
@@ -85,7 +87,7 @@ class Runner:
         c = self._compiled
         if [mark(values[k]) for k in c.held] != c.marks:
             c = self._renewed(values)
-        results = c.network.run_arrays([as_array(values[k]) for k in c.live])
+        results = c.network.run_arrays([as_array(values[k] if p is None else part(values[k], p)) for k, p in c.live])
         tensors = [torch.from_dlpack(r) for r in results]
         return [self._output(o, tensors, values, c) for o in c.made.outputs]
 
@@ -101,7 +103,10 @@ class Runner:
 
     def _output(self, o: Any, tensors: Sequence[torch.Tensor], values: Sequence[Any], c: _Compiled) -> Any:
         if isinstance(o, tuple):
-            return tensors[o[1]]
+            if o[0] == "output":
+                return tensors[o[1]]
+            real = tensors[o[1]]
+            return torch.complex(real, torch.zeros_like(real) if o[2] is None else tensors[o[2]])
         if isinstance(o, Given):
             return values[self._place[o.name]]
         if isinstance(o, Dim):
@@ -112,6 +117,12 @@ class Runner:
 def mark(t: torch.Tensor) -> tuple[int, int]:
     """What changes when a tensor's elements may have: where they lie, and how often they were written."""
     return t.data_ptr(), 0 if t.is_inference() else t._version
+
+
+def part(t: torch.Tensor, k: int) -> torch.Tensor:
+    """The real (0) or imaginary part of a complex tensor, one element after another."""
+    t = t.detach().resolve_conj().resolve_neg()
+    return (t.real, t.imag)[k].contiguous()
 
 
 def as_array(t: torch.Tensor) -> NDArray:

@@ -18,6 +18,9 @@ DTYPES = {
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 
+COMPLEX_TYPES = {torch.complex64: "complex64", torch.complex128: "complex128"}
+PART_TYPES = {"complex64": "float32", "complex128": "float64"}  # of a complex type's real and imaginary part
+
 
 def dtype_of(dtype: torch.dtype) -> str:
     """The tec dtype. ImportModelError where there is none."""

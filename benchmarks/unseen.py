@@ -1,0 +1,345 @@
+"""Networks that nobody named (`unseen_networks`): what dies, is refused or is wrong, and tec's time over ONNX Runtime's.
+
+    python -m benchmarks.unseen [--seed 1] [--count 40] [--steps old,dynamo,gpu,torch,time,int8] [--names timm/focalnet_tiny_srf,...] [--write]
+
+Each network runs in a process of its own under a limit of time, so that one that dies is a row. The steps: `old` and `dynamo` export by torch.onnx's two
+exporters at an opset that the seed draws, run ONNX Runtime and tec (llvm) on the file, and compare the numbers; `gpu` lowers in float16 for
+sm_90a and gfx942, compiling only; `torch` runs torch.compile(backend="tec") and counts what is left to torch; `time` is processor time on
+one thread, in turn; `int8` times ONNX Runtime's static quantization (QDQ) of the same file. One JSON object a step is printed; `--write` appends the
+summary to the results (kind "network"). Needs torch, onnxscript, onnxruntime, timm, torchvision, transformers, diffusers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import logging
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.records import ROOT, Maker, Record, append
+from benchmarks.turns import in_turn
+
+STEPS = ("old", "dynamo", "gpu", "torch", "time", "int8")
+DEFAULT_STEPS = ("old", "dynamo", "gpu", "torch", "time")
+OPSETS = {"old": range(13, 21), "dynamo": range(18, 24)}  # what each exporter writes
+GPUS = ("nvptx -mcpu=sm_90a", "rocm -mcpu=gfx942")
+LIMIT_S = 600  # of one network, all steps
+TOLERANCE = 2e-3  # of the largest value of an output; float32, and sums in another order
+TURN_S = 2.0  # of turns of tec and its peer
+LEAST_ROUNDS = 7
+PEER = "ONNX Runtime, one thread"
+
+
+# ---- one network, in a process of its own
+
+
+class Case:
+    """A network, its arguments, and what eager torch gives."""
+
+    def __init__(self, name: str, seed: int, folder: Path):
+        import torch
+
+        from benchmarks import unseen_networks
+
+        torch.set_num_threads(1)
+        torch.set_grad_enabled(False)
+        self.torch, self.seed, self.folder, self.name = torch, seed, folder, name
+        self.rng = random.Random(f"{seed} {name}")
+        self.module, self.args = unseen_networks.build(name, seed)
+        self.want = [t.numpy() for t in self.module(*self.args)]
+
+    @functools.cached_property
+    def opset(self) -> dict[str, int]:
+        return {k: self.rng.choice(list(v)) for k, v in OPSETS.items()}
+
+    def export(self, how: str) -> Path:
+        """The file of one exporter, at the drawn opset or the first above it that has the network's operators. Raises what torch raises."""
+        path = self.folder / f"{how}.onnx"
+        names = [f"in{k}" for k in range(len(self.args))]
+        while not path.exists():
+            try:
+                with contextlib.redirect_stdout(sys.stderr):
+                    self.torch.onnx.export(
+                        self.module, self.args, str(path), dynamo=how == "dynamo", opset_version=self.opset[how],
+                        input_names=names, external_data=False,
+                    )  # fmt: skip
+            except self.torch.onnx.errors.UnsupportedOperatorError:
+                if self.opset[how] == OPSETS[how][-1]:
+                    raise
+                self.opset[how] += 1
+        return path
+
+    def feeds(self, session: Any) -> dict[str, Any]:
+        """The arguments by name; an exporter drops those that nothing reads."""
+        given = {f"in{k}": t.numpy() for k, t in enumerate(self.args)}
+        return {i.name: given[i.name] for i in session.get_inputs()}
+
+    def onnx(self, how: str) -> dict[str, Any]:
+        """Values of tec and ONNX Runtime on an exported file."""
+        import tec
+
+        start = time.process_time()
+        try:
+            path = self.export(how)
+            session = peer_session(path)
+            feeds = self.feeds(session)
+            want = session.run(None, feeds)
+        except Exception as e:
+            return {"exporter": words(e)}
+        row: dict[str, Any] = {"opset": self.opset[how], "export_s": seconds(start)}
+        start = time.process_time()
+        net = tec.compile(str(path), target="llvm")
+        row |= {
+            "compile_s": seconds(start),
+            "kernels": len(net.report.kernels) if hasattr(net.report, "kernels") else None,
+        }
+        got = net.run(feeds)
+        row |= {"error": worst(got, want), "peer_to_torch": worst(want, self.want)}
+        if row["error"] > TOLERANCE:
+            row["wrong"] = f"largest error {row['error']:.2e}; ONNX Runtime to torch {row['peer_to_torch']:.2e}"
+        return row
+
+    def exported(self) -> Path:
+        """The first file that there is."""
+        for how in ("dynamo", "old"):
+            with contextlib.suppress(Exception):
+                return self.export(how)
+        raise RuntimeError("no exporter takes it")
+
+    def gpu(self, target: str) -> dict[str, Any]:
+        import tec
+
+        start = time.process_time()
+        tec.compile(str(self.exported()), target=target, dtype="float16")
+        return {"compile_s": seconds(start)}
+
+    def through_torch(self) -> dict[str, Any]:
+        torch = self.torch
+        left: list[str] = []
+        log = logging.getLogger("tec.torch")
+        handler = logging.Handler()
+        handler.emit = lambda r: left.append(r.getMessage())  # type: ignore[method-assign]
+        log.addHandler(handler)
+        got = [t.numpy() for t in torch.compile(self.module, backend="tec")(*self.args)]
+        row: dict[str, Any] = {"error": worst(got, self.want), "left": left}
+        if row["error"] > TOLERANCE:
+            row["wrong"] = f"largest error {row['error']:.2e}"
+        return row
+
+    def time(self, path: Path | None = None) -> dict[str, Any]:
+        import tec
+
+        path = path or self.exported()
+        session = peer_session(path)
+        feeds = self.feeds(session)
+        net = tec.compile(str(path), target="llvm")
+        start = time.process_time()
+        net.run(feeds), session.run(None, feeds)
+        rounds = max(LEAST_ROUNDS, min(200, int(TURN_S / max(time.process_time() - start, 1e-4))))
+        mine, theirs = in_turn(
+            lambda: net.run(feeds), lambda: session.run(None, feeds), rounds=rounds, clock=time.process_time
+        )
+        a, b = statistics.median(mine), statistics.median(theirs)
+        return {"ms": round(a * 1e3, 4), "peer_ms": round(b * 1e3, 4), "ratio": round(a / b, 3)}
+
+    def int8(self) -> dict[str, Any]:
+        """ONNX Runtime's static quantization, calibrated on the arguments."""
+        from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+        path, out = self.exported(), self.folder / "int8.onnx"
+        feeds = [self.feeds(peer_session(path))]
+
+        class Once(CalibrationDataReader):  # type: ignore[misc]
+            def get_next(self) -> Any:
+                return feeds.pop() if feeds else None
+
+        try:
+            quantize_static(
+                str(path), str(out), Once(), quant_format=QuantFormat.QDQ, per_channel=True, weight_type=QuantType.QInt8
+            )
+            session = peer_session(out)
+        except Exception as e:
+            return {"exporter": words(e)}
+        import tec
+
+        given = self.feeds(session)
+        error = worst(tec.compile(str(out), target="llvm").run(given), session.run(None, given))
+        return {"error": error, **self.time(out)}
+
+    def step(self, name: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
+        if name in OPSETS:
+            yield name, lambda: self.onnx(name)
+        elif name == "gpu":
+            for target in GPUS:
+                yield target, functools.partial(self.gpu, target)
+        else:
+            yield name, {"torch": self.through_torch, "time": self.time, "int8": self.int8}[name]
+
+
+def peer_session(path: Path) -> Any:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    return ort.InferenceSession(str(path), options)
+
+
+def worst(got: Sequence[Any], want: Sequence[Any]) -> float:
+    """The largest difference of a pair of outputs, of the largest value; infinite where they differ in number, shape or in what is no number."""
+    if len(got) != len(want):
+        return float("inf")
+    most = 0.0
+    for a, b in zip(got, want):
+        a, b = np.asarray(a), np.asarray(b)
+        if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+            return float("inf")
+        a, b = (np.where(np.isfinite(x), x, 0).astype(np.float64) for x in (a, b))
+        if a.size:
+            most = max(most, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-6)))
+    return float(f"{most:.2e}")
+
+
+def seconds(start: float) -> float:
+    return round(time.process_time() - start, 2)
+
+
+def words(e: BaseException) -> str:
+    lines = [line.strip() for line in str(e).splitlines() if line.strip()]
+    return f"{type(e).__name__}: {' '.join(lines[:6])[:500]}"
+
+
+def one(name: str, seed: int, steps: Sequence[str]) -> None:
+    """All steps of a network: a line before each, and a line with what came of it."""
+    warnings.simplefilter("ignore")
+
+    def say(step: str, **row: Any) -> None:
+        print(json.dumps({"name": name, "step": step, **row}), flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            case = Case(name, seed, Path(folder))
+        except Exception as e:
+            say("build", no_network=words(e))
+            return
+        for step in steps:
+            for label, run in case.step(step):
+                say(label, begun=True)
+                try:
+                    say(label, **run())
+                except Exception as e:
+                    import traceback
+
+                    traceback.print_exc()
+                    say(label, failed=words(e))
+
+
+# ---- many
+
+
+def rows_of(name: str, seed: int, steps: Sequence[str]) -> list[dict[str, Any]]:
+    """What a process of its own says of a network; where it ends or takes too long, the step that it was in."""
+    env = {**os.environ, "TEC_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.unseen",
+        "--one",
+        name,
+        "--seed",
+        str(seed),
+        "--steps",
+        ",".join(steps),
+    ]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
+        ended = ""
+        try:
+            code = subprocess.run(command, cwd=ROOT, env=env, stdout=out, stderr=errors, timeout=LIMIT_S).returncode
+            ended = f"the process ended with {code}" if code else ""
+        except subprocess.TimeoutExpired:
+            ended = f"not done after {LIMIT_S} s"
+        out.seek(0)
+        rows = [json.loads(line) for line in out if line.startswith('{"name"')]
+        errors.seek(0)
+        trace = errors.read()[-3000:]
+    done = {r["step"] for r in rows if not r.get("begun")}
+    if ended:
+        last = next((r["step"] for r in reversed(rows) if r.get("begun") and r["step"] not in done), "build")
+        rows.append({"name": name, "step": last, "failed": f"{ended}: {trace[-300:]}"})
+    rows = [r for r in rows if not r.get("begun")]
+    if trace and any("failed" in r for r in rows):
+        rows[-1]["trace"] = trace
+    return rows
+
+
+def summary(rows: Sequence[dict[str, Any]], make: Maker) -> Iterator[Record]:
+    """Rows of results: how many fail, and the distribution of times."""
+    networks = {r["name"] for r in rows if "no_network" not in r}
+    what = f"{len(networks)} drawn networks"
+    for step in sorted({r["step"] for r in rows if r["step"] != "build"}):
+        of = [r for r in rows if r["step"] == step and "exporter" not in r]
+        bad = [r for r in of if "failed" in r or "wrong" in r]
+        yield make.counted(what, f"{step}: failed or wrong of {len(of)}", len(bad), "networks")
+        ratios = sorted(r["ratio"] for r in of if "ratio" in r)
+        if len(ratios) < 2:
+            continue
+        for label, share in (("median", 0.5), ("90 %", 0.9), ("worst", 1.0)):
+            value = ratios[min(len(ratios) - 1, int(share * len(ratios)))]
+            yield make.clocked(what, f"{step}: processor time over the peer's, {label} of {len(ratios)}", value, "of the peer's", target="llvm")  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--steps", default=",".join(DEFAULT_STEPS))
+    parser.add_argument("--names", default="")
+    parser.add_argument("--one", default="")
+    parser.add_argument("--write", action="store_true")
+    given = parser.parse_args()
+    steps = given.steps.split(",")
+    if unknown := [s for s in steps if s not in STEPS]:
+        parser.error(f"no step {', '.join(unknown)}: {', '.join(STEPS)}")
+    if given.one:
+        one(given.one, given.seed, steps)
+        return
+    from benchmarks.unseen_networks import draw
+
+    names = iter(given.names.split(",")) if given.names else draw(given.seed)
+    count = len(given.names.split(",")) if given.names else given.count
+    rows: list[dict[str, Any]] = []
+    drawn = 0
+    for name in names:
+        if drawn >= count:
+            break
+        mine = rows_of(name, given.seed, steps)
+        drawn += not any("no_network" in r for r in mine)
+        rows += mine
+        for r in mine:
+            print(json.dumps(r), flush=True)
+    make = Maker(
+        "network", f"python -m benchmarks.unseen --seed {given.seed} --count {given.count} --steps {given.steps}"
+    )
+    records = list(summary(rows, make))
+    for r in records:
+        print(r.to_json(), flush=True)
+    if given.write:
+        append(records)
+
+
+if __name__ == "__main__":
+    main()

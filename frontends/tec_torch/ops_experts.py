@@ -1,0 +1,83 @@
+"""Grouped products: rows that are sorted by their expert, each group times its expert's matrix; and distances between rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tec import ImportModelError
+from tec.graph import Value
+from tec.ops.dims import is_symbolic
+
+from .importer import AtenCall, aten_op, custom_op
+from .ops_nn import times
+
+
+def expert_of_rows(c: AtenCall, rows: Any, ends: Value) -> Value:
+    """The expert of each row (rows,): how many groups end at or before it. Rows behind the last group's end are the last expert's."""
+    count = ends.shape[0]
+    at = c.reshape(c.iota(rows, dtype="int32"), (rows, 1))
+    passed = c.op("less_equal", c.reshape(c.cast(ends, "int32"), (1, count)), at)
+    number = c.op("reduce_sum", c.cast(passed, "int32"), axes=(1,), keepdims=False)
+    return c.op("minimum", number, c.const(count - 1, "int32"))
+
+
+def grouped(c: AtenCall, x: Value, weights: Value, ends: Value) -> Value:
+    """x (rows, k), weights (experts, k, n), ends (experts): the row behind each group. (rows, n); zeros for rows behind the last group.
+
+    Where there are fewer rows than experts, a row's matrix is picked and read alone. Else all experts' products are computed as one, and a row
+    picks its own: each weight is read once, in the order in which it is stored, and the work is experts times as much.
+    """
+    rows, (experts, k, n) = x.shape[0], weights.shape
+    if is_symbolic([rows, experts]):
+        raise ImportModelError("a grouped product of an open number of rows")
+    expert = expert_of_rows(c, rows, ends)
+    if rows < experts:
+        own = c.op("gather", weights, expert, axis=0)  # (rows, k, n)
+        y = c.reshape(times(c, c.reshape(x, (rows, 1, k)), own), (rows, n))
+    else:
+        beside = c.reshape(c.transpose(weights, (1, 0, 2)), (k, experts * n))
+        every = c.reshape(times(c, x, beside), (rows * experts, n))
+        first = c.op("multiply", c.iota(rows, dtype="int32"), c.const(experts, "int32"))
+        y = c.op("gather", every, c.op("add", first, expert), axis=0)
+    last = c.cast(c.take(ends, 0, experts - 1), "int32")
+    inside = c.op("less", c.reshape(c.iota(rows, dtype="int32"), (rows, 1)), last)
+    return c.op("where", inside, y, c.like(0, y))
+
+
+@aten_op("_grouped_mm")
+def grouped_mm(
+    c: AtenCall, x: Value, weights: Value, offs: Value | None = None, bias: Value | None = None, out_dtype: Any = None
+) -> Value:
+    if offs is None and x.ndim == 3 and weights.ndim == 3:
+        y = times(c, x, weights)
+    elif offs is None or x.ndim != 2 or weights.ndim != 3:
+        raise ImportModelError(f"a grouped product of {x.type} and {weights.type}")
+    else:
+        y = grouped(c, x, weights, offs)
+    if bias is not None:
+        raise ImportModelError("a grouped product with a bias")
+    return c.cast(y, c.dtype)
+
+
+@custom_op("transformers::grouped_mm_fallback")
+def grouped_mm_fallback(c: AtenCall, x: Value, weights: Value, offs: Value) -> Value:
+    """transformers' own operator for types that torch's does not take."""
+    return c.cast(grouped(c, x, weights, offs), c.dtype)
+
+
+@aten_op("_cdist_forward", "cdist")
+def distances(c: AtenCall, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
+    """The p-norms of the differences of all rows of a (..., m, k) and b (..., n, k)."""
+    gap = c.op("abs", c.op("subtract", c.unsqueeze(a, a.ndim - 1), c.unsqueeze(b, b.ndim - 2)))
+    axes = (gap.ndim - 1,)
+    if p == 2:
+        return c.op("sqrt", c.op("reduce_sum", c.op("square", gap), axes=axes, keepdims=False))
+    if p == 1:
+        return c.op("reduce_sum", gap, axes=axes, keepdims=False)
+    if math.isinf(p):
+        return c.op("reduce_max", gap, axes=axes, keepdims=False)
+    if p == 0:
+        return c.op("reduce_sum", c.cast(c.op("not_equal", gap, c.like(0, gap)), c.dtype), axes=axes, keepdims=False)
+    total = c.op("reduce_sum", c.op("power", gap, c.like(p, gap)), axes=axes, keepdims=False)
+    return c.op("power", total, c.like(1 / p, total))
