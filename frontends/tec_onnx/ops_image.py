@@ -10,7 +10,7 @@ import numpy as np
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of, resize
-from tec.graph.builders.resample import places, taps
+from tec.graph.builders.resample import pick, places, taps
 from tec.graph.fold_sizes import scaled
 from tec.ops.dims import Dim, UndecidedSize, bind_hint, is_symbolic
 
@@ -37,6 +37,7 @@ def resize_axes(
     }  # a symbolic batch stays as it is
     whole = {a: scales[a] * x.shape[a] for a in sizes if not is_symbolic([x.shape[a]])} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
+    picked: dict[int, Any] = {}
     y = x
     for axis, out in _in_order(x, sizes):
         n, scale = x.shape[axis], scales[axis]
@@ -50,12 +51,13 @@ def resize_axes(
         if crops:
             outside.append((axis, (place < 0) | (place > n - 1)))
         index, weight = taps(mode, place, n, scale, a, exclude, antialias, nearest)
-        picks = c.const(index, "int32")
         if mode == "nearest":
-            y = c.op("resample", y, picks, axis=axis, nearest=True)
+            picked[axis] = index[0]
         else:
+            picks = c.const(index, "int32")
             weights = c.const(weight, "float64" if x.dtype == "float64" else "float32")
             y = c.op("resample", y, picks, weights, axis=axis, nearest=False)
+    y = pick(c, y, picked)
     if any(mask.any() for _, mask in outside):
         total = np.zeros(y.shape, bool)
         for axis, mask in outside:

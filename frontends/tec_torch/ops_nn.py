@@ -17,7 +17,7 @@ from tec.graph.builders.conv import add_bias, conv_transpose
 from tec.graph.builders.matmul import matmul as product
 from tec.graph.builders.recurrent import Layer
 from tec.graph.builders.recurrent import layer as recurrent_layer
-from tec.graph.builders.resample import places, taps
+from tec.graph.builders.resample import pick, places, repeat, taps
 from tec.graph.builders.resize import Resize, resize_axis
 from tec.ops.dims import Size, is_symbolic, maximum
 
@@ -422,6 +422,7 @@ def flash_attention_for_cpu(
 def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
     exact = "exact" in c.name_of_op
     factors = _factors(c, x, scales)
+    picked: dict[int, Any] = {}
     for d, factor in enumerate(factors):
         axis, n, out = 2 + d, x.shape[2 + d], c.shape[2 + d]
         if n == out and factor in (None, 1.0):
@@ -429,16 +430,15 @@ def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
         if is_symbolic([n, out]):
             whole = _whole_factor(n, out)
             if whole is not None:  # each place as often: a copy, whatever the size is
-                wide = c.broadcast(c.unsqueeze(x, axis + 1), (*x.shape[: axis + 1], whole, *x.shape[axis + 1 :]))
-                x = c.reshape(wide, (*x.shape[:axis], out, *x.shape[axis + 1 :]))
+                x = repeat(c, x, {axis: whole})
                 continue
             how = Resize("nearest", "half_pixel" if exact else "asymmetric", "round_prefer_ceil" if exact else "floor")
             x = resize_axis(c, x, axis, out, how, factor)
             continue
         step = np.float32(1 / factor) if factor else np.float32(n) / np.float32(out)  # torch counts in float32
         place = np.floor((np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)) * step).astype(np.int32)
-        x = c.op("resample", x, c.const(np.minimum(place, n - 1)[None], "int32"), axis=axis, nearest=True)
-    return x
+        picked[axis] = np.minimum(place, n - 1)
+    return pick(c, x, picked)
 
 
 def _whole_factor(n: Size, out: Size) -> int | None:

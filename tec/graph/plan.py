@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ops.dim_bounds import Empty
 from ..ops.dims import data_of, names_of
-from ..ops.registry import COLLECTIVE
+from ..ops.registry import COLLECTIVE, REGION
 from ..runtime.plans import memory_plan
 from ..runtime.plans.plan import (
     Allocation,
@@ -129,9 +129,16 @@ class _Planner:
         outputs = []
         says = [None] * (len(graph.outputs) - len(checks)) + [*checks]
         shown: set[Value] = set()
+        apart = {*graph.outputs, *graph.inputs, *self.rows, *(p for parts in self.parts.values() for p in parts)}
         for v, name, check in zip(graph.outputs, graph.output_names, says):
             value = name
-            if v.is_const or v in graph.inputs or v in self.roots or v in self.parts or v in shown:
+            root = self.root(v)
+            if v in self.roots and root not in apart and root not in shown and self._is_whole(v, root):
+                # What is made is the output under another shape: it is made there.
+                shown |= {v, root}
+                self.add(v, name, "output")
+                self.add(root, self.fresh(root), "alias", of=name)
+            elif v.is_const or v in graph.inputs or v in self.roots or v in self.parts or v in shown:
                 while value in self.values:  # an input has this name
                     value += "'"
                 self.taken.add(value)
@@ -145,6 +152,12 @@ class _Planner:
                     self.add(v, name, "rows", of=self.names[node.inputs[0]], offset=0)
             outputs.append(Output(name, value, check))
         return tuple(outputs)
+
+    def _is_whole(self, v: Value, root: Value) -> bool:
+        """Whether a view shows all of what some function makes."""
+        if root.node is None or root in self.parts or {REGION, COLLECTIVE} & {*root.node.definition.traits}:
+            return False
+        return not self.starts.get(v) and v.dtype == root.dtype and bool(v.type.size == root.type.size)
 
     def arena(self, groups: list[FusedGroup]) -> None:
         """What steps make and no output is lies in the arena; parts come before what they are parts of."""

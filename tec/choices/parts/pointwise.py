@@ -21,6 +21,7 @@ from ..group import Group, begin, const_shape, reduce_size, size_of
 LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
 _FEW_ROWS = 4  # below which a CPU's threads share the vectors of rows
 _ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
+_MOST_COPIES = 8  # of a repeated axis that are written out
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 
 
@@ -79,6 +80,9 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     lanes = lanes_for(op.output(0).dtype, target) * vectors
     threads = threads and parallel.worth(work(op) * parallel.POINTWISE)
     extents, total = list(const_shape(op.output(0))), size_of(op.output(0).shape)
+    if any(again := repeated(op)) and not again[-2:] == [True, True]:
+        _copies(stage, again, extents, lanes, threads)
+        return
     is_cut = total is not None and chooses(op)
     if len(axes) > 1 and total is not None:
         count = len(axes) if is_flat(op) else row_axes(op)
@@ -103,6 +107,36 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
             loops, extents = loops[:-1], extents[:-1]
         over_threads(stage, loops, extents)
+
+
+def repeated(op: ComputeOp) -> list[bool]:
+    """Of each axis of a stage whether its few places are copies of each other: nothing of the stage depends on it."""
+    used = {v for b in op.body for v in free_vars(b)}
+    return [
+        a.var not in used and n is not None and 1 < n <= _MOST_COPIES
+        for a, n in zip(op.axis, const_shape(op.output(0)))
+    ]
+
+
+def _copies(stage: Stage, again: Sequence[bool], extents: Sequence[int | None], lanes: int, threads: bool) -> None:
+    """A stage with repeated axes: what a vector takes is loaded once, and stored for each of them, innermost. The last axis is one row with that ahead of it where it is
+    repeated, and vectors are whole numbers of its copies."""
+    axes, sizes = list(stage.op.axis), list(extents)
+    if again[-1] and len(axes) > 1:
+        axes[-2:], sizes[-2:] = [stage.fuse(*axes[-2:])], [None if sizes[-2] is None else sizes[-2] * (sizes[-1] or 1)]
+        lanes = math.lcm(lanes, extents[-1] or 1)
+    around = [a for a, r in zip(axes[:-1], again) if not r]
+    copies = [a for a, r in zip(axes[:-1], again) if r]
+    row = sizes[-1]
+    outer, vec = stage.split(axes[-1], factor=lanes if row is None or row >= lanes else max(row, 1), shift_inwards=True)
+    stage.reorder(*around, outer, *copies, vec)
+    if row is None or row >= LEAST_ROW:
+        stage.vectorize(vec)
+    for axis in copies:
+        stage.unroll(axis)
+    if threads:
+        loops = around or [outer]
+        over_threads(stage, loops, [n for n, r in zip(sizes[:-1], again) if not r] or [None])
 
 
 def is_flat(op: ComputeOp) -> bool:

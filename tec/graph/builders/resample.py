@@ -1,4 +1,4 @@
-"""Resizing along one axis of known size: the places and weights that `resample` takes, as arrays.
+"""Resizing along one axis of known size: the places and weights that `resample` takes, as arrays, and what needs none: places that come equally often.
 
 Names are ONNX's (Resize); `resize` does the same for sizes that are open.
 """
@@ -6,11 +6,38 @@ Names are ONNX's (Resize); `resize` does the same for sizes that are open.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ...errors import ImportModelError
+from ...ops.dims import Size
+from ..graph import Value
+from .builder import Builder
+
+
+def pick(b: Builder, x: Value, indices: Mapping[int, Any]) -> Value:
+    """x at constant places along some axes, {axis: places}. Where each place of an axis comes equally often, in order, that is a copy with views around it, one for all
+    such axes, which reads and writes side by side."""
+    counts = {axis: len(index) // max(1, int(x.shape[axis])) for axis, index in indices.items()}
+    times = {
+        a: n for a, n in counts.items() if n > 1 and np.array_equal(indices[a], np.arange(n * int(x.shape[a])) // n)
+    }
+    for axis, index in indices.items():
+        if axis not in times:
+            x = b.op("resample", x, b.const(np.asarray(index)[None], "int32"), axis=axis, nearest=True)
+    return repeat(b, x, times) if times else x
+
+
+def repeat(b: Builder, x: Value, times: Mapping[int, Size]) -> Value:
+    """Each place of some axes, {axis: how often}, so many times one after another."""
+    narrow, wide = list[Size](), list[Size]()
+    for axis, n in enumerate(x.shape):
+        narrow += [n, 1] if axis in times else [n]
+        wide += [n, times[axis]] if axis in times else [n]
+    whole = [n * times.get(axis, 1) for axis, n in enumerate(x.shape)]
+    return b.reshape(b.broadcast(b.reshape(x, narrow), wide), whole)
 
 
 def places(

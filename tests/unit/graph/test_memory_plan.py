@@ -2,9 +2,13 @@
 
 import random
 
+import numpy as np
 import pytest
 
 import tec
+from tec.graph import Graph
+from tec.graph.builders.builder import Builder
+from tec.graph.builders.resample import pick
 from tec.graph.compiler import compile_graph
 from tec.runtime.plans.memory_plan import ALIGN, Lifetime, lifetimes, lower_bound, plan
 from tests import seeds
@@ -96,8 +100,40 @@ def test_layers_that_take_turns_reach_the_bound():
 
 
 def test_lifetimes_of_open_sizes_need_numbers_unless_they_may_be_guessed():
-    p = tec.compile(random_graph(1, 8, names="n"), target="llvm", cache=False).plan
+    p = tec.compile(random_graph(2, 8, names="n"), target="llvm", cache=False).plan
     with pytest.raises(KeyError):
         lifetimes(p, {})
     guessed, known = lifetimes(p, {}, strict=False), lifetimes(p, {"n": 2})
     assert [x.name for x in guessed] == [x.name for x in known] and any(x.nbytes == 1 for x in guessed)
+
+
+def test_an_output_under_another_shape_is_made_in_place():
+    """No copy follows, and nothing lies in the arena; what is an output by itself too keeps its place."""
+    g = Graph()
+    x = g.input("x", "float32", (4, 6))
+    y = g.add("exp", [x])[0]
+    shown = g.add("reshape", [y], {"shape": (2, 12)})[0]
+    g.set_outputs([shown], ["shown"])
+    net = compile_graph(g, tec.Target("llvm"))
+    values = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+    assert net.plan.arena_bytes == 0 and len(net.plan.steps) == 1
+    np.testing.assert_allclose(net.run([values])[0], np.exp(values).reshape(2, 12), rtol=1e-6)
+    g.set_outputs([shown, y], ["shown", "y"])
+    both = compile_graph(g, tec.Target("llvm")).run([values])
+    np.testing.assert_array_equal(both[0].reshape(4, 6), both[1])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_places_that_come_equally_often_are_copied_side_by_side(seed):
+    """Any axes, factors and sizes; the same as NumPy's repeat."""
+    rng = random.Random(seeds.stream(f"repeat {seed}"))
+    shape = tuple(rng.randint(1, 11) for _ in range(rng.randint(1, 4)))
+    times = {a: rng.choice((2, 3, 4, 9)) for a in range(len(shape)) if rng.random() < 0.6}
+    g = Graph()
+    x = g.input("x", "float32", shape)
+    g.set_outputs([pick(Builder(g), x, {a: np.arange(shape[a] * n) // n for a, n in times.items()})], ["y"])
+    values = np.random.default_rng(0).standard_normal(shape, np.float32)
+    want = values
+    for axis, n in times.items():
+        want = np.repeat(want, n, axis)
+    np.testing.assert_array_equal(compile_graph(g, tec.Target("llvm")).run([values])[0], want)

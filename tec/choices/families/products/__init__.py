@@ -8,7 +8,7 @@ a register tile a thread.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .... import te
@@ -24,12 +24,14 @@ from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
 from ...rules import figures
 from ...space import Choice, Scheduled, Space
-from . import folded, matrix_units, tile_clocks
+from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .register_blocks import RegisterBlocks, SharedTiles
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
+_TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those that do not lie so are copied
+_PAGE_BYTES, _PAGES = 4096, 64  # of memory; whose places a core has at hand
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
 
 
@@ -100,6 +102,7 @@ class RegisterTiles(Space):
     """A CPU's product: `rows` by `columns` of C in vector registers, `unroll` steps of k at a time, over threads or not."""
 
     template: ClassVar[str] = "cpu product"
+    neutral: ClassVar[Mapping[str, Any]] = {"panels": 0}
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
@@ -114,11 +117,12 @@ class RegisterTiles(Space):
         columns = (
             (block,)
             if block
-            else tuple(self.lanes * v for v in (2, 1, 3, 4) if self.n is None or self.lanes * v <= self.n)
+            else tuple(self.lanes * v for v in (2, 1, 3, 4, 6) if self.n is None or self.lanes * v <= self.n)
         )
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": (4, 1, 2, 8), "parallel": (True,) if self.is_open else (True, False),
+            "panels": _TOGETHER if self.m is not None and self.n is not None and (block or self._may_pack()) else (0,),
         }  # fmt: skip
 
     @classmethod
@@ -174,20 +178,28 @@ class RegisterTiles(Space):
         lines = row_bytes / tile_clocks.LINE_BYTES
         if not self.block and (apart % tile_clocks.LINE_BYTES or row_bytes % tile_clocks.LINE_BYTES):
             lines += told["cut_lines"]
-        # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
-        together = told["misses"] if self.block else min(told["misses"], told["ahead"] * lines / instructions)
-        near = told["l2_clocks"] if k * max(row_bytes, tile_clocks.LINE_BYTES) > core.l1_bytes / 2 else 0.0
         far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
-        clocks += wide * k * lines * (far + near * (high - 1)) / together
+        if choice["panels"]:
+            clocks += packing.clocks(self.target, k, columns, wide, high, choice["panels"], far, bool(self.block))
+        else:
+            # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
+            together = told["misses"] if self.block else min(told["misses"], told["ahead"] * lines / instructions)
+            near = told["l2_clocks"] if k * max(row_bytes, tile_clocks.LINE_BYTES) > core.l1_bytes / 2 else 0.0
+            clocks += wide * k * lines * (far + near * (high - 1)) / together
+        if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
+            clocks += m * wide * told["page"] / max(1, choice["panels"])
         # Of more tiles than cores the last round is not counted: it would take small tiles for being as many as cores.
-        tiles = size * high * wide
+        tiles = size * (-(-wide // choice["panels"]) * (high if self.block else 1) if choice["panels"] else high * wide)
         return on_cores(
             size * clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf
         )
 
     def build(self, choice: Choice) -> Scheduled:
         group, mm, out = self._whole_panels() if self._is_ragged else (self.group, self.op, self.out)
-        s = begin_cpu(group, self.target)
+        packed = packing.packed(group, mm, choice["columns"]) if choice["panels"] and not self.block else None
+        if packed is not None:
+            group, _, mm, out = packed
+        s = begin_cpu(group, self.target, keep=[] if packed is None else [packed.panels])
         n, lanes = self.n, self.lanes
         height, width = choice["rows"], choice["columns"]
         stage = s[out]
@@ -196,12 +208,17 @@ class RegisterTiles(Space):
         axes = list(final.op.axis)
         # A ragged last tile begins earlier and repeats what the one before computed: all are full, and their sums stay in registers.
         io, ii = final.split(axes[-2], factor=height, shift_inwards=True)
-        jo, ji = final.split(axes[-1], factor=width, shift_inwards=not self.block)
+        jo, ji = final.split(axes[-1], factor=width, shift_inwards=not (self.block or packed))
         # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
         final.reorder(*axes[:-2], jo, io, ii, ji)
         if n is None or n >= width or self._is_ragged:
             final.vectorize(ji)
-        if self.is_open:
+        if choice["panels"]:
+            made = None if packed is None else packed.panels
+            outer = packing.walk(
+                s, final, made, axes[:-2], (io, ii, jo, ji), choice["panels"], lanes, choice["parallel"]
+            )
+        elif self.is_open:
             # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
             # ragged ones at the end.
             lead = [*axes[:-2], jo] if n is not None else axes[:-2]
@@ -214,6 +231,10 @@ class RegisterTiles(Space):
                 final.parallel(outer)
         in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
         return Scheduled(s, group.outputs, choice)
+
+    def _may_pack(self) -> bool:
+        """Whether the second operand may be copied into panels."""
+        return self.dot is None and contraction(self.group, self.op) is not None
 
     @property
     def _is_ragged(self) -> bool:

@@ -12,14 +12,16 @@ from ...rules import figures
 
 TEMPLATE = "cpu register tile"
 LINE_BYTES = 64  # of a cache
+_EMBEDDED = 64  # bytes of vectors from which on a multiply-add takes one element of memory for all lanes
 OPEN_ROWS = 8  # that a product has whose number of rows is symbolic
 
 
 def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[float, float]:
-    """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of the multiply-add), loads of B,
-    of `load` instructions each."""
+    """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of an AVX-512 core's
+    multiply-add), loads of B, of `load` instructions each."""
     told, sums, loads = figures.of(TEMPLATE, target), rows * vectors, vectors * load
-    instructions = sums + rows * (vectors > 1) + loads + told["loop"]
+    is_apart = vectors > 1 or target.core.vector_bytes < _EMBEDDED
+    instructions = sums + rows * is_apart + loads + told["loop"]
     return max(sums / target.core.fma, (rows + loads) / 2, told["latency"], instructions / told["width"]), instructions
 
 

@@ -1,0 +1,66 @@
+"""What is known of vectors before they run: one scalar condition for all lanes or for any, and places that come several times each."""
+
+from __future__ import annotations
+
+from .. import build as B
+from .. import expr as E
+from ..arith import Analyzer
+from ..dtype import dtype_info
+from .rewrite_util import const_int
+
+
+def all_lanes(guard: E.Expr, cond: E.Expr) -> E.Expr | None:
+    """Of the guard of a split's last vector, whose lanes are `first + lane < bound`, whether it holds for all of them; None for another condition."""
+    if not (isinstance(guard, E.Call) and guard.op == "likely" and isinstance(cond, E.LT)):
+        return None
+    ramp, bound = cond.a, cond.b
+    if not isinstance(ramp, E.Ramp) or not isinstance(bound, E.Broadcast) or not B.is_const(ramp.stride, 1):
+        return None
+    last = B.add(ramp.base, E.IntImm(ramp.lanes - 1, ramp.base.dtype))
+    return E.Call("likely", (B.compare("lt", last, bound.value),), "bool")
+
+
+def any_lane(cond: E.Expr) -> E.Expr | None:
+    """The scalar condition that says whether some lane of `cond` is on, where one lane decides."""
+    if not isinstance(cond, (E.LT, E.LE, E.GT, E.GE)):
+        return None
+    sides = []
+    falling = isinstance(cond, (E.LT, E.LE))
+    for side, first_wins in ((cond.a, falling), (cond.b, not falling)):
+        if isinstance(side, E.Broadcast):
+            sides.append(side.value)
+        elif isinstance(side, E.Ramp) and (step := const_int(side.stride)) is not None:
+            first = first_wins if step >= 0 else not first_wins
+            sides.append(side.base if first else B.add(side.base, B.mul(side.stride, side.lanes - 1)))
+        else:
+            return None
+    if isinstance(cond.a, E.Ramp) and isinstance(cond.b, E.Ramp):
+        return None
+    result: E.Expr = type(cond)(sides[0], sides[1])
+    return result
+
+
+def repeats(index: E.Expr, analyzer: Analyzer) -> tuple[E.Expr, int] | None:
+    """Of places `first + ramp // c` whose ramp begins at a multiple of c: the places that differ, as a ramp, and how many lanes have each. A load of those and a shuffle
+    are a few instructions, where a load lane by lane is some for each."""
+    if isinstance(index, E.Cast) and (found := repeats(index.value, analyzer)) is not None:
+        ramp, times = found
+        assert isinstance(ramp, E.Ramp)
+        element = dtype_info(index.dtype).element
+        return E.Ramp(B.cast(element, ramp.base), B.cast(element, ramp.stride), ramp.lanes), times
+    if isinstance(index, E.Add):
+        for one, other in ((index.a, index.b), (index.b, index.a)):
+            if isinstance(other, E.Broadcast) and (found := repeats(one, analyzer)) is not None:
+                ramp, times = found
+                assert isinstance(ramp, E.Ramp)
+                return E.Ramp(B.add(ramp.base, other.value), ramp.stride, ramp.lanes), times
+        return None
+    if not isinstance(index, E.FloorDiv) or not isinstance(index.a, E.Ramp) or not B.is_const(index.a.stride, 1):
+        return None
+    ramp, divisor = index.a, const_int(index.b.value) if isinstance(index.b, E.Broadcast) else None
+    if divisor is None or divisor < 2 or ramp.lanes <= divisor:
+        return None
+    if not analyzer.can_prove(B.compare("eq", B.floormod(ramp.base, divisor), 0)):
+        return None
+    first = analyzer.simplify(B.floordiv(ramp.base, divisor))
+    return E.Ramp(first, E.IntImm(1, first.dtype), -(-ramp.lanes // divisor)), divisor
