@@ -59,9 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected lives as long as the run: collections of garbage need not go through its millions of objects each time."""
+    """What was collected lives as long as the run: collections of garbage need not go through its millions of objects each time, nor come each 700 of
+    a compiler's small objects (a sixth of the processor time of tests that lower; now a tenth)."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 def pytest_report_header() -> str:

@@ -15,7 +15,7 @@ from tests import seeds
 from tests.conformance.harness import Step, _interpret
 from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
 
-SEEDS = int(os.environ.get("TEC_FUZZ_KERNELS", "10"))
+SEEDS = int(os.environ.get("TEC_FUZZ_KERNELS", "6"))  # 0 and 1 run on one chip in software, 4 and 5 on the other
 
 
 def load(text: str, folder: Path, seed: int) -> Any:

@@ -163,10 +163,15 @@ def test_heads_of_256_two_wavefronts_a_simd(chip):
 HOPPER = "cuda -arch=sm_90a"
 
 
+def definition(g):
+    """The inputs and outputs of a graph's attention, as te defines it."""
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    return ins, get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+
+
 def as_loops(g, target, choice, simple_mode):
     """The loops of a choice of a graph's attention, and the template's space."""
-    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
-    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    ins, made = definition(g)
     scheduled = schedule(made, target, choice)
     (func,) = tec.lower(scheduled.schedule, [*ins, *scheduled.outputs], target=target, simple_mode=simple_mode)
     return func, next(s for s in spaces(made, target) if s.template == choice["template"])
@@ -245,15 +250,19 @@ def test_warpgroups_in_turns(attrs, extras, sizes, choice):
 
 @pytest.mark.parametrize("size,value", [(64, (1, 128)), (128, (2, 64)), (256, (2, 80))])
 def test_what_hopper_takes(size, value):
-    """The choices measured on an H200; queries stay out of registers where blocks are masked; few work-groups go by mma.sync, whose keys can be split."""
-    full = {"template": "warpgroup attention"}
+    """The choices measured on an H200; queries stay out of registers where blocks are masked."""
     for causal in (False, True):
         g = build({"right": 0} if causal else {}, {}, (4, 32, 8, 2048, 2560, size, size), "float16")
-        _, space = as_loops(g, HOPPER, full, simple_mode=True)
+        _, made = definition(g)
+        space = next(s for s in spaces(made, HOPPER) if s.template == "warpgroup attention")
         d = space.default
         assert (d["groups"], d["keys"]) == value and not (causal and d["hold"])
     held = {**d, "hold": True}
     assert "masks" in (space.why_not(held) or "")
+
+
+def test_few_work_groups_of_hopper_go_by_mma_sync():
+    """Their keys can be split."""
     g = build({}, {}, (1, 8, 8, 64, 8192, 64, 64), "float16")
     assert [c["choice"]["template"] for c in tec.compile(g, target=HOPPER, cache=False).report.choices.values()] == [
         "matrix attention"
