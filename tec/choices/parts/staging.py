@@ -20,14 +20,31 @@ def deal(stage: Stage, loop: IterVar, threads: Iterable[tuple[Any, int]]) -> tup
     return loop, part
 
 
-def bring(stage: Stage, product: Any, step: IterVar, threads: Sequence[tuple[Any, int]], piece: int = 1) -> Any:
-    """The tile that `product` reads in a `step`, in pieces of so many elements that lie side by side. Returns the loop over a thread's pieces."""
+def bring(
+    stage: Stage,
+    product: Any,
+    step: IterVar,
+    threads: Sequence[tuple[Any, int]],
+    piece: int = 1,
+    is_turned: bool = False,
+) -> Any:
+    """The tile that `product` reads in a `step`, in pieces of so many elements that lie side by side. Returns the loop over a thread's pieces. `is_turned`: the operand lies along
+    the tile's rows in memory, so that neighbouring threads bring neighbouring rows."""
     stage.set_scope("shared")
     stage.compute_at(product, step)
-    loop = joined(stage, stage.op.axis)
-    if piece > 1:
-        loop, vector = stage.split(loop, factor=piece)
+    axes = list(stage.op.axis)
+    if is_turned:
+        *lead, x, y = axes
+        y, vector = stage.split(y, factor=piece)
+        axes = [*lead, y, x]
+        stage.reorder(*axes, vector)
+        loop = joined(stage, axes)
         stage.vectorize(vector)
+    else:
+        loop = joined(stage, axes)
+        if piece > 1:
+            loop, vector = stage.split(loop, factor=piece)
+            stage.vectorize(vector)
     loop, at = stage.split(loop, factor=math.prod(n for _, n in threads))
     at, _ = deal(stage, at, threads[:-1])
     stage.bind(at, threads[-1][0])

@@ -62,9 +62,9 @@ class Steps:
     term: Any
 
 
-def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread: IterVar, step: int, along: tuple[bool, bool], stages: int, written: int = 0) -> Steps:  # fmt: skip
+def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread: IterVar, step: int, along: tuple[bool, bool], stages: int, written: int = 0, dot: Any = None, pack: int = 1) -> Steps:  # fmt: skip
     """The sums `acc` at the thread's axis, `step` terms at a time, with the operands `own` in registers. along: whether A and B lie along the sum; stages: of the software
-    pipeline; written: terms that are written out (0: the whole step)."""
+    pipeline; written: terms that are written out (0: the whole step); dot: an instruction that takes the `pack` terms of a word, in tiles that both lie along the sum."""
     stage = s[acc]
     stage.compute_at(final, thread)
     *lead, x, y = stage.op.axis
@@ -72,8 +72,14 @@ def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread:
     kb = None
     if written:
         kb, ki = stage.split(ki, factor=written)
-    kg, ki = stage.split(ki, factor=RUN)
-    stage.reorder(*lead, ko, *([] if kb is None else [kb]), kg, ki, x, y)
+    kg, ki = stage.split(ki, factor=RUN * pack)
+    word = []
+    if dot is not None:
+        ki, one = stage.split(ki, factor=pack)
+        word.append(one)
+    stage.reorder(*lead, ko, *([] if kb is None else [kb]), kg, ki, x, y, *word)
+    if dot is not None:
+        stage.tensorize(word[0], dot)
     for axis in (kg, ki, x, y):
         stage.unroll(axis)
     stage.pragma(ko, "software_pipeline", stages)

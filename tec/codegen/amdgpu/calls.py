@@ -40,9 +40,20 @@ def barrier(em: AmdgpuEmitter, e: E.Call) -> str:
     # Fences on shared memory alone let global loads stay in flight across the barrier.
     local = "" if scope == "global" else ", !mmra " + em.meta('!{!"amdgpu-synchronize-as", !"local"}')
     em.line(f'fence syncscope("workgroup") release{local}')
+    _await_shared(em)
     em.intrinsic("llvm.amdgcn.s.barrier", "void", [])
     em.line(f'fence syncscope("workgroup") acquire{local}')
     return "0"
+
+
+def _await_shared(em: AmdgpuEmitter) -> None:
+    """Wait for this wavefront's stores to shared memory. The release fence asks for it too, but LLVM 22 drops a fence's wait at the head of a loop where nothing is under way when the
+    loop is entered, and does not put it back for what the loop's end leaves under way."""
+    if em.family == "rdna4" or em.family == "cdna5":
+        em.intrinsic("llvm.amdgcn.s.wait.dscnt", "void", [("i16", "0")])
+    else:
+        # s_waitcnt lgkmcnt(0): the other counters at the most they can count (ISA manuals, s_waitcnt's fields).
+        em.intrinsic("llvm.amdgcn.s.waitcnt", "void", [("i32", str(0xFC07 if em.family == "rdna3" else 0xC07F))])
 
 
 def keep_order(em: AmdgpuEmitter, e: E.Call) -> str:

@@ -17,16 +17,19 @@ _NAMED = 102  # SGPRs from here on have names
 def declared(info: KernelInfo, chip: str) -> dict[str, int]:
     """How many registers of each file a wave of the kernel has."""
     gfx, most = generation(chip), CHIPS[chip].vgprs
-    granule = 8 if gfx == 9 or info.wavefront_size == 32 else 4
+    # gfx90a and later: accumulation registers lie behind the others.
+    one_file = CHIPS[chip].family in ("cdna2", "cdna3", "cdna4")
+    granule = 8 if one_file or info.wavefront_size == 32 else 4
     if most > 512:
         granule *= 2  # gfx1250
     total = ((info.rsrc1 & 63) + 1) * granule
     if gfx > 9:
         return {"v": min(total, most)}
-    first = ((info.rsrc3 & 63) + 1) * 4  # where the accumulation registers begin, in one file with the others
+    # Where the accumulation registers begin; gfx908 gives a wave as many of them as of the others.
+    first = ((info.rsrc3 & 63) + 1) * 4 if one_file else total
     # Counted in blocks of 16, of which VCC, FLAT_SCRATCH and XNACK_MASK take the last ones; gfx10 and later give every wave all.
     scalars = ((info.rsrc1 >> 6 & 15) // 2 + 1) * 16
-    return {"v": min(first, total), "a": max(0, total - first), "s": min(scalars, _NAMED)}
+    return {"v": min(first, total), "a": max(0, total - first) if one_file else total, "s": min(scalars, _NAMED)}
 
 
 def check_registers(kernel: KernelText, info: KernelInfo, chip: str) -> None:

@@ -81,6 +81,7 @@ class _Rules:
     def __init__(self, kernel: KernelText, chip: Chip):
         self.kernel, self.chip = kernel, chip
         self.cdna3 = chip.name in ("gfx942", "gfx950")
+        self.waits_for_dots = chip.name in ("gfx90a", "gfx942", "gfx950")  # LLVM's checkMAIVALUHazards
         self.gfx = generation(chip.name)
         self.touches = [_touch(i) for i in kernel.insts]
         self.passes = {
@@ -188,7 +189,7 @@ class _Rules:
             self.dot(state, at, inst, reg, True)
 
     def dot(self, state: State, at: int, inst: Inst, reg: Reg, chained: bool) -> None:
-        found = state.get(("dot", reg))
+        found = state.get(("dot", reg)) if self.waits_for_dots else None
         if found is not None and not (chained and self.kernel.insts[found[1]].op == inst.op):
             self.fails(state, at, "dot", reg, 3, "a dot product's result")
 

@@ -1,11 +1,12 @@
 """Products on a GPU's vector units: a tile a work-group, its operands' tiles in shared memory, a block of the result in each thread's registers.
 
 `SharedTiles` takes every product, whatever its sizes and types: a thread has 4 by 4 results or more, and reads one element at a time. `RegisterBlocks` is for larger
-blocks of 32-bit elements, whose operands come from shared memory in runs of four (`parts.sums`); products of few tiles are summed in parts by a second kernel.
+blocks of 32-bit words (`packed_words`), which come from shared memory in runs of four (`parts.sums`); products of few tiles are summed in parts by a second kernel.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from ...parts.staging import bring
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
 from . import padding
+from .packed_words import Words, in_words
 
 _FEW_GROUPS = 64  # work-groups below which a GPU is better off with more and smaller ones
 # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread: the fewer, the more loads each.
@@ -142,14 +144,15 @@ def _bytes(c: Contraction) -> int:
 
 
 class RegisterBlocks(Space):
-    """`rows` by `columns` a work-group, `block` of them a thread, `step` of the sum at a time, the sum in `split_k` parts."""
+    """`rows` by `columns` a work-group, `block` of them a thread, `step` words of the sum at a time, the sum in `split_k` parts."""
 
     template: ClassVar[str] = "blocked product"
     former: ClassVar[Mapping[Any, str]] = {"parts": "split_k"}
 
-    def __init__(self, group: Group, target: Target, contraction: Contraction, result: Tensor):
+    def __init__(self, group: Group, target: Target, words: Words, result: Tensor):
         super().__init__(group, target)
-        self.contraction, self.result = contraction, result
+        self.words, self.result = words, result
+        self.contraction = contraction = words.contraction
         self.parameters = {
             "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
             "split_k": (1,) if is_unbounded(contraction.m) else (1, 2, 3, 4, 6, 8, 12, 16),
@@ -157,24 +160,31 @@ class RegisterBlocks(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> RegisterBlocks | None:
-        """The space of a product of 32-bit elements, no smaller than the smallest tile; its rows alone may be open."""
+        """The space of a product that goes by words of 32 bits, no smaller than the smallest tile; its rows alone may be open."""
         found = contraction(group, op)
         if found is None or not same_shape(group.outputs[0], op.output(0)):
             return None
         c, result = found
-        if is_symbolic((*c.batch, c.n, c.k)) or not c.a.dtype == c.b.dtype == c.acc or dtype_info(c.a.dtype).bits != 32:
+        words = in_words(c, target)
+        if is_symbolic((*c.batch, c.n, c.k)) or words is None:
             return None
-        space = cls(group, target, c, result)
+        space = cls(group, target, words, result)
         return space if min(padding.sizes(c)[:3]) >= RUN and next(space.all, None) is not None else None
 
     @property
     def is_second(self) -> bool:  # type: ignore[override]
         """On AMD: small products, which `SharedTiles` compiles quicker. Of larger ones it is behind where B lies along the sum, since its columns meet in
-        the banks (float32 4096 cubed on gfx1100 by the time model 20.7 ms, here 3.9), and where blocks are large (4.9 and 3.9 ms)."""
-        if self.target.kind == "cuda":
+        the banks (float32 4096 cubed on gfx1100 by the time model 20.7 ms, here 3.9), and where blocks are large (4.9 and 3.9 ms). Never where few tiles have long sums, which this one splits
+        (512 x 13 by 55,296 on gfx1030: 0.92 ms, here 0.11), nor of narrow elements, which the other reads one at a time (float16 1024 cubed on gfx1030, both along the sum: 306 us,
+        here 72)."""
+        if self.target.kind == "cuda" or self.words.is_narrow:
             return False
         m, n, k, batch = padding.sizes(self.contraction)
-        return batch * m * n * k < _LARGE or not (self.contraction.b.k_last or self.default["block"] == "8x8")
+        is_large = batch * m * n * k >= _LARGE
+        if is_large and self.contraction.b.k_last:
+            return False
+        default = self.default
+        return default["split_k"] == 1 and not (is_large and default["block"] == "8x8")
 
     def _threads(self, choice: Choice) -> tuple[int, int]:
         rows, columns = map(int, choice["block"].split("x"))
@@ -195,7 +205,7 @@ class RegisterBlocks(Space):
             return wrong
         if (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
-        if choice["split_k"] > 1 and k < 4 * step * choice["split_k"]:
+        if choice["split_k"] > 1 and k < 4 * step * self.words.pack * choice["split_k"]:
             return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None
 
@@ -212,7 +222,7 @@ class RegisterBlocks(Space):
         y, x = self._threads(choice)
         block = rows // y, columns // x
         groups = batch * -(-m // rows) * -(-n // columns) * parts
-        steps = -(-k // (step * parts))
+        steps = -(-k // (step * self.words.pack * parts))
         macs = rows * columns * step / (machine.macs(c.acc, matrix=False) * _RATES[block[0] * block[1]])
         lds = 4.0 * x * y * step * (block[0] + block[1]) / 4 / machine.scratch_bytes_a_clock
         brought = (
@@ -230,7 +240,7 @@ class RegisterBlocks(Space):
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
-        tile = choice["rows"], choice["columns"], choice["step"]
+        tile = choice["rows"], choice["columns"], choice["step"] * self.words.pack
         begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["split_k"]))
         s, out = begun.s, begun.out
         (product,) = (o for o in begun.group.reductions() if o.tag == "tiled_product")
@@ -245,7 +255,8 @@ class RegisterBlocks(Space):
 
     def _schedule(self, s: Schedule, final: Stage, acc: Tensor, product: ComputeOp, choice: Choice) -> None:
         """The product's tiles over work-groups and threads, its accumulators, its operands' tiles."""
-        c, (ny, nx), step = self.contraction, self._threads(choice), choice["step"]
+        c, (ny, nx), pack = self.contraction, self._threads(choice), self.words.pack
+        step, run = choice["step"] * pack, RUN * pack
         along = c.a.k_last, c.b.k_last
         tiles = Tiles(final, choice["rows"], choice["columns"])
         rows, columns = sums.share(final, tiles.i, ny, along[0]), sums.share(final, tiles.j, nx, along[1])
@@ -258,18 +269,18 @@ class RegisterBlocks(Space):
         for axis in near:
             final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
-        steps = sums.block(s, acc, own, final, thread, step, along, stages=1)
+        steps = sums.block(s, acc, own, final, thread, step, along, stages=1, dot=self.words.dot(), pack=pack)
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):
             steps.stage.pragma(
                 steps.term, "min_blocks", _RESIDENT
             )  # conditions take registers too: bounded so, they spill
-        for tile, lies in zip(product.inputs, along):
+        for tile, lies, turned in zip(product.inputs, along, self.words.is_turned):
             if lies:
                 s[tile].storage_align(
-                    tile.op.axis[-2], step, RUN
+                    tile.op.axis[-2], step, run
                 )  # rows that a wavefront reads together begin in other banks
-            piece = RUN if tile.op.attrs.get("wide", 1) >= RUN else 1
-            s[tile].unroll(bring(s[tile], steps.stage, steps.step, [(threads, ny * nx)], piece))
+            piece = pack if turned else math.gcd(tile.op.attrs.get("wide", 1), run)
+            s[tile].unroll(bring(s[tile], steps.stage, steps.step, [(threads, ny * nx)], piece, turned))
 
 
 __all__ = ["RegisterBlocks", "SharedTiles"]
