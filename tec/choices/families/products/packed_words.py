@@ -49,8 +49,8 @@ def in_words(c: Contraction, target: Target) -> Words | None:
     a, b = dtype_info(c.a.dtype), dtype_info(c.b.dtype)
     if c.a.dtype == c.b.dtype == c.acc and a.bits == 32:
         return Words(c, 1, c)
-    if target.kind != "rocm" or max(a.bits, b.bits) >= 32:
-        return None  # elsewhere matrix units take narrow types
+    if target.chip.matrix_macs or max(a.bits, b.bits) >= 32:
+        return None  # a chip's matrix units take narrow types
     pack = _pack(c, target)
     if pack > 1:
         return Words(replace(c, a=_along_sum(c.a), b=_along_sum(c.b)), pack, c)
