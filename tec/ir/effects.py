@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..errors import Loc
 from . import build as B
@@ -17,7 +18,7 @@ from .buffer import Buffer
 from .dtype import dtype_info
 from .func import Func
 from .intrin import INTRINS
-from .visit import CHILDREN, map_stmt, visit
+from .visit import CHILDREN, LEAVES, map_stmt, visit
 
 
 @dataclass(slots=True)
@@ -66,33 +67,50 @@ class Effects:
 
 def effects(root: E.Expr | S.Stmt, loc: Loc | None = None) -> Effects:
     """The effects of all that stands below `root`; an expression met twice counts once."""
-    out = Effects()
-    loads: list[Access] = []
-    seen: dict[int, None] = {}
+    walk = _Walk(loc)
+    if isinstance(root, E.Expr):
+        walk.expr(root)
+    else:
+        walk.stmt(root)
+    walk.out.accesses.extend(walk.loads)
+    return walk.out
 
-    def fe(e: E.Expr) -> E.Expr:
+
+class _Walk:
+    """What was met on the way."""
+
+    def __init__(self, loc: Loc | None):
+        self.out = Effects()
+        self.loads: list[Access] = []
+        self.seen: dict[int, None] = {}
+        self.loc = loc
+
+    def expr(self, e: E.Expr) -> E.Expr:
         k = id(e)
-        if k in seen:
+        if k in self.seen:
             return e
-        seen[k] = None
-        if type(e) is E.Call:
-            call(e)
+        self.seen[k] = None
+        t = type(e)
+        if t in LEAVES:
             return e
-        for c in CHILDREN[type(e)](e):
-            fe(c)
-        if type(e) is E.BufferLoad:
-            loads.append(Access(e.buffer, e.indices, False, loc))
+        if t is E.Call:
+            self._call(e)
+            return e
+        for c in CHILDREN[t](e):
+            self.expr(c)
+        if t is E.BufferLoad:
+            self.loads.append(Access(e.buffer, e.indices, False, self.loc))  # type: ignore[attr-defined]
         return e
 
-    def call(e: E.Call) -> None:
-        known = INTRINS[e.op]
+    def _call(self, e: Any) -> None:
+        known, out = INTRINS[e.op], self.out
         for k, a in enumerate(e.args):
             if k in known.elements and isinstance(a, E.BufferLoad):
                 for c in CHILDREN[E.BufferLoad](a):  # its indices; the element itself is no load
-                    fe(c)
+                    self.expr(c)
             else:
-                fe(a)
-        out.accesses.extend(_accesses(e, loc))
+                self.expr(a)
+        out.accesses.extend(_accesses(e, self.loc))
         out.is_opaque = out.is_opaque or known.opaque
         out.is_kept = out.is_kept or known.is_kept
         out.is_varying = out.is_varying or known.varying
@@ -100,30 +118,22 @@ def effects(root: E.Expr | S.Stmt, loc: Loc | None = None) -> Effects:
         if known.collective:
             out.collective.add(known.collective)
 
-    def fs(s: S.Stmt) -> S.Stmt:
-        nonlocal loc
-        around = loc
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        out, around = self.out, self.loc
         if isinstance(s, (S.BufferStore, S.AllReduce)):
-            loc = s.loc or loc
-        map_stmt(s, fs, fe)
+            self.loc = s.loc or around
+        map_stmt(s, self.stmt, self.expr)
         if isinstance(s, S.BufferStore):
             out.is_kept = True
-            out.accesses.append(Access(s.buffer, s.indices, True, loc))
+            out.accesses.append(Access(s.buffer, s.indices, True, self.loc))
         elif isinstance(s, S.AllReduce):
             out.is_kept = True
             out.collective.add("group")
-            out.accesses.extend(Access(d, (E.IntImm(0),), True, loc) for d in s.dests)
+            out.accesses.extend(Access(d, (E.IntImm(0),), True, self.loc) for d in s.dests)
         elif isinstance(s, S.Assert):
             out.is_kept = True
-        loc = around
+        self.loc = around
         return s
-
-    if isinstance(root, E.Expr):
-        fe(root)
-    else:
-        fs(root)
-    out.accesses.extend(loads)
-    return out
 
 
 def _accesses(e: E.Call, loc: Loc | None) -> Iterator[Access]:

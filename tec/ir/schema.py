@@ -123,6 +123,30 @@ def _none(x: Any) -> tuple[Any, ...]:
     return ()
 
 
+def walkers(
+    classes: tuple[type, ...], calls: dict[str, str], **names: Callable[..., Any]
+) -> dict[type, Callable[..., None]]:
+    """For each class the function (node, walk) that makes a call for each of the node's children, in order. calls: by kind of child, the call
+    as text, in which `{}` is the child. names: what the calls name. No closure is made to walk a tree: walks are many, and closures that call
+    themselves are cycles, which only the garbage collector frees."""
+    shapes: dict[tuple[Field, ...], str] = {}
+    for cls in classes:
+        shapes.setdefault(fields_of(cls), f"walk_{len(shapes)}")
+    source = []
+    for own, name in shapes.items():
+        source += [f"def {name}(x, walk):", "    pass"]
+        for f in own:
+            if f.holds in calls:
+                before = {
+                    "one": "    ",
+                    "many": f"    for y in x.{f.name}: ",
+                    "maybe": f"    if x.{f.name} is not None: ",
+                }
+                source.append(before[f.how] + calls[f.holds].format("y" if f.how == "many" else f"x.{f.name}"))
+    exec("\n".join(source), names)
+    return {cls: names[shapes[fields_of(cls)]] for cls in classes}
+
+
 def renewers(classes: tuple[type, ...]) -> dict[type, Callable[[Any, Any], Any]]:
     """For each class a function (node, c) that copies a node whose names are renewed; the node itself where nothing changed. `c` has
     `expr` and `stmt` for children, `new_var` and `new_buffer` for what the node binds, `var` and `buffer` for what it names. What stands

@@ -15,7 +15,7 @@ from ..errors import LoweringError
 from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
-from .schema import EXPRS, STMTS, listers, map_tuple, rebuilders
+from .schema import EXPRS, STMTS, listers, map_tuple, rebuilders, walkers
 
 ExprFn = Callable[[E.Expr], E.Expr]
 StmtFn = Callable[[S.Stmt], S.Stmt]
@@ -35,8 +35,9 @@ _MAP_STMT: dict[type, Callable[[Any, StmtFn, ExprFn], S.Stmt]] = {
 }
 
 
-_LEAVES = frozenset((E.Var, E.IntImm, E.FloatImm))
+LEAVES = frozenset((E.Var, E.IntImm, E.FloatImm))  # nothing stands below them
 CHILDREN = listers(EXPRS, "expr")  # a function of each class: what `children` gives
+STMT_CHILDREN = listers(STMTS, "stmt")  # the statements right below a statement
 
 
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
@@ -51,14 +52,15 @@ def children(e: E.Expr) -> tuple[E.Expr, ...]:
 
 def map_stmt(s: S.Stmt, fs: StmtFn, fe: ExprFn) -> S.Stmt:
     """`s` with `fs` applied to each direct child statement and `fe` to each direct expression."""
-    t = type(s)
-    if t not in _MAP_STMT:
-        t = next(
-            (base for base in t.__mro__ if base in _MAP_STMT), t
-        )  # a front door's statement, kept where nothing below changes
-        if t not in _MAP_STMT:
-            raise TypeError(f"not a statement: {t.__name__}")
-    return _MAP_STMT[t](s, fs, fe)
+    return (_MAP_STMT.get(type(s)) or _of_base(s, _MAP_STMT))(s, fs, fe)
+
+
+def _of_base(s: S.Stmt, table: Mapping[type, Any]) -> Any:
+    """What a table has for a front door's own statement: what it has for the class that it derives from."""
+    for base in type(s).__mro__:
+        if base in table:
+            return table[base]
+    raise TypeError(f"not a statement: {type(s).__name__}")
 
 
 class Rewriter:
@@ -114,7 +116,7 @@ def walk_exprs(e: E.Expr) -> Iterator[E.Expr]:
         if k in seen:
             continue
         seen[k] = None
-        if t in _LEAVES:
+        if t in LEAVES:
             yield x
         else:
             stack.append((x, True))
@@ -125,30 +127,36 @@ def visit(
     root: E.Expr | S.Stmt, expr: Callable[[E.Expr], None] | None = None, stmt: Callable[[S.Stmt], None] | None = None
 ) -> None:
     """Call `expr` and `stmt` on every node below `root`, children first. An expression met twice is visited once."""
-    seen: dict[int, None] = {}  # stored into without a call
-
-    def fe(e: E.Expr) -> E.Expr:
-        k = id(e)
-        if k not in seen:
-            seen[k] = None
-            t = type(e)
-            if t not in _LEAVES:
-                for c in CHILDREN[t](e):
-                    fe(c)
-            if expr is not None:
-                expr(e)
-        return e
-
-    def fs(s: S.Stmt) -> S.Stmt:
-        map_stmt(s, fs, fe if expr is not None else _same)
-        if stmt is not None:
-            stmt(s)
-        return s
-
     if isinstance(root, E.Expr):
-        fe(root)
+        if expr is not None:
+            _visit_expr(root, {}, expr)
+    elif expr is None:
+        _visit_stmts(root, stmt or _same)
     else:
-        fs(root)
+        _visit_stmt(root, ({}, expr, stmt or _same))
+
+
+def _visit_expr(e: E.Expr, seen: dict[int, None], expr: Callable[[E.Expr], None]) -> None:
+    k = id(e)
+    if k not in seen:
+        seen[k] = None  # stored into without a call
+        t = type(e)
+        if t not in LEAVES:
+            for c in CHILDREN[t](e):
+                _visit_expr(c, seen, expr)
+        expr(e)
+
+
+def _visit_stmt(s: S.Stmt, walk: tuple[dict[int, None], Callable[[E.Expr], None], Callable[[S.Stmt], Any]]) -> None:
+    (_VISIT.get(type(s)) or _of_base(s, _VISIT))(s, walk)
+    walk[2](s)
+
+
+def _visit_stmts(s: S.Stmt, stmt: Callable[[S.Stmt], Any]) -> None:
+    """The statements alone."""
+    for c in (STMT_CHILDREN.get(type(s)) or _of_base(s, STMT_CHILDREN))(s):
+        _visit_stmts(c, stmt)
+    stmt(s)
 
 
 MAX_FRAMES = 20_000
@@ -202,8 +210,16 @@ _deep = 0  # blocks of deep_recursion that are open
 _usual_limit = 1000
 
 
-def _same(e: E.Expr) -> E.Expr:
-    return e
+def _same(node: Any) -> Any:
+    return node
+
+
+_VISIT = walkers(
+    STMTS,
+    {"expr": "visit_expr({}, walk[0], walk[1])", "stmt": "visit_stmt({}, walk)"},
+    visit_expr=_visit_expr,
+    visit_stmt=_visit_stmt,
+)
 
 
 def substitute(e: E.Expr, values: Mapping[E.Var, E.Expr]) -> E.Expr:
@@ -211,28 +227,36 @@ def substitute(e: E.Expr, values: Mapping[E.Var, E.Expr]) -> E.Expr:
     return substituter(values)(e)
 
 
-def substituter(values: Mapping[E.Var, E.Expr]) -> ExprFn:
-    """A substitution to be used many times; memoised on node identity."""
-    memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+class _Substituter:
+    """See `substituter`."""
 
-    def go(e: E.Expr) -> E.Expr:
+    __slots__ = ("_memo", "_values")
+
+    def __init__(self, values: Mapping[E.Var, E.Expr]):
+        self._values = values
+        self._memo: dict[int, tuple[E.Expr, E.Expr]] = {}
+
+    def __call__(self, e: E.Expr) -> E.Expr:
         t = type(e)
         if t is E.Var:
-            return values.get(e, e)  # type: ignore[call-overload,no-any-return]
+            return self._values.get(e, e)  # type: ignore[call-overload,no-any-return]
         if t is E.IntImm or t is E.FloatImm:
             return e
-        hit = memo.get(id(e))
+        hit = self._memo.get(id(e))
         if hit is not None:
             return hit[1]
-        out = _MAP[t](e, go)
+        out = _MAP[t](e, self)
         if out is not e:
             folder = _REBUILD.get(t)
             if folder is not None:
                 out = folder(out.a, out.b)  # type: ignore[attr-defined]
-        memo[id(e)] = (e, out)
+        self._memo[id(e)] = (e, out)
         return out
 
-    return go
+
+def substituter(values: Mapping[E.Var, E.Expr]) -> ExprFn:
+    """A substitution to be used many times; memoised on node identity."""
+    return _Substituter(values)
 
 
 def substitute_stmt(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:

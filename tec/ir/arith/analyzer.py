@@ -55,6 +55,7 @@ class Analyzer(Simplifier):
         else:
             e = self.simp(self.intern(convert(value, var.dtype)))
             self._subst[id(var)] = e
+        self._inner = {}  # they do not know of it
         if not fresh:
             self.forget()
 
@@ -74,6 +75,7 @@ class Analyzer(Simplifier):
             self._var_mods[id(var)] = self.modulus(e)
             if self.has_data(e):
                 self._data[id(var)] = True
+        self._inner = {}
         if not fresh:
             self.forget()
 

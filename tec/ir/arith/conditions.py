@@ -202,7 +202,15 @@ def select(f: Simplifier, e: E.Select) -> E.Expr:
         b = f.simp(e.b) if _may_fault(e.b) else f.under_not(c, e.b)
     else:
         a, b = f.simp(e.a), f.simp(e.b)
-    return f.apply_rules(f.intern(E.Select(c, a, b)))
+    return done(f, f.intern(E.Select(c, a, b)))
+
+
+def done(f: Simplifier, e: E.Expr) -> E.Expr:
+    """A choice of simplified parts after the rules. Where none fits, it need not be taken apart and put together under its condition again."""
+    out = f.apply_rules(e)
+    if out is e:
+        f._done[id(e)] = e
+    return out
 
 
 def _may_fault(e: E.Expr) -> bool:
@@ -224,7 +232,7 @@ def call(f: Simplifier, e: E.Call) -> E.Expr:
         a, b = f.under((c,), e.args[1]), f.under_not(c, e.args[2])
         if c is e.args[0] and a is e.args[1] and b is e.args[2]:
             return f.apply_rules(e)
-        return f.apply_rules(f.intern(E.Call(e.op, (c, a, b), e.dtype, e.attrs)))
+        return done(f, f.intern(E.Call(e.op, (c, a, b), e.dtype, e.attrs)))
     out: Any = f.intern(map_expr(e, f.simp))
     args = out.args
     if args and all(type(x) is E.IntImm for x in args) and e.op in _BIT_FOLD:

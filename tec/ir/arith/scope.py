@@ -15,6 +15,7 @@ from .facts import Facts, factors
 from .linear import Lin
 
 _PROOF_DEPTH = 4
+State = tuple[Any, ...]  # of a scope, as `save` gives it and `restore` takes it
 LEAVES = (E.IntImm, E.FloatImm, E.Var)
 COMPARISONS = (E.EQ, E.NE, E.LT, E.LE, E.GT, E.GE)
 
@@ -33,6 +34,7 @@ class Scope(Facts):
         self._subst: dict[int, E.Expr] = {}
         self._proofs: dict[Any, bool] = {}
         self._known_about: dict[tuple[int, bool], list[Lin]] = {}
+        self._inner: dict[tuple[int, ...], State] = {}  # this scope with conditions assumed, by the conditions
 
     def simp(self, e: E.Expr) -> E.Expr:
         """The simplified canonical form of a canonical node."""
@@ -150,26 +152,35 @@ class Scope(Facts):
         """`e` simplified where all `conditions` (simplified) hold."""
         if type(e) in LEAVES:
             return self.simp(e)
-        saved = self.save()
-        for cond in conditions:
-            self.assume(cond)
+        key = tuple(map(id, conditions))
+        inner = self._inner.get(key)
+        if inner is None:
+            saved = self.save()
+            for cond in conditions:
+                self.assume(cond)
+        else:
+            saved = self._state()
+            self.restore(inner)
         out = self.simp(e)
+        inner = self._state()
         self.restore(saved)
+        self._inner[key] = inner
         return out
 
     def under_not(self, cond: E.Expr, e: E.Expr) -> E.Expr:
         """`e` simplified where `cond` (simplified) does not hold; the opposite of a chain of conditions is not made for a constant's sake."""
         return self.simp(e) if type(e) in LEAVES else self.under((self.simp(self.negation(cond)),), e)
 
-    def save(self, keep: bool = False) -> tuple[Any, ...]:
-        """The scope, to be restored. keep: what was derived from it goes on to hold, until something is assumed."""
-        state = (
+    def _state(self) -> State:
+        """What the scope consists of, and what was derived from it."""
+        return (
             self._active,
             self._done,
             self._bounds,
             self._mods,
             self._proofs,
             self._known_about,
+            self._inner,
             self._var_bounds,
             self._var_mods,
             self._known,
@@ -177,17 +188,22 @@ class Scope(Facts):
             self._true,
             self._subst,
         )
+
+    def save(self, keep: bool = False) -> State:
+        """The scope, to be restored. keep: what was derived from it goes on to hold, until something is assumed."""
+        state = self._state()
         self._var_bounds, self._var_mods, self._known = dict(self._var_bounds), dict(self._var_mods), dict(self._known)
         self._nonneg, self._true, self._subst = list(self._nonneg), dict(self._true), dict(self._subst)
         self._active = set()
         if keep:
             self._done, self._bounds, self._mods = dict(self._done), dict(self._bounds), dict(self._mods)
             self._proofs, self._known_about = dict(self._proofs), dict(self._known_about)
+            self._inner = {}  # a variable that is bound here is not bound there
         else:
             self.forget()
         return state
 
-    def restore(self, state: tuple[Any, ...]) -> None:
+    def restore(self, state: State) -> None:
         (
             self._active,
             self._done,
@@ -195,6 +211,7 @@ class Scope(Facts):
             self._mods,
             self._proofs,
             self._known_about,
+            self._inner,
             self._var_bounds,
             self._var_mods,
             self._known,
@@ -206,7 +223,7 @@ class Scope(Facts):
     def forget(self) -> None:
         """Drop what was derived from the scope."""
         self._done, self._bounds, self._mods = {}, {}, {}
-        self._proofs, self._known_about = {}, {}
+        self._proofs, self._known_about, self._inner = {}, {}, {}
 
     def assume(self, cond: E.Expr) -> None:
         """Let a canonical simplified condition hold from here on."""

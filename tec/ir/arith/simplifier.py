@@ -190,17 +190,29 @@ def _generic(f: Simplifier, e: E.Expr) -> E.Expr:
 
 
 def _arith(f: Simplifier, e: Any) -> E.Expr:
-    a, b = f.simp(e.a), f.simp(e.b)
     t = type(e)
     if e.dtype in INDEX_DTYPES:
-        if t is E.Add:
-            form = f.lin(a).plus(f.lin(b))
-        elif t is E.Sub:
-            form = f.lin(a).plus(f.lin(b), -1)
+        if t is E.Mul:
+            return f.from_lin(f.lin(f.mk(E.Mul, f.simp(e.a), f.simp(e.b))), e.dtype)
+        return f.from_lin(_summed(f, e), e.dtype)
+    return f.fold_or_rules(t, f.simp(e.a), f.simp(e.b))
+
+
+def _summed(f: Simplifier, e: Any) -> Lin:
+    """The linear form of all simplified terms of a sum. Its parts are not simplified by themselves: each would cost what the whole does."""
+    out = Lin()
+    left: list[tuple[Any, int]] = [(e.b, 1 if type(e) is E.Add else -1), (e.a, 1)]
+    while left:
+        x, k = left.pop()
+        t = type(x)
+        if (t is E.Add or t is E.Sub) and id(x) not in f._done:
+            left.append((x.b, k if t is E.Add else -k))
+            left.append((x.a, k))
+        elif t is E.IntImm:
+            out = out.shifted(k * x.value)
         else:
-            form = f.lin(f.mk(E.Mul, a, b))
-        return f.from_lin(form, e.dtype)
-    return f.fold_or_rules(t, a, b)
+            out = out.plus(f.lin(f.simp(x)), k)
+    return out
 
 
 def _divide(f: Simplifier, e: Any) -> E.Expr:
@@ -321,6 +333,7 @@ def _let(f: Simplifier, e: E.Let) -> E.Expr:
         f.forget()
         return out
     if dtype_info(v.dtype).is_int and dtype_info(v.dtype).lanes == 1:
+        f._inner = {}
         f._var_bounds[id(e.var)] = f.bound(v)
         if f.has_data(v):
             f._data[id(e.var)] = True

@@ -1,0 +1,90 @@
+"""What walks and simplification cost beside their results, counted: a network's compilation makes tens of thousands of them."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+import tec
+from tec.ir import expr as E
+from tec.ir import stmt as S
+from tec.ir.arith import Analyzer
+from tec.ir.arith.scope import Scope
+from tec.ir.effects import effects
+from tec.ir.visit import free_vars, substituter, visit
+from tests.counting import cost
+
+
+def loops() -> S.Stmt:
+    a = tec.placeholder((64, 64), name="A")
+    b = tec.compute((64, 64), lambda i, j: tec.if_then_else(i < j, a[i, j], 0.0) * 2.0, name="B")
+    return tec.lower(tec.create_schedule(b.op), [a, b], simple_mode=True)["main"].body
+
+
+def test_walks_leave_nothing_for_the_garbage_collector() -> None:
+    body, x = loops(), tec.var("x")
+    seen: list[object] = []
+    effects(body)  # tables that are made once
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            visit(body, seen.append, seen.append)
+            visit(body, None, seen.append)
+            effects(body)
+            free_vars(body)
+            substituter({x: E.IntImm(1)})(x + 1)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert seen
+
+
+def test_a_statement_is_visited_after_what_stands_in_it() -> None:
+    body = loops()
+    order: list[int] = []
+    visit(body, lambda e: order.append(id(e)), lambda s: order.append(id(s)))
+    assert order[-1] == id(body) and len(order) == len(set(order))
+    statements: list[int] = []
+    visit(body, None, lambda s: statements.append(id(s)))
+    assert statements == [k for k in order if k in set(statements)]
+
+
+def test_a_sum_costs_as_much_as_it_has_terms() -> None:
+    def calls(terms: int) -> int:
+        total: E.Expr = E.IntImm(0)
+        for k in range(terms):
+            total = E.Add(total, E.Mul(tec.var(f"x{k}"), E.IntImm(k + 2)))
+        return cost(lambda: Analyzer().simplify(total)).calls
+
+    assert calls(120) < 2.6 * calls(60)
+
+
+def test_a_condition_is_assumed_once_for_all_that_stands_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assumed: list[E.Expr] = []
+    assume = Scope.assume
+    monkeypatch.setattr(Scope, "assume", lambda self, c: (assumed.append(c), assume(self, c))[1])
+    n = tec.var("n")
+    i, j, k = (tec.var(name) for name in "ijk")
+    ana = Analyzer()
+    for v in (i, j, k):
+        ana.bind(v, E.Range(E.IntImm(0), E.IntImm(64)))
+    cond = i * 4 + j < n
+
+    def guarded(at: int) -> E.Expr:
+        return tec.if_then_else(cond, tec.max(i * 4 + j, n - 1) + k + at, 0)
+
+    ana.simplify(guarded(1))
+    first = len(assumed)
+    ana.simplify(guarded(2))
+    assert first and len(assumed) == first
+    # What the condition says is known under it alone, and a variable bound later is known under it too.
+    m = tec.var("m")
+    assert str(ana.simplify(tec.if_then_else(cond, tec.max(i * 4 + j, n - 1), 0))).count("max") == 0
+    assert str(ana.simplify(tec.max(i * 4 + j, n - 1))).count("max") == 1
+    with ana.scope():
+        ana.bind(m, E.Range(E.IntImm(0), E.IntImm(8)))
+        assert str(ana.simplify(tec.if_then_else(cond, m // 8 + i, 0))) == str(
+            ana.simplify(tec.if_then_else(cond, i, 0))
+        )
