@@ -23,6 +23,7 @@ from .families import (
     attention,
     convolutions,
     gathers,
+    linear_recurrence,
     plain_convolutions,
     products,
     recurrent,
@@ -45,6 +46,7 @@ from .store import records
 FAMILIES = (
     attention,
     recurrent,
+    linear_recurrence,
     sorts,
     scatters,
     relayouts,

@@ -1,43 +1,124 @@
 """Mixtures of experts: a router gives each token a weight for some of the feed-forward networks, and 0 for the others.
 
-All experts together are one wide gated network whose inner features are multiplied by their expert's weight: gates and ups one below the other, downs one beside
-the other. Weights stay packed, and products are those of every network; experts whose weight is 0 are computed too, so that a step reads all of them.
+`choose` makes a token's experts and their weights by the rule of a family; `mixture` runs them. On a CPU the chosen experts' weights alone are read
+(`WeightBuilder.chosen`). Elsewhere all experts together are one wide gated network whose inner features are multiplied by their expert's weight: gates and ups one
+below the other, downs one beside the other, so that experts whose weight is 0 are computed too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
+from ..errors import ImportModelError
 from ..graph import Value
 from .layers import Layers
 
+PARTS = ("gate_proj", "up_proj", "down_proj")
+Gated = Callable[[Value, Value], Value]
 
-def mixture(m: Layers, x: Value, *, router: str = "mlp.gate", normed: bool) -> Value:
-    """x [tokens, hidden] through the layer's experts, `mlp.experts`. normed: the weights of a token's experts add up to 1."""
-    c, b = m.c, m.b
-    count, size = experts_of(m), c.size("moe_intermediate_size", c.get("intermediate_size"))
-    weights = routing(m, x, m.name(router), count, normed)
-    prefix = m.name("mlp.experts")
-    gate, up = m.linear(x, f"{prefix}.gate_proj", f"{prefix}.up_proj", sizes=[count * size] * 2, bias=False)
-    y = b.reshape(b.op("multiply", m.activation(gate), up), (m.tokens, count, size))
-    y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))
-    y = b.reshape(y, (m.tokens, count * size))
-    return m.linear(y, f"{prefix}.down_proj", sizes=[c.hidden], bias=False, beside=True)[0]
+
+@dataclass(frozen=True)
+class Chosen:
+    """Numbers of a token's experts, int64 [tokens, chosen], and their weights, float32."""
+
+    places: Value
+    weights: Value
 
 
 def experts_of(m: Layers) -> int:
     """Experts of a layer, by the names that configurations have for their number."""
-    return m.c.size("num_experts", m.c.get("num_local_experts"))
+    return m.c.size("num_experts", m.c.get("num_local_experts", m.c.get("n_routed_experts", m.c.get("moe_num_experts"))))
 
 
-def routing(m: Layers, x: Value, router: str, count: int, normed: bool) -> Value:
-    """The weights of the experts, float32 [tokens, experts]: the largest of the router's softmax, 0 for the others."""
-    b, chosen = m.b, m.c.size("num_experts_per_tok")
-    scores = b.op("softmax", b.cast(m.linear(x, router, sizes=[count])[0], "float32"), axes=(1,))
-    values, places = b.ops("topk", scores, k=chosen, axis=1)
+def chosen_of(m: Layers) -> int:
+    """Experts of a token. ImportModelError where they are more than there are."""
+    chosen = m.c.size("num_experts_per_tok", m.c.get("moe_topk", m.c.get("moe_k")))
+    if chosen > experts_of(m):
+        raise ImportModelError(f"num_experts_per_tok = {chosen} of {experts_of(m)} experts in {m.c.architecture}")
+    return chosen
+
+
+def choose(
+    m: Layers, x: Value, router: str = "mlp.gate", *, normed: bool, scoring: str = "softmax", bias: str = "", scale: float = 1.0, groups: int = 1,
+    kept: int = 1, best_of_group: int = 1, epsilon: float = 0.0,
+) -> Chosen:  # fmt: skip
+    """The experts with the largest scores of x [tokens, hidden].
+
+    scoring: "softmax" or "sigmoid" of all experts' logits; "softmax of chosen": of those that were chosen alone. bias: a tensor that is added to scores where they
+    choose, and not where they weigh. groups, kept: experts are chosen from the `kept` groups whose `best_of_group` largest scores add up to most. normed: weights
+    add up to 1, before they are multiplied by `scale`.
+    """
+    b, count, chosen = m.b, experts_of(m), chosen_of(m)
+    logits = b.cast(m.linear(x, m.name(router), sizes=[count])[0], "float32")
+    if scoring not in ("softmax", "sigmoid", "softmax of chosen"):
+        raise ImportModelError(f"scoring_func {scoring!r} of {m.c.architecture}", hint="softmax or sigmoid")
+    scores = b.op("softmax", logits, axes=(1,)) if scoring == "softmax" else b.op("sigmoid", logits) if scoring == "sigmoid" else logits
+    choice = b.op("add", scores, m.w.vector(m.name(bias), (count,))) if bias else scores
+    if groups > 1:
+        lowest = 0.0 if scoring == "softmax" and not bias else -1e30
+        choice = _of_groups(m, choice, count, groups, kept, best_of_group, lowest)
+    values, places = b.ops("topk", choice, k=chosen, axis=1)
+    if scoring == "softmax of chosen":
+        values = b.op("softmax", values, axes=(1,))
+    elif bias:
+        values = b.op("reduce_sum", b.op("multiply", _marks(m, places, count), b.reshape(scores, (m.tokens, 1, count))), axes=(2,), keepdims=False)
     if normed:
-        values = b.op("divide", values, b.op("reduce_sum", values, axes=(1,), keepdims=True))
+        total = b.op("reduce_sum", values, axes=(1,), keepdims=True)
+        values = b.op("divide", values, b.op("add", total, b.like(epsilon, total)) if epsilon else total)
+    return Chosen(places, m.scaled(values, scale))
+
+
+def _of_groups(m: Layers, choice: Value, count: int, groups: int, kept: int, best: int, lowest: float) -> Value:
+    """Scores, `lowest` outside of the groups that are best."""
+    b, size = m.b, count // groups
+    if count % groups or not 0 < kept <= groups or best > size:
+        raise ImportModelError(f"n_group = {groups} and topk_group = {kept} for {count} experts of {m.c.architecture}")
+    parts = b.reshape(choice, (m.tokens, groups, size))
+    value = b.op("reduce_sum", b.ops("topk", parts, k=best, axis=2)[0], axes=(2,), keepdims=False)
+    of = b.op("reduce_sum", _marks(m, b.ops("topk", value, k=kept, axis=1)[1], groups), axes=(1,), keepdims=False)
+    inside = b.op("greater", b.reshape(of, (m.tokens, groups, 1)), b.like(0.5, of))
+    return b.reshape(b.op("where", inside, parts, b.like(lowest, parts)), (m.tokens, count))
+
+
+def _marks(m: Layers, places: Value, count: int) -> Value:
+    """1 where a number stands for a place, float32 [tokens, chosen, count]."""
+    b = m.b
     numbers = b.const(np.arange(count).reshape(1, 1, count), places.dtype)
-    places, values = (b.reshape(v, (m.tokens, chosen, 1)) for v in (places, values))
-    own = b.op("where", b.op("equal", places, numbers), values, b.like(0, values))
-    return b.op("reduce_sum", own, axes=(1,), keepdims=False)
+    return b.cast(b.op("equal", b.reshape(places, (m.tokens, places.shape[1], 1)), numbers), "float32")
+
+
+def mixture(
+    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False, weigh_input: bool = False
+) -> Value:  # fmt: skip
+    """x [tokens, hidden] through the layer's experts. size: inner features of one. gated: of gate and up what goes down, else activation(gate) * up. bias: whether
+    experts have some. weigh_input: weights multiply x in place of results."""
+    size = size or m.c.size("moe_intermediate_size", m.c.get("intermediate_size"))
+
+    def usual(gate: Value, up: Value) -> Value:
+        return m.b.op("multiply", m.activation(gate), up)
+
+    names = [f"{m.name(prefix)}.{part}" for part in PARTS]
+    run = _wide if not m.w.gathers(names) or weigh_input else _gathered
+    return run(m, x, chosen, names, size, gated or usual, bias)
+
+
+def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
+    b, count, hidden = m.b, experts_of(m), m.c.hidden
+    marks = _marks(m, chosen.places, count)
+    weights = b.op("reduce_sum", b.op("multiply", marks, b.reshape(chosen.weights, (m.tokens, chosen.weights.shape[1], 1))), axes=(1,), keepdims=False)
+    gate, up = m.linear(x, *names[:2], sizes=[count * size] * 2, bias=bias)
+    y = b.reshape(gated(gate, up), (m.tokens, count, size))
+    y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))
+    y = m.linear(b.reshape(y, (m.tokens, count * size)), names[2], sizes=[hidden], bias=False, beside=True)[0]
+    if bias:
+        own = m.w.vector(f"{names[2]}.bias", (count, hidden), m.dtype)
+        y = b.op("add", y, b.op("matmul", b.cast(weights, y.dtype), own))
+    return y
+
+
+def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
+    raise NotImplementedError

@@ -9,6 +9,7 @@ from . import (
     deform,
     elementwise,
     image,
+    linear_recurrence,
     matmul,
     microscaling,
     norm,
@@ -42,6 +43,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
-    "elementwise", "get_op", "image", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
+    "elementwise", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from .registry import (
 from .rotary import Read, Turn, turned
 
 PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
+SINK = "sink"  # a score beside those of the keys, which has no value; four dimensions that broadcast to (batch, heads, queries, 1)
 ANGLES = ("cos", "sin")  # and tables of the angles that queries are turned by; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
 OPERANDS = ("q", "k", "v", "out")
@@ -76,7 +77,7 @@ def geometry(shapes: Sequence[Sequence[Any]], attrs: Attrs) -> Geometry:
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     extras = attrs.get("extras", ())
-    known = all(name in (*PER_ENTRY, *ANGLES) or is_bias(name) for name in extras)
+    known = all(name in (*PER_ENTRY, *ANGLES, SINK) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(f"attention of {len(types)} inputs with extras {extras}")
     for name in OPERANDS:
@@ -95,7 +96,10 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     for name, x in zip(extras, types[3:]):
         if name in ANGLES:
             continue
-        if name not in PER_ENTRY:
+        if name == SINK:
+            if x.ndim != 4 or broadcast_shapes(x.shape, (b, n, s, 1)) != (b, n, s, 1) or "float" not in x.dtype:
+                raise fail(f"attention: sinks {x} for queries {(b, n, s)}")
+        elif name not in PER_ENTRY:
             if broadcast_shapes(x.shape, (b, n, s, t)) != (b, n, s, t) or x.ndim != 4:
                 raise fail(f"attention: bias {x} for scores {(b, n, s, t)}")
             if x.dtype != "bool" and "float" not in x.dtype:
@@ -179,6 +183,14 @@ class Scores:
                 score = score + bias.astype(self.acc)
         return score
 
+    def sunk(self, total: Any, top: Any, read: Callable[..., Any], index: Sequence[Any]) -> Any:
+        """The sum of a query's weights exp(score - top), by (batch, head, query), with that of its sink. What is far above all scores makes it infinite, and
+        the result 0."""
+        if SINK not in self.shapes:
+            return total
+        at = broadcast_index(self.shapes[SINK], (*index, 0))
+        return total + te.exp(read(SINK, at).astype(self.acc) - top)
+
     def seen(self, read: Callable[..., Any], b: Any, place: Any, key: Any) -> Any:
         """Whether the query at `place` (its offset counted) sees the key; None where all do."""
         left, right = self.attrs.get("left"), self.attrs.get("right")
@@ -228,8 +240,12 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
                 x = np.where(bias, x, -np.inf) if bias.dtype == bool else x + bias.astype(wide)
             x = np.where(seen, x, -np.inf)
             with np.errstate(invalid="ignore"):
-                p = np.exp(x - np.maximum(x.max(1, keepdims=True, initial=-np.inf), -np.finfo(np.float32).max))
+                top = np.maximum(x.max(1, keepdims=True, initial=-np.inf), -np.finfo(np.float32).max)
+                p = np.exp(x - top)
                 total = p.sum(1, keepdims=True)
+                if SINK in extras:
+                    with np.errstate(over="ignore"):
+                        total += np.exp(np.broadcast_to(extras[SINK], (b, n, s, 1))[e, head].astype(wide) - top)
                 y[e, head] = np.where(total == 0, 0, p @ v[e, kv].astype(wide) / np.where(total == 0, 1, total))
     order = order_of(attrs, "out")
     return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
@@ -246,8 +262,10 @@ def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dt
     return lambda *i: made(*i).astype(accumulator(dtype))
 
 
-def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str) -> tuple[Tensor, Tensor]:
-    """The sums of the weights of scores (batch, heads, queries, keys), and of values by them."""
+def _weighted(
+    s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of scores (batch, heads, queries, keys), the sums of their weights, and of values by them."""
     lead = (g.batch, g.heads, g.queries)
     j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))
     top = te.compute(lead, lambda *i: te.max(s(*i, j1), axis=j1), name="attention_max")
@@ -263,7 +281,7 @@ def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: 
         ),
         name="attention_values",
     )
-    return total, summed
+    return top, total, summed
 
 
 @register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS], host=_host)
@@ -272,7 +290,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
 
     extras: names of the inputs behind q, k and v: "bias..." (any number; four dimensions that broadcast to the scores; added, or bool: the
-    pairs to keep), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
+    pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0, such as gpt-oss has), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
     (angles that queries are turned by when they are read, four dimensions that broadcast to queries in the order above, the last as `rotary` has it with
     `interleaved` and `whole`; of any float type).
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
@@ -312,11 +330,12 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return x if seen is None else te.select(seen, x, te.const(float("-inf"), acc))
 
     s = te.compute(raw.shape, score, name="attention_scores")
-    total, summed = _weighted(s, v, g, order_of(attrs, "v"), acc)
+    top, total, summed = _weighted(s, v, g, order_of(attrs, "v"), acc)
 
     def body(*i: Any) -> Any:
         b, n, p, w = (i[a] for a in order_of(attrs, "out"))
-        return normalized(summed(b, n, p, w), total(b, n, p), acc).astype(dtype)
+        whole = scores.sunk(total(b, n, p), te.maximum(top(b, n, p), te.const(LOWEST[acc], acc)), read, (b, n, p))
+        return normalized(summed(b, n, p, w), whole, acc).astype(dtype)
 
     made = te.compute(outputs[0].shape, body, name="attention")
     return carry(Form("attention", tuple(inputs), tuple(outputs), dict(attrs)), [made])

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from .... import te
-from ....ops.attention import normalized, scores_of
+from ....ops.attention import scores_of
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
@@ -233,6 +233,7 @@ class Tile:
     def _finish(self) -> None:
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
         with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
-            total = ib.let("total", self.total[i])
+            at = (self.b, self.head, self.first + i)
+            one = ib.let("one", k.normalized(k.const(1), self.total[i], self.top[i], at))
             with ib.for_range(0, g.value_size, "d") as d:
-                k.write((self.b, self.head, self.first + i, d), normalized(self.o[d * w + i], total, self.acc))
+                k.write((*at, d), self.o[d * w + i] * one)

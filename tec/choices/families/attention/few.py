@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import te
-from ....ops.attention import normalized
 from ....te.like import Index
 from .kernel import Kernel
 
@@ -55,10 +54,10 @@ class FewQueries:
             with ib.for_range(0, self.count, "row") as row:
                 self._block(row, key, count)
         with ib.for_range(0, self.count, "row") as row:
-            head, i = self._at(row)
+            at = (self.b, *self._at(row))
+            one = ib.let("one", k.normalized(k.const(1), self.total[row], self.top[row], at))
             with ib.for_range(0, g.value_size, "d") as d:
-                value = normalized(self.o[row * g.value_size + d], self.total[row], self.acc)
-                k.write((self.b, head, i, d), value)
+                k.write((*at, d), self.o[row * g.value_size + d] * one)
 
     def _at(self, row: Index) -> tuple[Any, Any]:
         return self.key_head * self.g.group + te.indexdiv(row, self.g.queries), te.indexmod(row, self.g.queries)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .... import te
-from ....ops.attention import normalized
 from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
@@ -152,7 +151,8 @@ class Grid:
                     total[0] = total[0] * mine + parts[at + (g.value_size + 1)] * theirs
                     top[0] = fresh
                 query_head, i = Rows(k, self.folded, b, head).at(row)
-                k.write((b, query_head, i, column), normalized(value[0], total[0], k.acc))
+                at = (b, query_head, i)
+                k.write((*at, column), k.normalized(value[0], total[0], top[0], at))
 
 
 @dataclass
@@ -174,8 +174,9 @@ class Results:
         if self.parts is None:
             head, i = self.of.at(row)
             with ib.if_scope(row < self.of.count):
-                one = ib.let("one", normalized(k.const(1), total, k.acc))
-                yield lambda column, value: k.write((self.of.b, head, i, column), value * one)
+                at = (self.of.b, head, i)
+                one = ib.let("one", k.normalized(k.const(1), total, top, at))
+                yield lambda column, value: k.write((*at, column), value * one)
             return
         at = ib.let("at", self.grid.place(self.tiles, self.of.b, self.of.head, row, self.split))
         with ib.if_scope(is_first):

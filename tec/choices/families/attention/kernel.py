@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from .... import te
-from ....ops.attention import LOWEST, Geometry, Scores, geometry, order_of, scores_of, stored
+from ....ops.attention import LOWEST, Geometry, Scores, geometry, normalized, order_of, scores_of, stored
 from ....ops.forms import Form
 from ....ops.rotary import Turn
 from ....target import Target
@@ -100,6 +100,10 @@ class Kernel:
     @property
     def lowest(self) -> Any:
         return self.const(LOWEST[self.acc])
+
+    def normalized(self, value: Any, total: Any, top: Any, index: Sequence[Any]) -> Any:
+        """A sum of values over that of the weights exp(score - top) of a query (batch, head, place), its sink's among them."""
+        return normalized(value, self.scores.sunk(total, top, self.extra, index), self.acc)
 
     def key_range(self, b: Index, first: Index, last: Any, block: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""

@@ -1,0 +1,55 @@
+"""Linear recurrences (`tec.ops.linear_recurrence`): tasks of some features of a head, over threads on a CPU, one a thread on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ...ops.forms import Form
+from ...ops.linear_recurrence import Scan
+from ...target import Target
+from ...te import Tensor
+from ...te.ir_builder import IRBuilder
+from ..cost import Footprint, on_cores
+from ..group import Group, extent
+from ..parts import loops
+from ..parts.pointwise import lanes_for
+from ..space import Choice
+
+_TOKENS = 16  # where their number is open
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The spaces of a group with a linear recurrence in it."""
+    found = group.form("linear_recurrence")
+    if found is not None:
+        yield LinearRecurrence(group, target, *found)
+
+
+class LinearRecurrence(loops.LoopForm):
+    """`lanes` features of a head a task: their part of the state is `lanes` times as many numbers as a key has."""
+
+    template: ClassVar[str] = "linear recurrence"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.heads, self.size, self.width = (int(extent(n) or 1) for n in form.inputs[4].shape)
+        lanes = 1 if target.is_gpu else lanes_for("float32", target)
+        # Two vectors are additions enough in flight; one, where that leaves threads without a task.
+        wanted = [n * lanes for n in (2, 1)] if not target.is_gpu else [1]
+        self.parameters = {"lanes": tuple(n for n in (*wanted, 4, 2, 1) if self.width % n == 0 and n <= max(wanted))}
+
+    def sketch(self, choice: Choice) -> Footprint:
+        tokens = extent(self.form.inputs[0].shape[0]) or _TOKENS
+        work = float(tokens * self.heads * self.size * self.width)
+        return on_cores(6 * work / choice["lanes"] / 2, 0.0, True, self.heads * self.width // choice["lanes"])
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        target, outs = self.target, [(t.shape, t.dtype) for t in self.form.outputs]
+
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+            scan = Scan(self.form.attrs, ib, sources, results, choice["lanes"])
+            with loops.each(ib, target, scan.tasks, "task") as task:
+                scan.run(task)
+
+        return loops.extern("scan", list(self.form.inputs), outs, body)

@@ -1,0 +1,48 @@
+"""Rows of embedding tables: what a model's graph takes in place of tokens.
+
+The tables stay in the mapped file, packed as they are; the rows of a few tokens are made float32 for each step. A start that finds compiled code needs this alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ImportModelError
+from .checkpoint import PackedTensor
+
+# Inputs of graphs, and the tensors whose rows they are, by the first name that a checkpoint has.
+_TABLES = {
+    "embeddings": (
+        "model.embed_tokens.weight", "backbone.embeddings.weight", "embeddings.word_embeddings.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight",
+    ),
+    "layer_embeddings": ("model.embed_tokens_per_layer.weight",),
+}  # fmt: skip
+
+
+class Lookup:
+    """Makes a graph's inputs of tokens. `tables`: by the inputs' names. Raises ImportModelError where a checkpoint has no table of its tokens."""
+
+    def __init__(self, tensors: Mapping[str, PackedTensor]):
+        self.tables = {
+            name: tensors[found]
+            for name, names in _TABLES.items()
+            if (found := next((n for n in names if n in tensors), None)) is not None
+        }
+        if "embeddings" not in self.tables:
+            raise ImportModelError(
+                f"the checkpoint has no tensor {_TABLES['embeddings'][0]!r}",
+                hint="its architecture is another one, or a part of it is missing",
+            )
+
+    def __call__(self, tokens: Sequence[int]) -> dict[str, Any]:
+        """The rows of every table, float32 [tokens, features], by the inputs' names."""
+        return {name: rows_of(table, tokens) for name, table in self.tables.items()}
+
+
+def rows_of(table: PackedTensor, rows: Sequence[int]) -> Any:
+    """Some rows of a matrix as float32, made of their own bytes."""
+    raw = table.data.reshape(table.shape[0], -1)[np.asarray(rows)]
+    return PackedTensor(table.name, (len(rows), table.shape[1]), table.format, raw.reshape(-1)).dequantize()
