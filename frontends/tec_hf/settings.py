@@ -22,6 +22,13 @@ _TEXT_OF = {
 }
 
 
+# Of GPT-2 and those that follow it, and what others call the same.
+_OLD_NAMES = {
+    "n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_positions": "max_position_embeddings",
+    "activation_function": "hidden_act", "rotary_pct": "partial_rotary_factor",
+}  # fmt: skip
+
+
 def load(path: Path) -> dict[str, Any]:
     """A file's settings; {} where there is no such file. Raises ImportModelError for what is no JSON object."""
     if not path.is_file():
@@ -29,12 +36,18 @@ def load(path: Path) -> dict[str, Any]:
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ImportModelError(f"{path} has {path.stat().st_size} bytes", hint=f"{MOST_BYTES} at most")
-        read = json.loads(path.read_text("utf-8"))
+        read = json.loads(path.read_text("utf-8"), object_hook=_number)
     except (OSError, ValueError, RecursionError) as error:
         raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}") from None
     if not isinstance(read, dict):
         raise ImportModelError(f"{path} holds no settings")
     return read
+
+
+def _number(made: dict[str, Any]) -> Any:
+    """Infinity and NaN, which JSON does not have, as transformers writes them."""
+    text = made.get("__float__")
+    return float(text) if len(made) == 1 and text in ("Infinity", "-Infinity", "NaN") else made
 
 
 def config_of(folder: Path) -> dict[str, Any]:
@@ -50,6 +63,9 @@ def config_of(folder: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ImportModelError(f"{folder / 'config.json'} has no model_type", hint="it is no language model's folder")
+    for theirs, ours in _OLD_NAMES.items():
+        if theirs in config:
+            config.setdefault(ours, config[theirs])
     _rope(config)
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
     config.setdefault("num_key_value_heads", heads)

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import PackedTensor, stacked
 
@@ -31,7 +33,8 @@ _OTHER_PARTS = (
     "mtp.",
 )
 _EXPERT = re.compile(
-    r"(.*)\.(?:mlp|block_sparse_moe)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight", re.DOTALL
+    r"(.*)\.(mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight",
+    re.DOTALL,
 )
 _PARTS_OF_MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
 _QUANTIZED = re.compile(r"(.*)\.(qweight|qzeros|scales|g_idx)", re.DOTALL)
@@ -80,8 +83,55 @@ def tensors_of(folder: Path, config: Mapping[str, Any]) -> dict[str, PackedTenso
                 raise ImportModelError(f"{path} holds {one_line(name)} a second time")
             raw[name] = PackedTensor(name, entry.shape, entry.format, entry.data)
     settings = config.get("quantization_config", config.get("compression_config"))
+    raw = _of_family(raw, str(config.get("model_type")))
     found = _dequantizable(raw, settings if isinstance(settings, dict) else {})
-    return _experts(_gpt_oss(found))
+    return _experts(_joined_experts(found, config.get("model_type") == "gpt_oss"))
+
+
+def _of_family(raw: dict[str, PackedTensor], kind: str) -> dict[str, PackedTensor]:
+    """Tensors of families that have names, or an order of rows and columns, of their own."""
+    if kind == "gpt2":
+        made = {n if n.startswith(("transformer.", "lm_head.")) else f"transformer.{n}": t for n, t in raw.items()}
+        return {n: _transposed(n, t) if n.endswith((*_CONV1D,)) else t for n, t in made.items()}
+    known = "granitemoe" if kind.startswith("granitemoe") else kind
+    if known in _NAMES_OF:
+        return {_renamed(n, known): t for n, t in raw.items()}
+    return raw
+
+
+_CONV1D = (
+    "attn.c_attn.weight",
+    "attn.c_proj.weight",
+    "mlp.c_fc.weight",
+    "mlp.c_proj.weight",
+)  # of GPT-2, inputs by outputs
+
+
+def _transposed(name: str, t: PackedTensor) -> PackedTensor:
+    if len(t.shape) != 2 or t.format.block != 1:
+        raise ImportModelError(f"{name} is {t.format.name} {list(t.shape)}")
+
+    def turn() -> Any:
+        return np.ascontiguousarray(t.data.reshape(*t.shape, t.format.nbytes).swapaxes(0, 1)).reshape(-1)
+
+    return PackedTensor(name, t.shape[::-1], t.format, turn)
+
+
+# Of experts of Granite, and what is shared beside them; of the vocabulary of GPT-NeoX.
+_NAMES_OF = {
+    "granitemoe": (
+        (".block_sparse_moe.input_linear.weight", ".mlp.experts.gate_up_proj"), (".block_sparse_moe.output_linear.weight", ".mlp.experts.down_proj"),
+        (".block_sparse_moe.experts.", ".mlp.experts."), (".block_sparse_moe.router.layer.", ".mlp.router."), (".block_sparse_moe.router.", ".mlp.router."),
+        (".shared_mlp.input_linear.", ".shared_mlp.gate_up_proj."), (".shared_mlp.output_linear.", ".shared_mlp.down_proj."),
+    ),
+    "gpt_neox": (("embed_out.", "lm_head."),),
+}  # fmt: skip
+
+
+def _renamed(name: str, kind: str) -> str:
+    for before, after in _NAMES_OF[kind]:
+        name = name.replace(before, after)
+    return name
 
 
 def _plain(name: str) -> str | None:
@@ -139,8 +189,8 @@ def _floats(raw: dict[str, PackedTensor], settings: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _gpt_oss(found: dict[str, PackedTensor]) -> dict[str, PackedTensor]:
-    """Experts of gpt-oss: the rows of gate and up lie in turn, weights in MXFP4 or plain; biases too."""
+def _joined_experts(found: dict[str, PackedTensor], in_turn: bool) -> dict[str, PackedTensor]:
+    """Experts that are one tensor in the files: gate and up one below the other; of gpt-oss (`in_turn`) in turn, in MXFP4 or, transposed, plain; biases too."""
     made: dict[str, PackedTensor] = {}
     for name, t in found.items():
         stem, _, kind = name.rpartition(".")
@@ -156,9 +206,45 @@ def _gpt_oss(found: dict[str, PackedTensor]) -> dict[str, PackedTensor]:
             for part, every in _in_turn(kind.removesuffix("_bias")):
                 made[f"{stem}.{part}.bias"] = _columns(f"{stem}.{part}.bias", t, every)
         elif kind in ("gate_up_proj", "down_proj"):
-            made[f"{name}.weight"] = PackedTensor(f"{name}.weight", t.shape, t.format, t.raw)
+            made |= _turned(stem, kind, t) if in_turn else _halves(stem, kind, t)
         elif not kind.endswith("_scales"):
             made[name] = t
+    return made
+
+
+def _turned(stem: str, kind: str, t: PackedTensor) -> dict[str, PackedTensor]:
+    """Plain experts of gpt-oss, [experts, inputs, outputs]."""
+    if len(t.shape) != 3:
+        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}")
+    experts, inputs, outputs = t.shape
+    made = {}
+    for part, every in _in_turn(kind):
+        count = len(range(*every.indices(outputs)))
+
+        def take(every: slice = every) -> Any:
+            whole = t.data.reshape(experts, inputs, outputs, t.format.nbytes)[:, :, every]
+            return np.ascontiguousarray(whole.swapaxes(1, 2)).reshape(-1)
+
+        name = f"{stem}.{part}.weight"
+        made[name] = PackedTensor(name, (experts, count, inputs), t.format, take)
+    return made
+
+
+def _halves(stem: str, kind: str, t: PackedTensor) -> dict[str, PackedTensor]:
+    """Experts [experts, outputs, inputs], of whose outputs the first half may be gates and the second ups."""
+    if kind == "down_proj":
+        return {f"{stem}.down_proj.weight": PackedTensor(f"{stem}.down_proj.weight", t.shape, t.format, t.raw)}
+    if len(t.shape) != 3 or t.shape[1] % 2:
+        raise ImportModelError(f"{t.name} has the shape {list(t.shape)}")
+    experts, outputs, inputs = t.shape
+    made = {}
+    for half, part in enumerate(("gate_proj", "up_proj")):
+
+        def take(half: int = half) -> Any:
+            return np.ascontiguousarray(t.data.reshape(experts, 2, -1)[:, half]).reshape(-1)
+
+        name = f"{stem}.{part}.weight"
+        made[name] = PackedTensor(name, (experts, outputs // 2, inputs), t.format, take)
     return made
 
 
@@ -189,8 +275,9 @@ def _experts(found: dict[str, PackedTensor]) -> dict[str, PackedTensor]:
     for name, t in found.items():
         match = _EXPERT.fullmatch(name)
         if match is not None:
-            part = _PARTS_OF_MIXTRAL.get(match[3], match[3])
-            groups.setdefault(f"{match[1]}.mlp.experts.{part}.weight", {})[int(match[2])] = t
+            part = _PARTS_OF_MIXTRAL.get(match[4], match[4])
+            at = f"{match[1]}.{'mlp' if match[2] == 'block_sparse_moe' else match[2]}"
+            groups.setdefault(f"{at}.experts.{part}.weight", {})[int(match[3])] = t
         else:
             made[name.replace(".block_sparse_moe.gate.", ".mlp.gate.")] = t
     for name, experts in groups.items():

@@ -7,6 +7,8 @@ from typing import Any
 
 from ..errors import ImportModelError
 
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+
 
 class Config:
     """Reads `values`. What is not there and has no default raises ImportModelError, and so does a size that is no positive int."""
@@ -80,7 +82,8 @@ class Config:
 
     @property
     def epsilon(self) -> float:
-        return self.number("rms_norm_eps", 1e-6)
+        """What norms add to a mean square or a variance."""
+        return self.number(next((n for n in _EPSILONS if self.get(n) is not None), _EPSILONS[0]), 1e-6)
 
     @property
     def activation(self) -> str:

@@ -37,13 +37,11 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 
 @dataclass(frozen=True)
 class Form:
-    """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, and the most tokens of a
-    text, where frequencies of rotary positions depend on it (else 0)."""
+    """What code is compiled for, beside the checkpoint: the target, the type of activations, and whether logits of all tokens are wanted."""
 
     target: Target
     dtype: str
     all_logits: bool = False
-    context: int = 0
 
 
 @dataclass
@@ -84,7 +82,6 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         sorted((n, list(t.shape), t.format.name, t.bits, t.group) for n, t in checkpoint.tensors.items()),
         form.dtype,
         form.all_logits,
-        form.context,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()

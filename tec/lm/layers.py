@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..graph.builders.norm import layer_norm, rms_norm
 from ..ops.dim_bounds import Empty
 from ..ops.dims import Dim
 from .config import Config
-from .rope import frequencies
+from .rope import Frequencies, frequencies
 from .weights import WeightBuilder
 
 _ACTIVATIONS = {
@@ -27,19 +27,19 @@ _ACTIVATIONS = {
 
 
 class Layers:
-    """Builders for one graph. dtype: of activations and caches. all_logits: logits of every token, not of the last one alone. context: the most tokens of a
-    text, where the frequencies of rotary positions depend on it."""
+    """Builders for one graph. dtype: of activations and caches. all_logits: logits of every token, not of the last one alone."""
 
     def __init__(
-        self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False, context: int = 0
+        self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False
     ):  # fmt: skip
-        self.c, self.dtype, self.all_logits, self.context = config, dtype, all_logits, context
+        self.c, self.dtype, self.all_logits = config, dtype, all_logits
+        self._length: Value | None = None
         self.graph = Graph("lm")
         self.b = Builder(self.graph)
         self.w = WeightBuilder(self.b, tensors, target)
         self.tokens: Any = Dim("tokens")
         self.past: Any = Dim(Empty("past"))
-        self.layer = 0
+        self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
 
@@ -53,7 +53,7 @@ class Layers:
 
     def name(self, suffix: str) -> str:
         """The name of a tensor of the layer that is being built."""
-        return f"model.layers.{self.layer}.{suffix}"
+        return f"{self.prefix}.{self.layer}.{suffix}"
 
     def embeddings(self) -> Value:
         """The tokens' rows of the embedding table, [tokens, hidden], which the caller looks up."""
@@ -76,11 +76,21 @@ class Layers:
         scale = self.w.vector(f"{name}.weight", (x.shape[-1],), "float32", shift)
         return rms_norm(self.b, x, scale, -1, self.c.epsilon if epsilon is None else epsilon)[0]
 
-    def layer_norm(self, x: Value, name: str, epsilon: float) -> Value:
-        """x less its mean over its spread, times `name`.weight plus `name`.bias."""
+    def unit(self, x: Value) -> Value:
+        """x over its root mean square along the last axis."""
+        return rms_norm(self.b, x, self.b.const(np.ones(x.shape[-1], np.float32)), -1, self.c.epsilon)[0]
+
+    def spread_free(self, x: Value, epsilon: float | None = None) -> Value:
+        """x less its mean over its spread, along the last axis."""
+        one = self.b.const(np.ones(x.shape[-1], np.float32), self.dtype)
+        return layer_norm(self.b, x, one, None, -1, self.c.epsilon if epsilon is None else epsilon)[0]
+
+    def layer_norm(self, x: Value, name: str, epsilon: float | None = None, shift: float = 0.0) -> Value:
+        """The same times `name`.weight + shift, plus `name`.bias where there is one."""
         n = (x.shape[-1],)
+        weight = self.w.vector(f"{name}.weight", n, self.dtype, shift)
         bias = self.w.vector(f"{name}.bias", n, self.dtype) if self.w.has(f"{name}.bias") else None
-        return layer_norm(self.b, x, self.w.vector(f"{name}.weight", n, self.dtype), bias, -1, epsilon)[0]
+        return layer_norm(self.b, x, weight, bias, -1, self.c.epsilon if epsilon is None else epsilon)[0]
 
     def scaled(self, x: Value, by: float) -> Value:
         return x if by == 1 else self.b.op("multiply", x, self.b.like(by, x))
@@ -91,6 +101,9 @@ class Layers:
     # ---- feed-forward networks
 
     def activation(self, x: Value, name: str | None = None) -> Value:
+        if (name or self.c.activation) == "relu2":
+            x = self.b.op("relu", x)
+            return self.b.op("multiply", x, x)
         found = _ACTIVATIONS.get(name or self.c.activation)
         if found is None:
             raise ImportModelError(
@@ -110,6 +123,11 @@ class Layers:
             gate, up = self.linear(x, f"{prefix}.gate_proj", f"{prefix}.up_proj", sizes=[size, size])
         y = self.b.op("multiply", self.activation(gate), up)
         return self.linear(y, f"{prefix}.down_proj", sizes=[self.c.hidden])[0]
+
+    def network(self, x: Value, up: str, down: str, size: int = 0) -> Value:
+        """down(activation(up(x)))."""
+        y = self.linear(x, self.name(up), sizes=[size or self.c.size("intermediate_size")])[0]
+        return self.linear(self.activation(y), self.name(down), sizes=[self.c.hidden])[0]
 
     # ---- attention
 
@@ -133,18 +151,40 @@ class Layers:
         places = self.b.op("iota", size=self.tokens, start=self.past, step=1, dtype="int64")
         return self.b.cast(places, "float32")
 
-    def angles(self, base: float | None = None, scaling: Any = None) -> tuple[Value, Value]:
-        """Cosines and sines of the tokens' places, [1, tokens, 1, pairs]."""
-        key = base, repr(scaling)
+    def angles(self, base: float | None = None, scaling: Any = None, size: int = 0) -> tuple[Value, Value]:
+        """Cosines and sines of the tokens' places, [1, tokens, 1, pairs]. size: of the heads, where it is not the configuration's."""
+        key = base, repr(scaling), size
         if key not in self._angles:
-            inverse, factor = frequencies(self.c, base, scaling, self.context)
-            turns = self.b.op(
-                "multiply", self.b.reshape(self.places(), (self.tokens, 1)), self.b.const(inverse.reshape(1, -1))
-            )
-            made = [self.scaled(self.b.op(f, turns), factor) for f in ("cos", "sin")]
-            cos, sin = (self.b.reshape(t, (1, self.tokens, 1, len(inverse))) for t in made)
+            f = frequencies(self.c, base, scaling, size)
+            turns = self.b.op("multiply", self.b.reshape(self.places(), (self.tokens, 1)), self._inverse(f))
+            made = [self.scaled(self.b.op(g, turns), f.factor) for g in ("cos", "sin")]
+            cos, sin = (self.b.reshape(t, (1, self.tokens, 1, len(f.inverse))) for t in made)
             self._angles[key] = cos, sin
         return self._angles[key]
+
+    def _inverse(self, f: Frequencies) -> Value:
+        """Inverse frequencies, float32 [1, pairs], by the length of the text where they depend on it: the input "text_length"."""
+        b = self.b
+        plain = b.const(np.asarray(f.inverse, np.float32).reshape(1, -1))
+        if f.long is None and f.growth is None:
+            return plain
+        if self._length is None:
+            self._length = self.graph.input("text_length", "float32", (1, 1))
+        if f.long is not None:
+            long = b.const(np.asarray(f.long, np.float32).reshape(1, -1))
+            return b.op("where", b.op("greater", self._length, b.like(f.beyond, self._length)), long, plain)
+        # 1 + stretch * (length / beyond - 1), of texts that are not longer 1.
+        more = b.op("maximum", self.scaled(self._length, f.stretch / f.beyond), b.like(f.stretch, self._length))
+        grown = b.op("log", b.op("add", more, b.like(1 - f.stretch, more)))
+        by = b.op("exp", b.op("multiply", grown, b.const(np.asarray(f.growth, np.float32).reshape(1, -1))))
+        return b.op("multiply", plain, by)
+
+    def angles_of(self, kind: str, size: int = 0) -> tuple[Value, Value] | None:
+        """The angles that `rope_parameters` has for a kind of layer ("full_attention", ...); None where it has none."""
+        own = (self.c.get("rope_parameters") or {}).get(kind)
+        if not isinstance(own, Mapping):
+            return None
+        return self.angles(float(own["rope_theta"]) if own.get("rope_theta") is not None else None, own, size)
 
     def rotary(self, x: Value, angles: tuple[Value, Value], interleaved: bool = False) -> Value:
         """x [1, tokens, heads, size] turned by its places."""
@@ -156,16 +196,41 @@ class Layers:
         )
 
     def attend(
-        self, q: Value, k: Value, v: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0
+        self, q: Value, k: Value, v: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
     ) -> Value:  # fmt: skip
         """Causal attention of the tokens to themselves and all before them, [tokens, heads * size]; keys and values join the layer's cache. window: keys
-        that a token sees, itself among them."""
-        kept = [self.cached(x, what) for x, what in ((k, "key"), (v, "value"))]
+        that a token sees, itself among them. sink: a score [heads] beside those of keys, which has no value."""
+        return self.attend_to(
+            q, self.cached(k, "key"), self.cached(v, "value"), scale=scale, window=window, softcap=softcap, sink=sink
+        )
+
+    def attend_to(
+        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
+    ) -> Value:  # fmt: skip
+        """The same with keys and values [1, heads, past + tokens, size] that are cached already."""
+        extras = {} if sink is None else {"sink": self.b.reshape(sink, (1, q.shape[2], 1, 1))}
         y = self.b.op(
-            "attention", q, *kept, scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
-            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past,
+            "attention", q, keys, values, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
+            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
+
+    def short_conv(self, x: Value, name: str, kernel: int, bias: bool = True) -> Value:
+        """Each feature of x [tokens, features] with those of the `kernel` - 1 tokens before, by the layer's `name`.weight [features, 1, kernel]; the last ones
+        are a state."""
+        b, features = self.b, x.shape[1]
+        w = self.w.vector(f"{self.name(name)}.weight", (features, kernel), self.dtype)
+        before = self.state("conv", (kernel - 1, features), self.dtype)
+        whole = b.op("concat", before, x, axis=0)
+        self.keep("conv", b.slice(whole, 0, self.tokens, kernel - 1))
+        y = None
+        for k in range(kernel):
+            part = b.op("multiply", b.slice(whole, 0, k, self.tokens), b.reshape(b.slice(w, 1, k, 1), (1, features)))
+            y = part if y is None else self.add(y, part)
+        assert y is not None
+        if bias and self.w.has(f"{self.name(name)}.bias"):
+            y = self.add(y, self.w.vector(f"{self.name(name)}.bias", (features,), self.dtype))
+        return y
 
     def cached(self, x: Value, what: str) -> Value:
         """x [1, tokens, heads, size] behind the layer's cache: [1, heads, past + tokens, size]."""
@@ -191,9 +256,9 @@ class Layers:
         """The last token's row, unless all are wanted."""
         return x if self.all_logits else self.b.slice(x, 0, self.tokens - 1, 1)
 
-    def logits(self, x: Value, *, softcap: float = 0.0, scale: float = 1.0) -> Value:
-        """x [rows, hidden] times the vocabulary, or the embedding table where the model has one for both."""
-        head = "lm_head" if self.w.has("lm_head.weight") else "model.embed_tokens"
+    def logits(self, x: Value, *, softcap: float = 0.0, scale: float = 1.0, tied: str = "model.embed_tokens") -> Value:
+        """x [rows, hidden] times the vocabulary, or the embedding table `tied` where the model has one for both."""
+        head = "lm_head" if self.w.has("lm_head.weight") else tied
         y = self.scaled(self.linear(x, head, sizes=[self.c.vocabulary])[0], scale)
         y = self.b.cast(y, "float32")
         if softcap:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ImportModelError
+from ..errors import ArgumentError, ImportModelError
 from .checkpoint import PackedTensor
 
 # Inputs of graphs, and the tensors whose rows they are, by the first name that a checkpoint has.
@@ -20,26 +20,37 @@ _TABLES = {
     ),
     "layer_embeddings": ("model.embed_tokens_per_layer.weight",),
 }  # fmt: skip
+# Rows by the tokens' places in a text.
+_PLACES = {"position_embeddings": ("transformer.wpe.weight", "embeddings.position_embeddings.weight")}
 
 
 class Lookup:
     """Makes a graph's inputs of tokens. `tables`: by the inputs' names. Raises ImportModelError where a checkpoint has no table of its tokens."""
 
     def __init__(self, tensors: Mapping[str, PackedTensor]):
-        self.tables = {
-            name: tensors[found]
-            for name, names in _TABLES.items()
-            if (found := next((n for n in names if n in tensors), None)) is not None
-        }
+        self.tables, self.places = _found(tensors, _TABLES), _found(tensors, _PLACES)
         if "embeddings" not in self.tables:
             raise ImportModelError(
                 f"the checkpoint has no tensor {_TABLES['embeddings'][0]!r}",
                 hint="its architecture is another one, or a part of it is missing",
             )
 
-    def __call__(self, tokens: Sequence[int]) -> dict[str, Any]:
-        """The rows of every table, float32 [tokens, features], by the inputs' names."""
-        return {name: rows_of(table, tokens) for name, table in self.tables.items()}
+    def __call__(self, tokens: Sequence[int], first: int = 0) -> dict[str, Any]:
+        """The rows of every table, float32 [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
+        places are beyond those that were learned."""
+        made = {name: rows_of(table, tokens) for name, table in self.tables.items()}
+        for name, table in self.places.items():
+            if first + len(tokens) > table.shape[0]:
+                raise ArgumentError(
+                    f"a text of {first + len(tokens)} tokens, and the model has {table.shape[0]} places"
+                )
+            made[name] = rows_of(table, range(first, first + len(tokens)))
+        return made
+
+
+def _found(tensors: Mapping[str, PackedTensor], names: Mapping[str, Sequence[str]]) -> dict[str, PackedTensor]:
+    first = {name: next((n for n in of if n in tensors), None) for name, of in names.items()}
+    return {name: tensors[n] for name, n in first.items() if n is not None}
 
 
 def rows_of(table: PackedTensor, rows: Sequence[int]) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,32 +30,40 @@ class Chosen:
 
 def experts_of(m: Layers) -> int:
     """Experts of a layer, by the names that configurations have for their number."""
-    return m.c.size("num_experts", m.c.get("num_local_experts", m.c.get("n_routed_experts", m.c.get("moe_num_experts"))))
+    return m.c.size(
+        "num_experts", m.c.get("num_local_experts", m.c.get("n_routed_experts", m.c.get("moe_num_experts")))
+    )
 
 
 def chosen_of(m: Layers) -> int:
     """Experts of a token. ImportModelError where they are more than there are."""
-    chosen = m.c.size("num_experts_per_tok", m.c.get("moe_topk", m.c.get("moe_k")))
+    chosen = m.c.size("num_experts_per_tok", m.c.get("top_k_experts", m.c.get("moe_topk", m.c.get("moe_k"))))
     if chosen > experts_of(m):
         raise ImportModelError(f"num_experts_per_tok = {chosen} of {experts_of(m)} experts in {m.c.architecture}")
     return chosen
 
 
 def choose(
-    m: Layers, x: Value, router: str = "mlp.gate", *, normed: bool, scoring: str = "softmax", bias: str = "", scale: float = 1.0, groups: int = 1,
-    kept: int = 1, best_of_group: int = 1, epsilon: float = 0.0,
+    m: Layers, x: Value, router: str = "mlp.gate", *, normed: bool, scoring: str = "softmax", bias: str = "", scale: float = 1.0, scale_of_each: str = "",
+    groups: int = 1, kept: int = 1, best_of_group: int = 1, epsilon: float = 0.0,
 ) -> Chosen:  # fmt: skip
     """The experts with the largest scores of x [tokens, hidden].
 
     scoring: "softmax" or "sigmoid" of all experts' logits; "softmax of chosen": of those that were chosen alone. bias: a tensor that is added to scores where they
     choose, and not where they weigh. groups, kept: experts are chosen from the `kept` groups whose `best_of_group` largest scores add up to most. normed: weights
-    add up to 1, before they are multiplied by `scale`.
+    add up to 1, before they are multiplied by `scale`, and by the experts' own of the tensor `scale_of_each`.
     """
     b, count, chosen = m.b, experts_of(m), chosen_of(m)
     logits = b.cast(m.linear(x, m.name(router), sizes=[count])[0], "float32")
     if scoring not in ("softmax", "sigmoid", "softmax of chosen"):
         raise ImportModelError(f"scoring_func {scoring!r} of {m.c.architecture}", hint="softmax or sigmoid")
-    scores = b.op("softmax", logits, axes=(1,)) if scoring == "softmax" else b.op("sigmoid", logits) if scoring == "sigmoid" else logits
+    scores = (
+        b.op("softmax", logits, axes=(1,))
+        if scoring == "softmax"
+        else b.op("sigmoid", logits)
+        if scoring == "sigmoid"
+        else logits
+    )
     choice = b.op("add", scores, m.w.vector(m.name(bias), (count,))) if bias else scores
     if groups > 1:
         lowest = 0.0 if scoring == "softmax" and not bias else -1e30
@@ -65,11 +72,20 @@ def choose(
     if scoring == "softmax of chosen":
         values = b.op("softmax", values, axes=(1,))
     elif bias:
-        values = b.op("reduce_sum", b.op("multiply", _marks(m, places, count), b.reshape(scores, (m.tokens, 1, count))), axes=(2,), keepdims=False)
+        values = _of_chosen(m, b.reshape(scores, (m.tokens, 1, count)), places, count)
     if normed:
         total = b.op("reduce_sum", values, axes=(1,), keepdims=True)
         values = b.op("divide", values, b.op("add", total, b.like(epsilon, total)) if epsilon else total)
+    if scale_of_each:
+        values = b.op(
+            "multiply", values, _of_chosen(m, m.w.vector(m.name(scale_of_each), (1, 1, count)), places, count)
+        )
     return Chosen(places, m.scaled(values, scale))
+
+
+def _of_chosen(m: Layers, values: Value, places: Value, count: int) -> Value:
+    """Those of `values`, float32 [tokens or 1, 1, count], that stand at places [tokens, chosen]."""
+    return m.b.op("reduce_sum", m.b.op("multiply", _marks(m, places, count), values), axes=(2,), keepdims=False)
 
 
 def _of_groups(m: Layers, choice: Value, count: int, groups: int, kept: int, best: int, lowest: float) -> Value:
@@ -92,24 +108,29 @@ def _marks(m: Layers, places: Value, count: int) -> Value:
 
 
 def mixture(
-    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False, weigh_input: bool = False
+    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False
 ) -> Value:  # fmt: skip
     """x [tokens, hidden] through the layer's experts. size: inner features of one. gated: of gate and up what goes down, else activation(gate) * up. bias: whether
-    experts have some. weigh_input: weights multiply x in place of results."""
+    experts have some."""
     size = size or m.c.size("moe_intermediate_size", m.c.get("intermediate_size"))
 
     def usual(gate: Value, up: Value) -> Value:
         return m.b.op("multiply", m.activation(gate), up)
 
     names = [f"{m.name(prefix)}.{part}" for part in PARTS]
-    run = _wide if not m.w.gathers(names) or weigh_input else _gathered
+    run = _gathered if m.w.gathers(names) else _wide
     return run(m, x, chosen, names, size, gated or usual, bias)
 
 
 def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
     b, count, hidden = m.b, experts_of(m), m.c.hidden
     marks = _marks(m, chosen.places, count)
-    weights = b.op("reduce_sum", b.op("multiply", marks, b.reshape(chosen.weights, (m.tokens, chosen.weights.shape[1], 1))), axes=(1,), keepdims=False)
+    weights = b.op(
+        "reduce_sum",
+        b.op("multiply", marks, b.reshape(chosen.weights, (m.tokens, chosen.weights.shape[1], 1))),
+        axes=(1,),
+        keepdims=False,
+    )
     gate, up = m.linear(x, *names[:2], sizes=[count * size] * 2, bias=bias)
     y = b.reshape(gated(gate, up), (m.tokens, count, size))
     y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))

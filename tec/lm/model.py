@@ -17,13 +17,14 @@ import numpy as np
 from ..errors import ArgumentError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
-from .checkpoint import Checkpoint, PackedTensor
+from .checkpoint import Checkpoint
 from .config import Config
 from .generation import Generation
 from .kept import Compiled, Form, key_of, read, weights_of, write
+from .lookup import Lookup
 from .memory import available_bytes
 from .opening import open as open_checkpoint
-from .rope import is_of_length
+from .rope import boundary
 from .sampling import Sampling
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
@@ -69,20 +70,22 @@ class LanguageModel:
             raise ArgumentError(f"dtype is {dtype!r}", hint=", ".join(_DTYPES))
         self.context = _context(context, self.config)
         self._check_memory()
-        form = self._form()
+        form = Form(self.target, self.dtype)
         key = key_of(checkpoint, form) if cache else None
         made = self._compiled(form, key, progress)
         compile_seconds = time.perf_counter() - start
         weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
         self.network = made.network(weights)
-        self._table = checkpoint.tensors["model.embed_tokens.weight"]
-        self._kind = numpy_dtype(self.dtype)
+        self._lookup = Lookup(checkpoint.tensors)
+        self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
+        self._takes_length = "text_length" in self.network.plan.inputs
         self.executor = self.network.executor(device, capacity=min(self.context, _FIRST_ROWS))
         self.report: dict[str, Any] = {
             "compile_seconds": compile_seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
             "weight_bytes": sum(w.nbytes for w in weights.values()), "slow_formats": made.slow,
         }  # fmt: skip
         self.ids: list[int] = []  # what the caches hold
+        self._length = 0  # of the text that they were made for
         self.ends = _ends(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
@@ -94,10 +97,6 @@ class LanguageModel:
     def memory_bytes(self) -> int:
         """Bytes of weights, caches and working memory."""
         return int(self.report["weight_bytes"]) + self.executor.nbytes
-
-    def _form(self) -> Form:
-        depends = is_of_length(self.config)
-        return Form(self.target, self.dtype, context=self.context if depends else 0)
 
     def _check_memory(self) -> None:
         """ArgumentError where the weights alone are more than the memory has."""
@@ -225,22 +224,28 @@ class LanguageModel:
 
     def _read(self, tokens: list[int]) -> Any:
         logits = None
+        if self.ids and self.is_stale(self._length, len(self.ids) + len(tokens)):
+            tokens = self.ids + tokens
+            self._cut(0)
+        self._length = len(self.ids) + len(tokens)
         for first in range(0, len(tokens), _PIECE):
             piece = tokens[first : first + _PIECE]
-            logits = self.executor.run({"embeddings": self.embeddings(piece)})[0]
+            logits = self.executor.run(self.inputs(piece, len(self.ids), self._length))[0]
             self.ids += piece
         assert logits is not None
         return logits.numpy()[-1]
 
-    def embeddings(self, tokens: Sequence[int]) -> Any:
-        """The rows of the embedding table for some tokens, [tokens, hidden], unpacked from the mapped file."""
-        return rows_of(self._table, tokens).astype(self._kind, copy=False)
+    def is_stale(self, before: int, after: int) -> bool:
+        """Whether a text of `after` tokens cannot go on with caches made for one of `before`: its places turn by other frequencies."""
+        return self._boundary is not None and (before > self._boundary) != (after > self._boundary)
 
-
-def rows_of(table: PackedTensor, rows: Sequence[int]) -> Any:
-    """Some rows of a matrix as float32, made of their own bytes."""
-    raw = table.data.reshape(table.shape[0], -1)[np.asarray(rows)]
-    return PackedTensor(table.name, (len(rows), table.shape[1]), table.format, raw.reshape(-1)).dequantize()
+    def inputs(self, tokens: Sequence[int], first: int, length: int = 0) -> dict[str, Any]:
+        """What the network takes for some tokens, the first of which is token `first` of the text: rows of tables, unpacked from the mapped file. length: tokens of
+        the text, where it goes on behind these."""
+        made = {name: rows.astype(self._kind, copy=False) for name, rows in self._lookup(tokens, first).items()}
+        if self._takes_length:
+            made["text_length"] = np.full((1, 1), max(length, first + len(tokens)), np.float32)
+        return made
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
@@ -270,4 +275,4 @@ def _ends(checkpoint: Checkpoint) -> set[int]:
     return set() if found is None else {found} if isinstance(found, int) else set(found)
 
 
-__all__ = ["LanguageModel", "Path", "load", "rows_of"]
+__all__ = ["LanguageModel", "Path", "load"]

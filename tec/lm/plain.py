@@ -52,7 +52,7 @@ def graph_of(
     many at a time, where that is not left open. Raises ImportModelError for an architecture or tensors that are not there."""
     config, tgt = Config(checkpoint.config, checkpoint.architecture), as_target(target)
     with tgt:
-        layers = Layers(config, checkpoint.tensors, tgt, dtype, all_logits, 0)
+        layers = Layers(config, checkpoint.tensors, tgt, dtype, all_logits)
         layers.w = PlainWeights(layers.b, checkpoint.tensors, tgt)
         if tokens is not None:
             layers.tokens = tokens

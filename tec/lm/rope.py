@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,52 +17,78 @@ from ..errors import ImportModelError
 from .config import Config
 
 
+@dataclass(frozen=True)
+class Frequencies:
+    """inverse: of each pair, in turns a place; factor: what cosines and sines are multiplied with. Where they depend on how long a text is: `long` [pairs] are those
+    of texts of more than `beyond` tokens; `growth` [pairs]: they are multiplied with g ** growth, g = 1 + stretch * (tokens / beyond - 1)."""
+
+    inverse: Any
+    factor: float
+    beyond: int = 0
+    long: Any = None
+    growth: Any = None
+    stretch: float = 1.0
+
+
 def frequencies(
-    c: Config, base: float | None = None, scaling: Mapping[str, Any] | None = None, context: int = 0
-) -> tuple[Any, float]:
-    """(inverse frequencies [pairs], what cosines and sines are multiplied with). base: theta, where it is not the configuration's. scaling: a
-    `rope_scaling` in place of the configuration's. context: tokens that are to be read, where the scaling asks. Raises ImportModelError."""
+    c: Config, base: float | None = None, scaling: Mapping[str, Any] | None = None, head_size: int = 0
+) -> Frequencies:
+    """base: theta, where it is not the configuration's. scaling: a `rope_scaling` in place of the configuration's. head_size: features that are turned, where it is
+    not the configuration's. Raises ImportModelError."""
     parameters = c.get("rope_parameters") or {}
     theta = float(base if base is not None else c.get("rope_theta", parameters.get("rope_theta", 10000.0)))
-    size = int(c.head_size * c.number("partial_rotary_factor", float(parameters.get("partial_rotary_factor", 1.0))))
+    size = head_size or int(
+        c.head_size * c.number("partial_rotary_factor", float(parameters.get("partial_rotary_factor", 1.0)))
+    )
+    size -= size % 2
     plain = 1.0 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)
-    own = scaling if scaling is not None else c.get("rope_scaling") or parameters
+    own = scaling if scaling is not None else _scaling(c)
     kind = str(own.get("rope_type", own.get("type", "default")))
     made = _SCALED.get(kind)
     if made is None:
-        raise ImportModelError(f"rotary positions of type {kind!r}", hint=f"known: {', '.join(_SCALED)}")
+        raise ImportModelError(
+            f"rotary positions of type {kind!r} in {c.architecture}", hint=f"known: {', '.join(_SCALED)}"
+        )
     try:
-        inverse, factor = made(plain, own, c, theta, context)
+        found = made(plain, own, c, theta)
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         raise ImportModelError(
             f"rope_scaling {dict(own)} of {c.architecture}: {type(error).__name__} {error}"
         ) from None
-    return np.asarray(inverse, np.float32), factor
+    wrong = next((x for x in (found.inverse, found.long) if x is not None and np.shape(x) != plain.shape), None)
+    if wrong is not None:
+        raise ImportModelError(f"rope_scaling of {c.architecture} has {np.size(wrong)} factors for {size} features")
+    return found
 
 
-def is_of_length(c: Config) -> bool:
-    """Whether frequencies depend on how long texts may be."""
-    own = c.get("rope_scaling") or c.get("rope_parameters") or {}
-    return str(own.get("rope_type", own.get("type", ""))) in ("longrope", "su", "dynamic")
+def _scaling(c: Config) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = c.get("rope_scaling") or c.get("rope_parameters") or {}
+    return found
 
 
-def _plain(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
-    return f, 1.0
+def boundary(c: Config) -> int | None:
+    """Tokens beyond which a text's places turn by other frequencies, so that what was read before is read again; None where there is no such number."""
+    own = _scaling(c)
+    return _trained(own, c) if str(own.get("rope_type", own.get("type", ""))) in ("longrope", "su") else None
 
 
-def _linear(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
-    return f / float(s["factor"]), 1.0
+def _plain(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    return Frequencies(f, 1.0)
 
 
-def _llama3(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
+def _linear(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    return Frequencies(f / float(s["factor"]), 1.0)
+
+
+def _llama3(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
     factor, low, high = float(s["factor"]), float(s["low_freq_factor"]), float(s["high_freq_factor"])
     old = float(s["original_max_position_embeddings"])
     turns = old * f / (2 * math.pi)
     blend = np.clip((turns - low) / (high - low), 0, 1)
-    return f / factor * (1 - blend) + f * blend, 1.0
+    return Frequencies(f / factor * (1 - blend) + f * blend, 1.0)
 
 
-def _yarn(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
+def _yarn(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
     factor, size = float(s["factor"]), 2 * len(f)
     old = float(s.get("original_max_position_embeddings") or c.context)
 
@@ -81,32 +108,41 @@ def _yarn(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, size - 1)
     ramp = np.clip((np.arange(len(f)) - low) / max(high - low, 0.001), 0, 1)
-    return f / factor * ramp + f * (1 - ramp), float(attention)
+    return Frequencies(f / factor * ramp + f * (1 - ramp), float(attention))
 
 
-def _longrope(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
-    old = int(c.get("original_max_position_embeddings") or s.get("original_max_position_embeddings") or c.context)
+def _trained(s: Mapping[str, Any], c: Config) -> int:
+    """Tokens of the texts that the model was trained on before it was stretched."""
+    return int(c.get("original_max_position_embeddings") or s.get("original_max_position_embeddings") or c.context)
+
+
+def _longrope(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    old = _trained(s, c)
     factor = float(s.get("factor") or c.context / old)
-    is_long = (context or c.context) > old
-    by = np.asarray(s["long_factor" if is_long else "short_factor"], np.float64)
     attention = s.get("attention_factor")
     if attention is None:
         attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(old))
-    return f / by, float(attention)
+    short, long = (f / np.asarray(s[n], np.float64) for n in ("short_factor", "long_factor"))
+    return Frequencies(short, float(attention), old, long)
 
 
-def _dynamic(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
-    size, old, length = 2 * len(f), c.context, max(context, c.context)
-    factor = float(s["factor"])
-    base = theta * ((factor * length / old) - (factor - 1)) ** (size / (size - 2))
-    return 1.0 / base ** (np.arange(0, size, 2, dtype=np.float64) / size), 1.0
+def _dynamic(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    size = 2 * len(f)
+    return Frequencies(f, 1.0, c.context, growth=-np.arange(0, size, 2) / (size - 2), stretch=float(s["factor"]))
 
 
-def _factors(f: Any, s: Mapping[str, Any], c: Config, theta: float, context: int) -> tuple[Any, float]:
-    return f / np.asarray(s["factors"], np.float64), 1.0
+def _factors(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    return Frequencies(f / np.asarray(s["factors"], np.float64), 1.0)
+
+
+def _proportional(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    """Only the first pairs turn, by frequencies of the whole head; `f` has all of them."""
+    turned = int(float(s.get("partial_rotary_factor", 1.0)) * len(f))
+    return Frequencies(np.where(np.arange(len(f)) < turned, f, 0) / float(s.get("factor") or 1.0), 1.0)
 
 
 _SCALED = {
+    "proportional": _proportional,
     "factors": _factors,  # numbers that a GGUF file holds in place of a rule
     "default": _plain, "linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope, "su": _longrope, "dynamic": _dynamic,
 }  # fmt: skip

@@ -80,6 +80,10 @@ class WeightBuilder:
             out.update(zip(members, self.b.split(y, 1, widths)))
         return [out[j] for j in range(len(names))]
 
+    def gathers(self, names: Sequence[str]) -> bool:
+        """Whether products with the experts of these tensors read those that are chosen alone."""
+        return False
+
     def _kind(self, name: str, k: int) -> Any:
         """What products of one kernel have in common: how codes are kept; None for floats."""
         format = self.tensor(name).format.name

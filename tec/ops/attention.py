@@ -262,9 +262,7 @@ def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dt
     return lambda *i: made(*i).astype(accumulator(dtype))
 
 
-def _weighted(
-    s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str
-) -> tuple[Tensor, Tensor, Tensor]:
+def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str) -> tuple[Tensor, Tensor, Tensor]:
     """The largest of scores (batch, heads, queries, keys), the sums of their weights, and of values by them."""
     lead = (g.batch, g.heads, g.queries)
     j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))

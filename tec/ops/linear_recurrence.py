@@ -33,7 +33,11 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         raise fail(f"a linear recurrence of {', '.join(map(str, types))}")
     tokens, groups, size = q.shape
     _, heads, width = v.shape
-    if heads % groups or state.shape != (heads, size, width) or any(t.shape != (tokens, heads) for t in (decay, *types[5:])):
+    if (
+        heads % groups
+        or state.shape != (heads, size, width)
+        or any(t.shape != (tokens, heads) for t in (decay, *types[5:]))
+    ):
         raise fail(f"a linear recurrence of {', '.join(map(str, types))}")
     return [TensorType(v.dtype, (tokens, heads, width)), state]
 
@@ -100,7 +104,9 @@ class Scan:
         per = self.width // lanes
         head = ib.let("head", te.indexdiv(task, per))
         first = ib.let("first", te.indexmod(task, per) * lanes)
-        groups = te.indexmod(head, self.groups) if self.attrs.get("tiled") else te.indexdiv(head, self.heads // self.groups)
+        groups = (
+            te.indexmod(head, self.groups) if self.attrs.get("tiled") else te.indexdiv(head, self.heads // self.groups)
+        )
         group = ib.let("group", groups)
         s = ib.allocate(acc, (self.size * lanes,), "state", scope="local")
         total = ib.allocate(acc, (lanes,), "total", scope="local")

@@ -1,4 +1,4 @@
-"""Gemma 2 and 3: norms by 1 + weight, before and behind attention and network; scores and logits capped (2), heads normed and two rotary bases (3).
+"""Gemma 1 to 3: norms by 1 + weight, before and behind attention and network; scores and logits capped (2), heads normed and two rotary bases (3).
 
 Sources: arXiv 2408.00118, 2503.19786; transformers' modeling_gemma2.py, modeling_gemma3.py.
 """
@@ -7,6 +7,17 @@ from __future__ import annotations
 
 from ...graph import Value
 from ..layers import Layers
+
+
+def gemma(m: Layers) -> Value:
+    """Llama with such norms."""
+    x = _begin(m)
+    for _ in m.each_layer():
+        q, k, v = m.queries_keys_values(_norm(m, x, "input_layernorm"))
+        q, k = (m.rotary(h, m.angles()) for h in (q, k))
+        x = m.add(x, m.out(m.attend(q, k, v)))
+        x = m.add(x, m.gated(_norm(m, x, "post_attention_layernorm")))
+    return _end(m, x)
 
 
 def gemma2(m: Layers) -> Value:
@@ -23,11 +34,10 @@ def gemma2(m: Layers) -> Value:
 def gemma3(m: Layers) -> Value:
     """Five of six layers see a window of keys and turn heads by a base of their own."""
     x, kinds = _begin(m), m.c.layer_kinds(pattern=6)
-    parameters = m.c.get("rope_parameters") or {}
-    near = parameters.get("sliding_attention", {})
-    local = m.angles(float(near.get("rope_theta", m.c.get("rope_local_base_freq", 10000.0))), {"rope_type": "default"})
-    far = parameters.get("full_attention")
-    whole = m.angles(float(far["rope_theta"]), far) if far and "rope_theta" in far else m.angles()
+    local = m.angles_of("sliding_attention") or m.angles(
+        m.c.number("rope_local_base_freq", 10000.0), {"rope_type": "default"}
+    )
+    whole = m.angles_of("full_attention") or m.angles()
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(_norm(m, x, "input_layernorm"))
         angles = local if kinds[m.layer] == "sliding_attention" else whole
@@ -63,3 +73,16 @@ def _end_of_layer(m: Layers, x: Value, attended: Value) -> Value:
 def _end(m: Layers, x: Value) -> Value:
     x = m.rms_norm(m.last(x), "model.norm", shift=_shift(m))
     return m.logits(x, softcap=m.c.number("final_logit_softcapping", 0.0))
+
+
+def per_layer_inputs(m: Layers, x: Value) -> Value | None:
+    """What each layer gets beside its input, [tokens, layers, features], of models that have it: an embedding of the token for the layer, and a projection of the
+    token's usual embedding x."""
+    if not m.c.get("hidden_size_per_layer_input"):
+        return None
+    size, count = m.c.size("hidden_size_per_layer_input"), m.c.layers
+    shape = (m.tokens, count, size)
+    own = m.b.reshape(m.graph.input("layer_embeddings", m.dtype, (m.tokens, count * size)), shape)
+    seen = m.scaled(m.linear(x, "model.per_layer_model_projection", sizes=[count * size])[0], m.c.hidden**-0.5)
+    seen = m.rms_norm(m.b.reshape(seen, shape), "model.per_layer_projection_norm")
+    return m.scaled(m.add(seen, m.scaled(own, size**0.5)), 2.0**-0.5)

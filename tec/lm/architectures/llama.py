@@ -27,13 +27,48 @@ def smollm3(m: Layers) -> Value:
     return _decoder(m, [bool(t) for t in turned])
 
 
-def _decoder(m: Layers, turned: list[bool]) -> Value:
+def _decoder(
+    m: Layers, turned: list[bool], *, interleaved: bool = False, gated: bool = True, norm_behind: bool = False
+) -> Value:  # fmt: skip
     x, kinds = m.embeddings(), m.c.layer_kinds()
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
         if turned[m.layer]:
-            q, k = (m.rotary(h, m.angles()) for h in (q, k))
+            q, k = (m.rotary(h, m.angles(), interleaved) for h in (q, k))
+        if norm_behind:
+            q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_layernorm")) for h, n in ((q, "query"), (k, "key")))
         window = m.c.window if kinds[m.layer] == "sliding_attention" else None
         x = m.add(x, m.out(m.attend(q, k, v, window=window)))
-        x = m.add(x, m.gated(m.rms_norm(x, m.name("post_attention_layernorm"))))
+        h = m.rms_norm(x, m.name("post_attention_layernorm"))
+        x = m.add(x, m.gated(h) if gated else m.network(h, "mlp.up_proj", "mlp.down_proj"))
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
+
+
+def exaone4(m: Layers) -> Value:
+    """Norms behind attention and network, heads normed; of layers with windows and without, those with windows alone have positions."""
+    x, kinds = m.embeddings(), m.c.layer_kinds(pattern=4)
+    for _ in m.each_layer():
+        q, k, v = m.queries_keys_values(x)
+        q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
+        near = kinds[m.layer] == "sliding_attention"
+        if near or m.c.window is None:
+            q, k = (m.rotary(h, m.angles()) for h in (q, k))
+        y = m.out(m.attend(q, k, v, window=m.c.window if near else None))
+        x = m.add(x, m.rms_norm(y, m.name("post_attention_layernorm")))
+        x = m.add(x, m.rms_norm(m.gated(x), m.name("post_feedforward_layernorm")))
+    return m.logits(m.rms_norm(m.last(x), "model.norm"))
+
+
+def neighbours(m: Layers) -> Value:
+    """ERNIE 4.5 and Helium: Llama whose neighbours turn."""
+    return _decoder(m, [True] * m.c.layers, interleaved=True)
+
+
+def arcee(m: Layers) -> Value:
+    """A network without a gate."""
+    return _decoder(m, [True] * m.c.layers, gated=False)
+
+
+def hunyuan(m: Layers) -> Value:
+    """Heads are normed behind their turn."""
+    return _decoder(m, [True] * m.c.layers, norm_behind=True)

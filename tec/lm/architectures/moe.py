@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...graph import Value
 from ..layers import Layers
-from ..mixture import mixture
+from ..mixture import choose, mixture
 
 
 def qwen3_moe(m: Layers) -> Value:
@@ -38,7 +38,7 @@ def _decoder(m: Layers, *, heads_normed: bool, normed: bool, shared: bool = Fals
         if not m.w.has(m.name("mlp.gate.weight")):  # a layer without experts
             x = m.add(x, m.gated(h))
             continue
-        y = mixture(m, h, normed=normed)
+        y = mixture(m, h, choose(m, h, normed=normed))
         x = m.add(x, m.add(y, _shared(m, h)) if shared else y)
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
 

@@ -21,10 +21,15 @@ class CompiledSlot:
         self._lm = lm
         self._executor = lm.network.executor(device, capacity=min(lm.context, _ROWS))
         self.ids: list[int] = []
+        self._length = 0  # of the text when it was read last
 
     def read(self, tokens: Sequence[int]) -> Any:
         """See `Slot.read`."""
-        logits = self._executor.run({"embeddings": self._lm.embeddings(tokens)})[0]
+        if self.ids and self._lm.is_stale(self._length, len(self.ids) + len(tokens)):
+            tokens = [*self.ids, *tokens]
+            self.cut(0)
+        self._length = len(self.ids) + len(tokens)
+        logits = self._executor.run(self._lm.inputs(tokens, len(self.ids)))[0]
         self.ids += tokens
         return logits.numpy()[-1]
 

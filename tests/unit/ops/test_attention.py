@@ -43,7 +43,10 @@ CASES = {
         {"cos": ("float32", (B, 1, 1, H // 4)), "sin": ("float32", (B, 1, 1, H // 4))},
     ),
     "sinks behind a window": ({"right": 0, "left": 3, "offset": T - S}, {"sink": ("float32", (1, N, 1, 1))}),
-    "sinks where nothing is seen": ({"right": 0, "offset": -2}, {"bias": ("float32", (1, 1, S, T)), "sink": ("float32", (1, N, S, 1))}),
+    "sinks where nothing is seen": (
+        {"right": 0, "offset": -2},
+        {"bias": ("float32", (1, 1, S, T)), "sink": ("float32", (1, N, S, 1))},
+    ),
     "angles of some": ({}, {"sin": ("float32", (1, 1, S, H // 4)), "cos": ("float32", (1, 1, S, H // 4))}),
 }
 
@@ -166,7 +169,12 @@ def test_on_the_software_gpu(case, chip):
 
 def test_keys_over_work_groups():
     """One query and a long cache: parts of the keys side by side, then joined."""
-    g = build({"right": 0}, {"start": ("int64", (2,)), "sink": ("float16", (1, 4, 1, 1))}, (2, 4, 2, 1, 300, 32, 32), "float16")
+    g = build(
+        {"right": 0},
+        {"start": ("int64", (2,)), "sink": ("float16", (1, 4, 1, 1))},
+        (2, 4, 2, 1, 300, 32, 32),
+        "float16",
+    )
     f = {k: x.astype(np.float16) if x.dtype == np.float32 else x for k, x in feeds(g).items()}
     f["start"] = np.array([299, 40])
     net = tec.compile(g, target="rocm -mcpu=gfx942", cache=False)

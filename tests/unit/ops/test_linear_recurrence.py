@@ -18,7 +18,12 @@ NAMES = ("q", "k", "v", "decay", "state", "beta")
 
 def drawn(tokens: int, heads: int, groups: int, size: int, width: int, what: int = 0) -> dict[str, Any]:
     rng = np.random.default_rng(first(what))
-    shapes = [(tokens, groups, size)] * 2 + [(tokens, heads, width), (tokens, heads), (heads, size, width), (tokens, heads)]
+    shapes = [(tokens, groups, size)] * 2 + [
+        (tokens, heads, width),
+        (tokens, heads),
+        (heads, size, width),
+        (tokens, heads),
+    ]
     feeds = {n: rng.standard_normal(s).astype(np.float32) for n, s in zip(NAMES, shapes)}
     feeds["k"] /= np.sqrt(size)
     feeds["decay"] = -np.abs(feeds["decay"])
@@ -30,7 +35,9 @@ def graph(feeds: dict[str, Any], delta: bool, tiled: bool, tokens: Any = None) -
     g = Graph("scan")
     names = NAMES if delta else NAMES[:5]
     shapes = {n: feeds[n].shape if n == "state" or tokens is None else (tokens, *feeds[n].shape[1:]) for n in names}
-    g.set_outputs(g.add("linear_recurrence", [g.input(n, "float32", shapes[n]) for n in names], {"tiled": tiled}), ["y", "end"])
+    g.set_outputs(
+        g.add("linear_recurrence", [g.input(n, "float32", shapes[n]) for n in names], {"tiled": tiled}), ["y", "end"]
+    )
     return g
 
 
@@ -49,7 +56,10 @@ def reference(f: dict[str, Any], delta: bool, tiled: bool) -> tuple[Any, Any]:
     return y, s
 
 
-@pytest.mark.parametrize(("delta", "tiled", "sizes"), [(False, False, (4, 2, 6, 32)), (True, False, (4, 2, 8, 5)), (True, True, (6, 3, 8, 12))])
+@pytest.mark.parametrize(
+    ("delta", "tiled", "sizes"),
+    [(False, False, (4, 2, 6, 32)), (True, False, (4, 2, 8, 5)), (True, True, (6, 3, 8, 12))],
+)
 def test_definition_and_cpu(delta: bool, tiled: bool, sizes: tuple[int, ...]) -> None:
     f = drawn(7, *sizes)
     g = graph(f, delta, tiled, Dim("tokens"))

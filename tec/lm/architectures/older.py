@@ -1,0 +1,100 @@
+"""Decoders with norms by mean and variance and networks without gates: Phi 1 and 2, StableLM, StarCoder2, Nemotron, GPT-NeoX (Pythia), GPT-2.
+
+Source: transformers' modeling_phi.py, modeling_stablelm.py, modeling_starcoder2.py, modeling_nemotron.py, modeling_gpt_neox.py, modeling_gpt2.py.
+"""
+
+from __future__ import annotations
+
+from ...errors import ImportModelError
+from ...graph import Value
+from ..layers import Layers
+
+
+def phi(m: Layers) -> Value:
+    """Attention and network side by side, behind one norm."""
+    x = m.embeddings()
+    for _ in m.each_layer():
+        h = m.layer_norm(x, m.name("input_layernorm"))
+        q, k, v = m.queries_keys_values(h)
+        if m.c.get("qk_layernorm"):
+            q, k = (m.layer_norm(y, m.name(f"self_attn.{n}_layernorm")) for y, n in ((q, "q"), (k, "k")))
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        x = m.add(m.add(x, m.out(m.attend(q, k, v), "self_attn.dense")), m.network(h, "mlp.fc1", "mlp.fc2"))
+    return m.logits(m.layer_norm(m.last(x), "model.final_layernorm"))
+
+
+def stablelm(m: Layers) -> Value:
+    """Gated networks; side by side where `use_parallel_residual`."""
+    if m.c.get("qk_layernorm"):
+        raise ImportModelError(f"qk_layernorm = {m.c.get('qk_layernorm')!r} of {m.c.architecture} is not read")
+    x = m.embeddings()
+    for _ in m.each_layer():
+        h = m.layer_norm(x, m.name("input_layernorm"))
+        q, k, v = m.queries_keys_values(h)
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        x, before = m.add(x, m.out(m.attend(q, k, v))), h
+        if not m.c.get("use_parallel_residual"):
+            before = m.layer_norm(x, m.name("post_attention_layernorm"))
+        x = m.add(x, m.gated(before))
+    return m.logits(m.layer_norm(m.last(x), "model.norm"))
+
+
+def starcoder2(m: Layers) -> Value:
+    """A window of keys in all layers, where there is one."""
+    x, kinds = m.embeddings(), m.c.layer_kinds()
+    for _ in m.each_layer():
+        q, k, v = m.queries_keys_values(m.layer_norm(x, m.name("input_layernorm")))
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        window = m.c.window if kinds[m.layer] == "sliding_attention" else None
+        x = m.add(x, m.out(m.attend(q, k, v, window=window)))
+        x = m.add(x, m.network(m.layer_norm(x, m.name("post_attention_layernorm")), "mlp.c_fc", "mlp.c_proj"))
+    return m.logits(m.layer_norm(m.last(x), "model.norm"))
+
+
+def nemotron(m: Layers) -> Value:
+    """Norms multiply by 1 + weight; relu squared."""
+    x = m.embeddings()
+    for _ in m.each_layer():
+        q, k, v = m.queries_keys_values(m.layer_norm(x, m.name("input_layernorm"), shift=1.0))
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        x = m.add(x, m.out(m.attend(q, k, v)))
+        h = m.layer_norm(x, m.name("post_attention_layernorm"), shift=1.0)
+        x = m.add(x, m.network(h, "mlp.up_proj", "mlp.down_proj"))
+    return m.logits(m.layer_norm(m.last(x), "model.norm", shift=1.0))
+
+
+def gpt_neox(m: Layers) -> Value:
+    """Queries, keys and values of each head lie beside each other."""
+    m.prefix, x, size = "gpt_neox.layers", m.embeddings(), m.c.head_size
+    for _ in m.each_layer():
+        h = m.layer_norm(x, m.name("input_layernorm"))
+        joined = m.linear(h, m.name("attention.query_key_value"), sizes=[3 * m.c.hidden])[0]
+        q, k, v = m.b.split(m.heads(joined, m.c.heads), 3, [size] * 3)
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        y = m.out(m.attend(q, k, v), "attention.dense")
+        before = x if m.c.get("use_parallel_residual", True) else m.add(x, y)
+        inner = m.network(
+            m.layer_norm(before, m.name("post_attention_layernorm")), "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"
+        )
+        x = m.add(m.add(x, y), inner)
+    x = m.layer_norm(m.last(x), "gpt_neox.final_layer_norm")
+    return m.logits(x, tied="gpt_neox.embed_in")
+
+
+def gpt2(m: Layers) -> Value:
+    """Learned positions; matrices lie transposed."""
+    m.prefix, c = "transformer.h", m.c
+    x = m.add(m.embeddings(), m.graph.input("position_embeddings", m.dtype, (m.tokens, c.hidden)))
+    for _ in m.each_layer():
+        h = m.layer_norm(x, m.name("ln_1"))
+        q, k, v = (
+            m.heads(y, c.heads)
+            for y in m.b.split(m.linear(h, m.name("attn.c_attn"), sizes=[3 * c.hidden])[0], 1, [c.hidden] * 3)
+        )
+        scale = c.head_size**-0.5 if c.get("scale_attn_weights", True) else 1.0
+        scale /= m.layer + 1 if c.get("scale_attn_by_inverse_layer_idx") else 1
+        x = m.add(x, m.out(m.attend(q, k, v, scale=scale), "attn.c_proj"))
+        x = m.add(
+            x, m.network(m.layer_norm(x, m.name("ln_2")), "mlp.c_fc", "mlp.c_proj", c.size("n_inner", 4 * c.hidden))
+        )
+    return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.wte")

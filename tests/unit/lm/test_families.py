@@ -1,0 +1,104 @@
+"""Every architecture against logits of transformers, at once and token by token, from a folder as Hugging Face has it; some compiled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec.lm
+from tec.graph import run_graph
+from tec.lm.architectures import NAMES
+from tec.lm.lookup import Lookup
+from tec.lm.plain import graph_of
+from tests.seeds import first
+from tests.thinned import thinned_rows
+
+from .families import CASES, FAMILIES, KEPT, TOKENS, filled, references
+
+
+@pytest.fixture(scope="module")
+def known() -> Any:
+    return references()
+
+
+def folder_of(case: Any, folder: Path) -> Path:
+    """A model's folder: the configuration, and tensors of the names and shapes that transformers has."""
+    from safetensors.numpy import save_file
+
+    (folder / "config.json").write_text(json.dumps(case["config"]))
+    save_file({n: filled(n, tuple(s)) for n, s in case["shapes"].items()}, folder / "model.safetensors")
+    return folder
+
+
+class Steps:
+    """A checkpoint's graph, run in NumPy, with its caches."""
+
+    def __init__(self, checkpoint: Any):
+        self.lookup, self.graph, self.count = (
+            Lookup(checkpoint.tensors),
+            graph_of(checkpoint, "llvm", all_logits=True),
+            0,
+        )
+        self.takes_length = any(v.name == "text_length" for v in self.graph.inputs)
+        self.caches = {
+            v.name: np.zeros([n if isinstance(n, int) else 0 for n in v.shape], np.float32) for v in self.graph.inputs if v.name.startswith("past.")
+        }  # fmt: skip
+
+    def read(self, tokens: list[int]) -> Any:
+        length = {"text_length": np.full((1, 1), len(TOKENS), np.float32)} if self.takes_length else {}
+        made = run_graph(self.graph, {**self.lookup(tokens, self.count), **length, **self.caches})
+        named = dict(zip(self.graph.output_names, made))
+        self.caches = {before: named[after] for before, after in self.graph.state.items()}
+        self.count += len(tokens)
+        return named["logits"]
+
+
+@thinned_rows(12, "name", list(CASES))
+def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path) -> None:
+    checkpoint = tec.lm.open(folder_of(known[name], tmp_path))
+    want = np.array(known[name]["logits"])
+    near = 1e-4 * max(1.0, np.abs(want).max())
+    steps = Steps(checkpoint)
+    parts = [steps.read(part) for part in (TOKENS[:7], TOKENS[7:-1], TOKENS[-1:])]
+    assert np.abs(np.concatenate(parts)[-KEPT:] - want).max() < near
+
+
+@thinned_rows(
+    1, "kind", ["gpt_oss", "qwen3_5_text", "mamba2", "deepseek_v2", "lfm2", "gemma4_text", "granitemoe", "gpt2"]
+)
+def test_compiled(kind: str, known: Any, tmp_path: Path) -> None:
+    """Weights are constants that recipes make, and states grow in place."""
+    case = known[f"{kind} 0"]
+    lm = tec.lm.load(folder_of(case, tmp_path), target="llvm", cache=False)
+    want = np.array(case["logits"])
+    near = 1e-4 * max(1.0, np.abs(want).max())
+    assert np.abs(lm.begin(TOKENS) - want[-1]).max() < near
+    lm.begin(TOKENS[:-KEPT])
+    for token, row in zip(TOKENS[-KEPT:], want):
+        assert np.abs(lm.next(token) - row).max() < near
+
+
+def test_every_architecture_has_a_case(known: Any) -> None:
+    outside = {
+        "gemma3",
+        "gemma4",
+        "ministral",
+    }  # a model for pictures too whose text part is the one beside it; the same as Mistral
+    assert set(FAMILIES) == set(NAMES) - outside and sorted(known) == sorted(CASES)
+
+
+def test_configurations_that_are_not_read_name_the_key(known: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(first())
+    changes = [
+        ("llama 0", "hidden_act", "golu"), ("deepseek_v2 0", "topk_method", "noaux"), ("mixtral 0", "num_experts_per_tok", 9), ("deepseek_v3 0", "n_group", 3),
+        ("llama 0", "rope_parameters", {"rope_type": "spiral", "rope_theta": 1e4}), ("stablelm 0", "qk_layernorm", True), ("gpt_oss 0", "head_dim", 1.5),
+    ]  # fmt: skip
+    for name, key, value in [changes[k] for k in rng.permutation(len(changes))]:
+        case = {**known[name], "config": {**known[name]["config"], key: value}}
+        with pytest.raises(tec.ImportModelError) as told:
+            graph_of(tec.lm.open(folder_of(case, tmp_path)), "llvm")
+        assert key in str(told.value) or str(value) in str(told.value) or "spiral" in str(told.value)

@@ -1,0 +1,61 @@
+"""Logits of small models of every architecture by transformers, for a gate without PyTorch: `python -m tools.lm_references`.
+
+Writes tests/unit/lm/data/families.json.gz. Weights are made of the tensors' names (`tests.unit.lm.families.filled`), so that only configurations, shapes and logits are kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.unit.lm.families import CASES, DATA, KEPT, SIZES, TOKENS, filled
+
+
+def model_of(kind: str, more: dict[str, Any]) -> Any:
+    """A model of transformers with weights of its tensors' names."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.for_model(kind, **{**SIZES, **more})
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if value.dtype.is_floating_point and not (name == "lm_head.weight" and config.tie_word_embeddings):
+                value.copy_(torch.from_numpy(filled(name, tuple(value.shape))))
+    return model
+
+
+def reference(kind: str, more: dict[str, Any]) -> dict[str, Any]:
+    """What is kept of a case."""
+    import torch
+
+    model = model_of(kind, more)
+    with torch.no_grad():
+        logits = model(torch.tensor([TOKENS])).logits[0, -KEPT:].double().numpy()
+    tied = model.config.tie_word_embeddings
+    shapes = {
+        n: list(v.shape)
+        for n, v in model.state_dict().items()
+        if not (tied and n in ("lm_head.weight", "embed_out.weight"))
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        model.config.save_pretrained(folder)
+        config = json.loads((Path(folder) / "config.json").read_text())
+    return {"config": config, "shapes": shapes, "logits": [[float(f"{x:.6g}") for x in row] for row in logits]}
+
+
+def main() -> None:
+    found = {name: reference(kind, more) for name, (kind, more) in CASES.items()}
+    assert all(np.isfinite(c["logits"]).all() for c in found.values())
+    DATA.parent.mkdir(exist_ok=True)
+    with open(DATA, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as f:
+        f.write(json.dumps(found, sort_keys=True).encode())
+
+
+if __name__ == "__main__":
+    main()
