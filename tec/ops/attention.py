@@ -288,7 +288,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:
 
     extras: names of the inputs behind q, k and v: "bias..." (any number; four dimensions that broadcast to the scores; added, or bool: the
-    pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0, such as gpt-oss has), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
+    pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
     (angles that queries are turned by when they are read, four dimensions that broadcast to queries in the order above, the last as `rotary` has it with
     `interleaved` and `whole`; of any float type).
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
