@@ -18,14 +18,14 @@ demo: setup
 	$(PY) tutorials/demo.py
 
 test: setup
-	$(PY) -m pytest -n 2 -m "not slow and not gpu"
+	$(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
 # The tests that draw, which are all that take tests/seeds.py, with the date's seeds; `make night TEC_SEED=20270131` draws a night's again.
 DRAWN = tests/fuzz $(shell grep -rlE 'seeds[.](first|some|stream|number)|^from hypothesis|^@thinned' tests/unit tests/errors tests/conformance --include='test_*.py' | grep -v /test_seeds.py)
 night: export TEC_SEED := $(or $(TEC_SEED),$(shell date +%Y%m%d))
 night: setup
 	@echo TEC_SEED=$(TEC_SEED)
-	TEC_FUZZ=600 TEC_FUZZ_SEEDS=200 TEC_FUZZ_SECONDS=60 TEC_FUZZ_KERNELS=60 TEC_FUZZ_MUTATIONS=2000 TEC_FUZZ_CASES=2000 TEC_LOWER_DRAWS=10000 $(PY) -m pytest -n 2 -m "not slow and not gpu" $(DRAWN)
+	TEC_FUZZ=600 TEC_FUZZ_SEEDS=200 TEC_FUZZ_SECONDS=60 TEC_FUZZ_KERNELS=60 TEC_FUZZ_MUTATIONS=2000 TEC_FUZZ_CASES=2000 TEC_LOWER_DRAWS=10000 $(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(DRAWN)
 
 # Small errors planted in a copy of the sources: the tests that reach them must notice nine of ten. MUTANTS=30 plants fewer.
 mutants: setup

@@ -210,7 +210,11 @@ class Laboratory:
         return found
 
     def reach(self, mutant: Mutant) -> list[str]:
-        """The tests that reach a mutant's line, the quickest first, as many as the budget holds."""
+        """The tests that reach a mutant's line, the quickest first, as many as the budget holds; with what is left of it, those that reach its file.
+
+        What runs once for many tests, such as a fixture of a module or a function whose results are kept, is recorded for the first of them alone, while the
+        assertion may be another's.
+        """
         lines = self.map["lines"].get(mutant.file, {})
         m = mutant.mutation
         tests = {t for n in range(m.line, m.end_line + 1) for t in lines.get(str(n), ())} or set(
@@ -223,11 +227,13 @@ class Laboratory:
             beside = (v for f, v in self.map["lines"].items() if os.path.dirname(f) == folder)
             tests = {t for found in beside for reached in found.values() for t in reached}
         seconds, spent, chosen = self.map["seconds"], 0.0, []
-        for t in sorted((t for t in tests if t in seconds), key=lambda t: (seconds[t], t)):
-            spent += seconds[t]
-            if chosen and spent > BUDGET_S:
-                break
-            chosen.append(t)
+        near = {t for found in lines.values() for t in found} - tests
+        for some in (tests, near):
+            for t in sorted((t for t in some if t in seconds), key=lambda t: (seconds[t], t)):
+                spent += seconds[t]
+                if chosen and spent > BUDGET_S:
+                    break
+                chosen.append(t)
         return chosen[:400]
 
     def plant(self, mutant: Mutant) -> Outcome:

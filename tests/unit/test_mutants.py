@@ -67,6 +67,23 @@ def test_errors_of_the_projects_own_files_keep_its_lines() -> None:
             assert changed.count("\n") == text.count("\n"), (path, m)
 
 
+KEPT = """import functools
+
+@functools.cache
+def table():
+    return [1, 2, 3]
+"""
+
+
+def test_what_runs_once_is_held_by_a_later_test() -> None:
+    """Coverage sees the first test in a function whose results are kept; the second holds them."""
+    laboratory = mutants.Laboratory.__new__(mutants.Laboratory)
+    first, second = "tests/test_kept.py::test_a_first", "tests/test_kept.py::test_b_values"
+    laboratory.map = {"seconds": {first: 0.1, second: 0.2}, "lines": {"tec/toy/kept.py": {"5": [first], "3": [second]}}}
+    (m,) = {m.line: m for m in mutations(KEPT) if m.line == 5 and m.what == "one more"}.values()
+    assert laboratory.reach(mutants.Mutant("tec/toy/kept.py", m)) == [first, second]
+
+
 def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "root"
     for name, text in {
