@@ -120,18 +120,26 @@ class AnyOrder(Note):
     """The reduction of the loop below may be taken in any order, also of floating sums, which else keep theirs."""
 
 
+COPIES = (
+    "first",  # ahead of the work
+    "under",  # between the beginning of the work's first products and the wait for them: their issue takes as long as products do
+    "behind",  # behind that wait and a barrier
+)
+
+
 @note("software_pipeline")
 @dataclass(frozen=True, slots=True)
 class SoftwarePipeline(Note):
     """Loads of later steps of the loop start early; `stages`: slots of storage (1: later loads wait in registers). `ahead`: with one slot, on AMD with two, how
     many steps before it is worked on a step's loads start. `uneven`: on AMD the first half of the wavefronts along threadIdx.z comes first where two share a vector unit, so that
-    one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory. `in_flight`: warpgroup products
-    of a step may end in the next one. Its first wgmma_wait says that those of the step before have ended; later loads start behind it."""
+    one's sums fill what the other waits for. `direct`: with two slots, on chips that load 16 bytes a lane straight into shared memory. `copies`: where a turn starts
+    the copies of later steps (COPIES). `in_flight`: warpgroup products of a step may end in the next one, and its first wgmma_wait says that those of the step before have ended."""
 
     stages: int = 2
     ahead: int = 1
     uneven: bool = False
     direct: bool = False
+    copies: str = "first"
     in_flight: bool = False
 
     def __post_init__(self) -> None:
@@ -139,6 +147,8 @@ class SoftwarePipeline(Note):
         object.__setattr__(self, "ahead", _count("software_pipeline: ahead", self.ahead, 1))
         object.__setattr__(self, "uneven", _flag("software_pipeline: uneven", self.uneven))
         object.__setattr__(self, "direct", _flag("software_pipeline: direct", self.direct))
+        if self.copies not in COPIES:
+            raise ExprError(f"software_pipeline: copies is {self.copies!r}; it is {' or '.join(COPIES)}")
         object.__setattr__(self, "in_flight", _flag("software_pipeline: in_flight", self.in_flight))
 
 

@@ -6,13 +6,15 @@ lets `import triton` and `import triton.language as tl` mean these.
 | `jit`, `autotune`, `heuristics`, `Config`, `cdiv`, `next_power_of_2`, `constexpr_function`, `JITFunction`, `TritonError`, `set_allocator` | `triton` |
 | `tec.tile` | `triton.language` |
 | `testing`: `do_bench`, `assert_close`, `assert_almost_equal`, `Benchmark`, `perf_report` | `triton.testing` |
-| `tools.tensor_descriptor.TensorDescriptor` | `triton.tools` |
+| `tools.tensor_descriptor.TensorDescriptor`, `tools.mxfp`: `MXFP4Tensor`, `MXScaleTensor` | `triton.tools` |
+| `profiler`: `scope`, `start`, `activate`, `deactivate`, `finalize`, which gather nothing | `triton.profiler`; `tec.profile` profiles |
 | `runtime.driver.active`: `get_active_torch_device`, `get_current_target`, `get_current_device`, `utils.get_device_properties` | `triton.runtime` |
 | `compiler.CompilationError`, `runtime.errors.InterpreterError` | errors |
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import sys
@@ -27,6 +29,7 @@ from .. import tile as language
 from ..errors import KernelError
 from ..target import as_target
 from ..tile.host import cdiv, next_power_of_2
+from . import mxfp
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
 from .tiles import TileKernel, jit
 
@@ -180,7 +183,20 @@ testing = SimpleNamespace(
     do_bench=do_bench, assert_close=assert_close, assert_almost_equal=assert_almost_equal, Benchmark=Benchmark, perf_report=perf_report,
     do_bench_cudagraph=do_bench,
 )  # fmt: skip
-tools = SimpleNamespace(tensor_descriptor=SimpleNamespace(TensorDescriptor=TensorDescriptor))
+tools = SimpleNamespace(
+    tensor_descriptor=SimpleNamespace(TensorDescriptor=TensorDescriptor),
+    mxfp=SimpleNamespace(MXFP4Tensor=mxfp.MXFP4Tensor, MXScaleTensor=mxfp.MXScaleTensor),
+)
+
+
+def _gathers_nothing(*args: Any, **named: Any) -> None:
+    """A profile that is not taken: programs that ask Triton's profiler for one run without."""
+
+
+profiler = SimpleNamespace(
+    scope=lambda *args, **named: contextlib.nullcontext(),
+    **dict.fromkeys(("start", "activate", "deactivate", "finalize"), _gathers_nothing),
+)
 
 
 # ---- the device
@@ -237,6 +253,7 @@ def install() -> None:
         raise KernelError("triton is loaded already", hint="call install() before anything imports it")
     modules: dict[str, Any] = {
         "triton": here, "triton.language": language, "triton.language.math": language.math, "triton.testing": testing, "triton.tools": tools,
+        "triton.tools.mxfp": tools.mxfp, "triton.profiler": profiler,
         "triton.language.extra": language.extra, "triton.language.extra.libdevice": language.libdevice,
         "triton.tools.tensor_descriptor": tools.tensor_descriptor, "triton.runtime": runtime, "triton.runtime.driver": runtime.driver,
         "triton.runtime.errors": runtime.errors, "triton.runtime.jit": runtime.jit, "triton.compiler": compiler, "triton.compiler.errors": compiler.errors,
@@ -258,5 +275,5 @@ def _as_module(name: str, what: Any) -> ModuleType:
 
 __all__ = [
     "Autotuner", "Benchmark", "CompilationError", "Config", "Heuristics", "JITFunction", "TensorDescriptor", "TritonError", "autotune", "cdiv", "compiler",
-    "constexpr_function", "heuristics", "install", "jit", "language", "next_power_of_2", "perf_report", "runtime", "set_allocator", "testing", "tools",
+    "constexpr_function", "heuristics", "install", "jit", "language", "next_power_of_2", "perf_report", "profiler", "runtime", "set_allocator", "testing", "tools",
 ]  # fmt: skip

@@ -157,7 +157,7 @@ class Control(OverAxis):
 
         fills = [self.fill(p, block, start) for p in planned]
         slots_of_tiles = self.stages(op, planned, fills)
-        flight = self.take_off(block, args, slots) if slots_of_tiles > 1 else None
+        flight = self.take_off(block, args, slots, slots_of_tiles) if slots_of_tiles > 1 else None
         with self.block() as items:
             start()
             for k, slot in slots.items():
@@ -169,7 +169,7 @@ class Control(OverAxis):
             some = list(slots)
             self.assign_all([slots[k] for k in some], [args[k] for k in some], [block.yields[k] for k in some])
         body = close(items)
-        self.emit(self.loop(slots_of_tiles, S.For(turn, ZERO, count, body), planned, fills, flight is not None))
+        self.emit(self.loop(slots_of_tiles, S.For(turn, ZERO, count, body), planned, fills, flight))
         self.land(flight)
         self._forget(block)
         for k, r in enumerate(op.results):
@@ -191,12 +191,12 @@ class Control(OverAxis):
         """Slots of the tiles that a loop fills; 1 where they come through registers."""
         raise NotImplementedError
 
-    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], in_flight: bool) -> S.Stmt:
+    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], flight: Any) -> S.Stmt:
         raise NotImplementedError
 
     flights: list[Any]
 
-    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held]) -> Any:
+    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held], stages: int) -> Any:
         """Products that a turn may leave in flight."""
         raise NotImplementedError
 

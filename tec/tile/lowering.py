@@ -22,6 +22,7 @@ from ..target import Target
 from . import numbers
 from .axes import Axes, power
 from .grammar import Block, Op, Program, Value
+from .operands import ROOM
 from .products import Products
 from .reading import CHEAP
 from .saying import Saying
@@ -177,12 +178,6 @@ class Lowering(Saying, Products):
         name = self.program.name if self.program.name.isidentifier() and self.program.name.isascii() else "kernel"
         shared = sum(dtype_info(t).bytes * n for (t, _), n in self.shared_size.items()) if self.gpu else 0
         shared += self.loop_bytes
-        if self.gpu and shared > self.target.lds_bytes:
-            raise self.error(
-                f"{self.program.name} needs {shared:,} bytes of shared memory, and {self.target} has {self.target.lds_bytes:,}",
-                hint="smaller tiles (BLOCK_K first), or fewer num_stages",
-                loc=self.program.loc,
-            )
         return Lowered(
             Func(name, tuple(params), body, attrs), tuple(self.output.places), shared, self.threads, tuple(self.worlds)
         )
@@ -201,9 +196,17 @@ def lower(
     alignment: dict[str, int] | None = None,
 ) -> Lowered:
     """Loop IR of a tile program. `alias`: arrays may share memory; `alignment`: bytes of arrays' addresses and divisors of numbers, by name; see `axes`. Raises LoweringError at the user's line."""
-    state = Lowering(program, target, num_warps, grid_ndim)
-    state.alignment = alignment or {}
-    return state.run(alias)
+    for room in ROOM:
+        state = Lowering(program, target, num_warps, grid_ndim)
+        state.alignment, state.loop_room = alignment or {}, room
+        made = state.run(alias)
+        if not target.is_gpu or made.shared_bytes <= target.lds_bytes:
+            return made
+    raise state.error(
+        f"{program.name} needs {made.shared_bytes:,} bytes of shared memory, and {target} has {target.lds_bytes:,}",
+        hint="smaller tiles (BLOCK_K first), or fewer num_stages",
+        loc=program.loc,
+    )
 
 
 __all__ = ["LOCAL", "B", "Lowered", "Sequence", "lower"]

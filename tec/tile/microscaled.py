@@ -1,7 +1,7 @@
 """tl.dot_scaled: products of microscaling formats (OCP Microscaling Formats 1.0), by bfloat16 (float16 where an operand is) on the same units as tl.dot.
 
 An operand is a tile of floats, or of bytes: 8-bit floats, or two 4-bit floats a byte ("e2m1"). Each 32 elements along k share a scale, the exponent of a
-power of two (E8M0).
+power of two (E8M0). NVFP4 has a scale for each 16 elements, an 8-bit float (E4M3): how many share one is what the scales' tile says.
 """
 
 from __future__ import annotations
@@ -34,14 +34,18 @@ def _opened(x: Any, axis: int) -> Any:
 
 
 def _factors(scale: Any, k: int) -> Any:
-    """Scales [rows, k / 32] as float32 [rows, k]."""
+    """Scales [rows, k / 32] as float32 [rows, k]: exponents in bytes, or 8-bit floats."""
     b = current()
-    rows = scale.ty.shape[0]
-    bits = b.cast(scale, int32) & 255
-    bits = where(bits == 0, 0x00400000, where(bits == 255, 0x7FC00000, bits << 23))
-    spread = b.broadcast_to(
-        b.expand_dims(b.cast(bits, float32, bitcast=True), 2), (rows, scale.ty.shape[1], k // scale.ty.shape[1])
-    )
+    rows, groups = scale.ty.shape
+    if k % groups:
+        raise b.error(f"{groups} scales along a k of {k}", hint="a scale for each 32 elements, of NVFP4 for each 16")
+    if scale.ty.dtype.is_floating():
+        factor = b.cast(scale, float32)
+    else:
+        bits = b.cast(scale, int32) & 255
+        bits = where(bits == 0, 0x00400000, where(bits == 255, 0x7FC00000, bits << 23))
+        factor = b.cast(bits, float32, bitcast=True)
+    spread = b.broadcast_to(b.expand_dims(factor, 2), (rows, groups, k // groups))
     return b.reshape(spread, (rows, k))
 
 
@@ -80,7 +84,8 @@ def dot_scaled(
 ) -> Any:
     """acc + (lhs * lhs_scale) @ (rhs * rhs_scale), in the type of the sums.
 
-    lhs: (M, K). rhs: (K, N). lhs_scale, rhs_scale: (M, K / 32) and (N, K / 32) of uint8, or None. lhs_format,
+    lhs: (M, K). rhs: (K, N). lhs_scale, rhs_scale: (M, K / 32) and (N, K / 32) of uint8, (M, K / 16) and (N, K / 16) of
+    float8e4nv, or None. lhs_format,
     rhs_format: "e2m1" (two per byte, along K unless `lhs_k_pack` or `rhs_k_pack` is false), "e4m3", "e5m2", "bf16" or
     "fp16".
     """

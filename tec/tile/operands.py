@@ -33,7 +33,11 @@ from .state import ZERO, Axis, Point, begin, lane_of
 ACCESS_BYTES = 16  # what a lane reads of shared memory at once
 LINE_BYTES = 128  # of a box
 LINES = 8  # after which the exchange of a box's pieces begins anew
-ROOM = 3 / 4  # of shared memory, for the operands of loops: the rest is for what moves between layouts
+ROOM = (
+    7 / 8,
+    3 / 4,
+    1 / 2,
+)  # of shared memory, for the operands of loops: the rest is for what moves between layouts; the next where that does not fit
 TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
 PURE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "program_id", "num_programs", "arg")
 
@@ -116,6 +120,7 @@ class Operands(Control):
 
     places: dict[int, Place]
     loop_bytes: int = 0  # of shared memory with a buffer of its own
+    loop_room: float = ROOM[0]
 
     def unit(self, op: Op) -> Unit | None:
         raise NotImplementedError
@@ -178,7 +183,7 @@ class Operands(Control):
         if alone:
             buffer = self.room(v, unit, role)
             self.emit(Open(lambda body: S.Alloc(buffer, body)))
-            self.loop_bytes += _bytes(buffer)
+            self.loop_bytes += bytes_of(buffer)
         else:
             tag = f"{role}_boxes" if unit.instr.unit == "wgmma" else role
             buffer = self.arena(v.ty.dtype.tec, self.lying(v, unit, role)[1], tag)
@@ -278,8 +283,8 @@ class Operands(Control):
         return out
 
     def _fits(self, planned: list[Planned]) -> bool:
-        total = sum(_bytes(p.place.buffer) for p in planned)
-        return bool(planned) and total <= self.target.lds_bytes * ROOM - self.loop_bytes
+        total = sum(bytes_of(p.place.buffer) for p in planned)
+        return bool(planned) and total <= self.target.lds_bytes * self.loop_room - self.loop_bytes
 
     @contextmanager
     def written_out(self) -> Iterator[None]:
@@ -358,23 +363,28 @@ class Operands(Control):
     def stages(self, op: Op, planned: list[Any], fills: list[S.Stmt]) -> int:
         """Slots of the tiles that a loop fills by copies in the background; 1 where they come through registers."""
         stages = int(op.attrs.get("stages") or 1)
-        total = sum(_bytes(p.place.buffer) for p in planned)
-        while stages > 1 and total * stages > self.target.lds_bytes * ROOM - self.loop_bytes:
+        total = sum(bytes_of(p.place.buffer) for p in planned)
+        while stages > 1 and total * stages > self.target.lds_bytes * self.loop_room - self.loop_bytes:
             stages -= 1
         background = self.target.kind == "cuda" and self.target.chip.async_lds and all(as_copies(f) for f in fills)
         return stages if background and planned else 1
 
-    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], in_flight: bool) -> S.Stmt:
+    def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], flight: Any) -> S.Stmt:
         """The loop around fills and work, as a software pipeline: by copies in the background a slot for each stage, through registers one."""
         if not planned:
             return loop
         meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
         body = loop.body if stages > 1 else S.seq(meet, loop.body, meet)
-        self.loop_bytes += sum(_bytes(p.place.buffer) for p in planned) * stages
+        self.loop_bytes += sum(bytes_of(p.place.buffer) for p in planned) * stages
         body = S.seq(*fills, body)
         for p in planned:
             body = S.Alloc(p.place.buffer, body)
-        return S.seq(S.Attr(SoftwarePipeline(stages, in_flight=in_flight), loop.with_body(body)), meet)
+        note = (
+            SoftwarePipeline(stages)
+            if flight is None
+            else SoftwarePipeline(stages, copies=flight.copies, in_flight=bool(flight.late))
+        )
+        return S.seq(S.Attr(note, loop.with_body(body)), meet)
 
 
 def is_zero(v: Value) -> bool:
@@ -384,10 +394,22 @@ def is_zero(v: Value) -> bool:
     return v.of is not None and v.of.name == "const" and v.of.attrs["value"] == 0
 
 
-def _bytes(buffer: Buffer) -> int:
+def bytes_of(buffer: Buffer) -> int:
+    """Bytes of a buffer of constant size."""
     (size,) = buffer.shape
     assert isinstance(size, E.IntImm)
     return size.value * dtype_info(buffer.dtype).bytes
 
 
-__all__ = ["ACCESS_BYTES", "Operands", "Place", "Planned", "Unit", "boxes_at", "is_zero", "operand_stride", "rows_at"]
+__all__ = [
+    "ACCESS_BYTES",
+    "Operands",
+    "Place",
+    "Planned",
+    "Unit",
+    "boxes_at",
+    "bytes_of",
+    "is_zero",
+    "operand_stride",
+    "rows_at",
+]

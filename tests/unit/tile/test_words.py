@@ -11,6 +11,7 @@ import pytest
 
 import tec
 import tec.tile as tl
+from tec.jit import mxfp
 from tec.tile import triton
 
 from .devices import DEVICES, On
@@ -109,6 +110,7 @@ def test_host_arrays_on_another_device() -> None:
 
 
 PROGRAM = """
+from tec.jit import mxfp
 from tec.tile import triton
 triton.install()
 import numpy as np
@@ -130,6 +132,19 @@ def test_a_program_for_triton(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, "utf-8")
     done = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "right 64\n", done.stderr
+
+
+def test_numbers_in_microscaling_formats() -> None:
+    """Each code is its own nearest; ties go to the even code; scales are the nearest power of two; packing keeps all."""
+    codes = np.arange(16, dtype=np.uint8)
+    assert (mxfp.e2m1_codes(mxfp.E2M1[codes]) == codes).all()
+    ties = np.array([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5, 99, -5], F32)
+    assert mxfp.E2M1[mxfp.e2m1_codes(ties)].tolist() == [0, 1, 1, 2, 2, 4, 4, 6, -4]
+    powers = mxfp.e8m0_values(mxfp.e8m0_codes(np.array([0.9, 1.0, 3.0, 2.0**-130, 0.0], F32)))
+    np.testing.assert_array_equal(powers, np.array([1, 1, 4, 2.0**-127, np.nan], F32))
+    x = np.random.default_rng(0).integers(0, 16, (3, 5), dtype=np.uint8)
+    for dim in (0, 1):
+        assert (mxfp.unpacked(mxfp.packed(x, dim), dim, x.shape[dim]) == x).all()
 
 
 @tl.jit
@@ -156,6 +171,29 @@ def test_products_of_microscaling_formats(on: On) -> None:
     eight = (b.astype(np.uint16) << 8).view(np.float16).astype(float)  # E5M2 is the upper half of a float16
     y = eight * np.repeat(2.0 ** (sb.astype(float) - 127), 32, 1).T
     np.testing.assert_allclose(on.numpy(out), x @ y, rtol=1e-5, atol=1e-5)
+
+
+@tl.jit
+def nvfp4(a, a_scale, b, b_scale, out, M: tl.constexpr, K: tl.constexpr):
+    m, half, groups = tl.arange(0, M), tl.arange(0, K // 2), tl.arange(0, K // 16)
+    x = tl.load(a + m[:, None] * (K // 2) + half[None, :])
+    y = tl.load(b + m[:, None] * (K // 2) + half[None, :])
+    sx = tl.load(a_scale + m[:, None] * (K // 16) + groups[None, :]).to(tl.float8e4nv, bitcast=True)
+    sy = tl.load(b_scale + m[:, None] * (K // 16) + groups[None, :]).to(tl.float8e4nv, bitcast=True)
+    tl.store(out + m[:, None] * M + m[None, :], tl.dot_scaled(x, sx, "e2m1", y.T, sy, "e2m1"))
+
+
+def test_products_whose_scales_are_small_floats(on: On) -> None:
+    """NVFP4: an E4M3 scale for each 16 elements, exact in bfloat16."""
+    m, k = 32, 64
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(0, 256, (2, m, k // 2), dtype=np.uint8)
+    sa, sb = rng.integers(0x30, 0x48, (2, m, k // 16), dtype=np.uint8)  # exponents of -1 to 1
+    out = on.zeros(m, m)
+    nvfp4[(1,)](*map(on.array, (a, sa, b, sb)), out, M=m, K=k)
+    scales = [(1 + (s & 7) / 8) * 2.0 ** ((s >> 3) - 7.0) for s in (sa, sb)]
+    x, y = (mxfp.E2M1[mxfp.unpacked(v, 1, k)] * np.repeat(s, 16, 1) for v, s in zip((a, b), scales))
+    np.testing.assert_allclose(on.numpy(out), x @ y.T, rtol=1e-5, atol=1e-5)
 
 
 @tl.jit

@@ -1,7 +1,8 @@
 """Fills of shared memory that travel by themselves, as the order of a turn:
 
-background          wait, start @n, work             copies that threads start, a group a step; with products in flight
-                    wait, work, meet, start @n       behind the work's first wait, which says that the step before is done with its slot
+background          wait, start @n, work             copies that threads start, a group a step
+                    wait, begin, start @n, end       under warpgroup products: issuing copies takes as long as they do
+                    wait, begin, end, meet, start    behind a wait for them, into the slot that they have left
 straight_to_slots   load @1, work, meet              copies of whole wavefronts; `leaves.direct` where leaves can be filled ahead
 ring                wait, work, meet, fetch @n       bulk copies by one thread; `leaves.across` where leaves can be filled ahead
 """
@@ -31,29 +32,27 @@ def copies_in_background(target: Target) -> bool:
     return target.chip.async_lds and target.chip.family == "sm"
 
 
-def background(pipe: Pipeline, in_flight: bool = False) -> S.Stmt | None:
+def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -> S.Stmt | None:
     """On copies in the background. A group each step, empty or not, so that the count of groups under way says which step they are of.
 
-    in_flight: the work's products may end a step later, see `SoftwarePipeline`. The copies then queue behind the products, which need not wait for their issue."""
-    n = pipe.depth
+    copies, in_flight: see `SoftwarePipeline`. With products in flight a step's slot is free one turn later, or behind a second barrier."""
     found = [as_copies(f) for f in pipe.parts.fills]
-    copies = [c for c in found if c is not None]
-    if pipe.n_slots < 2 or len(copies) < len(found):
+    moves = [c for c in found if c is not None]
+    if pipe.n_slots < 2 or len(moves) < len(found):
         return None
+    n = pipe.depth - (copies == "under" and in_flight)
     # Warpgroup products read by another way than threads write: who writes says so.
     fence = [effect("proxy_fence")] if any(map(_by_warpgroups, pipe.parts.rest)) else []
     wait = S.seq(effect("async_wait", n=n - 1), *fence, BARRIER)
 
     def turn(t: Turn) -> S.Stmt:
-        start = [t.guard(n, pipe.at(copies, t, n))] if t.has(n) else []
+        start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
         begun = S.seq(*start, effect("async_commit"))
         if t.in_prologue:
             return begun
-        return (
-            S.seq(wait, _behind_wait(pipe.work(t), S.seq(BARRIER, begun)))
-            if in_flight
-            else S.seq(wait, begun, pipe.work(t))
-        )
+        if copies == "first":
+            return S.seq(wait, begun, pipe.work(t))
+        return S.seq(wait, _at_wait(pipe.work(t), begun, behind=copies == "behind"))
 
     parts = expand(pipe.loop, n, turn, guarded=True)
     done = effect("async_wait", n=0)
@@ -73,17 +72,17 @@ def _by_warpgroups(s: S.Stmt) -> bool:
     return bool(found)
 
 
-def _behind_wait(work: S.Stmt, then: S.Stmt) -> S.Stmt:
-    """A statement behind the first one that waits for warpgroup products."""
+def _at_wait(work: S.Stmt, begun: S.Stmt, behind: bool) -> S.Stmt:
+    """The start of copies ahead of the first statement that waits for warpgroup products; `behind`: behind it and a barrier."""
     done = False
 
     def fs(s: S.Stmt) -> S.Stmt:
         nonlocal done
         if done:
             return s
-        if any(is_call(e, "wgmma_wait") for e in ([s.value] if isinstance(s, (S.Evaluate, S.BufferStore)) else [])):
+        if isinstance(s, (S.Evaluate, S.BufferStore)) and is_call(s.value, "wgmma_wait"):
             done = True
-            return S.seq(s, then)
+            return S.seq(s, BARRIER, begun) if behind else S.seq(begun, s)
         return map_stmt(s, fs, lambda e: e)
 
     return fs(work)
