@@ -27,7 +27,8 @@ def e2m1_codes(values: Array) -> Array:
     low, high = E2M1[above - 1], E2M1[above]
     up = (size - low > high - size) | ((size - low == high - size) & (above % 2 == 0))
     codes = np.where(up, above, above - 1).astype(np.uint8)
-    return codes | (np.signbit(values).astype(np.uint8) << 3)
+    made: Array = codes | (np.signbit(values).astype(np.uint8) << 3)
+    return made
 
 
 def packed(codes: Array, dim: int) -> Array:
