@@ -1,13 +1,11 @@
 """Products by warpgroups (wgmma): begun together, and in a pipelined loop waited for a turn later.
 
-The first product of a turn begins as soon as its tiles are there, and later turns' copies start while it works. Which of three ways a pipelined loop takes:
+The first product of a turn begins as soon as its tiles are there, and later turns' copies start while it works. Which of two ways a pipelined loop takes:
 
+    2 or 3 slots        wait for tiles, meet, begin; wait for the turn before; meet; start copies into its slot
     from 4 slots on     wait for tiles, meet, begin; start copies into the slot of two turns ago; wait for the products of the turn before
-    2 or 3 slots        wait for tiles, meet, begin; start copies into the slot of the turn before; wait for all          (one product a turn)
-                        wait for tiles, meet, begin; wait for the turn before; meet; start copies into its slot           (several, or one work-group a unit)
 
-Issuing a tile's copies takes about as long as its products. In the first way neither waits for the other. In the second the products of another work-group fill the
-gap between two turns. The third is Triton's on Hopper.
+Issuing a tile's copies takes about as long as its products. In the second way neither waits for the other, for a slot. The first is Triton's on Hopper.
 
 A product stays in flight over the end of a turn if its sums are carried, nothing else of the turn reads them, and its operands lie in slots or registers.
 
@@ -26,7 +24,7 @@ from ..ir.buffer import LOCAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.matrix import WARPGROUP
 from .grammar import Block, Op, Value
-from .operands import LINE_BYTES, Place, Unit, bytes_of, is_zero
+from .operands import LINE_BYTES, Place, Unit, is_zero
 from .state import ZERO, Held
 from .units import Units
 
@@ -68,15 +66,7 @@ class Warpgroups(Units):
                     out.late[id(x)] = unit, slot
         if stages >= FLIGHT_SLOTS:
             out.copies = "under"
-        elif len(products) == 1 and self.shares_unit(block, stages):
-            out.copies, out.late = "under", {}
         return out
-
-    def shares_unit(self, block: Block, stages: int) -> bool:
-        """Whether two work-groups of the program have room on a multiprocessor beside each other."""
-        loaded = [r for x in block.ops if x.name == "load" for r in x.results if id(r) in self.places]
-        total = sum(bytes_of(self.places[id(r)].buffer) for r in loaded)
-        return 2 * total * stages <= self.target.lds_bytes
 
     def _hands_on(self, x: Op, arg: Value, first: Op, block: Block) -> bool:
         """Whether a product's sums go on from what the loop carries to the next turn, and nowhere else."""

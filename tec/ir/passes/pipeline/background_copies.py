@@ -15,7 +15,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
 from ...dtype import dtype_info
-from ...visit import free_vars, substitute
+from ...visit import free_vars, map_stmt, substitute
 from ..rewrite_util import clone, const_int
 from ..thread_conflicts import UnknownError, evaluate
 
@@ -70,6 +70,16 @@ def _or_zero(e: E.Expr, lane: E.Var) -> tuple[E.BufferLoad | None, E.Expr | None
     cond, load, other = e.args
     zero = isinstance(other, (E.IntImm, E.FloatImm)) and other.value == 0
     return (load, cond) if zero and isinstance(load, E.BufferLoad) else (None, None)
+
+
+def predicated(s: S.Stmt, cond: E.Expr) -> S.Stmt:
+    """Copies of `as_copies` that bring zeros where a condition is false, with no branch: their addresses are then ready before they may start."""
+    if isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "async_copy":
+        *copy, last = s.value.args
+        masked = bool((s.value.attrs or {}).get("masked"))
+        args = (*copy, B.all_of(cond, last)) if masked else (*copy, last, cond)
+        return S.Evaluate(E.Call("async_copy", args, "int32", {"masked": True}), s.loc)
+    return map_stmt(s, lambda x: predicated(x, cond), lambda e: e)
 
 
 def copies_by_lanes(s: S.Stmt, threads: list[S.For]) -> S.Stmt | None:
@@ -142,4 +152,4 @@ def _order(to: E.BufferLoad, piece: int, lane: S.For, loops: list[S.For]) -> E.E
     return out
 
 
-__all__ = ["LANES", "as_copies", "copies_by_lanes"]
+__all__ = ["LANES", "as_copies", "copies_by_lanes", "predicated"]

@@ -20,7 +20,7 @@ from ...buffer import Buffer
 from ...effects import is_call
 from ...visit import map_stmt, visit
 from ..rewrite_util import const_int
-from .background_copies import as_copies, copies_by_lanes
+from .background_copies import as_copies, copies_by_lanes, predicated
 from .bulk import effect, loaded_bytes, reporting
 from .expand import Turn, expand
 from .fills import KEPT, Pipeline
@@ -47,6 +47,8 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
 
     def turn(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
+        if start and copies != "first" and not t.in_prologue and isinstance(start[0], S.IfThenElse):
+            start = [predicated(start[0].then, start[0].cond)]
         begun = S.seq(*start, effect("async_commit"))
         if t.in_prologue:
             return begun
