@@ -77,21 +77,30 @@ class Chooser:
 
 
 class Autotuner(Chooser):
-    """See `autotune`. `best_config`: of the last launch; `cache`: by key."""
+    """See `autotune`. `best_config`: of the last launch; `cache`: by key. Programs make subclasses of it, so its parameters are Triton's."""
 
     def __init__(
         self,
         fn: Any,
+        arg_names: Sequence[str],
         configs: Sequence[Config],
         key: Sequence[str],
-        reset_to_zero: Sequence[str],
-        restore_value: Sequence[str],
-        prune: dict[str, Any],
+        reset_to_zero: Sequence[str] | None = None,
+        restore_value: Sequence[str] | None = None,
         pre_hook: Callable[..., Any] | None = None,
+        post_hook: Callable[..., Any] | None = None,
+        prune_configs_by: dict[str, Any] | None = None,
+        warmup: Any = None,
+        rep: Any = None,
+        use_cuda_graph: bool = False,
+        do_bench: Any = None,
+        cache_results: bool = False,
     ):
         super().__init__(fn)
-        self.configs, self.keys, self.prune = list(configs) or [Config({})], list(key), prune
-        self.reset_to_zero, self.restore_value, self.pre_hook = list(reset_to_zero), list(restore_value), pre_hook
+        self.configs, self.keys, self.prune = list(configs) or [Config({})], list(key), dict(prune_configs_by or {})
+        self.reset_to_zero, self.restore_value = list(reset_to_zero or ()), list(restore_value or ())
+        self.user_defined_pre_hook, self.user_defined_post_hook = pre_hook is not None, post_hook is not None
+        self.pre_hook, self.post_hook = pre_hook, post_hook
         self.cache: dict[Any, Config] = {}
         self.best_config: Config | None = None
 
@@ -109,8 +118,11 @@ class Autotuner(Chooser):
     def _hook(self, config: Config, given: dict[str, Any]) -> None:
         if config.pre_hook is not None:
             config.pre_hook({**given, **config.all_kwargs()})
+        if self.user_defined_pre_hook and self.pre_hook is not None:
+            self.pre_hook({**given, **config.all_kwargs()}, reset_only=True)
         for name in self.reset_to_zero:
-            _fill(given[name])
+            if given.get(name) is not None:
+                _fill(given[name])
 
     def _pick(self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any]) -> Config:
         configs = self.configs
@@ -118,7 +130,7 @@ class Autotuner(Chooser):
         if early is not None:
             configs = list(early(configs, given, **named))
         one_is_enough = len(configs) == 1 or os.environ.get("TEC_INTERPRET") == "1" or _on_software(given.values())
-        kept = {n: _copy(given[n]) for n in self.restore_value}
+        kept = {n: _copy(given[n]) for n in self.restore_value if given.get(n) is not None}
         times: list[tuple[float, int]] = []
         failed: TecError | None = None
         for k, config in enumerate(configs):
@@ -173,7 +185,7 @@ def autotune(
     configuration that compiles is used there. Other parameters are Triton's. Returns a decorator.
     """
     return lambda fn: Autotuner(
-        fn, configs, key, reset_to_zero or (), restore_value or (), prune_configs_by or {}, pre_hook
+        fn, fn.arg_names, configs, key, reset_to_zero, restore_value, pre_hook, post_hook, prune_configs_by
     )
 
 

@@ -9,6 +9,7 @@ lets `import triton` and `import triton.language as tl` mean these.
 | `tools.tensor_descriptor.TensorDescriptor`, `tools.mxfp`: `MXFP4Tensor`, `MXScaleTensor` | `triton.tools` |
 | `profiler`: `scope`, `start`, `activate`, `deactivate`, `finalize`, which gather nothing | `triton.profiler`; `tec.profile` profiles |
 | `runtime.driver.active`: `get_active_torch_device`, `get_current_target`, `get_current_device`, `utils.get_device_properties` | `triton.runtime` |
+| `runtime.autotuner`: `Autotuner`, `Heuristics`, `Config`, `autotune`, `heuristics` | `triton.runtime.autotuner`, for subclasses |
 | `compiler.CompilationError`, `runtime.errors.InterpreterError` | errors |
 """
 
@@ -242,6 +243,7 @@ class _Driver:
 runtime = SimpleNamespace(
     driver=_Driver(), JITFunction=TileKernel, Autotuner=Autotuner, Heuristics=Heuristics, errors=SimpleNamespace(InterpreterError=KernelError, OutOfResources=KernelError),
     jit=SimpleNamespace(JITFunction=TileKernel, constexpr_function=constexpr_function),
+    autotuner=SimpleNamespace(Autotuner=Autotuner, Heuristics=Heuristics, Config=Config, OutOfResources=KernelError, autotune=autotune, heuristics=heuristics),
 )  # fmt: skip
 compiler = SimpleNamespace(CompilationError=CompilationError, errors=SimpleNamespace(CompilationError=CompilationError))
 
@@ -256,7 +258,7 @@ def install() -> None:
         "triton.tools.mxfp": tools.mxfp, "triton.profiler": profiler,
         "triton.language.extra": language.extra, "triton.language.extra.libdevice": language.libdevice,
         "triton.tools.tensor_descriptor": tools.tensor_descriptor, "triton.runtime": runtime, "triton.runtime.driver": runtime.driver,
-        "triton.runtime.errors": runtime.errors, "triton.runtime.jit": runtime.jit, "triton.compiler": compiler, "triton.compiler.errors": compiler.errors,
+        "triton.runtime.errors": runtime.errors, "triton.runtime.jit": runtime.jit, "triton.runtime.autotuner": runtime.autotuner, "triton.compiler": compiler, "triton.compiler.errors": compiler.errors,
     }  # fmt: skip
     for name, what in modules.items():
         sys.modules[name] = _as_module(name, what)
