@@ -245,7 +245,12 @@ runtime = SimpleNamespace(
     jit=SimpleNamespace(JITFunction=TileKernel, constexpr_function=constexpr_function),
     autotuner=SimpleNamespace(Autotuner=Autotuner, Heuristics=Heuristics, Config=Config, OutOfResources=KernelError, autotune=autotune, heuristics=heuristics),
 )  # fmt: skip
-compiler = SimpleNamespace(CompilationError=CompilationError, errors=SimpleNamespace(CompilationError=CompilationError))
+compiler = SimpleNamespace(
+    CompilationError=CompilationError,
+    errors=SimpleNamespace(CompilationError=CompilationError),
+    compiler=SimpleNamespace(),  # torch asks whether it has an AttrsDescriptor
+)
+backends = SimpleNamespace(backends={}, compiler=SimpleNamespace())
 
 
 def install() -> None:
@@ -259,6 +264,7 @@ def install() -> None:
         "triton.language.extra": language.extra, "triton.language.extra.libdevice": language.libdevice,
         "triton.tools.tensor_descriptor": tools.tensor_descriptor, "triton.runtime": runtime, "triton.runtime.driver": runtime.driver,
         "triton.runtime.errors": runtime.errors, "triton.runtime.jit": runtime.jit, "triton.runtime.autotuner": runtime.autotuner, "triton.compiler": compiler, "triton.compiler.errors": compiler.errors,
+        "triton.compiler.compiler": compiler.compiler, "triton.backends": backends, "triton.backends.compiler": backends.compiler,
     }  # fmt: skip
     for name, what in modules.items():
         sys.modules[name] = _as_module(name, what)
