@@ -107,9 +107,13 @@ def report(rows: list[Record], stored: list[Record]) -> int:
     for r in gone:
         print(f"GONE    {', '.join(filter(None, (r.kind, r.what, r.target, r.measure)))}: was {r.value} {r.unit}")
     new = [r for r in rows if r.key not in known]
+    # A clock's figure says nothing of another host's: such rows are counted apart, not compared.
+    elsewhere = {r.key[:-1] for r in newest(stored).values() if r.is_clocked}
+    foreign = [r for r in new if r.is_clocked and r.key[:-1] in elsewhere]
     worse = sum(c.is_worse for c in moved)
     print(
-        f"{len(rows)} rows: {len(rows) - len(moved) - len(new)} as stored, {len(moved)} moved ({worse} worse beyond their band), {len(new)} new, {len(gone)} gone"
+        f"{len(rows)} rows: {len(rows) - len(moved) - len(new)} as stored, {len(moved)} moved ({worse} worse beyond their band), {len(new) - len(foreign)} new, "
+        f"{len(foreign)} timed on other hosts alone and not compared, {len(gone)} gone"
     )
     return int(bool(worse or gone))
 

@@ -80,6 +80,14 @@ def test_a_row_that_is_gone_is_told() -> None:
     assert baseline.report([ROW], [ROW, replace(ROW, what="another net")]) == 0
 
 
+def test_a_clock_of_another_host_is_counted_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    clocked = replace(ROW, host="AMD EPYC, avx2, 2 cores", load=1.0)
+    slower = replace(clocked, host="AMD EPYC, avx2 avx512f, 2 cores", value=9 * clocked.value)
+    assert baseline.report([slower], [clocked]) == 0
+    assert "0 new, 1 timed on other hosts alone" in capsys.readouterr().out
+    assert baseline.report([replace(slower, host=clocked.host)], [clocked]) == 1
+
+
 def test_figures_of_sources(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text('def f(x: Any, y: int) -> list[Any]:\n    z: int = 1\n    return x.kind == "rocm"\n')
     assert any_share(tmp_path) == (2, 4)
