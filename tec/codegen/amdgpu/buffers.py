@@ -27,12 +27,12 @@ from ...ir.func import Func
 from ...ir.visit import any_stmt, substitute
 from ..emit.calls import in_order
 from ..emit.gpu import copy_now
+from ..emit.guards import bytes_of, is_constant, lane_of
 from .addresses import UniformAddresses, terms
 
 if TYPE_CHECKING:
     from .emitter import AmdgpuEmitter
 
-_MOST_BYTES = 1 << 31
 _NOWHERE = -(1 << 31)  # as an unsigned offset, behind every buffer's end, and no access from there wraps round
 _DESCRIPTOR = {"gcn": 0x00027000, "cdna": 0x00027000, "rdna2": 0x31014000, "rdna": 0x31004000, "cdna5": 0x31004000}
 # Families whose pipelines load by scalar places. RDNA's lose by it in registers what they gain (gfx1100: f16 242 for 237, 1,186 us for 1,194; f32 3,809 for 3,789).
@@ -69,7 +69,7 @@ class BufferLoads(UniformAddresses):
     def guarded_load(self, e: E.Call) -> str | None:
         """A guarded load of 4, 8 or 16 bytes, or one from either of two buffers; None for what is none, or of no fit buffer."""
         cond, value, other = e.args
-        if _is_constant(other):
+        if is_constant(other):
             guard, loads = cond, self._sources(value)
         else:
             guard, loads = None, self._sources(e)
@@ -93,7 +93,7 @@ class BufferLoads(UniformAddresses):
         load = loads[1][0]
         suffix = self.pointer(load.buffer).load_suffix if loads[0] is None else self.read_only_suffix()
         result = self._buffer_load(self._resource(pointer, length), offset, "0", load.dtype, suffix)
-        if not holds or is_const(_lane(other), 0):
+        if not holds or is_const(lane_of(other), 0):
             return result
         kind = self.type_of(load.dtype).reg
         return self.op(f"select i1 {holds}, {kind} {result}, {kind} {self.expr(other)}")
@@ -117,7 +117,7 @@ class BufferLoads(UniformAddresses):
         if p.type != "ptr addrspace(1)" or id(load.buffer.data) not in self.read_only:
             return None
         whole = dtype_info(load.dtype)
-        size, nbytes = _size(load.buffer), whole.bytes * whole.lanes
+        size, nbytes = bytes_of(load.buffer), whole.bytes * whole.lanes
         if size is None or nbytes not in _WORDS or whole.kind == "bool":
             return None
         base: E.Expr = index
@@ -148,7 +148,7 @@ class BufferLoads(UniformAddresses):
 
     def _load_by_scalars(self, buffer: Buffer, base: E.Expr, dtype: str) -> str | None:
         """A load whose place is known to be the lanes' offset and a scalar one, neither below 0; None for another."""
-        p, size, whole = self.pointer(buffer), _size(buffer), dtype_info(dtype)
+        p, size, whole = self.pointer(buffer), bytes_of(buffer), dtype_info(dtype)
         if p.type != "ptr addrspace(1)" or id(buffer.data) not in self.read_only or size is None:
             return None
         nbytes = whole.bytes * whole.lanes
@@ -207,7 +207,7 @@ def direct_copy(em: AmdgpuEmitter, e: E.Call) -> str:
     what says of no lanes, or is not known to lie within reach of a buffer load."""
     to, source, count, *lane = e.args
     assert isinstance(to, E.BufferLoad) and isinstance(source, E.BufferLoad)
-    p, size = em.memory.pointer(source.buffer), _size(source.buffer)
+    p, size = em.memory.pointer(source.buffer), bytes_of(source.buffer)
     there = lane and isinstance(lane[0], E.Var) and em.memory.copies and size is not None
     places = em.memory._places(source.buffer, em.memory.only_index(source)) if there else None
     if (
@@ -252,22 +252,3 @@ def async_wait(em: AmdgpuEmitter, e: E.Call) -> str:
         n = min(63, int((e.attrs or {}).get("copies", 0)))
         em.intrinsic("llvm.amdgcn.s.waitcnt", "void", [("i32", str(_NO_LOADS | (n & 15) | (n & 48) << 10))])
     return "0"
-
-
-def _size(buffer: Buffer) -> int | None:
-    """Bytes of a buffer that 32-bit offsets reach; None where they are not known, or more."""
-    element = dtype_info(buffer.dtype)
-    size = element.bytes * element.lanes
-    for n in buffer.shape:
-        if not isinstance(n, E.IntImm):
-            return None
-        size *= n.value
-    return size if size < _MOST_BYTES else None
-
-
-def _lane(e: E.Expr) -> E.Expr:
-    return e.value if isinstance(e, E.Broadcast) else e
-
-
-def _is_constant(e: E.Expr) -> bool:
-    return isinstance(_lane(e), (E.IntImm, E.FloatImm))

@@ -77,6 +77,11 @@ def shuffle(em: NvptxEmitter, e: E.Call) -> str:
     return in_words(em, value, e.dtype, lambda w: _shuffle(em, _SHUFFLES[e.op], w, lane, clamp))
 
 
+def if_then_else(em: NvptxEmitter, e: E.Call) -> str:
+    found = em.memory.guarded_load(e)
+    return calls.if_then_else(em, e) if found is None else found
+
+
 # ---- dot products and matrix units
 
 
@@ -196,6 +201,6 @@ CALLS: dict[str, CallHandler] = {
     **calls.CALLS,
     "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
-    "fmod": remainder.fmod,
+    "fmod": remainder.fmod, "if_then_else": if_then_else,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
 }  # fmt: skip
