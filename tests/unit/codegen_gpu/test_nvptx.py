@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+import tec
+from tec import te
 from tec.codegen.device import build_kernels
 from tec.codegen.nvptx import machine_of
 from tec.errors import CodegenError, TargetError
@@ -156,3 +158,22 @@ def test_kernels_that_may_begin_early_wait_before_they_read() -> None:
     assert "griddepcontrol" not in text["sm_89"] and "ld.global.nc" in text["sm_89"]
     at = [text["sm_90"].find(x) for x in ("griddepcontrol.launch_dependents", "griddepcontrol.wait", "ld.global")]
     assert at == sorted(at) and min(at) > 0 and "ld.global.nc" not in text["sm_90"]
+
+
+@pytest.mark.parametrize(
+    ("size", "other", "has_branch"), [(4096, 0.0, False), (4096, 7.0, False), (None, 0.0, True)]
+)
+def test_a_guarded_load_of_a_known_size_has_no_branch(size: int | None, other: float, has_branch: bool) -> None:
+    """The place and the value are chosen; of a buffer whose size is not known no element is known to be there."""
+    n = te.var("n") if size is None else size
+    a = te.placeholder((n,), "float16", name="a")
+    out = te.compute((4096,), lambda i: te.if_then_else(i > 7, a[i - 8], te.const(other, "float16")), name="out")
+    s = te.create_schedule(out.op)
+    block, thread = s[out].split(out.op.axis[0], factor=256)
+    thread, lanes = s[out].split(thread, factor=4)
+    s[out].vectorize(lanes)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    ptx = tec.build(s, [a, out], "cuda -arch=sm_90").imported_modules[0].get_source("ptx")
+    assert (" bra" in ptx) == has_branch, ptx
+    assert re.search(r"ld\.global\.nc", ptx)
