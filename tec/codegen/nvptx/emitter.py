@@ -18,8 +18,8 @@ from ...ir.passes.pipeline.tensor_maps import SCOPE as PARAM_SCOPE
 from ...ir.shared_layout import boundary_of, shared_layout
 from ...ir.visit import any_stmt
 from ...target import Target
-from ..emit.emitter import Emitter, Parts
 from ..emit.calls import in_order
+from ..emit.emitter import Emitter, Parts
 from ..emit.gpu import SHARED_SPACE, GpuFrame, GpuMemory, GpuStatements
 from ..emit.guards import bytes_of, is_constant
 from ..emit.small_floats import SmallFloats
@@ -120,7 +120,9 @@ class NvptxMemory(GpuMemory):
         align = self.alignment(p, value.buffer, form[0], info.bytes * info.lanes)
         kind, memory = self.reg(value.dtype), self.type_of(value.dtype).mem
         address = self.op(f"select i1 {holds}, {p.type} {address}, {p.type} {p.value}")
-        loaded = self.from_memory(self.op(f"load {memory}, {p.type} {address}, align {align}{p.load_suffix}"), value.dtype)
+        loaded = self.from_memory(
+            self.op(f"load {memory}, {p.type} {address}, align {align}{p.load_suffix}"), value.dtype
+        )
         return self.op(f"select i1 {holds}, {kind} {loaded}, {kind} {self.expr(other)}")
 
     def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:

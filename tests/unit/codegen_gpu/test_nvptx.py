@@ -160,9 +160,7 @@ def test_kernels_that_may_begin_early_wait_before_they_read() -> None:
     assert at == sorted(at) and min(at) > 0 and "ld.global.nc" not in text["sm_90"]
 
 
-@pytest.mark.parametrize(
-    ("size", "other", "has_branch"), [(4096, 0.0, False), (4096, 7.0, False), (None, 0.0, True)]
-)
+@pytest.mark.parametrize(("size", "other", "has_branch"), [(4096, 0.0, False), (4096, 7.0, False), (None, 0.0, True)])
 def test_a_guarded_load_of_a_known_size_has_no_branch(size: int | None, other: float, has_branch: bool) -> None:
     """The place and the value are chosen; of a buffer whose size is not known no element is known to be there."""
     n = te.var("n") if size is None else size
