@@ -37,7 +37,7 @@ class Arguments:
     """Kernel arguments, each in 16 bytes: numbers, and pointers to memory, of which `held` has (address, bytes). `data`: arrays that are put there in turn, None for memory that
     nobody reads."""
 
-    def __init__(self, driver: EmuDriver, data: list[np.ndarray] | None = None):
+    def __init__(self, driver: EmuDriver, data: list[np.ndarray | None] | None = None):
         self.driver, self.words, self.held = driver, b"", list[tuple[int, int]]()
         self.data = list(reversed(data)) if data is not None else None
 
@@ -159,6 +159,15 @@ KERNELS: dict[str, Builder] = {
 }
 
 
+def builder(name: str) -> Builder:
+    """What has a kernel's arguments, by its name."""
+    if name.startswith("fmoe"):
+        from benchmarks.aiter_moe import fused
+
+        return fused
+    return KERNELS[name.split("_")[0]]
+
+
 @dataclass(slots=True)
 class Loaded:
     """A code object that is ready: `launch` asks the driver for it with the arguments of `args`."""
@@ -175,11 +184,11 @@ class Loaded:
         self.driver.launch(self.function, self.grid, (self.threads, 1, 1), 0, words)  # type: ignore[arg-type]
 
 
-def load(chip: str, name: str, sizes: tuple[int, ...], splits: int = 1, data: list[np.ndarray] | None = None) -> Loaded:
+def load(chip: str, name: str, sizes: tuple[int, ...], splits: int = 1, data: list[np.ndarray | None] | None = None) -> Loaded:
     """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`: see `Arguments`. Raises TecError where there is none of that name."""
     driver = get_driver(chip)
     args = Arguments(driver, data)
-    where, grid, threads = KERNELS[name.split("_")[0]](name, sizes, splits, args)
+    where, grid, threads = builder(name)(name, sizes, splits, args)
     path = folder() / chip / where / f"{name}.co"
     if not path.exists():  # those of attention lie in a folder for each product
         path = next(iter((folder() / chip / where).glob(f"MI300/{name}.co")), path)

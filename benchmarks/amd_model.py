@@ -54,7 +54,7 @@ def good_rows() -> list[Row]:
     """The best published time of each problem that tec's operators can be asked for."""
     best: dict[tuple[Any, ...], Row] = {}
     for r in rows():
-        if not usable(r) or r.dtype not in NAMES:
+        if not usable(r) or r.dtype not in NAMES or r.op == "moe":
             continue
         key = (r.op, r.product, r.dtype, r.sizes, r.turned, r.causal)
         if key not in best or r.us < best[key].us:
@@ -82,6 +82,9 @@ def right(row: Row) -> Line:
     sizes = row.sizes if row.op != "product" else row.sizes[:3]
     if row.kernel.startswith("bf16gemm"):
         sizes = (*sizes, 4 if row.out == "f32" else 2)
+    product = find_product(row.product)
+    if row.op == "moe" and product is not None:
+        sizes = (*sizes, product.units)
     e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, row.warm)
     return {
         "us": e.kernel_us + (0.0 if row.warm else PROFILED_US),
@@ -243,7 +246,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="rows of each part")
     parser.add_argument("--product", default="")
     parser.add_argument("--kind", default="")
-    parser.add_argument("--op", default="", help="product, attention or convolution")
+    parser.add_argument("--op", default="", help="product, attention, convolution or moe")
     parser.add_argument("--dtype", default="")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("PART", "NUMBER"), help=argparse.SUPPRESS)

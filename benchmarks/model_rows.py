@@ -29,7 +29,8 @@ LAUNCHES = ("tensile", "tunableop")  # whose times hold a part of a launch: judg
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One published time. `sizes`: of a product (m, n, k, batch), of a convolution (n, c, h, w, k, r, s, stride, pad), of attention (batch, heads, heads of keys, places, size).
+    """One published time. `sizes`: of a product (m, n, k, batch), of a convolution (n, c, h, w, k, r, s, stride, pad), of attention (batch, heads, heads of keys, places, size), of a
+    mixture of experts (tokens, dimension, inner dimension, experts, choices of a token).
     `kernel`: the code object that was timed, where its source names it; `splits` of the sum over k. `warm`: the same buffers were used again and again."""
 
     op: str
@@ -117,6 +118,19 @@ def _convolutions() -> Iterator[Row]:
         )  # fmt: skip
 
 
+def _mixtures() -> Iterator[Row]:
+    """Mixtures of experts in one kernel of AMD's assembly, whose names are in a table of their own."""
+    with (FOLDER / "moe_kernels.csv").open(newline="", encoding="utf-8") as f:
+        names = {(r["chip"], r["cus"], r["shape"]): r["kernel"] for r in csv.DictReader(f)}
+    for r in _table("kernels"):
+        kernel = names.get((r["chip"], r["cus"], r["shape"]))
+        if r["op"] != "moe_fused" or kernel is None:
+            continue
+        at = dict(x.split("=") for x in r["shape"].split(";"))
+        sizes = tuple(int(at[x]) for x in ("tokens", "model_dim", "inter_dim", "experts", "topk"))
+        yield Row("moe", r["chip"], PRODUCTS[r["chip"], int(r["cus"])], "f8", "bf16", sizes, float(r["us"]), r["impl"], False, kernel, note=r["note"])  # fmt: skip
+
+
 def rows() -> list[Row]:
-    """All rows of products, attention forward and forward convolutions."""
-    return [*_products(), *_attention(), *_convolutions()]
+    """All rows of products, attention forward, forward convolutions and mixtures of experts."""
+    return [*_products(), *_attention(), *_convolutions(), *_mixtures()]
