@@ -168,7 +168,14 @@ def check(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> dict[str
         ready.args.free()
     got = got[: want.shape[0]] if got.ndim == want.ndim else got
     error = float(np.abs(got - want).max() / np.abs(want).max())
-    line = {"chip": chip, "kernel": name, "sizes": sizes, "splits": splits, "error": error, "right": error < (0.04 if name.startswith("fmoe") else 0.01)}
+    line = {
+        "chip": chip,
+        "kernel": name,
+        "sizes": sizes,
+        "splits": splits,
+        "error": error,
+        "right": error < (0.04 if name.startswith("fmoe") else 0.01),
+    }
     return {**line, "seconds": round(time.process_time() - start, 1)}
 
 

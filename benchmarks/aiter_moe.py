@@ -22,11 +22,12 @@ _BLOCK = 128  # of scales, in both directions
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Of a kernel: rows and inner columns of a work-group; work-groups that stay on a compute unit (0: as many as there is work)."""
+    """Of a kernel: rows and inner columns of a work-group; work-groups that stay on a compute unit (0: as many as there is work); its code object."""
 
     rows: int
     columns: int
     stay: int
+    file: str
 
 
 def tile(chip: str, name: str) -> Tile:
@@ -34,11 +35,11 @@ def tile(chip: str, name: str) -> Tile:
     for path in sorted((folder() / chip / WHERE).glob("*.csv")):
         with path.open(newline="", encoding="utf-8") as f:
             for row in csv.DictReader(f):
-                if row["co_name"] == f"{name}.co":
+                if row["knl_name"] == f"_ZN5aiter{len(name)}{name}E":
                     if int(row.get("flat") or 0):
                         raise tec.TecError(f"{name} takes tokens that are not sorted")
                     stay = int(row["tg_num_perCU"]) if int(row["ps"]) else 0
-                    return Tile(int(row["subGU_m"]), int(row["subGU_n"]), stay)
+                    return Tile(int(row["subGU_m"]), int(row["subGU_n"]), stay, row["co_name"])
     raise tec.TecError(f"no table beside the code objects has {name}")
 
 
@@ -101,4 +102,4 @@ def fused(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> La
     args.numbers(dim, inner, tokens, experts, dim * width, dim, inner, dim * 2, dim * rows, inner * dim)
     args.numbers(scales[0] * 4, scales[1] * 4, inner * 4, choices, stay // parts * parts, parts)
     grid = (stay, 1, 1) if stay and stay // parts else (parts, len(r.experts), 1)
-    return WHERE, grid, 256
+    return WHERE / t.file, grid, 256

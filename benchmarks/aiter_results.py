@@ -79,7 +79,7 @@ class Arguments:
             self.driver.free(0, address)
 
 
-Launch = tuple[Path, tuple[int, int, int], int]  # code object's folder, work-groups, threads of one
+Launch = tuple[Path, tuple[int, int, int], int]  # code object or its folder, work-groups, threads of one
 
 
 def tile(name: str) -> tuple[int, int]:
@@ -184,12 +184,15 @@ class Loaded:
         self.driver.launch(self.function, self.grid, (self.threads, 1, 1), 0, words)  # type: ignore[arg-type]
 
 
-def load(chip: str, name: str, sizes: tuple[int, ...], splits: int = 1, data: list[np.ndarray | None] | None = None) -> Loaded:
+def load(
+    chip: str, name: str, sizes: tuple[int, ...], splits: int = 1, data: list[np.ndarray | None] | None = None
+) -> Loaded:
     """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`: see `Arguments`. Raises TecError where there is none of that name."""
     driver = get_driver(chip)
     args = Arguments(driver, data)
     where, grid, threads = builder(name)(name, sizes, splits, args)
-    path = folder() / chip / where / f"{name}.co"
+    path = folder() / chip / where
+    path = path if path.suffix == ".co" else path / f"{name}.co"
     if not path.exists():  # those of attention lie in a folder for each product
         path = next(iter((folder() / chip / where).glob(f"MI300/{name}.co")), path)
     if not path.exists():
