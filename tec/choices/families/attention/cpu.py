@@ -22,12 +22,16 @@ from ....te import Tensor
 from ....te.like import Index
 from ... import parallel
 from ...cost import Footprint, on_cores
-from ...group import Group, size_of
+from ...group import Group
 from ...parts.pointwise import lanes_for
 from ...space import Choice
+from ..products import tile_clocks
 from .few import MOST, FewQueries
 from .kernel import AttentionSpace, Kernel
 
+_OPEN_SIZE = 64  # of a head whose size is open
+_SIDE = 8  # of a square of queries by elements that is turned in registers
+_TURN_CLOCKS, _ALONE_CLOCKS = 4, 3  # of a vector of queries or results that is turned in registers; of an element alone
 KEYS = 64  # of a block: its weights for 32 queries are 8 KiB, which stay in the first-level cache
 
 
@@ -40,28 +44,38 @@ class CpuAttention(AttentionSpace):
         super().__init__(group, target, form, carriers)
         self.lanes = lanes_for(scores_of(form.inputs, form.attrs).acc, target)
         self.parameters = {
-            "queries": (2 * self.lanes, self.lanes, 4 * self.lanes),
-            "keys": (KEYS, 32, 128, 256),
-            "rows": (8, 4, 6, 12, 2),
-        }
+            "queries": tuple(v * self.lanes for v in (2, 1, 4)), "keys": (KEYS, 32, 128, 256), "rows": (8, 4, 6, 12, 2)
+        }  # fmt: skip
 
     @property
     def default(self) -> Choice:
         # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
         rows = 8 if self.target.vector_bytes >= 64 else 4
-        queries = self.g.queries
-        short = isinstance(queries, int) and queries <= self.lanes
-        return self.choice(queries=self.lanes if short else 2 * self.lanes, keys=KEYS, rows=rows)
+        usual = self.choice(queries=2 * self.lanes, keys=KEYS, rows=rows)
+        if not isinstance(self.g.queries, int):
+            return usual
+        # Of few queries tiles that leave few lanes without one.
+        some = self.legal({**self.parameters, "keys": (KEYS,), "rows": (rows, 4, 6, 8)})
+        return min((usual, *some), key=lambda c: self.sketch(c).kernels[0].issued)
 
     def why_not(self, choice: Choice) -> str | None:
         return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
 
     def sketch(self, choice: Choice) -> Footprint:
-        """Multiply-adds at the vector rate, with the share of lanes that have a query."""
-        shapes = [t.shape for t in self.form.inputs]
-        work = size_of([*shapes[0], *shapes[1][2:3]]) or 1 << 20
-        sums = choice["rows"] * choice["queries"] // self.lanes
-        return on_cores(2 * work * (1 + abs(sums - 16) / 64) / self.target.machine.macs("float32", matrix=False))
+        """Steps of register tiles (`tile_clocks`) of whole tiles of queries, and turning the queries and results; loops where registers do not hold the sums."""
+        g, rows, vectors = self.g, choice["rows"], choice["queries"] // self.lanes
+        size, values = (n if isinstance(n, int) else _OPEN_SIZE for n in (g.size, g.value_size))
+
+        def steps(count: int) -> float:
+            """Of so many sums, some at a time and the rest together."""
+            parts = [rows] * (count // rows) + [count % rows] * (count % rows > 0)
+            spilled = max(0, rows * vectors + vectors + 1 - self.target.core.registers)
+            return sum(tile_clocks.step(self.target, n, vectors)[0] + 2 * spilled for n in parts)
+
+        tiles = self.batch * (g.heads if isinstance(g.heads, int) else 1) * -(-self.queries // choice["queries"])
+        products = size * steps(self.length) + self.length * steps(values)
+        turned = _TURN_CLOCKS if self.queries >= choice["queries"] else _ALONE_CLOCKS * self.lanes
+        return on_cores(tiles * ((size + values) * vectors * turned + products), 0.0, True)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         """Lanes of queries, or of elements where queries are few; both, where their number is open."""
@@ -71,7 +85,7 @@ class CpuAttention(AttentionSpace):
                 by_heads(kernel, choice, self.lanes)
             with kernel.ib.else_scope():
                 by_lanes(kernel, choice, lambda *at: Tile(kernel, choice, *at))
-        elif few <= MOST:
+        elif few <= min(MOST, self.lanes - 1):  # as many as lanes fill a vector
             by_heads(kernel, choice, self.lanes)
         else:
             by_lanes(kernel, choice, lambda *at: Tile(kernel, choice, *at))
@@ -102,7 +116,10 @@ def by_lanes(kernel: Kernel, choice: Choice, make: Callable[[Any, Any, Any], Til
         tile = ib.let("tile", te.indexmod(task, tiles))
         head = ib.let("head", te.indexmod(te.indexdiv(task, tiles), g.heads))
         b = ib.let("b", te.indexdiv(task, tiles * g.heads))
-        make(b, head, tile * width).run()
+        first = tile * width
+        if isinstance(g.queries, int) and g.queries >= width:  # the last tile begins earlier: all are full
+            first = te.min(first, g.queries - width)
+        make(b, head, ib.let("first", first)).run()
 
 
 class Tile:
@@ -141,14 +158,41 @@ class Tile:
     def _begin(self) -> None:
         """The queries turned, an element of all of them beside each other; sums at 0."""
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
-        with ib.for_range(0, w, "i") as i:
-            place = ib.let("place", te.min(self.first + i, g.queries - 1))
-            k.each_element(self.b, self.head, place, partial(self._put_query, i))
+        if self._is_turned(g.size) and k.turn is None:
+            self._squares(g.size, self._turn_queries)
+        else:
+            with ib.for_range(0, w, "i") as i:
+                place = ib.let("place", te.min(self.first + i, g.queries - 1))
+                k.each_element(self.b, self.head, place, partial(self._put_query, i))
         with self._lanes() as lane:
             self.top[lane] = k.lowest
             self.total[lane] = k.const(0)
         with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
             self.o[d * w + lane] = k.const(0)
+
+    def _is_turned(self, size: Index) -> bool:
+        """Whether tiles of so many elements are whole squares, all of whose queries there are."""
+        whole = isinstance(self.g.queries, int) and self.g.queries >= self.width
+        return whole and isinstance(size, int) and size % _SIDE == 0 and self.acc == "float32"
+
+    def _squares(self, size: Index, emit: Callable[[Any, Any], None]) -> None:
+        """`emit(first query, first element)` of each square of a tile."""
+        with self.ib.for_range(0, self.width // _SIDE, "i") as i, self.ib.for_range(0, te.indexdiv(size, _SIDE), "d") as d:
+            emit(i * _SIDE, d * _SIDE)
+
+    def _turn_queries(self, i: Any, d: Any) -> None:
+        """A square of queries: lines of elements are read, lines of queries written (`ir.passes.turn_squares`)."""
+        ib, scale = self.ib, self.kernel.const(self.kernel.scores.scale)
+        with ib.for_range(0, _SIDE, "k", kind="unroll") as k, ib.for_range(0, _SIDE, "lane", kind="vectorize") as lane:
+            x = self.kernel.at("q", self.b, self.head, self.first + i + lane, d + k)
+            self.q[(d + k) * self.width + i + lane] = x * scale
+
+    def _turn_results(self, i: Any, d: Any) -> None:
+        """A square of results, back."""
+        ib, at = self.ib, (self.b, self.head)
+        with ib.for_range(0, _SIDE, "k", kind="unroll") as k, ib.for_range(0, _SIDE, "lane", kind="vectorize") as lane:
+            x = self.o[(d + lane) * self.width + i + k]
+            self.kernel.write((*at, self.first + i + k, d + lane), x)
 
     def _put_query(self, i: Index, d: Index, x: Any) -> None:
         """Query i's element d."""
@@ -232,6 +276,11 @@ class Tile:
 
     def _finish(self) -> None:
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        if self._is_turned(g.value_size):
+            with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
+                self.o[d * w + lane] = normalized(self.o[d * w + lane], self.total[lane], self.acc)
+            self._squares(g.value_size, self._turn_results)
+            return
         with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
             at = (self.b, self.head, self.first + i)
             one = ib.let("one", k.normalized(k.const(1), self.total[i], self.top[i], at))
