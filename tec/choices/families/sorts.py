@@ -15,7 +15,7 @@ from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
 from ..space import Choice
-from . import insertions, selection
+from . import insertions, line_scan, selection
 from .running import Running
 
 _RUN = 16  # elements that a CPU looks at together: some vectors
@@ -27,6 +27,8 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     found = group.form("running", "topk")
     if found is not None and loops.fits(found[0]):
         yield (Running if found[0].kind == "running" else Largest)(group, target, *found)
+    if found is not None and found[0].kind == "running":
+        yield from line_scan.match(found, group, target)
 
 
 class Largest(loops.LoopForm):

@@ -1,5 +1,6 @@
 """Running sums, the largest in order, scatters: loops for a target against NumPy and the te definition, on every device there is."""
 
+import random
 import time
 
 import numpy as np
@@ -10,6 +11,7 @@ from tec.graph import Graph
 from tec.graph.graph import run_op
 from tec.ops import OPS, TensorType
 from tec.te.evaluate import np_dtype
+from tests import seeds
 
 
 def graph_of(op, arrays, attrs):
@@ -189,3 +191,43 @@ def test_a_constant_index_that_is_outside_is_refused():
     g.set_outputs(g.add("gather_nd", [x, g.constant(np.array([[0, 4]]))], {}), ["y"])
     with pytest.raises(tec.ImportModelError, match="outside of -3 to 2, -4 to 3: 4 to 4"):
         tec.compile(g, target="llvm")
+
+
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_running_sums_of_open_sizes_take_linear_work(op):
+    """Drawn shapes of which any size is open, along any axis, from either end; no template of known sizes serves them."""
+    from tec.ops.dims import Dim
+
+    rng = random.Random(seeds.stream(f"open {op}"))
+    for _ in range(4):
+        shape = tuple(rng.randint(1, 40) for _ in range(rng.randint(1, 3)))
+        is_open = [k == 0 or rng.random() < 0.5 for k in range(len(shape))]
+        attrs = {"axis": rng.randrange(len(shape)), "exclusive": rng.random() < 0.5, "reverse": rng.random() < 0.5}
+        a = (RNG.standard_normal(shape) / 4 + (op == "cumprod")).astype(rng.choice(("float32", "float16", "int32")))
+        g = Graph("g")
+        x = g.input("x0", str(a.dtype), tuple(Dim(f"n{k}") if o else n for k, (n, o) in enumerate(zip(shape, is_open))))
+        g.set_outputs(g.add(op, [x], attrs), ["y"])
+        net = tec.compile(g, target="llvm", cache=False)
+        assert {c["choice"]["template"] for c in net.report.choices.values()} == {"running sum by lines"}
+        same(net.run({"x0": a}), host(op, [a], attrs), 2e-2 if a.dtype == np.float16 else 1e-3)
+
+
+@pytest.mark.parametrize("chip", ["", "gfx942"])
+def test_what_stands_behind_a_refused_running_sum_takes_linear_work(chip):
+    """The second template gives the same, and costs no more than some steps an element."""
+    from tec import te
+    from tec.choices import spaces
+
+    target = f"rocm -mcpu={chip}" if chip else "llvm"
+    x = te.placeholder((3, 70), "float32", name="x")
+    attrs = {"axis": 1}
+    outs = OPS["cumsum"].compute(attrs, [x], [TensorType("float32", (3, 70))])
+    behind = spaces(outs, target)[1]
+    assert behind.template == "running sum by lines"
+    made = behind.apply()
+    f = tec.build(made.schedule, [x, *made.outputs], target)
+    dev = tec.rocm_emu(chip) if chip else tec.cpu()
+    a = RNG.standard_normal((3, 70)).astype(np.float32)
+    out = tec.nd.array(np.zeros((3, 70), np.float32), dev)
+    f(tec.nd.array(a, dev), out)
+    np.testing.assert_allclose(out.numpy(), np.cumsum(a, 1), rtol=1e-3, atol=1e-3)

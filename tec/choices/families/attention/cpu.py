@@ -177,7 +177,10 @@ class Tile:
 
     def _squares(self, size: Index, emit: Callable[[Any, Any], None]) -> None:
         """`emit(first query, first element)` of each square of a tile."""
-        with self.ib.for_range(0, self.width // _SIDE, "i") as i, self.ib.for_range(0, te.indexdiv(size, _SIDE), "d") as d:
+        with (
+            self.ib.for_range(0, self.width // _SIDE, "i") as i,
+            self.ib.for_range(0, te.indexdiv(size, _SIDE), "d") as d,
+        ):
             emit(i * _SIDE, d * _SIDE)
 
     def _turn_queries(self, i: Any, d: Any) -> None:
