@@ -280,8 +280,11 @@ class Tile:
     def _finish(self) -> None:
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
         if self._is_turned(g.value_size):
+            with self._lanes() as lane:
+                at = (self.b, self.head, self.first + lane)
+                self.factor[lane] = k.normalized(k.const(1), self.total[lane], self.top[lane], at)
             with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
-                self.o[d * w + lane] = normalized(self.o[d * w + lane], self.total[lane], self.acc)
+                self.o[d * w + lane] = self.o[d * w + lane] * self.factor[lane]
             self._squares(g.value_size, self._turn_results)
             return
         with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
