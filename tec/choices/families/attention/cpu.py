@@ -70,7 +70,7 @@ class CpuAttention(AttentionSpace):
             """Of so many sums, some at a time and the rest together."""
             parts = [rows] * (count // rows) + [count % rows] * (count % rows > 0)
             spilled = max(0, rows * vectors + vectors + 1 - self.target.core.registers)
-            return sum(tile_clocks.step(self.target, n, vectors)[0] + 2 * spilled for n in parts)
+            return float(sum(tile_clocks.step(self.target, n, vectors)[0] + 2 * spilled for n in parts))
 
         tiles = self.batch * (g.heads if isinstance(g.heads, int) else 1) * -(-self.queries // choice["queries"])
         products = size * steps(self.length) + self.length * steps(values)
