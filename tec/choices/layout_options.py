@@ -19,7 +19,9 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from . import layouts, parallel
+from .families.convolutions import again_clocks
 from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
+from .families.products import packing
 from .layouts import Convolution
 from .rules import figures
 from .store import records
@@ -115,17 +117,26 @@ def _blocked(
         clocks = pixels * _padded(w.shape[0], to) * window / to / _vectors_a_clock(target, to)
         if to != sizes[0]:
             clocks *= _NARROW
+        far = _far_clocks(target, w, y, attrs, to)
         if _is_depthwise(w, attrs):
             made = Convolution(lies, Layout(f"O{axes}{to}o"), lies, dtype=acc)
             yield Option(made, lies, lies, _seconds(target, clocks * _DEPTHWISE))
             continue
         if w.shape[1] <= _FEW_CHANNELS:
             made = Convolution(nchw, Layout(f"OI{axes}{to}o"), lies, dtype=acc)
-            yield Option(made, nchw, lies, _seconds(target, clocks * w.shape[1]))
+            yield Option(made, nchw, lies, _seconds(target, clocks * w.shape[1] + far))
         for of in sizes:
             source = Layout(f"NC{axes}{of}c")
             made = Convolution(source, Layout(f"OI{axes}{of}i{to}o"), lies, dtype=acc)
-            yield Option(made, source, lies, _seconds(target, clocks * _padded(w.shape[1], of)))
+            yield Option(made, source, lies, _seconds(target, clocks * _padded(w.shape[1], of) + far))
+
+
+def _far_clocks(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], to: int) -> float:
+    """Clocks in which the image or the weights come again from further away than the first cache, by the order that brings less."""
+    pixels = math.prod(n * s for n, s in zip(y.shape[2:], attrs["strides"]))
+    rows = y.shape[0] * math.prod(y.shape[2:-1])
+    image = again_clocks(target, 4.0 * w.shape[1] * pixels, y.shape[0] * -(-w.shape[0] // to))
+    return min(image, again_clocks(target, 4.0 * w.size, rows))
 
 
 def _in_groups(
@@ -143,11 +154,22 @@ def _in_groups(
 
 
 def _as_it_is(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Option:
-    """Plain NCHW by register tiles of channels and columns; where rows are too short for them, by sums one after another."""
+    """Plain NCHW by register tiles of channels and columns, or as weights times windows; where rows are too short for them, by sums one after another."""
     clocks = Sizes.of(x, w, y, attrs).best(target) if y.shape[-1] >= FEWEST_COLUMNS else math.inf
+    clocks = min(clocks, _as_product(target, w, y, attrs))
     if math.isinf(clocks):
         return _plain(target, w, y, attrs, False)
     return Option(None, plain(y.ndim), plain(y.ndim), _seconds(target, clocks))
+
+
+def _as_product(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> float:
+    """Clocks of a plain convolution as weights times windows in panels."""
+    groups, window = attrs["groups"], math.prod(w.shape[2:])
+    if groups > 1 or y.is_symbolic:
+        return math.inf
+    is_window = window > 1 or any(n != 1 for n in attrs["strides"])
+    sizes = y.shape[0], w.shape[0], math.prod(y.shape[2:]), w.shape[1] * window
+    return packing.least_clocks(target, sizes, is_window)
 
 
 def _plain(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], is_open: bool) -> Option:

@@ -17,7 +17,9 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, reduce_size, same_shape, size_of
 from ..parts.pointwise import begin_cpu, moved_bytes
+from ..rules import figures
 from ..space import Choice, Scheduled, Space
+from .products.tile_clocks import LINE_BYTES
 from .products.tiles import TileConvolution
 
 TAGS = ("blocked conv", "blocked depthwise")
@@ -81,11 +83,22 @@ class BlockedConvolution(Space):
         else:
             own = blocks * vectors
             columns = column_tile(ow, min(told.get("most", 14), max(1, (registers - own - 1) // own)))
-        usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (0,), "outer": ("channels",), "parallel": (threads,)}  # fmt: skip
+        usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (0,), "outer": (self._order(blocks),), "parallel": (threads,)}  # fmt: skip
         if self.is_sum:
             return self.choice(**{k: v for k, (v,) in usual.items()})
         # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns.
         return next(self.legal({**usual, "unroll": (2, 1, 0)}))
+
+    def _order(self, blocks: int) -> str:
+        """What tiles walk along last: the channels bring the image again for each block of them, the rows all weights for each row."""
+        sizes = const_shape(self.op.output(0))
+        image, weights = (size_of(t.shape) for t in self.op.inputs)
+        if not self.is_sum or image is None or weights is None or None in sizes:
+            return "channels"
+        n, co, *depth, oh, _, _ = (d or 1 for d in sizes)
+        by_channels = again_clocks(self.target, 4.0 * image / n, -(-co // blocks) * n)
+        by_rows = again_clocks(self.target, 4.0 * weights, n * math.prod(depth) * oh)
+        return "rows" if by_rows < by_channels else "channels"
 
     def _features(self) -> dict[str, Any]:
         """What rules may ask: whether the sum is over channels, by dot products; the vectors of a block, blocks of channels, columns of the image, and whether
@@ -172,6 +185,13 @@ class BlockedConvolution(Space):
         for axis in (*inside, aw, *(reduce[-choice["unroll"] :] if choice["unroll"] else ())):
             acc.unroll(axis)
         return Scheduled(s, self.group.outputs, choice)
+
+
+def again_clocks(target: Target, held: float, times: float) -> float:
+    """Of a core, of bytes that come again so many times, from the level that holds them."""
+    core, told = target.core, figures.of("cpu product", target)
+    away = told["memory_clocks"] if held > core.l2_bytes else told["l2_clocks"] if held > core.l1_bytes / 2 else 0.0
+    return times * held / LINE_BYTES * away / told["misses"]
 
 
 def two_block_tile(ow: int, least: int, limit: int) -> int:

@@ -21,7 +21,7 @@ from ..group import Group, const_shape, same_shape
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
-from .products import tile_clocks
+from .products import RegisterTiles, folded, tile_clocks
 
 TEMPLATE = "cpu plain convolution"
 TAGS = ("conv", "depthwise")
@@ -106,8 +106,24 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     shapes = [const_shape(t) for t in (*op.inputs, op.output(0))]
     if op.output(0).dtype != "float32" or len(shapes) != 3 or any(None in s for s in shapes):
         return
+    found: list[Space] = [*_as_product(group, target)]
     if (shapes[-1][-1] or 0) >= FEWEST_COLUMNS:
-        yield PlainConvolution(group, target, op, out)
+        found.append(PlainConvolution(group, target, op, out))
+    yield from sorted(found, key=lambda s: s.cost(s.default).seconds)
+
+
+def _as_product(group: Group, target: Target) -> Iterator[Space]:
+    """The convolution as weights times windows, which are copied into panels for all channels: rows of any width, strides and few pixels waste nothing."""
+    found = folded.unfolded(group)
+    if found is None or found[1].a.guarded:  # groups that are computed together, mostly zeros
+        return
+    flat, contraction = found
+    (op,) = flat.reductions()
+    space = RegisterTiles.match(flat, target, op)
+    if space is not None and len(space.parameters["panels"]) > 1:
+        space.gathered = contraction.b.run() == 1 or contraction.b.guarded
+        space.parameters["panels"] = tuple(p for p in space.parameters["panels"] if p)
+        yield folded.Folded(space, group, contraction)
 
 
 class PlainConvolution(Space):

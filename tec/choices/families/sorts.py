@@ -24,11 +24,13 @@ _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     """The spaces of a group with a running sum or the largest elements in it."""
-    found = group.form("running", "topk")
-    if found is not None and loops.fits(found[0]):
-        yield (Running if found[0].kind == "running" else Largest)(group, target, *found)
-    if found is not None and found[0].kind == "running":
-        yield from line_scan.match(found, group, target)
+    running, largest = group.form("running"), group.form("topk")
+    if running is not None:
+        if loops.fits(running[0]):
+            yield Running(group, target, *running)
+        yield from line_scan.match(running, group, target)
+    elif largest is not None and loops.fits(largest[0]):
+        yield Largest(group, target, *largest)
 
 
 class Largest(loops.LoopForm):

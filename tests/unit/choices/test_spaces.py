@@ -100,7 +100,9 @@ def feeds(xs: list[te.Tensor]) -> list[np.ndarray]:
 def run(xs: list[te.Tensor], chosen: Any, target: str, values: list[np.ndarray]) -> list[np.ndarray]:
     device = tec.rocm_emu(tec.Target(target).mcpu) if target.startswith("rocm") else tec.cpu()
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="group")
-    outs = [np.zeros([int(d.value) for d in t.shape], t.dtype) for t in chosen.outputs]
+    # By the function's own parameters: a template may fold a result into another shape than its tensor's.
+    shapes = [p["shape"] for p in f.signature["params"]][len(xs) :]
+    outs = [np.zeros(shape, t.dtype) for shape, t in zip(shapes, chosen.outputs)]
     on = [tec.nd.array(v, device) for v in (*values, *outs)]
     f(*on)
     return [a.numpy() for a in on[len(values) :]]

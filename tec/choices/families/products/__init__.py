@@ -22,7 +22,6 @@ from ...group import Group, const_shape, reduce_size, same_shape, size_of, subst
 from ...parts.operands import contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
-from ...rules import figures
 from ...space import Choice, Scheduled, Space
 from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
@@ -31,7 +30,6 @@ from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
 _TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those that do not lie so are copied
-_PAGE_BYTES, _PAGES = 4096, 64  # of memory; whose places a core has at hand
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
 
 
@@ -104,6 +102,8 @@ class RegisterTiles(Space):
     template: ClassVar[str] = "cpu product"
     neutral: ClassVar[Mapping[str, Any]] = {"panels": 0}
 
+    gathered: bool = False  # whether the second operand's rows are windows of an image
+
     def __init__(self, group: Group, target: Target, op: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
         self.op, self.out = op, out
@@ -156,6 +156,8 @@ class RegisterTiles(Space):
         most = self.target.core.registers
         if registers > most:
             return f"{registers} vector registers of {most}"
+        if choice["panels"] > max(1, -(-(self.n or 1) // choice["columns"])):
+            return f"there are fewer than {choice['panels']} panels of {choice['columns']} columns"
         if reduce_size(self.op) and self._steps() % choice["unroll"]:
             return f"{choice['unroll']} steps do not divide the sum"
         return None
@@ -163,36 +165,17 @@ class RegisterTiles(Space):
     def sketch(self, choice: Choice) -> Footprint:
         """Multiply-adds, loads and instructions at the core's rates, more where too few sums are under way for the latency; and the lines of B, which come from memory for the
         first tile of a panel and from the second-level cache for the others where the first level does not hold it."""
-        core, told = self.target.core, figures.of(self.template, self.target)
         m, n, k = (
             self.m or tile_clocks.OPEN_ROWS,
             self.n or 4 * self.lanes,
             self._steps() if reduce_size(self.op) else 64,
         )
-        rows, columns, size = choice["rows"], choice["columns"], size_of(self.op.output(0).shape[:-2]) or 1
-        vectors = -(-columns // self.lanes)
-        high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
-        step, instructions = tile_clocks.step(self.target, rows, vectors)
-        clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, self.target)["tile"] + sums)
-        row_bytes, apart = 4.0 * columns, 4 * n
-        lines = row_bytes / tile_clocks.LINE_BYTES
-        if not self.block and (apart % tile_clocks.LINE_BYTES or row_bytes % tile_clocks.LINE_BYTES):
-            lines += told["cut_lines"]
-        far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
-        if choice["panels"]:
-            clocks += packing.clocks(self.target, k, columns, wide, high, choice["panels"], far, bool(self.block))
-        else:
-            # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
-            together = told["misses"] if self.block else min(told["misses"], told["ahead"] * lines / instructions)
-            near = told["l2_clocks"] if k * max(row_bytes, tile_clocks.LINE_BYTES) > core.l1_bytes / 2 else 0.0
-            clocks += wide * k * lines * (far + near * (high - 1)) / together
-        if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
-            clocks += m * wide * told["page"] / max(1, choice["panels"])
+        size, tile = size_of(self.op.output(0).shape[:-2]) or 1, (choice["rows"], choice["columns"], choice["panels"])
+        clocks = packing.product_clocks(self.target, (size, m, n, k), tile, self.lanes, bool(self.block), self.gathered)
+        high, wide = -(-m // tile[0]), -(-n // tile[1])
         # Of more tiles than cores the last round is not counted: it would take small tiles for being as many as cores.
         tiles = size * (-(-wide // choice["panels"]) * (high if self.block else 1) if choice["panels"] else high * wide)
-        return on_cores(
-            size * clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf
-        )
+        return on_cores(clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf)
 
     def build(self, choice: Choice) -> Scheduled:
         group, mm, out = self._whole_panels() if self._is_ragged else (self.group, self.op, self.out)

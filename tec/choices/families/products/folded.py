@@ -23,7 +23,7 @@ Match = Callable[[Group, Target], Iterator[Space]]
 
 def match(group: Group, target: Target, templates: Match) -> Iterator[Space]:
     """The spaces that `templates` have for a group around a product whose result is folded."""
-    found = _unfolded(group)
+    found = unfolded(group)
     if found is not None:
         flat, contraction = found
         yield from (Folded(space, group, contraction) for space in templates(flat, target))
@@ -72,7 +72,7 @@ class Folded(Space):
         return made
 
 
-def _unfolded(group: Group) -> tuple[Group, Contraction] | None:
+def unfolded(group: Group) -> tuple[Group, Contraction] | None:
     """The same computation over the product's own dimensions; None where what follows it reads it elsewhere than at its own place."""
     form = group.form("product")
     if form is None or len(group.outputs) != 1:

@@ -6,6 +6,7 @@ lie one step after another. Several panels side by side make tiles follow each o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,10 @@ from ....te import ComputeOp
 from ...group import Group, const_shape, substitute
 from ...parts.operands import contraction
 from ...rules import figures
+from . import tile_clocks
 from .tile_clocks import LINE_BYTES
+
+_PAGE_BYTES, _PAGES = 4096, 64  # of memory; whose places a core has at hand
 
 
 class Packed(NamedTuple):
@@ -78,21 +82,70 @@ def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[It
     return jp
 
 
-def clocks(
-    target: Target, k: int, columns: int, wide: int, high: int, together: int, far: float, is_made: bool
-) -> float:
-    """Of a core, of `wide` panels of `columns`: making them (unless that was done before), whose lines come from `far` away, and the lines that `high` tiles read of each where
-    the first level does not hold those that rows go along together."""
-    told, core = figures.of("cpu product", target), target.core
-    vectors, row_bytes = 4 * columns / target.vector_bytes, 4.0 * columns
+def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False) -> float:  # fmt: skip
+    """Of a core, of a product of `sizes` (batch, m, n, k) by tiles of (rows, columns) and so many panels together (0: B is read as it lies); is_block: it lies in panels;
+    gathered: panels are made of an image's windows."""
+    size, m, n, k = sizes
+    rows, columns, together = tile
+    core, told = target.core, figures.of("cpu product", target)
+    vectors = -(-columns // lanes)
+    high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
+    step, instructions = tile_clocks.step(target, rows, vectors)
+    clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
+    row_bytes, apart = 4.0 * columns, 4 * n
     lines = row_bytes / LINE_BYTES
-    cut = told["cut_lines"] / together  # neighbouring panels share the lines in which they meet
-    first = lines * far / told["misses"]
-    making = first if is_made else told["packed_vector"] * vectors + cut * far / told["misses"] + first
+    if not is_block and (apart % LINE_BYTES or row_bytes % LINE_BYTES):
+        lines += told["cut_lines"]
+    far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
+    if together:
+        making = 0.0 if is_block else told["gathered_vector" if gathered else "packed_vector"]
+        clocks += _panel_clocks(target, k, columns, wide, high, together, far, making)
+    else:
+        # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
+        under_way = told["misses"] if is_block else min(told["misses"], told["ahead"] * lines / instructions)
+        near = told["l2_clocks"] if k * max(row_bytes, LINE_BYTES) > core.l1_bytes / 2 else 0.0
+        clocks += wide * k * lines * (far + near * (high - 1)) / under_way
+    # A goes by once for all panels that rows go along together.
+    left_bytes, passes = 4.0 * m * k, wide / max(1, together)
+    left = (
+        told["memory_clocks"]
+        if left_bytes > core.l2_bytes
+        else told["l2_clocks"]
+        if left_bytes > core.l1_bytes / 2
+        else 0.0
+    )
+    clocks += left_bytes / LINE_BYTES * passes * left / told["misses"]
+    if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
+        clocks += m * wide * told["page"] / max(1, together)
+    return float(size * clocks)
+
+
+def _panel_clocks(target: Target, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
+    """Of `wide` panels of `columns`: making them (a vector in so many clocks; 0: that was done before), whose lines come from `far` away, and the lines that `high` tiles read of
+    each where the first level does not hold those that rows go along together."""
+    told, core = figures.of("cpu product", target), target.core
+    lines, row_bytes = 4.0 * columns / LINE_BYTES, 4.0 * columns
+    made = making * row_bytes / target.vector_bytes + lines * far / told["misses"]
+    if making:  # neighbouring panels share the lines in which they meet
+        made += told["cut_lines"] / together * far / told["misses"]
     held = together * k * row_bytes
     near = told["l2_clocks"] if held <= core.l2_bytes / 2 else told["memory_clocks"]
     again = lines * near / told["misses"] * high if held > core.l1_bytes / 2 else 0.0
-    return wide * k * (making + again)
+    return wide * k * (made + again)
 
 
-__all__ = ["Packed", "clocks", "packed", "walk"]
+def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: bool) -> float:
+    """Of the cheapest tile of a product whose second operand is copied into panels."""
+    lanes = max(4, target.vector_bytes // 4)
+    found = (
+        product_clocks(target, sizes, (rows, vectors * lanes, together), lanes, False, gathered)
+        for vectors in (1, 2, 3)
+        for rows in range(1, min(14, sizes[1]) + 1)
+        if rows * vectors + vectors + 1 <= target.core.registers
+        for together in (1, 4, 16)
+        if together <= max(1, sizes[2] // (vectors * lanes))
+    )
+    return min(found, default=math.inf)
+
+
+__all__ = ["Packed", "least_clocks", "packed", "product_clocks", "walk"]

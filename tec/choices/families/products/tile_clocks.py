@@ -1,7 +1,7 @@
 """What a step along the sum takes of a CPU's core for a register tile of a product: the price that tiles, and the panels of packed weights, are chosen by.
 
 Its figures are rows of "cpu register tile" (`rules.figures`): `latency`, clocks from a multiply-add to the next of its sum; `width`, instructions a clock; `loop`, instructions of a step's
-loop; `tile`, clocks of a tile beside its sums.
+loop; `loads`, of a clock; `tile`, clocks of a tile beside its sums.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[floa
     told, sums, loads = figures.of(TEMPLATE, target), rows * vectors, vectors * load
     is_apart = vectors > 1 or target.core.vector_bytes < _EMBEDDED
     instructions = sums + rows * is_apart + loads + told["loop"]
-    return max(sums / target.core.fma, (rows + loads) / 2, told["latency"], instructions / told["width"]), instructions
+    return max(
+        sums / target.core.fma, (rows + loads) / told["loads"], told["latency"], instructions / told["width"]
+    ), instructions
 
 
 def panel_vectors(target: Target, lanes: int, m: Size, n: int) -> int:
