@@ -141,14 +141,13 @@ def main() -> None:
                 errors["triton"] = max(errors.get("triton", 0.0), float((out.float() - expected).abs().max()))
             _compare(what, sides, torch, errors)
 
-        for n in (1024, 4096):
+        for n in (1024, 4096, 8192):
             a, b = (torch.randn(n, n, device="cuda", dtype=torch.float16) for _ in range(2))
             out = torch.zeros_like(a)
+            tiles = ((128, 128, 4), (128, 128, 8), (128, 64, 4), (64, 64, 4), (128, 256, 8))
             configs = [
-                {"BM": bm, "BN": bn, "BK": bk, "GROUP": 8, "num_warps": w, "num_stages": s}
-                for (bm, bn, w), bk, s in itertools.product(
-                    ((128, 128, 4), (128, 128, 8), (128, 64, 4), (64, 64, 4)), (32, 64), (3,)
-                )
+                {"BM": bm, "BN": bn, "BK": 64, "GROUP": 8, "num_warps": w, "num_stages": s}
+                for (bm, bn, w), s in itertools.product(tiles, (3, 4))
             ]
             both(
                 f"matmul f16 {n}",
@@ -176,7 +175,9 @@ def main() -> None:
             expected = torch.nn.functional.scaled_dot_product_attention(q, k, v).float()
             configs = [
                 {"BM": bm, "BN": bn, "D": d, "num_warps": w, "num_stages": s}
-                for bm, bn, w, s in itertools.product((64, 128), (32, 64), (4, 8), (2,))
+                for (bm, bn, w), s in itertools.product(
+                    ((64, 64, 4), (64, 128, 4), (128, 64, 4), (128, 64, 8), (128, 128, 8)), (2, 3)
+                )
             ]
             both(
                 f"attention f16 32 heads, {n} x {d}",

@@ -122,8 +122,7 @@ class AnyOrder(Note):
 
 COPIES = (
     "first",  # ahead of the work
-    "under",  # between the beginning of the work's first products and the wait for them: their issue takes as long as products do
-    "behind",  # behind that wait and a barrier
+    "behind",  # behind the work's first wait for warpgroup products and a barrier: issuing copies takes as long as products do, which work meanwhile
 )
 
 

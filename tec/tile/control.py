@@ -157,7 +157,7 @@ class Control(OverAxis):
 
         fills = [self.fill(p, block, start) for p in planned]
         slots_of_tiles = self.stages(op, planned, fills)
-        flight = self.take_off(block, args, slots, slots_of_tiles) if slots_of_tiles > 1 else None
+        flight = self.take_off(block, args, slots) if slots_of_tiles > 1 else None
         with self.block() as items:
             start()
             for k, slot in slots.items():
@@ -196,7 +196,7 @@ class Control(OverAxis):
 
     flights: list[Any]
 
-    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held], stages: int) -> Any:
+    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held]) -> Any:
         """Products that a turn may leave in flight."""
         raise NotImplementedError
 

@@ -382,7 +382,7 @@ class Operands(Control):
         note = (
             SoftwarePipeline(stages)
             if flight is None
-            else SoftwarePipeline(stages, copies=flight.copies, in_flight=bool(flight.late))
+            else SoftwarePipeline(stages, copies="behind", in_flight=bool(flight.late))
         )
         return S.seq(S.Attr(note, loop.with_body(body)), meet)
 

@@ -1,11 +1,12 @@
 """Products by warpgroups (wgmma): begun together, and in a pipelined loop waited for a turn later.
 
-The first product of a turn begins as soon as its tiles are there, and later turns' copies start while it works. Which of two ways a pipelined loop takes:
+A turn of a loop whose products read what its pipeline brings:
 
-    2 or 3 slots        wait for tiles, meet, begin; wait for the turn before; meet; start copies into its slot
-    from 4 slots on     wait for tiles, meet, begin; start copies into the slot of two turns ago; wait for the products of the turn before
-
-Issuing a tile's copies takes about as long as its products. In the second way neither waits for the other, for a slot. The first is Triton's on Hopper.
+    wait for this turn's tiles, meet
+    begin the first product                      it reads shared memory while the threads go on
+    wait for what was begun before it            for itself too, unless its sums are only handed on to the next turn
+    meet, start the copies of a later turn       into the slot of the turn before, which nobody reads any more
+    the rest; a last product may stay in flight
 
 A product stays in flight over the end of a turn if its sums are carried, nothing else of the turn reads them, and its operands lie in slots or registers.
 
@@ -28,8 +29,6 @@ from .operands import LINE_BYTES, Place, Unit, is_zero
 from .state import ZERO, Held
 from .units import Units
 
-FLIGHT_SLOTS = 4  # from which on products in flight leave copies two turns
-
 
 @dataclass(slots=True)
 class Flight:
@@ -37,7 +36,6 @@ class Flight:
 
     first: Op
     late: dict[int, tuple[Unit, Held]]
-    copies: str = "behind"  # see `SoftwarePipeline`
 
 
 class Warpgroups(Units):
@@ -47,9 +45,7 @@ class Warpgroups(Units):
 
     # ---- what stays in flight
 
-    def take_off(
-        self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held], stages: int
-    ) -> Flight | None:
+    def take_off(self, block: Block, args: Sequence[Value], slots: dict[int, Buffer | Held]) -> Flight | None:
         """The products of a pipelined loop's body, or None where its first one is no warpgroup product."""
         products = [
             x for x in block.ops if x.name == "dot" and (u := self.unit(x)) is not None and u.instr.unit == "wgmma"
@@ -64,8 +60,6 @@ class Warpgroups(Units):
                 unit = self.unit(x)
                 if unit is not None and slot.layout == unit.layout and slot.buffer.dtype == made.ty.dtype.tec:
                     out.late[id(x)] = unit, slot
-        if stages >= FLIGHT_SLOTS:
-            out.copies = "under"
         return out
 
     def _hands_on(self, x: Op, arg: Value, first: Op, block: Block) -> bool:

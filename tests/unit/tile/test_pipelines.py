@@ -124,16 +124,16 @@ def test_products_stay_in_flight(tmp_path: Path) -> None:
 def test_copies_into_a_slot_in_use_are_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch over races knows products in flight: a copy with no barrier behind the wait, and one ahead of it."""
     transfers = importlib.import_module("tec.ir.passes.pipeline.transfers")
-    right = transfers._at_wait
+    right = transfers._behind_wait
 
-    def way(work: S.Stmt, begun: S.Stmt, behind: bool) -> S.Stmt:
+    def way(work: S.Stmt, begun: S.Stmt) -> S.Stmt:
         if wrong == "too early":
             return S.seq(begun, work)
         with monkeypatch.context() as m:
             m.setattr(transfers, "BARRIER", S.NOP)
-            return right(work, begun, behind)  # type: ignore[no-any-return]
+            return right(work, begun)  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(transfers, "_at_wait", way)
+    monkeypatch.setattr(transfers, "_behind_wait", way)
     said = "no barrier between" if wrong == "no barrier" else "while a warpgroup product reads it"
     with pytest.raises(TecError, match=said):
         matmul_case(HOPPER, 64, 64, 256, (False, False), BM=64, BN=64, BK=64, num_warps=8, num_stages=2)

@@ -1,8 +1,7 @@
 """Fills of shared memory that travel by themselves, as the order of a turn:
 
 background          wait, start @n, work             copies that threads start, a group a step
-                    wait, begin, start @n, end       under warpgroup products: issuing copies takes as long as they do
-                    wait, begin, end, meet, start    behind a wait for them, into the slot that they have left
+                    wait, begin, end, meet, start    behind a wait for warpgroup products, into the slot that they have left
 straight_to_slots   load @1, work, meet              copies of whole wavefronts; `leaves.direct` where leaves can be filled ahead
 ring                wait, work, meet, fetch @n       bulk copies by one thread; `leaves.across` where leaves can be filled ahead
 """
@@ -35,12 +34,12 @@ def copies_in_background(target: Target) -> bool:
 def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -> S.Stmt | None:
     """On copies in the background. A group each step, empty or not, so that the count of groups under way says which step they are of.
 
-    copies, in_flight: see `SoftwarePipeline`. With products in flight a step's slot is free one turn later, or behind a second barrier."""
+    copies, in_flight: see `SoftwarePipeline`."""
     found = [as_copies(f) for f in pipe.parts.fills]
     moves = [c for c in found if c is not None]
     if pipe.n_slots < 2 or len(moves) < len(found):
         return None
-    n = pipe.depth - (copies == "under" and in_flight)
+    n = pipe.depth
     # Warpgroup products read by another way than threads write: who writes says so.
     fence = [effect("proxy_fence")] if any(map(_by_warpgroups, pipe.parts.rest)) else []
     wait = S.seq(effect("async_wait", n=n - 1), *fence, BARRIER)
@@ -54,7 +53,7 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
             return begun
         if copies == "first":
             return S.seq(wait, begun, pipe.work(t))
-        return S.seq(wait, _at_wait(pipe.work(t), begun, behind=copies == "behind"))
+        return S.seq(wait, _behind_wait(pipe.work(t), begun))
 
     parts = expand(pipe.loop, n, turn, guarded=True)
     done = effect("async_wait", n=0)
@@ -74,8 +73,8 @@ def _by_warpgroups(s: S.Stmt) -> bool:
     return bool(found)
 
 
-def _at_wait(work: S.Stmt, begun: S.Stmt, behind: bool) -> S.Stmt:
-    """The start of copies ahead of the first statement that waits for warpgroup products; `behind`: behind it and a barrier."""
+def _behind_wait(work: S.Stmt, begun: S.Stmt) -> S.Stmt:
+    """The start of copies behind the first statement that waits for warpgroup products, and a barrier."""
     done = False
 
     def fs(s: S.Stmt) -> S.Stmt:
@@ -84,7 +83,7 @@ def _at_wait(work: S.Stmt, begun: S.Stmt, behind: bool) -> S.Stmt:
             return s
         if isinstance(s, (S.Evaluate, S.BufferStore)) and is_call(s.value, "wgmma_wait"):
             done = True
-            return S.seq(s, BARRIER, begun) if behind else S.seq(begun, s)
+            return S.seq(s, BARRIER, begun)
         return map_stmt(s, fs, lambda e: e)
 
     return fs(work)
