@@ -35,7 +35,7 @@ from .families import (
     squares,
     transposes,
 )
-from .families.codes import mx_products, mx_quantize, packed, packed_bytes, packed_gpu
+from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes, packed_gpu
 from .families.products import projections, row_folds
 from .group import Group, size_of
 from .proof import Loops, Made, Refused, alone
@@ -50,6 +50,7 @@ FAMILIES = (
     sorts,
     scatters,
     relayouts,
+    experts,
     packed_bytes,
     packed,
     packed_gpu,

@@ -118,7 +118,7 @@ def mixture(
         return m.b.op("multiply", m.activation(gate), up)
 
     names = [f"{m.name(prefix)}.{part}" for part in PARTS]
-    run = _gathered if m.w.gathers(names) else _wide
+    run = _gathered if m.w.gathers([f"{n}.weight" for n in names]) else _wide
     return run(m, x, chosen, names, size, gated or usual, bias)
 
 
@@ -142,4 +142,18 @@ def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gate
 
 
 def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
-    raise NotImplementedError
+    """Of each token the experts that it has chosen."""
+    b, each, hidden = m.b, chosen.places.shape[1], m.c.hidden
+    weights, places = [f"{n}.weight" for n in names], b.cast(chosen.places, "int64")
+    rows = b.reshape(places, (m.tokens * each,))
+
+    def with_bias(y: Value, name: str) -> Value:
+        if not bias:
+            return y
+        return m.add(y, b.op("gather", m.w.vector(f"{name}.bias", (experts_of(m), y.shape[1]), m.dtype), rows, axis=0))
+
+    gate, up = (with_bias(y, n) for y, n in zip(m.w.chosen(x, weights[:2], places, size), names))
+    (y,) = m.w.chosen(gated(gate, up), weights[2:], b.reshape(places, (m.tokens * each, 1)), hidden)
+    y = b.reshape(with_bias(y, names[2]), (m.tokens, each, hidden))
+    shares = b.cast(b.reshape(chosen.weights, (m.tokens, each, 1)), y.dtype)
+    return b.op("reduce_sum", b.op("multiply", y, shares), axes=(1,), keepdims=False)

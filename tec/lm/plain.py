@@ -29,6 +29,9 @@ class PlainWeights(WeightBuilder):
             self._vectors[key] = self.b.graph.constant(value.astype(np_dtype(dtype)), name, dtype)
         return self._vectors[key]
 
+    def gathers(self, names: Sequence[str]) -> bool:
+        return False  # what splits a graph over devices knows plain products
+
     def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
         return [self._product(x, name, n, beside) for name, n in zip(names, sizes)]
 

@@ -81,8 +81,30 @@ class WeightBuilder:
         return [out[j] for j in range(len(names))]
 
     def gathers(self, names: Sequence[str]) -> bool:
-        """Whether products with the experts of these tensors read those that are chosen alone."""
-        return False
+        """Whether products with the experts of these tensors read those that are chosen alone: on CPUs."""
+        return not self.target.is_gpu and all(len(self.tensor(n).shape) == 3 for n in names)
+
+    def chosen(self, x: Value, names: Sequence[str], places: Value, n: int) -> list[Value]:
+        """x [rows, k] times matrices [n, k] of tensors [experts, n, k], transposed: of those experts that `places`, int64 [rows, chosen], has for each row. Each
+        [rows * chosen, n], those of a row one below the other. Raises ImportModelError where shapes differ."""
+        return [self._chosen(x, name, places, n) for name in names]
+
+    def _chosen(self, x: Value, name: str, places: Value, n: int) -> Value:
+        t, k, add = self.tensor(name), x.shape[1], self.b.graph.add
+        experts = t.shape[0]
+        if tuple(t.shape[1:]) != (n, k):
+            raise ImportModelError(f"tensor {name!r} has shape {t.shape}, the configuration says {(experts, n, k)}")
+        attrs: dict[str, Any] = {"experts": experts, "bits": 0, "depth": k, "columns": experts * n}
+        panel = preferred.packed(self.target)
+        if self._kind(name, k) is None or n % panel:
+            v = self.b.graph.deferred(name, x.dtype, (experts * n, k))
+            self.recipes.append(Recipe("matrix", (name,), {"data": v.name}, {"dtype": x.dtype, "layout": "NK"}))
+            return add("expert_matmul", [x, v, places], attrs, name, name)[0]
+        constants, made = self._codes([name], k, experts * n, x.dtype)
+        rounded = self._round(x, made) if made.get("group", 1) > 1 else None
+        ins = [x if rounded is None else rounded[0], *constants, places, *([] if rounded is None else [rounded[1]])]
+        y = add("expert_matmul", ins, {**attrs, **made}, name, name)[0]
+        return y if y.dtype == x.dtype else self.b.cast(y, x.dtype)
 
     def _kind(self, name: str, k: int) -> Any:
         """What products of one kernel have in common: how codes are kept; None for floats."""
@@ -95,34 +117,39 @@ class WeightBuilder:
         return f.bits, f.step, f.zero, format in WIDE_SCALES
 
     def _packed(self, x: Value, names: Sequence[str], n: int, lie: dict[str, Any]) -> Value:
-        f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
-        k, add = x.shape[1], self.b.graph.add
-        group = preferred.packed_group(self.target) if x.dtype == "float32" else 1
-        w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
-        dtype = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
-        constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}
-        constants["scale"] = self.b.graph.deferred(f"{name}.scale", dtype, w.scales_shape)
-        if f.zero is None:
-            constants["zero"] = self.b.graph.deferred(f"{name}.zero", dtype, w.scales_shape)
-        attrs: dict[str, Any] = {
-            "bits": w.bits,
-            "block": w.block,
-            "panel": w.panel,
-            "depth": k,
-            "columns": n,
-            "zero": w.zero,
-        }
-        inputs = [x, *constants.values()]
-        if group > 1:
-            attrs["group"] = group
-            key = x, w.block
-            if key not in self._rounded:
-                self._rounded[key] = add("round_blocks", [x], {"block": w.block}, x.name)
-            inputs = [self._rounded[key][0], *constants.values(), self._rounded[key][1]]
-        params = {role: v.name for role, v in constants.items()}
-        self.recipes.append(Recipe("packed", tuple(names), params, {**attrs, **lie, "scales": dtype}))
-        y = add("packed_matmul", inputs, attrs, name, name)[0]
+        constants, attrs = self._codes(names, x.shape[1], n, x.dtype, lie)
+        inputs = [x, *constants]
+        if attrs.get("group", 1) > 1:
+            rounded = self._round(x, attrs)
+            inputs = [rounded[0], *constants, rounded[1]]
+        y = self.b.graph.add("packed_matmul", inputs, attrs, names[0], names[0])[0]
         return y if y.dtype == x.dtype else self.b.cast(y, x.dtype)
+
+    def _codes(
+        self, names: Sequence[str], k: int, n: int, dtype: str, lie: Mapping[str, Any] | None = None
+    ) -> tuple[list[Value], dict[str, Any]]:
+        """Codes, scales and maybe zero points of tensors one below the other, and the attributes of a product with them."""
+        f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
+        group = preferred.packed_group(self.target) if dtype == "float32" else 1
+        w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
+        scales = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
+        constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}
+        constants["scale"] = self.b.graph.deferred(f"{name}.scale", scales, w.scales_shape)
+        if f.zero is None:
+            constants["zero"] = self.b.graph.deferred(f"{name}.zero", scales, w.scales_shape)
+        attrs: dict[str, Any] = {
+            "bits": w.bits, "block": w.block, "panel": w.panel, "depth": k, "columns": n, "zero": w.zero, **({"group": group} if group > 1 else {}),
+        }  # fmt: skip
+        params = {role: v.name for role, v in constants.items()}
+        self.recipes.append(Recipe("packed", tuple(names), params, {**attrs, **(lie or {}), "scales": scales}))
+        return list(constants.values()), attrs
+
+    def _round(self, x: Value, attrs: Mapping[str, Any]) -> list[Value]:
+        """x in bytes, and their scales."""
+        key = x, attrs["block"]
+        if key not in self._rounded:
+            self._rounded[key] = self.b.graph.add("round_blocks", [x], {"block": attrs["block"]}, x.name)
+        return self._rounded[key]
 
     def _matrix(self, x: Value, names: Sequence[str], n: int, lie: dict[str, Any]) -> Value:
         k, dtype = x.shape[1], x.dtype

@@ -8,6 +8,7 @@ from . import (
     conv_sum,
     deform,
     elementwise,
+    experts,
     image,
     linear_recurrence,
     matmul,
@@ -43,6 +44,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
-    "elementwise", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
+    "elementwise", "experts", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "vjp",
 ]  # fmt: skip

@@ -1,0 +1,156 @@
+"""Products with chosen experts (`tec.ops.experts`) on a CPU: panels of columns, or rows of floats, over threads; each row reads those of its own experts.
+
+The loops of a block are those of packed products of few rows (`packed`, `packed_bytes`): the panel's number counts from its expert's first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
+
+from .... import te
+from ....ops.experts import Parts, parts_of, place_of
+from ....ops.forms import Form
+from ....ops.matmul import accumulator
+from ....ops.packed import Weights
+from ....target import Target
+from ....te import Tensor
+from ....te.ir_builder import IRBuilder
+from ...cost import Footprint, on_cores
+from ...group import Group, extent
+from ...layouts import is_narrow, packed_group
+from ...layouts import packed as packed_panel
+from ...parts import loops
+from ...parts.pointwise import lanes_for
+from ...space import Choice
+from . import packed, packed_bytes
+
+_ROWS = 16  # where their number is open
+_COLUMNS = 4  # of floats that are summed at once: as many additions as their latency has clocks
+
+
+class _Matrix(NamedTuple):
+    """What loops of packed products ask of a contraction."""
+
+    weights: Weights
+    acc: str
+    m: Any = None
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The space of a group with such products in it."""
+    found = group.form("expert_matmul")
+    if found is None or target.is_gpu:
+        return
+    attrs = found[0].attrs
+    if attrs["bits"]:
+        w = Weights.of(attrs)
+        of_bytes = found[0].inputs[0].dtype == "int8"
+        if (
+            w.panel != packed_panel(target)
+            or w.n // attrs["experts"] % w.panel
+            or (of_bytes and w.group != packed_group(target))
+        ):
+            return
+    yield CpuExperts(group, target, *found)
+
+
+class CpuExperts(loops.LoopForm):
+    """Panels over threads; `lanes` of a vector of floats."""
+
+    template: ClassVar[str] = "cpu products with experts"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        attrs = form.attrs
+        lanes = max(4, target.vector_bytes // 4)
+        if not attrs["bits"]:
+            lanes = min(lanes_for(accumulator(form.inputs[0].dtype), target), attrs["depth"] & -attrs["depth"])
+        self.parameters = {"lanes": (lanes,)}
+
+    def sketch(self, choice: Choice) -> Footprint:
+        attrs, places = self.form.attrs, self.form.inputs[-1 if self.form.inputs[0].dtype != "int8" else -2]
+        rows, chosen = (extent(n) or _ROWS for n in places.shape)
+        work = float(rows * chosen * attrs["depth"] * (attrs["columns"] // attrs["experts"]))
+        return on_cores(2 * work / self.target.machine.macs("float32", matrix=False))
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        attrs, out = self.form.attrs, self.form.outputs[0]
+        acc = accumulator(out.dtype)
+
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+            p = parts_of(sources, self.form.inputs[0].dtype, attrs)
+            if not attrs["bits"]:
+                _floats(ib, p, results[0], attrs, acc, choice["lanes"])
+                return
+            matrix: Any = _Matrix(Weights.of(attrs), acc)
+            own = [s for s in sources if s is not p.places]
+            shape: Choice = {"rows": 1, "task": 1, "chunk": 1}
+            if p.rounded is not None:
+                _Bytes(matrix, is_narrow(self.target), ib, own, results[0], choice["lanes"], shape).over(p, attrs)
+            else:
+                _Numbers(matrix, ib, own, results[0], choice["lanes"], shape).over(p, attrs)
+
+        made = loops.extern("experts", list(self.form.inputs), [(out.shape, acc)], body)
+        if acc == out.dtype:
+            return made
+        return [te.compute(out.shape, lambda *i: made[0](*i).astype(out.dtype), name="experts_cast")]
+
+
+class _Over(packed.Panels):
+    """The loops over panels and rows."""
+
+    def over(self, p: Parts, attrs: Any) -> None:
+        """All rows by the panels of their experts."""
+        ib, experts = self.ib, attrs["experts"]
+        self.m, self.sums_scope = self.x.shape[0], "global"
+        panels, chosen = self.w.panels // experts, getattr(p.places.shape[1], "value", p.places.shape[1])
+        sums = self._x_sums(self.m)
+        with ib.for_range(0, panels, "panel", kind="parallel") as panel, ib.for_range(0, self.m * chosen, "i") as i:
+            row = ib.let("row", te.indexdiv(i, chosen))
+            expert = ib.let("expert", place_of(p.places[row, te.indexmod(i, chosen)], experts))
+            own = ib.let("own", expert * panels + panel)
+            total = self._zeroed(self.acc, self.vectors, "total")
+            with ib.for_range(0, self.w.blocks, "b") as b:
+                self._block(total, own, row, b, sums)
+            for v in range(self.vectors):
+                with self._lanes() as lane:
+                    self.out[i, panel * self.w.panel + v * self.lanes + lane] = total[v * self.lanes + lane]
+
+
+class _Numbers(_Over, packed._Product):
+    """Codes as numbers of the accumulator's type."""
+
+
+class _Bytes(_Over, packed_bytes._Product):
+    """Codes and x as bytes."""
+
+
+def _floats(ib: IRBuilder, p: Parts, out: Any, attrs: Any, acc: str, lanes: int) -> None:
+    """`_COLUMNS` columns of a row's expert at once, over vectors along k; then the lanes of each sum."""
+    experts, k = attrs["experts"], attrs["depth"]
+    n = attrs["columns"] // experts
+    chosen = getattr(p.places.shape[1], "value", p.places.shape[1])
+    per = next(c for c in (_COLUMNS, 2, 1) if n % c == 0)
+    with (
+        ib.for_range(0, n // per, "columns", kind="parallel") as group,
+        ib.for_range(0, p.x.shape[0] * chosen, "i") as i,
+    ):
+        row = ib.let("row", te.indexdiv(i, chosen))
+        expert = ib.let("expert", place_of(p.places[row, te.indexmod(i, chosen)], experts))
+        first = ib.let("first", expert * n + group * per)
+        sums = ib.allocate(acc, (per * lanes,), "sums", scope="local")
+        for c in range(per):
+            with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+                sums[c * lanes + lane] = te.const(0, acc)
+        with ib.for_range(0, k // lanes, "step") as step:
+            for c in range(per):
+                with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
+                    at = step * lanes + lane
+                    product = p.x[row, at].astype(acc) * p.codes[first + c, at].astype(acc)
+                    sums[c * lanes + lane] = sums[c * lanes + lane] + product
+        for c in range(per):
+            total = sums[c * lanes]
+            for lane in range(1, lanes):
+                total = total + sums[c * lanes + lane]
+            out[i, group * per + c] = total
