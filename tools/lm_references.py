@@ -13,16 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from tests.unit.lm.families import CASES, DATA, KEPT, SIZES, TOKENS, filled
+from tests.unit.lm.families import CASES, DATA, EMBEDDERS, KEPT, SIZES, TOKENS, filled
 
 
-def model_of(kind: str, more: dict[str, Any]) -> Any:
-    """A model of transformers with weights of its tensors' names."""
+def model_of(kind: str, more: dict[str, Any], headless: bool = False) -> Any:
+    """A model of transformers with weights of its tensors' names. headless: without what makes logits."""
     import torch
     import transformers
 
     config = transformers.AutoConfig.for_model(kind, **{**SIZES, **more})
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    maker = transformers.AutoModel if headless else transformers.AutoModelForCausalLM
+    model = maker.from_config(config, attn_implementation="eager").eval().float()
     with torch.no_grad():
         for name, value in model.state_dict().items():
             if value.dtype.is_floating_point and not (name == "lm_head.weight" and config.tie_word_embeddings):
@@ -30,13 +31,14 @@ def model_of(kind: str, more: dict[str, Any]) -> Any:
     return model
 
 
-def reference(kind: str, more: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of a case."""
+def reference(kind: str, more: dict[str, Any], headless: bool = False) -> dict[str, Any]:
+    """What is kept of a case: logits, or of a model without a head features."""
     import torch
 
-    model = model_of(kind, more)
+    model = model_of(kind, more, headless)
     with torch.no_grad():
-        logits = model(torch.tensor([TOKENS])).logits[0, -KEPT:].double().numpy()
+        made = model(torch.tensor([TOKENS]))
+        logits = (made.last_hidden_state if headless else made.logits)[0, -KEPT:].double().numpy()
     tied = model.config.tie_word_embeddings
     shapes = {
         n: list(v.shape)
@@ -51,6 +53,7 @@ def reference(kind: str, more: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     found = {name: reference(kind, more) for name, (kind, more) in CASES.items()}
+    found |= {f"embedder {name}": reference(kind, more, True) for name, (kind, more) in EMBEDDERS.items()}
     assert all(np.isfinite(c["logits"]).all() for c in found.values())
     DATA.parent.mkdir(exist_ok=True)
     with open(DATA, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as f:

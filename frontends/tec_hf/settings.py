@@ -67,12 +67,28 @@ def config_of(folder: Path) -> dict[str, Any]:
         if theirs in config:
             config.setdefault(ours, config[theirs])
     _rope(config)
+    pooling = pooling_of(folder)
+    if pooling is not None:
+        config["pooling_type"] = pooling
     heads, hidden = config.get("num_attention_heads"), config.get("hidden_size")
     config.setdefault("num_key_value_heads", heads)
     if config.get("head_dim") is None and type(heads) is int and type(hidden) is int and heads > 0:
         config["head_dim"] = hidden // heads
     config["rms_norm_offset"] = 1.0 if kind in _OFFSET_NORMS else 0.0
     return config
+
+
+def pooling_of(folder: Path) -> str | None:
+    """How sentence-transformers makes one vector of a text's: "mean", "first", "last"; None where the folder does not say. Raises ImportModelError for others."""
+    said = load(folder / "1_Pooling" / "config.json")
+    ways = {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "last": "pooling_mode_lasttoken"}
+    found = [way for way, key in ways.items() if said.get(key)]
+    if said and len(found) != 1:
+        named = ", ".join(sorted(k for k, v in said.items() if v is True))
+        raise ImportModelError(
+            f"{folder / '1_Pooling'} pools by {one_line(named)}", hint="one of the mean, the first and the last token"
+        )
+    return found[0] if found else None
 
 
 def _rope(config: dict[str, Any]) -> None:

@@ -93,6 +93,10 @@ def _of_family(raw: dict[str, PackedTensor], kind: str) -> dict[str, PackedTenso
     if kind == "gpt2":
         made = {n if n.startswith(("transformer.", "lm_head.")) else f"transformer.{n}": t for n, t in raw.items()}
         return {n: _transposed(n, t) if n.endswith((*_CONV1D,)) else t for n, t in made.items()}
+    if kind in ("bert", "roberta", "xlm-roberta"):
+        return {n.removeprefix("bert.").removeprefix("roberta."): t for n, t in raw.items()}
+    if "embed_tokens.weight" in raw:  # a model without its head, as those for embeddings have it
+        return {n if n.startswith("lm_head.") else f"model.{n}": t for n, t in raw.items()}
     known = "granitemoe" if kind.startswith("granitemoe") else kind
     if known in _NAMES_OF:
         return {_renamed(n, known): t for n, t in raw.items()}

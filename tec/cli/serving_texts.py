@@ -79,23 +79,23 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
 
     listening = socket_at(host, port)  # before the model is loaded: a port that is taken is told at once
     from ..lm.adapters import applied
+    from ..lm.embedding import ENCODERS, embedder
     from ..lm.model import load
     from ..lm.opening import open, open_adapter
-    from ..lm.serve.compiled import served_of
+    from ..lm.serve.compiled import served_embedder, served_of
 
     checkpoint = applied(open(model), [open_adapter(a) for a in said["adapter"]])
-    lm = load(
-        checkpoint,
-        target=said["target"],
-        device=said["device"],
-        dtype=said["dtype"],
-        context=said["context"],
-        cache=not said["no_cache"],
-    )
     limits = Limits(keys, said["max_body"], said["timeout"])
     name = said["name"] or model.resolve().stem
-    served = served_of(lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits)
-    common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
+    how = {"target": said["target"], "device": said["device"], "cache": not said["no_cache"]}
+    if checkpoint.architecture in ENCODERS:
+        served = served_embedder(
+            embedder(checkpoint, dtype=said["dtype"] or "float32", **how), name, queue=said["queue"], limits=limits
+        )
+    else:
+        lm = load(checkpoint, dtype=said["dtype"], context=said["context"], **how)
+        served = served_of(lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits)
+        common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if not keys and host not in ("127.0.0.1", "localhost", "::1"):
         common.echo("anybody who reaches this address may use the model: --api-key", err=True)
     where = listening.getsockname()

@@ -24,7 +24,7 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
     """The graph of a checkpoint, the recipes of its constants, and the formats that became floats. Raises ImportModelError."""
     config = Config(checkpoint.config, checkpoint.architecture)
     with form.target:
-        layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits)
+        layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
         graph = layers.finish(find(checkpoint.architecture)(layers))
     return graph, layers.w.recipes, sorted(layers.w.slow)
 

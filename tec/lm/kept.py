@@ -37,11 +37,13 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 
 @dataclass(frozen=True)
 class Form:
-    """What code is compiled for, beside the checkpoint: the target, the type of activations, and whether logits of all tokens are wanted."""
+    """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, or in place of
+    logits the features of all tokens."""
 
     target: Target
     dtype: str
     all_logits: bool = False
+    features: bool = False
 
 
 @dataclass
@@ -82,6 +84,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         sorted((n, list(t.shape), t.format.name, t.bits, t.group) for n, t in checkpoint.tensors.items()),
         form.dtype,
         form.all_logits,
+        form.features,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()

@@ -30,15 +30,17 @@ class Layers:
     """Builders for one graph. dtype: of activations and caches. all_logits: logits of every token, not of the last one alone."""
 
     def __init__(
-        self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False
+        self, config: Config, tensors: Any, target: Any, dtype: str, all_logits: bool = False, features: bool = False
     ):  # fmt: skip
-        self.c, self.dtype, self.all_logits = config, dtype, all_logits
+        self.c, self.dtype, self.all_logits = config, dtype, all_logits or features
+        self._ends_in_features = features
         self._length: Value | None = None
         self.graph = Graph("lm")
         self.b = Builder(self.graph)
         self.w = WeightBuilder(self.b, tensors, target)
         self.tokens: Any = Dim("tokens")
-        self.past: Any = Dim(Empty("past"))
+        whole = config.get("use_bidirectional_attention") is True
+        self.past: Any = 0 if whole else Dim(Empty("past"))  # tokens of the text before these
         self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
@@ -200,6 +202,8 @@ class Layers:
     ) -> Value:  # fmt: skip
         """Causal attention of the tokens to themselves and all before them, [tokens, heads * size]; keys and values join the layer's cache. window: keys
         that a token sees, itself among them. sink: a score [heads] beside those of keys, which has no value."""
+        if self.c.get("use_bidirectional_attention") is True:
+            return self.attend_all(q, k, v, scale=scale, window=window, softcap=softcap)
         return self.attend_to(
             q, self.cached(k, "key"), self.cached(v, "value"), scale=scale, window=window, softcap=softcap, sink=sink
         )
@@ -212,6 +216,25 @@ class Layers:
         y = self.b.op(
             "attention", q, keys, values, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
             left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past, extras=tuple(extras),
+        )  # fmt: skip
+        return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
+
+    def attend_all(
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        *,
+        scale: float | None = None,
+        window: int | None = None,
+        softcap: float = 0.0,
+    ) -> Value:
+        """Attention of the tokens of a whole text to each other; nothing is cached. window: keys that a token sees, half of them on each side."""
+        side = None if window is None else window // 2
+        order = (0, 2, 1, 3)
+        y = self.b.op(
+            "attention", q, k, v, scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=side, left=side,
+            q_order=order, k_order=order, v_order=order, out_order=order,
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
 
@@ -258,12 +281,18 @@ class Layers:
 
     def logits(self, x: Value, *, softcap: float = 0.0, scale: float = 1.0, tied: str = "model.embed_tokens") -> Value:
         """x [rows, hidden] times the vocabulary, or the embedding table `tied` where the model has one for both."""
+        if self._ends_in_features:
+            return self.features(x)
         head = "lm_head" if self.w.has("lm_head.weight") else tied
         y = self.scaled(self.linear(x, head, sizes=[self.c.vocabulary])[0], scale)
         y = self.b.cast(y, "float32")
         if softcap:
             y = self.scaled(self.b.op("tanh", self.scaled(y, 1 / softcap)), softcap)
         return y
+
+    def features(self, x: Value) -> Value:
+        """Features as a result, in float32."""
+        return self.b.cast(x, "float32")
 
     def finish(self, logits: Value) -> Graph:
         """The graph, whose outputs are the logits and what the caches become."""

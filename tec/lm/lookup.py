@@ -25,9 +25,10 @@ _PLACES = {"position_embeddings": ("transformer.wpe.weight", "embeddings.positio
 
 
 class Lookup:
-    """Makes a graph's inputs of tokens. `tables`: by the inputs' names. Raises ImportModelError where a checkpoint has no table of its tokens."""
+    """Makes a graph's inputs of tokens. `tables`: by the inputs' names. offset: the row of a text's first place. Raises ImportModelError where a checkpoint has no table of its tokens."""
 
-    def __init__(self, tensors: Mapping[str, PackedTensor]):
+    def __init__(self, tensors: Mapping[str, PackedTensor], offset: int = 0):
+        self.offset = offset
         self.tables, self.places = _found(tensors, _TABLES), _found(tensors, _PLACES)
         if "embeddings" not in self.tables:
             raise ImportModelError(
@@ -39,6 +40,7 @@ class Lookup:
         """The rows of every table, float32 [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
         places are beyond those that were learned."""
         made = {name: rows_of(table, tokens) for name, table in self.tables.items()}
+        first += self.offset
         for name, table in self.places.items():
             if first + len(tokens) > table.shape[0]:
                 raise ArgumentError(

@@ -19,6 +19,7 @@ from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
 from .config import Config
+from .embedding import ENCODERS
 from .generation import Generation
 from .kept import Compiled, Form, key_of, read, weights_of, write
 from .lookup import Lookup
@@ -62,6 +63,10 @@ class LanguageModel:
         context: int | None = None, cache: bool = True, progress: Any = None,
     ):  # fmt: skip
         start = time.perf_counter()
+        if checkpoint.architecture in ENCODERS:
+            raise ArgumentError(
+                f"{checkpoint.architecture} writes no texts", hint="tec.lm.embedder makes vectors with it"
+            )
         self.checkpoint = checkpoint
         self.config = Config(checkpoint.config, checkpoint.architecture)
         self.target = as_target(target)

@@ -23,9 +23,13 @@ NAMES = {
 }  # fmt: skip
 
 
+# Encoders, which make features of a whole text (`tec.lm.embedder`) and write none.
+ENCODERS = {"bert": "bert.bert", "roberta": "bert.bert", "xlm-roberta": "bert.bert"}
+
+
 def find(name: str) -> Architecture:
     """ImportModelError for one that is not here."""
-    where = NAMES.get(name)
+    where = {**NAMES, **ENCODERS}.get(name)
     if where is None:
         raise ImportModelError(f"architecture {name!r} is not known", hint=f"known: {', '.join(sorted(NAMES))}")
     module, _, function = where.partition(".")

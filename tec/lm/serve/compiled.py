@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...errors import ArgumentError
+from ..embedding import Embedder, makes_embeddings
 from ..model import LanguageModel
 from ..text.template import template_of
 from .served import Limits, Served
@@ -66,5 +67,30 @@ def served_of(
     tokenizer = lm.checkpoint.tokenizer
     if tokenizer is None:
         raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
-    engine = SlotEngine(CompiledModel(lm, device), tokenizer.token_bytes, slots=slots, queue=queue)
+    embed = None
+    if makes_embeddings(lm.checkpoint):
+        embed = Embedder(lm.checkpoint, lm.target, device, "float32", None, True, True).embed
+    engine = SlotEngine(CompiledModel(lm, device), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed)
     return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())
+
+
+class _NoModel:
+    """Of a server that makes embeddings alone."""
+
+    ends: Collection[int] = ()
+
+    def __init__(self, context: int):
+        self.context = context
+
+    def slot(self) -> CompiledSlot:
+        """See `Model.slot`."""
+        raise ArgumentError("this model writes no texts", hint="it makes embeddings: POST /v1/embeddings")
+
+
+def served_embedder(model: Embedder, name: str, *, queue: int = 64, limits: Limits | None = None) -> Served:
+    """A model for embeddings alone, ready for `application`. Raises ArgumentError where its files have no tokenizer."""
+    tokenizer = model.checkpoint.tokenizer
+    if tokenizer is None:
+        raise ArgumentError("the model's files have no tokenizer", hint="a server reads texts")
+    engine = SlotEngine(_NoModel(model.context), tokenizer.token_bytes, slots=1, queue=queue, embed=model.embed)
+    return Served(name, engine, tokenizer, None, model.checkpoint.generation, limits or Limits())

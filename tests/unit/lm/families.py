@@ -532,6 +532,11 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
         {"head_dim": 16, "attention_out_bias": True},
     ],
 }
+# Of encoders and of decoders whose features are taken: the features of the last tokens are kept.
+EMBEDDERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("bert", {}), "xlm-roberta": ("xlm-roberta", {"pad_token_id": 1}), "qwen3": ("qwen3", {"head_dim": 16}),
+    "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 5, "use_bidirectional_attention": True}),
+}  # fmt: skip
 CASES = {f"{kind} {k}": (kind, more) for kind, all_ in FAMILIES.items() for k, more in enumerate(all_)}
 
 

@@ -17,7 +17,7 @@ from tec.lm.plain import graph_of
 from tests.seeds import first
 from tests.thinned import thinned_rows
 
-from .families import CASES, FAMILIES, KEPT, TOKENS, filled, references
+from .families import CASES, EMBEDDERS, FAMILIES, KEPT, TOKENS, filled, references
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,47 @@ def test_compiled(kind: str, known: Any, tmp_path: Path) -> None:
         assert np.abs(lm.next(token) - row).max() < near
 
 
+@thinned_rows(1, "name", list(EMBEDDERS))
+def test_embeddings(name: str, known: Any, tmp_path: Path) -> None:
+    case = known[f"embedder {name}"]
+    model = tec.lm.embedder(folder_of(case, tmp_path), target="llvm", cache=False)
+    for _ in range(2):  # one text leaves nothing for the next
+        got = model.features(TOKENS)
+        assert np.abs(got[-KEPT:] - np.array(case["logits"])).max() < 1e-4
+        assert model.features(TOKENS[:3]).shape == (3, 64)
+    whole = got.mean(0) if model.pooling == "mean" else got[-1]
+    assert np.abs(model.embed(TOKENS) - whole / np.linalg.norm(whole)).max() < 1e-5
+    for wrong in ([], [128], [5] * 200):
+        with pytest.raises(tec.ArgumentError):
+            model.embed(wrong)
+
+
+def test_how_vectors_are_made_is_what_the_folder_says(known: Any, tmp_path: Path) -> None:
+    from tec.lm.embedding import usual_pooling
+
+    folder = folder_of(known["embedder bert"], tmp_path)
+    assert usual_pooling(tec.lm.open(folder)) == "mean"
+    (folder / "1_Pooling").mkdir()
+    said = folder / "1_Pooling" / "config.json"
+    said.write_text(json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}))
+    assert usual_pooling(tec.lm.open(folder)) == "first"
+    said.write_text(json.dumps({"pooling_mode_max_tokens": True}))
+    with pytest.raises(tec.ImportModelError, match="pooling_mode_max_tokens"):
+        tec.lm.open(folder)
+    with pytest.raises(tec.ArgumentError, match="bert writes no texts"):
+        said.unlink()
+        tec.lm.load(tec.lm.open(folder))
+
+
 def test_every_architecture_has_a_case(known: Any) -> None:
     outside = {
         "gemma3",
         "gemma4",
         "ministral",
     }  # a model for pictures too whose text part is the one beside it; the same as Mistral
-    assert set(FAMILIES) == set(NAMES) - outside and sorted(known) == sorted(CASES)
+    assert set(FAMILIES) == set(NAMES) - outside and sorted(known) == sorted(
+        [*CASES, *(f"embedder {n}" for n in EMBEDDERS)]
+    )
 
 
 def test_configurations_that_are_not_read_name_the_key(known: Any, tmp_path: Path) -> None:

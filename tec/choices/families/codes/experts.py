@@ -151,6 +151,6 @@ def _floats(ib: IRBuilder, p: Parts, out: Any, attrs: Any, acc: str, lanes: int)
                     sums[c * lanes + lane] = sums[c * lanes + lane] + product
         for c in range(per):
             total = sums[c * lanes]
-            for lane in range(1, lanes):
-                total = total + sums[c * lanes + lane]
+            for j in range(1, lanes):
+                total = total + sums[c * lanes + j]
             out[i, group * per + c] = total

@@ -1,0 +1,124 @@
+"""Embeddings of texts: an encoder, or a decoder whose last features are taken, and a rule that makes one vector of a text's tokens.
+
+model = tec.lm.embedder("bge-small")        # a folder or a GGUF file
+vector = model.embed("a text")              # float32 [hidden], of length 1
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+from ..runtime.arrays.dtypes import numpy_dtype
+from ..target import Target, as_target
+from .checkpoint import Checkpoint
+from .config import Config
+from .kept import Compiled, Form, key_of, read, weights_of, write
+from .lookup import Lookup
+from .opening import open as open_checkpoint
+
+POOLINGS = ("mean", "first", "last")
+ENCODERS = ("bert", "roberta", "xlm-roberta")
+_GGUF_POOLINGS = {1: "mean", 2: "first", 3: "last"}  # llama.cpp's enum of pooling types
+
+
+def embedder(
+    path: str | os.PathLike[str] | Checkpoint, *, target: str | Target | None = None, device: Any = None, dtype: str = "float32", pooling: str | None = None,
+    normalize: bool = True, cache: bool = True,
+) -> Embedder:  # fmt: skip
+    """A model that makes vectors of texts.
+
+    path: a GGUF file, a Hugging Face folder, or an opened checkpoint. pooling: "mean" of all tokens' features, those of the "first" or of the "last"; by default as the
+    files say, else the mean for encoders and the last for decoders. normalize: whether vectors have length 1. Raises ImportModelError and ArgumentError.
+    """
+    return Embedder(
+        path if isinstance(path, Checkpoint) else open_checkpoint(path),
+        target,
+        device,
+        dtype,
+        pooling,
+        normalize,
+        cache,
+    )
+
+
+class Embedder:
+    """See `embedder`."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, target: str | Target | None, device: Any, dtype: str, pooling: str | None, normalize: bool, cache: bool
+    ):  # fmt: skip
+        self.checkpoint, self.config = checkpoint, Config(checkpoint.config, checkpoint.architecture)
+        self.pooling, self.normalize = pooling or usual_pooling(checkpoint), normalize
+        if self.pooling not in POOLINGS:
+            raise ArgumentError(f"pooling is {self.pooling!r}", hint=", ".join(POOLINGS))
+        form = Form(as_target(target), dtype, features=True)
+        key = key_of(checkpoint, form) if cache else None
+        made = self._compiled(form, key)
+        self.network = made.network(weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1)))
+        self.executor = self.network.executor(device)
+        # RoBERTa counts places from behind that of padding.
+        offset = self.config.size("pad_token_id", 1) + 1 if "roberta" in checkpoint.architecture else 0
+        self._lookup, self._kind, self._lock = Lookup(checkpoint.tensors, offset), numpy_dtype(dtype), threading.Lock()
+        self.context = self.config.context - offset
+
+    def _compiled(self, form: Form, key: str | None) -> Compiled:
+        found = read(key) if key is not None else None
+        if found is not None:
+            return found
+        from .compiled import compiled
+
+        made = compiled(self.checkpoint, form)
+        if key is not None:
+            write(key, made)
+        return made
+
+    def features(self, tokens: Sequence[int]) -> Any:
+        """The last features of tokens, float32 [tokens, hidden]. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""
+        tokens = [int(t) for t in tokens]
+        if not tokens or len(tokens) > self.context:
+            raise ArgumentError(f"a text of {len(tokens)} tokens, and the model reads 1 to {self.context}")
+        wrong = next((t for t in tokens if not 0 <= t < self.config.vocabulary), None)
+        if wrong is not None:
+            raise ArgumentError(f"token {wrong} is none of the model's {self.config.vocabulary}")
+        with self._lock:
+            if self.network.plan.states:
+                self.executor.reset()
+            inputs = {n: rows.astype(self._kind, copy=False) for n, rows in self._lookup(tokens).items()}
+            if "text_length" in self.network.plan.inputs:
+                inputs["text_length"] = np.full((1, 1), len(tokens), np.float32)
+            return np.array(self.executor.run(inputs)[0].numpy(), np.float32)
+
+    def embed(self, text: str | Sequence[int]) -> Any:
+        """The vector of a text, or of tokens: float32 [hidden]."""
+        if isinstance(text, str):
+            if self.checkpoint.tokenizer is None:
+                raise ArgumentError("the model's files have no tokenizer", hint="give tokens in place of a text")
+            text = self.checkpoint.tokenizer.encode(text, special=False)
+        rows = self.features(text)
+        vector = rows.mean(0) if self.pooling == "mean" else rows[0 if self.pooling == "first" else -1]
+        return vector / max(float(np.linalg.norm(vector)), 1e-12) if self.normalize else vector
+
+
+def usual_pooling(checkpoint: Checkpoint) -> str:
+    """What the files say, or what is usual."""
+    said = checkpoint.config.get("pooling_type")
+    if isinstance(said, int):
+        said = _GGUF_POOLINGS.get(said)
+    if said is not None:
+        return str(said)
+    return (
+        "mean"
+        if checkpoint.architecture in ENCODERS or checkpoint.config.get("use_bidirectional_attention")
+        else "last"
+    )
+
+
+def makes_embeddings(checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint is a model for embeddings: an encoder, or one whose files say how its features are pooled."""
+    return checkpoint.architecture in ENCODERS or checkpoint.config.get("pooling_type") not in (None, 0)
