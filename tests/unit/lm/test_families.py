@@ -57,7 +57,7 @@ class Steps:
         return named["logits"]
 
 
-@thinned_rows(12, "name", list(CASES))
+@thinned_rows(10, "name", list(CASES))
 def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path) -> None:
     checkpoint = tec.lm.open(folder_of(known[name], tmp_path))
     want = np.array(known[name]["logits"])

@@ -16,6 +16,7 @@ from tec.ops.dims import Dim
 from tec.ops.packed import Weights
 from tec.te.evaluate import evaluate
 from tests.seeds import first
+from tests.thinned import thinned_rows
 
 EXPERTS, K, N, BLOCK = 5, 64, 32, 32
 
@@ -53,9 +54,7 @@ def drawn(
     return g, {"x": x, "places": places}, want.reshape(-1, N)
 
 
-@pytest.mark.parametrize(
-    ("bits", "zeros", "group"), [(0, False, 1), (4, False, 1), (8, True, 1), (4, True, 4), (8, False, 4)]
-)
+@thinned_rows(3, ("bits", "zeros", "group"), [(0, False, 1), (4, False, 1), (8, True, 1), (4, True, 4), (8, False, 4)])
 def test_experts(bits: int, zeros: bool, group: int) -> None:
     from tec.choices import layouts
 

@@ -12,6 +12,7 @@ from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
 from tec.ops.dims import Dim
 from tests.seeds import first
+from tests.thinned import thinned_rows
 
 NAMES = ("q", "k", "v", "decay", "state", "beta")
 
@@ -56,7 +57,8 @@ def reference(f: dict[str, Any], delta: bool, tiled: bool) -> tuple[Any, Any]:
     return y, s
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("delta", "tiled", "sizes"),
     [(False, False, (4, 2, 6, 32)), (True, False, (4, 2, 8, 5)), (True, True, (6, 3, 8, 12))],
 )

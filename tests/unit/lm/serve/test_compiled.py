@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import openai
 import pytest
 
 from tec.errors import ArgumentError
-from tec.lm import load
+from tec.lm import embedder, load
 from tec.lm.serve.app import application, socket_at
-from tec.lm.serve.compiled import CompiledModel, served_of
+from tec.lm.serve.compiled import CompiledModel, served_embedder, served_of
 from tec.lm.serve.engine import Done, Request, Token
 from tec.lm.serve.slots import SlotEngine
 from tests.unit.lm.tiny import llama
@@ -68,6 +69,21 @@ def test_the_api(lm):
             client.completions.create(model="tiny", prompt="x" * 48)
         with pytest.raises(openai.BadRequestError, match="has no chat template"):
             client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "x"}])
+    served.engine.close()
+
+
+def test_a_model_for_embeddings_alone():
+    model = embedder(llama(), target="llvm", cache=False)
+    served = served_embedder(model, "vectors")
+    with (
+        running(application(served)) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="x", max_retries=0) as client,
+    ):
+        found = client.embeddings.create(model="vectors", input=["abc", "hello there"])
+        for text, one in zip(("abc", "hello there"), found.data):
+            np.testing.assert_allclose(one.embedding, model.embed(text), atol=1e-6)
+        with pytest.raises(openai.APIStatusError, match="writes no texts"):
+            client.completions.create(model="vectors", prompt="abc")
     served.engine.close()
 
 
