@@ -152,6 +152,8 @@ def _gpt_oss(meta: Metadata, config: Config, tensors: Tensors) -> None:
         "num_local_experts": config.get("num_experts"),
         "intermediate_size": config.get("moe_intermediate_size", config.get("intermediate_size")),
     }
+    if config.get("rope_scaling"):
+        config["rope_scaling"]["truncate"] = False  # as the model was trained; files do not say it
     _pattern(meta, config, 2)
 
 

@@ -18,9 +18,10 @@ from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
 from .config import Config
-from .kept import Compiled, Form, key_of, read, weights_of, write
+from .kept import Form, key_of, weights_of
 from .lookup import Lookup
 from .opening import open as open_checkpoint
+from .starting import code_of
 
 POOLINGS = ("mean", "first", "last")
 ENCODERS = ("bert", "roberta", "xlm-roberta")
@@ -59,24 +60,13 @@ class Embedder:
             raise ArgumentError(f"pooling is {self.pooling!r}", hint=", ".join(POOLINGS))
         form = Form(as_target(target), dtype, features=True)
         key = key_of(checkpoint, form) if cache else None
-        made = self._compiled(form, key)
+        made = code_of(checkpoint, form, key)
         self.network = made.network(weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1)))
         self.executor = self.network.executor(device)
         # RoBERTa counts places from behind that of padding.
         offset = self.config.size("pad_token_id", 1) + 1 if "roberta" in checkpoint.architecture else 0
         self._lookup, self._kind, self._lock = Lookup(checkpoint.tensors, offset), numpy_dtype(dtype), threading.Lock()
         self.context = self.config.context - offset
-
-    def _compiled(self, form: Form, key: str | None) -> Compiled:
-        found = read(key) if key is not None else None
-        if found is not None:
-            return found
-        from .compiled import compiled
-
-        made = compiled(self.checkpoint, form)
-        if key is not None:
-            write(key, made)
-        return made
 
     def features(self, tokens: Sequence[int]) -> Any:
         """The last features of tokens, float32 [tokens, hidden]. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""

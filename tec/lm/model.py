@@ -21,12 +21,13 @@ from .checkpoint import Checkpoint
 from .config import Config
 from .embedding import ENCODERS
 from .generation import Generation
-from .kept import Compiled, Form, key_of, read, weights_of, write
+from .kept import Form, key_of, weights_of
 from .lookup import Lookup
 from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import boundary
 from .sampling import Sampling
+from .starting import code_of
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
 
@@ -77,7 +78,7 @@ class LanguageModel:
         self._check_memory()
         form = Form(self.target, self.dtype)
         key = key_of(checkpoint, form) if cache else None
-        made = self._compiled(form, key, progress)
+        made = code_of(checkpoint, form, key, progress)
         compile_seconds = time.perf_counter() - start
         weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
         self.network = made.network(weights)
@@ -111,18 +112,6 @@ class LanguageModel:
                 f"the weights take {needed / 1e9:.1f} GB, and {there / 1e9:.1f} GB of memory are free",
                 hint="a smaller model, or the same in fewer bits",
             )
-
-    def _compiled(self, form: Form, key: str | None, progress: Any) -> Compiled:
-        """The code: from the disk, where it is kept; only else is the compiler imported."""
-        found = read(key) if key is not None else None
-        if found is not None:
-            return found
-        from .compiled import compiled
-
-        made = compiled(self.checkpoint, form, progress)
-        if key is not None:
-            write(key, made)
-        return made
 
     # ---- text
 
