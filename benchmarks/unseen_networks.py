@@ -228,6 +228,10 @@ def cut(config: Any, narrow: bool, changed: dict[str, Any] | None = None) -> Non
                 small = 999 - len(key) % 7
             elif key in _EXPERTS and value > 4:
                 small = 4
+            elif key in ("num_experts_per_tok", "moe_topk", "num_experts_per_token") and value > 2:
+                small = 2
+            elif key in ("n_group", "topk_group"):
+                small = 1
             elif narrow and key in _WIDTHS and value > _WIDTHS[key]:
                 small = _WIDTHS[key]
         elif isinstance(value, list) and value and key == "layer_types":

@@ -199,6 +199,27 @@ def instance_norm(c: Call) -> Value:
     return norm.scale_channels(c, y, c[1], c[2])
 
 
+@onnx_op("GroupNormalization")
+def group_norm(c: Call) -> Value:
+    """Scale and bias are of channels; before opset 21 of groups."""
+    x, groups = c[0], int(c.attr("num_groups"))
+    wide = c.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
+    y, _, _ = norm.group_norm(c, wide, groups, float(c.attr("epsilon", 1e-5)))
+
+    def of_channels(v: Value) -> Value:
+        if v.type.size == x.shape[1]:
+            return v
+        each = c.reshape(v, (groups, 1))
+        return c.reshape(c.broadcast(each, (groups, x.shape[1] // groups)), (x.shape[1],))
+
+    return norm.scale_channels(c, c.cast(y, x.dtype), of_channels(c[1]), of_channels(c[2]))
+
+
+@onnx_op("RMSNormalization")
+def rms_norm(c: Call) -> Value:
+    return norm.rms_norm(c, c[0], c[1], int(c.attr("axis", -1)), float(c.attr("epsilon", 1e-5)))[0]
+
+
 @onnx_op("LayerNormalization")
 def layer_norm(c: Call) -> Outputs:
     return Outputs(norm.layer_norm(c, c[0], c.get(1), c.get(2), c.attr("axis", -1), c.attr("epsilon", 1e-5)))

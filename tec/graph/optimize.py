@@ -31,6 +31,7 @@ from .passes.quantized_products import quantized_products
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
 from .passes.sibling_products import join_siblings
+from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
 from .passes.views import move_views
 from .passes.weights import order_weights
@@ -51,6 +52,8 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("one_spelling", lambda g, t, d: one_spelling(g)),
+        clean,
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("float8_products", lambda g, t, d: float8_products(g, t)),
         Pass("requantize", lambda g, t, d: requantize(g, t)),
@@ -63,8 +66,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,
         Pass("move_views", lambda g, t, d: move_views(g, t)),
-        # Of float32 the parts are one form in any case (`lower_math`).
-        Pass("find_gelu", lambda g, t, d: find_gelu(g) if d else g),
+        Pass("find_gelu", lambda g, t, d: find_gelu(g)),
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),

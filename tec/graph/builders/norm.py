@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ..graph import Value
 from .builder import Builder, axis_of
 
@@ -14,9 +16,9 @@ def channel_shape(value: Value, ndim: int) -> tuple[int, ...]:
 
 
 def scale_channels(b: Builder, y: Value, scale: Value | None, bias: Value | None) -> Value:
-    """y (batch, channels, ...) times `scale` plus `bias`, one of each a channel."""
-    for op, v in (("multiply", scale), ("add", bias)):
-        if v is not None:
+    """y (batch, channels, ...) times `scale` plus `bias`, one of each a channel. Constants of ones and zeros are left out: exporters write group norms with such."""
+    for op, v, neutral in (("multiply", scale, 1), ("add", bias, 0)):
+        if v is not None and not (v.is_known and np.all(np.asarray(v.data) == neutral)):
             y = b.op(op, y, b.cast(b.reshape(v, channel_shape(v, y.ndim)), y.dtype))
     return y
 

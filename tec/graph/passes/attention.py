@@ -151,6 +151,13 @@ class _Look:
             n.op == "matmul" or any(self.is_product(i) for i in n.inputs if i.type.size == v.type.size)
         )
 
+    def is_nan_of(self, rows: Value, weights: Value, choice: Node) -> bool:
+        """Whether a choice gives 0 where the weights are no numbers, as a softmax's are in a row that sees no key: there the operator gives 0 by itself."""
+        n = self.made_by(rows, "isnan")
+        if n is None or n.inputs[0] is not weights or weights.node is None or weights.node.op != "softmax":
+            return False
+        return weights not in self.outputs and set(self.users[weights]) == {n, choice}
+
     # ---- the scores
 
     def attention(self, node: Node) -> _Found | None:
@@ -163,8 +170,13 @@ class _Look:
             hidden, _, inner_weights = safe.inputs
             if inner_weights.shape != weights.shape:
                 return None
-            weights = self.through_views(f, inner_weights)
+            if self.is_nan_of(hidden, inner_weights, safe):
+                weights, hidden = inner_weights, None
+            else:
+                weights = self.through_views(f, inner_weights)
         soft = self.made_by(weights, "softmax")
+        if soft is None and safe is not None and hidden is None:
+            soft = weights.node  # read by the check and by the choice after it
         if soft is None or soft.outputs[0].ndim not in (3, 4):
             return None
         rank = soft.outputs[0].ndim

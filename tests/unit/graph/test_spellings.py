@@ -1,0 +1,154 @@
+"""What exporters spell in several ways comes out as one operator, and means the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tec.graph import Graph, run_graph
+from tec.graph.optimize import optimize
+from tec.graph.passes.attention import find_attention
+from tec.graph.passes.dead_code import dead_code
+from tec.graph.passes.spellings import RULES, one_spelling
+from tec.target import Target
+from tests import seeds
+
+
+class Net:
+    def __init__(self):
+        self.g = Graph()
+        self.x = self.g.input("x", "float32", (2, 3, 4, 5))
+
+    def c(self, value, dtype=np.float32):
+        return self.g.constant(np.asarray(value, dtype))
+
+    def __getattr__(self, op):
+        return lambda *inputs, **attrs: self.g.add(op, list(inputs), attrs)[0]
+
+    def done(self, out):
+        self.g.set_outputs([out])
+        return self.g
+
+
+def norm(axes=(2, 3), square="power", root="divide", keepdims=True, variance_axes=None, swapped=False):
+    n = Net()
+    mean = n.reduce_mean(n.x, axes=axes, keepdims=keepdims)
+    gap = n.subtract(n.x, mean)
+    squared = {
+        "power": lambda: n.power(gap, n.c(2.0)),
+        "square": lambda: n.square(gap),
+        "again": lambda: n.multiply(gap, n.subtract(n.x, mean)),  # each of its readers has a difference of its own
+    }[square]()
+    spread = [n.reduce_mean(squared, axes=variance_axes or axes, keepdims=keepdims), n.c(1e-3)]
+    total = n.add(*(spread[::-1] if swapped else spread))
+    if root == "divide":
+        return n.done(n.divide(gap, n.sqrt(total)))
+    inverse = {
+        "rsqrt": lambda: n.rsqrt(total),
+        "reciprocal": lambda: n.reciprocal(n.sqrt(total)),
+        "one over": lambda: n.divide(n.c(1.0), n.sqrt(total)),
+    }[root]()
+    return n.done(n.multiply(inverse, gap) if swapped else n.multiply(gap, inverse))
+
+
+def ops(graph):
+    return [n.op for n in dead_code(graph).nodes]
+
+
+def same(a, b, **inputs):
+    rng = np.random.default_rng(seeds.number())
+    feeds = {v.name: inputs.get(v.name, rng.standard_normal(v.shape).astype(np.float32)) for v in a.inputs}
+    np.testing.assert_allclose(run_graph(b, feeds)[0], run_graph(a, feeds)[0], rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("square", ["power", "square", "again"])
+@pytest.mark.parametrize("root", ["divide", "rsqrt", "reciprocal", "one over"])
+def test_layer_norm(square, root):
+    g = norm(square=square, root=root, swapped=square == "square")
+    found = one_spelling(g)
+    assert ops(found) == ["layer_norm"]
+    same(g, found)
+
+
+def test_what_is_no_layer_norm_of_the_last_dimensions():
+    for more in ({"axes": (1,)}, {"axes": (1, 3)}, {"variance_axes": (3,)}):
+        g = norm(**more)
+        found = one_spelling(g)
+        assert "layer_norm" not in ops(found)
+        same(g, found)
+
+
+def test_parts_that_are_read_elsewhere_stay():
+    n = Net()
+    mean = n.reduce_mean(n.x, axes=(3,), keepdims=True)
+    gap = n.subtract(n.x, mean)
+    y = n.divide(gap, n.sqrt(n.add(n.reduce_mean(n.square(gap), axes=(3,), keepdims=True), n.c(1e-5))))
+    g = n.done(n.add(y, mean))
+    found = one_spelling(g)
+    assert ops(found).count("layer_norm") == 1 and ops(found).count("reduce_mean") == 1
+    same(g, found)
+
+
+def test_a_transpose_with_the_leading_dimensions_as_one():
+    n = Net()
+    flat = n.reshape(n.x, shape=(6, 4, 5))
+    g = n.done(n.reshape(n.transpose(flat, perm=(0, 2, 1)), shape=(2, 3, 5, 4)))
+    found = one_spelling(g)
+    assert ops(found) == ["transpose"]
+    same(g, found)
+    n = Net()  # other dimensions come out
+    flat = n.reshape(n.x, shape=(6, 4, 5))
+    g = n.done(n.reshape(n.transpose(flat, perm=(0, 2, 1)), shape=(3, 2, 5, 4)))
+    assert ops(one_spelling(g)) == ["reshape", "transpose", "reshape"]
+
+
+def test_operands_and_squares_stand_in_one_order():
+    n = Net()
+    other = n.g.input("y", "float32", (2, 3, 4, 5))
+    g = n.done(n.multiply(n.c(2.0), n.add(n.c(1.0), n.multiply(n.x, n.multiply(other, other)))))
+    found = one_spelling(g)
+    assert ops(found) == ["square", "multiply", "add", "multiply"]
+    assert all(not v.inputs[0].is_const for v in found.nodes)
+    same(g, found)
+
+
+def test_every_rule_says_why():
+    assert len({r.name for r in RULES}) == len(RULES) and all(r.why for r in RULES)
+
+
+def masked(dtype):
+    """As torch exports attention with a mask that chooses: a row that sees no key is no number, and then 0."""
+    n = Net()
+    q, k, v = (n.g.input(c, "float32", (1, 2, 4, 8)) for c in "qkv")
+    mask = n.where(n.g.input("mask", "bool", (1, 1, 4, 4)), n.c(0.0), n.c(-np.inf))
+    scores = n.matmul(q, n.transpose(k, perm=(0, 1, 3, 2)))
+    w = n.softmax(n.add(scores, mask), axes=(-1,))
+    w = n.where(n.isnan(w), n.c(0.0), w)
+    return n.done(n.matmul(w, v))
+
+
+def test_attention_whose_hidden_rows_are_no_numbers():
+    g = masked("bool")
+    found = find_attention(g)
+    assert "attention" in ops(found) and "isnan" not in ops(found)
+    mask = np.tril(np.ones((1, 1, 4, 4), bool))
+    mask[..., 2, :] = False
+    with np.errstate(invalid="ignore"):
+        same(g, found, mask=mask)
+
+
+def test_gelu_is_one_operator_whatever_its_parts():
+    def gelu(tanh, cube):
+        n = Net()
+        half = n.multiply(n.c(0.5), n.x)
+        if not tanh:
+            return n.done(n.multiply(half, n.add(n.erf(n.divide(n.x, n.c(2**0.5))), n.c(1.0))))
+        third = n.power(n.x, n.c(3.0)) if cube else n.multiply(n.x, n.multiply(n.x, n.x))
+        inner = n.multiply(n.c((2 / np.pi) ** 0.5), n.add(n.x, n.multiply(n.c(0.044715), third)))
+        return n.done(n.multiply(half, n.add(n.c(1.0), n.tanh(inner))))
+
+    for tanh, cube in ((False, False), (True, True), (True, False)):
+        g = gelu(tanh, cube)
+        found = optimize(g, Target("llvm"))
+        assert ops(found) == ["gelu_tanh" if tanh else "gelu"]
+        same(g, found)
