@@ -18,7 +18,7 @@ from .buffer import Buffer
 from .dtype import dtype_info
 from .func import Func
 from .intrin import INTRINS
-from .visit import CHILDREN, LEAVES, map_stmt, visit
+from .visit import CHILDREN, LEAVES, any_expr, map_stmt
 
 
 @dataclass(slots=True)
@@ -180,14 +180,7 @@ def is_call(e: E.Expr | S.Stmt, op: str) -> bool:
 
 def is_kept(e: E.Expr | S.Stmt) -> bool:
     """Whether evaluating `e` does more than give a value; of a statement, whether an expression in it does."""
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or (type(x) is E.Call and INTRINS[x.op].is_kept)
-
-    visit(e, on_expr)
-    return found
+    return any_expr(e, lambda x: type(x) is E.Call and INTRINS[x.op].is_kept)
 
 
 def lasting(cond: E.Expr, body: S.Stmt) -> E.Expr:

@@ -162,16 +162,30 @@ def _visit_stmts(s: S.Stmt, stmt: Callable[[S.Stmt], Any]) -> None:
 MAX_FRAMES = 20_000
 
 
+class _FoundError(Exception):
+    """Internal: what a walk looked for stands here."""
+
+
 def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
     """Whether `test` holds of a statement or one inside of it."""
-    found = False
+    return _any(s, None, test)
 
-    def look(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or test(x)
 
-    visit(s, None, look)
-    return found
+def any_expr(root: E.Expr | S.Stmt, test: Callable[[E.Expr], bool]) -> bool:
+    """Whether `test` holds of an expression at or below `root`."""
+    return _any(root, test, None)
+
+
+def _any(root: Any, expr: Callable[[E.Expr], bool] | None, stmt: Callable[[S.Stmt], bool] | None) -> bool:
+    def look(x: Any) -> None:
+        if (expr or stmt)(x):  # type: ignore[misc]
+            raise _FoundError
+
+    try:
+        visit(root, look if expr else None, look if stmt else None)
+    except _FoundError:
+        return True
+    return False
 
 
 def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:

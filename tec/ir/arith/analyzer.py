@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .. import expr as E
-from ..build import convert
+from ..build import convert, wrap_int
 from ..dtype import dtype_info
 from ..visit import children, map_expr
 from .bounds import INDEX_DTYPES, INF
@@ -47,8 +47,7 @@ class Analyzer(Simplifier):
             if type(extent) is E.IntImm and extent.value == 1 and low.dtype == var.dtype:
                 self._subst[id(var)] = low
             else:
-                top = self.simp(self.make(E.Sub, self.make(E.Add, low, extent), self.imm(1, extent.dtype)))
-                self._bind_interval(var, low, top)
+                self._bind_interval(var, low, self._top(low, extent))
         elif isinstance(value, IntSet):
             low_, high_ = (None if x is None else self.simp(self.intern(x)) for x in (value.min, value.max))
             self._bind_interval(var, low_, high_)
@@ -58,6 +57,12 @@ class Analyzer(Simplifier):
         self._inner = {}  # they do not know of it
         if not fresh:
             self.forget()
+
+    def _top(self, low: E.Expr, extent: E.Expr) -> E.Expr:
+        """The last value of a range."""
+        if type(low) is E.IntImm and type(extent) is E.IntImm and low.dtype == extent.dtype:
+            return self.imm(wrap_int(low.value + extent.value - 1, extent.dtype), extent.dtype)
+        return self.simp(self.make(E.Sub, self.make(E.Add, low, extent), self.imm(1, extent.dtype)))
 
     def bind_value(self, var: E.Var, value: E.Expr) -> None:
         """Let `var` have `value`: stand for it where it is a constant or a variable, share its bounds otherwise."""

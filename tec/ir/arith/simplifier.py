@@ -191,11 +191,17 @@ def _generic(f: Simplifier, e: E.Expr) -> E.Expr:
 
 def _arith(f: Simplifier, e: Any) -> E.Expr:
     t = type(e)
-    if e.dtype in INDEX_DTYPES:
-        if t is E.Mul:
-            return f.from_lin(f.lin(f.mk(E.Mul, f.simp(e.a), f.simp(e.b))), e.dtype)
-        return f.from_lin(_summed(f, e), e.dtype)
-    return f.fold_or_rules(t, f.simp(e.a), f.simp(e.b))
+    if e.dtype not in INDEX_DTYPES:
+        return f.fold_or_rules(t, f.simp(e.a), f.simp(e.b))
+    form = f.lin(f.mk(E.Mul, f.simp(e.a), f.simp(e.b))) if t is E.Mul else _summed(f, e)
+    out = f.from_lin(form, e.dtype)
+    if (
+        out is not e
+        and out is f.rebuild(form, e.dtype)
+        and all(f._done.get(k) is x for k, (x, _) in form.terms.items())
+    ):
+        f._done[id(out)] = out  # a sum of simplified terms as they are: there is nothing to do again
+    return out
 
 
 def _summed(f: Simplifier, e: Any) -> Lin:

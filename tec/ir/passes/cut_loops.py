@@ -24,7 +24,7 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import children, map_expr, map_stmt, visit
+from ..visit import any_expr, children, map_expr, map_stmt
 from .rewrite_util import clone, const_int, uses_var
 
 _MOST_STORES = 32  # that a nest may become: a padded value of four dimensions is 15
@@ -43,14 +43,7 @@ def cut_loops(func: Func, target: Target) -> Func:
 
 
 def _has_choice(s: S.Stmt) -> bool:
-    found = False
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal found
-        found = found or _is_choice(e)
-
-    visit(s, on_expr)
-    return found
+    return any_expr(s, _is_choice)
 
 
 def _is_choice(e: E.Expr) -> bool:

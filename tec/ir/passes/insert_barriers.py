@@ -24,7 +24,7 @@ from .. import stmt as S
 from ..effects import Access, effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import map_stmt, substitute, visit
+from ..visit import any_expr, map_stmt, substitute, visit
 from .rewrite_util import (
     SHARED_SCOPES,
     THREAD_TAGS,
@@ -190,19 +190,14 @@ class _Walk:
 
     def is_varying(self, e: E.Expr) -> bool:
         """Whether `e` may differ between the threads of a work-group."""
-        found = False
-
-        def on_expr(x: E.Expr) -> None:
-            nonlocal found
-            if (
+        return any_expr(
+            e,
+            lambda x: (
                 id(x) in self.varying
                 or (type(x) is E.BufferLoad and x.buffer.scope not in ("global", *SHARED_SCOPES))
                 or (type(x) is E.Call and INTRINS[x.op].varying)
-            ):
-                found = True
-
-        visit(e, on_expr)
-        return found
+            ),
+        )
 
     def sync(self, why: SharedAccess) -> S.Stmt:
         if self.divergent:

@@ -23,7 +23,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..matrix import MatrixInstr
 from ..notes import Fragment
-from ..visit import free_vars, map_expr, map_stmt, substituter, visit
+from ..visit import any_stmt, free_vars, map_expr, map_stmt, substituter, visit
 from .rewrite_util import SHARED_SCOPES, const_int
 
 _MAX_UNROLL = 64
@@ -49,15 +49,7 @@ def lower_fragments(func: Func, target: Target) -> Func:
 
 
 def _uses_fragments(body: S.Stmt) -> bool:
-    found = False
-
-    def on_stmt(s: S.Stmt) -> None:
-        nonlocal found
-        if isinstance(s, S.Alloc) and s.buffer.scope in FRAGMENT_SCOPES:
-            found = True
-
-    visit(body, None, on_stmt)
-    return found
+    return any_stmt(body, lambda s: isinstance(s, S.Alloc) and s.buffer.scope in FRAGMENT_SCOPES)
 
 
 class _Lowering:

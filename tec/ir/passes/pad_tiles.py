@@ -26,7 +26,7 @@ from ..dtype import dtype_info
 from ..effects import is_kept
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import free_vars, map_stmt, visit
+from ..visit import any_expr, free_vars, map_stmt, visit
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, is_launch_loop, same_expr
 
 _Key = tuple[int, E.Expr]  # (dimension or -1, what is left of the condition once that index is taken out)
@@ -297,11 +297,4 @@ def _same_key(a: _Key, b: _Key) -> bool:
 
 
 def _reads(e: E.Expr) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or type(x) in (E.BufferLoad, E.Let)
-
-    visit(e, on_expr)
-    return found
+    return any_expr(e, lambda x: type(x) in (E.BufferLoad, E.Let))

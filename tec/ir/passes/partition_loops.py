@@ -15,7 +15,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
-from ..visit import map_stmt, visit
+from ..visit import any_expr, any_stmt, map_stmt
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size, uses_var
 
 _MAX_STATEMENTS = 600  # what the repeated bodies may add up to
@@ -44,14 +44,7 @@ def _of_lanes(c: E.Expr, lanes: frozenset[E.Var]) -> bool:
 
 
 def _has_likely(s: S.Stmt) -> bool:
-    found = False
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        found = found or (isinstance(x, S.IfThenElse) and any(_is_likely(c) for c in _conjuncts(x.cond)))
-
-    visit(s, None, on_stmt)
-    return found
+    return any_stmt(s, lambda x: isinstance(x, S.IfThenElse) and any(_is_likely(c) for c in _conjuncts(x.cond)))
 
 
 def _is_likely(e: E.Expr) -> bool:
@@ -300,14 +293,7 @@ def _slack(cond: E.Expr) -> E.Expr | None:
 
 
 def _loads(e: E.Expr) -> bool:
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or type(x) is E.BufferLoad or type(x) is E.Let
-
-    visit(e, on_expr)
-    return found
+    return any_expr(e, lambda x: type(x) in (E.BufferLoad, E.Let))
 
 
 def _uses_any(e: E.Expr, variables: dict[E.Var, E.Range]) -> bool:

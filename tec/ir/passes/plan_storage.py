@@ -13,7 +13,7 @@ buffer's bytes, by its data pointer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...target import Target
 from .. import build as B
@@ -23,7 +23,7 @@ from ..buffer import Buffer
 from ..dtype import dtype_info
 from ..func import Func
 from ..shared_layout import PIECE_BYTES
-from ..visit import free_vars, map_expr, map_stmt, visit
+from ..visit import LEAVES, free_vars, map_expr, map_stmt, visit
 from .rewrite_util import const_int, is_launch_loop, reshaped, same_expr
 
 _SMALL_BYTES = 4096  # of an array on a CPU's stack, which costs nothing where it stands
@@ -47,14 +47,69 @@ class _Life:
     outer_loop: int | None = None  # the outermost loop of the region around the Alloc
 
 
-@dataclass(slots=True)
 class _Scan:
-    lives: dict[int, _Life] = field(default_factory=dict)
-    position: int = 0
-    loops: list[int] = field(default_factory=list)  # positions of the loops around
-    ends: dict[int, int] = field(default_factory=dict)
-    reach: dict[int, list[int]] = field(default_factory=dict)  # buffer -> loops between its Alloc and its uses
-    parallel: int = 0  # parallel loops around: what they allocate is each iteration's own
+    """Numbers the statements of a region and notes the uses of what may move."""
+
+    def __init__(self, bound: set[int], target: Target, in_kernel: bool):
+        self.bound, self.target, self.in_kernel = bound, target, in_kernel
+        self.lives: dict[int, _Life] = {}
+        self.position = 0
+        self.loops: list[int] = []  # positions of the loops around
+        self.ends: dict[int, int] = {}
+        self.reach: dict[int, list[int]] = {}  # buffer -> loops between its Alloc and its uses
+        self.parallel = 0  # parallel loops around: what they allocate is each iteration's own
+
+    def use(self, b: Buffer) -> None:
+        life = self.lives.get(id(b))
+        if life is not None:
+            life.first = min(life.first, self.position)
+            life.last = max(life.last, self.position)
+            between = self.loops[life.depth :]
+            if between:
+                self.reach.setdefault(id(b), []).append(between[0])
+
+    def expr(self, e: E.Expr) -> E.Expr:
+        if self.lives and type(e) not in LEAVES:  # nothing is used before it is there
+            visit(e, self._look)
+        return e
+
+    def _look(self, e: E.Expr) -> None:
+        if type(e) is E.BufferLoad:
+            self.use(e.buffer)
+
+    def stmt(self, s: S.Stmt) -> S.Stmt:
+        self.position += 1
+        if isinstance(s, S.Alloc):
+            if not self.parallel and _movable(s, self.bound, self.target, self.in_kernel):
+                outer = self.loops[0] if self.loops else None
+                self.lives[id(s.buffer)] = _Life(s, len(self.loops), outer_loop=outer)
+            self.stmt(s.body)
+        elif isinstance(s, (S.For, S.While)):
+            self._loop(s)
+        else:
+            if isinstance(s, S.BufferStore):
+                self.use(s.buffer)
+            elif isinstance(s, S.AllReduce):
+                for d in s.dests:
+                    self.use(d)
+            map_stmt(s, self.stmt, self.expr)
+        return s
+
+    def _loop(self, s: S.For | S.While) -> None:
+        at = self.position
+        if isinstance(s, S.For):
+            self.expr(s.min)
+            self.expr(s.extent)
+        self.loops.append(at)
+        parallel = isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL
+        self.parallel += parallel
+        if isinstance(s, S.While):
+            self.expr(s.cond)
+        self.stmt(s.body)
+        self.loops.pop()
+        self.parallel -= parallel
+        self.position += 1
+        self.ends[at] = self.position
 
 
 def _keep(e: E.Expr) -> E.Expr:
@@ -82,8 +137,8 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
         return map_stmt(s, inner, _keep)
 
     body = inner(body)
-    scan = _Scan()
-    _scan(body, scan, _bound_inside(body), target, in_kernel)
+    scan = _Scan(_bound_inside(body), target, in_kernel)
+    scan.stmt(body)
     if not scan.lives:
         return body
     for key, life in scan.lives.items():
@@ -135,60 +190,6 @@ def _movable(s: S.Alloc, bound: set[int], target: Target, in_kernel: bool) -> bo
         return False
     size = _bytes(b)
     return target.is_gpu or size is None or size > _SMALL_BYTES
-
-
-def _scan(s: S.Stmt, scan: _Scan, bound: set[int], target: Target, in_kernel: bool) -> None:
-    """Number the statements and note the uses of what may move."""
-
-    def use(b: Buffer) -> None:
-        life = scan.lives.get(id(b))
-        if life is not None:
-            life.first = min(life.first, scan.position)
-            life.last = max(life.last, scan.position)
-            between = scan.loops[life.depth :]
-            if between:
-                scan.reach.setdefault(id(b), []).append(between[0])
-
-    def on_expr(e: E.Expr) -> None:
-        if type(e) is E.BufferLoad:
-            use(e.buffer)
-
-    def fe(e: E.Expr) -> E.Expr:
-        visit(e, on_expr)
-        return e
-
-    def fs(x: S.Stmt) -> S.Stmt:
-        _scan(x, scan, bound, target, in_kernel)
-        return x
-
-    scan.position += 1
-    if isinstance(s, S.Alloc):
-        if not scan.parallel and _movable(s, bound, target, in_kernel):
-            scan.lives[id(s.buffer)] = _Life(s, len(scan.loops), outer_loop=scan.loops[0] if scan.loops else None)
-        fs(s.body)
-        return
-    if isinstance(s, S.BufferStore):
-        use(s.buffer)
-    elif isinstance(s, S.AllReduce):
-        for d in s.dests:
-            use(d)
-    if isinstance(s, (S.For, S.While)):
-        at = scan.position
-        if isinstance(s, S.For):
-            fe(s.min)
-            fe(s.extent)
-        scan.loops.append(at)
-        parallel = isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL
-        scan.parallel += parallel
-        if isinstance(s, S.While):
-            fe(s.cond)
-        fs(s.body)
-        scan.loops.pop()
-        scan.parallel -= parallel
-        scan.position += 1
-        scan.ends[at] = scan.position
-        return
-    map_stmt(s, fs, fe)
 
 
 def _share(lives: list[_Life], freely: bool) -> dict[int, Buffer]:

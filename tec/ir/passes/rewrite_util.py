@@ -16,7 +16,7 @@ from .. import stmt as S
 from ..buffer import Buffer
 from ..effects import effects, is_call
 from ..schema import FIELDS, STMTS, renewers
-from ..visit import map_expr, map_stmt, substituter, visit
+from ..visit import any_expr, map_expr, map_stmt, substituter, visit
 
 SHARED_SCOPES = ("shared", "shared.dyn")
 BLOCK_TAGS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -197,14 +197,7 @@ def is_named(s: S.Stmt, buffer: Buffer) -> bool:
 
 def uses_var(e: E.Expr, var: E.Var) -> bool:
     """Whether an expression reads a variable."""
-    found = False
-
-    def on_expr(x: E.Expr) -> None:
-        nonlocal found
-        found = found or x is var
-
-    visit(e, on_expr)
-    return found
+    return any_expr(e, lambda x: x is var)
 
 
 def first_place(s: S.Stmt) -> Loc | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from typing import Any
 
 from ...errors import LoweringError, TecWarning
 from ...target import Target
@@ -21,8 +22,8 @@ from .. import expr as E
 from .. import stmt as S
 from ..func import Func
 from ..notes import AutoUnrollMaxExtent, AutoUnrollMaxStep, Note, UnrollExplicit
-from ..visit import map_stmt, visit
-from .rewrite_util import clone, const_int, first_place, stmt_size
+from ..visit import any_expr, any_stmt, map_stmt
+from .rewrite_util import clone, const_int, first_place, stmt_size, uses_var
 
 _MAX_EXPLICIT = 1 << 14  # statements that an unrolled loop may become
 # Statements that a function's loops may become by pragmas. All passes take 0.08 ms of processor time a statement of one addition (16,384 of them, 1.3 s), ten times
@@ -125,31 +126,11 @@ def repeat(var: E.Var, lo: E.Expr, extent: int, body: S.Stmt) -> S.Stmt:
 
 
 def _indexes_registers(var: E.Var, body: S.Stmt) -> bool:
-    found = False
+    def indexes(x: Any) -> bool:
+        return _in_registers(x.buffer.scope) and any(uses_var(i, var) for i in x.indices)
 
-    def uses(indices: tuple[E.Expr, ...]) -> bool:
-        hit = False
-
-        def on_var(x: E.Expr) -> None:
-            nonlocal hit
-            hit = hit or x is var
-
-        for i in indices:
-            visit(i, on_var)
-        return hit
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal found
-        if type(e) is E.BufferLoad and not found and _in_registers(e.buffer.scope):
-            found = uses(e.indices)
-
-    def on_stmt(s: S.Stmt) -> None:
-        nonlocal found
-        if isinstance(s, S.BufferStore) and not found and _in_registers(s.buffer.scope):
-            found = uses(s.indices)
-
-    visit(body, on_expr, on_stmt)
-    return found
+    loads = any_expr(body, lambda e: type(e) is E.BufferLoad and indexes(e))
+    return loads or any_stmt(body, lambda s: isinstance(s, S.BufferStore) and indexes(s))
 
 
 def _in_registers(scope: str) -> bool:

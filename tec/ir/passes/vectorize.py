@@ -24,7 +24,7 @@ from ..dtype import dtype_info, with_lanes
 from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import map_stmt, visit
+from ..visit import any_expr, any_stmt, map_stmt, visit
 from .lane_forms import all_lanes, any_lane, repeats
 from .rewrite_util import clone, const_int, reshaped
 
@@ -115,15 +115,10 @@ class _Vectorizer:
         return S.For(var, self.lo, E.IntImm(self.lanes, self.lo.dtype), body)
 
     def uses_var(self, e: E.Expr | S.Stmt) -> bool:
-        found = False
-
-        def on_expr(x: E.Expr) -> None:
-            nonlocal found
-            if x is self.var or x in self.lets or (type(x) is E.BufferLoad and id(x.buffer) in self.grown):
-                found = True
-
-        visit(e, on_expr)
-        return found
+        return any_expr(
+            e,
+            lambda x: x is self.var or x in self.lets or (type(x) is E.BufferLoad and id(x.buffer) in self.grown),
+        )
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
         match s:
@@ -356,15 +351,7 @@ def _stores_what_is_read(s: S.Stmt, e: E.Expr) -> bool:
             read.add(id(x.buffer))
 
     visit(e, on_expr)
-    found = False
-
-    def on_stmt(x: S.Stmt) -> None:
-        nonlocal found
-        if isinstance(x, S.BufferStore) and id(x.buffer) in read:
-            found = True
-
-    visit(s, None, on_stmt)
-    return found
+    return any_stmt(s, lambda x: isinstance(x, S.BufferStore) and id(x.buffer) in read)
 
 
 def _binary(v: _Vectorizer, e: Any) -> E.Expr:

@@ -15,9 +15,10 @@ from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
 from ...dtype import dtype_info
-from ...visit import free_vars, map_stmt, substitute
+from ...visit import map_stmt, substitute
 from ..rewrite_util import clone, const_int
 from ..thread_conflicts import UnknownError, evaluate
+from .nest import masked
 
 LANES = 64  # of a wavefront whose copies lie in the lanes' order
 LANE_BYTES = 16
@@ -30,9 +31,9 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
         x, n = s.body, const_int(s.extent)
         if not isinstance(x, S.BufferStore) or n is None or const_int(s.min) != 0:
             return None
-        load, cond = _or_zero(x.value, s.var)
+        load, cond, other = masked(x.value, s.var)
         info = dtype_info(x.buffer.dtype)
-        if load is None:
+        if not isinstance(load, E.BufferLoad) or (other is not None and other.value != 0):
             return None
         if x.predicate is not None or load.predicate is not None or load.buffer.scope != "global":
             return None
@@ -61,23 +62,12 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
     return None
 
 
-def _or_zero(e: E.Expr, lane: E.Var) -> tuple[E.BufferLoad | None, E.Expr | None]:
-    """A load, and the condition of all lanes under which it is made where 0 stands else."""
-    if isinstance(e, E.BufferLoad):
-        return e, None
-    if not isinstance(e, E.Call) or e.op != "if_then_else" or lane in free_vars(e.args[0]):
-        return None, None
-    cond, load, other = e.args
-    zero = isinstance(other, (E.IntImm, E.FloatImm)) and other.value == 0
-    return (load, cond) if zero and isinstance(load, E.BufferLoad) else (None, None)
-
-
 def predicated(s: S.Stmt, cond: E.Expr) -> S.Stmt:
     """Copies of `as_copies` that bring zeros where a condition is false, with no branch: their addresses are then ready before they may start."""
     if isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "async_copy":
         *copy, last = s.value.args
-        masked = bool((s.value.attrs or {}).get("masked"))
-        args = (*copy, B.all_of(cond, last)) if masked else (*copy, last, cond)
+        is_masked = bool((s.value.attrs or {}).get("masked"))
+        args = (*copy, B.all_of(cond, last)) if is_masked else (*copy, last, cond)
         return S.Evaluate(E.Call("async_copy", args, "int32", {"masked": True}), s.loc)
     return map_stmt(s, lambda x: predicated(x, cond), lambda e: e)
 

@@ -19,7 +19,7 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...dtype import dtype_info
 from ...effects import effects
-from ...visit import any_stmt, map_expr, map_stmt, substitute, visit
+from ...visit import any_expr, any_stmt, map_expr, map_stmt, substitute
 from ..rewrite_util import const_int
 from .nest import Nest
 
@@ -108,15 +108,7 @@ def _loads(nest: Nest) -> list[E.BufferLoad]:
 
 def _reads(exprs: tuple[E.Expr, ...] | list[E.Expr]) -> bool:
     """Whether expressions load."""
-    found = False
-
-    def on_expr(e: E.Expr) -> None:
-        nonlocal found
-        found = found or type(e) is E.BufferLoad
-
-    for e in exprs:
-        visit(S.Evaluate(e), on_expr, None)
-    return found
+    return any(any_expr(e, lambda x: type(x) is E.BufferLoad) for e in exprs)
 
 
 def _renamed(nest: Nest, store: S.BufferStore) -> S.Stmt:

@@ -5,7 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ... import expr as E
 from ... import stmt as S
+from ...visit import free_vars
+
+
+def is_choice(e: E.Expr) -> bool:
+    """Whether an expression is one of two, of which the other is not evaluated."""
+    return type(e) is E.Call and e.op == "if_then_else"
+
+
+def masked(e: E.Expr, lane: E.Var) -> tuple[E.Expr, E.Expr | None, E.IntImm | E.FloatImm | None]:
+    """A value that is made under a condition of all lanes, the condition, and the number that stands else; (`e`, None, None) where it is another expression."""
+    if is_choice(e):
+        cond, value, other = e.args  # type: ignore[attr-defined]
+        if isinstance(other, (E.IntImm, E.FloatImm)) and lane not in free_vars(cond):
+            return value, cond, other
+    return e, None, None
 
 
 @dataclass(slots=True)
@@ -41,4 +57,4 @@ class Nest:
         return body
 
 
-__all__ = ["Nest"]
+__all__ = ["Nest", "is_choice", "masked"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
 
 from ... import build as B
 from ... import expr as E
@@ -12,23 +11,16 @@ from ... import stmt as S
 from ...arith import Analyzer
 from ...buffer import Buffer
 from ...dtype import dtype_info
-from ...visit import free_vars, substitute, visit
+from ...visit import any_expr, holds, substitute, visit
 from ..rewrite_util import clone, const_int
-from .nest import Nest
+from .nest import Nest, is_choice, masked
 
 MAX_REGISTER_BYTES = 512  # of one thread, for what is on its way to shared memory
 
 
 def has_conditions(s: S.Stmt) -> bool:
     """Whether accesses stand under conditions."""
-    found: list[Any] = []
-
-    def expr(e: E.Expr) -> None:
-        if isinstance(e, E.Call) and e.op == "if_then_else":
-            found.append(e)
-
-    visit(s, expr, lambda x: found.append(x) if isinstance(x, S.IfThenElse) else None)
-    return bool(found)
+    return any_expr(s, is_choice) or holds(s, S.IfThenElse)
 
 
 def has_branches(s: S.Stmt) -> bool:
@@ -40,8 +32,8 @@ def has_branches(s: S.Stmt) -> bool:
     statements: list[S.Stmt] = []
 
     def expr(e: E.Expr) -> None:
-        if isinstance(e, E.Call) and e.op == "if_then_else":
-            calls.append(e)
+        if is_choice(e):
+            calls.append(e)  # type: ignore[arg-type]
 
     def stmt(x: S.Stmt) -> None:
         if isinstance(x, S.IfThenElse):
@@ -53,7 +45,7 @@ def has_branches(s: S.Stmt) -> bool:
     lanes = min(vectors, default=1)
     for e in calls:
         _, value, other = e.args
-        sources = value.args[1:] if isinstance(value, E.Call) and value.op == "if_then_else" else (value,)
+        sources = value.args[1:] if is_choice(value) else (value,)  # type: ignore[attr-defined]
         if not isinstance(other, (E.IntImm, E.FloatImm)):
             sources = (*sources, other)
         if all(_is_whole(x, lanes) for x in sources):
@@ -141,9 +133,7 @@ def _is_crossed(nest: Nest) -> bool:
     if len(loops) < 2 or not all(isinstance(f, S.For) for f in nest.around[-2:]):
         return False
     u, v = loops[-2:]
-    load = x.value
-    if isinstance(load, E.Call) and load.op == "if_then_else" and u.var not in free_vars(load.args[0]):
-        load = load.args[1] if isinstance(load.args[2], (E.IntImm, E.FloatImm)) else load
+    load, _, _ = masked(x.value, u.var)
     if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
         return False
     if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
