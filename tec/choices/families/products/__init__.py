@@ -122,7 +122,7 @@ class RegisterTiles(Space):
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": (4, 1, 2, 8), "parallel": (True,) if self.is_open else (True, False),
-            "panels": _TOGETHER if self.m is not None and self.n is not None and (block or self._may_pack()) else (0,),
+            "panels": _TOGETHER if self._has_panels() else (0,),
         }  # fmt: skip
 
     @classmethod
@@ -165,14 +165,15 @@ class RegisterTiles(Space):
     def sketch(self, choice: Choice) -> Footprint:
         """Multiply-adds, loads and instructions at the core's rates, more where too few sums are under way for the latency; and the lines of B, which come from memory for the
         first tile of a panel and from the second-level cache for the others where the first level does not hold it."""
-        m, n, k = (
-            self.m or tile_clocks.OPEN_ROWS,
-            self.n or 4 * self.lanes,
-            self._steps() if reduce_size(self.op) else 64,
-        )
+        n, k = self.n or 4 * self.lanes, self._steps() if reduce_size(self.op) else 64
         size, tile = size_of(self.op.output(0).shape[:-2]) or 1, (choice["rows"], choice["columns"], choice["panels"])
-        clocks = packing.product_clocks(self.target, (size, m, n, k), tile, self.lanes, bool(self.block), self.gathered)
-        high, wide = -(-m // tile[0]), -(-n // tile[1])
+        some = (self.m,) if self.m is not None else tile_clocks.SOME_ROWS
+        sizes = [(size, m, n, k) for m in some]
+        every = [
+            packing.product_clocks(self.target, z, tile, self.lanes, bool(self.block), self.gathered) for z in sizes
+        ]
+        clocks = math.prod(every) ** (1 / len(every))  # one function serves few rows and many
+        high, wide = -(-some[0] // tile[0]), -(-n // tile[1])
         # Of more tiles than cores the last round is not counted: it would take small tiles for being as many as cores.
         tiles = size * (-(-wide // choice["panels"]) * (high if self.block else 1) if choice["panels"] else high * wide)
         return on_cores(clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf)
@@ -215,9 +216,12 @@ class RegisterTiles(Space):
         in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
         return Scheduled(s, group.outputs, choice)
 
-    def _may_pack(self) -> bool:
-        """Whether the second operand may be copied into panels."""
-        return self.dot is None and contraction(self.group, self.op) is not None
+    def _has_panels(self) -> bool:
+        """Whether rows may go along some panels of the second operand together: it lies in panels, or may be copied into some. Where the number of rows is open, panels
+        that lie so are walked along one by one: tiles of rows are then what threads share."""
+        if self.n is None or self.dot is not None:
+            return self.n is not None and self.m is not None and bool(self.block)
+        return self.m is not None if self.block else contraction(self.group, self.op) is not None
 
     @property
     def _is_ragged(self) -> bool:

@@ -103,8 +103,12 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     else:
         # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
         under_way = told["misses"] if is_block else min(told["misses"], told["ahead"] * lines / instructions)
-        near = told["l2_clocks"] if k * max(row_bytes, LINE_BYTES) > core.l1_bytes / 2 else 0.0
+        near = _near_clocks(target, k * max(row_bytes, LINE_BYTES))
         clocks += wide * k * lines * (far + near * (high - 1)) / under_way
+        if (
+            not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES
+        ):  # of a panel's rows of B, for each tile but the first
+            clocks += (high - 1) * wide * pages * told["page"]
     # A goes by once for all panels that rows go along together.
     left_bytes, passes = 4.0 * m * k, wide / max(1, together)
     left = (
@@ -123,15 +127,22 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
 def _panel_clocks(target: Target, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
     """Of `wide` panels of `columns`: making them (a vector in so many clocks; 0: that was done before), whose lines come from `far` away, and the lines that `high` tiles read of
     each where the first level does not hold those that rows go along together."""
-    told, core = figures.of("cpu product", target), target.core
+    told = figures.of("cpu product", target)
     lines, row_bytes = 4.0 * columns / LINE_BYTES, 4.0 * columns
     made = making * row_bytes / target.vector_bytes + lines * far / told["misses"]
     if making:  # neighbouring panels share the lines in which they meet
         made += told["cut_lines"] / together * far / told["misses"]
     held = together * k * row_bytes
-    near = told["l2_clocks"] if held <= core.l2_bytes / 2 else told["memory_clocks"]
-    again = lines * near / told["misses"] * high if held > core.l1_bytes / 2 else 0.0
+    again = lines * _near_clocks(target, held) / told["misses"] * high
     return wide * k * (made + again)
+
+
+def _near_clocks(target: Target, held: float) -> float:
+    """Clocks to a line of bytes that were there a tile ago."""
+    core, told = target.core, figures.of("cpu product", target)
+    if held <= core.l1_bytes / 2:
+        return 0.0
+    return told["l2_clocks"] if held <= 0.75 * core.l2_bytes else told["memory_clocks"]
 
 
 def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: bool) -> float:

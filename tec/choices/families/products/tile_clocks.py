@@ -14,6 +14,7 @@ TEMPLATE = "cpu register tile"
 LINE_BYTES = 64  # of a cache
 _EMBEDDED = 64  # bytes of vectors from which on a multiply-add takes one element of memory for all lanes
 OPEN_ROWS = 8  # that a product has whose number of rows is symbolic
+SOME_ROWS = (8, 64, 512)  # by all of which the tile of such a product is judged
 
 
 def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[float, float]:
