@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...ir import IterVar, TensorRead
+from ...ir import Expr, IterVar, TensorRead
 from ...ir.visit import free_vars, walk_exprs
 from ...schedule import Schedule, Stage
 from ...target import Target
@@ -257,12 +257,20 @@ def rows_in_lanes(s: Schedule, op: ComputeOp, target: Target) -> None:
 
 def reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bool:
     """Whether the axis `var` is the last index of every read that depends on it; `directly`: nothing but it, and some read is."""
-    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
-    for e in reads:
-        for k, i in enumerate(e.indices):
-            if any(v is var for v in free_vars(i)) and k != len(e.indices) - 1:
-                return False
+    reads = [_trimmed(e) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    for at in reads:
+        if any(v is var for i in at[:-1] for v in free_vars(i)):
+            return False
     if directly:
-        last = [e.indices[-1] for e in reads if e.indices and any(v is var for v in free_vars(e.indices[-1]))]
+        last = [at[-1] for at in reads if at and any(v is var for v in free_vars(at[-1]))]
         return bool(last) and all(i is var for i in last)
     return True
+
+
+def _trimmed(e: TensorRead) -> list[Expr]:
+    """The indices of a read without those of last dimensions of one place: what is ahead of them lies side by side."""
+    at, shape = list(e.indices), list(const_shape(e.tensor))
+    while len(at) > 1 and shape[-1] == 1:
+        at.pop()
+        shape.pop()
+    return at
