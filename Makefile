@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check -e
 
-.PHONY: setup demo test night mutants baseline cliffs model triton tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
+.PHONY: setup demo test night mutants baseline cliffs unseen model triton tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
 
 setup: $(STAMP)
 
@@ -99,6 +99,11 @@ baseline: setup
 cliffs: setup
 	$(PY) -m benchmarks.cliffs llvm $(WORDS)
 	$(PY) -m benchmarks.cliffs gfx942 $(WORDS)
+
+# Networks drawn from timm, torchvision, transformers and diffusers beside ONNX Runtime; WORDS="--seed 7 --count 40 --write".
+unseen: $(TORCH)/.tec-setup
+	$(TORCH)/bin/pip install -q --disable-pip-version-check timm diffusers 'onnxruntime>=1.31' '.[onnx]'
+	$(TORCH)/bin/python -m benchmarks.unseen $(WORDS)
 
 # The time model and tec's kernels against published times on AMD GPUs, drawn; AITER names a checkout of ROCm/aiter. WORDS="--seed 7 --count 0 --side judged".
 model: setup
