@@ -64,14 +64,21 @@ def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
 
 
 def _on_gpu(group: Group, target: Target) -> Iterator[Space]:
+    rest = list(_through_shared(group, target))
+    blocks = next((s for s in rest if isinstance(s, RegisterBlocks)), None)
     for op in group.reductions():
         hopper = WarpgroupProduct.match(group, target, op)
         if hopper is not None:
             yield hopper
         bulk = BulkProduct.match(group, target, op)
-        if bulk is not None:
+        if bulk is not None:  # the same sums as the blocks', whose prices compare
+            bulk.is_second = blocks is not None and _seconds(blocks) < _seconds(bulk)
             yield bulk
-    yield from _through_shared(group, target)
+    yield from rest
+
+
+def _seconds(space: Space) -> float:
+    return space.cost(space.default).seconds
 
 
 def _through_shared(group: Group, target: Target) -> Iterator[Space]:

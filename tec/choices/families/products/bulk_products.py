@@ -113,6 +113,9 @@ class BulkProduct(Space):
         rounds = -(-tiles // (machine.units * resident))
         if c["prefetch"]:  # what is left of the others' registers is used up before a round ends
             rounds = max(1.0, -(-tiles // machine.units) / a_round)
+            clocks += known["prefetch_tile_clocks"] * a_round
+        clocks *= known["ragged_rows"] if self.m % rows else 1.0
+        clocks *= known["ragged_columns"] if self.n % columns else 1.0
         total = rounds * clocks + known["ends_clocks"]
         seconds = total / (machine.clock_mhz * 1e6)
         if parts > 1:
