@@ -78,6 +78,11 @@ class GpuReduction(Space):
         outputs, length = self.outputs, self.length
         if outputs is None or length is None or length < LONG_SUM:
             alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
+            # More threads a work-group where so many of them take longer to start than to read what they sum.
+            if outputs and self._starts(alone) > float(moved_bytes(self.group)) / (
+                self.target.machine.memory_gbps * 1e9
+            ):
+                alone = self.choice(shared=False, threads=256, parts=1, piece=0, outputs=1, wide=0)
             by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
             if self.along and outputs and length and self._rule("short_shared", False) and self.why_not(by_all) is None:
                 return by_all
@@ -226,9 +231,15 @@ class GpuReduction(Space):
         launches = 1 + (choice["parts"] > 1)
         if choice["parts"] > 1:  # the second kernel's chain
             waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
-        return Cost(
-            launches * machine.launch_us * 1e-6 + max(memory, waiting), "memory" if memory >= waiting else "latency"
-        )
+        most = max(memory, waiting, self._starts(choice))
+        return Cost(launches * machine.launch_us * 1e-6 + most, "memory" if memory == most else "latency")
+
+    def _starts(self, choice: Choice) -> float:
+        """Seconds in which the machine starts the work-groups; 0 where its rate is not known."""
+        machine = self.target.machine
+        if not machine.groups_a_clock:
+            return 0.0
+        return self._threads(choice) / int(choice["threads"]) / (machine.groups_a_clock * machine.clock_mhz * 1e6)
 
     def _even(self, groups: int) -> float:
         """How busy the mean unit is, where all wait for the one that has a work-group more."""
