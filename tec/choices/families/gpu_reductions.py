@@ -78,10 +78,12 @@ class GpuReduction(Space):
         outputs, length = self.outputs, self.length
         if outputs is None or length is None or length < LONG_SUM:
             alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
-            # More threads a work-group where so many of them take longer to start than to read what they sum.
-            if outputs and self._starts(alone) > float(moved_bytes(self.group)) / (
-                self.target.machine.memory_gbps * 1e9
-            ):
+            # More threads a work-group where so many of them take longer to start than a launch, and than what they sum takes to come.
+            machine, read = (
+                self.target.machine,
+                float(moved_bytes(self.group)) / (self.target.machine.memory_gbps * 1e9),
+            )
+            if outputs and self._starts(alone) > max(read, machine.launch_us * 1e-6):
                 alone = self.choice(shared=False, threads=256, parts=1, piece=0, outputs=1, wide=0)
             by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
             if self.along and outputs and length and self._rule("short_shared", False) and self.why_not(by_all) is None:
