@@ -84,9 +84,9 @@ class Prefill(Layers):
     def places(self) -> Value:
         return self.b.cast(self.b.op("iota", size=TOKENS, start=0, step=1, dtype="int64"), "float32")
 
-    def angles(self, base: float | None = None, scaling: Any = None) -> tuple[Value, Value]:
+    def angles(self, base: float | None = None, scaling: Any = None, size: int = 0) -> tuple[Value, Value]:
         rows, self.tokens = self.tokens, TOKENS
-        made = super().angles(base, scaling)
+        made = super().angles(base, scaling, size)
         self.tokens = rows
         return made
 
@@ -112,13 +112,37 @@ class Prefill(Layers):
         return self.b.reshape(ends, (TEXTS, HIDDEN))
 
 
-def graph_of(kind: str, ranks: int, target: Any) -> Graph:
-    """The graph of "decode" (a token behind a past that is open) or "prefill", whose weights are laid out for so many ranks."""
+class Texts(Layers):
+    """A token of each of several texts of one length; rows are texts."""
+
+    def heads(self, x: Value, count: int) -> Value:
+        return self.b.reshape(x, (self.tokens, 1, count, x.shape[1] // count))
+
+    def angles(self, base: float | None = None, scaling: Any = None, size: int = 0) -> tuple[Value, Value]:
+        texts, self.tokens = self.tokens, 1
+        made = super().angles(base, scaling, size)
+        self.tokens = texts
+        return made
+
+    def cached(self, x: Value, what: str) -> Value:
+        name = f"past.{self.layer}.{what}"
+        cache = self.graph.input(name, x.dtype, (self.tokens, x.shape[2], self.past, x.shape[3]))
+        whole = self.b.op("concat", cache, self.b.transpose(x, (0, 2, 1, 3)), axis=2)
+        self._caches.append((name, whole))
+        return whole
+
+    def last(self, x: Value) -> Value:
+        return x
+
+
+def graph_of(kind: str, ranks: int, target: Any, texts: int = 1) -> Graph:
+    """The graph of "decode" (a token of each text behind a past that is open) or "prefill", whose weights are laid out for so many ranks."""
     with target:
-        layers = (Prefill if kind == "prefill" else Layers)(Config(CONFIG, "llama"), {}, target, "float16", False, 0)
+        form = Prefill if kind == "prefill" else Texts if texts > 1 else Layers
+        layers = form(Config(CONFIG, "llama"), {}, target, "float16")
         layers.w = JoinedWeights(layers.b, {}, target)
         layers.w.ranks = ranks
-        layers.tokens = TEXTS * TOKENS if kind == "prefill" else 1
+        layers.tokens = TEXTS * TOKENS if kind == "prefill" else texts
         return layers.finish(find("llama")(layers))
 
 

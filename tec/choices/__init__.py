@@ -36,7 +36,7 @@ from .families import (
     transposes,
 )
 from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes, packed_gpu
-from .families.products import projections, row_folds
+from .families.products import few_rows, few_rows_matrix, projections, row_folds
 from .group import Group, size_of
 from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
@@ -56,6 +56,8 @@ FAMILIES = (
     packed_gpu,
     mx_products,
     mx_quantize,
+    few_rows_matrix,
+    few_rows,
     projections,
     row_folds,
     products,

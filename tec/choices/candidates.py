@@ -28,6 +28,7 @@ from ..errors import LoweringError, TecWarning
 from ..ops.typical import each_of_others
 from . import footprint
 from .cost import price
+from .group import size_of
 from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
 from .rules import figures
 from .space import Choice, Space
@@ -91,7 +92,11 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
     sketch = found[0].cost(default).seconds
     is_misled = loops_seconds > known["misled"] * sketch
     cheapest: list[tuple[float, Space, Choice]] = []
+    # Of an open size the price is a guess, and plain stages lose most where it is wrong: a softmax over a long past, say, in one work-group.
+    is_open = any(size_of(t.shape) is None for op in found[0].group.ops for t in op.outputs)
     for k, space in enumerate(found[:DRAFTED_SPACES]):
+        if k and is_open and space.template in STAGES:
+            continue
         bound = known["well_below"] * (loops_seconds if k and is_misled else sketch)
         best = None
         with contextlib.suppress(Exception):  # a template that fails is no rival

@@ -20,7 +20,7 @@ from ..ir import Func, IntImm
 from ..ir.dtype import dtype_info
 from ..ops.dims import Dim, Size, UndecidedSize, bind_hint, product
 from ..ops.guards import Guard, recording
-from ..ops.registry import TensorType, static_shape
+from ..ops.registry import COMPLEX, TensorType, static_shape
 from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
 from ..schedule import to_loops
@@ -115,7 +115,9 @@ def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:
     loose = tuple(v in group.loose for v in (*inputs, *group.outputs))
     wiring.append(("rows", repr((places, loose)), ()))
     types = tuple((sizes.own(v.type), np.asarray(v.data).tobytes() if _inline_constant(v) else None) for v in inputs)
-    return tuple(wiring), types
+    # A product may ask for constant weights before the kernel ahead of it has ended.
+    early = any(n.definition.kind == COMPLEX for n in group.nodes)
+    return tuple(wiring), types, tuple(v.data is not None for v in inputs) if early else ()
 
 
 def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[Guard]) -> Program:
@@ -136,6 +138,8 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
             )
         else:
             tensors[v] = te.placeholder(sizes.own(v.shape), v.dtype, name=f"x{k}")
+            if v.data is not None:
+                tensors[v].op.attrs["constant"] = True
             args.append(tensors[v])
             used.append(k)
     known = sizes.own_guards(guards)

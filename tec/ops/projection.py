@@ -1,9 +1,9 @@
-"""Products of one row with constant matrices, and what stands around them in a decoder's step: a root-mean-square norm before, a gate behind.
+"""Products of few rows with constant matrices, and what stands around them in a decoder's step: a root-mean-square norm before, a gate behind.
 
     h = x / sqrt(mean(x^2) + eps) * g          (where there is a norm)
     y = h W^T                                  or, gated, silu(h W1^T) * (h W2^T) with W1 and W2 one behind the other
 
-The norm's factor is the same for all of a row, so it is applied to the sums.
+The norm's factor is the same for all of a row, so it is applied to the sums. x is [rows, depth].
 """
 
 from __future__ import annotations
@@ -33,7 +33,15 @@ def _parts(attrs: Attrs, inputs: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, g, matrix = _parts(attrs, types)
     k, n = attrs["depth"], attrs["columns"]
-    fits = x.shape == (1, k) and "float" in x.dtype and (g is None or g.shape == (k,)) and attrs.get("gate") in GATES
+    rows = x.shape[0] if x.ndim == 2 else 0
+    fits = (
+        isinstance(rows, int)
+        and rows > 0
+        and x.shape == (rows, k)
+        and "float" in x.dtype
+        and (g is None or g.shape == (k,))
+        and attrs.get("gate") in GATES
+    )
     if attrs.get("bits"):
         w = Weights.of(attrs)
         fits = fits and len(matrix) in (2, 3) and matrix[0] == TensorType(w.codes_dtype, w.codes_shape) and matrix[1].shape == w.scales_shape  # fmt: skip
@@ -41,11 +49,11 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         fits = fits and len(matrix) == 1 and matrix[0].shape == (n, k)
     if not fits or (attrs.get("gate") and n % 2):
         raise fail(f"projection of {', '.join(map(str, types))} with {attrs}")
-    return [TensorType(x.dtype, (1, n // 2 if attrs.get("gate") else n))]
+    return [TensorType(x.dtype, (rows, n // 2 if attrs.get("gate") else n))]
 
 
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
-    return 2 * int(attrs["columns"]) * int(attrs["depth"])
+    return 2 * int(types[0].shape[0]) * int(attrs["columns"]) * int(attrs["depth"])
 
 
 def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
@@ -53,7 +61,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     acc = np.float64 if x.dtype == np.float64 else np.float32
     h = x.astype(acc)
     if g is not None:
-        h = h / np.sqrt(np.mean(h * h) + acc(attrs["eps"])) * g.astype(acc)
+        h = h / np.sqrt(np.mean(h * h, -1, keepdims=True) + acc(attrs["eps"])) * g.astype(acc)
     if attrs.get("bits"):
         w = Weights.of(attrs)
         codes = unpacked(np.ascontiguousarray(matrix[0]).view(np.uint8), w.bits, w.k).astype(acc)
@@ -70,10 +78,10 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
 
 @register("projection", COMPLEX, _type, flops=_flops, traits=[SUMS], host=_host)
 def _projection(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """See the module. Inputs: x [1, depth]; with `eps` the norm's scale [depth]; the matrix, rows of [columns, depth] or packed with `bits`, `block`,
+    """See the module. Inputs: x [rows, depth]; with `eps` the norm's scale [depth]; the matrix, rows of [columns, depth] or packed with `bits`, `block`,
     `zero` and panel 0 (`packed_matmul`). gate "silu": of twice as many columns as the result. Sums in float32 at least."""
     x, g, matrix = _parts(attrs, inputs)
-    k, acc = attrs["depth"], accumulator(x.dtype)
+    k, acc, rows = attrs["depth"], accumulator(x.dtype), outputs[0].shape[0]
     run = 4
 
     if attrs.get("bits"):
@@ -91,35 +99,37 @@ def _projection(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
         def weight(n: Any, r: Any) -> Any:
             return matrix[0](n, r).astype(acc)
 
-    def element(r: Any) -> Any:
-        value = x(0, r).astype(acc)
+    def element(i: Any, r: Any) -> Any:
+        value = x(i, r).astype(acc)
         return value if g is None else value * g(r).astype(acc)
 
     def product(first: int, count: int) -> Tensor:
         r = te.reduce_axis((0, k), "k")
         made: Tensor = te.compute(
-            (1, count), lambda i, n: te.sum(element(r) * weight(n + first, r), axis=r), name="projected", tag="projected", attrs={"run": run}
+            (rows, count), lambda i, n: te.sum(element(i, r) * weight(n + first, r), axis=r), name="projected", tag="projected", attrs={"run": run}
         )  # fmt: skip
         return made
 
     square: Any = None
     if g is not None:
         s = te.reduce_axis((0, k), "s")
-        square = te.compute((1,), lambda i: te.sum(x(i, s).astype(acc) * x(i, s).astype(acc), axis=s), name="squares")
+        square = te.compute(
+            (rows,), lambda i: te.sum(x(i, s).astype(acc) * x(i, s).astype(acc), axis=s), name="squares"
+        )
 
-    def normed(p: Any) -> Any:
+    def normed(p: Any, i: Any) -> Any:
         if square is None:
             return p
-        return p / te.sqrt(square(0) * one_over(k, acc) + te.const(attrs["eps"], acc))
+        return p / te.sqrt(square(i) * one_over(k, acc) + te.const(attrs["eps"], acc))
 
     count = outputs[0].shape[1]
     first = product(0, count)
     second = product(count, count) if attrs.get("gate") else None
 
     def body(i: Any, n: Any) -> Any:
-        y = normed(first(i, n))
+        y = normed(first(i, n), i)
         if second is not None:
-            y = y * te.sigmoid(y) * normed(second(i, n))
+            y = y * te.sigmoid(y) * normed(second(i, n), i)
         return y.astype(x.dtype)
 
     made = te.compute(outputs[0].shape, body, name="projection")

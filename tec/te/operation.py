@@ -91,7 +91,7 @@ class Operation(Spelled):
 
 
 class PlaceholderOp(Operation):
-    """An input whose values are given at run time."""
+    """An input whose values are given at run time. attrs: `constant` where nothing ever writes them: a kernel may read them while the one ahead of it still runs."""
 
     __slots__ = ("dtype", "shape")
 

@@ -120,6 +120,11 @@ def vector(buffer: Any, first: Index, n: int) -> Expr:
     return BufferLoad(buffer.buffer, (_run(first, n),))
 
 
+def vector_at(buffer: Any, index: Sequence[Index], first: Index, n: int) -> Expr:
+    """`n` elements side by side of a row of a buffer, in one load. index: the row's."""
+    return BufferLoad(buffer.buffer, (*(build.convert(e) for e in index), _run(first, n)))
+
+
 def put_vector(ib: IRBuilder, buffer: BufferVar, first: Index, value: Expr) -> None:
     """A vector's elements side by side into a buffer, in one store."""
     ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))

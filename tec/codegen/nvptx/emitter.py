@@ -64,11 +64,13 @@ class NvptxFrame(GpuFrame):
             self.intrinsic("llvm.nvvm.griddepcontrol.launch.dependents", "void", [])
         hopper.prefetch_maps(self.em, [p for p in f.params if isinstance(p, Buffer) and p.scope == PARAM_SCOPE])
         if self.starts_early and not any_stmt(f.body, lambda s: is_call(s, "early_wait")):
-            self.intrinsic("llvm.nvvm.griddepcontrol.wait", "void", [])
+            hopper.wait_for_kernel_ahead(self.em)
 
     def param_attributes(self, f: Func, b: Buffer, read_only: bool) -> str:
         if b.scope != PARAM_SCOPE:
-            return super().param_attributes(f, b, read_only)
+            words = super().param_attributes(f, b, read_only)
+            # Not read-only memory before the kernel ahead has ended: LLVM may move loads of such over anything. Aliases it knows by scopes, too.
+            return words.replace("noalias ", "").replace("readonly ", "") if f.attrs.get("early_start") else words
         return f'byval([{MAP_BYTES} x i8]) align {MAP_ALIGN} "nvvm.grid_constant" '
 
     def address_space(self, scope: str) -> int:

@@ -76,10 +76,14 @@ class DeviceEngine:
         self._steps = self.plan.flat
         self._where: tuple[list[NDArray | Storage], Any] | None = None  # the memory of each base, and their addresses
         copies = (n for s in self.plan.flat if not isinstance(s, Call) for n in (s.target, s.source))
-        self._copied = list(dict.fromkeys([*self.plan.inputs, *(o.value for o in self.plan.outputs), *copies]))
+        # States that grow are neither copied in nor out.
+        given = (n for n in self.plan.inputs if n not in self._growing)
+        shown = (o.value for o in self.plan.outputs if self.plan.values[o.value].place != "rows")
+        self._copied = list(dict.fromkeys([*given, *shown, *copies]))
+        self._ahead = Event(device)  # behind what the caller queued
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
-        self.stream.wait(Event(self.device).record())  # what the caller queued comes first
+        self.stream.wait(self._ahead.record())  # what the caller queued comes first
         states = {n: a for n, a in zip(self.plan.inputs, given) if n in self._growing}
         bound = self._bind(binding, states)
         with self.stream:

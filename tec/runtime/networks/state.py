@@ -42,6 +42,11 @@ class States:
             self._size[n]: exprs.compile_expr(plan.values[outputs[s.output]].shape[s.axis or 0])
             for n, s in self.growing.items()
         }
+        # Those whose other dimensions are numbers: where there is room, a run finds nothing to check.
+        self._plain = {
+            n for n, s in self.growing.items()
+            if all(isinstance(e, int) for k, e in enumerate(plan.values[n].shape) if k != s.axis)
+        }  # fmt: skip
         self.lengths: dict[str, int] = dict.fromkeys(self._size.values(), 0)
         self._buffers: dict[str, NDArray] = {}
         self._values: dict[str, NDArray] = {}
@@ -72,7 +77,10 @@ class States:
                     env.setdefault(e, 0)
         after = {n: int(exprs.evaluate(c, env)) for n, c in self._grown.items()}
         for name, s in self.growing.items():
-            size = self._size[name]
+            size, held = self._size[name], self._buffers.get(name)
+            if held is not None and given is None and name in self._plain and held.shape[s.axis or 0] >= after[size]:
+                env[s.capacity] = held.shape[s.axis or 0]
+                continue
             buffer = self._room(name, s, env, after[size], None if given is None else given[name])
             env[s.capacity] = buffer.shape[s.axis or 0]
         for s in self.others:

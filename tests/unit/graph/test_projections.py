@@ -1,4 +1,4 @@
-"""One row through constant matrices on a GPU: what is found, what is left alone, and that it computes the same."""
+"""Few rows through constant matrices on a GPU: what is found, what is left alone, and that it computes the same."""
 
 from __future__ import annotations
 
@@ -92,3 +92,40 @@ def test_a_norm_that_others_read_stays() -> None:
     feeds: dict[str, Any] = {"x": RNG.standard_normal((1, 64)).astype(np.float32)}
     for a, c in zip(run_graph(g, feeds), run_graph(made, feeds)):
         np.testing.assert_allclose(a, c, rtol=1e-5, atol=1e-5)
+
+
+def decoder_block(rows: int, dtype: str, later: bool) -> tuple[Graph, dict[str, Any]]:
+    """A norm in float32, gate and up as halves of one product, down with the rows behind: as `tec.lm` builds them. later: numbers come after compilation."""
+    rng = np.random.default_rng(rows)
+    g = Graph()
+    b = Builder(g)
+    x = g.input("x", dtype, (rows, 256))
+    shapes = {"norm": (256,), "both": (512, 256), "down": (256, 256)}
+    arrays = {n: (rng.standard_normal(s) / 16).astype(np.float32 if n == "norm" else dtype) for n, s in shapes.items()}
+    arrays["norm"] += 1
+    w = {n: g.deferred(n, str(a.dtype), a.shape) if later else g.constant(a, n) for n, a in arrays.items()}
+    h = rms_norm(b, x, w["norm"], -1, 1e-5)[0]
+    both = g.add("matmul", [h, w["both"]], {"transpose_b": True})[0]
+    gate, up = b.split(both, 1, [256, 256])
+    y = b.op("multiply", b.op("silu", gate), up)
+    y = b.op("add", g.add("matmul", [y, w["down"]], {"transpose_b": True})[0], x)
+    g.set_outputs([y], ["y"])
+    return g, arrays
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtype", "later"),
+    [(1, "float16", True), (3, "float16", False), (8, "float32", True), (11, "float16", True)],
+)
+def test_a_gate_of_halves(rows: int, dtype: str, later: bool) -> None:
+    """Also where no pass may read the weights: two launches, right with every check."""
+    g, arrays = decoder_block(rows, dtype, later)
+    x = {"x": np.random.default_rng(1).standard_normal((rows, 256)).astype(dtype)}
+    known, _ = decoder_block(rows, dtype, False)
+    (want,) = run_graph(known, x)
+    net = tec.compile(g, target=GPU, cache=False)
+    assert [s.function.partition("_")[2] for s in net.plan.steps] == ["projection", "matmul_add"]
+    if later:
+        net.provide({n: arrays[n] for n in net.params if n in arrays})
+    (got,) = net.run(x, device=tec.rocm_emu("gfx942", check="all"))
+    np.testing.assert_allclose(got, want, rtol=0, atol=(4e-3 if dtype == "float16" else 1e-5) * np.abs(want).max())

@@ -14,6 +14,7 @@ from ...group import Group, extent
 from ...parts import loops
 from . import registers
 from .cpu import CpuAttention
+from .few_rows import FewRowsAttention
 from .gpu import GpuAttention
 from .kernel import Kernel
 from .matrix import MatrixAttention
@@ -37,6 +38,9 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield from (kind(group, target, *found) for kind in kinds)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
+        few = FewRowsAttention(group, target, *found)
+        if few.fits_at_all:
+            yield few
         units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
         # Few queries and many keys are divided over more work-groups by one of them alone.
         yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)

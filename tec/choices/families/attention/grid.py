@@ -16,6 +16,10 @@ from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
 
+_JOINING = (
+    64  # threads of a work-group that joins: they wait for memory alone, so that few of them on many units are best
+)
+
 
 class Tile(Protocol):
     """One work-group's queries: its loop over blocks of keys, then what it found."""
@@ -81,6 +85,7 @@ class Grid:
     splits: int
     threads: tuple[int, int]
     resident: int = 0  # work-groups that a unit is to hold at once, where that bounds registers
+    early: bool = False  # both kernels begin before the one ahead has ended, where that pays
 
     @property
     def heads(self) -> Any:
@@ -109,6 +114,8 @@ class Grid:
                 ib.scope_attr(axis, "thread_extent", n)
             if self.resident:
                 ib.scope_attr(None, "min_blocks", self.resident)
+            if self.early:
+                ib.scope_attr(None, "early_start", None)
             split = te.indexmod(bx.var, splits) if splits > 1 else 0
             at = te.indexdiv(bx.var, splits) if splits > 1 else bx.var
             # Under a causal mask the last queries see the most keys: they begin first, and no unit is left with one of them at the end.
@@ -132,9 +139,11 @@ class Grid:
         with ib.new_scope():
             bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
             total_elements = g.batch * self.heads * self.rows * g.value_size
-            ib.scope_attr(bx, "thread_extent", ceil_div(total_elements, loops.THREADS))
-            ib.scope_attr(tx, "thread_extent", loops.THREADS)
-            e = bx.var * loops.THREADS + tx.var
+            ib.scope_attr(bx, "thread_extent", ceil_div(total_elements, _JOINING))
+            ib.scope_attr(tx, "thread_extent", _JOINING)
+            if self.early:
+                ib.scope_attr(None, "early_start", None)
+            e = bx.var * _JOINING + tx.var
             with ib.if_scope(e < total_elements):
                 column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
                 row, b_head = te.indexmod(line, self.rows), te.indexdiv(line, self.rows)
@@ -142,14 +151,15 @@ class Grid:
                 top = loops.scalar(ib, k.acc, "top", k.lowest)
                 value = loops.scalar(ib, k.acc, "value", k.const(0))
                 total = loops.scalar(ib, k.acc, "total", k.const(0))
-                with ib.for_range(0, self.splits, "split") as split:
-                    at = ib.let("at", self.place(tiles, b, head, row, split))
-                    other = ib.let("other", parts[at + g.value_size])
-                    fresh = ib.let("fresh", te.max(top[0], other))
-                    mine, theirs = ib.let("mine", te.exp(top[0] - fresh)), ib.let("theirs", te.exp(other - fresh))
-                    value[0] = value[0] * mine + parts[at + column] * theirs
-                    total[0] = total[0] * mine + parts[at + (g.value_size + 1)] * theirs
-                    top[0] = fresh
+                first = ib.let("at", self.place(tiles, b, head, row, 0))
+                # Two passes, whose loads wait for nothing but the one maximum of all.
+                with ib.for_range(0, self.splits, "split", kind="unroll") as split:
+                    top[0] = te.max(top[0], parts[first + split * (g.value_size + 2) + g.value_size])
+                with ib.for_range(0, self.splits, "split", kind="unroll") as split:
+                    at = ib.let("at", first + split * (g.value_size + 2))
+                    theirs = ib.let("theirs", te.exp(parts[at + g.value_size] - top[0]))
+                    value[0] = value[0] + parts[at + column] * theirs
+                    total[0] = total[0] + parts[at + (g.value_size + 1)] * theirs
                 query_head, i = Rows(k, self.folded, b, head).at(row)
                 at = (b, query_head, i)
                 k.write((*at, column), k.normalized(value[0], total[0], top[0], at))

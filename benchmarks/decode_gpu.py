@@ -1,0 +1,299 @@
+"""A decode step of a Llama of 4 layers (2048, 8192, heads 32/8, vocabulary 32,000) in float16 on one NVIDIA GPU: the step as a captured graph, each of its kernels
+alone, and the host's part, beside PyTorch's step in a CUDA graph.
+
+    python -m benchmarks.decode_gpu --list [--target T]                        anywhere: the launches of a step with their grids and bytes
+    python -m benchmarks.decode_gpu [--batch 1] [--past 128,1024] [--kernels] [--chain] [--torch]
+
+Random weights. Every number is a median. Kernels are timed in a captured graph of all launches of that name, of which each layer's weights are read in turn, so
+that the second-level cache holds none of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import tec
+from benchmarks import shard_model as model
+from tec.graph.compiler import compile_graphs
+from tec.runtime.devices.stream import Event, GraphCapture
+from tec.target import Target
+
+AGAIN, ROUNDS, STEPS = 16, 7, 40
+_SEED = 7
+
+
+def compiled(batch: int, target: Target) -> Any:
+    graph = model.graph_of("decode", 1, target, texts=batch)
+    return compile_graphs([graph], target, state=dict(graph.state))[0]
+
+
+def launches_of(net: Any, past: int, capacity: int) -> list[dict[str, Any]]:
+    """The launches of a step: kernel, grid, block, bytes of the arrays that it is given and that are read or written whole."""
+    table, layout = net._launches(), net._layout
+    binding = layout.bind({"past": past, "past.capacity": capacity})
+    geometry = table.geometry.copy()
+    geometry.reshape(-1)[table.moving[0]] = binding.numbers[table.moving[1]]
+    found = []
+    steps = {s.function: s for s in net.plan.flat if hasattr(s, "function")}
+    for k, (row, shape) in enumerate(zip(table.rows, geometry.tolist())):
+        args = [a for a in steps[row.function].args if isinstance(a, str)]
+        nbytes = sum(layout.nbytes(binding, layout.names[a]) for a in dict.fromkeys(args) if a in layout.names)
+        found.append(
+            {
+                "number": k,
+                "kernel": row.kernel,
+                "grid": shape[:3],
+                "block": shape[3:6],
+                "early": row.early,
+                "bytes": nbytes,
+            }
+        )
+    return found
+
+
+def distinct(found: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """By kernel, those that have a grid."""
+    by: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        if min(row["grid"]) > 0:
+            by.setdefault(row["kernel"], []).append(row)
+    return by
+
+
+def weights() -> dict[str, np.ndarray[Any, Any]]:
+    """Whole weights: numbers of one block, as many times as they fit."""
+    rng = np.random.default_rng(_SEED)
+    block = rng.standard_normal((1 << 20) + 7, np.float32)
+    made: dict[str, np.ndarray[Any, Any]] = {}
+    for name, shape in model.shapes():
+        w = np.resize(block, shape)
+        made[name] = 1 + 0.1 * w if len(shape) == 1 else (w * shape[1] ** -0.5).astype(np.float16)
+    return made
+
+
+def inputs(batch: int, past: int) -> dict[str, Any]:
+    rng = np.random.default_rng(_SEED)
+    made: dict[str, Any] = {"embeddings": rng.standard_normal((batch, model.HIDDEN)).astype("float16")}
+    for k in range(model.LAYERS):
+        for what in ("key", "value"):
+            made[f"past.{k}.{what}"] = rng.standard_normal(
+                (batch, model.KV_HEADS, past, model.SIZE), np.float32
+            ).astype("float16")
+    return made
+
+
+def _times(run: Callable[[], Any], calls: int) -> float:
+    """Microseconds a call."""
+    for _ in range(3):
+        run()
+    took = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(calls):
+            run()
+        took.append((time.perf_counter() - start) / calls * 1e6)
+    return statistics.median(took)
+
+
+def measure_kernels(executor: Any, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each kernel alone. After a run of the step, whose arguments stay in the table."""
+    engine = executor._engine
+    device, table = engine.device, engine._table
+    rows = []
+    for kernel, launches in distinct(found).items():
+        graph = GraphCapture(device)
+        with graph:
+            for _ in range(AGAIN):
+                for row in launches:
+                    table.run(row["number"], 1)
+        count, took = AGAIN * len(launches), []
+        for _ in range(ROUNDS):
+            start, stop = Event(device), Event(device)
+            with engine.stream:
+                start.record()
+                graph.launch(engine.stream)
+                stop.record()
+            took.append(start.elapsed_ms(stop) * 1e3 / count)
+        us = statistics.median(took)
+        first = launches[0]
+        rows.append(
+            {"kernel": kernel, "launches": len(launches), "us": round(us, 2), "all_us": round(us * len(launches), 1), "GB/s": round(first["bytes"] / us / 1e3),
+             "grid": first["grid"], "block": first["block"], "bytes": first["bytes"], "early": first["early"]}
+        )  # fmt: skip
+    return rows
+
+
+def measure_chain(executor: Any, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each launch adds to those before it: the difference of two captured graphs."""
+    engine = executor._engine
+    table, before, rows = engine._table, 0.0, []
+    for n, row in enumerate(found):
+        if min(row["grid"]) <= 0:
+            continue
+        graph = GraphCapture(engine.device)
+        with graph:
+            for k in range(n + 1):
+                if min(found[k]["grid"]) > 0:
+                    table.run(k, 1)
+        us = _device_us(executor, lambda graph=graph: graph.launch(engine.stream), 10)
+        rows.append({"launch": n, "kernel": row["kernel"], "adds_us": round(us - before, 2), "until_us": round(us, 1)})
+        before = us
+    return rows
+
+
+class TorchStep:
+    """PyTorch's step, captured."""
+
+    def __init__(self, given: dict[str, Any], whole: dict[str, Any], batch: int, past: int):
+        import torch
+
+        whole = {n: torch.from_numpy(w).cuda() for n, w in whole.items()}
+        llama = model.TorchLlama(model.local_weights(whole, 0, 1, torch.cat), 1, lambda y: y)
+        x = torch.from_numpy(given["embeddings"]).cuda()
+        caches = []
+        for k in range(model.LAYERS):
+            pair = [torch.from_numpy(given[f"past.{k}.{what}"]).cuda() for what in ("key", "value")]
+            caches.append([torch.cat([p, torch.zeros_like(p[:, :, :1])], 2) for p in pair])
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream), torch.no_grad():
+            for _ in range(3):
+                llama.run(x, batch, past, caches)
+        torch.cuda.synchronize()
+        self.graph, self.torch = torch.cuda.CUDAGraph(), torch
+        with torch.cuda.graph(self.graph), torch.no_grad():
+            self.logits = llama.run(x, batch, past, caches)
+
+    def run(self) -> None:
+        self.graph.replay()
+        self.torch.cuda.synchronize()
+
+
+def measure(batch: int, pasts: Sequence[int], kernels: bool, peer: bool, chain: bool = False) -> None:
+    device = tec.cuda(0)
+    start = time.perf_counter()
+    net = compiled(batch, Target("cuda"))
+    compile_s = time.perf_counter() - start
+    whole = weights()
+    own = model.local_weights(whole, 0, 1, np.concatenate)
+    net.provide({n: np.ascontiguousarray(own[n]).reshape(p.shape) for n, p in net.params.items() if n in own})
+    for past in pasts:
+        given = inputs(batch, past)
+        executor = net.executor(device, capacity=past + 512)
+        x = tec.nd.array(given["embeddings"], device)
+        executor.run(given)
+
+        def again(executor: Any = executor, x: Any = x, past: int = past) -> Any:
+            executor.truncate(past)
+            return executor.run({"embeddings": x})
+
+        logits = again()[0].numpy()
+        found = launches_of(net, past, past + 512)
+        row: dict[str, Any] = {
+            "name": f"decode step, batch {batch}, past {past}", "launches": sum(min(r["grid"]) > 0 for r in found), "run_us": round(_times(again, STEPS), 1),
+            "graph_us": round(_graph_us(executor), 1), "queued_us": round(_queued_us(executor), 1), "host_us": round(_host_us(executor, x, past), 1),
+            "growing_us": round(_growing_us(executor, x, past), 1), "compile_s": round(compile_s, 1),
+        }  # fmt: skip
+        if peer:
+            torch_step = TorchStep(given, whole, batch, past)
+            row["torch_us"] = round(_times(torch_step.run, STEPS), 1)
+            wanted = torch_step.logits.cpu().numpy()
+            row["apart"] = float(np.abs(logits - wanted).max() / np.abs(wanted).max())
+        print(json.dumps(row), flush=True)
+        if chain:
+            again()
+            for k in measure_chain(executor, found):
+                print(json.dumps(k), flush=True)
+        if kernels:
+            again()
+            for k in measure_kernels(executor, found):
+                print(json.dumps(k), flush=True)
+
+
+def _bound(executor: Any) -> Any:
+    return next(reversed(executor._engine._bound.values()))[1]
+
+
+def _device_us(executor: Any, queue: Callable[[], None], calls: int = 20) -> float:
+    """The device's time of what `queue` queues, many times over."""
+    engine, took = executor._engine, []
+    for _ in range(ROUNDS):
+        start, stop = Event(engine.device), Event(engine.device)
+        with engine.stream:
+            start.record()
+            for _ in range(calls):
+                queue()
+            stop.record()
+        took.append(start.elapsed_ms(stop) * 1e3 / calls)
+    return statistics.median(took)
+
+
+def _graph_us(executor: Any) -> float:
+    """The captured step, back to back."""
+    engine, bound = executor._engine, _bound(executor)
+    if bound.graph is None:
+        return float("nan")
+    return _device_us(executor, lambda: bound.graph.launch(engine.stream))
+
+
+def _queued_us(executor: Any) -> float:
+    """The step's launches without a graph, back to back."""
+    engine, bound = executor._engine, _bound(executor)
+    return _device_us(executor, lambda: engine._calls(bound))
+
+
+def _host_us(executor: Any, x: Any, past: int) -> float:
+    """What the host does until all is queued, the device asleep."""
+    took = []
+    for _ in range(STEPS):
+        executor.truncate(past)
+        start = time.perf_counter()
+        job = executor.launch({"embeddings": x})
+        took.append((time.perf_counter() - start) * 1e6)
+        job.sync()
+    return statistics.median(took)
+
+
+def _growing_us(executor: Any, x: Any, past: int) -> float:
+    """Steps that follow one another, each a token longer: no sizes come twice."""
+    took = []
+    for _ in range(3):
+        executor.truncate(past)
+        start = time.perf_counter()
+        for _ in range(100):
+            executor.run({"embeddings": x})
+        took.append((time.perf_counter() - start) * 1e4)
+    return statistics.median(took)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="only list the launches; needs no GPU")
+    parser.add_argument("--target", default="cuda -arch=sm_90a", help="of --list")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--past", default="128,1024")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--chain", action="store_true", help="what each launch adds to those before it")
+    parser.add_argument("--torch", action="store_true")
+    args = parser.parse_args()
+    pasts = [int(p) for p in args.past.split(",")]
+    if not args.list:
+        measure(args.batch, pasts, args.kernels, args.torch, args.chain)
+        return
+    net = compiled(args.batch, Target(args.target))
+    found = launches_of(net, pasts[-1], pasts[-1] + 512)
+    for kernel, rows in distinct(found).items():
+        print(
+            f"{len(rows):3} {kernel:60} grid {rows[0]['grid']} block {rows[0]['block']} {rows[0]['bytes']} bytes early={rows[0]['early']}"
+        )
+    print(f"{sum(min(r['grid']) > 0 for r in found)} launches")
+
+
+if __name__ == "__main__":
+    main()

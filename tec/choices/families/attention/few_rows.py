@@ -1,0 +1,274 @@
+"""Attention of few queries over many keys on a GPU: a decoder's step, which is as long as it takes to read its keys and values.
+
+The queries of the heads that share keys are in registers. Some lanes share a key: each has 16 bytes of it, of the same places of the queries, and of the sums. So a wavefront
+walks over several streams of keys at once, each with a maximum and sums of its own, and loads nothing into shared memory. At the end streams meet by shuffles, wavefronts in
+shared memory, and work-groups that share keys in a second kernel (`grid`).
+
+    waves     of a work-group
+    ahead     keys of a stream whose loads are under way at once
+    splits    work-groups that share the keys
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir.dtype import dtype_info
+from ....ops.attention import order_of, stored
+from ....ops.forms import Form
+from ....ops.registry import broadcast_index
+from ....target import Target, level_gbps
+from ....te import Tensor
+from ....te.like import Index
+from ...group import Group
+from ...parts import loops
+from ...space import Choice, Cost
+from .grid import Grid, Results, Rows
+from .kernel import Kernel, SplitAttention
+
+_PIECE_BYTES = 16  # of a lane's load
+_GROUPS_A_UNIT = 6  # of four wavefronts
+_MOST_ROWS = 8  # queries of heads that share keys: each has registers for a piece of itself and of its sums
+
+
+class FewRowsAttention(SplitAttention):
+    """See the module."""
+
+    template: ClassVar[str] = "few rows attention"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.piece = _PIECE_BYTES // dtype_info(self.dtype).bytes
+        self.wave = target.wavefront_size
+        self.parameters = {"waves": (4, 8, 2, 1), "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
+
+    @property
+    def lanes(self) -> int:
+        """That share a key."""
+        return int(self.g.size) // self.piece
+
+    @property
+    def fits_at_all(self) -> bool:
+        g = self.g
+        if not isinstance(g.queries, int) or self.dtype not in ("float16", "bfloat16", "float32"):
+            return False
+        if g.size != g.value_size or g.size % self.piece or self.rows[0] > _MOST_ROWS:
+            return False
+        if self.lanes & (self.lanes - 1) or self.lanes > self.wave:
+            return False
+        return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv")
+
+    def streams(self, choice: Choice) -> int:
+        """Keys that a work-group walks over at once."""
+        return int(choice["waves"]) * (self.wave // self.lanes)
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice["waves"] * self.wave > self.target.max_threads:
+            return f"{choice['waves']} wavefronts are more than a work-group has"
+        need = choice["waves"] * self.rows[0] * (self.g.value_size + 2) * 4
+        if need > self.target.static_lds_bytes:
+            return f"sums take {need} bytes of shared memory"
+        return None
+
+    @property
+    def default(self) -> Choice:
+        waves = next(
+            w for w in self.parameters["waves"] if self.why_not(self.choice(waves=w, ahead=2, splits=1)) is None
+        )
+        one = self.choice(waves=waves, ahead=2, splits=1)
+        block = self.streams(one) * one["ahead"]
+        # Each work-group waits for its blocks one after another, so that there are many of them beside each other, of a block or two each.
+        wanted = min(_GROUPS_A_UNIT * self.target.machine.units // self.groups(self.rows[0]), self.length // block)
+        return {**one, "splits": min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))}
+
+    def cost(self, choice: Choice) -> Cost:
+        """Keys and values at memory's rate, or what the busiest work-group waits for its blocks; and a launch more where a second kernel joins."""
+        machine, g = self.target.machine, self.g
+        heads = g.key_heads if isinstance(g.key_heads, int) else 1
+        moved = 2.0 * self.batch * heads * self.length * g.size * dtype_info(self.dtype).bytes
+        groups = self.groups(self.rows[0]) * choice["splits"]
+        blocks = -(-self.length // (self.streams(choice) * choice["ahead"] * choice["splits"]))
+        latency = (machine.memory.latency_ns or 500.0) * 1e-9
+        rate = level_gbps(machine, "memory") * 1e9 * min(1.0, groups / machine.units)
+        waiting = -(-groups // (4 * machine.units)) * (blocks + 2) * 2 * latency
+        launches = 1 + (choice["splits"] > 1)
+        return Cost(launches * machine.launch_us * 1e-6 + max(moved / rate, waiting), "memory" if moved / rate > waiting else "latency")  # fmt: skip
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
+        grid.launch(lambda of, first, tx, ty: _Streams(kernel, self, choice, of, tx, ty))
+
+
+class _Streams:
+    """One work-group: the queries of heads that share keys."""
+
+    def __init__(self, k: Kernel, space: FewRowsAttention, choice: Choice, of: Rows, tx: Index, ty: Index):
+        self.k, self.ib, self.g, self.acc = k, k.ib, k.g, k.acc
+        self.of, self.tx, self.ty = of, tx, ty
+        self.rows, self.piece, self.lanes, self.wave = space.rows[0], space.piece, space.lanes, space.wave
+        self.waves, self.ahead = choice["waves"], choice["ahead"]
+        self.streams = space.streams(choice)
+        self.dtype = k.sources["q"].dtype
+
+    def run(self, split: Index, splits: int) -> None:
+        ib, rows, piece = self.ib, self.rows, self.piece
+        self.d = ib.let("d", te.indexmod(self.tx, self.lanes) * piece)
+        self.stream = ib.let("stream", self.ty * (self.wave // self.lanes) + te.indexdiv(self.tx, self.lanes))
+        self.q, self.o = self._local(self.acc, rows * piece, "queries"), self._local(self.acc, rows * piece, "sums")
+        self.keys, self.values = (self._local(self.dtype, self.ahead * piece, n) for n in ("keys", "values"))
+        self.top, self.total = self._local(self.acc, rows, "top"), self._local(self.acc, rows, "total")
+        self.s = self._local(self.acc, self.ahead, "scores")
+        for r in range(rows):
+            self._query(r)
+            self.top[r], self.total[r] = self.k.lowest, self.k.const(0)
+            for i in range(piece):
+                self.o[r * piece + i] = self.k.const(0)
+        block = self.streams * self.ahead
+        begin, end = self.of.blocks(*self.of.reach(0, rows), block, split, splits)
+        with ib.for_range(begin, te.max(end, begin), "block") as b:
+            self._block(ib.let("first", b * block + self.stream), block)
+
+    def _local(self, dtype: str, n: int, name: str) -> Any:
+        return self.ib.allocate(dtype, (n,), name, scope="local")
+
+    # ---- queries
+
+    def _query(self, r: int) -> None:
+        """A lane's piece of a query, turned where they are, times the scale."""
+        k, piece, turn = self.k, self.piece, self.k.turn
+        head, i = self.of.at(r)
+        if turn is None or turn.near or turn.whole or turn.half % piece or 2 * turn.half != self.g.size:
+            for e in range(piece):
+                x = k.query(self.of.b, head, i, self.d + e).astype(self.acc)
+                self.q[r * piece + e] = x * k.const(k.scores.scale)
+            return
+        first = self.ib.let("first_half", self.d < turn.half)
+        column = self.ib.let("column", te.select(first, self.d, self.d - turn.half))
+        other = self.ib.let("other", te.select(first, self.d + turn.half, self.d - turn.half))
+        x, y = (self._piece("q", self.dtype, head, i, d, n) for d, n in ((self.d, "own"), (other, "paired")))
+        cos, sin = (self._angles(n, head, i, column) for n in ("cos", "sin"))
+        for e in range(piece):
+            a, b = x[e].astype(self.acc), y[e].astype(self.acc)
+            t = sin(e)
+            turned = (a * cos(e) + b * te.select(first, -t, t)).astype(self.dtype).astype(self.acc)
+            self.q[r * piece + e] = turned * k.const(k.scores.scale)
+
+    def _piece(self, operand: str, dtype: str, head: Index, place: Index, d: Index, name: str) -> Any:
+        to = self._local(dtype, self.piece, name)
+        index = stored(order_of(self.k.form.attrs, operand), (self.of.b, head, place, 0))[:3]
+        loops.put_vector(self.ib, to, 0, loops.vector_at(self.k.sources[operand], index, d, self.piece))
+        return to
+
+    def _angles(self, name: str, head: Index, place: Index, column: Index) -> Callable[[int], Any]:
+        """Cosines or sines from a column on."""
+        source = self.k.sources[name]
+        at = broadcast_index(self.k.scores.shapes[name][:3], (self.of.b, head, place))
+        to = self._local(source.dtype, self.piece, name)
+        n = min(self.piece, _PIECE_BYTES // dtype_info(source.dtype).bytes)
+        for first in range(0, self.piece, n):
+            loops.put_vector(self.ib, to, first, loops.vector_at(source, at, column + first, n))
+        return lambda e: to[e].astype(self.acc)
+
+    # ---- keys
+
+    def _block(self, first: Index, block: int) -> None:
+        """`ahead` keys of each stream."""
+        ib, k, g, piece = self.ib, self.k, self.g, self.piece
+        keys = [ib.let("key", first + u * self.streams) for u in range(self.ahead)]
+        there = [ib.let("there", te.min(key, g.keys - 1)) for key in keys]
+        for operand, to in (("k", self.keys), ("v", self.values)):
+            for u, at in enumerate(there):
+                index = stored(order_of(k.form.attrs, operand), (self.of.b, self.of.key_head, at, 0))[:3]
+                loops.put_vector(ib, to, u * piece, loops.vector_at(k.sources[operand], index, self.d, piece))
+        for r in range(self.rows):
+            for u, (key, at) in enumerate(zip(keys, there)):
+                self.s[u] = self._score(r, u, key, at, block)
+            self._add(r)
+
+    def _score(self, r: int, u: int, key: Index, there: Index, block: int) -> Any:
+        """What the lanes of a stream make of a query and a key."""
+        ib, k, piece = self.ib, self.k, self.piece
+        total = loops.scalar(ib, self.acc, "score", k.const(0))
+        for i in range(piece):
+            total[0] = total[0] + self.q[r * piece + i] * self.keys[u * piece + i].astype(self.acc)
+        for step in range(int(math.log2(self.lanes))):
+            other = te.call_intrin(self.acc, "shuffle_xor", total[0], 1 << step, self.lanes)
+            total[0] = total[0] + ib.let("other", other)
+        head, i = self.of.at(r)
+        score = k.scores.biased(k.scores.capped(total[0]), k.extra, (self.of.b, head, i, there))
+        return k.seen(score, self.of.b, i, key, block)
+
+    def _add(self, r: int) -> None:
+        """A block's weights and values of one query to what was summed before."""
+        ib, piece = self.ib, self.piece
+        best = self.top[r]
+        for u in range(self.ahead):
+            best = te.max(best, self.s[u])
+        best = ib.let("best", best)
+        factor = ib.let("factor", te.exp(self.top[r] - best))
+        weights = [ib.let("weight", te.exp(self.s[u] - best)) for u in range(self.ahead)]
+        self.top[r] = best
+        total = self.total[r] * factor
+        for w in weights:
+            total = total + w
+        self.total[r] = total
+        for i in range(piece):
+            y = self.o[r * piece + i] * factor
+            for u, w in enumerate(weights):
+                y = y + w * self.values[u * piece + i].astype(self.acc)
+            self.o[r * piece + i] = y
+
+    # ---- results
+
+    def results(self, out: Results) -> None:
+        ib, rows, piece, size = self.ib, self.rows, self.piece, self.g.value_size
+        for r in range(rows):
+            step = self.lanes
+            while step < self.wave:
+                self._join(r, step)
+                step *= 2
+        line = size + 2
+        shared = ib.allocate(self.acc, (self.waves * rows * line,), "sums_of_waves", scope="shared")
+        with ib.if_scope(self.tx < self.lanes):
+            for r in range(rows):
+                at = ib.let("at", (self.ty * rows + r) * line)
+                for i in range(piece):
+                    shared[at + self.d + i] = self.o[r * piece + i]
+                with ib.if_scope(self.tx == 0):
+                    shared[at + size] = self.top[r]
+                    shared[at + size + 1] = self.total[r]
+
+        def one(e: Any) -> None:
+            row, column = ib.let("row", te.indexdiv(e, size)), ib.let("column", te.indexmod(e, size))
+            top = loops.scalar(ib, self.acc, "all_top", shared[row * line + size])
+            for w in range(1, self.waves):
+                top[0] = te.max(top[0], shared[(w * rows + row) * line + size])
+            total, value = (loops.scalar(ib, self.acc, n, self.k.const(0)) for n in ("all_total", "value"))
+            for w in range(self.waves):
+                at = ib.let("at", (w * rows + row) * line)
+                factor = ib.let("factor", te.exp(shared[at + size] - top[0]))
+                total[0] = total[0] + shared[at + size + 1] * factor
+                value[0] = value[0] + shared[at + column] * factor
+            with out.row(row, top[0], total[0], column == 0) as put:
+                put(column, value[0])
+
+        loops.dealt(ib, rows * size, self.waves * self.wave, (self.ty * self.wave, self.tx), one)
+
+    def _join(self, r: int, step: int) -> None:
+        """The sums of two streams of a wavefront become those of both."""
+        ib, piece = self.ib, self.piece
+
+        def theirs(x: Any) -> Any:
+            return ib.let("theirs", te.call_intrin(self.acc, "shuffle_xor", x, step, self.wave))
+
+        other = theirs(self.top[r])
+        best = ib.let("best", te.max(self.top[r], other))
+        mine, its = ib.let("mine", te.exp(self.top[r] - best)), ib.let("its", te.exp(other - best))
+        self.top[r] = best
+        self.total[r] = self.total[r] * mine + theirs(self.total[r]) * its
+        for i in range(piece):
+            x = self.o[r * piece + i]
+            self.o[r * piece + i] = x * mine + theirs(x) * its

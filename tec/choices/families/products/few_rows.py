@@ -1,0 +1,495 @@
+"""Few rows times a matrix whose rows lie along the sum, on a GPU: a decoder's step, which is as long as it takes to read its weights.
+
+A wavefront has some columns of the result and a part of the sum. Its lanes load 16 bytes of each of its weights' rows side by side, several rows and steps at once, so that
+enough bytes are under way for memory's rate; x comes from the caches, once for all columns. The lanes' sums meet by shuffles, those of wavefronts that share a sum in
+shared memory, where what follows is computed: a norm's factor, a gate, an elementwise epilogue.
+
+    columns      of the result a wavefront, two rows of weights each where there is a gate
+    waves        of a work-group; `split_k` of them share a sum
+    ahead        steps whose loads are under way at once
+    early        NVIDIA: the kernel begins before the one ahead of it has ended ("start"), and meanwhile brings its weights into
+                 shared memory ("staged"); "" for neither
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir import Call, IntImm, TensorRead, build
+from ....ir.dtype import dtype_info
+from ....ir.expr import BufferLoad
+from ....ir.stmt import Evaluate
+from ....ops.contraction import Contraction, Operand
+from ....ops.forms import Form
+from ....ops.matmul import accumulator
+from ....target import Target
+from ....te import PlaceholderOp, Tensor
+from ....te.ir_builder import IRBuilder
+from ....te.like import Index
+from ...cost import Footprint, Kernel
+from ...group import Group
+from ...parts import loops, needs
+from ...parts.epilogues import FusedForm
+from ...parts.pointwise import moved_bytes
+from ...space import Choice
+
+MOST_ROWS = 8  # of x: more are better off on matrix units
+TYPES = ("float16", "bfloat16", "float32")
+_PIECE_BYTES = 16  # of a lane's load
+_MOST_LOADS = 16  # of weights under way in a lane: 64 registers
+_MOST_SUMS = 64  # of a lane
+LEAST_COLUMNS, LEAST_DEPTH = 64, 256  # below which a sum is too short to be shared
+
+
+@dataclass(frozen=True)
+class Operands:
+    """x [m, k] times w [n, k] transposed, both as they lie. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
+
+    x: Tensor
+    w: Tensor
+    m: int
+    n: int
+    k: int
+    out_dtype: str
+    scale: Tensor | None = None
+    eps: float = 0.0
+    gate: bool = False
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [self.x, self.w, *([self.scale] if self.scale is not None else [])]
+
+
+def match(group: Group, target: Target) -> Iterator[FusedForm]:
+    """The space of a group around such a product, or around a projection."""
+    found = operands_of(group, target)
+    if found is None or found[2].m > MOST_ROWS:
+        return
+    space = FewRows(group, target, *found)
+    if space.epilogue is not None and next(space.drafts(), None) is not None:
+        yield space
+
+
+def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], Operands] | None:
+    """The form, what carries it, and the operands, where such a template can load them."""
+    found = group.form("product", "projection") if target.is_gpu else None
+    if found is None:
+        return None
+    form, carriers = found
+    o = _of_product(form.attrs["contraction"]) if "contraction" in form.attrs else _of_projection(form)
+    if o is None or o.n < LEAST_COLUMNS or o.k < LEAST_DEPTH:
+        return None
+    if o.w.dtype not in TYPES or o.w.dtype != o.x.dtype or o.k % piece_of(o):
+        return None
+    if max(o.n * (1 + o.gate), o.m) * o.k >= loops.LIMIT:
+        return None
+    return form, carriers, o
+
+
+def piece_of(o: Operands) -> int:
+    """Elements of a lane's load."""
+    return _PIECE_BYTES // dtype_info(o.w.dtype).bytes
+
+
+def _of_projection(form: Form) -> Operands | None:
+    attrs, inputs = form.attrs, list(form.inputs)
+    if attrs.get("bits") or not all(isinstance(t.op, PlaceholderOp) for t in inputs):
+        return None
+    scale = inputs[1] if attrs.get("eps") is not None else None
+    (m, n), dtype = (int(d) for d in form.outputs[0].shape), form.outputs[0].dtype
+    return Operands(
+        inputs[0], inputs[-1], m, n, int(attrs["depth"]), dtype, scale, attrs.get("eps") or 0.0, bool(attrs.get("gate"))
+    )
+
+
+def _of_product(c: Contraction) -> Operands | None:
+    sizes = [*c.batch, c.m, c.n, c.k]
+    if type(c) is not Contraction or c.fold is not None or not all(isinstance(s, int) for s in sizes):
+        return None
+    if math.prod(c.batch) != 1 or c.acc != "float32":
+        return None
+    x, w = (_as_it_lies(o, len(c.batch)) for o in (c.a, c.b))
+    if x is None or w is None:
+        return None
+    return Operands(x, w, int(c.m), int(c.n), int(c.k), c.out_dtype)
+
+
+def _as_it_lies(operand: Operand, batch: int) -> Tensor | None:
+    """The tensor of an operand that is [..., i, k] in memory, what stands before of one element."""
+    i, k = te.var("i"), te.var("k")
+    read = operand.at([IntImm(0)] * batch, i, k)
+    if not isinstance(read, TensorRead) or not isinstance(read.tensor.op, PlaceholderOp) or len(read.indices) < 2:
+        return None
+    *first, row, column = read.indices
+    alone = all(isinstance(e, IntImm) and e.value == 0 for e in first)
+    ones = all(isinstance(d, IntImm) and d.value == 1 for d in read.tensor.shape[: len(first)])
+    return read.tensor if alone and ones and row is i and column is k else None
+
+
+class FewRows(FusedForm):
+    """See the module."""
+
+    template: ClassVar[str] = "few rows"
+    stage: ClassVar[str] = "few_rows"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):
+        super().__init__(group, target, form, carriers)
+        self.o, self.piece, self.wave = operands, piece_of(operands), target.wavefront_size
+        self.pieces = operands.k // self.piece
+        self.along = self.wave  # lanes that have other parts of a row of weights
+        # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
+        self.is_second = operands.m == 1 and not target.chip.early_start
+        self.parameters = {
+            "columns": (4, 2, 1, 8), "waves": (8, 4, 16, 2, 1), "split_k": (1, 2, 4, 8, 16), "ahead": (1, 2, 4, 8),
+            "early": ("staged", "start", "") if target.chip.early_start else ("",),
+        }  # fmt: skip
+
+    def steps(self, choice: Choice) -> int:
+        """Of a wavefront, each a load of every row of its weights."""
+        each = -(-self.pieces // (choice["split_k"] * self.along))
+        return int(-(-each // choice["ahead"]) * choice["ahead"])
+
+    def weights(self, choice: Choice) -> int:
+        """Rows of weights of a wavefront."""
+        return int(choice["columns"]) * (2 if self.o.gate else 1)
+
+    def loads(self, choice: Choice) -> int:
+        """Of weights that are under way in a lane."""
+        return self.weights(choice) * self.along // self.wave * int(choice["ahead"])
+
+    def sums(self, choice: Choice) -> int:
+        """Of a lane."""
+        return (self.weights(choice) + (self.o.scale is not None)) * self.o.m
+
+    def issued(self, choice: Choice) -> float:
+        """Instructions of a lane: what it does with its loads, and the sums' way through the wavefront."""
+        sums, rows = self.weights(choice) * self.o.m, self.weights(choice)
+        own = self.piece * (sums + rows + self.o.m * (3 if self.o.scale is not None else 1))
+        return float(self.steps(choice) * own + 10 * sums)
+
+    def lds_bytes(self, choice: Choice) -> int:
+        """Of the parts of sums, and of staged weights."""
+        waves = int(choice["waves"])
+        staged = waves * self.wave * self.loads(choice) * _PIECE_BYTES if choice["early"] == "staged" else 0
+        return staged + 4 * waves * self.o.m * (self.weights(choice) + 1 + (self.o.scale is not None))
+
+    def groups(self, choice: Choice) -> int:
+        """Work-groups."""
+        return -(-self.o.n // int(choice["columns"] * (choice["waves"] // choice["split_k"])))
+
+    def why_not(self, choice: Choice) -> str | None:
+        waves = choice["waves"]
+        if waves % choice["split_k"]:
+            return "wavefronts that share a sum are of one work-group"
+        if waves * self.wave > self.target.max_threads:
+            return f"{waves} wavefronts are more than a work-group has"
+        if self.loads(choice) > _MOST_LOADS:
+            return "weights under way take too many registers"
+        if self.sums(choice) > _MOST_SUMS:
+            return "sums take too many registers"
+        if (wrong := needs.shared_memory(self.lds_bytes(choice), self.target.lds_bytes)) is not None:
+            return wrong
+        if choice["early"] == "staged" and not self.o.w.op.attrs.get("constant"):
+            return "the kernel ahead may write the weights"
+        if choice["early"] == "staged" and self.steps(choice) != choice["ahead"]:
+            return "weights are staged all at once"
+        each = -(-self.pieces // (choice["split_k"] * self.along))
+        if choice["ahead"] > each or choice["split_k"] * self.along > self.pieces + self.along - 1:
+            return "wavefronts have less of the sum than they load at once"
+        return None
+
+    @property
+    def default(self) -> Choice:
+        """Work-groups for all units first, then as many loads of a lane at once as there are."""
+        return min(self.drafts(), key=self._worth)
+
+    def _worth(self, choice: Choice) -> tuple[Any, ...]:
+        """What is best comes first: units with work, no idle lanes, sums of as few steps as were quickest, then the figures of a wavefront and a work-group."""
+        f, loads = self.figures, self.loads(choice)
+        waves = self.groups(choice) * choice["waves"] / self.target.machine.units
+        return (
+            -round(min(1.0, waves / f["waves_a_unit"]), 1),
+            self._idle(choice),
+            abs(math.log2(self.steps(choice) / f["steps"])),
+            abs(math.log2(loads / f["loads"])),
+            abs(math.log2(self.weights(choice) / f["rows"])),
+            abs(math.log2(choice["waves"] / f["waves"])),
+            choice["early"] != self._early,
+        )
+
+    @property
+    def _early(self) -> str:
+        """Weights that are there by the time that x is shorten a short kernel; of a long one each stands for less, and shared memory costs work-groups."""
+        if not self.target.chip.early_start:
+            return ""
+        nbytes = self.o.n * (1 + self.o.gate) * self.o.k * dtype_info(self.o.w.dtype).bytes
+        is_staged = nbytes <= self.figures["staged_bytes"] and bool(self.o.w.op.attrs.get("constant"))
+        return "staged" if is_staged else "start"
+
+    def _idle(self, choice: Choice) -> float:
+        """What a step's lanes do for nothing, of what they do."""
+        done = self.steps(choice) * int(choice["split_k"]) * self.along
+        return round(1 - self.pieces / done, 2)
+
+    def sketch(self, choice: Choice) -> Footprint:
+        o, steps, waves, moved = self.o, self.steps(choice), choice["waves"], moved_bytes(self.group)
+        asked = moved + self.groups(choice) * waves * self.wave * steps * o.m * _PIECE_BYTES * self.along / self.wave
+        return Footprint((Kernel(
+            self.groups(choice), waves * self.wave, memory_bytes=moved, asked_bytes=asked, issued=self.issued(choice), waits=1 + steps / choice["ahead"],
+            barriers=1,
+        ),))  # fmt: skip
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        dtype = self.form.outputs[0].dtype if self.epilogue is None else self.epilogue.output.dtype
+        read = [*self.o.tensors, *(self.epilogue.reads if self.epilogue is not None else ())]
+
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+            self.kernel(choice, ib, sources, results[0])
+
+        return loops.extern(self.stage, read, [(self.form.outputs[0].shape, dtype)], body)
+
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+        RowLoops(self, choice, ib, sources).run(out)
+
+
+class RowLoops:
+    """The loops of a work-group."""
+
+    def __init__(self, space: FewRows, choice: Choice, ib: IRBuilder, sources: list[Any]):
+        self.space, self.o, self.ib, self.choice = space, space.o, ib, choice
+        self.piece, self.wave = space.piece, space.wave
+        self.columns, self.rows, self.ahead = choice["columns"], space.weights(choice), choice["ahead"]
+        self.halves = 2 if self.o.gate else 1
+        self.waves, self.parts = choice["waves"], choice["split_k"]
+        self.steps = space.steps(choice)
+        own = len(self.o.tensors)
+        self.x, self.w = sources[:2]
+        self.scale = sources[2] if self.o.scale is not None else None
+        self.beside = sources[own:]
+        self.is_ragged = self.steps * self.parts * space.along != space.pieces
+        self.acc = accumulator(self.o.x.dtype)
+
+    def run(self, out: Any) -> None:
+        ib = self.ib
+        tx, ty, bx = (te.thread_axis(n) for n in ("threadIdx.x", "threadIdx.y", "blockIdx.x"))
+        groups = self.waves // self.parts
+        with ib.new_scope():
+            ib.scope_attr(bx, "thread_extent", self.space.groups(self.choice))
+            ib.scope_attr(tx, "thread_extent", self.wave)
+            ib.scope_attr(ty, "thread_extent", self.waves)
+            if self.choice["early"]:
+                ib.scope_attr(None, "early_start", None)
+            self.lane, self.mine = ib.let("lane", tx.var + 0), ty.var
+            self.part = ib.let("part", te.indexmod(ty.var, self.parts)) if self.parts > 1 else 0
+            group = te.indexdiv(ty.var, self.parts) if self.parts > 1 else ty.var
+            self.block = ib.let("block", bx.var * (groups * self.columns))
+            first = ib.let("first", self.block + group * self.columns)
+            self.lines = [self._line(first + c, half) for half in range(self.halves) for c in self._columns()]
+            self._allocate()
+            self._ask()
+            with ib.for_range(0, self.steps // self.ahead, "chunk") as chunk:
+                places = [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
+                for u, (at, _) in enumerate(places):
+                    for r, line in enumerate(self.lines):
+                        self._bring(u * len(self.lines) + r, line, at)
+                for u, (at, counts) in enumerate(places):
+                    self._multiply(u, at, counts)
+            self._meet(out, groups)
+
+    def _ask(self) -> None:
+        """While the kernel ahead still runs, ask for weights, which it does not write; then wait for it."""
+        if self.choice["early"] != "staged":
+            return
+        for u in range(self.steps):
+            at, _ = self._place(u)
+            for r, line in enumerate(self.lines):
+                lead = [build.convert(0)] * (len(self.w.buffer.shape) - 2)
+                source = BufferLoad(self.w.buffer, (*lead, build.convert(line), build.convert(at * self.piece)))
+                slot = BufferLoad(self.stage.buffer, (build.convert(self._slot(u * len(self.lines) + r)),))
+                self._effect("async_copy", slot, source, IntImm(self.piece))
+        self._effect("async_commit")
+        self._effect("early_wait")
+        for u in range(self.steps):  # x is on its way before weights are waited for
+            self._bring_x(u, self._place(u)[0])
+        self._effect("async_wait", n=0)
+
+    def _effect(self, name: str, *args: Any, **attrs: Any) -> None:
+        self.ib.emit(Evaluate(Call(name, args, "int32", attrs or None)))
+
+    def _slot(self, load: int) -> Any:
+        """Where a lane's load is staged: lanes side by side."""
+        return ((self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane) * self.piece
+
+    def _bring(self, load: int, line: Any, at: Any) -> None:
+        """A lane's piece of a row of weights into registers."""
+        if self.choice["early"] != "staged":
+            self._load(self.weights, load * self.piece, self.w, line, at)
+            return
+        piece = loops.vector(self.stage, self._slot(load), self.piece)
+        loops.put_vector(self.ib, self.weights, load * self.piece, piece)
+
+    def _line(self, column: Index, half: int) -> Any:
+        """The weights' row of a column, of one that there is in place of one beyond the last."""
+        n, groups = self.o.n, self.waves // self.parts
+        row = column if n % (groups * self.columns) == 0 else te.min(column, n - 1)
+        return self.ib.let("row", row + half * n if half else row)
+
+    def _place(self, step: Index) -> tuple[Any, Any]:
+        """A lane's piece of the sum, and whether it counts."""
+        at = (self.part * self.steps + step) * self.space.along + self._along()
+        if not self.is_ragged:
+            return self.ib.let("piece", at), None
+        last = self.space.pieces
+        at = self.ib.let("place", at)
+        return self.ib.let("piece", te.min(at, last - 1)), at < last
+
+    def _columns(self) -> list[Any]:
+        """The wavefront's columns that the lane loads weights of."""
+        return list(range(self.columns))
+
+    def _along(self) -> Any:
+        """Which of the lanes along a row of weights this one is."""
+        return self.lane
+
+    def _allocate(self) -> None:
+        ib, o = self.ib, self.o
+
+        def local(dtype: str, n: int, name: str) -> Any:
+            return ib.allocate(dtype, (n,), name, scope="local")
+
+        self.weights = local(o.w.dtype, self.ahead * self.rows * self.piece, "weights")
+        if self.choice["early"] == "staged":
+            count = self.waves * self.wave * self.ahead * len(self.lines) * self.piece
+            self.stage = ib.allocate(o.w.dtype, (count,), "stage", scope="shared")
+        kept = self.ahead if self.choice["early"] == "staged" else 1
+        self.row = local(o.x.dtype, kept * o.m * self.piece, "row")
+        self.sums = local(self.acc, o.m * self.rows, "sums")
+        for e in range(o.m * self.rows):
+            self.sums[e] = te.const(0, self.acc)
+        if o.scale is not None:
+            self.factors = local(o.scale.dtype, kept * self.piece, "factors")
+            self.squares = local(self.acc, o.m, "squares")
+            for e in range(o.m):
+                self.squares[e] = te.const(0, self.acc)
+
+    def _load(self, to: Any, slot: int, buffer: Any, row: Any, at: Any) -> None:
+        """A piece of a row, 16 bytes at a time. row: None for a vector."""
+        dtype = buffer.dtype
+        n = min(self.piece, _PIECE_BYTES // dtype_info(dtype).bytes)
+        for first in range(0, self.piece, n):
+            column = at * self.piece + first
+            before = [0] * (len(buffer.buffer.shape) - (1 if row is None else 2))
+            index = (*before, *(() if row is None else (row,)))
+            loops.put_vector(self.ib, to, slot + first, loops.vector_at(buffer, index, column, n))
+
+    def _bring_x(self, u: int, at: Any) -> None:
+        """A step's pieces of x, and of the norm's scale."""
+        for m in range(self.o.m):
+            self._load(self.row, (u * self.o.m + m) * self.piece, self.x, m, at)
+        if self.o.scale is not None:
+            self._load(self.factors, u * self.piece, self.scale, None, at)
+
+    def _multiply(self, u: int, at: Any, counts: Any) -> None:
+        """A step's products, of all rows of x."""
+        ib, o, acc = self.ib, self.o, self.acc
+        staged = self.choice["early"] == "staged"
+        if not staged:
+            self._bring_x(0, at)
+        v = u if staged else 0
+        for i in range(self.piece):
+            factor = self.factors[v * self.piece + i].astype(acc) if o.scale is not None else None
+            for m in range(o.m):
+                x = self.row[(v * o.m + m) * self.piece + i].astype(acc)
+                if counts is not None:
+                    x = te.select(counts, x, te.const(0, acc))
+                x = ib.let("x", x)
+                if factor is not None:
+                    self.squares[m] = self.squares[m] + x * x
+                    x = ib.let("scaled", x * factor)
+                for r in range(self.rows):
+                    w = self.weights[(u * self.rows + r) * self.piece + i].astype(acc)
+                    self.sums[m * self.rows + r] = self.sums[m * self.rows + r] + x * w
+
+    # ---- results
+
+    @property
+    def pitch(self) -> int:  # sums from row to row where they meet
+        return self.rows
+
+    def _over_lanes(self, sums: Any, count: int) -> None:
+        """Each of some sums of a lane becomes that of all lanes."""
+        step = self.wave // 2
+        while step:
+            for e in range(count):
+                other = te.call_intrin(self.acc, "shuffle_xor", sums[e], step, self.wave)
+                sums[e] = sums[e] + other
+            step //= 2
+
+    def _put(self, sums: Any, squares: Any) -> None:
+        """A wavefront's sums into shared memory."""
+        ib, o = self.ib, self.o
+        count = o.m * self.rows
+        self._over_lanes(self.sums, count)
+        if squares is not None:
+            self._over_lanes(self.squares, o.m)
+        with ib.if_scope(self.lane == 0):
+            for e in range(count):
+                sums[self.mine * count + e] = self.sums[e]
+            if squares is not None:
+                for m in range(o.m):
+                    squares[self.mine * o.m + m] = self.squares[m]
+
+    def _meet(self, out: Any, groups: int) -> None:
+        """Sums, [wavefront, row, weights' row] in shared memory, are added up and ended by all threads."""
+        ib, o, acc = self.ib, self.o, self.acc
+        sums = ib.allocate(acc, (self.waves * o.m * self.pitch,), "parts", scope="shared")
+        squares: Any = None
+        if o.scale is not None:
+            squares = ib.allocate(acc, (self.waves * o.m,), "square_parts", scope="shared")
+        self._put(sums, squares)
+        width = groups * self.columns
+        total, threads = o.m * width, self.waves * self.wave
+        thread = self.mine * self.wave + self.lane
+        for begin in range(0, total, threads):
+            e = ib.let("e", thread + begin)
+            inside = [e < total] * (begin + threads > total)
+            m, column = te.indexdiv(e, width), ib.let("column", te.indexmod(e, width))
+            inside += [self.block + column < o.n] * (o.n % width != 0)
+            with ib.if_scope(te.all(*inside)) if inside else nullcontext():
+                self._end(out, sums, squares, ib.let("m", m), column)
+
+    def _end(self, out: Any, sums: Any, squares: Any, m: Index, column: Any) -> None:
+        ib, o, acc = self.ib, self.o, self.acc
+        group, own = te.indexdiv(column, self.columns), te.indexmod(column, self.columns)
+
+        def total(half: int) -> Any:
+            at = (group * self.parts * o.m + m) * self.pitch + half * self.columns + own
+            y = sums[at]
+            for p in range(1, self.parts):
+                y = y + sums[at + p * o.m * self.pitch]
+            return y
+
+        factor: Any = None
+        if squares is not None:
+            square = squares[m]
+            for p in range(1, self.parts):
+                square = square + squares[p * o.m + m]
+            factor = ib.let("factor", te.rsqrt(square * te.const(1.0 / o.k, acc) + te.const(o.eps, acc)))
+
+        def normed(y: Any) -> Any:
+            return y if factor is None else y * factor
+
+        y = ib.let("y", normed(total(0)))
+        if o.gate:
+            y = ib.let("gated", y * te.sigmoid(y) * normed(total(1)))
+        shape = self.space.form.outputs[0].shape
+        place = (*[0] * (len(shape) - 2), m, self.block + column)
+        out[place] = self.space.ended(place, y.astype(o.out_dtype), self.beside)
+
+
+__all__ = ["FewRows", "Operands", "RowLoops", "match", "operands_of"]

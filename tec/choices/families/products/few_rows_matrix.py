@@ -1,0 +1,262 @@
+"""Few rows times a matrix whose rows lie along the sum, on matrix units: from some rows on the vector units are busier with sums than memory with weights.
+
+As `few_rows`, but a wavefront's columns are tiles of the instruction's rows, and its lanes hold 16 bytes of a row of weights as the unit wants them: which k stands where is no
+matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir import build
+from ....ir.dtype import dtype_info
+from ....ir.expr import Broadcast
+from ....ir.matrix import MatrixInstr, instructions
+from ....ops.forms import Form
+from ....target import Target
+from ....te import Tensor
+from ....te.ir_builder import IRBuilder
+from ...group import Group
+from ...parts import loops
+from ...space import Choice
+from . import few_rows
+from .few_rows import LEAST_COLUMNS, LEAST_DEPTH, TYPES, FewRows, Operands, RowLoops, operands_of
+
+MOST_ROWS = 32  # of x: beyond, tiles of a product through shared memory read each of its rows less often
+FUSED_ROWS = (
+    16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
+)
+LEAST_ROWS = 5  # below, vector units keep up with memory
+_SIDE = 16  # columns of a tile
+
+
+def unit_of(target: Target, dtype: str) -> MatrixInstr | None:
+    """The instruction of 16-bit floats that has 16 columns of weights and the fewest rows of x, with at most as many terms as a lane's load has; None where
+    the chip has none."""
+    if dtype not in ("float16", "bfloat16"):
+        return None
+    found = [
+        i for i in instructions(target)
+        if (i.in_dtype, i.acc_dtype, i.m, i.blocks) == (dtype, "float32", _SIDE, 1) and _terms(i) <= 8 and i.copies == 1
+    ]  # fmt: skip
+    return min(found, key=lambda i: (i.n, -i.k), default=None)
+
+
+def _terms(i: MatrixInstr) -> int:
+    """Of a row of weights in one lane's vector."""
+    return i.a_elems // len({int(i.coords("a", 0, e)[1]) for e in range(i.a_elems)})
+
+
+def most_rows(target: Target, dtype: str, depth: int, columns: int) -> int:
+    """Rows of x up to which a product with `columns` rows of weights of `depth` elements may have a norm and a gate in its kernel; 1 where other templates serve it."""
+    served = dtype in TYPES and depth % (16 // dtype_info(dtype).bytes) == 0
+    if not served or depth < LEAST_DEPTH or columns < LEAST_COLUMNS:
+        return 1
+    return FUSED_ROWS if unit_of(target, dtype) is not None else few_rows.MOST_ROWS
+
+
+def match(group: Group, target: Target) -> Iterator[FewRows]:
+    """The space of a group around such a product."""
+    found = operands_of(group, target)
+    if found is None or not LEAST_ROWS <= found[2].m <= MOST_ROWS:
+        return
+    unit = unit_of(target, found[2].w.dtype)
+    if unit is None:
+        return
+    space = FewRowsMatrix(group, target, *found, unit)
+    if space.epilogue is not None and next(space.drafts(), None) is not None:
+        yield space
+
+
+class FewRowsMatrix(FewRows):
+    """See the module."""
+
+    template: ClassVar[str] = "few rows by matrix units"
+    stage: ClassVar[str] = "few_rows_matrix"
+
+    def __init__(
+        self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands, unit: MatrixInstr
+    ):  # fmt: skip
+        super().__init__(group, target, form, carriers, operands)
+        self.unit = unit
+        self.along = unit.k // _terms(unit)
+        self.row_tiles = -(-operands.m // unit.n)
+        self.parameters["columns"] = (16, 32, 64)
+
+    def sums(self, choice: Choice) -> int:
+        """Of a lane."""
+        return self.weights(choice) // _SIDE * self.row_tiles * self.unit.acc_elems
+
+    def issued(self, choice: Choice) -> float:
+        """Instructions of a lane: loads, and a product each for the parts of a load."""
+        tiles = self.weights(choice) // _SIDE
+        products = tiles * self.row_tiles * (self.piece // _terms(self.unit))
+        return float(
+            self.steps(choice)
+            * (products + 4 * tiles + self.row_tiles * (4 + 3 * self.piece * (self.o.scale is not None)))
+        )
+
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+        _MatrixLoops(self, choice, ib, sources).run(out)
+
+
+class _MatrixLoops(RowLoops):
+    """The loops of a work-group."""
+
+    def __init__(self, space: FewRowsMatrix, choice: Choice, ib: IRBuilder, sources: list[Any]):
+        super().__init__(space, choice, ib, sources)
+        self.unit, self.row_tiles = space.unit, space.row_tiles
+        self.tiles = self.rows // _SIDE
+        self.terms = _terms(self.unit)
+        # Of a lane's vectors, lane 0's: which row of the tile and which of its terms an element is.
+        self.own_rows = sorted({int(self.unit.coords("a", 0, e)[1]) for e in range(self.unit.a_elems)})
+        self.places_a = self._places("a", 1, 2)
+        self.places_b = self._places("b", 2, 1)
+
+    def _places(self, role: str, row: int, k: int) -> list[tuple[int, int]]:
+        at = [self.unit.coords(role, 0, e) for e in range(self.unit.elems(role))]
+        rows, terms = (sorted({int(x[i]) for x in at}) for i in (row, k))
+        return [(rows.index(int(x[row])), terms.index(int(x[k]))) for x in at]
+
+    @property
+    def pitch(self) -> int:
+        return self.rows + 1  # rows begin in different banks
+
+    def _along(self) -> Any:
+        _, _, k = self.unit.coords("a", self.lane, 0)
+        return te.indexdiv(k, self.terms) if self.unit.unit != "mma.sync" else te.indexmod(self.lane, 4)
+
+    def _columns(self) -> list[Any]:
+        _, row, _ = self.unit.coords("a", self.lane, 0)
+        return [t * _SIDE + row + r for t in range(self.columns // _SIDE) for r in self.own_rows]
+
+    def _allocate(self) -> None:
+        ib, o, unit = self.ib, self.o, self.unit
+
+        def local(dtype: str, n: int, name: str) -> Any:
+            return ib.allocate(dtype, (n,), name, scope="local")
+
+        loads = self.ahead * len(self.lines)
+        self.weights = local("uint32", loads * self.piece // 2, "weights")
+        if self.choice["early"] == "staged":
+            self.stage = ib.allocate(o.w.dtype, (self.waves * self.wave * loads * self.piece,), "stage", scope="shared")
+        self.kept = self.ahead if self.choice["early"] == "staged" else 1
+        self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
+        self.a, self.b = local("uint32", unit.a_elems // 2, "a"), local("uint32", unit.b_elems // 2, "b")
+        self.sums = local("float32", self.tiles * self.row_tiles * unit.acc_elems, "sums")
+        for t in range(self.tiles * self.row_tiles):
+            zero = Broadcast(te.const(0, "float32"), unit.acc_elems)
+            loops.put_vector(ib, self.sums, t * unit.acc_elems, zero)
+        _, _, column = unit.coords("b", self.lane, 0)
+        lines = [ib.let("x_row", t * unit.n + column) for t in range(self.row_tiles)]
+        self.x_rows = [
+            line if (t + 1) * unit.n <= o.m else ib.let("x_row", te.min(line, o.m - 1)) for t, line in enumerate(lines)
+        ]
+        if o.scale is not None:
+            self.factors = local(o.scale.dtype, self.kept * self.piece, "factors")
+            self.scaled = local(o.x.dtype, self.piece, "scaled")
+            self.squares = local("float32", self.row_tiles, "squares")
+            for t in range(self.row_tiles):
+                self.squares[t] = te.const(0, "float32")
+
+    # ---- loads: pieces of 16 bytes, as words
+
+    def _words(self, value: Any) -> Any:
+        return build.reinterpret(f"uint32x{self.piece // 2}", value)
+
+    def _bring(self, load: int, line: Any, at: Any) -> None:
+        if self.choice["early"] == "staged":
+            piece = loops.vector(self.stage, self._slot(load), self.piece)
+        else:
+            piece = self._piece_of(self.w, line, at)
+        loops.put_vector(self.ib, self.weights, load * self.piece // 2, self._words(piece))
+
+    def _piece_of(self, buffer: Any, row: Any, at: Any) -> Any:
+        lead = [0] * (len(buffer.buffer.shape) - 2)
+        return loops.vector_at(buffer, (*lead, row), at * self.piece, self.piece)
+
+    def _bring_x(self, u: int, at: Any) -> None:
+        for t, line in enumerate(self.x_rows):
+            place = (u * self.row_tiles + t) * self.piece // 2
+            loops.put_vector(self.ib, self.row, place, self._words(self._piece_of(self.x, line, at)))
+        if self.o.scale is not None:
+            self._load(self.factors, u * self.piece, self.scale, None, at)
+
+    # ---- products
+
+    def _multiply(self, u: int, at: Any, counts: Any) -> None:
+        if self.choice["early"] != "staged":
+            self._bring_x(0, at)
+        v = u if self.choice["early"] == "staged" else 0
+        half = self.terms // 2
+        for x in range(self.row_tiles):
+            words, first = self._x_words(v, x, counts)
+            for part in range(self.piece // self.terms):
+                for e in range(0, self.unit.b_elems, 2):
+                    self.b[e // 2] = words[first + part * half + self.places_b[e][1] // 2]
+                b = build.reinterpret(self.unit.dtype("b"), loops.vector(self.b, 0, self.unit.b_elems // 2))
+                for t in range(self.tiles):
+                    self._product(u, t, x, part, b)
+
+    def _product(self, u: int, t: int, x: int, part: int, b: Any) -> None:
+        unit, half = self.unit, self.terms // 2
+        load = u * len(self.lines) + t * len(self.own_rows)
+        for e in range(0, unit.a_elems, 2):
+            row, term = self.places_a[e]
+            self.a[e // 2] = self.weights[(load + row) * self.piece // 2 + part * half + term // 2]
+        a = build.reinterpret(unit.dtype("a"), loops.vector(self.a, 0, unit.a_elems // 2))
+        at = (t * self.row_tiles + x) * unit.acc_elems
+        loops.put_vector(self.ib, self.sums, at, unit.call(a, b, loops.vector(self.sums, at, unit.acc_elems)))
+
+    def _x_words(self, v: int, x: int, counts: Any) -> tuple[Any, int]:
+        """A piece of a row of x as words, by the norm's scale where there is one, 0 where it does not count; and the first of them."""
+        ib, o, first = self.ib, self.o, (v * self.row_tiles + x) * self.piece // 2
+        if o.scale is None:
+            if counts is not None:
+                for i in range(self.piece // 2):
+                    self.row[first + i] = te.select(counts, self.row[first + i], te.const(0, "uint32"))
+            return self.row, first
+        numbers = build.reinterpret(f"{o.x.dtype}x{self.piece}", loops.vector(self.row, first, self.piece // 2))
+        loops.put_vector(ib, self.scaled, 0, numbers)
+        for i in range(self.piece):
+            y = ib.let("x", self.scaled[i].astype("float32"))
+            if counts is not None:
+                y = ib.let("x", te.select(counts, y, te.const(0, "float32")))
+            self.squares[x] = self.squares[x] + y * y
+            self.scaled[i] = (y * self.factors[v * self.piece + i].astype("float32")).astype(o.x.dtype)
+        loops.put_vector(ib, self.row, first, self._words(loops.vector(self.scaled, 0, self.piece)))
+        return self.row, first
+
+    # ---- results
+
+    def _put(self, sums: Any, squares: Any) -> None:
+        ib, o, unit = self.ib, self.o, self.unit
+        for t in range(self.tiles):
+            for x in range(self.row_tiles):
+                for e in range(unit.acc_elems):
+                    _, column, row = unit.coords("acc", self.lane, e)
+                    value = self.sums[(t * self.row_tiles + x) * unit.acc_elems + e]
+                    row = ib.let("row", x * unit.n + row)
+                    at = (self.mine * o.m + row) * self.pitch + t * _SIDE + column
+                    if (x + 1) * unit.n <= o.m:
+                        sums[at] = value
+                    else:
+                        with ib.if_scope(row < o.m):
+                            sums[at] = value
+        if squares is None:
+            return
+        step, mine = (1 if unit.unit == "mma.sync" else self.wave // self.space.along), self._along()
+        for x, line in enumerate(self.x_rows):
+            total, apart = self.squares[x], step
+            while apart < step * self.space.along:
+                other = te.call_intrin("float32", "shuffle_xor", total, apart, self.wave)
+                total = ib.let("squares", total + other)
+                apart *= 2
+            # Rows beyond the last are the last once more.
+            with ib.if_scope(mine == 0):
+                squares[self.mine * o.m + line] = total
+
+
+__all__ = ["FewRowsMatrix", "match"]

@@ -1,0 +1,108 @@
+"""Few rows times weights, and attention of few queries: right with every check, and what begins before the kernel ahead has ended reads only what that does not write."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.choices import schedule, spaces
+from tec.ops.registry import TensorType, get_op
+
+ROWS, MATRIX, ATTENTION = "few rows", "few rows by matrix units", "few rows attention"
+
+
+def computed(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[list[Any], Any, Any]:
+    """The operator's parameters, its result, and what it is by NumPy."""
+    op, types = get_op(name), [TensorType(str(a.dtype), a.shape) for a in arrays]
+    xs = [te.placeholder(a.shape, str(a.dtype), name=f"x{k}") for k, a in enumerate(arrays)]
+    outs = op.infer(types, attrs)
+    (y,) = op.compute(attrs, list(xs), outs)
+    want = op.host(attrs, arrays, outs)[0] if op.host is not None else arrays[0].astype("f8") @ arrays[1].astype("f8").T
+    return xs, y, want
+
+
+def check(chip: str, params: list[Any], y: Any, arrays: list[Any], want: Any, choice: dict[str, Any]) -> None:
+    target = f"rocm -mcpu={chip}"
+    made = schedule([y], target, choice)
+    f, dev = tec.build(made.schedule, [*params, *made.outputs], target), tec.rocm_emu(chip, check="all")
+    out = tec.nd.empty(want.shape, y.dtype, dev)
+    f(*[tec.nd.array(a, dev) for a in arrays], out)
+    atol = (1e-5 if y.dtype == "float32" else 4e-3) * np.abs(want).max()
+    np.testing.assert_allclose(out.numpy().astype("f8"), want, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(
+    ("chip", "m", "n", "k", "dtype", "choice"),
+    [
+        ("gfx942", 1, 70, 520, "float16", {"template": ROWS}),  # columns and pieces that are no whole tiles and steps
+        ("gfx1100", 3, 64, 256, "float32", {"template": ROWS, "columns": 2, "waves": 4, "split_k": 2, "ahead": 1, "early": ""}),
+        ("gfx942", 9, 70, 520, "float16", {"template": MATRIX}),
+        ("gfx90a", 5, 64, 256, "float16", {"template": MATRIX, "columns": 16, "waves": 4, "split_k": 2, "ahead": 2, "early": ""}),
+        ("gfx1201", 20, 80, 256, "float16", {"template": MATRIX}),
+    ],
+)  # fmt: skip
+def test_products(chip: str, m: int, n: int, k: int, dtype: str, choice: dict[str, Any]) -> None:
+    """With what follows in the same kernel."""
+    rng = np.random.default_rng(m)
+    x, w = rng.standard_normal((m, k)).astype(dtype), (rng.standard_normal((n, k)) / 16).astype(dtype)
+    beside = rng.standard_normal((m, n)).astype(dtype)
+    params, c, want = computed("matmul", {"transpose_b": True}, [x, w])
+    b = te.placeholder((m, n), dtype, name="beside")
+    y = te.compute((m, n), lambda i, j: c(i, j) + b(i, j), name="y")
+    check(chip, [*params, b], y, [x, w, beside], x.astype("f8") @ w.astype("f8").T + beside, choice)
+
+
+@pytest.mark.parametrize(
+    ("chip", "shape", "attrs", "choice"),
+    [
+        ("gfx942", (1, 4, 2, 1, 40, 32), {"turned": True}, {"waves": 2, "ahead": 2, "splits": 2}),
+        pytest.param("gfx1100", (2, 4, 4, 2, 37, 32), {"right": 0, "offset": 35, "left": 20}, {"waves": 1, "ahead": 4, "splits": 1}, marks=pytest.mark.slow),
+        pytest.param("gfx1100", (1, 4, 1, 1, 9, 32), {"softcap": 2.0}, {"waves": 1, "ahead": 1, "splits": 4}, marks=pytest.mark.slow),  # splits without keys
+    ],
+)  # fmt: skip
+def test_attention(chip: str, shape: Any, attrs: dict[str, Any], choice: dict[str, Any]) -> None:
+    batch, heads, key_heads, queries, keys, size = shape
+    rng = np.random.default_rng(keys)
+    shapes = [(batch, heads, queries, size), *[(batch, key_heads, keys, size)] * 2]
+    arrays = [rng.standard_normal(s).astype("float16") for s in shapes]
+    attrs = {"scale": size**-0.5, **attrs}
+    if attrs.pop("turned", False):
+        arrays += [rng.standard_normal((1, 1, queries, size // 2)).astype("float32") for _ in "cs"]
+        attrs["extras"] = ("cos", "sin")
+    params, y, want = computed("attention", attrs, arrays)
+    check(chip, params, y, arrays, want.astype("f8"), {"template": ATTENTION, **choice})
+
+
+def product(constant: bool, m: int) -> tuple[list[Any], Any]:
+    x, w = te.placeholder((m, 512), "float16", name="x"), te.placeholder((128, 512), "float16", name="w")
+    if constant:
+        w.op.attrs["constant"] = True
+    attrs = {"transpose_b": True}
+    types = [TensorType("float16", t) for t in ((m, 512), (128, 512))]
+    (y,) = get_op("matmul").compute(attrs, [x, w], get_op("matmul").infer(types, attrs))
+    return [x, w], y
+
+
+@pytest.mark.parametrize("m", [1, 8])
+def test_only_constant_weights_come_early(m: int) -> None:
+    """Before the wait for the kernel ahead stand copies of weights and no load; what may be written is refused."""
+    params, y = product(True, m)
+    template = MATRIX if m > 1 else ROWS
+    space = next(s for s in spaces([y], "cuda -arch=sm_90a") if s.template == template)
+    choice = next(c for c in space.drafts() if c["early"] == "staged")
+    made = schedule([y], "cuda -arch=sm_90a", choice)
+    ptx = tec.build(made.schedule, [*params, *made.outputs], "cuda -arch=sm_90a").get_source("ptx")
+    before, wait, after = ptx.partition("griddepcontrol.wait")
+    assert wait and "griddepcontrol.launch_dependents" in before
+    assert "cp.async.cg" in before and "cp.async.cg" not in after
+    assert not re.search(r"\b(ld|st)\.global", before) and "ld.global" in after
+    _, y = product(False, m)
+    space = next(s for s in spaces([y], "cuda -arch=sm_90a") if s.template == template)
+    assert space.default["early"] == "start"
+    with pytest.raises(tec.ScheduleError, match="kernel ahead may write"):
+        space.apply(choice)
