@@ -52,7 +52,7 @@ def sums(A: Buffer((16, 16), "float32"), R: Buffer((16,), "float32")):
         for tx in thread("threadIdx.x", 16):
             D = alloc((1,), "float32", scope="local")
             allreduce(combiner(lambda x, y: (max(x, y),), (float32("-inf"),), 'max'), (A[ty, tx],), True, dests=[D], threads=[tx])
-            with software_pipeline(3, 1, False, False, False):
+            with software_pipeline(3, 1, False, False, 'first', False):
                 R[ty] = if_then_else(tx == 0, D[0], 0.0)
 """,
     """

@@ -166,7 +166,9 @@ def f(A: Buffer((6, 16), "float32"), C: Buffer((96,), "float32")):
     check_same(func, out)
 
 
-def test_guards_become_predicates() -> None:
+@pytest.mark.parametrize(("target", "conditions"), [(CPU, 1), (GPU, 0)])
+def test_guards_become_predicates(target: Any, conditions: int) -> None:
+    """On a CPU vectors that lie whole within the bound are stored without one: a condition for all lanes stands before."""
     func, out = lowered(
         """
 def f(A: Buffer((n,), "float32"), C: Buffer((n,), "float32"), *, n: size("int32")):
@@ -177,8 +179,12 @@ def f(A: Buffer((n,), "float32"), C: Buffer((n,), "float32"), *, n: size("int32"
 """,
         "flatten_buffers",
         "vectorize",
+        target=target,
     )
-    assert count(out, S.IfThenElse) == 0
+    assert count(out, S.IfThenElse) == conditions
+    stores: list[S.BufferStore] = []
+    visit(out.body, None, lambda x: stores.append(x) if isinstance(x, S.BufferStore) else None)
+    assert [x.predicate is not None for x in stores] == [False, True][-1 - conditions :]
     for n in (1, 7, 8, 21):
         check_same(func, out, n=n)
 
