@@ -117,9 +117,8 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         )
     body, maps = tensor_maps(body) if target.kind == "cuda" else (body, [])
     resident = _resident_blocks(body)
-    # Without shared memory a kernel is short, or none of its work-groups waits for another: its launch is hidden behind the kernel ahead.
-    early = target.chip.early_start and (
-        not parts or any_stmt(body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart))
+    early = target.chip.early_start and any_stmt(
+        body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart)
     )
     params, written = _parameters(body, [v for v, _ in threads.values()], order)
     grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])
