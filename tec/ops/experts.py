@@ -68,13 +68,14 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
     p = parts_of([np.asarray(a) for a in arrays], str(np.asarray(arrays[0]).dtype), attrs)
     experts, n = attrs["experts"], attrs["columns"] // attrs["experts"]
-    x = p.x.astype(np.float32) if p.rounded is None else p.x * np.repeat(p.rounded, attrs["block"], 1)
+    wide = np.dtype(accumulator(outs[0].dtype))
+    x = p.x.astype(wide) if p.rounded is None else p.x * np.repeat(p.rounded, attrs["block"], 1)
     places = np.clip(p.places, 0, experts - 1)
-    made = np.empty((*places.shape, n), np.float32)
+    made = np.empty((*places.shape, n), wide)
     for e in np.unique(places):
         rows = np.arange(e * n, (e + 1) * n)
         at = np.nonzero(places == e)
-        made[at] = x[at[0]] @ _matrix(p, rows, attrs).T.astype(np.float32)
+        made[at] = x[at[0]] @ _matrix(p, rows, attrs).T.astype(wide)
     return [made.reshape(-1, n)]
 
 

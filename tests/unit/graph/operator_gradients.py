@@ -112,6 +112,9 @@ ROWS: dict[str, Row] = {
     "grid_sample": (lambda b, x, g: b.op("grid_sample", x, g, mode="linear", padding="zeros", align=False), {"x": PICTURE, "g": numbers(1, 2, 3, 2, low=-0.6, high=0.6)},
                     lambda t, x, g: t.nn.functional.grid_sample(x, g, align_corners=False)),
     "matmul": (lambda b, x, w: b.op("matmul", x, w), {"x": numbers(2, 2, 3), "w": numbers(3, 2)}, lambda t, x, w: x @ w),
+    "expert_matmul": (lambda b, x, w, e: b.op("expert_matmul", x, w, e, experts=3, bits=0, depth=4, columns=6),
+                      {"x": numbers(2, 4), "w": numbers(6, 4), "e": np.array([[0, 2], [2, 1]])},
+                      lambda t, x, w, e: t.einsum("rk,rcnk->rcn", x, w.reshape(3, 2, 4)[e]).reshape(4, 2)),
     "einsum": (lambda b, x, y: b.op("einsum", x, y, equation="bij,bjk->bik"), {"x": numbers(2, 2, 3), "y": numbers(2, 3, 2)},
                lambda t, x, y: t.einsum("bij,bjk->bik", x, y)),
     "conv": (lambda b, x, w: b.op("conv", x, w, **CONV), {"x": PICTURE, "w": KERNEL}, lambda t, x, w: t.nn.functional.conv2d(x, w, padding=1)),
@@ -165,5 +168,5 @@ NONE: dict[str, str] = {
     **dict.fromkeys("all_reduce all_gather reduce_scatter all_to_all".split(), "no computation of one device: refused"),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
     "mx_round": "rounds a block by its largest element: zero but at the steps, which differences of float32 cannot tell from them",
-    "recurrence": "its definition is a loop written by hand: refused, write the steps out",
+    **dict.fromkeys("recurrence linear_recurrence".split(), "its definition is a loop written by hand: refused, write the steps out"),
 }  # fmt: skip

@@ -32,7 +32,8 @@ FAMILIES = {
     "gpt-oss": ("gpt-oss", {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32, "attention.sliding_window": 16,
                             "rope.scaling.type": "yarn", "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 4096},
                 {"num_local_experts": 4, "intermediate_size": 32, "layer_types": (SLIDES + FULL) * 4,
-                 "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096}}),
+                 # the bounds of yarn's ramp as they come, no whole numbers: so the model was trained, and no field of the file says it
+                 "rope_scaling": {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}}),
     "olmo2": ("olmo2", {}, {"model_type": "olmo2"}),
     "phi3": ("phi3", {"rope.dimension_count": 12}, {"partial_rotary_factor": 0.75}),
     "qwen3moe": ("qwen3moe", {"expert_count": 4, "expert_used_count": 2, "expert_feed_forward_length": 32},

@@ -156,19 +156,27 @@ class Tile:
         self._finish()
 
     def _begin(self) -> None:
-        """The queries turned, an element of all of them beside each other; sums at 0."""
+        """The queries put down; sums at 0."""
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
-        if self._is_turned(g.size) and k.turn is None:
-            self._squares(g.size, self._turn_queries)
-        else:
-            with ib.for_range(0, w, "i") as i:
-                place = ib.let("place", te.min(self.first + i, g.queries - 1))
-                k.each_element(self.b, self.head, place, partial(self._put_query, i))
+        self._put_queries()
         with self._lanes() as lane:
             self.top[lane] = k.lowest
             self.total[lane] = k.const(0)
         with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
             self.o[d * w + lane] = k.const(0)
+
+    def _put_queries(self) -> None:
+        """The queries turned, an element of all of them beside each other."""
+        if self._is_turned(self.g.size) and self.kernel.turn is None:
+            self._squares(self.g.size, self._turn_queries)
+        else:
+            self._put_each_query()
+
+    def _put_each_query(self) -> None:
+        """Element by element; where there are fewer queries than lanes, the last one's again."""
+        with self.ib.for_range(0, self.width, "i") as i:
+            place = self.ib.let("place", te.min(self.first + i, self.g.queries - 1))
+            self.kernel.each_element(self.b, self.head, place, partial(self._put_query, i))
 
     def _is_turned(self, size: Index) -> bool:
         """Whether tiles of so many elements are whole squares, all of whose queries there are."""

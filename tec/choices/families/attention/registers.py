@@ -147,6 +147,10 @@ class RegisterTile(Tile):
         self.pairs = self.ib.allocate(DTYPE, (self.keys * w,), "weight_pairs", scope="local")
         super().run()
 
+    def _put_queries(self) -> None:
+        """Element by element: `Tile` turns squares into float32, and the unit takes pairs of bfloat16."""
+        self._put_each_query()
+
     def _put_query(self, i: Index, d: Index, x: Any) -> None:
         if not isinstance(self.g.keys, int) or self.g.keys % self.keys:  # the last keys go by vectors
             super()._put_query(i, d, x)
