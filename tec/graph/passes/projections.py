@@ -261,7 +261,7 @@ class _Look:
 
 def _kind(n: Node, target: Target) -> Any:
     """What makes products one matrix; None for another node than a product of few rows with a constant matrix. A matrix whose numbers come later is joined with none."""
-    if not n.inputs or not all(v.data is not None for v in n.inputs[1:]):
+    if n.op not in ("matmul", "packed_matmul") or not all(v.data is not None for v in n.inputs[1:]):
         return None
     x = n.inputs[0]
     rows = x.shape[0] if x.ndim == 2 and isinstance(x.shape[0], int) else 0

@@ -441,7 +441,7 @@ def test_float32_by_bulk_copies(m: int, n: int, k: int, choice: dict[str, Any]) 
     matmul = get_op("matmul")
     (y,) = matmul.compute({}, [a, b], matmul.infer([TensorType("float32", (m, k)), TensorType("float32", (k, n))], {}))
     out = te.compute((m, n), lambda i, j: te.max(y[i, j] + bias[j], te.const(0, "float32")), name="relu")
-    assert spaces([out], HOPPER)[0].template == "bulk product"
+    assert "bulk product" in [s.template for s in spaces([out], HOPPER)]
     assert "bulk product" not in [s.template for s in spaces([out], "cuda -arch=sm_90")]
     made = schedule([out], HOPPER, {"template": "bulk product", **choice})
     rng = np.random.default_rng(1)

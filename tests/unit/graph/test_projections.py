@@ -129,3 +129,12 @@ def test_a_gate_of_halves(rows: int, dtype: str, later: bool) -> None:
         net.provide({n: arrays[n] for n in net.params if n in arrays})
     (got,) = net.run(x, device=tec.rocm_emu("gfx942", check="all"))
     np.testing.assert_allclose(got, want, rtol=0, atol=(4e-3 if dtype == "float16" else 1e-5) * np.abs(want).max())
+
+
+@pytest.mark.parametrize("target", [GPU, "cuda -arch=sm_90a"])
+def test_operators_beside_products_may_have_any_rank(target: str) -> None:
+    """What looks for products of few rows meets four rows that become one number."""
+    g = Graph()
+    x = g.input("x", "float32", (4, 64))
+    g.set_outputs([Builder(g).op("reduce_sum", x, axes=(0, 1), keepdims=False)], ["y"])
+    assert optimize(g, Target(target)).outputs[0].shape == ()
