@@ -281,7 +281,7 @@ def test_loops_spill_nothing(chip, size):
         assert r.load_cover is not None and r.load_cover > 0.5
 
 
-@thinned_rows(2, "chip,dtype,waves", [("gfx1100", "float16", 4), ("gfx1201", "float16", 4), ("gfx942", "float32", 8)])
+@thinned_rows(2, "chip,dtype,waves", [("gfx1201", "float16", 4), ("gfx942", "float32", 8), ("gfx1100", "float16", 4)])
 def test_heads_of_256_fill_the_unit(chip, dtype, waves):
     """Blocks of 16 keys leave room for a wavefront a SIMD at least, and nothing goes to scratch memory."""
     sizes = (4, 16, 4, 1024, 1024, 256, 256)

@@ -12,6 +12,7 @@ from tec.graph.graph import run_op
 from tec.ops import OPS, TensorType
 from tec.te.evaluate import np_dtype
 from tests import seeds
+from tests.thinned import thinned
 
 
 def graph_of(op, arrays, attrs):
@@ -57,9 +58,12 @@ CHIPS = ["", "gfx942", "gfx1100"]
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}])
-@pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1)])
+@thinned(
+    2,
+    ("shape, axis", [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1)]),
+    ("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]),
+    ("chip", CHIPS),
+)
 def test_running_sums(shape, axis, flags, chip):
     for dtype in ("float32", "int32"):
         x = (RNG.standard_normal(shape) * 4).astype(dtype)
@@ -86,9 +90,12 @@ def test_running_products_and_16_bits(chip):
     )
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize(("shape", "axis", "k"), [((9,), 0, 4), ((2, 50), 1, 50), ((30, 4), 0, 1), ((2, 700, 2), 1, 9)])
+@thinned(
+    2,
+    ("shape, axis, k", [((9,), 0, 4), ((2, 50), 1, 50), ((30, 4), 0, 1), ((2, 700, 2), 1, 9)]),
+    ("largest", [True, False]),
+    ("chip", CHIPS),
+)
 def test_the_largest_in_order(shape, axis, k, largest, chip):
     for dtype in ("float32", "int64", "uint8"):
         # Few values, so that there are equals, whose order is told.
@@ -120,8 +127,7 @@ def scatters():
     yield "scatter_nd", [x, index[:3, :1], RNG.standard_normal((3, 5, 4)).astype(np.float32)], {}
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
+@thinned(1, ("reduction", ["none", "add", "mul", "max", "min"]), ("chip", CHIPS))
 def test_scatters(reduction, chip):
     for op, arrays, attrs in scatters():
         attrs = {**attrs, "reduction": reduction}
@@ -131,8 +137,7 @@ def test_scatters(reduction, chip):
             same(in_te(op, arrays, attrs), want, 1e-5)
 
 
-@pytest.mark.parametrize("chip", CHIPS[:2])
-@pytest.mark.parametrize("dtype", ["int8", "float16", "int64", "bool", "float64"])
+@thinned(1, ("dtype", ["int8", "float16", "int64", "bool", "float64"]), ("chip", CHIPS[:2]))
 def test_scatters_of_other_types(dtype, chip):
     x = RNG.integers(0, 2 if dtype == "bool" else 9, (50,)).astype(dtype)
     index = RNG.integers(0, 50, (30,))
