@@ -17,6 +17,7 @@ from tec.lm.blocks import FORMATS
 from tec.lm.kept import Form, key_of
 from tec.lm.plain import graph_of
 from tec.lm.stream import Stops
+from tests.thinned import thinned_rows
 
 from .tiny import CONFIG, Bytes, llama, mixture, tensor
 
@@ -108,7 +109,7 @@ def test_a_window_of_keys() -> None:
     assert np.abs(lm.begin(IDS) - reference(lm.checkpoint, IDS)[-1]).max() < 1e-4
 
 
-@pytest.mark.parametrize("format", [Format.Q4_0, Format.Q4_1, Format.Q5_0, Format.Q5_1, Format.Q8_0, Format.F16])
+@thinned_rows(3, "format", [Format.Q4_1, Format.Q4_0, Format.Q5_1, Format.Q5_0, Format.Q8_0, Format.F16])
 def test_packed_formats(format: Format) -> None:
     matrices = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "embed_tokens")
     checkpoint = llama(formats=dict.fromkeys(matrices, format))
