@@ -148,7 +148,12 @@ def again(names: Sequence[str], target: Target) -> list[Shipped]:
             default = without_threads(task.spaces[0].default)
             out.append(
                 replace(
-                    r, choice=without_threads(choice), default=default, gain=round(gain, 3), traces=traces(task, choice)
+                    r,
+                    choice=without_threads(choice),
+                    default=default,
+                    gain=round(gain, 3),
+                    traces=traces(task, choice),
+                    against=None,
                 )
             )
     return out

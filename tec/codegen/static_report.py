@@ -119,6 +119,7 @@ def _main_loop(body: list[str]) -> list[str] | None:
         back = _BRANCH.match(line)
         if back and back[1] in labels:
             loops.append((labels[back[1]], k))
+    loops = [a for a in loops if _comes_back(body, labels, *a)]
     inner = [a for a in loops if not any(b != a and a[0] <= b[0] and b[1] <= a[1] for b in loops)]
     if not inner:
         return None
@@ -126,6 +127,25 @@ def _main_loop(body: list[str]) -> list[str] | None:
     if any(map(_is_matrix, body)) and not any(_is_matrix(line) for p in pieces for line in p):
         return None  # the product's loop is unrolled; what jumps back is a block that was moved
     return max(pieces, key=lambda p: (sum(map(_is_matrix, p)), len(p)))
+
+
+def _comes_back(body: list[str], labels: dict[str, int], first: int, last: int) -> bool:
+    """Whether control that begins at line `first` comes to the jump back at `last` without leaving the lines between: a block that was moved behind the kernel's end jumps back too."""
+    seen: set[int] = set()
+    begins = [first]
+    while begins:
+        k = begins.pop()
+        while first <= k < last and k not in seen:
+            seen.add(k)
+            branch = _BRANCH.match(body[k])
+            if branch and branch[1] in labels:
+                begins.append(labels[branch[1]])
+            if body[k].split()[0] in ("s_branch", "s_endpgm", "s_setpc_b64"):
+                break
+            k += 1
+        if k == last:
+            return True
+    return False
 
 
 def _is_matrix(line: str) -> bool:

@@ -90,14 +90,14 @@ class BlockedConvolution(Space):
         return next(self.legal({**usual, "unroll": (2, 1, 0)}))
 
     def _order(self, blocks: int) -> str:
-        """What tiles walk along last: the channels bring the image again for each block of them, the rows all weights for each row."""
+        """What tiles walk along last: the channels bring the image again for each further block of them, the rows all weights for each further row."""
         sizes = const_shape(self.op.output(0))
         image, weights = (size_of(t.shape) for t in self.op.inputs)
         if not self.is_sum or image is None or weights is None or None in sizes:
             return "channels"
         n, co, *depth, oh, _, _ = (d or 1 for d in sizes)
-        by_channels = again_clocks(self.target, 4.0 * image / n, -(-co // blocks) * n)
-        by_rows = again_clocks(self.target, 4.0 * weights, n * math.prod(depth) * oh)
+        by_channels = again_clocks(self.target, 4.0 * image / n, (-(-co // blocks) - 1) * n)
+        by_rows = again_clocks(self.target, 4.0 * weights, n * math.prod(depth) * oh - 1)
         return "rows" if by_rows < by_channels else "channels"
 
     def _features(self) -> dict[str, Any]:

@@ -31,7 +31,8 @@ class Shipped:
     """A choice in place of a default (both without `THREADS`) for the group of a signature, on a machine of `units` cores or units.
 
     networks: where the group was met, under `name`. how: "measured", or "model-ranked" by the software GPU's time model; gain: the default's time over the choice's,
-    the smaller of one thread's and of all. traces: digests of the schedules of default and choice, for the test that they are still those that were timed."""
+    the smaller of one thread's and of all. against: the default that was timed, where tec's has become another one since, which by the model of what changed gains less than the choice
+    does; else None. traces: digests of the schedules of default and choice, for the test that they are still those that were timed."""
 
     signature: str
     name: str
@@ -42,6 +43,7 @@ class Shipped:
     traces: tuple[str, str]
     gain: float
     how: str
+    against: Choice | None = None
 
     def on(self, spaces: Sequence[Space]) -> Choice | None:
         """The choice in full for a group's spaces; None where the default is another than it was, or the choice is not legal here."""
@@ -81,7 +83,8 @@ def of_machine(name: str) -> tuple[Shipped, ...]:
 def write(name: str, found: Iterable[Shipped], folder: Path = FOLDER) -> None:
     """Replace the records of a machine."""
     folder.mkdir(exist_ok=True)
-    lines = (json.dumps(asdict(r)) + "\n" for r in sorted(found, key=lambda r: (r.networks, r.name)))
+    rows = map(asdict, sorted(found, key=lambda r: (r.networks, r.name)))
+    lines = (json.dumps({k: v for k, v in row.items() if v is not None}) + "\n" for row in rows)
     (folder / f"{name}.jsonl").write_text("".join(lines))
     of_machine.cache_clear()
 

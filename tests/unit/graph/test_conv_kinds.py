@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -55,8 +56,9 @@ LINES = [
 
 @pytest.fixture
 def blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain images have no register tiles, which are cheaper for some of these."""
+    """Plain images have no register tiles and are no products, which are cheaper for some of these."""
     monkeypatch.setattr(layout_options, "FEWEST_COLUMNS", 1 << 30)
+    monkeypatch.setattr(layout_options, "_as_product", lambda *_: math.inf)
 
 
 @pytest.mark.usefixtures("blocks_alone")
@@ -250,3 +252,15 @@ def test_sums_stay_in_registers_on_avx2(size: int, window: int) -> None:
     assert choice["blocks"] == 2 and choice["columns"] <= 5
     assert asm.count("vfmadd") >= 2 * choice["columns"] and not re.search(r"vfmadd\w+ss|vmulss|vaddss", asm)
     assert not re.search(r"ymm\d+.*\(%rsp|\(%rsp.*ymm|ymm\d+.*\[rsp|\[rsp.*ymm", asm)
+
+
+@pytest.mark.usefixtures("blocks_alone")
+@pytest.mark.parametrize("channels, order", [(16, "channels"), (32, "rows")])
+def test_one_block_of_channels_brings_nothing_again(channels: int, order: str) -> None:
+    """Both orders are one walk there, and the default that records stand for keeps its name; two blocks of a large image go along its rows."""
+    g = Graph()
+    x = g.input("x", "float32", (1, channels, 112, 112))
+    g.set_outputs([conv(g, x, numbers("float32", channels, channels, 1, 1))])
+    net = tec.compile(g, target="llvm -mcpu=znver4", cache=False, tuned=False)
+    (choice,) = [k["choice"] for name, k in net.report.choices.items() if "conv" in name]
+    assert choice["outer"] == order

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ TARGETS = ["llvm", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x
 
 @pytest.fixture(autouse=True)
 def blocks_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain images have no register tiles: what is tested is how layouts of blocks are chosen together. `test_register_tiles` tests those tiles."""
+    """Plain images have no register tiles and are no products: what is tested is how layouts of blocks are chosen together. `test_register_tiles` tests those tiles."""
     monkeypatch.setattr(layout_options, "FEWEST_COLUMNS", 1 << 30)
+    monkeypatch.setattr(layout_options, "_as_product", lambda *_: math.inf)
 
 
 # ---- the least cost
@@ -130,6 +132,12 @@ def test_small_convolutions_stay_plain_where_copies_would_cost_more(monkeypatch:
 def test_large_ones_are_blocked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Greedy is right there: of 64 channels a plain convolution takes longer than any copy."""
     assert copies(choose_layouts(turned_chain(64), WIDE)) == copies(greedy(turned_chain(64), WIDE, monkeypatch)) == 6
+
+
+def test_products_of_plain_images_need_no_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a convolution may be weights times windows, as many channels stay plain between transpositions."""
+    monkeypatch.undo()
+    assert copies(choose_layouts(turned_chain(64), WIDE)) == 0
 
 
 def test_blocks_are_as_wide_as_channels_fill() -> None:

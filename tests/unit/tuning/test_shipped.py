@@ -106,6 +106,7 @@ def test_they_are_well_formed(machine: str) -> None:
     assert len({r.signature for r in found}) == len(found) > 0
     for r in found:
         assert r.gain > 1.02 and r.how in ("measured", "model-ranked") and r.networks and r.default != r.choice
+        assert r.against not in (r.default, r.choice)
 
 
 def convolution(target: Target) -> list[Space]:
