@@ -19,9 +19,9 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from . import layouts, parallel
-from .families.convolutions import again_clocks
 from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .families.products import packing
+from .families.products.tile_clocks import again_clocks
 from .layouts import Convolution
 from .rules import figures
 from .store import records

@@ -31,7 +31,7 @@ class Parts(NamedTuple):
     rounded: Any
 
 
-def parts_of(inputs: Sequence[Any], dtype: str, attrs: Attrs) -> Parts:
+def parts_of(inputs: Sequence[Any], dtype: str) -> Parts:
     """dtype: of x."""
     own = list(inputs)
     rounded = own.pop() if dtype == "int8" else None
@@ -41,7 +41,7 @@ def parts_of(inputs: Sequence[Any], dtype: str, attrs: Attrs) -> Parts:
 
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
-    p = parts_of(types, types[0].dtype, attrs)
+    p = parts_of(types, types[0].dtype)
     experts, k, columns = attrs["experts"], attrs["depth"], attrs["columns"]
     fits = p.x.ndim == p.places.ndim == 2 and p.x.shape == (p.places.shape[0], k) and p.places.dtype == "int64"
     if not fits or columns % experts:
@@ -66,7 +66,7 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 
 
 def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
-    p = parts_of([np.asarray(a) for a in arrays], str(np.asarray(arrays[0]).dtype), attrs)
+    p = parts_of([np.asarray(a) for a in arrays], str(np.asarray(arrays[0]).dtype))
     experts, n = attrs["experts"], attrs["columns"] // attrs["experts"]
     wide = np.dtype(accumulator(outs[0].dtype))
     x = p.x.astype(wide) if p.rounded is None else p.x * np.repeat(p.rounded, attrs["block"], 1)
@@ -99,7 +99,7 @@ def _matrix(p: Parts, rows: Any, attrs: Attrs) -> Any:
 def _expert_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Products of rows with the matrices of their experts. See the module. Attributes: `experts`; `bits` and those of `packed_matmul`, `depth` and `columns` of all
     experts together."""
-    p = parts_of(inputs, inputs[0].dtype, attrs)
+    p = parts_of(inputs, inputs[0].dtype)
     experts, n = attrs["experts"], attrs["columns"] // attrs["experts"]
     chosen = getattr(p.places.shape[1], "value", p.places.shape[1])
     dtype = outputs[0].dtype

@@ -17,9 +17,8 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, reduce_size, same_shape, size_of
 from ..parts.pointwise import begin_cpu, moved_bytes
-from ..rules import figures
 from ..space import Choice, Scheduled, Space
-from .products.tile_clocks import LINE_BYTES
+from .products.tile_clocks import again_clocks
 from .products.tiles import TileConvolution
 
 TAGS = ("blocked conv", "blocked depthwise")
@@ -185,13 +184,6 @@ class BlockedConvolution(Space):
         for axis in (*inside, aw, *(reduce[-choice["unroll"] :] if choice["unroll"] else ())):
             acc.unroll(axis)
         return Scheduled(s, self.group.outputs, choice)
-
-
-def again_clocks(target: Target, held: float, times: float) -> float:
-    """Of a core, of bytes that come again so many times, from the level that holds them."""
-    core, told = target.core, figures.of("cpu product", target)
-    away = told["memory_clocks"] if held > core.l2_bytes else told["l2_clocks"] if held > core.l1_bytes / 2 else 0.0
-    return times * held / LINE_BYTES * away / told["misses"]
 
 
 def two_block_tile(ow: int, least: int, limit: int) -> int:

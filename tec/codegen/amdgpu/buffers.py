@@ -47,7 +47,6 @@ class BufferLoads(UniformAddresses):
 
     def begin(self, f: Func) -> None:
         super().begin(f)
-        self.read_only: set[int] = set()
         self.in_pipeline = False
         self.copies = self.em.target.chip.loads_lds_by_16 and any_stmt(f.body, lambda s: is_call(s, "async_copy"))
 
@@ -60,11 +59,6 @@ class BufferLoads(UniformAddresses):
         each read of shared memory."""
         super().begin_aliases([*groups, ()] if self.copies else groups)
         self.copies_suffix = self.last_suffix
-
-    def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
-        super().bind_buffer(buffer, value, space, align, read_only)
-        if read_only:
-            self.read_only.add(id(buffer.data))
 
     def guarded_load(self, e: E.Call) -> str | None:
         """A guarded load of 4, 8 or 16 bytes, or one from either of two buffers; None for what is none, or of no fit buffer."""
@@ -111,24 +105,12 @@ class BufferLoads(UniformAddresses):
 
     def _bounds(self, load: E.BufferLoad) -> tuple[str, int, E.Expr] | None:
         """A buffer's pointer and bytes, and the first element of an access that a buffer load does; None where none does."""
-        if load.predicate is not None:
+        found, whole = self.known_place(load), dtype_info(load.dtype)
+        nbytes = whole.bytes * whole.lanes
+        if found is None or nbytes not in _WORDS:
             return None
-        p, index = self.pointer(load.buffer), self.only_index(load)
-        if p.type != "ptr addrspace(1)" or id(load.buffer.data) not in self.read_only:
-            return None
-        whole = dtype_info(load.dtype)
-        size, nbytes = bytes_of(load.buffer), whole.bytes * whole.lanes
-        if size is None or nbytes not in _WORDS or whole.kind == "bool":
-            return None
-        base: E.Expr = index
-        if dtype_info(index.dtype).lanes > 1:
-            form = self.lane_form(index)
-            if form is None or form[1] != 1:
-                return None
-            base = form[0]
-        if not self.is_pure(base) or self.alignment(p, load.buffer, base, nbytes) < 4:
-            return None
-        return p.value, size, base
+        p, size, base = found
+        return (p.value, size, base) if self.alignment(p, load.buffer, base, nbytes) >= 4 else None
 
     def _byte_offset(self, base: E.Expr, load: E.BufferLoad) -> str:
         offset, element = self.index(base), dtype_info(load.buffer.dtype)

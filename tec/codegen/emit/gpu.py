@@ -15,6 +15,7 @@ from ...ir.dtype import dtype_info
 from ...ir.func import Func
 from ...ir.shared_layout import boundary_of
 from .frame import Frame
+from .guards import bytes_of
 from .memory import Memory
 from .statements import Statements, clean_name
 from .writer import Pointer, quote
@@ -66,7 +67,29 @@ class GpuFrame(Frame):
 
 
 class GpuMemory(Memory):
-    """Offsets of 32 bits."""
+    """Offsets of 32 bits; which parameters are only read."""
+
+    def begin(self, f: Func) -> None:
+        super().begin(f)
+        self.read_only: set[int] = set()
+
+    def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
+        super().bind_buffer(buffer, value, space, align, read_only)
+        if read_only:
+            self.read_only.add(id(buffer.data))
+
+    def known_place(self, load: E.BufferLoad) -> tuple[Pointer, int, E.Expr] | None:
+        """Of a load of neighbours from a parameter that is only read and whose size is known, which can be made without a branch: the pointer, the buffer's bytes,
+        and the first element; None for another load."""
+        p, index, info = self.pointer(load.buffer), self.only_index(load), dtype_info(load.dtype)
+        is_global = p.type == "ptr addrspace(1)" and id(load.buffer.data) in self.read_only
+        size = bytes_of(load.buffer)
+        if load.predicate is not None or not is_global or size is None or info.kind == "bool":
+            return None
+        form = self.lane_form(index) if dtype_info(index.dtype).lanes > 1 else (index, 1)
+        if form is None or form[1] != 1 or not self.is_pure(form[0]):
+            return None
+        return p, size, form[0]
 
     def offset(self, p: Pointer, buffer: Buffer, index: E.Expr) -> tuple[str, str]:
         """An offset known not to be negative is zero-extended, which addressing modes take in (base in scalar registers,

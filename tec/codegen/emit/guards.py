@@ -6,7 +6,7 @@ from ...ir import expr as E
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 
-MOST_BYTES = 1 << 31  # that offsets of 32 bits reach
+_MOST_BYTES = 1 << 31  # that offsets of 32 bits reach
 
 
 def bytes_of(buffer: Buffer) -> int | None:
@@ -17,7 +17,7 @@ def bytes_of(buffer: Buffer) -> int | None:
         if not isinstance(n, E.IntImm):
             return None
         size *= n.value
-    return size if size < MOST_BYTES else None
+    return size if size < _MOST_BYTES else None
 
 
 def lane_of(e: E.Expr) -> E.Expr:

@@ -21,7 +21,7 @@ from ...target import Target
 from ..emit.calls import in_order
 from ..emit.emitter import Emitter, Parts
 from ..emit.gpu import SHARED_SPACE, GpuFrame, GpuMemory, GpuStatements
-from ..emit.guards import bytes_of, is_constant
+from ..emit.guards import is_constant
 from ..emit.small_floats import SmallFloats
 from ..emit.writer import Pointer, quote
 from . import hopper
@@ -91,15 +91,6 @@ _WIDEST_LOAD = 16  # bytes
 class NvptxMemory(GpuMemory):
     """Addresses whose constant part comes last; guarded loads without a branch."""
 
-    def begin(self, f: Func) -> None:
-        super().begin(f)
-        self.read_only: set[int] = set()
-
-    def bind_buffer(self, buffer: Buffer, value: str, space: int = 0, align: int = 0, read_only: bool = False) -> None:
-        super().bind_buffer(buffer, value, space, align, read_only)
-        if read_only:
-            self.read_only.add(id(buffer.data))
-
     def guarded_load(self, e: E.Call) -> str | None:
         """`if_then_else(cond, A[i], constant)` of a parameter that is only read: a load at `i`, or, where the condition does not hold, of the buffer's first
         elements, and the constant in their place. None where a branch must do.
@@ -107,19 +98,15 @@ class NvptxMemory(GpuMemory):
         A branch around each load ends LLVM's basic block, and the sums that it feeds sink below the last of them: all loads of an unrolled window then come
         first, in registers that ptxas does not have (7 x 7 windows over 8 pixels of 4 channels: 32 registers and 8 KB of spills, four times cuDNN's time)."""
         cond, value, other = e.args
-        if not isinstance(value, E.BufferLoad) or value.predicate is not None or not is_constant(other):
+        if not isinstance(value, E.BufferLoad) or not is_constant(other) or dtype_info(cond.dtype).lanes != 1:
             return None
-        p, index, info = self.pointer(value.buffer), self.only_index(value), dtype_info(value.dtype)
-        size = bytes_of(value.buffer)
-        if p.type != "ptr addrspace(1)" or id(value.buffer.data) not in self.read_only or info.kind == "bool":
+        found, info = self.known_place(value), dtype_info(value.dtype)
+        nbytes = info.bytes * info.lanes
+        if found is None or nbytes > min(found[1], _WIDEST_LOAD):
             return None
-        if size is None or not info.bytes * info.lanes <= min(size, _WIDEST_LOAD) or dtype_info(cond.dtype).lanes != 1:
-            return None
-        form = self.lane_form(index) if dtype_info(index.dtype).lanes > 1 else (index, 1)
-        if form is None or form[1] != 1 or not self.is_pure(form[0]):
-            return None
-        holds, (address, _) = self.expr(in_order(cond)), self.address(value.buffer, form[0])
-        align = self.alignment(p, value.buffer, form[0], info.bytes * info.lanes)
+        p, _, base = found
+        holds, (address, _) = self.expr(in_order(cond)), self.address(value.buffer, base)
+        align = self.alignment(p, value.buffer, base, nbytes)
         kind, memory = self.reg(value.dtype), self.type_of(value.dtype).mem
         address = self.op(f"select i1 {holds}, {p.type} {address}, {p.type} {p.value}")
         loaded = self.from_memory(

@@ -5,7 +5,7 @@ The loops of a block are those of packed products of few rows (`packed`, `packed
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from .... import te
@@ -69,17 +69,20 @@ class CpuExperts(loops.LoopForm):
         self.parameters = {"lanes": (lanes,)}
 
     def sketch(self, choice: Choice) -> Footprint:
-        attrs, places = self.form.attrs, self.form.inputs[-1 if self.form.inputs[0].dtype != "int8" else -2]
-        rows, chosen = (extent(n) or _ROWS for n in places.shape)
+        attrs = self.form.attrs
+        rows, chosen = (extent(n) or _ROWS for n in self._parts(self.form.inputs).places.shape)
         work = float(rows * chosen * attrs["depth"] * (attrs["columns"] // attrs["experts"]))
         return on_cores(2 * work / self.target.machine.macs("float32", matrix=False))
+
+    def _parts(self, inputs: Sequence[Any]) -> Parts:
+        return parts_of(inputs, self.form.inputs[0].dtype)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         attrs, out = self.form.attrs, self.form.outputs[0]
         acc = accumulator(out.dtype)
 
         def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-            p = parts_of(sources, self.form.inputs[0].dtype, attrs)
+            p = self._parts(sources)
             if not attrs["bits"]:
                 _floats(ib, p, results[0], attrs, acc, choice["lanes"])
                 return
@@ -97,6 +100,18 @@ class CpuExperts(loops.LoopForm):
         return [te.compute(out.shape, lambda *i: made[0](*i).astype(out.dtype), name="experts_cast")]
 
 
+def _chosen(p: Parts) -> Any:
+    """Experts of a row."""
+    return getattr(p.places.shape[1], "value", p.places.shape[1])
+
+
+def _row_and_expert(ib: IRBuilder, p: Parts, i: Any, experts: int) -> tuple[Any, Any]:
+    """Of product i: the row of x, and the expert whose matrix it is multiplied with."""
+    chosen = _chosen(p)
+    row = ib.let("row", te.indexdiv(i, chosen))
+    return row, ib.let("expert", place_of(p.places[row, te.indexmod(i, chosen)], experts))
+
+
 class _Over(packed.Panels):
     """The loops over panels and rows."""
 
@@ -104,11 +119,10 @@ class _Over(packed.Panels):
         """All rows by the panels of their experts."""
         ib, experts = self.ib, attrs["experts"]
         self.m, self.sums_scope = self.x.shape[0], "global"
-        panels, chosen = self.w.panels // experts, getattr(p.places.shape[1], "value", p.places.shape[1])
+        panels, chosen = self.w.panels // experts, _chosen(p)
         sums = self._x_sums(self.m)
         with ib.for_range(0, panels, "panel", kind="parallel") as panel, ib.for_range(0, self.m * chosen, "i") as i:
-            row = ib.let("row", te.indexdiv(i, chosen))
-            expert = ib.let("expert", place_of(p.places[row, te.indexmod(i, chosen)], experts))
+            row, expert = _row_and_expert(ib, p, i, experts)
             own = ib.let("own", expert * panels + panel)
             total = self._zeroed(self.acc, self.vectors, "total")
             with ib.for_range(0, self.w.blocks, "b") as b:
@@ -130,14 +144,12 @@ def _floats(ib: IRBuilder, p: Parts, out: Any, attrs: Any, acc: str, lanes: int)
     """`_COLUMNS` columns of a row's expert at once, over vectors along k; then the lanes of each sum."""
     experts, k = attrs["experts"], attrs["depth"]
     n = attrs["columns"] // experts
-    chosen = getattr(p.places.shape[1], "value", p.places.shape[1])
     per = next(c for c in (_COLUMNS, 2, 1) if n % c == 0)
     with (
         ib.for_range(0, n // per, "columns", kind="parallel") as group,
-        ib.for_range(0, p.x.shape[0] * chosen, "i") as i,
+        ib.for_range(0, p.x.shape[0] * _chosen(p), "i") as i,
     ):
-        row = ib.let("row", te.indexdiv(i, chosen))
-        expert = ib.let("expert", place_of(p.places[row, te.indexmod(i, chosen)], experts))
+        row, expert = _row_and_expert(ib, p, i, experts)
         first = ib.let("first", expert * n + group * per)
         sums = ib.allocate(acc, (per * lanes,), "sums", scope="local")
         for c in range(per):

@@ -16,19 +16,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import Call, IntImm, TensorRead, build
+from ....ir import Call, IntImm, build
 from ....ir.dtype import dtype_info
 from ....ir.expr import BufferLoad
 from ....ir.stmt import Evaluate
-from ....ops.contraction import Contraction, Operand
 from ....ops.forms import Form
 from ....ops.matmul import accumulator
 from ....target import Target
-from ....te import PlaceholderOp, Tensor
+from ....te import Tensor
 from ....te.ir_builder import IRBuilder
 from ....te.like import Index
 from ...cost import Footprint, Kernel
@@ -37,32 +35,11 @@ from ...parts import loops, needs
 from ...parts.epilogues import FusedForm
 from ...parts.pointwise import moved_bytes
 from ...space import Choice
+from .few_rows_operands import PIECE_BYTES, Operands, operands_of, piece_of
 
 MOST_ROWS = 8  # of x: more are better off on matrix units
-TYPES = ("float16", "bfloat16", "float32")
-_PIECE_BYTES = 16  # of a lane's load
 _MOST_LOADS = 16  # of weights under way in a lane: 64 registers
 _MOST_SUMS = 64  # of a lane
-LEAST_COLUMNS, LEAST_DEPTH = 64, 256  # below which a sum is too short to be shared
-
-
-@dataclass(frozen=True)
-class Operands:
-    """x [m, k] times w [n, k] transposed, both as they lie. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
-
-    x: Tensor
-    w: Tensor
-    m: int
-    n: int
-    k: int
-    out_dtype: str
-    scale: Tensor | None = None
-    eps: float = 0.0
-    gate: bool = False
-
-    @property
-    def tensors(self) -> list[Tensor]:
-        return [self.x, self.w, *([self.scale] if self.scale is not None else [])]
 
 
 def match(group: Group, target: Target) -> Iterator[FusedForm]:
@@ -73,62 +50,6 @@ def match(group: Group, target: Target) -> Iterator[FusedForm]:
     space = FewRows(group, target, *found)
     if space.epilogue is not None and next(space.drafts(), None) is not None:
         yield space
-
-
-def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], Operands] | None:
-    """The form, what carries it, and the operands, where such a template can load them."""
-    found = group.form("product", "projection") if target.is_gpu else None
-    if found is None:
-        return None
-    form, carriers = found
-    o = _of_product(form.attrs["contraction"]) if "contraction" in form.attrs else _of_projection(form)
-    if o is None or o.n < LEAST_COLUMNS or o.k < LEAST_DEPTH:
-        return None
-    if o.w.dtype not in TYPES or o.w.dtype != o.x.dtype or o.k % piece_of(o):
-        return None
-    if max(o.n * (1 + o.gate), o.m) * o.k >= loops.LIMIT:
-        return None
-    return form, carriers, o
-
-
-def piece_of(o: Operands) -> int:
-    """Elements of a lane's load."""
-    return _PIECE_BYTES // dtype_info(o.w.dtype).bytes
-
-
-def _of_projection(form: Form) -> Operands | None:
-    attrs, inputs = form.attrs, list(form.inputs)
-    if attrs.get("bits") or not all(isinstance(t.op, PlaceholderOp) for t in inputs):
-        return None
-    scale = inputs[1] if attrs.get("eps") is not None else None
-    (m, n), dtype = (int(d) for d in form.outputs[0].shape), form.outputs[0].dtype
-    return Operands(
-        inputs[0], inputs[-1], m, n, int(attrs["depth"]), dtype, scale, attrs.get("eps") or 0.0, bool(attrs.get("gate"))
-    )
-
-
-def _of_product(c: Contraction) -> Operands | None:
-    sizes = [*c.batch, c.m, c.n, c.k]
-    if type(c) is not Contraction or c.fold is not None or not all(isinstance(s, int) for s in sizes):
-        return None
-    if math.prod(c.batch) != 1 or c.acc != "float32":
-        return None
-    x, w = (_as_it_lies(o, len(c.batch)) for o in (c.a, c.b))
-    if x is None or w is None:
-        return None
-    return Operands(x, w, int(c.m), int(c.n), int(c.k), c.out_dtype)
-
-
-def _as_it_lies(operand: Operand, batch: int) -> Tensor | None:
-    """The tensor of an operand that is [..., i, k] in memory, what stands before of one element."""
-    i, k = te.var("i"), te.var("k")
-    read = operand.at([IntImm(0)] * batch, i, k)
-    if not isinstance(read, TensorRead) or not isinstance(read.tensor.op, PlaceholderOp) or len(read.indices) < 2:
-        return None
-    *first, row, column = read.indices
-    alone = all(isinstance(e, IntImm) and e.value == 0 for e in first)
-    ones = all(isinstance(d, IntImm) and d.value == 1 for d in read.tensor.shape[: len(first)])
-    return read.tensor if alone and ones and row is i and column is k else None
 
 
 class FewRows(FusedForm):
@@ -151,8 +72,11 @@ class FewRows(FusedForm):
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront, each a load of every row of its weights."""
-        each = -(-self.pieces // (choice["split_k"] * self.along))
-        return int(-(-each // choice["ahead"]) * choice["ahead"])
+        return int(-(-self._each(choice) // choice["ahead"]) * choice["ahead"])
+
+    def _each(self, choice: Choice) -> int:
+        """Pieces of the sum that a lane has."""
+        return int(-(-self.pieces // (choice["split_k"] * self.along)))
 
     def weights(self, choice: Choice) -> int:
         """Rows of weights of a wavefront."""
@@ -175,7 +99,7 @@ class FewRows(FusedForm):
     def lds_bytes(self, choice: Choice) -> int:
         """Of the parts of sums, and of staged weights."""
         waves = int(choice["waves"])
-        staged = waves * self.wave * self.loads(choice) * _PIECE_BYTES if choice["early"] == "staged" else 0
+        staged = waves * self.wave * self.loads(choice) * PIECE_BYTES if choice["early"] == "staged" else 0
         return staged + 4 * waves * self.o.m * (self.weights(choice) + 1 + (self.o.scale is not None))
 
     def groups(self, choice: Choice) -> int:
@@ -198,8 +122,7 @@ class FewRows(FusedForm):
             return "the kernel ahead may write the weights"
         if choice["early"] == "staged" and self.steps(choice) != choice["ahead"]:
             return "weights are staged all at once"
-        each = -(-self.pieces // (choice["split_k"] * self.along))
-        if choice["ahead"] > each or choice["split_k"] * self.along > self.pieces + self.along - 1:
+        if choice["ahead"] > self._each(choice) or choice["split_k"] * self.along > self.pieces + self.along - 1:
             return "wavefronts have less of the sum than they load at once"
         return None
 
@@ -238,7 +161,7 @@ class FewRows(FusedForm):
 
     def sketch(self, choice: Choice) -> Footprint:
         o, steps, waves, moved = self.o, self.steps(choice), choice["waves"], moved_bytes(self.group)
-        asked = moved + self.groups(choice) * waves * self.wave * steps * o.m * _PIECE_BYTES * self.along / self.wave
+        asked = moved + self.groups(choice) * waves * self.wave * steps * o.m * PIECE_BYTES * self.along / self.wave
         return Footprint((Kernel(
             self.groups(choice), waves * self.wave, memory_bytes=moved, asked_bytes=asked, issued=self.issued(choice), waits=1 + steps / choice["ahead"],
             barriers=1,
@@ -273,6 +196,8 @@ class RowLoops:
         self.beside = sources[own:]
         self.is_ragged = self.steps * self.parts * space.along != space.pieces
         self.acc = accumulator(self.o.x.dtype)
+        self.is_staged = choice["early"] == "staged"
+        self.kept = self.ahead if self.is_staged else 1  # steps whose pieces of x are there at once
 
     def run(self, out: Any) -> None:
         ib = self.ib
@@ -303,7 +228,7 @@ class RowLoops:
 
     def _ask(self) -> None:
         """While the kernel ahead still runs, ask for weights, which it does not write; then wait for it."""
-        if self.choice["early"] != "staged":
+        if not self.is_staged:
             return
         for u in range(self.steps):
             at, _ = self._place(u)
@@ -327,7 +252,7 @@ class RowLoops:
 
     def _bring(self, load: int, line: Any, at: Any) -> None:
         """A lane's piece of a row of weights into registers."""
-        if self.choice["early"] != "staged":
+        if not self.is_staged:
             self._load(self.weights, load * self.piece, self.w, line, at)
             return
         piece = loops.vector(self.stage, self._slot(load), self.piece)
@@ -356,23 +281,25 @@ class RowLoops:
         """Which of the lanes along a row of weights this one is."""
         return self.lane
 
-    def _allocate(self) -> None:
-        ib, o = self.ib, self.o
+    def _local(self, dtype: str, n: int, name: str) -> Any:
+        return self.ib.allocate(dtype, (n,), name, scope="local")
 
-        def local(dtype: str, n: int, name: str) -> Any:
-            return ib.allocate(dtype, (n,), name, scope="local")
-
-        self.weights = local(o.w.dtype, self.ahead * self.rows * self.piece, "weights")
-        if self.choice["early"] == "staged":
+    def _allocate_stage(self) -> None:
+        """Shared memory for weights that come before the kernel ahead has ended."""
+        if self.is_staged:
             count = self.waves * self.wave * self.ahead * len(self.lines) * self.piece
-            self.stage = ib.allocate(o.w.dtype, (count,), "stage", scope="shared")
-        kept = self.ahead if self.choice["early"] == "staged" else 1
-        self.row = local(o.x.dtype, kept * o.m * self.piece, "row")
+            self.stage = self.ib.allocate(self.o.w.dtype, (count,), "stage", scope="shared")
+
+    def _allocate(self) -> None:
+        o, local = self.o, self._local
+        self.weights = local(o.w.dtype, self.ahead * self.rows * self.piece, "weights")
+        self._allocate_stage()
+        self.row = local(o.x.dtype, self.kept * o.m * self.piece, "row")
         self.sums = local(self.acc, o.m * self.rows, "sums")
         for e in range(o.m * self.rows):
             self.sums[e] = te.const(0, self.acc)
         if o.scale is not None:
-            self.factors = local(o.scale.dtype, kept * self.piece, "factors")
+            self.factors = local(o.scale.dtype, self.kept * self.piece, "factors")
             self.squares = local(self.acc, o.m, "squares")
             for e in range(o.m):
                 self.squares[e] = te.const(0, self.acc)
@@ -380,7 +307,7 @@ class RowLoops:
     def _load(self, to: Any, slot: int, buffer: Any, row: Any, at: Any) -> None:
         """A piece of a row, 16 bytes at a time. row: None for a vector."""
         dtype = buffer.dtype
-        n = min(self.piece, _PIECE_BYTES // dtype_info(dtype).bytes)
+        n = min(self.piece, PIECE_BYTES // dtype_info(dtype).bytes)
         for first in range(0, self.piece, n):
             column = at * self.piece + first
             before = [0] * (len(buffer.buffer.shape) - (1 if row is None else 2))
@@ -394,13 +321,17 @@ class RowLoops:
         if self.o.scale is not None:
             self._load(self.factors, u * self.piece, self.scale, None, at)
 
+    def _step_of_x(self, u: int, at: Any) -> int:
+        """Which of the steps whose pieces of x are there is step u: all came before the weights where these were staged, else this one comes now."""
+        if self.is_staged:
+            return u
+        self._bring_x(0, at)
+        return 0
+
     def _multiply(self, u: int, at: Any, counts: Any) -> None:
         """A step's products, of all rows of x."""
         ib, o, acc = self.ib, self.o, self.acc
-        staged = self.choice["early"] == "staged"
-        if not staged:
-            self._bring_x(0, at)
-        v = u if staged else 0
+        v = self._step_of_x(u, at)
         for i in range(self.piece):
             factor = self.factors[v * self.piece + i].astype(acc) if o.scale is not None else None
             for m in range(o.m):
@@ -492,4 +423,4 @@ class RowLoops:
         out[place] = self.space.ended(place, y.astype(o.out_dtype), self.beside)
 
 
-__all__ = ["FewRows", "Operands", "RowLoops", "match", "operands_of"]
+__all__ = ["FewRows", "RowLoops", "match"]

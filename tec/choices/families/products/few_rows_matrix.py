@@ -22,7 +22,8 @@ from ...group import Group
 from ...parts import loops
 from ...space import Choice
 from . import few_rows
-from .few_rows import LEAST_COLUMNS, LEAST_DEPTH, TYPES, FewRows, Operands, RowLoops, operands_of
+from .few_rows import FewRows, RowLoops
+from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
 
 MOST_ROWS = 32  # of x: beyond, tiles of a product through shared memory read each of its rows less often
 FUSED_ROWS = (
@@ -51,7 +52,7 @@ def _terms(i: MatrixInstr) -> int:
 
 def most_rows(target: Target, dtype: str, depth: int, columns: int) -> int:
     """Rows of x up to which a product with `columns` rows of weights of `depth` elements may have a norm and a gate in its kernel; 1 where other templates serve it."""
-    served = dtype in TYPES and depth % (16 // dtype_info(dtype).bytes) == 0
+    served = dtype in TYPES and depth % (PIECE_BYTES // dtype_info(dtype).bytes) == 0
     if not served or depth < LEAST_DEPTH or columns < LEAST_COLUMNS:
         return 1
     return FUSED_ROWS if unit_of(target, dtype) is not None else few_rows.MOST_ROWS
@@ -133,16 +134,9 @@ class _MatrixLoops(RowLoops):
         return [t * _SIDE + row + r for t in range(self.columns // _SIDE) for r in self.own_rows]
 
     def _allocate(self) -> None:
-        ib, o, unit = self.ib, self.o, self.unit
-
-        def local(dtype: str, n: int, name: str) -> Any:
-            return ib.allocate(dtype, (n,), name, scope="local")
-
-        loads = self.ahead * len(self.lines)
-        self.weights = local("uint32", loads * self.piece // 2, "weights")
-        if self.choice["early"] == "staged":
-            self.stage = ib.allocate(o.w.dtype, (self.waves * self.wave * loads * self.piece,), "stage", scope="shared")
-        self.kept = self.ahead if self.choice["early"] == "staged" else 1
+        ib, o, unit, local = self.ib, self.o, self.unit, self._local
+        self.weights = local("uint32", self.ahead * len(self.lines) * self.piece // 2, "weights")
+        self._allocate_stage()
         self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
         self.a, self.b = local("uint32", unit.a_elems // 2, "a"), local("uint32", unit.b_elems // 2, "b")
         self.sums = local("float32", self.tiles * self.row_tiles * unit.acc_elems, "sums")
@@ -167,7 +161,7 @@ class _MatrixLoops(RowLoops):
         return build.reinterpret(f"uint32x{self.piece // 2}", value)
 
     def _bring(self, load: int, line: Any, at: Any) -> None:
-        if self.choice["early"] == "staged":
+        if self.is_staged:
             piece = loops.vector(self.stage, self._slot(load), self.piece)
         else:
             piece = self._piece_of(self.w, line, at)
@@ -187,9 +181,7 @@ class _MatrixLoops(RowLoops):
     # ---- products
 
     def _multiply(self, u: int, at: Any, counts: Any) -> None:
-        if self.choice["early"] != "staged":
-            self._bring_x(0, at)
-        v = u if self.choice["early"] == "staged" else 0
+        v = self._step_of_x(u, at)
         half = self.terms // 2
         for x in range(self.row_tiles):
             words, first = self._x_words(v, x, counts)

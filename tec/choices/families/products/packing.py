@@ -110,15 +110,7 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
         ):  # of a panel's rows of B, for each tile but the first
             clocks += (high - 1) * wide * pages * told["page"]
     # A goes by once for all panels that rows go along together.
-    left_bytes, passes = 4.0 * m * k, wide / max(1, together)
-    left = (
-        told["memory_clocks"]
-        if left_bytes > core.l2_bytes
-        else told["l2_clocks"]
-        if left_bytes > core.l1_bytes / 2
-        else 0.0
-    )
-    clocks += left_bytes / LINE_BYTES * passes * left / told["misses"]
+    clocks += tile_clocks.again_clocks(target, 4.0 * m * k, wide / max(1, together))
     if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
         clocks += m * wide * told["page"] / max(1, together)
     return float(size * clocks)

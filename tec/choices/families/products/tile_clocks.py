@@ -43,3 +43,10 @@ def panel_vectors(target: Target, lanes: int, m: Size, n: int) -> int:
         return -(-high // rows) * -(-n // (vectors * lanes)) * (step(target, rows, vectors)[0] + lines * line)
 
     return 1 if n <= lanes else min((2, 3, 4), key=lambda v: (clocks(v), v))
+
+
+def again_clocks(target: Target, held: float, times: float) -> float:
+    """Of a core, of bytes that come again so many times, from the level that holds them."""
+    core, told = target.core, figures.of("cpu product", target)
+    away = told["memory_clocks"] if held > core.l2_bytes else told["l2_clocks"] if held > core.l1_bytes / 2 else 0.0
+    return times * held / LINE_BYTES * away / told["misses"]

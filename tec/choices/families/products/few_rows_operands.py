@@ -1,0 +1,95 @@
+"""What few rows are multiplied with, as `few_rows` and `few_rows_matrix` load it: a product's operands, or a projection's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .... import te
+from ....ir import IntImm, TensorRead
+from ....ir.dtype import dtype_info
+from ....ops.contraction import Contraction, Operand
+from ....ops.forms import Form
+from ....target import Target
+from ....te import PlaceholderOp, Tensor
+from ...group import Group
+from ...parts import loops
+
+TYPES = ("float16", "bfloat16", "float32")
+PIECE_BYTES = 16  # of a lane's load
+LEAST_COLUMNS, LEAST_DEPTH = 64, 256  # below which a sum is too short to be shared
+
+
+@dataclass(frozen=True)
+class Operands:
+    """x [m, k] times w [n, k] transposed, both as they lie. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
+
+    x: Tensor
+    w: Tensor
+    m: int
+    n: int
+    k: int
+    out_dtype: str
+    scale: Tensor | None = None
+    eps: float = 0.0
+    gate: bool = False
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [self.x, self.w, *([self.scale] if self.scale is not None else [])]
+
+
+def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], Operands] | None:
+    """The form, what carries it, and the operands, where such a template can load them."""
+    found = group.form("product", "projection") if target.is_gpu else None
+    if found is None:
+        return None
+    form, carriers = found
+    o = _of_product(form.attrs["contraction"]) if "contraction" in form.attrs else _of_projection(form)
+    if o is None or o.n < LEAST_COLUMNS or o.k < LEAST_DEPTH:
+        return None
+    if o.w.dtype not in TYPES or o.w.dtype != o.x.dtype or o.k % piece_of(o):
+        return None
+    if max(o.n * (1 + o.gate), o.m) * o.k >= loops.LIMIT:
+        return None
+    return form, carriers, o
+
+
+def piece_of(o: Operands) -> int:
+    """Elements of a lane's load."""
+    return PIECE_BYTES // dtype_info(o.w.dtype).bytes
+
+
+def _of_projection(form: Form) -> Operands | None:
+    attrs, inputs = form.attrs, list(form.inputs)
+    if attrs.get("bits") or not all(isinstance(t.op, PlaceholderOp) for t in inputs):
+        return None
+    scale = inputs[1] if attrs.get("eps") is not None else None
+    (m, n), dtype = (int(d) for d in form.outputs[0].shape), form.outputs[0].dtype
+    return Operands(
+        inputs[0], inputs[-1], m, n, int(attrs["depth"]), dtype, scale, attrs.get("eps") or 0.0, bool(attrs.get("gate"))
+    )
+
+
+def _of_product(c: Contraction) -> Operands | None:
+    sizes = [*c.batch, c.m, c.n, c.k]
+    if type(c) is not Contraction or c.fold is not None or not all(isinstance(s, int) for s in sizes):
+        return None
+    if math.prod(c.batch) != 1 or c.acc != "float32":
+        return None
+    x, w = (_as_it_lies(o, len(c.batch)) for o in (c.a, c.b))
+    if x is None or w is None:
+        return None
+    return Operands(x, w, int(c.m), int(c.n), int(c.k), c.out_dtype)
+
+
+def _as_it_lies(operand: Operand, batch: int) -> Tensor | None:
+    """The tensor of an operand that is [..., i, k] in memory, what stands before of one element."""
+    i, k = te.var("i"), te.var("k")
+    read = operand.at([IntImm(0)] * batch, i, k)
+    if not isinstance(read, TensorRead) or not isinstance(read.tensor.op, PlaceholderOp) or len(read.indices) < 2:
+        return None
+    *first, row, column = read.indices
+    alone = all(isinstance(e, IntImm) and e.value == 0 for e in first)
+    ones = all(isinstance(d, IntImm) and d.value == 1 for d in read.tensor.shape[: len(first)])
+    return read.tensor if alone and ones and row is i and column is k else None
