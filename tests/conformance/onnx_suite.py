@@ -11,9 +11,11 @@ random number of the generating machine (Bernoulli without its generator) and a 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import glob
 import json
 import os
+import pickle
 import random
 import re
 import subprocess
@@ -36,7 +38,28 @@ def load_cases(kinds: list[str]) -> list[Any]:
         warnings.simplefilter("ignore")
         import onnx.backend.test.loader as loader
 
-        return [c for k in kinds for c in loader.load_model_tests(kind=k)]
+        return [c for k in kinds for c in (_node_cases() if k == "node" else loader.load_model_tests(kind=k))]
+
+
+def _node_cases() -> list[Any]:
+    """The node cases, which the package makes by running each operator's reference: 13 s of processor time, so they are made once for a version of it and kept
+    in `build/`."""
+    import onnx
+    from onnx.backend.test.loader import load_model_tests
+
+    kept = ROOT / "build" / f"onnx-node-cases-{onnx.__version__}.pickle"
+    kept.parent.mkdir(exist_ok=True)
+    with open(f"{kept}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker waits for the one that makes them
+        if kept.exists():
+            with kept.open("rb") as f:
+                found: list[Any] = pickle.load(f)
+            return found
+        made: list[Any] = load_model_tests(kind="node")
+        new = kept.with_suffix(".new")
+        new.write_bytes(pickle.dumps(made, 5))
+        new.rename(kept)
+        return made
 
 
 def _light(case: Any) -> tuple[Any, list[Any]]:

@@ -14,6 +14,7 @@ import tec
 from tec.errors import ArgumentError
 from tec.graph import run_graph
 from tests.conformance.onnx_suite import data_of, load_cases
+from tests.thinned import thinned
 
 CASES = """abs add_bcast argmax_keepdims_example averagepool_2d_pads batchnorm_epsilon clip concat_2d_axis_0 conv_with_strides_padding
 cumsum_1d einsum_batch_matmul expand_dim_changed flatten_axis1 gather_0 gemm_all_attributes globalaveragepool hardmax_axis_1
@@ -59,8 +60,7 @@ def opened(model: Any, values: dict[str, Any], every: bool) -> tuple[dict[str, A
     return shapes, freeze
 
 
-@pytest.mark.parametrize("every", [False, True], ids=["first", "all"])
-@pytest.mark.parametrize("name", CASES)
+@thinned(1, ("every", [False, True]), ("name", CASES))
 def test_case(cases: dict[str, Any], name: str, every: bool) -> None:
     model, values, want = arrays(cases[name])
     shapes, freeze = opened(model, values, every)

@@ -22,6 +22,7 @@ from tec.errors import TecError, one_line, printable
 from tec.graph.progress import default_progress
 from tec.tuning.report import Found, TuneReport
 from tests import seeds
+from tests.thinned import thinned
 
 LINE = "FORGED"  # what a name puts at the beginning of a line
 PARTS = (
@@ -179,8 +180,7 @@ def test_one_line():
     assert one_line(one_line("\n")) == "\\n"
 
 
-@pytest.mark.parametrize("is_open", [False, True])
-@pytest.mark.parametrize("seed", SEEDS)
+@thinned(1, ("is_open", [False, True]), ("seed", SEEDS))
 def test_networks_and_graphs(seed, is_open):
     model = Model(seed, is_open)
     net = tec.compile(model.proto, target="llvm", cache=False)

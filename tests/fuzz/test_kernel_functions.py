@@ -49,7 +49,8 @@ def test_random_kernel(seed: int, tmp_path: Path) -> None:
     out = np.full(N, -1, np.int32)
     kernel[config](x, out)
     check(out, "the CPU")
-    for target in ("llvm", "rocm -mcpu=gfx942"):
+    both = ("llvm", "rocm -mcpu=gfx942")  # half of the time goes here, so the gate takes them in turn
+    for target in both if seeds.number() else both[seed % 2 :][:1]:
         out = np.full(N, -1, np.int32)
         _interpret(Step(kernel, config, (x, out)), tec.Target(target))
         check(out, f"the interpreter for {target}")

@@ -17,6 +17,7 @@ from tec.ir.structural import structural_equal
 from tests.conformance import elementwise, matmuls, memory, reductions
 from tests.conformance.harness import CASES, Program
 from tests.ir.test_roundtrip import TEXTS
+from tests.thinned import thinned
 
 # Of the files above alone, in their names' order: the same tests whatever else is imported.
 _FILES = {m.__name__ for m in (elementwise, matmuls, memory, reductions)}
@@ -46,8 +47,7 @@ def test_texts_of_before_notes_were_typed() -> None:
     assert str(load_json(json.dumps(data))) == str(f)
 
 
-@pytest.mark.parametrize("name", PROGRAMS[::11])
-@pytest.mark.parametrize("simple", [True, False])
+@thinned(1, ("name", PROGRAMS[::11]), ("simple", [True, False]))
 def test_programs(name: str, simple: bool) -> None:
     program, target = CASES[name].make(), tec.Target("llvm")
     if not isinstance(program, Program):

@@ -65,7 +65,7 @@ def test_batches(grown: Any) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"packed_qkv": True, "zeros": True, "packed_embedding": True}, {"window": 4}, {"softcap": 8.0, "bits": 0}, {"bits": 8, "block": 16}, {"bits": 0}],
+    [{"packed_qkv": True, "zeros": True, "packed_embedding": True}, {"window": 4, "bits": 8, "block": 16}, {"softcap": 8.0, "bits": 0}],
     ids=str,
 )  # fmt: skip
 def test_forms(options: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import tec
 from tec.array import onesweep, radix
-from tests.thinned import thinned_rows
+from tests.thinned import thinned, thinned_rows
 
 xp = tec.array
 TYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64").split()
@@ -68,8 +68,7 @@ def test_on_a_gpu_a_pass_a_digit() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("dtype", ["float16", "int32", "int64", "float64"])
+@thinned(1, ("chip", ["gfx942", "gfx1100"]), ("dtype", ["float16", "int32", "int64", "float64"]))
 def test_on_a_gpu_every_width(chip: str, dtype: str) -> None:
     width = 8 * np.dtype(dtype).itemsize
     x = elements(dtype, (2, onesweep.THREADS * onesweep.items(width) * 2 + 300))

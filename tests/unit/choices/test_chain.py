@@ -27,6 +27,7 @@ from tec.runtime.networks.network import Network
 from tec.target import Target
 from tec.topi import nn
 from tests import seeds
+from tests.thinned import thinned
 
 from .test_spaces import PROGRAMS
 
@@ -136,8 +137,7 @@ FAULTS: dict[str, tuple[Callable[[Any], Any], str, str, str]] = {  # what fails,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("target", [CPU, GPU])
-@pytest.mark.parametrize("name", FAULTS)
+@thinned(1, ("target", [CPU, GPU]), ("name", FAULTS))
 def test_a_template_that_fails_ends_no_compilation(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fails, at, stage, error = FAULTS[name]
     plant(monkeypatch, fails, at)

@@ -8,6 +8,7 @@ import pytest
 
 import tec
 from tec.choices import spaces
+from tests.thinned import thinned
 
 from .test_spaces import WINDOW, lies, program
 
@@ -31,8 +32,7 @@ def test_columns_by_blocks(cpu: str, lanes: int, want: dict[int, tuple[int, int]
     assert odd["blocks"] == 1
 
 
-@pytest.mark.parametrize("cpu,lanes", [("sapphirerapids", 16), ("znver4", 16), ("haswell", 8)])
-@pytest.mark.parametrize("width", [7, 13, 27, 55, 56])
+@thinned(1, ("cpu,lanes", [("sapphirerapids", 16), ("znver4", 16), ("haswell", 8)]), ("width", [7, 13, 27, 55, 56]))
 def test_sums_stay_in_registers(cpu: str, lanes: int, width: int) -> None:
     xs, outs = convolution(width, 4, lanes)
     made = spaces(outs, f"llvm -mcpu={cpu}")[0].apply()

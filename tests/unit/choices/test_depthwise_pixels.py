@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te
@@ -46,9 +45,10 @@ def check(sizes: tuple[int, ...], dtype: str, chip: str, choice: dict[str, Any])
     assert all(r.spills == 0 for r in report(f.imported_modules[0].get_source("asm")))
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    "sizes,dtype,columns", [((2, 12, 5, 7, 3, 2), "float16", 4), ((1, 16, 9, 9, 7, 1), "float16", 1)]
+@thinned(
+    1,
+    ("chip", ["gfx942", "gfx1100"]),
+    ("sizes,dtype,columns", [((2, 12, 5, 7, 3, 2), "float16", 4), ((1, 16, 9, 9, 7, 1), "float16", 1)]),
 )
 def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip: str) -> None:
     alone = {"shared": False, "parts": 1, "piece": 0, "outputs": 1, "wide": 0}

@@ -12,6 +12,7 @@ from tec import te
 from tec.choices import schedule, spaces
 from tec.emulator.profile import emulator_profile
 from tec.ops.registry import TensorType, get_op
+from tests.thinned import thinned
 
 GATHER = {"template": "gpu gather"}
 # operator, axis, shape of the table, shape of the index
@@ -36,9 +37,9 @@ def computed(
     )
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(("dtype", "index"), [("float32", "int64"), ("float16", "int32")])
-@pytest.mark.parametrize("name", CASES)
+@thinned(
+    1, ("chip", ["gfx942", "gfx1100"]), ("dtype, index", [("float32", "int64"), ("float16", "int32")]), ("name", CASES)
+)
 def test_elements_are_right(name: str, dtype: str, index: str, chip: str) -> None:
     op, axis, *shapes = CASES[name]
     target = f"rocm -mcpu={chip}"

@@ -91,16 +91,19 @@ def test_the_largest_by_selection(
     np.testing.assert_array_equal(got[0], want[0])
 
 
-@pytest.mark.parametrize("exclusive, reverse", [(False, False), (True, True), (True, False)])
-@pytest.mark.parametrize(
-    "shape, axis, dtype",
-    [
-        ((9, 17), 0, "float32"),
-        ((3, 5, 2, 40), 1, "float64"),
-        ((7, 300), 0, "int32"),
-        ((6, 5), 0, "float32"),
-        ((5, 33), 0, "float16"),
-    ],
+@thinned(
+    1,
+    ("exclusive, reverse", [(False, False), (True, True), (True, False)]),
+    (
+        "shape, axis, dtype",
+        [
+            ((9, 17), 0, "float32"),
+            ((3, 5, 2, 40), 1, "float64"),
+            ((7, 300), 0, "int32"),
+            ((6, 5), 0, "float32"),
+            ((5, 33), 0, "float16"),
+        ],
+    ),
 )
 def test_lines_side_by_side_go_by_strips_on_a_cpu(
     shape: tuple[int, ...], axis: int, dtype: str, exclusive: bool, reverse: bool

@@ -13,6 +13,7 @@ from tec.choices import spaces
 from tec.choices.families.gpu_reductions import _equal_parts
 from tec.ops.registry import TensorType, get_op
 from tests import seeds
+from tests.thinned import thinned
 
 TARGET = tec.Target("rocm -mcpu=gfx942")
 
@@ -42,8 +43,7 @@ def test_a_few_long_sums_have_work_for_all_units(length: int) -> None:
     assert _sums((2, length), 1)[1].default["parts"] > 64
 
 
-@pytest.mark.parametrize("number", range(3))
-@pytest.mark.parametrize("along", [0, 1])
+@thinned(1, ("number", range(3)), ("along", [0, 1]))
 def test_parts_of_any_length_add_up(along: int, number: int) -> None:
     """A drawn choice of a drawn length computes NumPy's sum."""
     rng = random.Random(seeds.stream(f"parts {along} {number}"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te
@@ -64,12 +63,19 @@ def test_squares_are_shuffles_and_not_gathers() -> None:
     assert "gather" not in asm and "vinsertps" not in asm
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(
-    ("shape", "dtype", "tile"),
-    [((2, 18, 13, 13), "float32", {}), ((1, 21, 6, 65), "float16", {}), ((1, 40, 9, 130), "float16", {"tile": 64}), ((1, 64, 7, 7), "float16", {"tile": 32})],
-    ids=str,
-)  # fmt: skip
+@thinned(
+    1,
+    ("chip", ["gfx942", "gfx1100"]),
+    (
+        "shape, dtype, tile",
+        [
+            ((2, 18, 13, 13), "float32", {}),
+            ((1, 21, 6, 65), "float16", {}),
+            ((1, 40, 9, 130), "float16", {"tile": 64}),
+            ((1, 64, 7, 7), "float16", {"tile": 32}),
+        ],
+    ),
+)
 def test_pixels_become_an_image_by_tiles(shape: tuple[int, ...], dtype: str, tile: dict[str, int], chip: str) -> None:
     """Channels last to [n, c, h, w] on a GPU: through shared memory, tiles cut off at the edges, rows of pixels together where they are short."""
     sizes = dict(zip("NCHW", shape))

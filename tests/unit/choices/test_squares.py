@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 import tec
 from tec import te, topi
 from tec.choices import schedule
+from tests.thinned import thinned
 
 DEVICES = {"llvm": "cpu", "rocm -mcpu=gfx942": "rocm_emu:gfx942", "rocm -mcpu=gfx1100": "rocm_emu:gfx1100"}
 N = 8
@@ -50,8 +50,7 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[[Any], te.Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("target", DEVICES)
-@pytest.mark.parametrize("name", CASES)
+@thinned(1, ("target", DEVICES), ("name", CASES))
 def test_of_a_square(name: str, target: str) -> None:
     shape, make = CASES[name]
     x = te.placeholder(shape, "float32", name="x")

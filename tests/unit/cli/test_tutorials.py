@@ -1,6 +1,6 @@
 """Each tutorial runs as a script: their own assertions are the test.
 
-The gate runs a few of them so, and all of them cell by cell where `make docs` draws their pages.
+The gate runs one of them so, and all of them cell by cell where `make docs` draws their pages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TUTORIALS = sorted((Path(__file__).resolve().parents[3] / "tutorials").glob("[0-
 LONG = ("22_gradients",)
 
 
-@thinned_rows(3, "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in TUTORIALS])
+@thinned_rows(1, "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.slow] * (p.stem in LONG)) for p in TUTORIALS])
 def test_runs(path: Path, tmp_path: Path) -> None:
     needed = path.parents[1] / ".models" / NEEDS.get(path.stem, "")
     if not needed.exists():

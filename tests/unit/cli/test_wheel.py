@@ -106,6 +106,7 @@ def test_works_in_an_environment_of_its_own(wheel, tmp_path):
     assert run(home / "bin" / "tec", "--version").stdout.startswith("tec ")
 
 
+@pytest.mark.slow  # 6 s for a property of the build backend
 def test_reproducible(built, tmp_path):
     """The same files make the same archives, byte for byte, whenever they are built."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]

@@ -13,6 +13,7 @@ import tec
 from tec import te
 from tec.llvmworker import jobs
 from tec.target.cpus import host_features
+from tests.thinned import thinned
 
 N = 65 * 16  # more than the four steps that LLVM unrolls: in a loop, constants are operands in memory
 MASK = 0x7FFFFFFF
@@ -77,10 +78,23 @@ def test_selects_over_bit_selects(vector: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cpu", HOSTS)
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32])
-@pytest.mark.parametrize("dtype,mask", [("int32", MASK), ("int32", 0xFFFF), ("int64", MASK << 32 | 0xFFFFFFFF), ("int64", 0xFF00FF), ("int16", 0x7FFF), ("int8", 0x7F)])  # fmt: skip
-@pytest.mark.parametrize("vector", [True, False])
+@thinned(
+    2,
+    ("cpu", HOSTS),
+    ("lanes", [4, 8, 16, 32]),
+    (
+        "dtype,mask",
+        [
+            ("int32", MASK),
+            ("int32", 0xFFFF),
+            ("int64", MASK << 32 | 0xFFFFFFFF),
+            ("int64", 0xFF00FF),
+            ("int16", 0x7FFF),
+            ("int8", 0x7F),
+        ],
+    ),
+    ("vector", [True, False]),
+)
 def test_every_width(vector: bool, dtype: str, mask: int, lanes: int, cpu: str) -> None:
     _check(dtype, mask, lanes, vector, cpu)
 
@@ -104,9 +118,12 @@ def test_selects_over_copysign(dtype: str, bits: str) -> None:
         np.testing.assert_array_equal(x, floats(np, *data, k % 2))
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 3, 5, 7, 33, 64])
-@pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64"])
-@pytest.mark.parametrize("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "sapphirerapids"])
+@thinned(
+    2,
+    ("lanes", [1, 2, 3, 5, 7, 33, 64]),
+    ("element", ["i8", "i16", "i32", "i64"]),
+    ("cpu", ["x86-64", "x86-64-v3", "x86-64-v4", "sapphirerapids"]),
+)
 def test_fences_of_any_width_compile(cpu: str, element: str, lanes: int) -> None:
     t, n = f"<{lanes} x {element}>", int(element[1:])
     text = f"""define {t} @f({t} %a, {t} %b, <{lanes} x i1> %m) {{

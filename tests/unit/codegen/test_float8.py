@@ -11,6 +11,7 @@ import pytest
 import tec
 from tec import te
 from tec.codegen.emit.float_formats import FORMATS
+from tests.thinned import thinned
 
 KINDS = {
     "float8_e4m3": ml_dtypes.float8_e4m3fn, "float8_e5m2": ml_dtypes.float8_e5m2,
@@ -67,8 +68,7 @@ def same(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_array_equal(np.where(both, 0, got.view(np.uint8)), np.where(both, 0, want.view(np.uint8)))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", KINDS)
+@thinned(1, ("target", TARGETS), ("dtype", KINDS))
 def test_against_ml_dtypes(dtype: str, target: str) -> None:
     kind = KINDS[dtype]
     every = np.arange(256, dtype=np.uint8).view(kind)

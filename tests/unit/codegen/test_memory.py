@@ -29,6 +29,7 @@ from tec.ir import (
     Var,
 )  # fmt: skip
 from tec.ir import build as B
+from tests.thinned import thinned
 
 from .harness import buffer, compile_func
 
@@ -40,8 +41,7 @@ def copy_kernel(index_in, index_out, lanes, dtype="float32", n=N, predicate=None
     return Func("main", (a, out), BufferStore(out, BufferLoad(a, (index_in,), predicate), (index_out,), out_predicate))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64", "int16"])
-@pytest.mark.parametrize("stride", [1, 2, 3, -1, -2, 0])
+@thinned(1, ("dtype", ["float32", "int8", "bool", "float64", "int16"]), ("stride", [1, 2, 3, -1, -2, 0]))
 def test_strided_vectors(dtype, stride):
     a = (np.arange(N) % 3).astype(dtype)
     base = 40 if stride < 0 else 5
@@ -59,9 +59,7 @@ def test_strided_vectors(dtype, stride):
     np.testing.assert_array_equal(out, want)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64", "uint16"])
-@pytest.mark.parametrize("stride", [1, -1, 3])
-@pytest.mark.parametrize("live", [0, 1, 5, 8])
+@thinned(2, ("dtype", ["float32", "int8", "bool", "float64", "uint16"]), ("stride", [1, -1, 3]), ("live", [0, 1, 5, 8]))
 def test_predicated_lanes_touch_nothing_else(dtype, stride, live):
     """The arrays end where the live lanes end: a dead lane that is read would leave the page."""
     lane = Ramp(IntImm(0), IntImm(1), 8)

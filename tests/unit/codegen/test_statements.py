@@ -35,6 +35,7 @@ from tec.ir import (
     While,
 )  # fmt: skip
 from tec.ir import build as B
+from tests.thinned import thinned
 
 from .harness import buffer, compile_func
 
@@ -45,9 +46,12 @@ def accumulate(out, value, at=ZERO):
     return BufferStore(out, Add(BufferLoad(out, (at,)), value), (at,))
 
 
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
-@pytest.mark.parametrize("kind", [ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED, ForKind.PARALLEL])
-@pytest.mark.parametrize("low,extent", [(0, 0), (0, 1), (3, 5), (-4, 9), (0, -3)])
+@thinned(
+    2,
+    ("dtype", ["int32", "int64"]),
+    ("kind", [ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED, ForKind.PARALLEL]),
+    ("low,extent", [(0, 0), (0, 1), (3, 5), (-4, 9), (0, -3)]),
+)
 def test_loops_of_every_kind_and_range(dtype, kind, low, extent):
     n, i = Var("n", dtype), Var("i", dtype)
     out = buffer("out", "int64", 64)

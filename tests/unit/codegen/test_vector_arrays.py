@@ -10,6 +10,7 @@ from tec import te
 from tec.errors import ArgumentError, ExprError
 from tec.ir.interp import run
 from tec.schedule import to_loops
+from tests.thinned import thinned
 
 TYPES = [("float32x4", "float32", 4), ("int32x8", "int32", 8), ("float16x2", "float16", 2)]
 TARGETS = ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"]
@@ -41,9 +42,7 @@ def definition(how, dtype, gpu):
     return A, te.extern((6, 3), [A], body, name="C", dtype=dtype)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("how", ["compute", "hand-written"])
-@pytest.mark.parametrize("dtype, element, lanes", TYPES)
+@thinned(2, ("target", TARGETS), ("how", ["compute", "hand-written"]), ("dtype, element, lanes", TYPES))
 def test_an_array_of_vectors(dtype, element, lanes, how, target):
     gpu = target != "llvm"
     A, C = definition(how, dtype, gpu)

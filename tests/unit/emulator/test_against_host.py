@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.translate.jit import get_jit
+from tests import seeds
 from tests.thinned import thinned
 
 from .harness import download, function, upload
@@ -240,6 +241,16 @@ def group_of(name: str) -> str:
     return found[1] if found and name.count("_") == 1 else "other"
 
 
+def taken(names: list[str]) -> list[str]:
+    """What the gate compiles of a group: every other width of each operation; a night takes all."""
+    if seeds.number():
+        return names
+    of: dict[str, list[str]] = {}
+    for name in names:
+        of.setdefault(name.rpartition("_")[0], []).append(name)
+    return [name for k, found in enumerate(of.values()) for name in found[k % min(2, len(found)) :: 2]]
+
+
 _SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in ("gfx90a", "gfx1200")]
 
 
@@ -247,6 +258,7 @@ _SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in ("gfx90a", "gfx1200")]
 def test_agrees_with_the_host(chip: str, group: str) -> None:
     names = [n for n in CASES if group_of(n) == group]
     assert len(names) > 20
+    names = taken(names)
     arrays = {n: [inputs(CASES[n][0], i + 1) for i in range(CASES[n][2])] for n in names}
     want = {n: result_array(CASES[n][1]) for n in names}
     host_results(names, arrays, want)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tec
+from tests.thinned import thinned
 
 from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F401  (they fill the table)
 from ...conformance.harness import CASES
@@ -52,8 +53,7 @@ def text_of(image: bytes) -> dict[str, bytes]:
     return found
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", KERNELS)
+@thinned(1, ("chip", CHIPS), ("name", KERNELS))
 def test_assembly_gives_the_bytes_of_the_code_object(name: str, chip: str, tmp_path: Path) -> None:
     tool = assembler()
     if tool is None:

@@ -9,6 +9,7 @@ import pytest
 
 from tec.emulator import get_driver
 from tec.emulator.errors import KernelFault
+from tests.thinned import thinned
 
 from .harness import LANES, compile_ir, download, upload
 
@@ -110,8 +111,7 @@ _WANT = {
 }
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("kind", list(_BODIES))
+@thinned(1, ("chip", CHIPS), ("kind", list(_BODIES)))
 def test_calls(chip: str, kind: str) -> None:
     asm, image = compile_ir(_IR.format(body=_BODIES[kind]), chip)
     assert "s_swappc_b64" in asm

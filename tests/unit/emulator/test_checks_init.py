@@ -10,6 +10,7 @@ import pytest
 
 from tec.emulator import get_driver
 from tec.emulator.errors import KernelFault
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, function, upload
 
@@ -104,8 +105,7 @@ FINE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", FAULTS)
+@thinned(1, ("chip", CHIPS), ("name", FAULTS))
 def test_undefined_value_decides(name: str, chip: str) -> None:
     ir, message = FAULTS[name]
     with pytest.raises(KernelFault, match=message) as e:
@@ -113,8 +113,7 @@ def test_undefined_value_decides(name: str, chip: str) -> None:
     assert "a register that was never written" in str(e.value) or name == "through LDS"
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", FINE)
+@thinned(1, ("chip", CHIPS), ("name", FINE))
 def test_undefined_value_does_not_matter(name: str, chip: str) -> None:
     got = run(FINE[name], chip)
     assert (got[:64] == (0 if name.startswith(("lanes", "compared")) else np.arange(64))).all()
@@ -261,33 +260,43 @@ def test_several_threads() -> None:
     ],
 )  # fmt: skip
 def test_matrix_instructions(op: str, regs: int, outs: int, rows: int) -> None:
-    """Row 5 of A undefined: exactly the results of row 5 are. Lane l holds row l mod 32 (or 16) of A."""
+    """Row 5 of A undefined: exactly the results of row 5 are. Lane l holds row l mod 32 (or 16) of A.
+
+    One kernel, which stores the result that %n names from the lane that it names.
+    """
+    is_wide = "f64" in op
+    taken = range(0, outs, 2 if is_wide else 1)
     sources = "".join(f"v_mov_b32 v{40 + k}, 0\\0Av_mov_b32 v{50 + k}, 0\\0A" for k in range(regs))
     zeros = "".join(f"v_mov_b32 v{60 + k}, 0\\0A" for k in range(outs))
-    undefined = "v_cmp_eq_u32 vcc, 5, $1\\0Av_cndmask_b32 v40, v40, v99, vcc\\0A"
-    mfma = f"{op} v[60:{59 + outs}], v[40:{39 + regs}], v[50:{49 + regs}], v[60:{59 + outs}]\\0As_nop 15\\0Av_mov_b32 $0, v"
+    undefined = f"v_cmp_eq_u32 vcc, 5, ${len(taken)}\\0Av_cndmask_b32 v40, v40, v99, vcc\\0A"
+    mfma = f"{op} v[60:{59 + outs}], v[40:{39 + regs}], v[50:{49 + regs}], v[60:{59 + outs}]\\0As_nop 15"
+    moves = "".join(f"\\0Av_mov_b32 ${k}, v{60 + q}" for k, q in enumerate(taken))
     clobbers = ",".join(f"~{{v{i}}}" for i in (*range(40, 40 + regs), *range(50, 50 + regs), *range(60, 60 + outs)))
+    results = f"{{ {', '.join(['i32'] * len(taken))} }}"
+    body = f"  %row = and i32 %t, {rows - 1}\n" + asm(
+        "x",
+        sources + zeros + undefined + mfma + moves,
+        f"{'=v,' * len(taken)}v,{clobbers},~{{vcc}}",
+        "i32 %row",
+        results,
+    )
+    lanes = [lane for lane in range(0, 64, 16) if rows < 32 or lane % 32 == 0]
+    stored = [(k, lane) for k in range(len(taken)) for lane in lanes]
+    table = " ".join(f"i32 {n}, label %case{n}" for n in range(len(stored)))
+    body += "".join(f"  %x{k} = extractvalue {results} %x, {k}\n" for k in range(len(taken)))
+    body += f"  switch i32 %n, label %no [ {table} ]\n"
+    for n, (k, lane) in enumerate(stored):
+        body += f"case{n}:\n  %b{n} = icmp eq i32 %t, {lane}\n  br i1 %b{n}, label %yes{n}, label %no\nyes{n}:\n"
+        body += f"  %c{n} = getelementptr i32, ptr addrspace(1) %o, i32 {n}\n  store i32 %x{k}, ptr addrspace(1) %c{n}\n  br label %no\n"
+    driver, made = function(kernel(body + "no:\n"), "gfx942", check="init")
+    o = upload(driver, np.zeros(1024, np.int32))
     bad_rows = set()
-    for q in range(0, outs, 2 if "f64" in op else 1):
-        text = sources + zeros + undefined + mfma + str(60 + q)
-        body = f"  %row = and i32 %t, {rows - 1}\n" + asm("x", text, f"=v,v,{clobbers},~{{vcc}}", "i32 %row")
-        per_lane = q // 2 if "f64" in op else q
-        for lane in range(0, 64, 16):
-            one = (
-                body
-                + f"  %b = icmp eq i32 %t, {lane}\n  br i1 %b, label %yes, label %no\nyes:\n"
-                + out("%x")
-                + "  br label %no\nno:\n"
-            )
-            row = 8 * (per_lane // 4) + 4 * (lane // 32) + per_lane % 4 if rows == 32 else 4 * (lane // 16) + per_lane
-            if "f64" in op:
-                row = 4 * per_lane + lane // 16
-            if rows == 32 and lane % 32:
-                continue
-            try:
-                run(kernel(one), "gfx942")
-            except KernelFault:
-                bad_rows.add(row)
+    for n, (k, lane) in enumerate(stored):
+        row = 8 * (k // 4) + 4 * (lane // 32) + k % 4 if rows == 32 else 4 * (lane // 16) + k
+        try:
+            driver.launch(made, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", o, o, n))
+        except KernelFault:
+            bad_rows.add(4 * k + lane // 16 if is_wide else row)
     assert bad_rows == {5}
 
 

@@ -14,6 +14,7 @@ from tec.emulator.chips import CHIPS
 from tec.emulator.decode.inst import KernelText
 from tec.emulator.errors import EmulationError, KernelFault
 from tec.emulator.isa import opcodes
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
 from .planted import launch
@@ -35,8 +36,7 @@ declare i32 @llvm.amdgcn.workitem.id.x()
 attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr" }"""
 
 
-@pytest.mark.parametrize("check", ["bounds", "race,init,wait,registers"])
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@thinned(1, ("check", ["bounds", "race,init,wait,registers"]), ("chip", ["gfx942", "gfx1100"]))
 def test_scalar_load_that_no_lane_is_there_for(chip: str, check: str) -> None:
     """Code within reach of a branch that no lane takes runs with EXEC = 0: a load past its array is no fault there, and is one elsewhere."""
     for offset, lanes, faults in ((1 << 30, 0, False), (1 << 30, 5, True), (4, 5, False)):
@@ -89,8 +89,7 @@ declare void @llvm.amdgcn.s.barrier()
 attributes #0 = { "amdgpu-flat-work-group-size"="256,256" "amdgpu-no-implicitarg-ptr" }"""
 
 
-@pytest.mark.parametrize("check", ["race", "race,init"])
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@thinned(1, ("check", ["race", "race,init"]), ("chip", ["gfx942", "gfx1100"]))
 def test_equal_values_stored_by_several_waves(chip: str, check: str) -> None:
     """Four waves (eight) store to the same words of LDS: a race where the values differ, none where they are equal."""
     asm, image = compile_ir(STORES, chip)

@@ -16,6 +16,7 @@ from tec.emulator.decode.disassemble import decoder, disassemble, encodings
 from tec.emulator.decode.inst import Inst, KernelText
 from tec.emulator.errors import UnsupportedInstruction
 from tec.runtime.objects.codeobject import read_code_object
+from tests.thinned import thinned
 
 from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F401  (they fill the table)
 from ...conformance.harness import CASES
@@ -102,8 +103,7 @@ def test_the_index_mode_has_a_mask_for_an_operand() -> None:
         assert decoder("gfx942", bytes.fromhex(code)).next().text == f"s_set_gpr_idx_on {text}"
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("name", KERNELS)
+@thinned(1, ("chip", CHIPS), ("name", KERNELS))
 def test_whole_kernels(name: str, chip: str) -> None:
     """Instruction by instruction, and the places of branches, what LLVM printed."""
     target = tec.Target(f"rocm -mcpu={chip}")

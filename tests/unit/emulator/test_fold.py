@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests import seeds
+from tests.thinned import thinned
 
 from .hosts import HOSTS
 from .row_reference import REFERENCE, Ref
@@ -175,9 +176,7 @@ def test_bit_selects(host: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", seeds.some(4))
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("host", HOSTS)
+@thinned(2, ("seed", seeds.some(4)), ("chip", ["gfx942", "gfx1100"]), ("host", HOSTS))
 def test_all_pairs(host: str, chip: str, seed: int) -> None:
     rng = random.Random(seed)
     check(chip, host, seed, [_steps(rng, a, b) for a, b in _pairs(chip)])

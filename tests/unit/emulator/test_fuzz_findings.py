@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.errors import KernelFault
+from tests.thinned import thinned
 
 from .harness import download, function, upload
 
@@ -25,8 +26,7 @@ def kernel(body: str) -> str:
 {_DECLARES}"""
 
 
-@pytest.mark.parametrize("check", ["bounds", "init"])
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
+@thinned(1, ("check", ["bounds", "init"]), ("chip", ["gfx90a", "gfx942", "gfx1100"]))
 def test_unaligned_scratch(chip: str, check: str) -> None:
     """Values of every width at odd offsets of a local array, read back byte by byte."""
     body = "  %l = alloca [64 x i8], align 4, addrspace(5)\n"
@@ -97,8 +97,7 @@ THREE = kernel("""  %i = mul i32 %t, 8
 FOUR = THREE.replace("<3 x i16>", "<4 x i16>").replace("= load", "= load volatile").replace("i32 2\n", "i32 3\n")
 
 
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
-@pytest.mark.parametrize("check", ["bounds", "init"])
+@thinned(1, ("chip", ["gfx90a", "gfx942", "gfx1100"]), ("check", ["bounds", "init"]))
 def test_widened_loads(chip: str, check: str) -> None:
     data = np.arange(31, dtype=np.uint16)
     driver, k = function(THREE, chip, check=check)

@@ -10,6 +10,7 @@ import pytest
 from tec.emulator import get_driver
 from tec.emulator.decode.disassemble import decoder
 from tec.emulator.errors import EmulationError, KernelFault
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
 
@@ -64,8 +65,7 @@ declare void @llvm.amdgcn.ds.gws.barrier(i32, i32)
 attributes #0 = { "amdgpu-flat-work-group-size"="128,128" "amdgpu-no-implicitarg-ptr" }"""
 
 
-@pytest.mark.parametrize("check", ["bounds", "race"])
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
+@thinned(1, ("check", ["bounds", "race"]), ("chip", ["gfx90a", "gfx942", "gfx1100"]))
 def test_a_barrier_of_the_grid(chip: str, check: str) -> None:
     """Run from the code object alone; with the race check it orders the work-groups' accesses."""
     _, image = compile_ir(_IR, chip)

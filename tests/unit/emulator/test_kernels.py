@@ -9,6 +9,7 @@ import pytest
 
 from tec.emulator.driver import QUICK_WAVES
 from tec.emulator.translate.jit import Jit
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, function, upload
 from .test_checks import COPY
@@ -168,8 +169,7 @@ def test_ids_in_three_dimensions(chip: str) -> None:
     assert (run(chip, ir, [np.zeros(n, np.int32)], grid=(2, 3, 4), block=(7, 5, 1))[0] == np.arange(n)).all()
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("space", [3, 1])
+@thinned(1, ("chip", CHIPS), ("space", [3, 1]))
 def test_atomics(chip: str, space: int) -> None:
     """A histogram, in LDS or in global memory, with lanes that collide; the old values are a permutation."""
     top = "@h = internal addrspace(3) global [16 x i32] poison\n" if space == 3 else ""
@@ -266,8 +266,27 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) #0 {{
     assert (got == np.where(np.arange(64) % 2, table, x)).all()
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("t", ["i8", "i16", "i32", "i64", "half", "<2 x half>", "<4 x half>", "<2 x float>", "<3 x float>", "<4 x float>", "<16 x i8>", "<8 x float>"])  # fmt: skip
+@thinned(
+    1,
+    ("chip", CHIPS),
+    (
+        "t",
+        [
+            "i8",
+            "i16",
+            "i32",
+            "i64",
+            "half",
+            "<2 x half>",
+            "<4 x half>",
+            "<2 x float>",
+            "<3 x float>",
+            "<4 x float>",
+            "<16 x i8>",
+            "<8 x float>",
+        ],
+    ),
+)
 def test_memory_widths(chip: str, t: str) -> None:
     """Each width through global memory, LDS and scratch."""
     ir = f"""@l = internal addrspace(3) global [64 x {t}] poison

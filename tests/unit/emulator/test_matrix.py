@@ -15,6 +15,7 @@ from tec.emulator.isa.matrix import Mfma, parse_mfma
 from tec.emulator.isa.mfma import _names
 from tec.emulator.isa.table import ROWS
 from tec.emulator.isa.wmma_cdna5 import NAMES as GFX1250  # test_matrix_cdna5.py
+from tests.thinned import thinned
 
 from .harness import download, function, upload
 
@@ -110,8 +111,7 @@ def test_mfma(chip_op: tuple[str, str]) -> None:
     assert (got == spread_result(s, C + A @ B)).all()
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx950"])
-@pytest.mark.parametrize("op", FLOAT8)
+@thinned(1, ("chip", ["gfx942", "gfx950"]), ("op", FLOAT8))
 def test_mfma_of_8_bit_floats(chip: str, op: str) -> None:
     """Every pair of formats: FNUZ on gfx942, OCP on gfx950; small values, so that sums are exact; and all 256 codes."""
     s = parse_mfma(op)
@@ -294,8 +294,7 @@ def packed(values: np.ndarray, kind: str) -> np.ndarray:
     return encode(values, kind)
 
 
-@pytest.mark.parametrize("chip_lanes", [("gfx1100", 32), ("gfx1100", 64), ("gfx1200", 32), ("gfx1200", 64)], ids=str)
-@pytest.mark.parametrize("w", WMMA, ids=lambda w: w.name)
+@thinned(1, ("chip_lanes", [("gfx1100", 32), ("gfx1100", 64), ("gfx1200", 32), ("gfx1200", 64)]), ("w", WMMA))
 def test_wmma(chip_lanes: tuple[str, int], w: Wmma) -> None:
     chip, lanes = chip_lanes
     new = chip == "gfx1200"

@@ -16,6 +16,7 @@ from tec.emulator.isa.matrix import Mfma
 from tec.emulator.isa.smfmac import SPARSE
 from tec.emulator.isa.table import ROWS
 from tec.emulator.isa.wmma_cdna5 import NAMES as GFX1250
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, function, upload
 from .test_matrix import encode, number, packed, places, registers, spread_result
@@ -184,8 +185,7 @@ def swmmac_places(bits: int, k: int, lanes: int) -> tuple[list[list[int]], list[
     return a, b
 
 
-@pytest.mark.parametrize("lanes", [32, 64])
-@pytest.mark.parametrize("w", SWMMAC, ids=lambda w: w.name)
+@thinned(1, ("lanes", [32, 64]), ("w", SWMMAC))
 def test_swmmac(lanes: int, w: Swmmac) -> None:
     rng = np.random.default_rng(w.k)
     kinds = w.sources

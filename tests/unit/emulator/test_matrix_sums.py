@@ -17,6 +17,7 @@ import pytest
 from tec.emulator import get_driver
 from tec.emulator.isa.matrix import Mfma, parse_mfma
 from tec.errors import DeviceError
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
 from .test_matrix import _IR, number, registers, spread_inputs, spread_result
@@ -151,8 +152,7 @@ def product(s: Mfma, A: np.ndarray, B: np.ndarray, C: np.ndarray, rule) -> np.nd
     return out
 
 
-@pytest.mark.parametrize(("chip", "op", "group"), RULED, ids=lambda x: str(x))
-@pytest.mark.parametrize("spread", [1, 6, 40])
+@thinned(1, ("chip, op, group", RULED), ("spread", [1, 6, 40]))
 def test_sums_to_the_bit(chip: str, op: str, group: int, spread: int) -> None:
     s = parse_mfma(op)
     assert s is not None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.errors import EmulationError
+from tests.thinned import thinned
 
 from .harness import LANES, download, function, upload
 from .rows import Bench
@@ -26,8 +27,7 @@ def _flush(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x) < np.finfo(F32).tiny, np.copysign(F32(0), x), x)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("mode", range(4))
+@thinned(1, ("chip", CHIPS), ("mode", range(4)))
 def test_f32_denormals(chip: str, mode: int) -> None:
     """Bit 0 keeps those read, bit 1 those written; moves and selects change nothing."""
     bench = Bench(chip, {"a": 1, "b": 1}, masked=False)
@@ -99,8 +99,7 @@ def _directed(exact: list[Fraction | None], dtype: np.dtype, mode: int) -> np.nd
     return np.array(out, dtype)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("mode", [1, 2, 3])
+@thinned(1, ("chip", CHIPS), ("mode", [1, 2, 3]))
 def test_rounding_modes_of_f32(chip: str, mode: int) -> None:
     """Sums, products, fma and conversions against exact fractions: carries, ties, denormals, overflow."""
     bench = Bench(chip, {"a": 1, "b": 1, "c": 1}, masked=False)
@@ -136,8 +135,7 @@ def test_rounding_modes_of_f32(chip: str, mode: int) -> None:
         np.testing.assert_array_equal(out[at + 5].view(F32), x + y)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("mode", [1, 2, 3])
+@thinned(1, ("chip", CHIPS), ("mode", [1, 2, 3]))
 def test_rounding_modes_of_f16_and_f64(chip: str, mode: int) -> None:
     """Their own field of MODE; f32 beside them stays to nearest."""
     bench = Bench(chip, {"a": 1, "b": 1, "p": 2, "q": 2}, masked=False)
@@ -433,8 +431,7 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-p
     np.testing.assert_array_equal(download(driver, q, x), (x * 3 + 5) ^ 9)
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("denormals", [0, 1, 2, 4, 8, 15])
+@thinned(1, ("chip", CHIPS), ("denormals", [0, 1, 2, 4, 8, 15]))
 def test_mixed_floats_follow_the_mode(chip: str, denormals: int) -> None:
     """v_fma_mix: an operand's denormals by the field of its own type, the result's by its type's; FP16_OVFL for results in f16."""
     bench = Bench(chip, {"h": 1, "f": 1, "big": 1}, masked=False)

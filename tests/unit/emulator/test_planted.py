@@ -17,6 +17,7 @@ from tec.emulator.checks import order
 from tec.emulator.errors import EmulationError
 from tec.emulator.stopping import WaveState, find_line
 from tec.errors import DeviceError
+from tests.thinned import thinned
 
 from .harness import download, upload
 from .hosts import HOSTS
@@ -31,8 +32,7 @@ def test_planted_bug(bug: Bug) -> None:
     assert e.value.line == marked(text(bug.chip, bug.body)), str(e.value)
 
 
-@pytest.mark.parametrize("right", RIGHT, ids=lambda b: b.name)
-@pytest.mark.parametrize("threads", [1, 3])
+@thinned(1, ("right", RIGHT), ("threads", [1, 3]))
 def test_right_kernels_are_left_alone(right: Bug, threads: int) -> None:
     launch(right.chip, right.body, right.check, right.grid, right.block, right.fresh, right.n, threads)
 

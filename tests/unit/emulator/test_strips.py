@@ -35,9 +35,7 @@ def spelled(chip: str, dwords: int) -> str:
     return f"ds_read_b{32 * dwords}" if chip.startswith("gfx9") else f"ds_load_b{32 * dwords}"
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("dwords", [1, 2, 4])
+@thinned(1, ("masked", [False, True]), ("chip", CHIPS), ("dwords", [1, 2, 4]))
 def test_lds_loads_of_every_pattern(chip: str, dwords: int, masked: bool) -> None:
     """All lanes at one place, lanes in sequence, lanes apart; read, then used late, overwritten, or never used."""
     bench = Bench(chip, {"a": 1, "one": 1, "row": 1, "apart": 1}, masked=masked)
@@ -75,9 +73,7 @@ def test_lds_loads_of_every_pattern(chip: str, dwords: int, masked: bool) -> Non
         assert (out[at + 5] == np.where(on, got[0], 77)).all(), where
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("bad", [0, 5, 23])
-@pytest.mark.parametrize("pattern", ["one", "row", "apart"])
+@thinned(1, ("chip", CHIPS), ("bad", [0, 5, 23]), ("pattern", ["one", "row", "apart"]))
 def test_lds_loads_out_of_bounds_name_their_lane(chip: str, bad: int, pattern: str) -> None:
     bench = Bench(chip, {"at": 1}, masked=False)
     n, size = bench.lanes, 4096
@@ -142,8 +138,7 @@ def test_lds_loads_by_the_lane(chip: str, form: str, masked: bool) -> None:
         assert (out[row + 4] == np.where(on, word(28), 77)).all() and (out[row + 5] == np.where(on, word(16), 77)).all()
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("chip", CHIPS)
+@thinned(1, ("masked", [False, True]), ("chip", CHIPS))
 def test_lds_loads_by_the_lane_and_by_data(chip: str, masked: bool) -> None:
     """One stretch of code with addresses of both kinds, in several runs whose data lie otherwise."""
     bench = Bench(chip, {"a": 1, "at": 1}, masked=masked)

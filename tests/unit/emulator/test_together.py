@@ -10,6 +10,7 @@ import pytest
 from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError
 from tec.emulator.together import groups_at_once
+from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
 
@@ -52,8 +53,7 @@ def _launch(chip: str, groups: int, lds: int = 0, **options: object) -> np.ndarr
     return download(driver, held[1], zeros)
 
 
-@pytest.mark.parametrize("check", ["bounds", "race"])
-@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100", "gfx1200"])
+@thinned(1, ("check", ["bounds", "race"]), ("chip", ["gfx90a", "gfx942", "gfx1100", "gfx1200"]))
 def test_a_chain_that_runs_backward(chip: str, check: str) -> None:
     """The first work-group waits for the second, that for the third, more than the host has CPUs."""
     np.testing.assert_array_equal(_launch(chip, 40, check=check), np.arange(40, 0, -1))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import struct
 
 import numpy as np
-import pytest
+
+from tests.thinned import thinned
 
 from .harness import download, function, upload
 
@@ -60,8 +61,7 @@ EXACT = {
 }
 
 
-@pytest.mark.parametrize("op", EXACT)
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+@thinned(1, ("op", EXACT), ("chip", ["gfx942", "gfx1100"]))
 def test_error_of_one_ulp(op: str, chip: str) -> None:
     rng = np.random.default_rng(21)
     x = rng.integers(0, 2**32, N, dtype=np.uint32).view(np.float32)
@@ -86,8 +86,7 @@ def test_error_of_one_ulp(op: str, chip: str) -> None:
     assert (same | close).all(), (op, x[rest][~(same | close)][:4], got[rest][~(same | close)][:4])
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize(("op", "exact"), [("v_sin_f32", np.sin), ("v_cos_f32", np.cos)])
+@thinned(1, ("chip", ["gfx942", "gfx1100"]), ("op, exact", [("v_sin_f32", np.sin), ("v_cos_f32", np.cos)]))
 def test_turns(op: str, exact: object, chip: str) -> None:
     """sin and cos take turns, reduced exactly; the error is half a unit but where the result is all but zero."""
     rng = np.random.default_rng(22)

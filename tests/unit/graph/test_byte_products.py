@@ -65,8 +65,7 @@ def kinds(g):
     return {n.inputs[0].dtype for n in g.nodes if n.op in ("matmul", "conv")}
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("zero", ["none", "one", "computed", "rows"])
+@thinned(1, ("dtype", ["int8", "uint8"]), ("zero", ["none", "one", "computed", "rows"]))
 def test_products(dtype, zero):
     g = matmul_graph(dtype, zero)
     after = byte_products(g, GFX942)
@@ -76,9 +75,7 @@ def test_products(dtype, zero):
     np.testing.assert_array_equal(run_graph(after, feeds)[0], run_graph(g, feeds)[0])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-@pytest.mark.parametrize("zero", ["none", "one"])
-@pytest.mark.parametrize("stride", [1, 2])
+@thinned(2, ("dtype", ["int8", "uint8"]), ("zero", ["none", "one"]), ("stride", [1, 2]))
 def test_convolutions(dtype, zero, stride):
     g = conv_graph(dtype, zero, stride)
     after = byte_products(g, GFX942)
@@ -106,9 +103,18 @@ def test_products_run_on_the_matrix_unit(zero):
     assert r.matrix_kind == "mfma_i32_16x16x32_i8" and r.matrix >= 16 and min(r.lds_reads) == 128 and r.spills == 0
 
 
-@pytest.mark.parametrize("dtype, zero", [("uint8", "one"), ("int8", "none"), ("int8", "computed"), ("uint8", "rows")])
-@pytest.mark.parametrize("target, wanted", [("llvm -mcpu=znver4", "uint8"), ("llvm -mcpu=alderlake", "uint8"),
-                                            ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "int8")])  # fmt: skip
+@thinned(
+    1,
+    ("dtype, zero", [("uint8", "one"), ("int8", "none"), ("int8", "computed"), ("uint8", "rows")]),
+    (
+        "target, wanted",
+        [
+            ("llvm -mcpu=znver4", "uint8"),
+            ("llvm -mcpu=alderlake", "uint8"),
+            ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "int8"),
+        ],
+    ),
+)
 def test_products_for_a_cpu(target, wanted, dtype, zero):
     """As the CPU's dot product takes them: unsigned by signed on x86, signed on Arm."""
     g = matmul_graph(dtype, zero)

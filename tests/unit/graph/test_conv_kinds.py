@@ -14,6 +14,7 @@ from tec.choices import layout_options
 from tec.graph.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.target import Target
+from tests.thinned import thinned
 
 CPUS = ("llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64")
 rng = np.random.default_rng(11)
@@ -79,10 +80,13 @@ def test_along_one_dimension(shape: Any, weights: Any, attrs: dict[str, Any]) ->
         assert sum(n.op == "transform_layout" and bool(n.attrs["layouts"][0].blocks) for n in nodes) <= 2  # the outputs
 
 
-@pytest.mark.parametrize("target", CPUS)
-@pytest.mark.parametrize(
-    "cin,cout,groups",
-    [(32, 32, 2), (16, 16, 4), (64, 32, 4), (24, 48, 3), (12, 18, 6), (40, 20, 20), (32, 64, 2), (12, 12, 12)],
+@thinned(
+    1,
+    ("target", CPUS),
+    (
+        "cin,cout,groups",
+        [(32, 32, 2), (16, 16, 4), (64, 32, 4), (24, 48, 3), (12, 18, 6), (40, 20, 20), (32, 64, 2), (12, 12, 12)],
+    ),
 )
 def test_groups(target: str, cin: int, cout: int, groups: int) -> None:
     g = Graph()
@@ -92,12 +96,15 @@ def test_groups(target: str, cin: int, cout: int, groups: int) -> None:
     check(g, numbers("float32", 2, cin, 5, 6), target)
 
 
-@pytest.mark.parametrize("target", CPUS[:2])
-@pytest.mark.parametrize(
-    "dtype,weights",
-    [("float16", "float16"), ("float64", "float64"), ("int32", "int32"), ("uint8", "int8"), ("int8", "int8")],
+@thinned(
+    1,
+    ("target", CPUS[:2]),
+    (
+        "dtype,weights",
+        [("float16", "float16"), ("float64", "float64"), ("int32", "int32"), ("uint8", "int8"), ("int8", "int8")],
+    ),
+    ("groups", [1, 2, 20]),
 )
-@pytest.mark.parametrize("groups", [1, 2, 20])
 def test_types(target: str, dtype: str, weights: str, groups: int) -> None:
     g = Graph()
     x = g.input("x", dtype, (1, 20, 6, 5))
@@ -113,8 +120,7 @@ def test_a_padding_that_is_not_zero_stays() -> None:
     check(g, numbers("int8", 1, 16, 6, 6))
 
 
-@pytest.mark.parametrize("shape", [("n", 16, "h", "w"), ("n", 16, 7, "w"), (2, 16, "h", 9)])
-@pytest.mark.parametrize("groups", [1, 16])
+@thinned(1, ("shape", [("n", 16, "h", "w"), ("n", 16, 7, "w"), (2, 16, "h", 9)]), ("groups", [1, 16]))
 def test_open_sizes(shape: tuple[Any, ...], groups: int) -> None:
     from tec.ops.dims import Dim
 
@@ -203,8 +209,7 @@ def volumes(shape: Any, weights: Any, attrs: dict[str, Any], dtype: str = "float
     return g
 
 
-@pytest.mark.parametrize("target", CPUS)
-@pytest.mark.parametrize("shape,weights,attrs", VOLUMES, ids=str)
+@thinned(1, ("target", CPUS), ("shape,weights,attrs", VOLUMES))
 def test_volumes(shape: Any, weights: Any, attrs: dict[str, Any], target: str) -> None:
     g = volumes(shape, weights, attrs)
     check(g, numbers("float32", *shape), target)

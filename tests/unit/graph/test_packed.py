@@ -7,6 +7,7 @@ import tec
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.weights import order_weights
+from tests.thinned import thinned
 from tests.unit.graph.random_graphs import random_graph
 
 HOST = tec.Target("llvm")
@@ -27,11 +28,21 @@ def product(m, k, n, transpose_b=False, batch=(), dtype="float32"):
     return g
 
 
-@pytest.mark.parametrize("m,k,n,op", [
-    (8, 300, 8 * LANES, "panels"), (9, 2000, 3 * LANES, "panels"), (5, 1999, 2 * LANES + 5, "panels"),
-    (1, 600, 8 * LANES, "panels"), (32, 8, 16, "rows"), (7, 5000, LANES - 1, "rows"),
-])  # fmt: skip
-@pytest.mark.parametrize("transpose_b", [False, True])
+@thinned(
+    1,
+    (
+        "m,k,n,op",
+        [
+            (8, 300, 8 * LANES, "panels"),
+            (9, 2000, 3 * LANES, "panels"),
+            (5, 1999, 2 * LANES + 5, "panels"),
+            (1, 600, 8 * LANES, "panels"),
+            (32, 8, 16, "rows"),
+            (7, 5000, LANES - 1, "rows"),
+        ],
+    ),
+    ("transpose_b", [False, True]),
+)
 def test_packed(m, k, n, op, transpose_b):
     g = product(m, k, n, transpose_b)
     after = order_weights(g, HOST)

@@ -15,6 +15,7 @@ from tec.graph.passes.fuse import fuse
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import Layouts
 from tests import seeds
+from tests.thinned import thinned
 from tests.unit.graph.random_graphs import constant, conv_attrs, feed, random_graph
 
 HOST = tec.Target("llvm")
@@ -315,8 +316,7 @@ def test_long_chains_are_cut():
     assert 4 <= len(groups) <= 8
 
 
-@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
-@pytest.mark.parametrize("kind", ["twice", "turned", "shifted"])
+@thinned(1, ("target", ["llvm", "rocm -mcpu=gfx942"]), ("kind", ["twice", "turned", "shifted"]))
 def test_a_long_chain_of_values_read_twice_compiles_in_linear_time(kind, target):
     """Written out, a chain of n such steps is 2**n terms; turned or shifted, it would be computed so often, too."""
     g, x = start((12, 12))

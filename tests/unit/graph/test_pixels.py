@@ -188,8 +188,7 @@ def check_loop(r, mfma, vgprs=256):
 
 
 # A BERT-base's products over 1,024 tokens, as a graph makes them: weights of [k, n], a bias behind.
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("k,n", [(768, 3072), (3072, 3072)])
+@thinned(1, ("dtype", ["float16", "bfloat16"]), ("k,n", [(768, 3072), (3072, 3072)]))
 def test_a_transformers_product_on_gfx942(dtype, k, n):
     g = Graph()
     (y,) = g.add("matmul", [g.input("x", "float32", (1024, k)), const(g, (k, n))])
@@ -210,8 +209,11 @@ def test_a_transformers_product_on_gfx1100():
     assert r.spills == 0 and r.scratch_bytes == 0 and min(r.lds_reads) >= 64 and set(r.global_loads) == {128}
 
 
-@pytest.mark.parametrize("cin,cout,size,kernel,stride", [(64, 256, 56, 1, 1), (64, 64, 56, 3, 1), (256, 512, 28, 1, 2)])
-@pytest.mark.parametrize("batch", [1, 16])
+@thinned(
+    1,
+    ("cin,cout,size,kernel,stride", [(64, 256, 56, 1, 1), (64, 64, 56, 3, 1), (256, 512, 28, 1, 2)]),
+    ("batch", [1, 16]),
+)
 def test_resnets_convolutions_on_gfx942(cin, cout, size, kernel, stride, batch):
     g = Graph()
     x = g.input("x", "float32", (batch, cin, size, size))
@@ -328,11 +330,14 @@ def nn(dtype, batch, m, n, k, transpose_a=False):
     return g
 
 
-@pytest.mark.parametrize(
-    "target,dtype",
-    [(GFX942, "float16"), (GFX942, "bfloat16"), (GFX942, "int8"), (GFX942, "float32"), (GFX1100, "float16")],
+@thinned(
+    1,
+    (
+        "target,dtype",
+        [(GFX942, "float16"), (GFX942, "bfloat16"), (GFX942, "int8"), (GFX942, "float32"), (GFX1100, "float16")],
+    ),
+    ("transpose_a", [False, True]),
 )
-@pytest.mark.parametrize("transpose_a", [False, True])
 def test_operands_are_turned_on_their_way(target, dtype, transpose_a):
     r = main_loop(nn(dtype, (), 2048, 2048, 512, transpose_a), target)
     assert r.spills == 0 and min(r.lds_reads) == 128 and min(r.lds_writes) >= 64

@@ -10,6 +10,7 @@ from tec.graph.builders import Builder
 from tec.graph.builders.control import choose, loop
 from tec.ops.dim_bounds import Empty
 from tec.ops.dims import Dim
+from tests.thinned import thinned
 
 
 def cached():
@@ -75,8 +76,7 @@ def shown(g, b, past, present):
 CASES = [captured, begun, gone_over, handed_on, shown]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.__name__)
-@pytest.mark.parametrize(("target", "device"), [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")])
+@thinned(1, ("case", CASES), ("target, device", [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")]))
 def test_what_reads_a_cache(case, target, device, tmp_path):
     g, b, past, present = cached()
     outs = case(g, b, past, present)

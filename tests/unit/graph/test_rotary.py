@@ -10,6 +10,7 @@ from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.ops.dims import Dim
 from tec.target import Target
+from tests.thinned import thinned
 
 S, T, H = 5, 7, 8
 
@@ -131,8 +132,7 @@ def test_mixed_precision_keeps_angles_in_float32():
     assert node.inputs[0].dtype == "float16" and kinds in ({}, {"cos": "float32", "sin": "float32"})
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100", "gfx90a"])
-@pytest.mark.parametrize("steps", [1, 40])
+@thinned(1, ("chip", ["gfx942", "gfx1100", "gfx90a"]), ("steps", [1, 40]))
 def test_on_matrix_units(chip, steps):
     """One query by vector code, many by matrix units."""
     g = attention(written_out, 32, "float16", steps, (4, 2))

@@ -23,6 +23,7 @@ from tec.ir.interp import run
 from tec.ops.dims import Dim
 from tec.ops.typical import typical, typically
 from tests.seeds import stream
+from tests.thinned import thinned
 
 BORDERS = (1, 2, 15, 16, 17, 61, 64, 65, 127, 512, 513)
 GPU_SIZES = (1, 7, 16, 17, 67)
@@ -121,8 +122,7 @@ def check(case: Case, target: str, sizes: tuple[int, ...], device: Any = None) -
     return net
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(2))
+@thinned(1, ("kind", KINDS), ("seed", range(2)))
 def test_on_the_cpu(kind: str, seed: int) -> None:
     check(KINDS[kind](Case(f"{kind} {seed}")), "llvm", BORDERS)
 
@@ -157,9 +157,12 @@ def made(case: Case, target: str) -> tuple[units.Unit, Lowered]:
         return units.make_unit(group, 0, building, sizes_of_group(group), list(graph.guards)), building.low
 
 
-@pytest.mark.parametrize("target", ["rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_80", "cuda -arch=sm_70"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("seed", range(2))
+@thinned(
+    1,
+    ("target", ["rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_80", "cuda -arch=sm_70"]),
+    ("dtype", ["float32", "float16"]),
+    ("seed", range(2)),
+)
 def test_every_class_on_the_interpreter(target: str, dtype: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size_classes, "CLASSES", ((3, 16), (5, 64), (7, 256), (None, 2048)))
     monkeypatch.setattr(size_classes, "MIDDLE", 4)

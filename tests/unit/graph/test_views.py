@@ -13,6 +13,7 @@ from tec.graph.passes.fuse import fuse
 from tec.graph.passes.views import move_views
 from tec.ops.views import apply_shape, contiguous_run, normal_steps, swap_last
 from tests import seeds
+from tests.thinned import thinned
 from tests.unit.graph.random_graphs import feed, random_graph
 
 HOST, GFX942 = tec.Target("llvm"), tec.Target("rocm -mcpu=gfx942")
@@ -93,8 +94,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("target", [HOST, GFX942], ids=["llvm", "gfx942"])
+@thinned(1, ("case", CASES), ("target", [HOST, GFX942]))
 def test_what_is_left(case, target):
     shape, steps, left = CASES[case]
     after = moved(graph(shape, *steps), target)
@@ -154,8 +154,7 @@ def test_a_graph_without_views_is_the_same_object():
 # ---- products
 
 
-@pytest.mark.parametrize("ta,tb", list(itertools.product([False, True], repeat=2)))
-@pytest.mark.parametrize("target", [HOST, GFX942], ids=["llvm", "gfx942"])
+@thinned(1, ("ta,tb", list(itertools.product([False, True], repeat=2))), ("target", [HOST, GFX942]))
 def test_exchanged_last_dimensions_become_the_products_flags(ta, tb, target):
     g = Graph()
     x = g.input("x", "float32", (2, 5, 6) if ta else (2, 6, 5))

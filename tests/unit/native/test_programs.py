@@ -15,6 +15,7 @@ import tec
 from tec.graph import Graph
 from tec.native import runtime
 from tec.ops.dims import Dim
+from tests.thinned import thinned
 from tests.unit.native.harness import CC, CXX, build, execute, needs_cc
 from tests.unit.native.networks import cached_sum, cnn
 from tests.unit.native.test_kernels import scaled
@@ -53,8 +54,11 @@ def numbers(text):
     return np.array([float.fromhex(w) for w in text.split()], "f")
 
 
-@pytest.mark.parametrize(("name", "flags"), [("main.c", ("-std=c99", "-pedantic")), ("main.cc", ("-std=c++11",))])
-@pytest.mark.parametrize("kind", [".so", ".a", ".o"])
+@thinned(
+    1,
+    ("name, flags", [("main.c", ("-std=c99", "-pedantic")), ("main.cc", ("-std=c++11",))]),
+    ("kind", [".so", ".a", ".o"]),
+)
 def test_a_network(name, flags, kind, tmp_path):
     cnn().export_library(tmp_path / f"cnn{kind}")
     compiler = CXX if name.endswith("cc") else CC

@@ -5,6 +5,7 @@ import pytest
 
 import tec
 from tec.graph import Graph, run_graph
+from tests.thinned import thinned
 
 
 def run(op, shape, attrs, dtype="float32", seed=0):
@@ -23,10 +24,11 @@ def test_a_long_mean_is_exact_to_some_ulps(shape, axes):
     assert np.abs(got / want - 1).max() < 1e-6  # one chain of additions is 5e-6 to 1e-5 off
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int8"])
-@pytest.mark.parametrize("op", ["reduce_sum", "reduce_max", "reduce_min"])
-@pytest.mark.parametrize(
-    ("shape", "axes"), [((7, 1003), (1,)), ((1003,), (0,)), ((3, 5, 130), (0, 2)), ((2, 97, 8, 8), (2, 3))]
+@thinned(
+    2,
+    ("dtype", ["float32", "float64", "float16", "int32", "int8"]),
+    ("op", ["reduce_sum", "reduce_max", "reduce_min"]),
+    ("shape, axes", [((7, 1003), (1,)), ((1003,), (0,)), ((3, 5, 130), (0, 2)), ((2, 97, 8, 8), (2, 3))]),
 )
 def test_partial_results_in_lanes_are_the_reduction(op, dtype, shape, axes):
     got, _, want = run(op, shape, {"axes": axes, "keepdims": False}, dtype)
@@ -35,11 +37,14 @@ def test_partial_results_in_lanes_are_the_reduction(op, dtype, shape, axes):
     np.testing.assert_allclose(got.astype("f8"), want.astype("f8"), rtol=tolerance)
 
 
-@pytest.mark.parametrize(
-    ("op", "attrs"),
-    [("softmax", {"axes": (2,)}), ("log_softmax", {"axes": (2,)}), ("layer_norm", {"axis": 2, "epsilon": 1e-5})],
+@thinned(
+    1,
+    (
+        "op, attrs",
+        [("softmax", {"axes": (2,)}), ("log_softmax", {"axes": (2,)}), ("layer_norm", {"axis": 2, "epsilon": 1e-5})],
+    ),
+    ("n", [64, 70, 768, 1000]),
 )
-@pytest.mark.parametrize("n", [64, 70, 768, 1000])
 def test_rows(op, attrs, n):
     got, _, want = run(op, (2, 30, n), attrs)
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)

@@ -14,6 +14,7 @@ from tec.choices import schedule, spaces
 from tec.codegen.static_report import report
 from tec.ir.microscaling import BLOCK, FORMATS, dequantize, encode, format_of, pack, powers, quantize, unpack
 from tec.ir.scaled_matrix import CODES, WAVE, ScaledMatrix, compute
+from tests.thinned import thinned
 
 TYPES = {
     "mxfp8_e4m3": ml_dtypes.float8_e4m3fn, "mxfp8_e5m2": ml_dtypes.float8_e5m2, "mxfp6_e2m3": ml_dtypes.float6_e2m3fn,
@@ -140,8 +141,11 @@ def test_what_large_products_are_made_of(name: str) -> None:
     assert {128, 64} & set(r.lds_reads) and r.vgprs <= 256
 
 
-@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"])
-@pytest.mark.parametrize(("a", "b"), [("mxfp4", "mxfp8"), ("mxfp6_e3m2", "mxfp6_e2m3")])
+@thinned(
+    1,
+    ("target", ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"]),
+    ("a, b", [("mxfp4", "mxfp8"), ("mxfp6_e3m2", "mxfp6_e2m3")]),
+)
 def test_elsewhere_elements_become_numbers_on_their_way(target: str, a: str, b: str) -> None:
     made, params, arrays, want = product(target, a, b, 64, 48, 128)
     f = on_device(target, made, params, arrays, want, 5e-6, "bounds")
@@ -162,8 +166,7 @@ def test_sums_that_are_no_whole_steps_take_the_plain_unit() -> None:
         topi.mx.placeholders((64, 96), "mxint8")
 
 
-@pytest.mark.parametrize("target", ["llvm", GFX950])
-@pytest.mark.parametrize("name", FORMATS)
+@thinned(1, ("target", ["llvm", GFX950]), ("name", FORMATS))
 def test_quantizing_as_it_comes(target: str, name: str) -> None:
     x = numbers(6, 128)
     x[1, :32], x[2, 40], x[3, 70] = 0, np.nan, -np.inf

@@ -9,6 +9,7 @@ from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
 from tec.ops.dims import Dim
 from tec.ops.recurrent import GATES
+from tests.thinned import thinned
 
 USUAL = {"rnn": ["tanh"], "gru": ["sigmoid", "tanh"], "lstm": ["sigmoid", "tanh", "tanh"]}
 
@@ -95,8 +96,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("constant", [True, False])
-@pytest.mark.parametrize("case", CASES)
+@thinned(1, ("constant", [True, False]), ("case", CASES))
 def test_layers_on_the_cpu(case, constant):
     check(*recurrence(**CASES[case], constant=constant))
 
@@ -112,16 +112,16 @@ def test_threads_change_nothing(threads):
     check(g, feeds, choices=lambda *_: {"template": "cpu recurrence", "threads": threads, "rows": 2})
 
 
-@pytest.mark.parametrize("case", ["gru before", "gru after", "lstm of all"])
-@pytest.mark.parametrize("way", [("loop", 1), ("launches", 1), ("launches", 2)])
+@thinned(
+    1, ("case", ["gru before", "gru after", "lstm of all"]), ("way", [("loop", 1), ("launches", 1), ("launches", 2)])
+)
 def test_layers_on_the_software_gpu(case, way):
     g, feeds = recurrence(**CASES[case], constant=case != "gru before")
     choice = {"template": "gpu recurrence", "time": way[0], "rows": way[1]}
     check(g, feeds, "rocm -mcpu=gfx942", "rocm_emu:gfx942", choices=lambda *_: choice)
 
 
-@pytest.mark.parametrize("target", ["cuda -arch=sm_90", "rocm -mcpu=gfx1100"])
-@pytest.mark.parametrize("cell", GATES)
+@thinned(1, ("target", ["cuda -arch=sm_90", "rocm -mcpu=gfx1100"]), ("cell", GATES))
 def test_layers_have_code_for_other_gpus(cell, target):
     g, _ = recurrence(cell, 5, 2, 48, extras=("lengths",))
     assert tec.compile(g, target, cache=False).get_binary()

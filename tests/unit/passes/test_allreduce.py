@@ -14,6 +14,7 @@ from tec.ir import stmt as S
 from tec.ir.interp import run
 from tec.ir.passes.split_host_device import split_host_device
 from tec.target import Target
+from tests.thinned import thinned
 
 
 def sum_reducer(dtype: str = "float32") -> CommReducer:
@@ -88,8 +89,7 @@ def check(func: Func, target: Target, tolerance: float = 1e-4) -> Func:
     return kernels[0]
 
 
-@pytest.mark.parametrize("target", [GPU, GPU32])
-@pytest.mark.parametrize("n", [2, 7, 16, 32, 48, 64, 96, 128, 192, 256, 1000, 1024])
+@thinned(1, ("target", [GPU, GPU32]), ("n", [2, 7, 16, 32, 48, 64, 96, 128, 192, 256, 1000, 1024]))
 def test_one_axis_of_any_length(n: int, target: Target) -> None:
     kernel = check(make((n, 1, 1), "x", sum_reducer()), target)
     wave = target.wavefront_size
@@ -99,14 +99,18 @@ def test_one_axis_of_any_length(n: int, target: Target) -> None:
         assert count(kernel, "barrier") == 1  # one value a wavefront, one meeting
 
 
-@pytest.mark.parametrize("over", ["x", "y", "z", "xy", "xz", "yz", "xyz"])
-@pytest.mark.parametrize("block", [(8, 4, 2), (32, 4, 1), (3, 5, 2), (64, 2, 2)])
+@thinned(
+    1, ("over", ["x", "y", "z", "xy", "xz", "yz", "xyz"]), ("block", [(8, 4, 2), (32, 4, 1), (3, 5, 2), (64, 2, 2)])
+)
 def test_any_subset_of_the_axes(block: tuple[int, int, int], over: str) -> None:
     check(make(block, over, sum_reducer()), GPU)
 
 
-@pytest.mark.parametrize("target", [GPU, GPU32])
-@pytest.mark.parametrize("block", [(8, 4, 1), (8, 64, 1), (2, 16, 4), (16, 8, 2), (32, 16, 1), (4, 6, 1), (64, 4, 2)])
+@thinned(
+    1,
+    ("target", [GPU, GPU32]),
+    ("block", [(8, 4, 1), (8, 64, 1), (2, 16, 4), (16, 8, 2), (32, 16, 1), (4, 6, 1), (64, 4, 2)]),
+)
 def test_threads_that_are_as_far_apart(block: tuple[int, int, int], target: Target) -> None:
     """Shuffles within a wavefront, one meeting of all for more, whatever the distance; other counts by a tree."""
     kernel = check(make(block, "y", sum_reducer(), steps=2), target)

@@ -15,6 +15,7 @@ from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.pipeline.hold_operands import hold_behind
 from tec.ir.passes.split_host_device import split_host_device
 from tec.target import Target
+from tests.thinned import thinned
 
 
 def lowered(text: str, *names: str) -> tuple[Func, Func]:
@@ -297,8 +298,7 @@ def test_double_buffering_of_a_loop_of_unknown_length(n: int) -> None:
     check_same(func, out, split=GPU, n=n)
 
 
-@pytest.mark.parametrize("stages", [3, 4])
-@pytest.mark.parametrize("n", [1, 2, 4, 9])
+@thinned(1, ("stages", [3, 4]), ("n", [1, 2, 4, 9]))
 def test_deeper_pipelines(stages: int, n: int) -> None:
     func = staged(str(n))
 
@@ -315,8 +315,7 @@ def test_deeper_pipelines(stages: int, n: int) -> None:
     check_same(func, out, split=GPU)
 
 
-@pytest.mark.parametrize("ahead", [2, 3])
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 9])
+@thinned(1, ("ahead", [2, 3]), ("n", [1, 2, 3, 4, 5, 6, 9]))
 def test_steps_ahead_in_registers(ahead: int, n: int) -> None:
     """Each turn of the loop starts the loads of `ahead` steps, into registers of their own."""
     func = staged(str(n))

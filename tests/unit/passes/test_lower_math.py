@@ -20,6 +20,7 @@ from tec.ir.passes.lower_math import expand, lower_math
 from tec.ir.passes.math_tables import TWO_OVER_PI_WORDS
 from tec.ir.visit import walk_exprs
 from tec.target import Target
+from tests.thinned import thinned
 
 CPU = Target("llvm -mcpu=znver4")
 GPU = Target("rocm -mcpu=gfx942")
@@ -103,9 +104,12 @@ def test_the_branched_form_for_scalars_of_a_gpu(op: str) -> None:
     assert ulps(run(op, "float32", x, target=GPU), reference(x.astype(np.float64))) <= bound
 
 
-@pytest.mark.parametrize("op", ["exp", "exp2", "sigmoid", "sinh", "cosh"])
-@pytest.mark.parametrize("side", [-1, 0, 1])
-@pytest.mark.parametrize("target", [GPU, Target("cuda -arch=sm_90")], ids=["ldexp", "powers"])
+@thinned(
+    2,
+    ("op", ["exp", "exp2", "sigmoid", "sinh", "cosh"]),
+    ("side", [-1, 0, 1]),
+    ("target", [GPU, Target("cuda -arch=sm_90")]),
+)
 def test_exponentials_by_the_unit_of_gpus(op: str, side: int, target: Target) -> None:
     """Within 2 ulp (sigmoid 2.5, hyperbolic ones 2.7) with the unit's own ulp either way, results below the normal numbers and the special values among them; in fewer operations."""
     reference, ranges, _ = UNARY[op]

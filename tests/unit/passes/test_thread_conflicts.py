@@ -18,6 +18,7 @@ from tec.ir import expr as E
 from tec.ir.buffer import Buffer
 from tec.ir.passes.thread_conflicts import Conflicts, Meeting, SharedAccess, evaluate
 from tests import seeds
+from tests.thinned import thinned
 
 Env = dict[str, int]
 Value = tuple[E.Expr, Callable[[Env], int]]
@@ -283,8 +284,11 @@ def _barriers(module: Any) -> list[str]:
     return [line.strip() for line in text.splitlines() if "barrier(" in line]
 
 
-@pytest.mark.parametrize("target", ["rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_80"])
-@pytest.mark.parametrize(("shift", "twice", "count"), [(0, False, 0), (0, True, 0), (1, False, 1), (5, True, 2)])
+@thinned(
+    1,
+    ("target", ["rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_80"]),
+    ("shift, twice, count", [(0, False, 0), (0, True, 0), (1, False, 1), (5, True, 2)]),
+)
 def test_global_memory_that_threads_hand_over(shift: int, twice: bool, count: int, target: str) -> None:
     """A barrier of global memory before the neighbour reads, and another before the next round writes; none where each keeps to its own. In a wavefront too:
     its loads of global memory may be ahead of its stores."""

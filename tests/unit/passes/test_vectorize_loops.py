@@ -12,6 +12,7 @@ from tec.ir import stmt as S
 from tec.ir.interp import run
 from tec.ir.visit import visit
 from tec.target import Target
+from tests.thinned import thinned
 
 PLAIN = ("flatten_buffers", "simplify")
 
@@ -145,9 +146,12 @@ def test_a_lane_that_is_off_divides_by_nothing() -> None:
     assert not vectors(text)
 
 
-@pytest.mark.parametrize("n", [16, 41, 150, 300])
-@pytest.mark.parametrize("dtype", ["int32", "int8", "float32"])
-@pytest.mark.parametrize("what", ["max(C[0], A[i])", "min(A[i] * B[i], C[0])", "C[0] + A[i] * B[i]"])
+@thinned(
+    2,
+    ("n", [16, 41, 150, 300]),
+    ("dtype", ["int32", "int8", "float32"]),
+    ("what", ["max(C[0], A[i])", "min(A[i] * B[i], C[0])", "C[0] + A[i] * B[i]"]),
+)
 def test_reductions(n: int, dtype: str, what: str) -> None:
     """Exact ones in parts; a floating sum stays as it is."""
     found = vectors(loop(f"    for i in range({n}):\n        C[0] = {what}", n, dtype))

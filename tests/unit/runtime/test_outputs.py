@@ -20,6 +20,7 @@ from tec.runtime import Module
 from tec.runtime.devices.profiling import Profile
 from tec.runtime.modules.package import read_package, write_package
 from tec.runtime.outputs import is_stdout, is_stream, stdout_for_outputs, write_output
+from tests.thinned import thinned
 from tests.unit.pipes import through_pipe
 
 
@@ -240,8 +241,9 @@ def test_a_socket(tmp_path):
 # ---- standard output
 
 
-@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "{link}"])
-@pytest.mark.parametrize("to", ["pipe", "file", "append"])
+@thinned(
+    1, ("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "{link}"]), ("to", ["pipe", "file", "append"])
+)
 def test_stdout(name, to, tmp_path):
     """What was printed before and after stands around it, also where stdout is a regular file, which is not replaced."""
     (tmp_path / "link").symlink_to("/dev/stdout")

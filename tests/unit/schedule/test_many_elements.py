@@ -10,6 +10,7 @@ import tec
 from tec import te
 from tec.errors import LoweringError
 from tec.ir import expr as E
+from tests.thinned import thinned
 
 WIDE = [(3, 1 << 15, 1 << 16), (3, 1 << 16, 1 << 16), (1 << 16, 1 << 15), (1 << 20, 1 << 12), (7, 5, 1 << 14, 1 << 15)]
 
@@ -40,8 +41,7 @@ def test_strides_of_a_symbolic_batch() -> None:
     assert "* 4294967296" in str(tec.lower(te.create_schedule(b.op), [a, b], target="llvm"))
 
 
-@pytest.mark.parametrize("target", ["llvm", "gfx942", "nvptx"])
-@pytest.mark.parametrize("shape", WIDE)
+@thinned(1, ("target", ["llvm", "gfx942", "nvptx"]), ("shape", WIDE))
 def test_fused_loops_that_cannot_be_counted(target: str, shape: tuple[int, ...]) -> None:
     """The product wrapped: to nothing of 2**32, which made an empty kernel, or to a negative size, which LLVM refused."""
     a, b = _twice(shape)

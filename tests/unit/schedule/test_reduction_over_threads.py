@@ -7,10 +7,10 @@ import pytest
 
 import tec
 from tec import te
+from tests.thinned import thinned
 
 
-@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
-@pytest.mark.parametrize("threads", [64, 128, 100])
+@thinned(1, ("chip", ["gfx942", "gfx1100"]), ("threads", [64, 128, 100]))
 def test_one_thread_stores(chip: str, threads: int) -> None:
     a = te.placeholder((6, 500), name="A")
     r = te.reduce_axis((0, 500), name="r")

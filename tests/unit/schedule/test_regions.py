@@ -10,6 +10,7 @@ from tec.errors import ScheduleError
 from tec.ir import Attr, Evaluate, For
 from tec.ir.notes import AutoUnrollMaxStep
 from tec.schedule import create_schedule, to_loops
+from tests.thinned import thinned
 
 from .held import held
 from .test_lowering import allocs, const_shape, matmul, nodes
@@ -52,8 +53,7 @@ def matmul_intrin(m, n, k, parts="body+init+update", strided=True):
     return te.decl_tensor_intrin(c.op, function, name=f"mm{m}x{n}x{k}", binds=binds)
 
 
-@pytest.mark.parametrize("parts", ["body+init+update", "init+update", "body+update", "update"])
-@pytest.mark.parametrize("outer_k", [True, False])
+@thinned(1, ("parts", ["body+init+update", "init+update", "body+update", "update"]), ("outer_k", [True, False]))
 def test_tensorize_matmul(parts, outer_k):
     A, B, C = matmul(16, 24, 12)
     s = create_schedule(C)

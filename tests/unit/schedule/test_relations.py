@@ -11,6 +11,7 @@ from tec.ir.visit import substitute
 from tec.schedule.index_arith import IndexArith
 from tec.schedule.intervals import Interval, point
 from tec.schedule.relations import Fuse, Rebase, Singleton, Split, guarded_loops
+from tests.thinned import thinned
 
 
 def iv(name, low=None, extent=None):
@@ -142,10 +143,13 @@ def test_singleton():
     assert value(values[x]) == 0
 
 
-@pytest.mark.parametrize("extent", range(1, 14))
-@pytest.mark.parametrize("first", [("factor", 3), ("nparts", 3), ("factor", 4)])
-@pytest.mark.parametrize("second", [("factor", 2), ("nparts", 2)])
-@pytest.mark.parametrize("which", ["outer", "inner", "fused"])
+@thinned(
+    2,
+    ("extent", range(1, 14)),
+    ("first", [("factor", 3), ("nparts", 3), ("factor", 4)]),
+    ("second", [("factor", 2), ("nparts", 2)]),
+    ("which", ["outer", "inner", "fused"]),
+)
 def test_guards_make_every_value_come_once(extent, first, second, which):
     """Nested splits that do not divide: under the guards each value of the axis is reached by one set of loop values."""
     p, o, i, a, b = iv("p", 2, extent), iv("o"), iv("i"), iv("a"), iv("b")

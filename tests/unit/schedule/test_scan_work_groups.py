@@ -13,6 +13,7 @@ import tec
 from tec import te
 from tec.errors import ScheduleError
 from tec.schedule import to_loops
+from tests.thinned import thinned
 
 ROWS, COLUMNS, STEPS = 4, 6, 3
 Place = tuple[int, int]
@@ -78,8 +79,7 @@ def _crosses(read: str, split: str, factor: int) -> bool:
     return any(group(i, j, factor) != group(*p, factor) for i, j in places for p in READS[read][0](i, j))
 
 
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("read", READS)
+@thinned(1, ("split", SPLITS), ("read", READS))
 def test_what_crosses_work_groups_is_refused_and_nothing_else(read: str, split: str) -> None:
     for factor in (1, 2, 3, COLUMNS):
         s, args = _scan(read, split, factor)

@@ -22,6 +22,7 @@ from tec.lm.plain import graph_of
 from tec.sharding import Mesh, PartitionSpec, Shard, ShardedNetwork, decoder_rules, load, shard
 from tec.sharding.rules import names_of
 from tests.seeds import first
+from tests.thinned import thinned
 from tests.unit.lm.tiny import HIDDEN, llama, tensor
 from tests.unit.sharding.ranks import run_ranks
 
@@ -154,8 +155,7 @@ def test_a_decoder_by_heads_columns_and_rows(ranks: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+@thinned(1, ("ranks", [2, 4, 8]), ("target", ["llvm", "rocm -mcpu=gfx942"]))
 def test_a_compiled_decoder_keeps_its_caches_by_heads(ranks: int, target: str) -> None:
     checkpoint = _eight_heads(1)
     graph = graph_of(checkpoint, target, all_logits=True)

@@ -9,6 +9,7 @@ import tec
 from tec import te
 from tec.errors import ExprError, ScheduleError
 from tec.schedule import create_schedule
+from tests.thinned import thinned
 
 N = 13
 
@@ -77,8 +78,7 @@ def _read(s, C, k):
     s[tile].compute_at(s[C], C.op.axis[0])
 
 
-@pytest.mark.parametrize("schedule", [_plain, _split, _reordered, _factored, _cached, _read])
-@pytest.mark.parametrize("shape", ["constant", "symbolic"])
+@thinned(1, ("schedule", [_plain, _split, _reordered, _factored, _cached, _read]), ("shape", ["constant", "symbolic"]))
 def test_a_triangle_under_schedules(schedule, shape):
     A, C, k = triangle(n=N if shape == "constant" else te.size_var("n"))
     s = create_schedule(C)

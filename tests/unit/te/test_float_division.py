@@ -15,6 +15,7 @@ from tec import te
 from tec.codegen.nvptx import remainder
 from tec.ir import interp
 from tec.schedule import to_loops
+from tests.thinned import thinned
 
 DTYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64}
 FUNCTIONS: dict[str, tuple[Any, Any]] = {
@@ -66,8 +67,7 @@ def _program(function: Any, dtype: str, n: int) -> tuple[Any, list[Any]]:
     return te.create_schedule(C.op), [A, B, C]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@thinned(1, ("dtype", DTYPES), ("name", FUNCTIONS))
 def test_on_the_interpreter_and_the_cpu(name: str, dtype: str) -> None:
     function, numpys = FUNCTIONS[name]
     a, b = operands(dtype)
@@ -94,8 +94,7 @@ def _scheduled(function: Any, dtype: str, n: int) -> tuple[Any, list[Any], str]:
     return s, args, "f"
 
 
-@pytest.mark.parametrize("chip", ("gfx942", "gfx1100"))
-@pytest.mark.parametrize("dtype", DTYPES)
+@thinned(1, ("chip", ("gfx942", "gfx1100")), ("dtype", DTYPES))
 def test_on_a_gpu(dtype: str, chip: str) -> None:
     """Both functions in one kernel, on the software GPU; the same source compiles to PTX."""
     a, b = operands(dtype, 300)

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tec_onnx.casts import cast_on_host
 
 import tec
+from tests.thinned import thinned
 
 KINDS = {
     "float8_e4m3": TensorProto.FLOAT8E4M3FN, "float8_e5m2": TensorProto.FLOAT8E5M2, "float8_e4m3fnuz": TensorProto.FLOAT8E4M3FNUZ,
@@ -37,8 +38,7 @@ def model(
     return made
 
 
-@pytest.mark.parametrize("saturate", [0, 1])
-@pytest.mark.parametrize("kind", KINDS)
+@thinned(1, ("saturate", [0, 1]), ("kind", KINDS))
 def test_casts_at_run_time(kind: str, saturate: int) -> None:
     """Ties, denormals, what is too large, infinities and NaN, as on the host."""
     rng = np.random.default_rng(0)

@@ -15,6 +15,7 @@ from tec.choices import layouts
 from tec.ops.packed import Weights
 from tec.ops.registry import TensorType, get_op
 from tests.networks.genai import MS, quantized
+from tests.thinned import thinned
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -89,8 +90,7 @@ def test_bias_and_residual_follow_in_the_same_function() -> None:
     assert len(net.plan.steps) == 1
 
 
-@pytest.mark.parametrize("m", [1, 2, 20])
-@pytest.mark.parametrize(("bits", "block", "zeros"), [(4, 32, ""), (4, 64, "packed"), (8, 32, "packed")])
+@thinned(1, ("m", [1, 2, 20]), ("bits, block, zeros", [(4, 32, ""), (4, 64, "packed"), (8, 32, "packed")]))
 def test_on_a_gpu(m: int, bits: int, block: int, zeros: str) -> None:
     net = held(n_bits(128, 40, bits, block, zeros, m), rows(128, m), "rocm -mcpu=gfx942")
     assert "global_load_ubyte" not in assembly(net) or zeros  # codes come as words
@@ -148,8 +148,7 @@ def dequantized(kind: str, shape: tuple[int, int], how: str, axis: int, zero: bo
     return [helper.make_node("DequantizeLinear", list(weights), ["w"], axis=axis, **attrs)], weights
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("how", "axis"), [("tensor", 0), ("axis", 1), ("block", 0)])
+@thinned(1, ("kind", KINDS), ("how, axis", [("tensor", 0), ("axis", 1), ("block", 0)]))
 def test_dequantized_weights_of_a_product(kind: str, how: str, axis: int) -> None:
     nodes, weights = dequantized(kind, (64, 48), how, axis, kind != "int4")
     nodes.append(helper.make_node("MatMul", ["x", "w"], ["y"]))
@@ -176,8 +175,7 @@ def test_dequantized_weights_behind_a_transpose_and_of_two_readers() -> None:
     held(model(nodes, {"x": (FLOAT, ("m", 64))}, weights), rows(64, 1, 9))
 
 
-@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
-@pytest.mark.parametrize("kind", ["uint4", "int8"])
+@thinned(1, ("target", ["llvm", "rocm -mcpu=gfx942"]), ("kind", ["uint4", "int8"]))
 def test_a_gather_makes_the_rows_that_it_takes(kind: str, target: str) -> None:
     nodes, weights = dequantized(kind, (96, 64), "block", 1, True)
     nodes.append(helper.make_node("Gather", ["w", "i"], ["y"], axis=0))

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper
 
 import tec
 from tests.networks.genai import feeds, genai_decoder
+from tests.thinned import thinned
 
 HEADS, KV, SIZE = 4, 2, 16
 KINDS = {"int8": TensorProto.INT8, "uint8": TensorProto.UINT8, "float8_e4m3": TensorProto.FLOAT8E4M3FN}
@@ -71,8 +72,7 @@ def values(
     return out
 
 
-@pytest.mark.parametrize("mode", ["PER_TENSOR", "PER_CHANNEL"])
-@pytest.mark.parametrize(("cache", "size"), [("int8", SIZE), ("uint8", SIZE), ("uint8", 24)])
+@thinned(1, ("mode", ["PER_TENSOR", "PER_CHANNEL"]), ("cache, size", [("int8", SIZE), ("uint8", SIZE), ("uint8", 24)]))
 def test_quantized_caches_are_onnx_runtimes(cache: str, size: int, mode: str) -> None:
     model = attention(cache, mode, size=size)
     net = tec.compile(model, cache=False, state=False)

@@ -19,6 +19,7 @@ from tec.graph.passes.byte_products import byte_products
 from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.quantized_products import quantized_products
 from tec.graph.passes.requantize import requantize
+from tests.thinned import thinned
 
 VNNI = tec.Target("llvm -mcpu=znver4")
 OUT_SCALE = 0.05
@@ -200,9 +201,10 @@ def test_bytes_between_two_quantizations_are_exact() -> None:
         np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize(("mcpu", "unit"), [("gfx942", "v_mfma_i32_"), ("gfx1100", "v_wmma_i32_")])
-@pytest.mark.parametrize(
-    "case", [{"channels": 64}, {"op": "MatMul", "channels": 256, "kind": np.int8, "zero": 4}], ids=str
+@thinned(
+    1,
+    ("mcpu, unit", [("gfx942", "v_mfma_i32_"), ("gfx1100", "v_wmma_i32_")]),
+    ("case", [{"channels": 64}, {"op": "MatMul", "channels": 256, "kind": np.int8, "zero": 4}]),
 )
 def test_amd_multiplies_them_on_its_matrix_units(mcpu: str, unit: str, case: dict[str, Any]) -> None:
     m = model(**case)
