@@ -3,13 +3,15 @@ neighbouring outputs; windows over (pixels, channels) in 16-byte pieces."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ...ir import IntImm, TensorRead
 from ...ir.dtype import dtype_info
 from ...ir.visit import free_vars, walk_exprs
+from ...locks import cached_property
 from ...schedule import Schedule
 from ...target import Target, latency_ns, level_gbps
 from ...te import ComputeOp, thread_axis
@@ -69,7 +71,7 @@ class GpuReduction(Space):
         """What the rules say of a name for these sums."""
         lead = const_shape(self.red.output(0))[0] if self.red.axis else None
         return self.rule(
-            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes(), results=self.red.num_outputs, pixels=lead or 1
+            name, otherwise, outputs=self.outputs, length=self.length, bytes=self._element_bytes, results=self.red.num_outputs, pixels=lead or 1
         )  # fmt: skip
 
     @property
@@ -130,6 +132,19 @@ class GpuReduction(Space):
             best = min((best, *(c for c in more if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         return best
 
+    @property
+    def all(self) -> Iterator[Choice]:
+        """Every legal choice. Options that are for other ways to share a sum than a choice's are left out whole: of tens of thousands of combinations some hundreds are legal."""
+        names, none = self.parameters, {"piece": (0,), "outputs": (1,), "wide": (0,), "columns": (1,)}
+        for shared, threads, parts in itertools.product(names["shared"], names["threads"], names["parts"]):
+            if shared:
+                own = {"outputs"} if parts == 1 else set()
+            else:
+                own = {"columns"} if parts == 1 else set()
+                own |= set() if self.along else {"piece"} if parts > 1 else {"piece", "wide"}
+            rest = {n: names[n] if n in own else value for n, value in none.items() if n in names}
+            yield from self.legal({"shared": (shared,), "threads": (threads,), "parts": (parts,), **rest})
+
     def why_not(self, choice: Choice) -> str | None:
         parts, lanes = choice["parts"], self._lanes(choice)
         if choice["wide"]:
@@ -137,7 +152,7 @@ class GpuReduction(Space):
         if parts > 1 and (self.length or 0) < parts * _SHARE:
             return f"parts of a sum of {self.length} have {_SHARE} elements at least"
         if choice["piece"]:
-            last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+            last = self._last
             if choice["shared"] or self.along or parts == 1:
                 return "pieces are for parts of sums whose neighbours lie side by side"
             if lanes < 2 or last is None or last % lanes:
@@ -153,14 +168,14 @@ class GpuReduction(Space):
 
     def _why_not_wide(self, choice: Choice) -> str | None:
         lanes, rows = self._lanes(choice), choice["threads"] // choice["wide"]
-        last = const_shape(self.red.output(0))[-1] if self.red.axis else None
+        last = self._last
         if choice["shared"] or self.along or choice["parts"] > 1 or choice["outputs"] > 1 or self.red.tag == "pixels":
             return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
         if not self.length or self.length < 4 * rows or rows < 2:
             return "sums are too short for so many threads"
         if not self.outputs or self.outputs % (choice["wide"] * lanes) or (choice["piece"] and lanes < 2):
             return "the sums are no whole number of pieces for all threads"
-        if choice["wide"] * lanes * self._element_bytes() * (4 if self._on_a_die(choice) else 2) < _LINE_BYTES:
+        if choice["wide"] * lanes * self._element_bytes * (4 if self._on_a_die(choice) else 2) < _LINE_BYTES:
             return "a line would come in more than two parts, or four on one die"
         if lanes > 1 and (self.red.num_outputs > 1 or last is None or last % lanes):
             return "tuples, and sums that do not lie side by side, come one by one"
@@ -172,10 +187,16 @@ class GpuReduction(Space):
         return dies > 1 and groups % dies == 0
 
     def _lanes(self, choice: Choice) -> int:
-        return max(1, int(choice["piece"]) // self._element_bytes())
+        return max(1, int(choice["piece"]) // self._element_bytes)
 
+    @cached_property
     def _element_bytes(self) -> int:
         return min((dtype_info(t.dtype).bytes for t in self.red.inputs), default=4)
+
+    @cached_property
+    def _last(self) -> int | None:
+        """Sums along the last axis; None where their number is open, or there is one."""
+        return const_shape(self.red.output(0))[-1] if self.red.axis else None
 
     def _threads(self, choice: Choice) -> int:
         """Of the launch that reads the elements."""
@@ -199,7 +220,7 @@ class GpuReduction(Space):
         if self.outputs is None or self.length is None or inputs < 2:
             return 0.0
         together = max(choice["outputs"], choice.get("columns", 1))
-        read = (1 + (inputs - 1) / together) * self._element_bytes() / near_gbps(self.target) * 1e-9
+        read = (1 + (inputs - 1) / together) * self._element_bytes / near_gbps(self.target) * 1e-9
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
         return float(self.outputs * self.length * (read + inputs / lanes))
 
@@ -213,7 +234,7 @@ class GpuReduction(Space):
         if self.along != choice["shared"]:
             bytes_ *= _SCATTERED
         elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
-            width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes()
+            width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes
             bytes_ *= max(1.0, _LINE_BYTES / width)
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (
@@ -254,13 +275,13 @@ class GpuReduction(Space):
         groups = (self.outputs or 1) // wide
         even = self._even(groups)
         memory = bytes_ / (level_gbps(machine, "memory") * 1e9 * min(1.0, groups * machine.unit_share) * even)
-        again = 1.0 if self._on_a_die(choice) else max(1.0, _LINE_BYTES / (wide * self._element_bytes()))
+        again = 1.0 if self._on_a_die(choice) else max(1.0, _LINE_BYTES / (wide * self._element_bytes))
         near = bytes_ * again / (level_gbps(machine, "MALL") * 1e9 * even)
         own = -(-(self.length or 1) // (choice["threads"] // choice["wide"]))
         latency = latency_ns(machine, "memory") * 1e-9
         moved, waiting = max(memory, near), own / 8 * latency
         several = self.red.num_outputs > 1 or len(self.red.inputs) > 1
-        if self._on_a_die(choice) and not (several and self._element_bytes() < 4):
+        if self._on_a_die(choice) and not (several and self._element_bytes < 4):
             # Smaller work-groups wait beside each other, and meet sooner. Short elements that are worked at, tuples and products, want more threads to share that.
             waiting *= choice["threads"] / self.figures["whole_wait_threads"]
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
