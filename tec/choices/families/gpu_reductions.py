@@ -77,60 +77,47 @@ class GpuReduction(Space):
     @property
     def _sums(self) -> Choice:
         """Sums along the data are shared; else neighbours load neighbouring sums' elements. Parts where that leaves units without work."""
-        outputs, length = self.outputs, self.length
+        outputs, length, why_not = self.outputs, self.length, self.why_not
         if outputs is None or length is None or length < LONG_SUM:
-            alone = self.choice(shared=False, threads=64, parts=1, piece=0, outputs=1, wide=0)
             # More threads a work-group where so many of them take longer to start than a launch, and than what they sum takes to come.
-            machine, read = (
-                self.target.machine,
-                float(moved_bytes(self.group)) / (self.target.machine.memory_gbps * 1e9),
-            )
+            machine, alone = self.target.machine, self._choice(False, 64)
+            read = float(moved_bytes(self.group)) / (machine.memory_gbps * 1e9)
             if outputs and self._starts(alone) > max(read, machine.launch_us * 1e-6):
-                alone = self.choice(shared=False, threads=256, parts=1, piece=0, outputs=1, wide=0)
-            by_all = self.choice(shared=True, threads=64, parts=1, piece=0, outputs=1, wide=0)
-            if self.along and outputs and length and self._rule("short_shared", False) and self.why_not(by_all) is None:
+                alone = self._choice(False, 256)
+            by_all = self._choice(True, 64)
+            if self.along and outputs and length and self._rule("short_shared", False) and why_not(by_all) is None:
                 return by_all
-            if outputs is None or length is None or self.along or self.why_not(by_all) is not None:
+            if outputs is None or length is None or self.along or why_not(by_all) is not None:
                 return alone
             best = by_all if self.cost(by_all).seconds < self._rule("shared_below", 0.0) * self.cost(alone).seconds else alone  # fmt: skip
-            wide = [
-                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
-                for w in self._rule("wide", ())
-                for b in self.parameters["piece"]
-                for t in self.threads_up_to_limit(64, 128, 256)
-            ]
-            return min((best, *(c for c in wide if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
-        wanted = _THREADS_A_UNIT * self.target.machine.units
-        shared = self.along
+            return min((best, *self._wides(64, 128, 256)), key=lambda c: self.cost(c).seconds)
+        shared, units = self.along, self.target.machine.units
         threads = self._rule("threads", 256 if shared and length >= 256 * 16 else 64)
-        together = (
-            4
-            if shared
-            and len(self.red.inputs) > 1
-            and length <= _KEPT * threads
-            and outputs >= 4 * self.target.machine.units
-            else 1
-        )
-        together = math.gcd(together, outputs)
+        several = shared and len(self.red.inputs) > 1 and length <= _KEPT * threads and outputs >= 4 * units
+        together = math.gcd(4 if several else 1, outputs)
         options = [
-            self.choice(shared=shared, threads=threads, parts=p, piece=b, outputs=together, wide=0)
+            self._choice(shared, threads, p, b, together)
             for b in ((0,) if shared else self.parameters["piece"])
             for p in self.parameters["parts"]
         ]
-        if not shared:
-            options += [
-                self.choice(shared=False, threads=t, parts=1, piece=b, outputs=1, wide=w)
-                for w in self._rule("wide", ())
-                for b in self.parameters["piece"]
-                for t in self.threads_up_to_limit(512, 1024)
-            ]
-        legal = [c for c in options if self.why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
+        legal = [c for c in options if why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
+        legal += () if shared else self._wides(512, 1024)
+        wanted = _THREADS_A_UNIT * units
         best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
         if shared and best["parts"] > 1:  # more threads a sum before a second kernel
             most = self._rule("whole_by", 0)
             more = [{**best, "threads": t, "parts": 1} for t in self.parameters["threads"] if threads < t <= most]
-            best = min((best, *(c for c in more if self.why_not(c) is None)), key=lambda c: self.cost(c).seconds)
+            best = min((best, *(c for c in more if why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         return best
+
+    def _choice(self, shared: bool, threads: int, parts: int = 1, piece: int = 0, outputs: int = 1, wide: int = 0) -> Choice:  # fmt: skip
+        return self.choice(shared=shared, threads=threads, parts=parts, piece=piece, outputs=outputs, wide=wide)
+
+    def _wides(self, *threads: int) -> Iterator[Choice]:
+        """Legal choices of work-groups that share neighbours' sums, as wide as a rule says."""
+        for w, b, t in itertools.product(self._rule("wide", ()), self.parameters["piece"], self.threads_up_to_limit(*threads)):  # fmt: skip
+            if self.why_not(made := self._choice(False, t, piece=b, wide=w)) is None:
+                yield made
 
     @property
     def all(self) -> Iterator[Choice]:
@@ -307,7 +294,7 @@ class GpuReduction(Space):
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
     def _few(self) -> bool:
-        """Whether the sums are so few that a work-group takes one in the second kernel too."""
+        """Whether a work-group takes a sum in the second kernel too: of so few."""
         return (self.outputs or 0) <= 64
 
     def build(self, choice: Choice) -> Scheduled:
