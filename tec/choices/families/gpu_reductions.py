@@ -224,18 +224,15 @@ class GpuReduction(Space):
             width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes
             bytes_ *= max(1.0, _LINE_BYTES / width)
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
-        memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (
-            (machine.memory.gbps or machine.memory_gbps) * 1e9
-        )
+        gbps = machine.memory.gbps or machine.memory_gbps
+        memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (gbps * 1e9)
         if self.target.chip.family == "sm" and choice["shared"]:
             return self._queued(choice, memory, bytes_)
         if choice["shared"]:
             memory /= self._even((self.outputs or 1) * int(choice["parts"]) // int(choice["outputs"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
-        waiting = (
-            max(1.0, waves) * self._own(choice) / 8 * latency
-        )  # some eight loads of a thread are under way at once
+        waiting = max(1.0, waves) * self._own(choice) / 8 * latency  # some eight loads are under way at once
         if choice["shared"] and (self.length or 0) % int(choice["threads"]):
             waiting *= 8  # each is under a condition, which the next waits for
         launches = 1 + (choice["parts"] > 1)
