@@ -3,6 +3,7 @@
     net = tec.compile(module, args=(x,))             # a Network, called as the module is: torch tensors in and out
     net = tec.compile(torch.export.export(module, (x,)))
     fast = torch.compile(module, backend="tec")      # what tec lacks is left to torch
+    print(tec_torch.report())                        # which calls these are, and why
 
 This module does not import torch: what is no business of torch's is told apart without it.
 """
@@ -51,10 +52,16 @@ def load(
 
 
 def __getattr__(name: str) -> Any:
-    where = {"backend": ".dynamo", "export": ".export", "operators": ".every", "convert": ".importer"}.get(name)
+    where = {
+        "backend": ".dynamo",
+        "export": ".export",
+        "operators": ".every",
+        "convert": ".importer",
+        "report": ".reports",
+    }.get(name)
     if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(where, __name__), name)
 
 
-__all__ = ["accepts", "backend", "convert", "export", "load", "operators"]
+__all__ = ["accepts", "backend", "convert", "export", "load", "operators", "report"]

@@ -1,16 +1,15 @@
 """The backend of torch.compile: `torch.compile(model, backend="tec")`.
 
 AOTAutograd makes graphs of core ATen without writes of what TorchDynamo finds; each is converted and compiled as a network. Calls that cannot be converted stay
-torch's: the graph is cut around them, and one line says which they are and why. options: {"target": text}, the tensors' device decides by default.
+torch's: the graph is cut around them, and one line says which they are and why (`reports` keeps them). options: {"target": text}, the tensors' device decides
+by default; {"strict": True}, what would stay torch's is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -24,14 +23,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tec
 from tec import TecError
-from tec.errors import one_line
 from tec.runtime.networks.network import Network
 
 from .export import decompositions
 from .importer import Conversion, convert, location_of
+from .reports import GraphReport, grouped, keep, keep_break
 from .runner import Runner
-
-log = logging.getLogger("tec.torch")
 
 # What training brings and export's decompositions leave whole.
 _ATEN = torch.ops.aten
@@ -47,24 +44,33 @@ torch._dynamo.config.allow_rnn = True
 # Calls below which a part is not worth a network of its own: entering it costs tens of microseconds, a call of torch's some five.
 FEW_CALLS = 4
 
+# In a part's `meta`: why it is no network.
+REFUSED = "tec_refused"
+
 
 def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> Any:
-    """What `torch.compile` calls for a graph. Raises nothing for what tec lacks."""
+    """What `torch.compile` calls for a graph. Raises nothing for what tec lacks: under "strict" the graph's first call does."""
     options = dict(settings.get("options") or {})
-    target = options.pop("target", None)
-    if options:
-        raise tec.ArgumentError(
-            f"no option {', '.join(map(repr, options))} of the backend tec", hint='options={"target": "llvm"}'
-        )
+    target, strict = options.pop("target", None), options.pop("strict", False)
+    if options or not isinstance(strict, bool):
+        wrong = f"no option {', '.join(map(repr, options))}" if options else f"strict={strict!r} is no option"
+        raise tec.ArgumentError(f"{wrong} of the backend tec", hint='options={"target": "llvm", "strict": True}')
+    try:
+        keep_break(getattr(module, "compile_subgraph_reason", None), strict)
+    except TecError as error:
+        return _raises(error)
     weights = [
         x for x in examples if isinstance(x, torch.nn.Parameter) or getattr(x, "_dynamo_static_input_type", None) is not None
     ]  # fmt: skip
 
     def inference(fx: GraphModule, fakes: Sequence[Any]) -> Any:
-        return _boxed(_Later(fx, weights, target))
+        return _boxed(_Later(fx, weights, target, strict))
 
     def training(fx: GraphModule, fakes: Sequence[Any]) -> Any:
-        return _boxed(Hybrid(fx, {}, target))  # its weights change with every step
+        try:
+            return _boxed(Hybrid(fx, {}, target, strict))  # its weights change with every step
+        except TecError as error:  # raised here it would come out as one of TorchDynamo's
+            return _boxed(_raises(error))
 
     compiled = aot_autograd(
         fw_compiler=training,
@@ -83,6 +89,15 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
         return compiled(module, examples)
 
 
+def _raises(error: TecError) -> Callable[..., Any]:
+    """A graph whose call is that error."""
+
+    def refused(*_: Any) -> Any:
+        raise error
+
+    return refused
+
+
 def _boxed(f: Any) -> Any:
     """As AOTAutograd calls: with a list, which is emptied so that what is no longer needed can go."""
 
@@ -98,10 +113,10 @@ def _boxed(f: Any) -> Any:
 class _Later:
     """A graph that is compiled at its first call: AOTAutograd drops arguments that repeat, and only a call says which of them are weights."""
 
-    def __init__(self, module: GraphModule, weights: Sequence[torch.Tensor], target: Any):
-        self.module, self.target = module, target
+    def __init__(self, module: GraphModule, weights: Sequence[torch.Tensor], target: Any, strict: bool):
+        self.module, self.target, self.strict = module, target, strict
         self.addresses = {w.data_ptr() for w in weights}
-        self.hybrid: Hybrid | None = None
+        self.hybrid: Callable[[list[Any]], Any] | None = None
         self.lock = threading.Lock()
 
     def __call__(self, values: list[Any]) -> Any:
@@ -113,36 +128,38 @@ class _Later:
                     for n, v in zip(names, values)
                     if isinstance(v, torch.Tensor) and v.data_ptr() in self.addresses
                 }
-                self.hybrid = Hybrid(self.module, held, self.target)
+                try:
+                    self.hybrid = Hybrid(self.module, held, self.target, self.strict)
+                except TecError as error:  # every call's: the graph is cut by now, and cannot be read again
+                    self.hybrid = _raises(error)
         return self.hybrid(values)
 
 
 class Hybrid:
     """A graph, compiled as a whole, or where it cannot be, in parts between calls of torch."""
 
-    def __init__(self, module: GraphModule, held: Mapping[str, torch.Tensor], target: Any):
+    def __init__(self, module: GraphModule, held: Mapping[str, torch.Tensor], target: Any, strict: bool = False):
         self.target = target
         with unset_fake_temporarily():
-            self.run = self._compiled(module, held)
+            self.run, made = self._compiled(module, held)
+        if made.calls:
+            keep(made, strict)
 
     def __call__(self, values: list[Any]) -> Any:
         return self.run(values)
 
-    def _compiled(self, module: GraphModule, held: Mapping[str, torch.Tensor]) -> Any:
+    def _compiled(self, module: GraphModule, held: Mapping[str, torch.Tensor]) -> tuple[Any, GraphReport]:
+        """What runs the graph, and which of its calls stay torch's."""
         whole = convert(module.graph, held, collect=True)
         if not whole.failed:
             if not whole.calls:
-                return lambda values: module(*values)
+                return (lambda values: module(*values)), GraphReport(0)
             try:
-                return self._runner(module, held, whole)
+                return self._runner(module, held, whole), GraphReport(whole.calls)
             except TecError as error:
-                log.warning("a graph of %d calls is left to torch: %s", whole.calls, _line(error))
-                return lambda values: module(*values)
-        log.warning(
-            "%d of %d calls are left to torch: %s", len(whole.failed), whole.calls, "; ".join(_reasons(whole.failed))
-        )
+                return (lambda values: module(*values)), _report(module, whole.calls, {}, _line(error))
         cut = self._cut(module, held, frozenset(whole.failed))
-        return lambda values: cut(*values)
+        return (lambda values: cut(*values)), _report(cut, whole.calls, whole.failed, "a part too small for a network")
 
     def _runner(self, module: GraphModule, held: Mapping[str, torch.Tensor], made: Conversion | None = None) -> Runner:
         placeholders = [n.name for n in module.graph.nodes if n.op == "placeholder"]
@@ -174,9 +191,7 @@ class Hybrid:
             try:
                 setattr(cut, node.target, CompiledPart(self._runner(part, own), part))
             except TecError as error:
-                log.warning(
-                    "a part of %d calls is left to torch: %s", sum(map(_computes, part.graph.nodes)), _line(error)
-                )
+                part.meta[REFUSED] = _line(error)
         cut.recompile()
         return cut
 
@@ -212,18 +227,18 @@ def _target_of(module: GraphModule) -> str:
     return "llvm"
 
 
-def _reasons(failed: Mapping[Node, TecError]) -> list[str]:
-    """Each reason once, with how often and where it is first met."""
-    groups: dict[str, list[Node]] = {}
-    for node, error in failed.items():
-        text = error.message.splitlines()[0]
-        groups.setdefault(text if str(node.target) in text else f"{node.target}: {text}", []).append(node)
-    out = []
-    for text, nodes in groups.items():
-        where = location_of(nodes[0])
-        at = f" ({os.path.basename(where.file)}:{where.line})" if where is not None else ""
-        out.append(one_line(f"{text}{at}{f', {len(nodes)} times' if len(nodes) > 1 else ''}"))
-    return out
+def _report(module: GraphModule, calls: int, failed: Mapping[Node, TecError], otherwise: str) -> GraphReport:
+    """The calls that torch runs in a graph or in its parts: those that failed with their errors, others with a part's own reason or `otherwise`."""
+    errors = {node.name: error.message.splitlines()[0] for node, error in failed.items()}
+    parts = [m for m in module.children() if isinstance(m, GraphModule)]
+    left = [
+        (str(node.target), errors.get(node.name) or m.meta.get(REFUSED) or otherwise, location_of(node))
+        for m in (module, *parts)
+        for node in m.graph.nodes
+        if _computes(node)
+    ]
+    left.sort(key=lambda call: call[1] == otherwise)  # what could not be converted is the cause: it is said first
+    return GraphReport(calls, grouped(left))
 
 
 def _line(error: TecError) -> str:

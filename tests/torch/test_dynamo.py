@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+import tec_torch
 import torch
 from tec_torch import dynamo
 from torch import nn
@@ -65,6 +66,74 @@ def test_what_is_missing_is_left_to_torch_and_said(caplog):
         close(fast(x), m(x))
     (line,) = [r.getMessage() for r in caplog.records if r.name == "tec.torch"]
     assert "1 of " in line and "aten.linalg_matrix_exp.default has no conversion (test_dynamo.py:" in line
+
+
+def test_the_report_names_what_torch_runs():
+    tec_torch.report(reset=True)
+    m, x = Mixed().eval(), torch.randn(4, 4)
+    with torch.no_grad():
+        torch.compile(m, backend=dynamo.backend)(x)
+    found = tec_torch.report(reset=True)
+    ((call,),) = [g.left for g in found.graphs]
+    assert (call.operator, call.times, found.left_calls) == ("aten.linalg_matrix_exp.default", 1, 1)
+    assert call.where.file == __file__ and not found.breaks
+    assert str(found).startswith(
+        f"1 graph, {found.calls} calls: 1 left to torch, 0 graph breaks\n  graph 0: aten.linalg"
+    )
+    assert tec_torch.report() == type(found)()
+
+
+class FewCalls(nn.Module):
+    def forward(self, x):
+        return torch.linalg.matrix_exp(x + 1) * 2
+
+
+def test_calls_beside_what_is_missing_are_counted_too():
+    tec_torch.report(reset=True)
+    with torch.no_grad():
+        torch.compile(FewCalls(), backend=dynamo.backend)(torch.zeros(2, 2))
+    found = tec_torch.report(reset=True)
+    assert found.left_calls == found.calls == 3
+    assert [c.reason for c in found.graphs[0].left][1:] == ["a part too small for a network"] * 2
+
+
+def test_strict_makes_it_an_error():
+    m, x = Mixed().eval(), torch.randn(4, 4)
+    fast = torch.compile(m, backend=dynamo.backend, options={"strict": True})
+    for _ in range(2):
+        with (
+            torch.no_grad(),
+            pytest.raises(tec.ImportModelError, match=r"1 of \d+ calls are left to torch: aten.linalg_matrix_exp") as e,
+        ):
+            fast(x)
+    assert e.value.where.file == __file__
+    with pytest.raises(tec.ImportModelError, match="left to torch"):  # and where it learns
+        fast(x).sum().backward()
+    whole = torch.compile(nn.Linear(4, 4), backend=dynamo.backend, options={"strict": True})
+    whole(x).sum().backward()
+    with pytest.raises(Exception, match="strict='yes' is no option"):
+        torch.compile(nn.Linear(4, 5), backend=dynamo.backend, options={"strict": "yes"})(x)
+
+
+class Broken(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x) * 2
+        torch._dynamo.graph_break()
+        return y + 1
+
+
+def test_graph_breaks_are_told_with_their_line(caplog):
+    tec_torch.report(reset=True)
+    with caplog.at_level(logging.WARNING, "tec.torch"), torch.no_grad():
+        close(torch.compile(Broken(), backend=dynamo.backend)(torch.ones(3)), torch.full((3,), 3.0))
+    (broken,) = tec_torch.report(reset=True).breaks
+    line = Broken.forward.__code__.co_firstlineno + 2
+    assert (broken.where.file, broken.where.line) == (__file__, line)
+    assert caplog.text.count(f"test_dynamo.py:{line}: ") == 1
+    torch._dynamo.reset()
+    strict = torch.compile(Broken(), backend=dynamo.backend, options={"strict": True})
+    with torch.no_grad(), pytest.raises(tec.ImportModelError, match="a graph ends within the program"):
+        strict(torch.ones(3))
 
 
 def test_training_goes_on():

@@ -9,5 +9,5 @@ PAGE = Path(__file__).parents[2] / "docs" / "pytorch.md"
 def test_the_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(programs) == 3
+    assert len(programs) == 4
     exec("\n".join(programs), {"__name__": "page"})
