@@ -3,8 +3,8 @@
     recorded        what a search or the user put in the default's place; "shipped" where it came with tec
     cheaper         a rival of the default that lowers to less by the price of its loops, where a clock has judged that price (`Machine.judged`)
     default         the first space's
+    draft           the second-best choices of the first space, by their cost; behind the alternatives those of the next spaces
     alternative     the defaults of the other spaces, in order
-    draft           the second-best choices of the first spaces, by their cost
     stages          plain loops, one nest a stage: they take every group but one that only a template computes
 
 Candidates are made when they are asked for: where the first serves, no other is priced. The chain keeps what was refused (`Chain.refused`), for the report;
@@ -66,9 +66,10 @@ def in_order(found: Sequence[Space]) -> Iterator[Candidate]:
     others = [s for k, s in enumerate(found) if k == 0 or s.template not in STAGES]
     for k, space in enumerate(others):
         yield Candidate("alternative" if k else "default", space, None)
-    for space in others[:DRAFTED_SPACES]:
-        for draft in _drafts(space):
-            yield Candidate("draft", space, draft)
+        # Of the template that is thought the best the next cheapest may well be made, and is better than what another makes.
+        yield from () if k else (Candidate("draft", space, draft) for draft in _drafts(space))
+    for space in others[1:DRAFTED_SPACES]:
+        yield from (Candidate("draft", space, draft) for draft in _drafts(space))
     for space in found[1:]:
         if space.template in STAGES:
             yield Candidate("stages", space, None)

@@ -295,7 +295,9 @@ def test_the_report_is_kept_and_shown(tmp_path: Any, monkeypatch: pytest.MonkeyP
     assert again.report.refused == net.report.refused != {}
     lines = listing.refusals_of(again)
     assert len(lines) == sum(map(len, net.report.refused.values()))
-    for line, function in zip(lines, net.report.refused):
+    defaults = [line for line in lines if ": default planted" in line]
+    assert all(": default planted" in line or ": draft planted (k 2)" in line for line in lines)
+    for line, function in zip(defaults, net.report.refused, strict=True):
         serves = net.report.choices[function]["choice"]["template"]
         assert line.startswith(f"{function}: default planted (k 1) refused at build: KeyError: 'rows'")
         assert f"served by {serves}" in line and "times as long" in line
@@ -304,18 +306,19 @@ def test_the_report_is_kept_and_shown(tmp_path: Any, monkeypatch: pytest.MonkeyP
 
 
 def test_candidates_come_in_order_and_only_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    _, outs = PROGRAMS["half product"]()
-    found = spaces(outs, GPU)
+    _, outs = PROGRAMS["product"]()
+    found = spaces(outs, CPU)
     for space in found:
         monkeypatch.setattr(type(space), "drafts", lambda self: pytest.fail("drafts were asked for"))
-    rest = in_order(found)
-    ranks = [next(rest).rank for _ in range(len(found) - 1)]
-    assert ranks == ["default"] + ["alternative"] * (len(found) - 2)
+    assert next(in_order(found)).rank == "default"
     monkeypatch.undo()
     whole = list(in_order(found))
-    ranks = [c.rank for c in whole]
-    assert "draft" in ranks and ranks == sorted(ranks, key=["default", "alternative", "draft", "stages"].index)
-    assert whole[-1].space.template == "gpu stages" == found[-1].template
+    order = [(c.rank, c.space is found[0]) for c in whole]
+    ranks = [("default", True), ("draft", True), ("alternative", False), ("draft", False), ("stages", False)]
+    assert {*ranks[:3], ranks[4]} <= set(order) and order == sorted(order, key=ranks.index)
+    costs = [c.space.cost(c.choice or c.space.default).seconds for c in whole if c.space is found[0]]
+    assert len(costs) == 3 and costs[1:] == sorted(costs[1:])
+    assert whole[-1].space.template == "cpu stages" == found[-1].template
     for c in whole:
         assert c.choice is None or (c.choice != c.space.default and c.space.check(c.choice) == c.choice)
 
