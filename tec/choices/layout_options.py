@@ -21,7 +21,7 @@ from ..target import Target
 from . import layouts, parallel
 from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .families.products import packing
-from .families.products.tile_clocks import again_clocks
+from .families.products.tile_clocks import walk_clocks
 from .layouts import Convolution
 from .rules import figures
 from .store import records
@@ -134,9 +134,8 @@ def _blocked(
 def _far_clocks(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], to: int) -> float:
     """Clocks in which the image or the weights come again from further away than the first cache, by the order that brings less."""
     pixels = math.prod(n * s for n, s in zip(y.shape[2:], attrs["strides"]))
-    rows = y.shape[0] * math.prod(y.shape[2:-1])
-    image = again_clocks(target, 4.0 * w.shape[1] * pixels, y.shape[0] * -(-w.shape[0] // to))
-    return min(image, again_clocks(target, 4.0 * w.size, rows))
+    n, rows = y.shape[0], math.prod(y.shape[2:-1])
+    return min(walk_clocks(target, 4.0 * w.shape[1] * pixels, 4.0 * w.size, n, -(-w.shape[0] // to), n * rows))
 
 
 def _in_groups(

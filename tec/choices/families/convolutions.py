@@ -18,7 +18,7 @@ from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, reduce_size, same_shape, size_of
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..space import Choice, Scheduled, Space
-from .products.tile_clocks import again_clocks
+from .products.tile_clocks import walk_clocks
 from .products.tiles import TileConvolution
 
 TAGS = ("blocked conv", "blocked depthwise")
@@ -89,14 +89,14 @@ class BlockedConvolution(Space):
         return next(self.legal({**usual, "unroll": (2, 1, 0)}))
 
     def _order(self, blocks: int) -> str:
-        """What tiles walk along last: the channels bring the image again for each further block of them, the rows all weights for each further row."""
+        """What tiles walk along last: what brings less again."""
         sizes = const_shape(self.op.output(0))
         image, weights = (size_of(t.shape) for t in self.op.inputs)
         if not self.is_sum or image is None or weights is None or None in sizes:
             return "channels"
         n, co, *depth, oh, _, _ = (d or 1 for d in sizes)
-        by_channels = again_clocks(self.target, 4.0 * image / n, (-(-co // blocks) - 1) * n)
-        by_rows = again_clocks(self.target, 4.0 * weights, n * math.prod(depth) * oh - 1)
+        rows = n * math.prod(depth) * oh
+        by_channels, by_rows = walk_clocks(self.target, 4.0 * image / n, 4.0 * weights, n, -(-co // blocks), rows)
         return "rows" if by_rows < by_channels else "channels"
 
     def _features(self) -> dict[str, Any]:

@@ -50,3 +50,9 @@ def again_clocks(target: Target, held: float, times: float) -> float:
     core, told = target.core, figures.of("cpu product", target)
     away = told["memory_clocks"] if held > core.l2_bytes else told["l2_clocks"] if held > core.l1_bytes / 2 else 0.0
     return times * held / LINE_BYTES * away / told["misses"]
+
+
+def walk_clocks(target: Target, image: float, weights: float, images: int, blocks: int, rows: int) -> tuple[float, float]:  # fmt: skip
+    """Of a core, of what a convolution's tiles bring again: where they walk along blocks of channels last, each image (so many bytes) for each further block; where along rows of the
+    result, of all images, all weights for each further row."""
+    return again_clocks(target, image, images * (blocks - 1)), again_clocks(target, weights, rows - 1)
