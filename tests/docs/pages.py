@@ -8,6 +8,7 @@ marked with the reason why it does not run, `<!-- skip: next "a GPU" -->`. A fen
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from unittest import SkipTest
@@ -29,6 +30,20 @@ def run(page: Path) -> tuple[int, list[str]]:
     return ran, reasons
 
 
+def report(page: Path) -> None:
+    count, left_out = run(page)
+    print(f"{count} blocks ran", *(f"not run: {x}" for x in left_out), sep="\n", flush=True)
+
+
+def report_in(folder: str, page: str) -> None:
+    """For a process that is forked for a page: its blocks run in a folder, whose `out` and `err` hold what they print."""
+    os.chdir(folder)
+    sys.path.insert(0, folder)
+    for name, stream in (("out", 1), ("err", 2)):
+        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY, 0o600), stream)
+    os.environ["TEC_EMULATE"] = "gfx942"
+    report(Path(page))
+
+
 if __name__ == "__main__":
-    count, left_out = run(Path(sys.argv[1]).resolve())
-    print(f"{count} blocks ran", *(f"not run: {x}" for x in left_out), sep="\n")
+    report(Path(sys.argv[1]).resolve())

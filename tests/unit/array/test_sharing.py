@@ -162,9 +162,9 @@ def _program(seed: int, device: Any, steps: int) -> None:
         np.testing.assert_array_equal(view, a, err_msg=f"seed {seed}, NumPy's view {k}: {'; '.join(trail)}")
 
 
-@pytest.mark.parametrize("seed", range(seeds.first(), seeds.first() + 4))
+@pytest.mark.parametrize("seed", seeds.some(4))
 def test_drawn_chains(seed: int) -> None:
-    for k in range(25):
+    for k in range(25 if seeds.number() else 12):
         _program((1000 * seed + k) % seeds.LAST, None, 14)
 
 

@@ -71,7 +71,7 @@ def scheduled(name: str, dtype: str, target: str, choice: Any = None) -> tuple[l
     return xs, schedule(outs, target, choice), outs
 
 
-@thinned(2, ("name", CASES), ("dtype", ["float32", "float16"]), ("chip", CHIPS))
+@thinned(1, ("name", CASES), ("dtype", ["float32", "float16"]), ("chip", CHIPS))
 def test_lines_touched(name: str, dtype: str, chip: str) -> None:
     target = f"rocm -mcpu={chip}"
     xs, chosen, outs = scheduled(name, dtype, target, WHOLE.get(name))

@@ -29,7 +29,7 @@ def copy(shape: tuple[int, ...], block: int, into: bool) -> tuple[te.Tensor, te.
     return x, y
 
 
-@thinned(2, ("into", [True, False]), ("shape", SHAPES), ("block", LEVELS))
+@thinned(1, ("into", [True, False]), ("shape", SHAPES), ("block", LEVELS))
 def test_copies(block: int, shape: tuple[int, ...], into: bool) -> None:
     x, y = copy(shape, block, into)
     data = np.random.default_rng(1).standard_normal([d.value for d in x.shape]).astype("float32")

@@ -26,7 +26,7 @@ def _product(m, n, k, dtype, follows=False):
     return xs, outs
 
 
-@thinned(2, ("chip", ["gfx942", "gfx90a", "gfx1100"]), ("splits", [2, 8]), ("follows", [False, True]))
+@thinned(1, ("chip", ["gfx942", "gfx90a", "gfx1100"]), ("splits", [2, 8]), ("follows", [False, True]))
 def test_parts_add_up(chip, splits, follows):
     m, n, k = 48, 96, 1024
     xs, outs = _product(m, n, k, "float16", follows=follows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Any
 
@@ -16,7 +17,7 @@ from tec.ir.interp import run
 from tec.ir.parser import parse_func
 from tec.schedule import to_loops
 from tests.thinned import thinned_rows
-from tests.unit.codegen_gpu.test_warpgroups import HOPPER, operands, ptx, sgemm
+from tests.unit.codegen_gpu.test_warpgroups import HOPPER, operands, sgemm
 
 AHEAD = {"template": "bulk product", "ahead": True, "order": "turns", "step": 32, "stages": 2, "blocks": 2}
 
@@ -53,9 +54,15 @@ def test_each_step_reads_its_own_slot(m: int, n: int, k: int, choice: dict[str, 
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 
-def test_the_next_loads_stand_before_the_sums() -> None:
+@functools.cache
+def large() -> Any:
+    """The module of a product of 256 cubed, by tiles of 128 x 64."""
     s, args = product(256, 256, 256, rows=128, columns=64, blocks=3)
-    text = ptx(s, args, HOPPER)
+    return tec.build(s, args, HOPPER, name="gemm")
+
+
+def test_the_next_loads_stand_before_the_sums() -> None:
+    text = large().imported_modules[0].get_source("ptx")
     assert ".local" not in text and text.count("ld.shared.v2") == 0
     runs = [(m[0][:2], len(m[0].split())) for m in re.finditer(r"(?:F ?)+|(?:L ?)+", shape_of(text))]
     sums = [n for kind, n in runs if kind[0] == "F"]
@@ -70,8 +77,7 @@ def shape_of(text: str) -> str:
 
 
 def test_rows_of_b_lie_as_they_come() -> None:
-    s, args = product(256, 256, 256, rows=128, columns=64, blocks=3)
-    (launch,) = tec.build(s, args, HOPPER, name="gemm").specs["gemm"]["program"]
+    (launch,) = large().specs["gemm"]["program"]
     a, b = [x for x in launch["args"] if "tensor_map" in x]
     assert "swizzle" not in a and a["box"] == [32, 128]
     assert b["swizzle"] is False and b["box"] == [64, 32]

@@ -215,7 +215,7 @@ def test_attention_has_no_transposes_on_a_gpu(monkeypatch):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("mcpu,dtype", [("gfx942", "float32"), ("gfx942", "float16"), ("gfx1100", "float16")])
+@thinned(1, ("mcpu", ["gfx942", "gfx1100"]), ("dtype", ["float32", "float16"]))
 def test_attention_on_the_software_gpu(mcpu, dtype):
     g = attention()
     x = num(2, 32, 64)
