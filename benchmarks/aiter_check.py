@@ -18,7 +18,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tec
-from benchmarks import aiter_moe
+from benchmarks import aiter_attention_check, aiter_moe
 from benchmarks.aiter_results import load
 
 # (chip, code object, sizes, splits)
@@ -159,15 +159,23 @@ def check(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> dict[str
     """Run one kernel; "error": the largest difference over the largest number of NumPy's result; fused experts have their inner values in 8 bits,
     of which three are the fraction."""
     start = time.process_time()
-    arrays, want, kind = problem(chip, name, sizes)
-    ready = load(chip, name, sizes, splits, arrays)
+    if name.split("_")[0] in aiter_attention_check.KINDS:
+        given, compared = aiter_attention_check.problem(name, sizes, splits)
+    else:
+        arrays, want, kind = problem(chip, name, sizes)
+        given = list(arrays)
+
+        def compared(read: aiter_attention_check.Read) -> list[tuple[np.ndarray, np.ndarray]]:
+            got = read(0)[: arrays[0].nbytes].view(kind).astype(np.float32).reshape(arrays[0].shape)
+            return [(got[: want.shape[0]] if got.ndim == want.ndim else got, want)]
+
+    ready = load(chip, name, sizes, splits, given)
     try:
         ready.launch()
-        got = ready.args.read(0)[: arrays[0].nbytes].view(kind).astype(np.float32).reshape(arrays[0].shape)
+        pairs = compared(ready.args.read)
     finally:
         ready.args.free()
-    got = got[: want.shape[0]] if got.ndim == want.ndim else got
-    error = float(np.abs(got - want).max() / np.abs(want).max())
+    error = max(float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs)
     line = {
         "chip": chip,
         "kernel": name,
@@ -184,7 +192,7 @@ def main() -> None:
     parser.add_argument("--chip", default="")
     parser.add_argument("--kernel", default="", help="only kernels whose name begins so")
     args = parser.parse_args()
-    for chip, name, sizes, splits in CASES:
+    for chip, name, sizes, splits in (*CASES, *aiter_attention_check.CASES):
         if args.chip in ("", chip) and name.startswith(args.kernel):
             try:
                 print(json.dumps(check(chip, name, sizes, splits)), flush=True)

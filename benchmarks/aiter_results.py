@@ -165,6 +165,10 @@ def builder(name: str) -> Builder:
         from benchmarks.aiter_moe import fused
 
         return fused
+    if name.startswith(("bwd", "mla", "pa_")):
+        from benchmarks import aiter_attention
+
+        return {"bwd": aiter_attention.gradient, "mla": aiter_attention.latent, "pa_": aiter_attention.paged}[name[:3]]
     return KERNELS[name.split("_")[0]]
 
 

@@ -30,7 +30,7 @@ from benchmarks.model_rows import LAUNCHES, Row, rows
 from benchmarks.time_model import PROFILED_US, op
 from tec.choices import schedule
 from tec.ops.layouts import Layout
-from tec.target import find_product
+from tec.target import find_product, level_gbps
 
 LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_rows/README.md`)
 NAMES = {
@@ -54,7 +54,7 @@ def good_rows() -> list[Row]:
     """The best published time of each problem that tec's operators can be asked for."""
     best: dict[tuple[Any, ...], Row] = {}
     for r in rows():
-        if not usable(r) or r.dtype not in NAMES or r.op == "moe":
+        if not usable(r) or r.dtype not in NAMES or r.op in ("moe", "attention_bwd"):
             continue
         key = (r.op, r.product, r.dtype, r.sizes, r.turned, r.causal)
         if key not in best or r.us < best[key].us:
@@ -85,6 +85,8 @@ def right(row: Row) -> Line:
     product = find_product(row.product)
     if row.op == "moe" and product is not None:
         sizes = (*sizes, product.units)
+    if row.op == "attention_bwd":
+        return gradient(row)
     e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, row.warm)
     return {
         "us": e.kernel_us + (0.0 if row.warm else PROFILED_US),
@@ -92,6 +94,21 @@ def right(row: Row) -> Line:
         "mhz": round(e.clock_mhz),
         "of": row.kernel,
     }
+
+
+def gradient(row: Row) -> Line:
+    """The three kernels of attention's gradient, and the zeros that `mha_bwd.cu` asks for first, which are written at memory's rate."""
+    from benchmarks import aiter_results
+
+    product = find_product(row.product)
+    assert product is not None, row.product
+    size = row.sizes[-1]
+    names = (f"bwd_hd{size}_odo_bf16", row.kernel, f"bwd_hd{size}_dq_convert_bf16")
+    found = [aiter_results.estimate(row.product, n, row.sizes, 1, row.warm) for n in names]
+    batch, heads, _, length, _ = row.sizes
+    zeros = 4 * batch * heads * length * size / level_gbps(product, "memory") * 1e-3
+    us = sum(e.kernel_us for e in found) + zeros + 3 * product.launch_us
+    return {"us": us, "limit": found[1].limit, "mhz": round(found[1].clock_mhz), "of": row.kernel}
 
 
 def made(row: Row) -> tuple[list[Any], list[Any]]:
@@ -249,7 +266,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="rows of each part")
     parser.add_argument("--product", default="")
     parser.add_argument("--kind", default="")
-    parser.add_argument("--op", default="", help="product, attention, convolution or moe")
+    parser.add_argument("--op", default="", help="product, attention, attention_bwd, convolution or moe")
     parser.add_argument("--dtype", default="")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--one", nargs=2, metavar=("PART", "NUMBER"), help=argparse.SUPPRESS)

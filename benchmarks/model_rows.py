@@ -29,7 +29,7 @@ LAUNCHES = ("tensile", "tunableop")  # whose times hold a part of a launch: judg
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One published time. `sizes`: of a product (m, n, k, batch), of a convolution (n, c, h, w, k, r, s, stride, pad), of attention (batch, heads, heads of keys, places, size), of a
+    """One published time. `sizes`: of a product (m, n, k, batch), of a convolution (n, c, h, w, k, r, s, stride, pad), of attention and its gradient (batch, heads, heads of keys, places, size), of a
     mixture of experts (tokens, dimension, inner dimension, experts, choices of a token).
     `kernel`: the code object that was timed, where its source names it; `splits` of the sum over k. `warm`: the same buffers were used again and again."""
 
@@ -91,7 +91,8 @@ def _products() -> Iterator[Row]:
 
 def _attention() -> Iterator[Row]:
     for r in _table("kernels"):
-        if r["op"] != "attention_fwd" or not r["us"]:
+        back = r["op"] == "attention_bwd"
+        if (r["op"] != "attention_fwd" and not back) or not r["us"]:
             continue
         at = dict(x.split("=") for x in r["shape"].split(";"))
         if at["seq_q"] != at["seq_kv"]:
@@ -99,8 +100,11 @@ def _attention() -> Iterator[Row]:
         sizes = tuple(int(at[x]) for x in ("batch", "heads", "kv_heads", "seq_q", "head_dim"))
         causal = at["causal"] == "1"
         name = f"fwd_hd{at['head_dim']}_bf16" + "_causal" * causal if r["impl"] == "aiter" else ""
+        if back:  # with fewer heads of keys aiter's time is in part, and of causal ones in whole, of other kernels
+            own = name and at["heads"] == at["kv_heads"]
+            name = f"bwd_hd{at['head_dim']}_bf16{'_causal_br' * causal}_a32_psskddv" if own else ""
         yield Row(
-            "attention", r["chip"], PRODUCTS[r["chip"], int(r["cus"])], r["dtype"], r["dtype"], sizes, float(r["us"]), r["impl"], True, name,
+            "attention_bwd" if back else "attention", r["chip"], PRODUCTS[r["chip"], int(r["cus"])], r["dtype"], r["dtype"], sizes, float(r["us"]), r["impl"], True, name,
             causal=causal, note=r["note"],
         )  # fmt: skip
 
@@ -132,5 +136,5 @@ def _mixtures() -> Iterator[Row]:
 
 
 def rows() -> list[Row]:
-    """All rows of products, attention forward, forward convolutions and mixtures of experts."""
+    """All rows of products, attention forward and backward, forward convolutions and mixtures of experts."""
     return [*_products(), *_attention(), *_convolutions(), *_mixtures()]

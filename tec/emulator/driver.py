@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tec.errors import DeviceError
+from tec.errors import CodegenError, DeviceError
 
 from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Assembly, DeviceAttributes, Dim3
@@ -197,7 +197,14 @@ class EmuFunction:
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
         needed = jit.support_for(translation.ir)
-        body = jit.compile(translation.ir, level, "registers", f"kernel {self.info.name!r} for the software GPU")
+        what = f"kernel {self.info.name!r} for the software GPU"
+        try:
+            body = jit.compile(translation.ir, level, "registers", what)
+        except CodegenError:
+            if level:
+                raise
+            # LLVM 22's code generator dies at -O0 of what it takes at -O1 (aiter's MLA of 16 heads: "UNREACHABLE" in SelectionDAG.cpp).
+            body = jit.compile(translation.ir, 1, "registers", what)
         addresses, keep = jit.link(body, ["wave"], needed)
         return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, keep)
 

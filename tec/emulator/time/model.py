@@ -177,7 +177,6 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     info = function.info
     machine, total = chip.machine, tracer.total
     held = places(chip, info.vgprs, tracer.lds_bytes, tracer.waves, tracer.lanes)
-    units = min(machine.units, total)
     count = -(-total // machine.units)  # work-groups of the unit that has most
     simulated = min(count, max(ROUNDS * held, LEAST_WAVES // tracer.waves))
     first = 0 if total <= machine.units else (total - 1) % machine.units  # a unit that has them all
@@ -188,6 +187,8 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     chosen = choose(tracer, program, chip, held, max(ROUNDS * held, LEAST_WAVES // tracer.waves))
     if chosen is not None:
         ids, count, simulated = chosen.groups, chosen.count, len(chosen.groups)
+    # Those that have work, on the mean of the launch's time: what memory gives is theirs.
+    units = min(machine.units, total) if chosen is None else min(machine.units, max(1, round(chosen.busy)))
     traces = tracer.run([g for g in ids if g < total], EVENTS, LINES)
     known = {t.group: group_steps(program, t) for t in traces}
     samples = list(known.values())

@@ -38,6 +38,11 @@ class Chosen:
     unit: float
     count: int
 
+    @property
+    def busy(self) -> float:
+        """How many units are at work, on the mean of the time that the last one takes: experts without tokens leave work-groups that end at once."""
+        return self.unit / self.share
+
 
 def block_weights(program: Program, chip: Chip, rows: int) -> np.ndarray:
     """What one execution of each block holds of a unit, in clocks: by the number of the block's row."""
