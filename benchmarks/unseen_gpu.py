@@ -1,11 +1,11 @@
 """Networks that nobody named (`unseen_networks`) on one NVIDIA GPU, in float32 and float16: values, and tec's time over a CUDA graph of PyTorch's.
 
-    python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--jobs 8]      exports, compiles and runs each once, in processes of their own
+    python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--batch 1] [--jobs 8]      exports, compiles and runs each once, in processes of their own
     python -m benchmarks.unseen_gpu --time DIR [--seconds 60]                          times what is there, in drawn order, until the seconds are spent
 
 Values are held against float32 on the CPU: TOLERANCE of the largest of an output, in float16 that of tec or three times PyTorch's own error in float16.
 Both sides are captured graphs and take turns (`gpu.race`); PyTorch's pictures lie channels last in float16, without torch.compile. One JSON object
-a line; a network that fails is a line with its error. Needs what `benchmarks.unseen` needs.
+a line; a network that fails is a line with its error. `--batch`: so many pictures, for networks that take pictures alone; give it to both. Needs what `benchmarks.unseen` needs.
 """
 
 from __future__ import annotations
@@ -42,6 +42,19 @@ def stem(name: str) -> str:
     return name.replace("/", "+")
 
 
+def case_of(name: str, seed: int, folder: Path, batch: int) -> Case:
+    """The network with so many pictures. Raises NotDrawable for one that takes other things, where more than one is asked for."""
+    from benchmarks.unseen_networks import NotDrawable
+
+    case = Case(name, seed, folder)
+    if batch > 1:
+        if [a.dim() for a in case.args] != [4]:
+            raise NotDrawable("it takes no pictures")
+        case.args = tuple(case.torch.randn(batch, *a.shape[1:]) for a in case.args)
+        case.want = [t.numpy() for t in case.module(*case.args)]
+    return case
+
+
 def on_gpu(case: Case, dtype: str) -> tuple[Any, list[Any]]:
     """PyTorch's module and arguments on the GPU."""
     torch = case.torch
@@ -54,12 +67,12 @@ def on_gpu(case: Case, dtype: str) -> tuple[Any, list[Any]]:
     return module, args
 
 
-def pack(name: str, seed: int, folder: Path) -> None:
+def pack(name: str, seed: int, folder: Path, batch: int) -> None:
     """A network's packages, and whether their numbers are right."""
     import tec
 
     with tempfile.TemporaryDirectory() as work:
-        case = Case(name, seed, Path(work))
+        case = case_of(name, seed, Path(work), batch)
         path = case.exported()
         for dtype in TYPES:
             try:
@@ -82,11 +95,21 @@ def feeds(case: Case, net: Any) -> list[Any]:
     return [tec.nd.array(given[i["name"]], tec.cuda(0)) for i in net.inputs]
 
 
-def pack_all(names: Any, count: int, seed: int, folder: Path, jobs: int) -> None:
+def pack_all(names: Any, count: int, seed: int, folder: Path, jobs: int, batch: int) -> None:
     """Packs networks side by side until `count` of them could be drawn; each in a process, since one that dies is a line."""
 
     def one(name: str) -> list[dict[str, Any]]:
-        command = [sys.executable, "-m", "benchmarks.unseen_gpu", "--pack", str(folder), "--one", name]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.unseen_gpu",
+            "--pack",
+            str(folder),
+            "--one",
+            name,
+            "--batch",
+            str(batch),
+        ]
         env = {**os.environ, "OMP_NUM_THREADS": "1", "TEC_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
         try:
             done = subprocess.run(
@@ -108,7 +131,7 @@ def pack_all(names: Any, count: int, seed: int, folder: Path, jobs: int) -> None
                 say(**row)
 
 
-def measure(name: str, seed: int, dtype: str, package: Path) -> dict[str, Any]:
+def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict[str, Any]:
     """Values and times of a packed network beside PyTorch's."""
     import gpu
     import gpu_networks
@@ -117,7 +140,7 @@ def measure(name: str, seed: int, dtype: str, package: Path) -> dict[str, Any]:
     import tec
 
     with tempfile.TemporaryDirectory() as work:
-        case = Case(name, seed, Path(work))
+        case = case_of(name, seed, Path(work), batch)
     net = tec.load(str(package))
     executor, xs = net.executor(tec.cuda(0)), feeds(case, net)
     for _ in range(3):
@@ -154,7 +177,7 @@ def torch_graph(torch: Any, module: Any, args: list[Any]) -> Any:
     return graph
 
 
-def time_all(folder: Path, seed: int, limit: float) -> None:
+def time_all(folder: Path, seed: int, limit: float, batch: int) -> None:
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -168,17 +191,17 @@ def time_all(folder: Path, seed: int, limit: float) -> None:
             break
         name, dtype = package.name.removesuffix(".tec").rsplit(".", 1)
         try:
-            row = measure(name.replace("+", "/"), seed, dtype, package)
+            row = measure(name.replace("+", "/"), seed, dtype, package, batch)
             ratios[dtype].append(row["ratio"])
         except Exception as e:
             row = {"failed": words(e)}
         say(name=name, type=dtype, **row)
-    make = Maker("network", f"python -m benchmarks.unseen_gpu --seed {seed}")
+    make = Maker("network", f"python -m benchmarks.unseen_gpu --seed {seed} --batch {batch}")
     for dtype, found in ratios.items():
         for label, share in (("median", 0.5), ("90 %", 0.9), ("worst", 1.0)) if len(found) > 1 else ():
             value = sorted(found)[min(len(found) - 1, int(share * len(found)))]
             row = make.on_gpu(
-                torch.cuda.get_device_name(), f"{len(found)} drawn networks {dtype}", f"time over PyTorch's, {label}", value, "of the peer's",
+                torch.cuda.get_device_name(), f"{len(found)} drawn networks {dtype}, batch {batch}", f"time over PyTorch's, {label}", value, "of the peer's",
                 target="sm_90a", peer="PyTorch", peer_settings="a captured CUDA graph of eager PyTorch, cudnn.benchmark; float16 channels last",
             )  # fmt: skip
             print(row.to_json(), flush=True)
@@ -191,6 +214,7 @@ def main() -> None:
     parser.add_argument("--time", type=Path)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=12)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--one", default="")
@@ -198,13 +222,13 @@ def main() -> None:
     if given.pack:
         given.pack.mkdir(parents=True, exist_ok=True)
     if given.one:
-        pack(given.one, given.seed, given.pack)
+        pack(given.one, given.seed, given.pack, given.batch)
     elif given.pack:
         from benchmarks.unseen_networks import draw
 
-        pack_all(draw(given.seed), given.count, given.seed, given.pack, given.jobs)
+        pack_all(draw(given.seed), given.count, given.seed, given.pack, given.jobs, given.batch)
     elif given.time:
-        time_all(given.time, given.seed, given.seconds)
+        time_all(given.time, given.seed, given.seconds, given.batch)
     else:
         parser.error("--pack DIR or --time DIR")
 
