@@ -59,12 +59,17 @@ def _notes(shown: list[Record]) -> list[str]:
     ]
 
 
+def _machine(host: str) -> str:
+    """What of a host the reader chooses by: of a machine with an NVIDIA GPU the GPU, whatever its driver."""
+    return host.partition(",")[0] if "NVIDIA" in host else host
+
+
 def table(rows: list[Record]) -> str:
-    """The table of the rows that are shown; of a clocked figure, that of every host. Below it, each host with its peers' settings."""
-    by_name: dict[tuple[str, ...], list[Record]] = {}
-    for r in newest(rows).values():
-        by_name.setdefault((r.kind, r.what, r.target, r.measure), []).append(r)
-    shown = [r for key in SHOWN for r in sorted(by_name.get(key, []), key=lambda r: r.host)]
+    """The table of the rows that are shown; of a clocked figure, the newest of every machine. Below it, each host with its peers' settings."""
+    by_name: dict[tuple[str, ...], dict[str, Record]] = {}
+    for r in sorted(newest(rows).values(), key=lambda r: r.date):
+        by_name.setdefault((r.kind, r.what, r.target, r.measure), {})[_machine(r.host)] = r
+    shown = [r for key in SHOWN for _, r in sorted(by_name.get(key, {}).items())]
     origins = list(dict.fromkeys(map(_origin, shown)))
     lines = [_row(r, origins.index(_origin(r)) + 1) for r in shown]
     below = "\n".join(
