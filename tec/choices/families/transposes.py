@@ -1,29 +1,34 @@
-"""Elementwise work on a GPU whose operands lie along another axis than the result: tiles through shared memory, so that both sides touch whole lines.
+"""Elementwise work on a GPU whose operands lie along other axes than the result: tiles through shared memory, so that both sides touch whole lines.
 
-The result's last two axes count as one where the operand has them so: pixels by channels become an image [n, c, h, w] by tiles of channels and of some
-rows of pixels together, or of a part of a row where rows are long.
+A tile has so many elements along the operand's lines, and so many along the result's: of the last axes of either, the innermost whole, a part of the first that
+does not fit. So an image [n, c, h, w] becomes pixels by channels, and these an image, by tiles of channels and of some rows of pixels together. Axes that are read
+by parts are taken apart first (`parts.digits`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...ir import Expr, IntImm, TensorRead
+from ...ir import IntImm, TensorRead
 from ...ir.arith import Analyzer
 from ...ir.dtype import dtype_info
 from ...ir.shared_layout import PIECE_BYTES
 from ...ir.visit import free_vars, walk_exprs
+from ...schedule import create_schedule
 from ...target import Target, latency_ns
-from ...te import ComputeOp, PlaceholderOp, Tensor, thread_axis
+from ...te import ComputeOp, Tensor, thread_axis
 from ..cost import UNDER_WAY, Cost, Footprint, Kernel
-from ..group import Group, begin, const_shape
+from ..group import Group, const_shape
+from ..parts.digits import Place, by_digits
 from ..parts.pointwise import brought, moved_bytes
 from ..space import Choice, Scheduled, Space
 
 _OPERATIONS = 4  # of an element: its places on both sides
 _LEAST = 16  # elements along both axes, from which tiles are worth their barrier
+_ENOUGH = 128  # elements of a line, from which no further axis is wanted: the longest tile
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -34,16 +39,50 @@ def match(group: Group, target: Target) -> Iterator[Space]:
             yield space
 
 
+@dataclass(frozen=True)
+class Side:
+    """The axes of the result that one side's lines lie along, the outermost first, and their extents."""
+
+    axes: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def tile(self, most: int) -> tuple[int, ...]:
+        """Of each axis so much that a tile has at most so many elements: of the innermost first."""
+        parts: list[int] = []
+        for n in reversed(self.extents):
+            parts.insert(0, min(n, most))
+            most = most // n if n <= most else 1
+        return tuple(max(1, p) for p in parts)
+
+    def is_cut(self, most: int) -> bool:
+        """Whether the last tile of an axis reaches beyond its end."""
+        return any(n % part for n, part in zip(self.extents, self.tile(most)))
+
+    def has_pieces(self, most: int, lanes: int) -> bool:
+        """Whether no piece of so many neighbours reaches beyond an axis' end, or into another tile."""
+        parts = self.tile(most)
+        inner = math.prod(n for n, part in zip(self.extents, parts) if n == part)
+        short = [n for n, part in zip(self.extents, parts) if n % part]
+        return math.prod(parts) % lanes == 0 and (
+            not short or (inner * short[-1] if short[-1] == self.extents[-1] else inner) % lanes == 0
+        )
+
+    def whole_tiles(self, most: int) -> float:
+        """Elements of all tiles over those that there are."""
+        return math.prod(-(-n // part) * part / n for n, part in zip(self.extents, self.tile(most)))
+
+
 class Transpose(Space):
     """A work-group turns a tile of `tile` by `tile` elements round; a thread stores `piece` bytes at once (0: an element)."""
 
     template: ClassVar[str] = "gpu transpose"
 
-    def __init__(self, group: Group, target: Target, out: ComputeOp, turned: list[Tensor], axis: int, merged: int = 1):
+    def __init__(
+        self, group: Group, target: Target, out: ComputeOp, place: Place, turned: list[Tensor], sides: tuple[Side, Side]
+    ):
         super().__init__(group, target)
-        self.out, self.turned, self.axis, self.merged = out, turned, axis, merged
-        shape = [n or 1 for n in const_shape(out.output(0))]
-        self.rows, self.width, self.height = shape[axis], shape[-1], shape[-2] if merged > 1 else 1
+        self.out, self.place, self.turned = out, place, turned
+        self.rows, self.columns = sides
         self.bytes = min(dtype_info(t.dtype).bytes for t in (*turned, out.output(0)))
         pieces = tuple(self.rule("pieces", (4, 8, 16, 0), **self.features))  # the first of those that cost the same
         self.parameters = {"tile": (64, 32, 128, 16), "threads": (256, 128, 64, 512), "piece": pieces}
@@ -53,58 +92,37 @@ class Transpose(Space):
         if len(group.outputs) != 1 or group.reductions():
             return None
         (out,) = group.output_ops
-        if not isinstance(out, ComputeOp) or len(out.axis) < 2 or group.ops != [out]:
+        apart = by_digits(out) if isinstance(out, ComputeOp) else None
+        if apart is None:
             return None
-        shape = const_shape(out.output(0))
-        if None in shape:
+        own = apart[0].op
+        assert isinstance(own, ComputeOp)
+        reads = {(e.tensor, str(e.indices)): e for e in walk_exprs(own.body[0]) if isinstance(e, TensorRead)}
+        turned = {e.tensor: sides for e in reads.values() if (sides := _sides(e, own)) is not None}
+        if len(set(turned.values())) != 1 or any(sum(t is e.tensor for e in reads.values()) != 1 for t in turned):
             return None
-        found: dict[Tensor, int] = {}
-        merged = len(shape)
-        for e in walk_exprs(out.body[0]):
-            if not isinstance(e, TensorRead):
-                continue
-            own = [k for k, a in enumerate(out.axis[:-1]) if e.indices and e.indices[-1] is a.var]
-            count = max((_run(i, out, own[0]) for i in e.indices[:-1]), default=0) if own else 0
-            if count and isinstance(e.tensor.op, PlaceholderOp):
-                if found.get(e.tensor, own[0]) != own[0] or not all(_is_affine(i, out) for i in e.indices):
-                    return None
-                found[e.tensor] = own[0]
-                merged = min(merged, count)
-        if len(set(found.values())) != 1:
-            return None
-        axis = next(iter(found.values()))
-        merged = min(merged, 2)
-        if min(shape[axis] or 0, math.prod(n or 0 for n in shape[-merged:])) < _LEAST:
-            return None
-        reads = [e.tensor for e in walk_exprs(out.body[0]) if isinstance(e, TensorRead)]
-        if any(reads.count(t) != 1 for t in found):
-            return None
-        space = cls(group, target, out, list(found), axis, merged)
+        space = cls(group, target, own, apart[1], list(turned), next(iter(turned.values())))
         return space if next(space.all, None) is not None else None
 
     @property
     def features(self) -> dict[str, Any]:
         """What rules may ask: elements of a row of the result, and tiles of 64 by 64."""
         (usual,) = self.sketch(self.choice(tile=64, threads=256, piece=0)).kernels
-        return {"width": self.width, "tiles": usual.groups}
+        return {"width": self.columns.extents[-1], "tiles": usual.groups}
 
     def _lanes(self, choice: Choice) -> int:
         return max(1, int(choice["piece"]) // self.bytes)
 
-    def _tiles(self, choice: Choice) -> tuple[int, int, int]:
-        """Rows of a tile, rows of pixels and their width: no more than there are."""
-        tile = int(choice["tile"])
-        width = min(tile, self.width)
-        return min(tile, self.rows), min(self.height, max(1, tile // width)) if width == self.width else 1, width
+    def _tile(self, choice: Choice) -> tuple[int, int]:
+        """Elements of a tile along the operand's lines and along the result's: no more than there are."""
+        return math.prod(self.rows.tile(choice["tile"])), math.prod(self.columns.tile(choice["tile"]))
 
     def why_not(self, choice: Choice) -> str | None:
-        rows, high, width = self._tiles(choice)
-        columns = high * width
         lanes = self._lanes(choice)
-        if self.rows % lanes or (self.width % lanes and self.height % high):
+        if not all(side.has_pieces(choice["tile"], lanes) for side in (self.rows, self.columns)):
             return "pieces would be cut off at the edges"
-        if rows % lanes or columns % lanes or rows * columns < lanes * choice["threads"]:
-            return "a tile is no whole number of pieces, or has none for some threads"
+        if math.prod(self._tile(choice)) < lanes * choice["threads"]:
+            return "a tile has no piece for some threads"
         return None
 
     @property
@@ -113,36 +131,41 @@ class Transpose(Space):
         seconds = super().cost if self.rule("by_sketch", False, **self.features) else self.cost
         return min(self.all, key=lambda c: seconds(c).seconds)
 
+    def _moved(self, choice: Choice) -> float:
+        """Bytes of lines that are read and written."""
+        waste = (
+            sum(max(1.0, 128 / (n * self.bytes)) for n in self._tile(choice)) / 2
+        )  # lines over those that the bytes need
+        return (
+            moved_bytes(self.group)
+            * waste
+            * math.prod(s.whole_tiles(choice["tile"]) for s in (self.rows, self.columns))
+        )
+
+    def _is_cut(self, choice: Choice) -> bool:
+        return self.rows.is_cut(choice["tile"]) or self.columns.is_cut(choice["tile"])
+
     def sketch(self, choice: Choice) -> Footprint:
         """A tile by pieces into shared memory, and out of it; beyond the edges each load is under a condition, which the next waits for."""
-        rows, high, width = self._tiles(choice)
-        # Lines over those that the bytes need, of what is read and what is written.
-        waste = sum(max(1.0, 128 / (n * self.bytes)) for n in (rows, high * width)) / 2
-        for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
-            waste *= -(-n // tile) * tile / n  # beyond the edges
-        moved, columns = moved_bytes(self.group) * waste, high * width
-        groups = math.prod(const_shape(self.out.output(0))) // (self.rows * self.height * self.width)  # type: ignore[arg-type]
-        groups *= -(-self.rows // rows) * -(-self.height // high) * -(-self.width // width)
+        rows, columns = self._tile(choice)
+        moved, groups = self._moved(choice), math.prod(const_shape(self.out.output(0)))  # type: ignore[arg-type]
+        for side in (self.rows, self.columns):
+            for n, part in zip(side.extents, side.tile(choice["tile"])):
+                groups = groups // n * -(-n // part)
         own = rows * columns / choice["threads"] / self._lanes(choice)
-        is_cut = self.rows % rows or self.height % high or self.width % width
         shared = sum(self._staged(t, rows, columns) for t in self.turned)
         return Footprint((Kernel(
             groups, choice["threads"], shared, 0, moved, moved, 2 * groups * rows * columns * self.bytes, _OPERATIONS * own * self._lanes(choice),
-            waits=(1 + self.figures["conditional"] * own * UNDER_WAY if is_cut else max(1.0, own)), barriers=1,
+            waits=(1 + self.figures["conditional"] * own * UNDER_WAY if self._is_cut(choice) else max(1.0, own)), barriers=1,
         ),))  # fmt: skip
 
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
-        rows, high, width = self._tiles(choice)
-        # Lines over those that the bytes need, of what is read and what is written.
-        waste = sum(max(1.0, 128 / (n * self.bytes)) for n in (rows, high * width)) / 2
-        for n, tile in ((self.rows, rows), (self.height, high), (self.width, width)):
-            waste *= -(-n // tile) * tile / n  # beyond the edges
-        memory = moved_bytes(self.group) * waste / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        own = rows * high * width / choice["threads"]
+        memory = self._moved(choice) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        own = math.prod(self._tile(choice)) / choice["threads"]
         latency = latency_ns(machine, "memory") * 1e-9
         waiting = max(0.0, own - self.figures["own_elements"]) / 8 * latency
-        if machine.has_latencies and (self.rows % rows or self.height % high or self.width % width):
+        if machine.has_latencies and self._is_cut(choice):
             waiting = own / self._lanes(choice) * self.figures["conditional"] * latency
         memory += waiting
         return Cost(machine.launch_us * 1e-6 + memory, "memory")
@@ -153,59 +176,107 @@ class Transpose(Space):
         return -(-columns * (rows + max(1, 4 // size)) * size // PIECE_BYTES) * PIECE_BYTES
 
     def build(self, choice: Choice) -> Scheduled:
-        s, out, threads, lanes = begin(self.group), self.out, choice["threads"], self._lanes(choice)
-        rows, high, width = self._tiles(choice)
+        s, out, threads, lanes = create_schedule([self.out]), self.out, choice["threads"], self._lanes(choice)
         stage = s[out]
         staged = [s.cache_read(t, "shared", [out]) for t in self.turned]
-        axes = list(out.axis)
-        p = axes[self.axis]
-        rest = [a for a in axes[: -self.merged] if a is not p]
-        columns: list[Any] = []
-        for axis, tile in zip(axes[-self.merged :], (high, width)[-self.merged :]):
-            far, near = stage.split(axis, factor=tile)
-            rest.append(far)
-            columns.append(near)
-        po, pi = stage.split(p, factor=rows)
-        stage.reorder(*rest, po, pi, *columns)
-        block = stage.fuse(*rest, po)
+        far = dict(enumerate(out.axis))
+        near: list[list[Any]] = []
+        for side in (self.rows, self.columns):
+            parts = []
+            for k, n, part in zip(side.axes, side.extents, side.tile(choice["tile"])):
+                if part == n and len(far) > 1:
+                    parts.append(far.pop(k))
+                else:
+                    far[k], inner = stage.split(far[k], factor=part)
+                    parts.append(inner)
+            near.append(parts)
+        # Tiles that follow one another along the operand's lines are neighbours.
+        outer = [far[k] for k in sorted(far, key=lambda k: (k in self.rows.axes, k))]
+        stage.reorder(*outer, *near[0], *near[1])
+        block = stage.fuse(*outer)
         stage.bind(block, thread_axis("blockIdx.x"))
         tx = thread_axis((0, threads), "threadIdx.x")
-        inner = stage.fuse(pi, *columns)
+        inner = stage.fuse(*near[0], *near[1])
         if lanes > 1:
             inner, vec = stage.split(inner, factor=lanes)
-        turns, inner = stage.split(inner, factor=threads)
+        _, inner = stage.split(inner, factor=threads)
         stage.bind(inner, tx)
         if lanes > 1:
             stage.vectorize(vec)
-        for shared in staged:
+        for shared, t in zip(staged, self.turned):
             own = s[shared]
             own.compute_at(stage, block)
             # Rows of the tile in shared memory a word apart from whole banks: what lies below each other is read at once.
             pad = max(1, 4 // dtype_info(shared.dtype).bytes)
-            own.storage_align(own.op.axis[-2], rows, pad)
+            own.storage_align(own.op.axis[-1 - self._line(t)], self._tile(choice)[0], pad)
             brought(own, threads, lanes, tx)
-        return Scheduled(s, self.group.outputs, choice)
+        stage.transform_layout(self.place, keep_loops=True)
+        return Scheduled(s, [self.out.output(0)], choice)
+
+    def _line(self, t: Tensor) -> int:
+        """How many of an operand's last dimensions a line of the tile takes."""
+        read = next(e for e in walk_exprs(self.out.body[0]) if isinstance(e, TensorRead) and e.tensor is t)
+        return _line(read, self.out, self.rows)
 
 
-def _is_affine(index: Expr, out: ComputeOp) -> bool:
-    """Whether an index is an axis, a constant, or axes times constants."""
-    if any(index is a.var for a in out.axis) or not free_vars(index):
-        return True
-    found = Analyzer().detect_linear(index, [a.var for a in out.axis])
-    return found is not None and all(isinstance(c, IntImm) for c in found)
-
-
-def _run(index: Expr, out: ComputeOp, axis: int) -> int:
-    """How many of the result's last axes, behind `axis`, lie in the operand one after another as in the result, along an index; 0 for none."""
-    if index is out.axis[-1].var:
-        return 1
-    found = Analyzer().detect_linear(index, [a.var for a in out.axis])
-    if found is None:
-        return 0
-    count, apart = 0, 1
-    for k in range(len(out.axis) - 1, axis, -1):
-        c = found[k]
-        if not isinstance(c, IntImm) or c.value != apart:
+def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
+    """The axes along an operand's lines, and those along the result's, where they are others; None where they are not, or the operand is read otherwise
+    than at whole axes."""
+    shape = [n or 0 for n in const_shape(out.output(0))]
+    apart = _strides(read, out)
+    last = len(shape) - 1
+    if apart is None or apart[last] in (None, 1) or 1 not in apart:
+        return None
+    rows = [apart.index(1)]
+    while math.prod(shape[k] for k in rows) < _ENOUGH:
+        step = shape[rows[0]] * (apart[rows[0]] or 0)
+        if step not in apart or apart.index(step) == last:
             break
-        count, apart = count + 1, apart * (const_shape(out.output(0))[k] or 1)
+        rows.insert(0, apart.index(step))
+    columns = [last]
+    while (
+        math.prod(shape[k] for k in columns) < _ENOUGH
+        and columns[0] - 1 not in rows
+        and columns[0] > 0
+        and apart[columns[0] - 1]
+    ):
+        columns.insert(0, columns[0] - 1)
+    sides = tuple(Side(tuple(axes), tuple(shape[k] for k in axes)) for axes in (rows, columns))
+    if min(math.prod(s.extents) for s in sides) < _LEAST or not 0 < _line(read, out, sides[0]) < len(read.indices):
+        return None
+    return sides[0], sides[1]
+
+
+def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:
+    """Elements of the operand from one place of each axis of the result to the next, None for axes of one place or that it does not depend on; None where an index
+    is not made of axes that follow one another in it."""
+    shape = const_shape(out.output(0))
+    apart: list[int | None] = [None] * len(shape)
+    below = 1
+    for index, n in zip(reversed(read.indices), reversed(const_shape(read.tensor))):
+        found = Analyzer().detect_linear(index, [a.var for a in out.axis])
+        if found is None or n is None:
+            return None
+        steps = sorted(
+            (c.value if isinstance(c, IntImm) else 0, k)
+            for k, c in enumerate(found[:-1])
+            if shape[k] != 1 and not (isinstance(c, IntImm) and c.value == 0)
+        )
+        step = 1
+        for c, k in steps:
+            if c != step or apart[k] is not None:
+                return None
+            apart[k], step = c * below, step * (shape[k] or 0)
+        below *= n
+    return apart
+
+
+def _line(read: TensorRead, out: ComputeOp, rows: Side) -> int:
+    """How many of an operand's last dimensions are read along `rows`, 0 where one of them is read along another axis too."""
+    mine, count = {out.axis[k].var for k in rows.axes}, 0
+    for index in reversed(read.indices):
+        used = set(free_vars(index))
+        if used and not used <= mine:
+            return 0 if used & mine else count
+        count += 1
     return count

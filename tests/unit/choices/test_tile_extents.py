@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from tec.driver import run_passes
 from tec.ir.interp import run
 from tec.ir.matrix import warpgroup_columns
 from tec.schedule import to_loops
+from tests import seeds
 
 from .test_spaces import program
 
@@ -88,3 +90,24 @@ def test_a_digit_that_is_always_zero_tells_nothing_apart() -> None:
     f = next(iter(tec.lower(s, [a, b], target="llvm")))
     run(f, [x, got.reshape([int(d.value) for d in f.params[1].shape]) if hasattr(f.params[1], "shape") else got])
     np.testing.assert_array_equal(got.reshape(2, 13), 2 * x)
+
+
+def test_any_sum_is_made_in_parts_and_tiles_reach_beyond_the_product_on_amd() -> None:
+    """Sums that are no whole number of steps in each part, by wavefronts or kernels; tiles of 32 of fewer rows or columns."""
+    rng, dev = random.Random(seeds.first(32)), tec.rocm_emu("gfx942", check="all")
+    m, n, k = rng.choice([24, 40, 100]), rng.choice([20, 24, 40]), rng.choice([456, 1000])
+    xs, outs = program("matmul", {"transpose_b": True}, ("float16", (m, k)), ("float16", (n, k)))
+    space = next(s for s in spaces(outs, "rocm -mcpu=gfx942") if s.template == "matrix product")
+    drafts = [c for c in space.drafts() if space.why_not(c) is None]
+    in_parts = [
+        c for c in drafts if max(c["split_k"], c["slice_k"]) > 1 and k % (c["split_k"] * c["slice_k"] * c["step"])
+    ]
+    beyond = [c for c in drafts if c["rows"] > m or c["columns"] > n]
+    a, b = (np.random.default_rng(m).integers(-3, 4, s).astype("float16") for s in ((m, k), (n, k)))
+    for choice in (rng.choice(in_parts), rng.choice(beyond)):
+        made = space.apply(choice)
+        c = tec.nd.array(np.full((m, n), np.nan, "float16"), dev)
+        tec.build(made.schedule, [*xs, *made.outputs], "rocm -mcpu=gfx942")(
+            tec.nd.array(a, dev), tec.nd.array(b, dev), c
+        )
+        np.testing.assert_array_equal(c.numpy(), a @ b.T, err_msg=str(dict(choice)))

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
+import numpy as np
+
+import tec
 from tec import te
-from tec.choices import spaces
+from tec.choices import spaces, strictly
+from tests import seeds
 
 
 def test_a_ragged_tile_leaves_few_conditional_loads_to_a_thread() -> None:
@@ -17,3 +24,36 @@ def test_a_ragged_tile_leaves_few_conditional_loads_to_a_thread() -> None:
 
     assert elements(85, 13) <= 4
     assert elements(256, 56) == 16
+
+
+def test_axes_that_are_read_by_parts_are_turned_round_with_right_values() -> None:
+    """Pixels of all images by channels from plain images, and back with work around, by drawn tiles; the software GPU says the values."""
+    rng, dev, target = random.Random(seeds.first(31)), tec.rocm_emu("gfx942", check="all"), "rocm -mcpu=gfx942"
+    n, c, h, w, more = (
+        rng.choice([1, 2, 3]),
+        rng.choice([17, 24, 70]),
+        rng.choice([4, 7]),
+        rng.choice([5, 8]),
+        rng.choice([0, 2]),
+    )
+    x = te.placeholder((n, c, h, w), "float16", name="x")
+    image = np.random.default_rng(c).integers(-9, 9, (n, c, h, w)).astype("float16")
+    flat = np.pad(image.transpose(0, 2, 3, 1).reshape(-1, c), ((0, 0), (0, more)))
+
+    def pixel(p: Any, k: Any) -> Any:
+        value = x(p // (h * w), k, p // w % h, p % w)
+        return te.if_then_else(k < c, value, te.const(0, "float16")) if more else value
+
+    into = te.compute((n * h * w, c + more), pixel, name="y")
+    z = te.placeholder((n * h * w, c), "float16", name="z")
+    squares = te.compute(z.shape, lambda p, k: z(p, k) * z(p, k), name="squares")
+    back = te.compute((n, c, h, w), lambda i, k, a, b: squares((i * h + a) * w + b, k) + x(i, k, a, b), name="y")
+    want = (flat[:, :c].astype("float16") ** 2).reshape(n, h, w, c).transpose(0, 3, 1, 2) + image
+    for args, out, values, expected in (([x], into, [image], flat), ([z, x], back, [flat[:, :c].copy(), image], want)):
+        with strictly():
+            space = spaces([out], target)[0]
+        assert space.template == "gpu transpose"
+        made = space.apply(rng.choice(list(space.all)))
+        got = tec.nd.array(np.zeros(expected.shape, "float16"), dev)
+        tec.build(made.schedule, [*args, *made.outputs], target)(*(tec.nd.array(v, dev) for v in values), got)
+        np.testing.assert_array_equal(got.numpy(), expected, err_msg=str(made.choice))

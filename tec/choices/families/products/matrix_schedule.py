@@ -100,10 +100,15 @@ def threads_of(t: Tiling, target: Target, left: int) -> list[tuple[Any, int]]:
 
 def _wavefronts(stage: Stage, i: IterVar, j: IterVar, t: Tiling) -> tuple[Any, Any, list[Any]]:
     """A tile's rows and columns over wavefronts and matrix tiles: the wavefronts' axes, and (tiles, elements of one) in order."""
-    wi, i = stage.split(i, nparts=t.waves_m)
-    wj, j = stage.split(j, nparts=t.waves_n)
-    ti, ii = stage.split(i, factor=t.instr_m)
-    tj, jj = stage.split(j, factor=t.instr_n)
+    parts = []
+    for axis, tile, waves, instr in ((i, t.m, t.waves_m, t.instr_m), (j, t.n, t.waves_n, t.instr_n)):
+        if t.slice_k > 1:
+            wave, axis = stage.split(axis, nparts=waves)
+            parts.append((wave, *stage.split(axis, factor=instr)))
+        else:  # whole instructions, also where the product has less than a tile
+            axis, inner = stage.split(axis, factor=instr)
+            parts.append((*stage.split(axis, factor=tile // waves // instr), inner))
+    (wi, ti, ii), (wj, tj, jj) = parts
     return wi, wj, [ti, tj, ii, jj]
 
 

@@ -92,9 +92,9 @@ class MatrixProduct(Space):
         t, splits = self.tiling(choice), choice["split_k"]
         if splits > 1 and t.slice_k > 1:
             return "the sum is in parts already"
-        if splits > 1 and self.shape.k % (splits * t.k):
+        if splits > 1 and not tilings.in_parts(self.shape.k, splits, t.k, self.target):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
-        return tilings.why_not(t, self._part(splits), self.target)
+        return tilings.why_not(t, self._part(splits, t.k), self.target)
 
     @property
     def all(self) -> Iterator[Choice]:
@@ -106,9 +106,10 @@ class MatrixProduct(Space):
             if tilings.why_not_outline(self.tiling(outline), self.shape) is None:
                 yield from self.legal({n: (outline[n],) if n in _OUTLINE else values for n, values in names.items()})
 
-    def _part(self, splits: int) -> Shape:
+    def _part(self, splits: int, step: int = 1) -> Shape:
         """The product that work-groups compute: parts of the sum beside each other."""
-        return replace(self.shape, k=self.shape.k // splits, batch=self.shape.batch * splits, parts=splits > 1)
+        each = padding.terms(self.shape.k, splits, step) if splits > 1 else self.shape.k
+        return replace(self.shape, k=each, batch=self.shape.batch * splits, parts=splits > 1)
 
     def drafts(self) -> Iterator[Choice]:
         for splits in self.parameters["split_k"]:
@@ -119,7 +120,9 @@ class MatrixProduct(Space):
         """Tilings of the sum in so many parts."""
         part = self._part(splits)
         for t in tilings.drafts(part, self.target):
-            if splits == 1 or not (self.shape.k % (splits * t.k) or self._is_all_filling(t, part.k)):
+            if splits == 1 or (
+                tilings.in_parts(self.shape.k, splits, t.k, self.target) and not self._is_all_filling(t, part.k)
+            ):
                 yield t
 
     def _is_all_filling(self, t: Tiling, k: int) -> bool:
@@ -144,7 +147,8 @@ class MatrixProduct(Space):
 
     def _ordered(self, choice: Choice) -> Choice:
         """In bands where several dies have work enough that the order of tiles decides what their L2s share."""
-        t, part = self.tiling(choice), self._part(choice["split_k"])
+        t = self.tiling(choice)
+        part = self._part(choice["split_k"], t.k)
         machine = self.target.machine
         if machine.dies > 1 and not self.shape.guarded and tilings.groups(t, part) >= self.figures["banded_groups"] * machine.units:  # fmt: skip
             for band in self.parameters["group_m"]:
@@ -157,7 +161,7 @@ class MatrixProduct(Space):
         return self._seconds(self.tiling(choice), choice["split_k"])
 
     def _seconds(self, t: Tiling, splits: int) -> Cost:
-        m, part = self.target.machine, self._part(splits)
+        m, part = self.target.machine, self._part(splits, t.k)
         seconds, limit = tilings.seconds(t, part, self.target)
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
@@ -177,7 +181,7 @@ class MatrixProduct(Space):
             begun = begin_with(self.group)
             self._schedule(begun, op, begun.out, t)
         elif splits > 1:  # a batch of products, and a kernel that adds them up and goes on with what follows
-            parts = self._padded(padding.part(c, splits), t)
+            parts = self._padded(padding.part(c, splits, t.k), t)
             begun = begin_with(self.group, self.result, self._total(parts, splits, c), [parts.op])
             product = _product_of(parts)
             self._schedule(begun, product, parts.op, t)
@@ -220,7 +224,9 @@ class MatrixProduct(Space):
 
 def met(c: Contraction, t: Tiling, turns: padding.Turns = (None, None)) -> tuple[ComputeOp, Tensor]:
     """The padded product of a work-group whose sums meet in shared memory, in as many parts as its tiling says, and the tensor there: the parts are its first axis."""
-    return copied(_product_of(padding.padded(padding.part(c, t.slice_k, t.k), (t.m, t.n, t.k), turns)).output(0))
+    return copied(
+        _product_of(padding.padded(padding.part(c, t.slice_k, t.k, in_turn=True), (t.m, t.n, t.k), turns)).output(0)
+    )
 
 
 def copied(product: Tensor) -> tuple[ComputeOp, Tensor]:

@@ -38,17 +38,25 @@ def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bo
     return not (o.k_last or o.guarded or is_symbolic((rows, c.k)) or rows % tile or c.k % step)
 
 
-def part(c: Contraction, splits: int, run: int = 0) -> Contraction:
-    """The product with its sum in `splits` equal parts, which are its first batch dimension, in the type of the sums. `run`: the parts take so many terms
-    each in turn; else each takes its own in one piece."""
-    each = c.k // splits
+def terms(k: int, splits: int, step: int) -> int:
+    """Terms of one of `splits` parts of a sum, in whole steps: the last part may have fewer."""
+    return -(-k // (splits * step)) * step
+
+
+def part(c: Contraction, splits: int, step: int, in_turn: bool = False) -> Contraction:
+    """The product with its sum in `splits` parts of as many whole steps, which are its first batch dimension, in the type of the sums. What is beyond the sum is 0.
+    in_turn: the parts take a step each in turn; else each takes its own in one piece."""
+    assert isinstance(c.k, int)
+    each = terms(c.k, splits, step)
 
     def operand(o: Operand) -> Operand:
-        if run:
-            return replace(
-                o, at=lambda batch, i, k: o.at(list(batch)[1:], i, (k // run * splits + batch[0]) * run + k % run)
-            )
-        return replace(o, at=lambda batch, i, k: o.at(list(batch)[1:], i, batch[0] * each + k))
+        def at(batch: Any, i: Any, k: Any) -> Any:
+            first, *rest = batch
+            place = (k // step * splits + first) * step + k % step if in_turn else first * each + k
+            value = o.at(rest, i, place)
+            return value if splits * each == c.k else te.if_then_else(place < c.k, value, te.const(0, o.dtype))
+
+        return replace(o, at=at, wide=lambda: math.gcd(o.run(), c.k) if o.k_last else o.run())
 
     return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)
 

@@ -103,6 +103,7 @@ _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and a
 # Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
 # a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
 _FAR, _FAR_STEPS = 64 * 64, 7
+_BEYOND = 8  # of a sum in parts, one part of so many may be zeros beyond it: a tenth of the work, where parts save a half at least
 _MARGIN = 0.95  # a smaller tile is taken where it should need less than this of a larger one's time: the estimate is no better than that
 
 
@@ -158,7 +159,12 @@ def usual(target: Target) -> tuple[bool, int]:
 
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
-    if (wrong := needs.extents((t.m, t.n), (shape.m, shape.n))) is not None:
+    # A tile may reach beyond the product where wavefronts share it, each with whole instructions; where parts of sums meet it has no more than there is.
+    parts = [
+        needs.THREAD_PART if n > 1 and t.slice_k == 1 and shape.padded and shape.fixed else 1
+        for n in (t.waves_m, t.waves_n)
+    ]
+    if (wrong := needs.extents((t.m, t.n), (shape.m, shape.n), (parts[0], parts[1]))) is not None:
         return wrong
     if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
         return "a wavefront's part is not a whole number of instructions"
@@ -167,6 +173,14 @@ def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     if t.ping_pong and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
         return "half of the wavefronts along the rows come first where two share a vector unit"
     return None
+
+
+def in_parts(k: int, parts: int, step: int, target: Target) -> bool:
+    """Whether a sum can be made in parts of whole steps. Where loads are no copies in the background they stand under conditions, and the last part may have
+    fewer: all parts have a step, and few are beyond the sum."""
+    if target.chip.background_copies:
+        return k % (parts * step) == 0
+    return -(-k // (parts * step)) * parts * step <= k + min(k // _BEYOND, step * (parts - 1))
 
 
 def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
@@ -181,7 +195,9 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return wrong
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
-    if t.slice_k > 1 and (target.chip.background_copies or not shape.fixed or shape.k % t.step):
+    if t.slice_k > 1 and (
+        target.chip.background_copies or not shape.fixed or not in_parts(shape.k, t.slice_k, t.k, target)
+    ):
         return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slice_k} of {t.k} of {shape.k}"
     if not shape.padded and shape.k % t.k:
         return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
