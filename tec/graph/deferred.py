@@ -13,7 +13,9 @@ from ..te.evaluate import np_dtype
 class Deferred(np.ndarray[Any, Any]):
     """What a constant holds whose numbers come after compilation, such as a weight of a network whose code is kept for all weights of these sizes: zeros that
     take no memory. Passes may read no such constant (`Value.is_known` tells), and `optimize` says where one has; `Graph.deferred` makes them, and who
-    compiles the graph gives `Network.params` the numbers."""
+    compiles the graph gives `Network.params` the numbers (`Network.provide`). A network that runs or is saved before that is refused."""
+
+    is_deferred = True
 
     @classmethod
     def of(cls, dtype: str, shape: Sequence[int]) -> Deferred:

@@ -54,6 +54,7 @@ def export_network(
     library's folder. linker: a compiler driver ("cc", "aarch64-linux-gnu-gcc") that links a shared object; tec does it by default. Raises
     ArgumentError for what cannot be a library, CodegenError where linking fails.
     """
+    network.check_numbers()
     out = _checked(path, linker)
     if weights not in ("inside", "beside"):
         raise ArgumentError(f"weights={weights!r}", hint='"inside" or "beside"')

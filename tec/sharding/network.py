@@ -5,6 +5,7 @@ graph, mesh, rules -> a graph a rank (`splitter`, once for each mesh axis) -> ne
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -62,6 +63,7 @@ def shard(
     graph = as_graph(model, shapes, freeze, state, args)
     check_names(precision, graph)
     if state is not True:
+        graph = copy.copy(graph)  # it may be the caller's
         graph.state = dict(state) if isinstance(state, Mapping) else {}
     graphs, notes, ends = rank_graphs(graph, mesh, held)
     with records.using(records.first_of(None, database.tuned(tuned, tgt), ShippedChoices(tgt) if tuned else None)):

@@ -287,11 +287,21 @@ class Network:
             if len(idle) < _MAX_IDLE:
                 idle.append(executor)
 
+    def check_numbers(self) -> None:
+        """ArgumentError where weights have no numbers yet (`Graph.deferred`, `provide`): the network would compute with zeros."""
+        missing = [name for name, value in self.params.items() if getattr(value, "is_deferred", False)]
+        if missing:
+            raise ArgumentError(
+                f"{len(missing)} of {len(self.params)} weights have no numbers yet: {', '.join(map(one_line, missing[:4]))}{', …' if missing[4:] else ''}",
+                hint="net.provide({name: array}) gives them",
+            )
+
     def _weights_on(self, dev: Device) -> dict[str, NDArray]:
         """The weights on a device; all executors read the same."""
         with self._lock:
             weights = self._weights.get(dev)
             if weights is None:
+                self.check_numbers()
                 weights = self._weights[dev] = {n: self._weight(n, p, dev) for n, p in self.params.items()}
             return weights
 
@@ -386,6 +396,7 @@ class Network:
         native.export_network(self, path, name=name, weights=weights, linker=linker)
 
     def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
+        self.check_numbers()
         blobs: dict[str, bytes] = {}
         meta = {
             "plan": self.plan.to_json(),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.errors import InternalError
+from tec.errors import ArgumentError, InternalError
 from tec.graph import Graph, run_graph
 from tec.graph import optimize as optimizing
 from tec.graph.compiler import compile_graph
@@ -58,6 +58,30 @@ def test_numbers_that_come_later_are_those_that_are_computed_with(make):
     net.provide(numbers)
     got = net.run(feeds)
     np.testing.assert_allclose(np.asarray(got[0]), expected[0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_network_whose_numbers_have_not_come_is_refused(tmp_path):
+    """It would compute with zeros, and say nothing; so would a package or a library of it, and what a cache keeps."""
+    g = last_rows()
+    feeds = feed(g)
+    expected = run_graph(g, feeds)
+    numbers = deferred(g)
+    net = tec.compile(g, TARGETS[0])
+    for use in (
+        lambda: net.run(feeds),
+        net.executor,
+        lambda: net.bind(feeds),
+        lambda: net.save(tmp_path / "n.tec"),
+        lambda: net.export_library(tmp_path / "n.so"),
+    ):
+        with pytest.raises(
+            ArgumentError, match=rf"(?s)of {len(net.params)} weights have no numbers yet: .*net.provide\("
+        ):
+            use()
+    net.provide(numbers)
+    np.testing.assert_allclose(np.asarray(net.run(feeds)[0]), expected[0], rtol=1e-5, atol=1e-5)
+    with pytest.raises(ArgumentError, match="no numbers yet"):
+        tec.compile(g, TARGETS[0]).run(feeds)
 
 
 def test_a_reshape_that_only_adds_dimensions_is_not_copied_to():

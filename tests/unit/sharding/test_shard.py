@@ -55,6 +55,13 @@ def both() -> ShardedNetwork:
     return shard(network(), Mesh({"d": 2, "t": 2}), RULES)
 
 
+def test_the_graph_that_is_given_stays_as_it_is() -> None:
+    graph = network()
+    graph.state = {"x": "y"}
+    sharded = shard(graph, Mesh({"t": 2}), {}, state=False)
+    assert graph.state == {"x": "y"} and not sharded.network().plan.states
+
+
 def test_equals_one_device(both: ShardedNetwork) -> None:
     np.testing.assert_allclose(both.run({"x": X})[0], WANT, rtol=1e-4, atol=1e-5)
     assert both.inputs[0]["shape"] == [6, 16] and both.network().inputs[0]["shape"] == [3, 16]
