@@ -97,6 +97,7 @@ class Machine:
         ""  # what no source gives of this product, and stands here by another's: its times are shown as assumed
     )
     groups_a_clock: float = 0.0  # work-groups that the machine starts; 0 where it is not known
+    published: float = 0.0  # of the matrix pipes' peak that the best published product sustains; 0 where nobody looked
     judged: str = (
         ""  # by what clock `choices.cost.price` was held to rank candidates for this machine; "" where none was
     )
@@ -173,10 +174,12 @@ def _amd(
     return Machine(
         name, chip, units, mhz, tuple(x for x in levels if x.size_bytes), gbps, int(memory * GB), arch.vector_macs, arch.matrix_macs,
         matrix_mhz or {}, AMD_LAUNCH_US, 0.0, dies, arch.lds_bytes_a_clock, _UNIT_SHARE.get(chip, 1.0), power, _WAVES_A_CLOCK.get(arch.family, 0.0),
-        assumed,
+        assumed, published=_PUBLISHED.get(name, 0.0),
     )  # fmt: skip
 
 
+# hipBLASLt's float8 8192 cubed, 3,328 TFLOP/s; bfloat16 1,611, 0.64 (HipKittens' tables, `benchmarks/amd_rows`). Above it nothing says what clock the power of a product leaves.
+_PUBLISHED = {"MI355X": 0.66}
 # [O], "mem_bw_per_wg": of the memory's bandwidth, what each work-group at work adds.
 _UNIT_SHARE = {"gfx90a": 0.03, "gfx942": 0.015, "gfx950": 0.0345, "gfx1100": 0.11, "gfx1151": 0.22, "gfx1201": 0.17}
 # [D], of a die, the clocks as above; other generations as the nearest.

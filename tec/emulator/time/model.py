@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...runtime.devices.surface import Dim3
-from ...target import latency_ns, level_gbps
+from ...target import Machine, latency_ns, level_gbps
 from ..chips import DTYPES, Chip, places
 from . import traffic as memory
 from .counters import KernelCounts, summarize
@@ -296,6 +296,14 @@ def _estimate(
     waits = {n: v / got.lives for n, v in sorted(got.stalls.items(), key=lambda x: -x[1])} if got.lives else {}
     by_inst = {n: v / got.lives for n, v in sorted(got.held.items())} if got.lives else {}
     macs = {d: v * total for d, v in work.macs.items()}
-    return Estimate(
-        kernel + launch, limit, parts, waits, traffic, mhz, held, macs, by_inst, counts, assumed=machine.assumed
-    )
+    assumed = "; ".join(x for x in (machine.assumed, _beyond(machine, macs, kernel)) if x)
+    return Estimate(kernel + launch, limit, parts, waits, traffic, mhz, held, macs, by_inst, counts, assumed=assumed)
+
+
+def _beyond(machine: Machine, macs: dict[str, float], us: float) -> str:
+    """What is to be said of a time that is shorter than any published product's would be: its clock under such power is not known."""
+    named = {DTYPES.get(d, d): 2e-6 * n / us for d, n in macs.items()}  # 10^12 operations a second
+    part = sum(v / machine.peak_tflops(d) for d, v in named.items() if d in machine.matrix_macs)
+    if not machine.published or part <= machine.published:
+        return ""
+    return f"{part:.2f} of the peak, and no published product sustains more than {machine.published}: the clock that power leaves at this rate is not known"

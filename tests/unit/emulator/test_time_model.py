@@ -12,7 +12,7 @@ from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.analyses.skeleton import data_only
 from tec.emulator.chips import CHIPS
 from tec.emulator.profile import emulator_profile
-from tec.emulator.time.model import Estimate, model_launch
+from tec.emulator.time.model import Estimate, _beyond, model_launch
 from tec.emulator.time.trace import Tracer
 from tests.thinned import thinned
 from tests.unit.emulator.harness import function
@@ -391,6 +391,16 @@ def test_a_product_of_which_little_is_published_says_what_is_assumed():
     with emulator_profile(driver, run=False) as p:
         driver.launch(f, (64, 1, 1), (64, 1, 1), 0, b"")
     assert "assumptions: latencies" in str(p)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f8", "i8"])
+def test_a_rate_beyond_all_published_ones_says_so(dtype):
+    """Of an MI355X no product is known that sustains 0.66 of its peak."""
+    machine = CHIPS["gfx950"].machine
+    whole = machine.peak_tflops({"bf16": "bfloat16", "f8": "float8", "i8": "int8"}[dtype]) * 1e6 / 2  # in a microsecond
+    assert "0.78 of the peak" in _beyond(machine, {dtype: 0.78 * whole}, 1.0)
+    assert not _beyond(machine, {dtype: 0.6 * whole}, 1.0)
+    assert not _beyond(CHIPS["gfx942"].machine, {dtype: whole}, 1.0)  # its clocks under products are published
 
 
 def test_a_wait_for_asynchronous_copies_takes_their_time():
