@@ -51,7 +51,7 @@ _KERNEL_NAMES = """
     thread_idx block_idx block_dim grid_dim grid_idx grid_size
     shared local barrier wave_barrier vload vstore vector
     atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_cas
-    wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce
+    wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce wave_scan match_any match_all block_reduce block_scan
     static_range unrolled
 """
 
@@ -95,6 +95,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "kernel": (".jit", "kernel"),
     "tile": (".tile", ""),
     "device_code": (".jit", "device_code"),
+    "random": (".kernels.random", ""),
     **{name: (".kernels.language", name) for name in _KERNEL_NAMES.split()},
     # networks
     "ops": (".ops", ""),

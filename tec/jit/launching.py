@@ -25,27 +25,31 @@ import numpy as np
 from ..errors import ArgumentError, KernelError
 from ..kernels.source import Source, parameters, source_of
 from ..kernels.translate import Argument, LaunchShape
+from ..kernels.values import identity
 from ..locks import fork_safe_lock
-from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device
 from ..runtime.devices.stream import Stream
 from ..runtime.modules.arguments import OverlapError
 from ..target import Target
 from . import messages
+from .packs import Pack, device_of, flattened, packed
 from .reflection import Reflection
-from .specialise import Compiled, argument_type, constant, specialise, target_of
+from .specialise import Compiled, argument_type, specialise, target_of
 
 _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
 
 
-def kernel(function: Any = None) -> Any:
+def kernel(function: Any = None, *, autotune: Any = None) -> Any:
     """A kernel made from a Python function over scalars and arrays, which is the program of one thread.
     docs/kernels.md describes the language.
 
     function: the function. It is compiled at its first launch with given types, for the device of its arrays; NumPy
-    arrays are on the CPU. Returns a Kernel. Raises KernelError for what the language does not have, with the line and
+    arrays are on the CPU. autotune: a list of dicts of constants by parameter, and "block" and "grid", among which the first launch
+    with arguments of given types and sizes chooses by measuring; the grid and the block may be functions of the dict. Arrays get their
+    values back after each trial. Returns a Kernel. Raises KernelError for what the language does not have, with the line and
     a replacement.
 
     >>> @tec.kernel
@@ -58,6 +62,10 @@ def kernel(function: Any = None) -> Any:
     >>> float(y.sum())
     8.0
     """
+    if autotune is not None:
+        from .autotuning import Autotuned
+
+        return Autotuned(function, autotune) if function is not None else lambda f: Autotuned(f, autotune)
     if function is None:
         return kernel
     return Kernel(function)
@@ -97,10 +105,12 @@ class Kernel(Reflection):
         return self._source
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        raise KernelError(
-            f"{self.__name__} is a kernel, and is called like a function",
-            hint=f"{self.__name__}[grid, block](...), or {self.__name__}.launch(n)(...)",
-        )
+        """Launch a kernel that strides by `tec.grid_size(1)` with as many threads as the device holds of it at once. Raises KernelError for others."""
+        from .occupancy import picked
+
+        if named or self.has_defaults:
+            args = self.bound(args, named)
+        self[picked(self, args)](*args)
 
     def __getitem__(self, config: Any) -> Launcher:
         try:
@@ -194,12 +204,16 @@ class Launcher:
             key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args])
         except _Foreign:
             given = [_taken(a) for a in args]
-            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in given])
+            key = tuple(
+                [a.layout if type(a) is NDArray else a.key if type(a) is Pack else _scalar_key(a) for a in given]
+            )
         compiled = self.known.get(key)
         if compiled is None or not _fresh(compiled):
             compiled = self._prepare(key, given, compiled is not None)
         if compiled.constants:
             given = [a for k, a in enumerate(given) if k not in compiled.constants]
+        if compiled.parted:
+            given = flattened(given)
         self._run(compiled, given)
 
     def ready(self, *args: Any) -> Ready | None:
@@ -207,7 +221,14 @@ class Launcher:
         writes shares no memory; it takes their addresses alone. None where the kernel has run with none such, prints or asserts."""
         compiled = self.known.get(tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args]))
         device = device_of(self.kernel.__name__, args)
-        if compiled is None or compiled.places or device is None or device.driver is None or self.stream is not None:
+        if (
+            compiled is None
+            or compiled.places
+            or compiled.parted
+            or device is None
+            or device.driver is None
+            or self.stream is not None
+        ):
             return None
         given = [a for k, a in enumerate(args) if k not in compiled.constants] + list(self.sizes)
         numbers = [a for a in given if type(a) is not NDArray]
@@ -275,13 +296,7 @@ class Launcher:
             compiled.call(*args)
         except OverlapError:
             # Arrays that share memory: code that knows of it. Which do is no part of a type, so it is found out each time.
-            types = [argument_type(a, "") for a in args[: len(args) - len(self.sizes) - bool(compiled.places)]]
-            for k, held in compiled.constants.items():
-                types.insert(k, held)
-            self._aliased(compiled, types).call(*args)
-
-    def _aliased(self, compiled: Compiled, types: list[Argument]) -> Compiled:
-        return self.kernel.compiled(types, compiled.launch, compiled.target, alias=True)
+            self.kernel.compiled(compiled.arguments, compiled.launch, compiled.target, alias=True).call(*args)
 
 
 class Ready:
@@ -311,17 +326,17 @@ def _scalar_key(a: Any) -> Any:
     if a is None:
         return a
     if isinstance(a, tuple) or is_dataclass(kind):
-        return constant(a, "given").told
+        try:
+            return identity(a)
+        except TypeError:
+            raise _Foreign from None
     raise _Foreign
 
 
 def _taken(a: Any) -> Any:
     """An argument as the runtime takes it."""
-    if isinstance(a, np.ndarray):
-        return from_numpy(a)
-    if isinstance(a, NDArray) or not hasattr(a, "__dlpack__"):
-        return a if isinstance(a, NDArray) else _checked(a)
-    return from_dlpack(a)
+    a = packed(a)
+    return a if type(a) in (NDArray, Pack) else _checked(a)
 
 
 def _checked(a: Any) -> Any:
@@ -330,20 +345,6 @@ def _checked(a: Any) -> Any:
     except _Foreign:
         argument_type(a, "given")
     return a
-
-
-def device_of(name: str, args: Sequence[Any]) -> Device | None:
-    """The device of the arrays among the arguments; None where there are none. Raises KernelError for two."""
-    found: Device | None = None
-    for a in args:
-        if type(a) is NDArray:
-            if found is not None and a.device is not found:
-                raise KernelError(
-                    f"{name}: arrays on {found} and on {a.device}",
-                    hint="tec.nd.array(x, dev) puts an array on a device; NumPy's are on the CPU",
-                )
-            found = a.device
-    return found
 
 
 def _device_text(target: Target) -> str:

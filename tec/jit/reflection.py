@@ -14,6 +14,7 @@ from ..errors import KernelError
 from ..kernels.source import parameters
 from ..kernels.translate import Argument, LaunchShape
 from ..target import Target, as_target
+from .packs import device_of
 
 FORMS = ("loop_ir", "ir", "llvm_raw", "llvm", "asm", "resources")
 
@@ -22,7 +23,7 @@ class Reflection:
     """What a kernel shows of itself. Arguments are arrays and numbers as in a launch, or their types: "float32[:, :]", "int32"."""
 
     def _for(self, args: Sequence[Any], block: Any, grid_ndim: int, shared_bytes: int, target: Any) -> Any:
-        from .launching import _taken, device_of, extents
+        from .launching import _taken, extents
         from .specialise import argument_type, target_of
 
         k: Any = self

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from ..driver import Building, checks_bounds
-from ..errors import ArgumentError, KernelError
+from ..errors import KernelError
 from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
 from ..kernels.output import Place
 from ..kernels.source import Source
 from ..kernels.translate import Argument, LaunchShape, translate
-from ..runtime.arrays.ndarray import NDArray, from_numpy
+from ..kernels.values import PART
+from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device
 from ..target import Target, as_target, chip_of_device
+from .packs import Pack, packed, type_of_pack
 
 _VECTOR_BYTES = 16  # an address aligned to as much is part of the type: more no access asks for
 
@@ -39,6 +41,8 @@ class Compiled:
     target: Target
     meets: bool = False  # whether threads of a block wait for each other
     constants: dict[int, Argument] = field(default_factory=dict)  # arguments that are no parameters, by position
+    arguments: tuple[Argument, ...] = ()
+    parted: bool = False  # whether an argument is several to the code
     call: Any = field(init=False)
 
     def __post_init__(self) -> None:
@@ -49,8 +53,10 @@ def argument_type(a: Any, name: str) -> Argument:
     """The type of an argument: an array's, a number's, or a description such as "float32[:, :]" or "int32"."""
     if isinstance(a, Argument):
         return a
-    if isinstance(a, np.ndarray):
-        a = from_numpy(a)
+    if type(a) is not Pack:
+        a = packed(a)
+    if type(a) is Pack:
+        return type_of_pack(a, name, argument_type)
     if isinstance(a, NDArray):
         aligned = min(a.layout[5], _VECTOR_BYTES) if a.size else _VECTOR_BYTES
         return Argument("array", a.dtype, a.ndim, a.is_contiguous, aligned)
@@ -95,10 +101,9 @@ def described(text: str, name: str) -> Argument:
     head, bracket, dims = text.replace(" ", "").partition("[")
     if text == "float":
         return Argument("weak")
-    try:
-        dtype = normalize_dtype(head)
-    except ArgumentError:
-        raise
+    dtype = head if head in PART else normalize_dtype(head)
+    if not bracket and head in PART:
+        return Argument("group", form=("complex",), parts=(Argument("scalar", PART[head]),) * 2)
     if not bracket:
         return Argument("scalar", dtype)
     if not dims.endswith("]") or set(dims[:-1]) - {":", ","}:
@@ -141,4 +146,5 @@ def specialise(
         building.add(t.func)
         module = building.finish()
     fixed = {k: a for k, a in enumerate(arguments) if a.kind == "constant"}
-    return Compiled(t.func, module, t.places, t.taken, launch, target, t.meets, fixed)
+    parted = any(a.kind == "group" or a.dtype in PART for a in arguments)
+    return Compiled(t.func, module, t.places, t.taken, launch, target, t.meets, fixed, tuple(arguments), parted)

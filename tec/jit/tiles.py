@@ -43,7 +43,7 @@ from ..tile.frontend import Described, read
 from ..tile.grammar import Program, TileType, pointer_type
 from ..tile.lowering import Lowered, lower
 from . import messages
-from .launching import device_of
+from .packs import device_of
 from .specialise import target_of
 from .tile_arguments import (
     KNOWN,

@@ -18,10 +18,27 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.dtype import dtype_info
-from .frames import SECRET, State, may_fault
+from . import complexes, elsewhere, language
+from .elements import Elements
+from .frames import SECRET, may_fault
 from .language import Index3
 from .source import MISSING
-from .values import Array, Weak, describe, is_number, is_scalar, level, merge, settle, type_of, with_elements
+from .values import (
+    Array,
+    Complex,
+    Record,
+    Records,
+    Weak,
+    describe,
+    is_number,
+    is_scalar,
+    is_storable,
+    level,
+    merge,
+    settle,
+    type_of,
+    with_elements,
+)  # fmt: skip
 
 _OPERATORS: dict[type, tuple[Callable[[Any, Any], Any], Callable[[Any, Any], E.Expr], str]] = {
     ast.Add: (operator.add, B.add, "+"), ast.Sub: (operator.sub, B.sub, "-"), ast.Mult: (operator.mul, B.mul, "*"),
@@ -53,7 +70,7 @@ _REFUSED: dict[type, tuple[str, str]] = {
 }
 
 
-class Expressions(State):
+class Expressions(Elements):
     """Handlers for expressions; calls are `Calls`', which a subclass brings."""
 
     output: Any  # records of print and assert
@@ -93,7 +110,9 @@ class Expressions(State):
     # ---- leaves
 
     def constant(self, node: ast.Constant) -> Any:
-        if isinstance(node.value, (complex, bytes)) or node.value is Ellipsis:
+        if isinstance(node.value, complex):
+            return Complex(node.value.real, node.value.imag)
+        if isinstance(node.value, bytes) or node.value is Ellipsis:
             raise self.error(f"{node.value!r} is not in the language of kernels")
         return node.value
 
@@ -120,6 +139,8 @@ class Expressions(State):
             )
         if isinstance(v, tuple):
             return with_elements(v, [self.outside(x, name) for x in v])
+        if isinstance(v, (complex, np.complexfloating)):
+            return Complex(v.real, v.imag)
         return v
 
     def tuple_(self, node: ast.Tuple) -> Any:
@@ -131,8 +152,12 @@ class Expressions(State):
             if node.attr not in "xyz":
                 raise self.error(f"{v}.{node.attr}", hint=f"{v}.x, .y and .z")
             return self.launch_number(v, node.attr)
-        if isinstance(v, Array):
+        if isinstance(v, (Array, Records)):
             return self._array_attribute(v, node.attr)
+        if isinstance(v, Record):
+            return self.field_of(v, node.attr, node)
+        if isinstance(v, Complex) or (is_scalar(v) and node.attr in ("real", "imag", "conjugate", "conj")):
+            return complexes.attribute(self, v, node.attr)
         if is_scalar(v):
             if node.attr == "dtype":
                 return settle(v).dtype
@@ -148,86 +173,14 @@ class Expressions(State):
         found = getattr(v, node.attr, MISSING)
         if found is MISSING:
             name = v.__name__ if isinstance(v, ModuleType) else describe(v)
-            raise self.error(f"{name} has no {node.attr}")
-        return self.outside(found, f"{ast.unparse(node)}")
-
-    def _array_attribute(self, a: Array, name: str) -> Any:
-        if name == "shape":
-            return tuple(_plain(d) for d in a.buffer.shape)
-        if name == "ndim":
-            return len(a.buffer.shape)
-        if name == "dtype":
-            return a.buffer.dtype
-        if name == "size":
-            total: Any = 1
-            for d in a.buffer.shape:
-                total = B.mul(total, d)
-            return _plain(B.convert(total))
-        raise self.error(f"an array has no {name} in a kernel", hint="there are shape, ndim, size, dtype and elements")
-
-    # ---- elements
-
-    def subscript(self, node: ast.Subscript) -> Any:
-        v, index = self.ordered(lambda: self.expr(node.value), lambda: self.expr(node.slice))
-        if isinstance(v, tuple):
-            return self.tuple_element(v, index)
-        if isinstance(v, E.Expr) and dtype_info(v.dtype).lanes > 1:
-            n = dtype_info(v.dtype).lanes
-            if not isinstance(index, (int, np.integer)) or not -n <= index < n:
-                raise self.error(
-                    f"lane {describe(index)} of a vector of {n}", hint=f"a lane is a constant from 0 to {n - 1}"
-                )
-            return E.Shuffle((v,), (int(index) % n,))
-        return self.element(v, index, node)
-
-    def tuple_element(self, v: tuple[Any, ...], index: Any) -> Any:
-        """`v[index]`."""
-        if not isinstance(index, (int, np.integer)):
-            raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
-        if not -len(v) <= index < len(v):
-            raise self.error(f"element {index} of a tuple of {len(v)}")
-        return v[int(index)]
-
-    def slice_(self, node: ast.Slice) -> Any:
-        raise self.error(
-            "a slice is not in the language of kernels",
-            hint="a kernel takes single elements: write a loop, or tec.vload(array, index, lanes)",
-        )
-
-    def element(self, array: Any, index: Any, node: ast.AST) -> E.BufferLoad:
-        """The access `array[index]`."""
-        if not isinstance(array, Array):
-            raise self.error(f"{describe(array)} is indexed", hint="arrays and tuples have elements", node=node)
-        return E.BufferLoad(array.buffer, self.indices(array, index, node))
-
-    def indices(self, array: Array, index: Any, node: ast.AST) -> tuple[E.Expr, ...]:
-        b = array.buffer
-        given = index if isinstance(index, tuple) else (index,)
-        if len(given) != len(b.shape):
-            raise self.error(
-                f"{b.name} has {len(b.shape)} dimension{'s'[: len(b.shape) != 1]}, and {len(given)} "
-                f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
-                hint="a kernel takes single elements" if len(given) < len(b.shape) else None,
-                node=node,
+            of_word = getattr(v, "__name__", "") if callable(v) else ""  # numba's shared.array and atomic.add
+            hint = (
+                elsewhere.here(f"{of_word}_{node.attr}")
+                if of_word in language.WORDS.values()
+                else elsewhere.here(node.attr)
             )
-        out = []
-        for k, (i, n) in enumerate(zip(given, b.shape)):
-            i = self.number(i, f"index {k} of {b.name}")
-            e = settle(i)
-            if not dtype_info(e.dtype).is_int:
-                raise self.error(
-                    f"index {k} of {b.name} is {e.dtype}", hint="an index is a whole number: int(x)", node=node
-                )
-            if isinstance(e, E.IntImm) and e.value < 0:
-                e = B.add(n, e)
-                if isinstance(e, E.IntImm) and e.value < 0:
-                    raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
-            elif isinstance(e, E.IntImm) and isinstance(n, E.IntImm) and e.value >= n.value:
-                raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
-            if dtype_info(e.dtype).kind == "uint" or dtype_info(e.dtype).bits < 32:
-                e = B.cast("int64" if dtype_info(e.dtype).bits >= 32 else "int32", e)
-            out.append(e)
-        return tuple(out)
+            raise self.error(f"{name} has no {node.attr}", hint=hint)
+        return self.outside(found, f"{ast.unparse(node)}")
 
     # ---- operators
 
@@ -242,6 +195,8 @@ class Expressions(State):
         plain, build, text = _OPERATORS[type(op)]
         if isinstance(a, tuple) and isinstance(b, tuple) and isinstance(op, ast.Add):
             return a + b
+        if isinstance(a, Complex) or isinstance(b, Complex):
+            return complexes.operate(self, op, a, b, node)
         self.number(a, f"the left side of {text}")
         self.number(b, f"the right side of {text}")
         if is_number(a) and is_number(b):
@@ -292,7 +247,10 @@ class Expressions(State):
         if isinstance(node.op, ast.Not):
             c = self.condition(node.operand)
             return (not c) if isinstance(c, bool) else B.logical_not(c)
-        v = self.number(self.expr(node.operand), "the operand")
+        v = self.expr(node.operand)
+        if isinstance(v, Complex) and isinstance(node.op, (ast.USub, ast.UAdd)):
+            return complexes.negative(self, v) if isinstance(node.op, ast.USub) else v
+        v = self.number(v, "the operand")
         if isinstance(node.op, ast.USub):
             return (
                 self.compute(operator.neg, v)
@@ -341,6 +299,8 @@ class Expressions(State):
                 return found
             return (not found) if isinstance(found, bool) else B.logical_not(found)
         how, plain = _COMPARISONS[type(op)]
+        if isinstance(a, Complex) or isinstance(b, Complex):
+            return complexes.compare(self, op, a, b)
         if not (is_scalar(a) and is_scalar(b)):
             if isinstance(a, (Array, E.Expr, Weak)) or isinstance(b, (Array, E.Expr, Weak)):
                 raise self.error(f"{describe(a)} is compared with {describe(b)}")
@@ -379,7 +339,9 @@ class Expressions(State):
             return v if v.dtype == "bool" else B.compare("ne", v, 0)
         if isinstance(v, Weak):
             return B.compare("ne", v.expr, 0.0)
-        if isinstance(v, Array):
+        if isinstance(v, Complex):
+            return self.truth(complexes.compare(self, ast.NotEq(), v, 0.0))
+        if isinstance(v, (Array, Records, Record)):
             raise self.error(f"{describe(v)} is a condition", hint="test its elements, or its size")
         return bool(v)
 
@@ -426,12 +388,19 @@ class Expressions(State):
             a = self.expr(node.body)
         with self.branch() as no:
             b = self.expr(node.orelse)
-        if isinstance(a, tuple) or isinstance(b, tuple):
-            raise self.error("a choice between tuples", hint="choose each element, or use if")
+        if (yes or no) and is_storable(a) and is_storable(b):
+            return self._chosen_by_statements(test, node)
+        return self._selected(test, a, b)
+
+    def _selected(self, test: E.Expr, a: Any, b: Any) -> Any:
+        """`a` where the test holds, else `b`."""
+        if isinstance(a, Complex) or isinstance(b, Complex):
+            x, y = complexes.parts(self, a), complexes.parts(self, b)
+            return Complex(*[self._selected(test, p, q) for p, q in zip(x, y)])
+        if isinstance(a, tuple) and isinstance(b, tuple) and len(a) == len(b):
+            return with_elements(a, [self._selected(test, p, q) for p, q in zip(a, b)])
         self.number(a, "the value of a choice")
         self.number(b, "the value of a choice")
-        if yes or no:
-            return self._chosen_by_statements(test, node)
         t, u = type_of(a), type_of(b)
         if merge(t, u) is None and "bool" in (t, u):
             raise self.error(f"a choice between {describe(a)} and {describe(b)}", hint="give both one type")
@@ -460,7 +429,7 @@ class Expressions(State):
             self.store(key, self.expr(node.orelse), node)
         self.emit(S.IfThenElse(test, self.body(yes), self.body(no), self.where(node)))
         self.effects_so_far += 1
-        return self.let("chosen", self.load(key))
+        return self.held(self.value_of(key), "chosen")
 
     def call(self, node: ast.Call) -> Any:
         return self.called(node)
@@ -469,7 +438,7 @@ class Expressions(State):
 
     def missing(self, name: str) -> Any:
         """What a name stands for that is neither the function's own nor from outside. Raises KernelError."""
-        raise self.error(f"the name {name} stands for nothing here")
+        raise self.error(f"the name {name} stands for nothing here", hint=elsewhere.here(name))
 
     def called(self, node: ast.Call) -> Any:
         raise NotImplementedError
@@ -483,11 +452,6 @@ class AsType:
 
     def __init__(self, value: Any):
         self.value = value
-
-
-def _plain(e: E.Expr) -> Any:
-    """A dimension: a Python int where it is constant."""
-    return e.value if isinstance(e, E.IntImm) else e
 
 
 _HANDLERS: dict[type, Any] = {

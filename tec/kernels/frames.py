@@ -24,9 +24,22 @@ from ..ir.dtype import dtype_info
 from ..ir.effects import effects
 from ..ir.visit import walk_exprs
 from .source import Source
-from .values import Array, Weak, describe, is_scalar, merge, settle, storage_type, type_of, with_elements
+from .values import (
+    Complex,
+    Record,
+    Weak,
+    describe,
+    is_scalar,
+    is_storable,
+    merge,
+    settle,
+    storage_type,
+    type_of,
+    with_elements,
+)
 
 Key = tuple[Any, ...]
+_COMPLEX = "complex"  # the form of a variable that is a complex number
 SECRET = "#"  # starts the names of variables that the translation adds
 
 
@@ -40,6 +53,7 @@ class Known:
 
     slots: set[Key] = field(default_factory=set)
     types: dict[Key, str] = field(default_factory=dict)
+    forms: dict[Key, Any] = field(default_factory=dict)  # of variables of several parts: how they are put together
     flags: set[Key] = field(default_factory=set)  # flags that something reads
     failing: set[int] = field(default_factory=set)  # calls (ids of nodes) of helpers with assertions
 
@@ -165,10 +179,10 @@ class State:
         old = frame.names.get(name)
         here = self.block_ids[-1]
         if old is not None and not old.gone and old.block != here:
-            if isinstance(old.value, Array) or not is_scalar(old.value) or not is_scalar(value):
+            if not is_storable(old.value) or not is_storable(value):
                 raise self.error(
                     f"{name} is {describe(old.value)}, and a branch or a loop makes it {describe(value)}",
-                    hint="only numbers can change at run time; use another name",
+                    hint="only numbers and tuples of them can change at run time; use another name",
                     node=node,
                 )
             self.needs_slot(key)
@@ -184,6 +198,10 @@ class State:
             return with_elements(value, [self.held(v, name) for v in value])
         if isinstance(value, Weak):
             return Weak(self.held(value.expr, name))
+        if isinstance(value, Complex):
+            return Complex(self.held(value.real, name), self.held(value.imag, name))
+        if isinstance(value, Record):
+            return Record(value.of, self.held(value.indices, name))
         if not isinstance(value, E.Expr) or isinstance(value, (E.Var, E.IntImm, E.FloatImm)):
             return value
         return self.let(name, value)
@@ -202,12 +220,12 @@ class State:
         if key in self.known.slots:
             if key not in self.assigned:
                 raise self.unassigned(name, node)
-            return self.load(key)
+            return self.value_of(key)
         b = self.frame.names.get(name)
         if b is None:
             raise self.unassigned(name, node)
         if b.gone:
-            if not is_scalar(b.value):
+            if not is_storable(b.value):
                 raise self.error(
                     f"{name} is {describe(b.value)}, made inside of a branch or a loop that has ended",
                     hint="make it before",
@@ -235,6 +253,9 @@ class State:
     def store(self, key: Key, value: Any, node: ast.AST) -> None:
         """A number into a variable that has storage."""
         name = spoken_name(key)
+        if key in self.known.forms or isinstance(value, (Complex, tuple)):
+            self._store_parts(key, value, node)
+            return
         if not is_scalar(value):
             raise self.error(
                 f"{name} is a number elsewhere, and {describe(value)} here",
@@ -259,6 +280,49 @@ class State:
         e = B.cast(buffer.dtype, settle(value) if not isinstance(value, Weak) else value.expr)
         self.emit(S.BufferStore(buffer, e, (E.IntImm(0),), None, self.where(node)))
         self.assigned.add(key)
+
+    def _store_parts(self, key: Key, value: Any, node: ast.AST) -> None:
+        """A complex number or a tuple into a variable: each part has storage of its own."""
+        name, old = spoken_name(key), self.known.forms.get(key)
+        if is_scalar(value) and old == _COMPLEX:
+            value = Complex(value, 0.0)
+        new = (
+            _COMPLEX if isinstance(value, Complex) else (type(value), len(value)) if isinstance(value, tuple) else None
+        )
+        number = key in self.known.types  # so far
+        if new is None or not is_storable(value) or (number and new != _COMPLEX) or (old is not None and old != new):
+            was = (
+                "a number"
+                if number
+                else "a complex number"
+                if old == _COMPLEX
+                else f"a tuple of {old[1]}"
+                if old
+                else "another value"
+            )
+            raise self.error(
+                f"{name} is {was} elsewhere, and {describe(value)} here",
+                hint="a variable keeps its form: use another name",
+                node=node,
+            )
+        self.known.forms[key] = new
+        if number:  # what was stored before was a real number
+            del self.known.types[key]
+            raise Restart
+        for k, part in enumerate(_parts(value)):
+            self.store((*key, f"{name}_{k}"), part, node)
+        self.assigned.add(key)
+
+    def value_of(self, key: Key) -> Any:
+        """What a variable in storage holds."""
+        form = self.known.forms.get(key)
+        if form is None:
+            return self.load(key)
+        name = spoken_name(key)
+        if form == _COMPLEX:
+            return Complex(*[self.value_of((*key, f"{name}_{k}")) for k in range(2)])
+        make = getattr(form[0], "_make", form[0])
+        return make([self.value_of((*key, f"{name}_{k}")) for k in range(form[1])])
 
     def load(self, key: Key) -> E.Expr:
         return E.BufferLoad(self.slot(key, storage_type(self.known.types[key])), (E.IntImm(0),))
@@ -319,6 +383,15 @@ class State:
             self.emit(S.IfThenElse(test, close(yes), close(no) if no else None, self.where(node)))
         elif no:
             self.emit(S.IfThenElse(B.logical_not(test), close(no), None, self.where(node)))
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return (_as_part(value.real), _as_part(value.imag)) if isinstance(value, Complex) else tuple(value)
+
+
+def _as_part(v: Any) -> Any:
+    """A part of a complex number is a float."""
+    return float(v) if isinstance(v, int) else v
 
 
 def spoken_name(key: Key) -> str:

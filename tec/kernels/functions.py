@@ -12,9 +12,9 @@ import numpy as np
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
-from . import language
+from . import complexes, elsewhere, language
 from .expressions import AsType
-from .values import Array, Weak, as_dtype, describe, is_scalar, level, settle
+from .values import Array, Complex, Record, Records, Weak, as_dtype, describe, is_scalar, level, part_dtype, settle
 from .words import Words
 
 # Functions of math and NumPy -> operations of the IR, and how many numbers they take.
@@ -51,8 +51,13 @@ class Functions(Words):
         n = len(node.args)
         values = self.ordered(*[lambda x=x: self.expr(x) for x in (*node.args, *[k.value for k in node.keywords])])
         args, named = values[:n], {str(k.arg): v for k, v in zip(node.keywords, values[n:])}
+        if isinstance(f, complexes.Method):
+            return f.call(*args)
         if isinstance(f, AsType):
-            return self._converted(self._dtype(args[0] if args else named.get("dtype"), "the dtype of astype"), f.value)
+            to = args[0] if args else named.get("dtype")
+            if part_dtype(to) is not None or isinstance(f.value, Complex):
+                return complexes.converted(self, to, f.value)
+            return self._converted(self._dtype(to, "the dtype of astype"), f.value)
         inner = getattr(f, "__tec_kernel__", None)
         if isinstance(inner, FunctionType):
             return self.inlined(inner, node, args, named)
@@ -62,6 +67,8 @@ class Functions(Words):
             word = None
         if word is not None:
             return self.word(word, node, args, named)
+        if complexes.concerns(f, args):
+            return complexes.called(self, f, node, args, named)
         dtype = as_dtype(f) if isinstance(f, type) else None
         if dtype is not None and len(args) == 1 and not named:
             return (
@@ -95,7 +102,8 @@ class Functions(Words):
             raise self.error(f"{name}() is not in the language of kernels", hint=hint)
         raise self.error(
             f"{describe(f)} cannot be called in a kernel",
-            hint="kernels call plain Python functions, and those of tec and math",
+            hint=elsewhere.here(name.rpartition(".")[2])
+            or "kernels call plain Python functions, and those of tec and math",
         )
 
     def _wrong_count(self, f: Any, args: list[Any]) -> Any:
@@ -173,6 +181,8 @@ class Functions(Words):
             raise self.error(f"tec.{name}: {e}") from None
         if not isinstance(out, E.Expr) or isinstance(out, E.Reduce):
             raise self.error(f"tec.{name} gives {describe(out)}, no number")
+        if name in ("popcount", "clz", "ctz") and dtype_info(out.dtype).lanes == 1:
+            return B.cast("int32", out)  # a count, whatever it is of
         return Weak(out) if weak and out.dtype == "float64" else out
 
     def inlined(self, f: FunctionType, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
@@ -181,7 +191,10 @@ class Functions(Words):
 
 def known(values: Any) -> bool:
     """Whether all is known at compile time."""
-    return not any(isinstance(v, (E.Expr, Weak, Array)) or (isinstance(v, tuple) and not known(v)) for v in values)
+    return not any(
+        isinstance(v, (E.Expr, Weak, Array, Complex, Records, Record)) or (isinstance(v, tuple) and not known(v))
+        for v in values
+    )
 
 
 def hashable(v: Any) -> bool:
@@ -208,8 +221,8 @@ def _takes(f: Any, n: int) -> bool:
 
 
 def _len(t: Functions, v: Any) -> Any:
-    if isinstance(v, Array) and v.buffer.shape:
-        d = v.buffer.shape[0]
+    if isinstance(v, (Array, Records)) and v.shape:
+        d = v.shape[0]
         return d.value if isinstance(d, E.IntImm) else d
     if isinstance(v, (tuple, str)):
         return len(v)

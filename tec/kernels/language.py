@@ -262,6 +262,48 @@ def wave_reduce(value: Any, op: str = "add", width: Any = None) -> Any:
     _outside("wave_reduce")
 
 
+@_word
+def wave_scan(value: Any, op: str = "add", exclusive: bool = False) -> Any:
+    """The combination of the values of all lanes up to this one; `exclusive`: without its own, 0 (or what changes nothing) in the first lane.
+
+    op: "add", "mul", "min", "max", "and", "or" or "xor". All lanes of a full wavefront must arrive here.
+    """
+    _outside("wave_scan")
+
+
+@_word
+def match_any(value: Any) -> Any:
+    """A uint64 with one bit for each lane that arrives here with the same bits in `value`."""
+    _outside("match_any")
+
+
+@_word
+def match_all(value: Any) -> Any:
+    """Whether all lanes of the wavefront have the same value; all must arrive here."""
+    _outside("match_all")
+
+
+# ---- the block
+
+
+@_word
+def block_reduce(value: Any, op: str = "add") -> Any:
+    """The sum or other combination of the values of all threads of the block, in every thread, in the same order each time.
+
+    op: "add", "mul", "min", "max", "and", "or" or "xor". All threads of the block must arrive here; it is a barrier.
+    """
+    _outside("block_reduce")
+
+
+@_word
+def block_scan(value: Any, op: str = "add", exclusive: bool = False) -> Any:
+    """The combination of the values of all threads of the block up to this one, x first; `exclusive`: without its own.
+
+    op: as for `block_reduce`. All threads of the block must arrive here; it is a barrier.
+    """
+    _outside("block_scan")
+
+
 # ---- compilation
 
 

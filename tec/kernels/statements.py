@@ -16,7 +16,7 @@ from ..ir import stmt as S
 from ..ir.dtype import dtype_info
 from .exits import EXITS, Exits, leaves
 from .frames import SECRET, Key, Loop, reads_memory
-from .values import Array, as_dtype, describe, is_number, is_scalar, settle
+from .values import Array, Complex, Record, Records, as_dtype, describe, is_number, is_storable, settle
 
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.With: ("with", "kernels have no context managers"),
@@ -127,7 +127,7 @@ class Statements(Exits):
         slots = frame.result_slots = frame.result_slots or []
         parts = value if isinstance(value, tuple) else (value,)
         for k, part in enumerate(parts):
-            if not is_scalar(part):
+            if not is_storable(part):
                 raise self.error(f"a function with several returns gives numbers, not {describe(part)}", node=s)
             key = (*frame.key, f"{SECRET}{frame.source.name}{k}")
             if key not in slots:
@@ -161,11 +161,11 @@ class Statements(Exits):
             read = ast.copy_location(ast.Name(s.target.id, ast.Load()), s.target)
             old, value = self.ordered(lambda: self.expr(read), lambda: self.expr(s.value))
             self.put(s.target, self.operate(s.op, old, value, s), s)
-        elif isinstance(s.target, ast.Subscript):
-            array, index = self.ordered(lambda: self.expr(s.target.value), lambda: self.expr(s.target.slice))
+        elif isinstance(s.target, (ast.Subscript, ast.Attribute)):
+            array, index = self.place(s.target)
             load = self.element(array, index, s.target)
             value = self.expr(s.value)
-            self.put_element(array, load.indices, self.operate(s.op, load, value, s), s)
+            self.put_element(array, index, self.operate(s.op, load, value, s), s)
         else:
             raise self.error("this cannot be assigned to", node=s)
 
@@ -182,21 +182,78 @@ class Statements(Exits):
                 raise self.error(f"{len(value)} values for {len(target.elts)} names", node=s)
             for t, v in zip(target.elts, self.held(value, "part")):
                 self.put(t, v, s)
-        elif isinstance(target, ast.Subscript):
+        elif isinstance(target, (ast.Subscript, ast.Attribute)):
             held = [value]
-            _, array, index = self.ordered(
-                lambda: held[0], lambda: self.expr(target.value), lambda: self.expr(target.slice)
-            )
-            self.put_element(array, self.element(array, index, target).indices, value, s)
-        elif isinstance(target, ast.Attribute):
-            raise self.error(f"an attribute (.{target.attr}) is assigned to", hint="kernels write to arrays", node=s)
+            _, (array, index) = self.ordered(lambda: held[0], lambda: self.place(target))
+            self.put_element(array, index, value, s)
         else:
             raise self.error("this cannot be assigned to", node=s)
 
-    def put_element(self, array: Any, indices: tuple[E.Expr, ...], value: Any, s: ast.stmt) -> None:
+    def place(self, target: ast.Subscript | ast.Attribute) -> tuple[Any, Any]:
+        """What is written to: an array (or one of structs), and an index of it that is held."""
+        if isinstance(target, ast.Attribute):
+            v = self.expr(target.value)
+            if isinstance(v, Record):
+                return self.field(v.of, target.attr, target), self.held(v.indices, "i")
+            raise self.error(
+                f"an attribute (.{target.attr}) is assigned to", hint="kernels write to arrays", node=target
+            )
+        v, index = self.ordered(lambda: self.expr(target.value), lambda: self.expr(target.slice))
+        if isinstance(v, Record) and isinstance(index, str):
+            return self.field(v.of, index, target), self.held(v.indices, "i")
+        if isinstance(v, Records):
+            return v, self.record(v, index, target).indices
+        if not isinstance(v, Array):
+            raise self.error(f"{describe(v)} is indexed", hint="arrays have elements that are written to", node=target)
+        return v, self.indices(v, index, target)[len(v.prefix) :]
+
+    def _put_record(self, records: Records, index: tuple[E.Expr, ...], value: Any, s: ast.stmt) -> None:
+        """A whole struct: from another of the same fields, or from a tuple."""
+        names = list(records.fields)
+        if isinstance(value, Record) and list(value.of.fields) == names:
+            parts = [self.held(self.field_of(value, n, s), n) for n in names]
+        elif isinstance(value, tuple) and len(value) == len(names):
+            parts = list(value)
+        else:
+            raise self.error(
+                f"{describe(value)} is stored to {records.name}, an array of structs",
+                hint=f"a tuple of its fields, ({', '.join(names)}), or an element of an array of the same fields",
+                node=s,
+            )
+        for n, part in zip(names, parts):
+            self._put_field(records.fields[n], index, part, s)
+
+    def _put_field(self, field: Any, index: tuple[E.Expr, ...], part: Any, s: ast.stmt) -> None:
+        """A field of a struct; one of several numbers is stored number by number."""
+        if isinstance(field, Records) or len(field.shape) == len(index):
+            self.put_element(field, index, part, s)
+            return
+        n = field.shape[len(index)]
+        assert isinstance(n, E.IntImm)
+        for k in range(n.value):
+            x = self.element(part, k, s) if isinstance(part, Array) else self.tuple_element(part, k)
+            self._put_field(field, (*index, E.IntImm(k)), x, s)
+
+    def put_element(self, array: Any, index: Any, value: Any, s: ast.stmt) -> None:
         """Store a number to an array. A float is not stored to an array of integers."""
+        if isinstance(array, Records):
+            self._put_record(array, index, value, s)
+            return
         assert isinstance(array, Array)
         b = array.buffer
+        indices = self.indices(array, index, s)
+        if array.is_complex:
+            value = value if isinstance(value, Complex) else Complex(self.number(value, "what is stored"), 0.0)
+            parts = [self.as_type(p, b.dtype, s) for p in self.held((value.real, value.imag), "part")]
+            for k, part in enumerate(parts):
+                self.perform(S.BufferStore(b, part, (*indices, E.IntImm(k)), None, self.where(s)))
+            return
+        if isinstance(value, Complex):
+            raise self.error(
+                f"a complex number is stored to {b.name}, an array of {b.dtype}",
+                hint="store z.real, z.imag or abs(z)",
+                node=s,
+            )
         have, want = dtype_info(settle(self.number(value, "what is stored")).dtype), dtype_info(b.dtype)
         if have.is_float and not want.is_float:
             raise self.error(

@@ -10,6 +10,7 @@ whose parameters are the function's, then the grid's extents (or those of an ndr
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +30,7 @@ from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
 from .source import Source, parameters
 from .translator import Translator
-from .values import Array, Weak, identity
+from .values import PART, Array, Complex, Records, Weak, identity
 
 _ROUNDS = 200  # each learns a slot, a type or a flag; a kernel of that many is no kernel
 
@@ -37,7 +38,7 @@ _ROUNDS = 200  # each learns a slot, a type or a flag; a kernel of that many is 
 @dataclass(frozen=True)
 class Argument:
     """The type of an argument. `kind`: "array" (of `ndim` dimensions; `compact`: row-major without gaps; `align`: bytes of its
-    address), "scalar", "weak" (a Python float) or "constant" (`value`, part of the type)."""
+    address), "scalar", "weak" (a Python float), "constant" (`value`, part of the type) or "group" (`parts`, of which `form` makes one value)."""
 
     kind: str
     dtype: str = ""
@@ -45,6 +46,12 @@ class Argument:
     compact: bool = True
     align: int = 1
     value: Any = field(default=None, compare=False)
+    form: Any = None  # of a group, how its parts come together: ("complex",), ("tuple", class, n), ("dataclass", class, names), ("struct", names),
+    # ("records", names, ndim); of a field of structs ("field", extents), or ("whole", extents) of complex numbers
+    parts: tuple[Argument, ...] = ()
+    trailing: tuple[
+        int, ...
+    ] = ()  # extents of an array that are part of its type, the last: of a field of several numbers
     told: Any = field(default=None, init=False)  # what tells a constant from others (`values.identity`)
 
     def __post_init__(self) -> None:
@@ -52,6 +59,8 @@ class Argument:
             object.__setattr__(self, "told", identity(self.value))
 
     def __str__(self) -> str:
+        if self.kind == "group":
+            return f"({', '.join(map(str, self.parts))})"
         if self.kind == "array":
             return f"{self.dtype}[{', '.join(':' * self.ndim)}]"
         return repr(self.value) if self.kind == "constant" else "float" if self.kind == "weak" else self.dtype
@@ -91,14 +100,14 @@ def translate(
     known = Known()
     sources: dict[Any, Source] = {source.function: source}
     for _ in range(_ROUNDS):
-        before = (len(known.slots), dict(known.types), len(known.flags))
+        before = (len(known.slots), dict(known.types), dict(known.forms), len(known.flags))
         t = Translator(known)
         t.sources = sources
         try:
             out = _round(t, source, names, arguments, launch, target, alias)
         except Restart:
             continue
-        if before == (len(known.slots), known.types, len(known.flags)):
+        if before == (len(known.slots), known.types, known.forms, len(known.flags)):
             taken = tuple((s, name, v) for s in sources.values() for name, v in s.taken.items())
             return replace(out, taken=taken)
     raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
@@ -118,9 +127,8 @@ def _round(
     t.frame.entry = t.block_ids[-1]
     params: list[Buffer | E.Var] = []
     for name, a in zip(names, arguments):
-        value, param = _parameter(name, a, source)
-        if param is not None:
-            params.append(param)
+        value, made = _parameter(name, a, source)
+        params += made
         t.frame.names[name] = Binding(value, t.block_ids[-1])
     t.threads, t.extents, sizes = _launch_indices(launch)
     params += sizes
@@ -171,21 +179,56 @@ def _identifier(name: str) -> str:
     return name if name.isidentifier() and name.isascii() else "kernel"
 
 
-def _parameter(name: str, a: Argument, source: Source) -> tuple[Any, Buffer | E.Var | None]:
+def _parameter(name: str, a: Argument, source: Source) -> tuple[Any, list[Buffer | E.Var]]:
     """What a parameter is in the function, and in the IR."""
     if a.kind == "constant":
-        return a.value, None
+        return a.value, []
     if a.kind == "weak":
         var = E.Var(name, "float64")
-        return Weak(var), var
+        return Weak(var), [var]
     if a.kind == "scalar":
         var = E.Var(name, a.dtype)
-        return var, var
-    shape = tuple(E.Var(f"{name}_{k}", "int32", True) for k in range(a.ndim))
+        return var, [var]
+    if a.kind == "group":
+        names = (
+            a.form[2]
+            if a.form[0] == "dataclass"
+            else a.form[1]
+            if a.form[0] in ("records", "struct")
+            else range(len(a.parts))
+        )
+        found = [_parameter(f"{name}__{n}", p, source) for n, p in zip(names, a.parts)]
+        return _together(name, a.form, [value for value, _ in found]), [p for _, made in found for p in made]
+    fixed = dict(zip(range(a.ndim - len(a.trailing), a.ndim), a.trailing))
+    shape: tuple[E.Expr, ...] = tuple(
+        E.IntImm(fixed[k]) if k in fixed else E.Var(f"{name}_{k}", "int32", True) for k in range(a.ndim)
+    )
     strides = () if a.compact else tuple(E.Var(f"{name}_stride_{k}", "int64") for k in range(a.ndim))
-    info = dtype_info(a.dtype)
-    buffer = Buffer(name, a.dtype, shape, strides, 0, GLOBAL, max(a.align, info.bytes), loc=source.loc)
-    return Array(buffer), buffer
+    dtype = PART.get(a.dtype, a.dtype)
+    whole = dtype != a.dtype
+    if whole:
+        shape, strides = (*shape, E.IntImm(2)), (*strides, E.Var(f"{name}_part", "int64")) if strides else ()
+    info = dtype_info(dtype)
+    buffer = Buffer(name, dtype, shape, strides, 0, GLOBAL, max(a.align, info.bytes), loc=source.loc)
+    return Array(buffer, (), whole), [buffer]
+
+
+def _together(name: str, form: tuple[Any, ...], parts: list[Any]) -> Any:
+    """The value that a group of parameters is."""
+    if form[0] == "complex":
+        return Complex(*parts)
+    if form[0] in ("whole", "field"):
+        return Array(parts[0].buffer, (), form[0] == "whole")
+    if form[0] == "records":
+        return Records(name, dict(zip(form[1], parts)), form[2])
+    if form[0] == "struct":
+        return namedtuple("struct", form[1], rename=True)(*parts)
+    if form[0] == "tuple":
+        return getattr(form[1], "_make", form[1])(parts)
+    made = object.__new__(form[1])
+    for n, part in zip(form[2], parts):
+        object.__setattr__(made, n, part)
+    return made
 
 
 def _launch_indices(launch: LaunchShape) -> tuple[dict[str, tuple[E.Var, E.Expr]], tuple[E.Var, ...], list[E.Var]]:

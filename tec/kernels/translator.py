@@ -85,7 +85,7 @@ class Translator(Functions):
                     hint="end it with a return",
                     node=frame.source.tree,
                 )
-        values = tuple(self.held(self.load(key), "result") for key in frame.result_slots)
+        values = tuple(self.held(self.value_of(key), "result") for key in frame.result_slots)
         return values if frame.result_is_tuple else values[0]
 
     def source(self, f: FunctionType, node: ast.AST) -> Source:

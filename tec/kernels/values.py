@@ -27,6 +27,8 @@ from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, normalize_dtype
 
 WEAK_INT, WEAK_FLOAT = "int", "float"  # the types of Python numbers, among dtypes
+WHOLE = {"float32": "complex64", "float64": "complex128"}  # the type of a part, and of the number
+PART = {whole: part for part, whole in WHOLE.items()}
 
 
 @dataclass(slots=True, eq=False)
@@ -37,14 +39,57 @@ class Weak:
 
 
 @dataclass(slots=True, eq=False)
+class Complex:
+    """A complex number: two real ones, which are kept as floats."""
+
+    real: Any
+    imag: Any
+
+
+@dataclass(slots=True, eq=False)
 class Array:
-    """An array: a parameter, or shared or local storage."""
+    """An array: a parameter, or shared or local storage. `prefix`: the indices that are given already, of a row of a matrix. `is_complex`: the last
+    dimension of the buffer is the two parts of a number."""
 
     buffer: Buffer
+    prefix: tuple[E.Expr, ...] = ()
+    is_complex: bool = False
 
     @property
     def name(self) -> str:
         return self.buffer.name
+
+    @property
+    def shape(self) -> tuple[E.Expr, ...]:
+        """The extents of the indices that are still to be given."""
+        dims = self.buffer.shape[len(self.prefix) :]
+        return dims[:-1] if self.is_complex else dims
+
+    @property
+    def dtype(self) -> str:
+        return WHOLE[self.buffer.dtype] if self.is_complex else self.buffer.dtype
+
+
+@dataclass(slots=True, eq=False)
+class Records:
+    """An array of structs: an array for each field, of the same leading dimensions."""
+
+    name: str
+    fields: dict[str, Any]  # Array or Records
+    ndim: int  # dimensions of the array, without those of fields
+
+    @property
+    def shape(self) -> tuple[E.Expr, ...]:
+        first: Any = next(iter(self.fields.values()))
+        return tuple(first.shape[: self.ndim])
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """An element of an array of structs; a reference, as in NumPy."""
+
+    of: Records
+    indices: tuple[E.Expr, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +186,10 @@ def describe(v: Any) -> str:
         return f"a value of {v.dtype}"
     if isinstance(v, Weak):
         return "a float"
+    if isinstance(v, Complex):
+        return "a complex number"
+    if isinstance(v, (Records, Record)):
+        return f"the array of structs {v.name}" if isinstance(v, Records) else f"an element of {v.of.name}, a struct"
     if isinstance(v, tuple):
         return f"a tuple of {len(v)}"
     if v is None or is_number(v) or isinstance(v, str):
@@ -165,8 +214,29 @@ def identity(v: Any) -> Any:
         return (type(v), *(identity(getattr(v, f.name)) for f in dataclasses.fields(v)))
     if isinstance(v, float):
         return (type(v), v.hex())
+    if isinstance(v, complex):
+        return (type(v), v.real.hex(), v.imag.hex())
+    if hasattr(v, "__dlpack__"):
+        raise TypeError("an array is no constant")
     hash(v)
     return (type(v), v)
+
+
+def is_storable(v: Any) -> bool:
+    """Whether a variable may hold the value at run time: a number, a complex one, a tuple of such."""
+    return is_scalar(v) or isinstance(v, Complex) or (isinstance(v, tuple) and all(map(is_storable, v)))
+
+
+def part_dtype(v: Any) -> str | None:
+    """The dtype of the parts of the complex type that a Python object names; None where it names none."""
+    if v is complex:
+        return WEAK_FLOAT
+    name = v if isinstance(v, str) else v.name if isinstance(v, np.dtype) else getattr(v, "__name__", "")
+    return (
+        PART.get(name)
+        if isinstance(v, (str, np.dtype)) or (isinstance(v, type) and issubclass(v, np.complexfloating))
+        else None
+    )
 
 
 def as_dtype(v: Any) -> str | None:

@@ -16,16 +16,16 @@ from ..ir.blocks import Open
 from ..ir.buffer import LOCAL, SHARED, Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.passes.serialize_threads import CPU_WAVE
-from . import language
+from . import language, library
 from .statements import Statements
-from .values import Array, as_dtype, describe, level, settle
+from .values import Array, Complex, as_dtype, describe, level, part_dtype, settle, storage_type
 
 _ATOMICS = {
     "atomic_add": "atomic_add", "atomic_min": "atomic_min", "atomic_max": "atomic_max", "atomic_and": "atomic_and",
     "atomic_or": "atomic_or", "atomic_xor": "atomic_xor", "atomic_exchange": "atomic_exch", "atomic_sub": "atomic_add",
 }  # fmt: skip
 _REDUCERS = {
-    "add": B.add, "min": B.minimum, "max": B.maximum, "and": B.bitwise_and, "or": B.bitwise_or, "xor": B.bitwise_xor,
+    "add": B.add, "mul": B.mul, "min": B.minimum, "max": B.maximum, "and": B.bitwise_and, "or": B.bitwise_or, "xor": B.bitwise_xor,
 }  # fmt: skip
 
 
@@ -36,6 +36,7 @@ class Words(Statements):
     target: Any
     threads: dict[str, tuple[E.Var, E.Expr]]
     extents: tuple[E.Var, ...]  # of an ndrange, as the user gave them
+    inlined: Any  # a call of a plain function; the translator's
 
     # ---- the launch
 
@@ -116,24 +117,31 @@ class Words(Statements):
         return dtype
 
     def _shared(self, node: ast.Call, shape: Any, dtype: Any) -> Any:
-        d = self._dtype(dtype, "the dtype of tec.shared")
+        part = part_dtype(dtype)
+        d = part or self._dtype(dtype, "the dtype of tec.shared")
         if shape is None:
-            size = dtype_info(d).bytes * dtype_info(d).lanes
+            size = dtype_info(d).bytes * dtype_info(d).lanes * (2 if part else 1)
             shape = self.launch.shared_bytes // size
             if not shape:
                 raise self.error(
                     f"the launch gives {self.launch.shared_bytes} bytes of shared memory, and tec.shared(None, {d}) takes what it gives",
                     hint="kernel[grid, block, stream, shared_bytes]",
                 )
-        return self._storage(node, self._shape(shape, "shared"), d, SHARED)
+        return self._storage(node, self._shape(shape, "shared"), d, SHARED, part is not None)
 
     def _local(self, node: ast.Call, shape: Any, dtype: Any) -> Any:
-        return self._storage(node, self._shape(shape, "local"), self._dtype(dtype, "the dtype of tec.local"), LOCAL)
+        part = part_dtype(dtype)
+        d = part or self._dtype(dtype, "the dtype of tec.local")
+        return self._storage(node, self._shape(shape, "local"), d, LOCAL, part is not None)
 
-    def _storage(self, node: ast.Call, shape: tuple[E.Expr, ...], dtype: str, scope: str) -> Array:
+    def _storage(
+        self, node: ast.Call, shape: tuple[E.Expr, ...], dtype: str, scope: str, is_complex: bool = False
+    ) -> Array:
+        dtype = storage_type(dtype)
+        shape = (*shape, E.IntImm(2)) if is_complex else shape
         buffer = Buffer(scope, dtype, shape, scope=scope, loc=self.where(node))
         self.emit(Open(lambda body: S.Alloc(buffer, body)))
-        return Array(buffer)
+        return Array(buffer, (), is_complex)
 
     def _barrier(self, node: ast.Call) -> Any:
         self.perform(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.where(node)))
@@ -151,6 +159,8 @@ class Words(Statements):
             raise self.error(
                 f"tec.{what} of {describe(a)}", hint=f"tec.{what}(array, index, ...): the array itself, not an element"
             )
+        if a.is_complex and not what.startswith("atomic"):
+            raise self.error(f"tec.{what} of an array of {a.dtype}", hint="a[i] and a[i] = z take its elements")
         return a
 
     def _vload(self, node: ast.Call, array: Any, index: Any, lanes: Any) -> Any:
@@ -181,9 +191,11 @@ class Words(Statements):
         b = self._array(array, word).buffer
         if b.scope == LOCAL:
             raise self.error(f"tec.{word} on {b.name}, which is the thread's own", hint="a plain assignment does")
+        if array.is_complex:
+            return self._complex_atomic(word, node, array, index, *values, **named)
         load = E.BufferLoad(b, self.indices(array, index, node))
         info = dtype_info(b.dtype)
-        if info.kind == "bool" or info.lanes > 1 or (info.bits < 32):
+        if info.kind == "bool" or info.lanes > 1 or info.bits < 8:
             raise self.error(f"tec.{word} on an array of {b.dtype}", hint="atomics take 32 and 64 bits")
         if info.is_float and word in ("atomic_and", "atomic_or", "atomic_xor"):
             raise self.error(f"tec.{word} on an array of {b.dtype}", hint="it takes integers")
@@ -197,6 +209,20 @@ class Words(Statements):
             args = [B.neg(args[0])]
         op = "atomic_cas" if word == "atomic_cas" else _ATOMICS[word]
         return self.effect(E.Call(op, (load, *args), b.dtype))
+
+    def _complex_atomic(self, word: str, node: ast.Call, array: Array, index: Any, value: Any) -> Any:
+        """A sum: each part by itself."""
+        if word not in ("atomic_add", "atomic_sub"):
+            raise self.error(f"tec.{word} on an array of {array.dtype}", hint="it takes atomic_add and atomic_sub")
+        parts = (value.real, value.imag) if isinstance(value, Complex) else (self.number(value, "the value"), 0.0)
+        indices = self.indices(array, index, node)
+        old = []
+        for k, part in enumerate(self.held(parts, "part")):
+            e = self.as_type(part, array.buffer.dtype, node)
+            load = E.BufferLoad(array.buffer, (*indices, E.IntImm(k)))
+            e = B.neg(e) if word == "atomic_sub" else e
+            old.append(self.effect(E.Call("atomic_add", (load, e), array.buffer.dtype)))
+        return Complex(*old)
 
     # ---- the wavefront
 
@@ -251,11 +277,7 @@ class Words(Statements):
         if f is None:
             raise self.error(f"tec.wave_reduce with {describe(op)}", hint=", ".join(f'"{k}"' for k in _REDUCERS))
         w = self._width(width)
-        if math.prod(self.launch.block) % w:
-            raise self.error(
-                f"tec.wave_reduce over {w} lanes in a block of {math.prod(self.launch.block)} threads",
-                hint=f"launch blocks of a multiple of {w} threads",
-            )
+        self._whole_waves("wave_reduce", w)
         v = settle(self.number(value, "the value"))
         k = w // 2
         while k:
@@ -263,6 +285,59 @@ class Words(Statements):
             v = f(v, self._shuffle("shuffle_xor", node, v, k, w))
             k //= 2
         return self.let("reduced", v)
+
+    # ---- words that are made of others
+
+    def _combining(self, word: str, value: Any, op: Any) -> tuple[E.Expr, str, Any]:
+        """The value as an expression, its dtype, and what changes nothing under `op`."""
+        if op not in library.OPS:
+            raise self.error(f"tec.{word} with {describe(op)}", hint=", ".join(f'"{k}"' for k in library.OPS))
+        v = self.held(settle(self.number(value, "the value")), "value")
+        info = dtype_info(v.dtype)
+        if info.lanes > 1 or (op in ("and", "or", "xor") and info.is_float):
+            raise self.error(f"tec.{word} with {op!r} of a value of {v.dtype}")
+        if info.kind == "bool":
+            raise self.error(f"tec.{word} of a bool", hint="np.int32(c) counts; wave_any, wave_all and ballot vote")
+        none = B.const(library.neutral(op, v.dtype if info.name != "bfloat16" else "float32").item(), v.dtype)
+        return v, v.dtype, none
+
+    def _wave_scan(self, node: ast.Call, value: Any, op: Any = "add", exclusive: Any = False) -> Any:
+        v, _, none = self._combining("wave_scan", value, op)
+        self._whole_waves("wave_scan", self._width(None))
+        return self.inlined(library.wave_scan, node, [v, op, bool(exclusive), none], {})
+
+    def _block_reduce(self, node: ast.Call, value: Any, op: Any = "add") -> Any:
+        v, dtype, none = self._combining("block_reduce", value, op)
+        return self.inlined(library.block_reduce, node, [v, op, dtype, none], {})
+
+    def _block_scan(self, node: ast.Call, value: Any, op: Any = "add", exclusive: Any = False) -> Any:
+        v, dtype, none = self._combining("block_scan", value, op)
+        return self.inlined(library.block_scan, node, [v, op, bool(exclusive), dtype, none], {})
+
+    def _match_any(self, node: ast.Call, value: Any) -> Any:
+        v = self._bits(value, "match_any")
+        return self.inlined(library.match_any, node, [v, dtype_info(v.dtype).bits], {})
+
+    def _match_all(self, node: ast.Call, value: Any) -> Any:
+        v = self._bits(value, "match_all")
+        self._whole_waves("match_all", self._width(None))
+        return self.inlined(library.match_all, node, [v], {})
+
+    def _bits(self, value: Any, word: str) -> E.Expr:
+        """A number as an unsigned integer of the same bits."""
+        v = settle(self.number(value, "the value"))
+        info = dtype_info(v.dtype)
+        if info.lanes > 1 or info.kind == "bool":
+            raise self.error(f"tec.{word} of a value of {v.dtype}")
+        to = f"uint{info.bits}"
+        return self.let("bits", v if v.dtype == to else E.Call("reinterpret", (v,), to))
+
+    def _whole_waves(self, word: str, w: int) -> None:
+        if math.prod(self.launch.block) % w:
+            raise self.error(
+                f"tec.{word} over {w} lanes in a block of {math.prod(self.launch.block)} threads",
+                hint=f"launch blocks of a multiple of {w} threads",
+            )
 
     def word(self, word: str, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
         if word in ("static_range", "unrolled"):

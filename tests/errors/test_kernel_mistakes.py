@@ -274,7 +274,7 @@ def prints_an_array(x):
     print(x)  # <-
 
 
-@mistake("1j is not", "", "x")
+@mistake("a complex number is stored to x, an array of float32", "abs(z)", "x")
 def complex_numbers(x):
     x[0] = 1j  # <-
 

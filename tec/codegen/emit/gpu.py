@@ -131,8 +131,11 @@ class GpuStatements(Statements):
             self.shared_count += 1
             name = quote(f"{self.em.func_name}.{clean_name(s.buffer.name)}.{self.shared_count}")
             align = max(self.max_shared_align, boundary_of(s.buffer))
+            # Whole words: an atomic operation on 8 or 16 bits is one on the word around them.
+            each = max(4 // max(t.info.bytes, 1), 1)
+            count = -(-max(count, 1) // each) * each
             self.em.globals.append(
-                f"{name} = internal unnamed_addr addrspace({SHARED_SPACE}) global [{max(count, 1)} x {t.element}] "
+                f"{name} = internal unnamed_addr addrspace({SHARED_SPACE}) global [{count} x {t.element}] "
                 f"{self.shared_initial}, align {align}"
             )
             self.em.memory.bind_buffer(s.buffer, name, SHARED_SPACE, align)

@@ -404,7 +404,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = N
 def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> NDArray:
     """A copy of `x` (array, NDArray, DLPack object, nested sequence) on `device`.
 
-    The dtype is that of `x` (NumPy's for a sequence) unless given; of vectors ("float32x2") x's last dimension is the lanes.
+    A structured array gives `Records`. The dtype is that of `x` (NumPy's for a sequence) unless given; of vectors ("float32x2") x's last dimension is the lanes.
     """
     if isinstance(x, NDArray):
         device = x.device if device is None else as_device(device)
@@ -423,6 +423,10 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
         if dtype is not None:
             _check_fits(x, lanes(dtype_name(dtype))[0])
+    if x.dtype.names and dtype is None:
+        from .records import records
+
+        return records(x, device)  # type: ignore[return-value]  # an array of structs, which has the part of the surface that makes sense
     name = dtype_name(x.dtype.newbyteorder("=") if dtype is None else dtype)
     count = lanes(name)[1]
     if count > 1 and x.shape[-1:] != (count,):

@@ -1,0 +1,153 @@
+"""Arguments that are several to compiled code: complex numbers and arrays, arrays of structs, and tuples and dataclasses that hold arrays.
+
+Compiled code takes arrays of plain numbers and plain numbers. A `Pack` says which of them an argument is (`leaves`), and its type (`Argument` of kind
+"group") how a kernel puts them together again. A tuple without arrays stays a constant, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..errors import KernelError
+from ..kernels.translate import Argument
+from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
+from ..runtime.arrays.records import Records, records_of
+from ..runtime.devices.device import Device
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+class Pack:
+    """An argument taken apart. `form`: how the parts come together again, as in `Argument`; `key`: what tells its type from others."""
+
+    __slots__ = ("form", "key", "parts")
+
+    def __init__(self, form: tuple[Any, ...], parts: list[Any]):
+        self.form, self.parts = form, parts
+        self.key: tuple[Any, ...] = (form, tuple([p.key if type(p) is Pack else _key(p) for p in parts]))
+
+    @property
+    def leaves(self) -> Iterator[Any]:
+        """The arrays and numbers that compiled code gets."""
+        for p in self.parts:
+            if type(p) is Pack:
+                yield from p.leaves
+            else:
+                yield as_pairs(p) if type(p) is NDArray else p
+
+
+def _key(a: Any) -> Any:
+    if type(a) is NDArray:
+        return a.layout
+    if type(a) is int:
+        return int if -(2**31) <= a < 2**31 else ("wide", a < 2**63)
+    return type(a) if isinstance(a, (bool, float, np.generic)) else a
+
+
+def as_pairs(a: NDArray) -> NDArray:
+    """A complex array as one of reals with one dimension more; another array as it is."""
+    part = _PARTS.get(a.dtype)
+    if part is None:
+        return a
+    strides = None if a.is_contiguous else (*[2 * s for s in a.strides], 1)
+    return NDArray(a.storage, a.address, (*a.shape, 2), part, strides, a.writable)
+
+
+def packed(a: Any) -> Any:
+    """An argument as arrays of the runtime, numbers, constants and `Pack`s of them."""
+    if isinstance(a, (NDArray, str, type)):
+        return a
+    if isinstance(a, np.ndarray):
+        return of_records(records_of(a)) if a.dtype.names else from_numpy(a)
+    if isinstance(a, Records):
+        return of_records(a)
+    if isinstance(a, (complex, np.complexfloating)):
+        return Pack(("complex",), [a.real, a.imag])
+    if isinstance(a, np.void) and a.dtype.names:
+        return Pack(("struct", a.dtype.names), [packed(a[n]) for n in a.dtype.names])
+    if isinstance(a, tuple):
+        return Pack(("tuple", type(a), len(a)), [_part(x) for x in a]) if _holds_arrays(a) else a
+    if is_dataclass(a):
+        if not _holds_arrays(a):
+            return a
+        names = tuple(f.name for f in fields(a))
+        return Pack(("dataclass", type(a), names), [_part(getattr(a, n)) for n in names])
+    return from_dlpack(a) if hasattr(a, "__dlpack__") else a
+
+
+def _part(a: Any) -> Any:
+    found = packed(a)
+    if found is None or isinstance(found, (str, tuple)) or is_dataclass(found):
+        return Pack(("constant", found), [])
+    return found
+
+
+def _holds_arrays(a: Any) -> bool:
+    if isinstance(a, (np.ndarray, NDArray, Records, np.void)):
+        return True
+    if isinstance(a, tuple):
+        return any(map(_holds_arrays, a))
+    if is_dataclass(a) and not isinstance(a, type):
+        return any(_holds_arrays(getattr(a, f.name)) for f in fields(a))
+    return hasattr(a, "__dlpack__")
+
+
+def of_records(a: Records) -> Pack:
+    """An array of structs: an array for each field."""
+    names = tuple(a.dtype.names or ())
+    parts: list[Any] = []
+    for n in names:
+        f = a.field(n, parts=True)
+        if isinstance(f, Records):
+            parts.append(of_records(f))
+        else:
+            kind = "whole" if a.dtype[n].base.kind == "c" else "field"
+            parts.append(Pack((kind, f.shape[a.ndim :]), [f]))
+    return Pack(("records", names, a.ndim), parts)
+
+
+def type_of_pack(p: Pack, name: str, plain: Any) -> Argument:
+    """The type of a pack; `plain(value, name)` gives that of an array or a number."""
+    if p.form[0] == "constant":
+        return Argument("constant", value=p.form[1])
+    parts = tuple(type_of_pack(x, name, plain) if type(x) is Pack else plain(x, name) for x in p.parts)
+    if p.form[0] in ("field", "whole"):
+        parts = (replace(parts[0], trailing=p.form[1]),)
+    return Argument("group", form=p.form, parts=parts)
+
+
+def flattened(args: Sequence[Any]) -> list[Any]:
+    """What compiled code is given for arguments of a launch."""
+    out: list[Any] = []
+    for a in args:
+        if type(a) is Pack:
+            out += a.leaves
+        else:
+            out.append(as_pairs(a) if type(a) is NDArray else a)
+    return out
+
+
+def arrays_in(args: Sequence[Any]) -> Iterator[NDArray]:
+    """The arrays among the arguments of a launch."""
+    for a in args:
+        if type(a) is NDArray:
+            yield a
+        elif type(a) is Pack:
+            yield from arrays_in(a.parts)
+
+
+def device_of(name: str, args: Sequence[Any]) -> Device | None:
+    """The device of the arrays among the arguments; None where there are none. Raises KernelError for two."""
+    found: Device | None = None
+    for a in arrays_in(args):
+        if found is not None and a.device is not found:
+            raise KernelError(
+                f"{name}: arrays on {found} and on {a.device}",
+                hint="tec.nd.array(x, dev) puts an array on a device; NumPy's are on the CPU",
+            )
+        found = a.device
+    return found

@@ -1,0 +1,53 @@
+"""What CUDA, HIP, numba, CuPy and the packages of Julia call things, in tec's words; for hints."""
+
+from __future__ import annotations
+
+import difflib
+
+from . import language
+
+_HERE = {
+    "tec.thread_idx.x": "threadIdx threadIdx_x workitemIdx",
+    "tec.block_idx.x": "blockIdx blockIdx_x workgroupIdx",
+    "tec.block_dim.x": "blockDim blockDim_x workgroupDim",
+    "tec.grid_dim.x": "gridDim gridDim_x gridGroupDim",
+    "tec.grid_idx(1)": "grid global_id get_global_id program_id",
+    "tec.grid_size(1)": "gridsize global_size num_programs",
+    "tec.barrier()": "syncthreads sync_threads __syncthreads sync_workgroup syncblock",
+    "tec.wave_barrier()": "syncwarp __syncwarp sync_warp sync_wavefront",
+    "tec.lane()": "laneid lane_id laneId",
+    "tec.wave_size()": "warpsize warpSize warp_size wavefrontsize",
+    "tec.shuffle(v, lane)": "shfl shfl_sync __shfl_sync shfl_idx",
+    "tec.shuffle_up(v, delta)": "shfl_up shfl_up_sync __shfl_up_sync",
+    "tec.shuffle_down(v, delta)": "shfl_down shfl_down_sync __shfl_down_sync",
+    "tec.shuffle_xor(v, mask)": "shfl_xor shfl_xor_sync __shfl_xor_sync",
+    "tec.ballot(c)": "ballot_sync __ballot_sync vote_ballot vote_ballot_sync",
+    "tec.wave_any(c)": "any_sync __any_sync vote_any",
+    "tec.wave_all(c)": "all_sync __all_sync vote_all",
+    "tec.match_any(v)": "match_any_sync __match_any_sync",
+    "tec.match_all(v)": "match_all_sync __match_all_sync",
+    "tec.popcount(x)": "popc __popc popcll bit_count",
+    "tec.shared(shape, dtype)": "shared_array StaticSharedArray CuStaticSharedArray ROCStaticLocalArray SharedMemory",
+    "tec.shared(None, dtype), with bytes in kernel[grid, block, stream, bytes]": "CuDynamicSharedArray ROCDynamicLocalArray",
+    "tec.local(shape, dtype)": "local_array",
+    "tec.atomic_add(array, index, value), atomic_max and so on": "atomic atomicAdd atomicadd",
+    "tec.atomic_max(array, index, value)": "atomicMax", "tec.atomic_min(array, index, value)": "atomicMin",
+    "tec.atomic_cas(array, index, expected, desired)": "atomicCAS compare_and_swap",
+    "tec.random.uniform(seed, index, draw)": "xoroshiro128p_uniform_float32 curand_uniform rand curand",
+    "tec.random.normal(seed, index, draw)": "xoroshiro128p_normal_float32 curand_normal randn",
+    "a block index and a length in the kernel, and k.launch(n)": "cdiv",
+    "tec.wave_reduce(v, op)": "warp_reduce warpReduce subgroup_reduce",
+    "tec.wave_scan(v, op)": "warp_scan warpScan inclusive_scan",
+    "tec.block_reduce(v, op)": "BlockReduce blockreduce reduce_block",
+    "tec.block_scan(v, op)": "BlockScan blockscan",
+}  # fmt: skip
+_BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
+
+
+def here(name: str) -> str | None:
+    """What tec calls something, or what it calls something like it; None where nothing is near."""
+    found = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_sync"))
+    if found is not None:
+        return f"tec calls it {found}"
+    close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)
+    return f"is tec.{close[0]} meant?" if close else None
