@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import inspect
+import os
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +20,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-MOST_PARAMETERS = int(__import__("os").environ.get("MP", "30000000"))
+MOST_PARAMETERS = int(os.environ.get("TEC_UNSEEN_PARAMETERS", "30_000_000"))
 MOST_LAYERS = 2
 TOKENS = 64
 PICTURES = (64, 96, 128, 160, 224)  # the first that a network of timm or torchvision takes

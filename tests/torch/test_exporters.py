@@ -32,6 +32,30 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(2, 10, 64))
 
 
+class PlacesFirst(nn.Module):
+    """torch's own attention, whose heads are in the batch: places lie outermost."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
+        nn.init.normal_(self.attention.out_proj.bias)  # of zeros, one exporter leaves it out
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+
+class Gated(nn.Module):
+    """Squeeze and excitation: an average over the picture, which the exporters write with axes from either end."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.gate = nn.Conv2d(8, 16, 3, padding=1), nn.Conv2d(16, 16, 1)
+
+    def forward(self, x):
+        y = F.hardswish(self.conv(x))
+        return y * F.hardsigmoid(self.gate(F.adaptive_avg_pool2d(y, 1)))
+
+
 class RootMeanSquare(nn.Module):
     """As transformers writes it."""
 
@@ -65,6 +89,8 @@ MODULES = {
     "silu": (lambda: feed_forward(nn.SiLU()), TEXT),
     "root mean square": (RootMeanSquare, TEXT),
     "layer norm of channels": (ChannelsLast, PICTURE),
+    "places first": (PlacesFirst, TEXT),
+    "squeeze and excitation": (Gated, PICTURE),
 }
 
 

@@ -249,6 +249,10 @@ class _Look:
         node, out = values, values.outputs[0]
         if out.ndim == 3 and self.is_single(out):
             after = self.users[out][0]
+            if after.op == "transpose" and f.operands[0].lead == (1, out.shape[0]):
+                perm = (0, *(p + 1 for p in after.attrs["perm"]))
+                f.last, f.out_order = after, tuple(perm.index(a) for a in range(4))
+                return
             if after.op != "reshape" or after.outputs[0].shape[:-2] != f.operands[0].lead:
                 return
             node, out = after, after.outputs[0]
@@ -287,6 +291,9 @@ def _lie(v: Value, order: _Order) -> _Operand:
             order, v = tuple(perm[a] for a in order), node.inputs[0]
             continue
         wide = node.inputs[0] if node.op == "reshape" else None
+        if wide is not None and (turned := _split_behind(v, wide)) is not None:
+            v, shape, perm = turned
+            return _Operand(v, shape, tuple(perm[a] for a in order))
         if wide is not None and wide.node is not None and wide.node.op == "reshape":
             if wide.node.inputs[0].shape == v.shape:  # a dimension of 1 put in and taken out
                 v = wide.node.inputs[0]
@@ -307,8 +314,28 @@ def _lie(v: Value, order: _Order) -> _Operand:
     return _Operand(v, v.shape, order)
 
 
+def _split_behind(v: Value, narrow: Value) -> tuple[Value, tuple[Any, ...], _Order] | None:
+    """A transpose of three dimensions whose first becomes batch and heads (`torch.nn.MultiheadAttention`: places, batch times heads, elements): the value before it, its
+    shape with that dimension divided, and where the four dimensions of `v` are in that; None for anything else."""
+    while narrow.node is not None and narrow.node.op == "reshape":
+        narrow = narrow.node.inputs[0]
+    if (v.ndim, narrow.ndim) != (4, 3) or narrow.shape[1:] != v.shape[2:]:
+        return None
+    before, perm = narrow, (0, 1, 2)
+    while before.node is not None and before.node.op == "transpose":
+        before, perm = before.node.inputs[0], tuple(before.node.attrs["perm"][p] for p in perm)
+    if before is narrow:
+        return None
+    first, *others = perm
+    shape = (*before.shape[:first], *v.shape[:2], *before.shape[first + 1 :])
+    return before, shape, (first, first + 1, *(a + (a > first) for a in others))
+
+
 def _whole(v: Value, order: _Order) -> _Operand:
-    """Three dimensions as heads of one batch entry."""
+    """Three dimensions as heads of one batch entry, before transposes."""
+    while v.node is not None and v.node.op == "transpose":
+        perm = (0, *(p + 1 for p in v.node.attrs["perm"]))
+        order, v = tuple(perm[a] for a in order), v.node.inputs[0]
     return _Operand(v, (1, *v.shape), order)
 
 

@@ -77,6 +77,14 @@ def _constant_first(found: Found, out: Value) -> dict[str, Any] | None:
     return {} if found["a"].is_const and not found["b"].is_const else None
 
 
+def _axes_in_order(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of a reduction whose axes do not stand in order, with axes that do."""
+    assert out.node is not None
+    axes = tuple(out.node.attrs["axes"])
+    ordered = tuple(sorted(a % found["x"].ndim for a in axes))
+    return {**out.node.attrs, "axes": ordered} if axes != ordered else None
+
+
 def _last_two(found: Found, out: Value) -> dict[str, Any] | None:
     """The dimensions before the last two are one meanwhile, and come out as they were."""
     x = found["x"]
@@ -101,7 +109,13 @@ _SPREAD = ("add", Named("variance", ("reduce_mean", _SQUARE)), "epsilon")
 _ROOT = ("sqrt", _SPREAD)
 _INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", _ROOT))
 
+_REDUCTIONS = tuple(f"reduce_{x}" for x in "sum mean max min prod any all sum_square sum_abs".split())
+
 RULES = (
+    *(
+        Rule(f"axes of {op} in order", (op, "x"), _axes_in_order, op, ("x",), "torch's newer exporter writes them as they were given, from the end")
+        for op in _REDUCTIONS
+    ),
     Rule(
         "a constant summand second", ("add", "a", "b"), _constant_first, "add", ("b", "a"),
         "the older exporter of torch writes bias + product, the newer one product + bias", is_ordered=True,

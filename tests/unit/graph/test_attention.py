@@ -97,6 +97,29 @@ def three_dimensions():
     return n.done(n.matmul(n.softmax(x, axes=(2,)), v)), {"extras": ("bias",)}
 
 
+def places_first():
+    """torch.nn.MultiheadAttention, as the newer exporter writes it: batch and heads are one dimension until after a transpose."""
+    n = Net()
+    q, k, v = (n.transpose(n.reshape(n.x(c, S, B, N * H), shape=(S, B * N, H)), perm=(1, 0, 2)) for c in "qkv")
+    k = n.reshape(n.transpose(k, perm=(0, 2, 1)), shape=(B, N, H, T))
+    x = n.softmax(n.matmul(n.reshape(q, shape=(B, N, S, H)), k), axes=(3,))
+    y = n.transpose(n.matmul(x, n.reshape(v, shape=(B, N, T, H))), perm=(2, 0, 1, 3))
+    order = (1, 2, 0, 3)
+    found = {f"{x}_order": order for x in ("q", "k", "v", "out")}
+    return n.done(n.reshape(y, shape=(S * B, N * H))), found
+
+
+def places_first_of_three_dimensions():
+    """The same with weights asked for: products of three dimensions."""
+    n = Net()
+    q, k, v = (n.transpose(n.reshape(n.x(c, S, B, N * H), shape=(S, B * N, H)), perm=(1, 0, 2)) for c in "qkv")
+    x = n.softmax(n.matmul(q, n.transpose(k, perm=(0, 2, 1))), axes=(2,))
+    y = n.transpose(n.matmul(x, v), perm=(1, 0, 2))
+    order = (0, 2, 1, 3)
+    found = {f"{x}_order": order for x in ("q", "k", "v", "out")}
+    return n.done(n.reshape(y, shape=(S * B, N * H))), found
+
+
 def repeated_heads():
     n = Net()
     q = n.x("q", B, N, S, H)
@@ -127,7 +150,7 @@ def half_with_casts():
 
 FOUND = [
     bert, causal_constant, window_constant, chosen, heads_in_the_batch, heads_in_the_batch_without_mask,
-    three_dimensions, repeated_heads, one_key_head, half_with_casts,
+    three_dimensions, places_first, places_first_of_three_dimensions, repeated_heads, one_key_head, half_with_casts,
 ]  # fmt: skip
 
 

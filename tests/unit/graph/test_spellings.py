@@ -111,6 +111,17 @@ def test_operands_and_squares_stand_in_one_order():
     same(g, found)
 
 
+def test_axes_of_reductions_stand_in_order():
+    made = []
+    for axes in ((2, 3), (-1, -2), (3, 2)):
+        n = Net()
+        g = n.done(n.reduce_mean(n.x, axes=axes, keepdims=False))
+        found = one_spelling(g)
+        made += [node.attrs for node in found.nodes]
+        same(g, found)
+    assert made == [{"axes": (2, 3), "keepdims": False}] * 3
+
+
 def test_every_rule_says_why():
     assert len({r.name for r in RULES}) == len(RULES) and all(r.why for r in RULES)
 
