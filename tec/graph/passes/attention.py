@@ -323,7 +323,8 @@ def _split_behind(v: Value, narrow: Value) -> tuple[Value, tuple[Any, ...], _Ord
         return None
     before, perm = narrow, (0, 1, 2)
     while before.node is not None and before.node.op == "transpose":
-        before, perm = before.node.inputs[0], tuple(before.node.attrs["perm"][p] for p in perm)
+        earlier = before.node.attrs["perm"]
+        before, perm = before.node.inputs[0], (earlier[perm[0]], earlier[perm[1]], earlier[perm[2]])
     if before is narrow:
         return None
     first, *others = perm
