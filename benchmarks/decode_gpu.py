@@ -2,9 +2,9 @@
 alone, and the host's part, beside PyTorch's step in a CUDA graph.
 
     python -m benchmarks.decode_gpu --list [--target T]                        anywhere: the launches of a step with their grids and bytes
-    python -m benchmarks.decode_gpu [--batch 1] [--past 128,1024] [--kernels] [--chain] [--torch]
+    python -m benchmarks.decode_gpu [--batch 1] [--past 128,1024] [--weights F16] [--kernels] [--chain] [--torch]
 
-Random weights. Every number is a median. Kernels are timed in a captured graph of all launches of that name, of which each layer's weights are read in turn, so
+Random weights; of one of ggml's formats (`--weights Q4_0`) they stay packed, and PyTorch's step has their numbers in float16. Every number is a median. Kernels are timed in a captured graph of all launches of that name, of which each layer's weights are read in turn, so
 that the second-level cache holds none of them.
 """
 
@@ -14,7 +14,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,10 @@ import numpy as np
 import tec
 from benchmarks import shard_model as model
 from tec.graph.compiler import compile_graphs
+from tec.lm.checkpoint import PackedTensor
+from tec.lm.filling import fill
+from tec.lm.formats import Format
+from tec.lm.recipes import Recipe, placed
 from tec.runtime.devices.stream import Event, GraphCapture
 from tec.target import Target
 
@@ -29,9 +33,10 @@ AGAIN, ROUNDS, STEPS = 16, 7, 40
 _SEED = 7
 
 
-def compiled(batch: int, target: Target) -> Any:
-    graph = model.graph_of("decode", 1, target, texts=batch)
-    return compile_graphs([graph], target, state=dict(graph.state))[0]
+def compiled(batch: int, target: Target, tensors: Mapping[str, PackedTensor] | None = None) -> tuple[Any, list[Recipe]]:
+    """The network, and the recipes of its constants where they are made of `tensors`."""
+    graph, recipes = model.graph_of("decode", 1, target, texts=batch, tensors=tensors)
+    return compile_graphs([graph], target, state=dict(graph.state))[0], recipes
 
 
 def launches_of(net: Any, past: int, capacity: int) -> list[dict[str, Any]]:
@@ -76,6 +81,41 @@ def weights() -> dict[str, np.ndarray[Any, Any]]:
         w = np.resize(block, shape)
         made[name] = 1 + 0.1 * w if len(shape) == 1 else (w * shape[1] ** -0.5).astype(np.float16)
     return made
+
+
+def packed_tensors(format: str) -> dict[str, PackedTensor]:
+    """The model's matrices in a format of ggml, of random bytes with scales that make numbers of about 1 / sqrt(depth); its vectors in float32."""
+    rng, f = np.random.default_rng(_SEED), Format[format]
+    made = {}
+    for name, shape in model.shapes():
+        if len(shape) == 1:
+            data = (1 + 0.1 * rng.standard_normal(shape)).astype("<f4").view(np.uint8)
+            made[name] = PackedTensor(name, shape, Format.F32, data)
+            continue
+        blocks = rng.integers(0, 256, (1 << 12, f.nbytes), np.uint8)
+        _SCALES[format](blocks, shape[1])
+        whole = np.resize(blocks, (shape[0] * shape[1] // f.block, f.nbytes))
+        made[name] = PackedTensor(name, shape, f, whole.reshape(-1))
+    return made
+
+
+def _halves(at: Sequence[int], spread: float) -> Callable[[Any, int], None]:
+    """Float16 scales at these bytes of a block, of codes with this spread."""
+
+    def put(blocks: Any, depth: int) -> None:
+        rng = np.random.default_rng(_SEED)
+        for k in at:
+            scales = (depth**-0.5 / spread * (0.5 + rng.random(len(blocks)))).astype("<f2")
+            blocks[:, k : k + 2] = scales[:, None].view(np.uint8)
+
+    return put
+
+
+def _powers(blocks: Any, depth: int) -> None:
+    blocks[:, 0] = 127 + round(np.log2(depth**-0.5 / 3))
+
+
+_SCALES = {"Q4_0": _halves([0], 4.6), "Q8_0": _halves([0], 74.0), "Q4_K": _halves([0, 2], 300.0), "MXFP4": _powers}
 
 
 def inputs(batch: int, past: int) -> dict[str, Any]:
@@ -175,14 +215,29 @@ class TorchStep:
         self.torch.cuda.synchronize()
 
 
-def measure(batch: int, pasts: Sequence[int], kernels: bool, peer: bool, chain: bool = False) -> None:
+def provided(net: Any, recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor] | None) -> dict[str, Any]:
+    """Gives the network its weights; the whole matrices as numbers."""
+    if tensors is None:
+        whole = weights()
+        own = model.local_weights(whole, 0, 1, np.concatenate)
+        net.provide({n: np.ascontiguousarray(own[n]).reshape(p.shape) for n, p in net.params.items() if n in own})
+        return whole
+    specs = {n: (str(p.dtype), p.shape) for r in recipes for n, p in ((n, net.params[n]) for n in r.params.values())}
+    made = placed(specs)
+    fill(recipes, tensors, made, 8)
+    net.provide(made)
+    return {n: t.dequantize().astype(np.float16 if len(t.shape) > 1 else np.float32) for n, t in tensors.items()}
+
+
+def measure(
+    batch: int, pasts: Sequence[int], kernels: bool, peer: bool, chain: bool = False, format: str = "F16"
+) -> None:
     device = tec.cuda(0)
+    tensors = None if format == "F16" else packed_tensors(format)
     start = time.perf_counter()
-    net = compiled(batch, Target("cuda"))
+    net, recipes = compiled(batch, Target("cuda"), tensors)
     compile_s = time.perf_counter() - start
-    whole = weights()
-    own = model.local_weights(whole, 0, 1, np.concatenate)
-    net.provide({n: np.ascontiguousarray(own[n]).reshape(p.shape) for n, p in net.params.items() if n in own})
+    whole = provided(net, recipes, tensors)
     for past in pasts:
         given = inputs(batch, past)
         executor = net.executor(device, capacity=past + 512)
@@ -196,7 +251,7 @@ def measure(batch: int, pasts: Sequence[int], kernels: bool, peer: bool, chain: 
         logits = again()[0].numpy()
         found = launches_of(net, past, past + 512)
         row: dict[str, Any] = {
-            "name": f"decode step, batch {batch}, past {past}", "launches": sum(min(r["grid"]) > 0 for r in found), "run_us": round(_times(again, STEPS), 1),
+            "name": f"decode step, {format}, batch {batch}, past {past}", "launches": sum(min(r["grid"]) > 0 for r in found), "run_us": round(_times(again, STEPS), 1),
             "graph_us": round(_graph_us(executor), 1), "queued_us": round(_queued_us(executor), 1), "host_us": round(_host_us(executor, x, past), 1),
             "growing_us": round(_growing_us(executor, x, past), 1), "compile_s": round(compile_s, 1),
         }  # fmt: skip
@@ -278,15 +333,16 @@ def main() -> None:
     parser.add_argument("--target", default="cuda -arch=sm_90a", help="of --list")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--past", default="128,1024")
+    parser.add_argument("--weights", default="F16", choices=("F16", *_SCALES))
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--chain", action="store_true", help="what each launch adds to those before it")
     parser.add_argument("--torch", action="store_true")
     args = parser.parse_args()
     pasts = [int(p) for p in args.past.split(",")]
     if not args.list:
-        measure(args.batch, pasts, args.kernels, args.torch, args.chain)
+        measure(args.batch, pasts, args.kernels, args.torch, args.chain, args.weights)
         return
-    net = compiled(args.batch, Target(args.target))
+    net, _ = compiled(args.batch, Target(args.target), None if args.weights == "F16" else packed_tensors(args.weights))
     found = launches_of(net, pasts[-1], pasts[-1] + 512)
     for kernel, rows in distinct(found).items():
         print(

@@ -72,7 +72,7 @@ def compile_code(folder: Path, ranks: int, ptxas: str | None, arch: str) -> None
 
 
 def _networks(kind: str, n: int, target: Target) -> tuple[list[Network], dict[str, Any]]:
-    graph = model.graph_of(kind, n, target)
+    graph, _ = model.graph_of(kind, n, target)
     state = dict(graph.state)
     mesh = tec.Mesh({"t": n})
     names = names_of(graph)

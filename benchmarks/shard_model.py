@@ -6,13 +6,14 @@ every rank. Weights come by name and are drawn on the GPU: code is compiled for 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tec.graph import Graph, Value
 from tec.lm.architectures import find
 from tec.lm.config import Config
 from tec.lm.layers import Layers
+from tec.lm.recipes import Recipe
 from tec.lm.weights import WeightBuilder
 from tec.sharding import Shard
 
@@ -135,15 +136,19 @@ class Texts(Layers):
         return x
 
 
-def graph_of(kind: str, ranks: int, target: Any, texts: int = 1) -> Graph:
-    """The graph of "decode" (a token of each text behind a past that is open) or "prefill", whose weights are laid out for so many ranks."""
+def graph_of(
+    kind: str, ranks: int, target: Any, texts: int = 1, tensors: Mapping[str, Any] | None = None
+) -> tuple[Graph, list[Recipe]]:
+    """The graph of "decode" (a token of each text behind a past that is open) or "prefill", whose weights are laid out for so many ranks; of `tensors`, where they
+    are given, by the recipes that are returned."""
     with target:
         form = Prefill if kind == "prefill" else Texts if texts > 1 else Layers
-        layers = form(Config(CONFIG, "llama"), {}, target, "float16")
-        layers.w = JoinedWeights(layers.b, {}, target)
-        layers.w.ranks = ranks
+        layers = form(Config(CONFIG, "llama"), tensors or {}, target, "float16")
+        if tensors is None:
+            layers.w = JoinedWeights(layers.b, {}, target)
+            layers.w.ranks = ranks
         layers.tokens = TEXTS * TOKENS if kind == "prefill" else texts
-        return layers.finish(find("llama")(layers))
+        return layers.finish(find("llama")(layers)), layers.w.recipes
 
 
 def local_weights(whole: dict[str, Any], rank: int, ranks: int, cat: Any) -> dict[str, Any]:

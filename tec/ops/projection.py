@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from .. import te
+from ..ir.microscaling import format_of, powers
 from ..te import Tensor
 from .forms import Form, carry
 from .matmul import accumulator
-from .packed import Weights, unpacked
+from .packed import Weights, number_of, scale_of, unpacked
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register
 from .size_exprs import inverse as one_over
 
@@ -64,9 +65,11 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
         h = h / np.sqrt(np.mean(h * h, -1, keepdims=True) + acc(attrs["eps"])) * g.astype(acc)
     if attrs.get("bits"):
         w = Weights.of(attrs)
-        codes = unpacked(np.ascontiguousarray(matrix[0]).view(np.uint8), w.bits, w.k).astype(acc)
-        blocks = [np.repeat(m.astype(acc), w.block, 1) for m in matrix[1:]]
-        rows = (codes - (blocks[1] if len(blocks) > 1 else acc(w.zero))) * blocks[0]
+        codes = unpacked(np.ascontiguousarray(matrix[0]).view(np.uint8), w.bits, w.k)
+        beside = [powers(matrix[1]), *matrix[2:]] if w.format else matrix[1:]
+        numbers = format_of(w.format).numbers[codes] if w.format else codes
+        blocks = [np.repeat(m.astype(acc), w.block, 1) for m in beside]
+        rows = (numbers.astype(acc) - (blocks[1] if len(blocks) > 1 else acc(w.zero))) * blocks[0]
     else:
         rows = matrix[0].astype(acc)
     y = h @ rows.T
@@ -90,9 +93,9 @@ def _projection(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
 
         def weight(n: Any, r: Any) -> Any:
             b = te.indexdiv(r, w.block)
-            code = w.code(lambda i: matrix[0](*i), r, n).astype(acc)
+            code = number_of(w.code(lambda i: matrix[0](*i), r, n), w.format).astype(acc)
             zero = te.const(w.zero, acc) if len(matrix) < 3 else matrix[2](n, b).astype(acc)
-            return (code - zero) * matrix[1](n, b).astype(acc)
+            return (code - zero) * scale_of(matrix[1](n, b), w.format).astype(acc)
 
     else:
 

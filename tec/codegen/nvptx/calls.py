@@ -197,9 +197,21 @@ def async_wait(em: NvptxEmitter, e: E.Call) -> str:
     return "0"
 
 
+def bitor(em: NvptxEmitter, e: E.Call) -> str:
+    """(x & mask) | bits of 32 bits, both numbers, as the one instruction that it is: ptxas makes two of it, since each has a number of its own."""
+    masked, bits = e.args
+    if not isinstance(masked, E.Call) or masked.op != "bitand" or not isinstance(bits, E.IntImm) or e.dtype != "uint32":
+        return calls.bits(em, e)
+    x, mask = masked.args
+    if not isinstance(mask, E.IntImm) or bits.value & mask.value:
+        return calls.bits(em, e)
+    text = f"lop3.b32 $0, $1, {mask.value}, {bits.value}, 0xEA;"
+    return em.op(f'call i32 asm "{text}", "=r,r"(i32 {em.expr(x)})')
+
+
 CALLS: dict[str, CallHandler] = {
     **calls.CALLS,
-    "barrier": barrier, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+    "barrier": barrier, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
     "fmod": remainder.fmod, "if_then_else": if_then_else,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from ...choices.families.products.few_rows_matrix import most_rows
+from ...ops.packed import Weights
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _PLAIN = ("transpose_a", "view_a", "view_b", "layout_b", "out_dtype")
 _HALVES = ("float16", "bfloat16")
-_PACKED = ("bits", "block", "panel", "depth", "zero")
+_PACKED = ("bits", "block", "panel", "depth", "zero", "format")
 
 
 @dataclass
@@ -265,12 +266,18 @@ def _kind(n: Node, target: Target) -> Any:
         return None
     x = n.inputs[0]
     rows = x.shape[0] if x.ndim == 2 and isinstance(x.shape[0], int) else 0
-    if rows < 1 or (rows > 1 and rows > most_rows(target, x.dtype, x.shape[1], n.outputs[0].shape[-1])):
+    if rows < 1:
         return None
-    if n.op == "packed_matmul" and not n.attrs["panel"]:
-        if rows > 1 or not all(v.is_known for v in n.inputs[1:]):
+    packed = Weights.of(n.attrs) if n.op == "packed_matmul" else None
+    most = most_rows(target, x.dtype, x.shape[1], n.outputs[0].shape[-1], packed)
+    if rows > max(most, 1):
+        return None
+    if packed is not None and not packed.panel:
+        later = not all(v.is_known for v in n.inputs[1:])
+        if later and most == 1:  # joined ones are one launch, a norm alone is no gain
             return None
-        return n.op, len(n.inputs), *(n.attrs.get(a) for a in _PACKED), *(v.dtype for v in n.inputs)
+        alike = *(n.attrs.get(a) for a in _PACKED), *(v.dtype for v in n.inputs)
+        return n.op, len(n.inputs), *alike, n.inputs[1] if later else None
     if (
         n.op == "matmul"
         and n.inputs[1].ndim == 2

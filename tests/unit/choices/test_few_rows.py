@@ -11,9 +11,10 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
+from tec.ops.packed import Weights
 from tec.ops.registry import TensorType, get_op
 
-ROWS, MATRIX, ATTENTION = "few rows", "few rows by matrix units", "few rows attention"
+ROWS, MATRIX, PACKED, ATTENTION = "few rows", "few rows by matrix units", "few packed rows", "few rows attention"
 
 
 def computed(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[list[Any], Any, Any]:
@@ -55,6 +56,58 @@ def test_products(chip: str, m: int, n: int, k: int, dtype: str, choice: dict[st
     b = te.placeholder((m, n), dtype, name="beside")
     y = te.compute((m, n), lambda i, j: c(i, j) + b(i, j), name="y")
     check(chip, [*params, b], y, [x, w, beside], x.astype("f8") @ w.astype("f8").T + beside, choice)
+
+
+def packed(
+    m: int, n: int, k: int, bits: int, zeros: str = "", format: str = "", **more: Any
+) -> tuple[str, dict[str, Any], list[Any]]:
+    """An operator with packed weights, its attributes and its arrays."""
+    rng = np.random.default_rng(m)
+    attrs = {
+        "bits": bits,
+        "block": 32,
+        "panel": 0,
+        "depth": k,
+        "columns": n,
+        "zero": 0.0 if format else float(1 << (bits - 1)),
+        "format": format,
+        **more,
+    }
+    w = Weights.of(attrs)
+    shape = n, k // w.block
+    scale = rng.integers(120, 130, shape).astype("u1") if format else (rng.random(shape) * 0.1 + 0.01).astype("f2")
+    arrays = [rng.standard_normal((m, k)).astype("f2"), w.store(rng.integers(0, 1 << bits, (n, k)).astype("u1")), scale]
+    if zeros:
+        arrays.append((rng.integers(0, 1 << bits, shape) + (0.25 if "f" in zeros else 0)).astype(zeros))
+    if "eps" in more:
+        arrays.insert(1, (1 + 0.1 * rng.standard_normal(k)).astype("f4"))
+    return "projection" if "eps" in more else "packed_matmul", attrs, arrays
+
+
+@pytest.mark.parametrize(
+    ("chip", "given", "choice"),
+    [
+        ("gfx942", packed(2, 140, 288, 4, "u1", eps=1e-5, gate="silu"), {"template": PACKED, "columns": 16, "waves": 2, "split_k": 1, "ahead": 1, "early": ""}),  # columns and pieces that are no whole tiles and steps
+        pytest.param("gfx90a", packed(17, 64, 256, 8, "f2"), {"template": PACKED, "columns": 16, "waves": 4, "split_k": 2, "ahead": 1, "early": ""}, marks=pytest.mark.slow),
+        ("gfx942", packed(3, 64, 256, 4, format="mxfp4_e2m1"), {"template": PACKED, "columns": 16, "waves": 4, "split_k": 2, "ahead": 1, "early": ""}),
+        pytest.param("gfx942", packed(25, 64, 1024, 4), {"template": PACKED}, marks=pytest.mark.slow),  # x from where it lies
+        ("gfx1201", packed(2, 64, 256, 4, "f2"), {"template": ROWS, "columns": 1, "waves": 4, "split_k": 1, "ahead": 1, "early": ""}),
+    ],
+)  # fmt: skip
+def test_packed_weights(chip: str, given: tuple[str, dict[str, Any], list[Any]], choice: dict[str, Any]) -> None:
+    params, y, want = computed(*given)
+    check(chip, params, y, given[2], want, choice)
+
+
+def test_packed_weights_on_nvidia() -> None:
+    """They are the default there from one row on, and codes stay codes up to the registers."""
+    _, y, _ = computed(*packed(1, 128, 1024, 4, eps=1e-5))
+    space = spaces([y], "cuda -arch=sm_90a")[0]
+    assert space.template == PACKED
+    params, y, _ = computed(*packed(1, 128, 1024, 4, eps=1e-5))
+    made = schedule([y], "cuda -arch=sm_90a", space.default)
+    ptx = tec.build(made.schedule, [*params, *made.outputs], "cuda -arch=sm_90a").get_source("ptx")
+    assert "griddepcontrol.wait" in ptx and "lop3.b32" in ptx and "mma.sync" in ptx and ".local" not in ptx
 
 
 @pytest.mark.parametrize(

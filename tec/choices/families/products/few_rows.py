@@ -2,7 +2,7 @@
 
 A wavefront has some columns of the result and a part of the sum. Its lanes load 16 bytes of each of its weights' rows side by side, several rows and steps at once, so that
 enough bytes are under way for memory's rate; x comes from the caches, once for all columns. The lanes' sums meet by shuffles, those of wavefronts that share a sum in
-shared memory, where what follows is computed: a norm's factor, a gate, an elementwise epilogue.
+shared memory, where what follows is computed: a norm's factor, a gate, an elementwise epilogue. Packed weights stay codes up to the registers (`few_rows_codes`).
 
     columns      of the result a wavefront, two rows of weights each where there is a gate
     waves        of a work-group; `split_k` of them share a sum
@@ -35,17 +35,21 @@ from ...parts import loops, needs
 from ...parts.epilogues import FusedForm
 from ...parts.pointwise import moved_bytes
 from ...space import Choice
+from .few_rows_codes import Codes
 from .few_rows_operands import PIECE_BYTES, Operands, operands_of, piece_of
 
 MOST_ROWS = 8  # of x: more are better off on matrix units
 _MOST_LOADS = 16  # of weights under way in a lane: 64 registers
 _MOST_SUMS = 64  # of a lane
+_MOST_NUMBERS = 128  # of x that a lane has of a piece of packed weights
 
 
 def match(group: Group, target: Target) -> Iterator[FusedForm]:
     """The space of a group around such a product, or around a projection."""
     found = operands_of(group, target)
     if found is None or found[2].m > MOST_ROWS:
+        return
+    if found[2].packed is not None and found[2].m * piece_of(found[2]) > _MOST_NUMBERS:
         return
     space = FewRows(group, target, *found)
     if space.epilogue is not None and next(space.drafts(), None) is not None:
@@ -69,6 +73,8 @@ class FewRows(FusedForm):
             "columns": (4, 2, 1, 8), "waves": (8, 4, 16, 2, 1), "split_k": (1, 2, 4, 8, 16), "ahead": (1, 2, 4, 8),
             "early": ("staged", "start", "") if target.chip.early_start else ("",),
         }  # fmt: skip
+        if operands.packed is not None:
+            self.parameters["early"] = tuple(e for e in self.parameters["early"] if e != "staged")
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront, each a load of every row of its weights."""
@@ -138,7 +144,7 @@ class FewRows(FusedForm):
         return (
             -round(min(1.0, waves / f["waves_a_unit"]), 1),
             self._idle(choice),
-            abs(math.log2(self.steps(choice) / f["steps"])),
+            abs(math.log2(self.steps(choice) / self.wanted_steps)),
             abs(math.log2(loads / f["loads"])),
             abs(math.log2(self.weights(choice) / f["rows"])),
             abs(math.log2(choice["waves"] / f["waves"])),
@@ -146,12 +152,17 @@ class FewRows(FusedForm):
         )
 
     @property
+    def wanted_steps(self) -> float:
+        """Steps of a wavefront that were quickest."""
+        return self.figures["steps"]
+
+    @property
     def _early(self) -> str:
         """Weights that are there by the time that x is shorten a short kernel; of a long one each stands for less, and shared memory costs work-groups."""
         if not self.target.chip.early_start:
             return ""
-        nbytes = self.o.n * (1 + self.o.gate) * self.o.k * dtype_info(self.o.w.dtype).bytes
-        is_staged = nbytes <= self.figures["staged_bytes"] and bool(self.o.w.op.attrs.get("constant"))
+        few = self.o.weight_bytes <= self.figures["staged_bytes"] and self.o.packed is None
+        is_staged = few and bool(self.o.w.op.attrs.get("constant"))
         return "staged" if is_staged else "start"
 
     def _idle(self, choice: Choice) -> float:
@@ -183,16 +194,21 @@ class FewRows(FusedForm):
 class RowLoops:
     """The loops of a work-group."""
 
+    in_pairs = False  # whether numbers are made of codes two at a time
+
     def __init__(self, space: FewRows, choice: Choice, ib: IRBuilder, sources: list[Any]):
         self.space, self.o, self.ib, self.choice = space, space.o, ib, choice
         self.piece, self.wave = space.piece, space.wave
         self.columns, self.rows, self.ahead = choice["columns"], space.weights(choice), choice["ahead"]
         self.halves = 2 if self.o.gate else 1
         self.waves, self.parts = choice["waves"], choice["split_k"]
+        self.square_parts = self.parts  # wavefronts, from the first on, that have a part of the squares of all rows
         self.steps = space.steps(choice)
         own = len(self.o.tensors)
         self.x, self.w = sources[:2]
         self.scale = sources[2] if self.o.scale is not None else None
+        self.of_codes = [self.w, *sources[2 + (self.o.scale is not None) : own]]
+        self.codes: Codes | None = None
         self.beside = sources[own:]
         self.is_ragged = self.steps * self.parts * space.along != space.pieces
         self.acc = accumulator(self.o.x.dtype)
@@ -217,14 +233,22 @@ class RowLoops:
             self.lines = [self._line(first + c, half) for half in range(self.halves) for c in self._columns()]
             self._allocate()
             self._ask()
+            is_one = self.steps == self.ahead
+            if not is_one:
+                self._share_x()
             with ib.for_range(0, self.steps // self.ahead, "chunk") as chunk:
                 places = [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
                 for u, (at, _) in enumerate(places):
                     for r, line in enumerate(self.lines):
                         self._bring(u * len(self.lines) + r, line, at)
+                if is_one:
+                    self._share_x()  # weights are under way meanwhile
                 for u, (at, counts) in enumerate(places):
                     self._multiply(u, at, counts)
             self._meet(out, groups)
+
+    def _share_x(self) -> None:
+        """Bring x to shared memory, where a template has it there."""
 
     def _ask(self) -> None:
         """While the kernel ahead still runs, ask for weights, which it does not write; then wait for it."""
@@ -233,8 +257,7 @@ class RowLoops:
         for u in range(self.steps):
             at, _ = self._place(u)
             for r, line in enumerate(self.lines):
-                lead = [build.convert(0)] * (len(self.w.buffer.shape) - 2)
-                source = BufferLoad(self.w.buffer, (*lead, build.convert(line), build.convert(at * self.piece)))
+                source = self._weight(line, at * self.piece)
                 slot = BufferLoad(self.stage.buffer, (build.convert(self._slot(u * len(self.lines) + r)),))
                 self._effect("async_copy", slot, source, IntImm(self.piece))
         self._effect("async_commit")
@@ -242,6 +265,10 @@ class RowLoops:
         for u in range(self.steps):  # x is on its way before weights are waited for
             self._bring_x(u, self._place(u)[0])
         self._effect("async_wait", n=0)
+
+    def _weight(self, line: Index, at: Index) -> BufferLoad:
+        lead = [build.convert(0)] * (len(self.w.buffer.shape) - 2)
+        return BufferLoad(self.w.buffer, (*lead, build.convert(line), build.convert(at)))
 
     def _effect(self, name: str, *args: Any, **attrs: Any) -> None:
         self.ib.emit(Evaluate(Call(name, args, "int32", attrs or None)))
@@ -252,6 +279,9 @@ class RowLoops:
 
     def _bring(self, load: int, line: Any, at: Any) -> None:
         """A lane's piece of a row of weights into registers."""
+        if self.codes is not None:
+            self.codes.bring(load, line, at)
+            return
         if not self.is_staged:
             self._load(self.weights, load * self.piece, self.w, line, at)
             return
@@ -290,9 +320,17 @@ class RowLoops:
             count = self.waves * self.wave * self.ahead * len(self.lines) * self.piece
             self.stage = self.ib.allocate(self.o.w.dtype, (count,), "stage", scope="shared")
 
+    def _allocate_weights(self, dtype: str, count: int) -> None:
+        """Registers for loads of weights that are under way: numbers, or codes."""
+        o, loads = self.o, self.ahead * len(self.lines)
+        if o.packed is not None:
+            self.codes = Codes(self.ib, o.packed, o.x.dtype, loads, self.of_codes, self.in_pairs)
+        else:
+            self.weights = self._local(dtype, loads * count, "weights")
+
     def _allocate(self) -> None:
         o, local = self.o, self._local
-        self.weights = local(o.w.dtype, self.ahead * self.rows * self.piece, "weights")
+        self._allocate_weights(o.w.dtype, self.piece)
         self._allocate_stage()
         self.row = local(o.x.dtype, self.kept * o.m * self.piece, "row")
         self.sums = local(self.acc, o.m * self.rows, "sums")
@@ -332,6 +370,10 @@ class RowLoops:
         """A step's products, of all rows of x."""
         ib, o, acc = self.ib, self.o, self.acc
         v = self._step_of_x(u, at)
+        if self.codes is not None:
+            xs = [[self.number_of_x(v, m, i, counts) for i in range(self.piece)] for m in range(o.m)]
+            self.codes.multiply(xs, u * self.rows, self.rows, self.sums)
+            return
         for i in range(self.piece):
             factor = self.factors[v * self.piece + i].astype(acc) if o.scale is not None else None
             for m in range(o.m):
@@ -345,6 +387,16 @@ class RowLoops:
                 for r in range(self.rows):
                     w = self.weights[(u * self.rows + r) * self.piece + i].astype(acc)
                     self.sums[m * self.rows + r] = self.sums[m * self.rows + r] + x * w
+
+    def number_of_x(self, v: int, m: int, i: int, counts: Any) -> Any:
+        """A number of a row of x, 0 where its place does not count; its square is counted for the norm, by whose scale it is multiplied."""
+        ib, acc = self.ib, self.acc
+        x = self.row[(v * self.o.m + m) * self.piece + i].astype(acc)
+        x = ib.let("x", x if counts is None else te.select(counts, x, te.const(0, acc)))
+        if self.o.scale is None:
+            return x
+        self.squares[m] = self.squares[m] + x * x
+        return ib.let("scaled", x * self.factors[v * self.piece + i].astype(acc))
 
     # ---- results
 
@@ -408,7 +460,7 @@ class RowLoops:
         factor: Any = None
         if squares is not None:
             square = squares[m]
-            for p in range(1, self.parts):
+            for p in range(1, self.square_parts):
                 square = square + squares[p * o.m + m]
             factor = ib.let("factor", te.rsqrt(square * te.const(1.0 / o.k, acc) + te.const(o.eps, acc)))
 

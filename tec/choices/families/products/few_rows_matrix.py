@@ -1,28 +1,34 @@
 """Few rows times a matrix whose rows lie along the sum, on matrix units: from some rows on the vector units are busier with sums than memory with weights.
 
 As `few_rows`, but a wavefront's columns are tiles of the instruction's rows, and its lanes hold 16 bytes of a row of weights as the unit wants them: which k stands where is no
-matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else.
+matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else. Packed weights are such products from the first row
+on: making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. Their x, in the codes' order and
+with a norm's scale, is brought to shared memory once for all wavefronts, where it fits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import build
 from ....ir.dtype import dtype_info
-from ....ir.expr import Broadcast
+from ....ir.expr import Broadcast, Expr
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.forms import Form
+from ....ops.packed import Weights
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
+from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...space import Choice
 from . import few_rows
 from .few_rows import FewRows, RowLoops
+from .few_rows_codes import in_pairs, is_served, piece_of_codes
 from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
 
 MOST_ROWS = 32  # of x: beyond, tiles of a product through shared memory read each of its rows less often
@@ -30,13 +36,18 @@ FUSED_ROWS = (
     16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
 )
 LEAST_ROWS = 5  # below, vector units keep up with memory
+_SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
+_UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
 _SIDE = 16  # columns of a tile
+
+
+_HALVES = ("float16", "bfloat16")
 
 
 def unit_of(target: Target, dtype: str) -> MatrixInstr | None:
     """The instruction of 16-bit floats that has 16 columns of weights and the fewest rows of x, with at most as many terms as a lane's load has; None where
     the chip has none."""
-    if dtype not in ("float16", "bfloat16"):
+    if dtype not in _HALVES:
         return None
     found = [
         i for i in instructions(target)
@@ -50,23 +61,41 @@ def _terms(i: MatrixInstr) -> int:
     return i.a_elems // len({int(i.coords("a", 0, e)[1]) for e in range(i.a_elems)})
 
 
-def most_rows(target: Target, dtype: str, depth: int, columns: int) -> int:
-    """Rows of x up to which a product with `columns` rows of weights of `depth` elements may have a norm and a gate in its kernel; 1 where other templates serve it."""
+def most_rows(target: Target, dtype: str, depth: int, columns: int, weights: Weights | None = None) -> int:
+    """Rows of x up to which a product with `columns` rows of weights of `depth` elements may have a norm and a gate in its kernel; 1 where other templates serve it.
+    weights: of a packed matrix."""
+    if weights is not None:
+        served = depth >= LEAST_DEPTH and columns >= LEAST_COLUMNS and is_served(weights)
+        if not served or unit_of(target, dtype) is None or not target.chip.early_start:
+            return 1
+        return max(1, _SHARED_BYTES // _row_pitch(depth, piece_of_codes(weights)))
     served = dtype in TYPES and depth % (PIECE_BYTES // dtype_info(dtype).bytes) == 0
     if not served or depth < LEAST_DEPTH or columns < LEAST_COLUMNS:
         return 1
     return FUSED_ROWS if unit_of(target, dtype) is not None else few_rows.MOST_ROWS
 
 
+def _piece_pitch(piece: int) -> int:
+    """Bytes from piece to piece of x in shared memory: lanes that read four of them side by side reach different banks."""
+    return 2 * piece + 16
+
+
+def _row_pitch(depth: int, piece: int) -> int:
+    """Bytes from row to row: half of the banks further."""
+    nbytes = depth // piece * _piece_pitch(piece)
+    return nbytes + (64 - nbytes) % 128
+
+
 def match(group: Group, target: Target) -> Iterator[FewRows]:
     """The space of a group around such a product."""
     found = operands_of(group, target)
-    if found is None or not LEAST_ROWS <= found[2].m <= MOST_ROWS:
+    if found is None or found[2].m > MOST_ROWS:
         return
-    unit = unit_of(target, found[2].w.dtype)
-    if unit is None:
+    unit = unit_of(target, found[2].x.dtype)
+    if unit is None or (found[2].packed is None and found[2].m < LEAST_ROWS):
         return
-    space = FewRowsMatrix(group, target, *found, unit)
+    made = FewRowsMatrix if found[2].packed is None else PackedRows
+    space = made(group, target, *found, unit)
     if space.epilogue is not None and next(space.drafts(), None) is not None:
         yield space
 
@@ -103,8 +132,46 @@ class FewRowsMatrix(FewRows):
         _MatrixLoops(self, choice, ib, sources).run(out)
 
 
+class PackedRows(FewRowsMatrix):
+    """The same of packed weights."""
+
+    template: ClassVar[str] = "few packed rows"
+    stage: ClassVar[str] = "few_packed_rows"
+
+    @property
+    def wanted_steps(self) -> float:
+        """By how many codes of a row a lane has."""
+        return self.figures["codes"] / self.piece
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of x in shared memory; 0 where it is read from where it lies."""
+        nbytes = self.o.m * _row_pitch(self.o.k, self.piece)
+        return nbytes if nbytes <= _SHARED_BYTES else 0
+
+    def lds_bytes(self, choice: Choice) -> int:
+        """Of the parts of sums, and of x."""
+        return super().lds_bytes(choice) + self.shared_bytes
+
+    def why_not(self, choice: Choice) -> str | None:
+        if self.o.scale is not None and not self.shared_bytes:
+            return "the rows that a norm is of are too many for shared memory"
+        return super().why_not(choice)
+
+    def issued(self, choice: Choice) -> float:
+        """Instructions of a lane: numbers of codes, products, and its share of x."""
+        tiles = self.weights(choice) // _SIDE
+        numbers = tiles * self.piece * 2 * 1.75  # a tile has two rows in a lane
+        products = tiles * self.row_tiles * (self.piece // _terms(self.unit))
+        x = self.row_tiles * self.piece // (_UNIT if self.shared_bytes else 1)
+        brought = self.o.m * self.o.k / (choice["waves"] * self.wave) * (3 if self.shared_bytes else 0)
+        return float(self.steps(choice) * (numbers + products + x) + brought)
+
+
 class _MatrixLoops(RowLoops):
     """The loops of a work-group."""
+
+    in_pairs = True
 
     def __init__(self, space: FewRowsMatrix, choice: Choice, ib: IRBuilder, sources: list[Any]):
         super().__init__(space, choice, ib, sources)
@@ -115,6 +182,10 @@ class _MatrixLoops(RowLoops):
         self.own_rows = sorted({int(self.unit.coords("a", 0, e)[1]) for e in range(self.unit.a_elems)})
         self.places_a = self._places("a", 1, 2)
         self.places_b = self._places("b", 2, 1)
+        self.order = space.o.packed.order if space.o.packed is not None else list(range(self.piece))
+        self.shared = space.shared_bytes if isinstance(space, PackedRows) else 0
+        if self.shared and space.o.scale is not None:
+            self.square_parts = self.waves
 
     def _places(self, role: str, row: int, k: int) -> list[tuple[int, int]]:
         at = [self.unit.coords(role, 0, e) for e in range(self.unit.elems(role))]
@@ -135,10 +206,13 @@ class _MatrixLoops(RowLoops):
 
     def _allocate(self) -> None:
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
-        self.weights = local("uint32", self.ahead * len(self.lines) * self.piece // 2, "weights")
+        self._allocate_weights("uint32", self.piece // 2)
         self._allocate_stage()
         self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
-        self.a, self.b = local("uint32", unit.a_elems // 2, "a"), local("uint32", unit.b_elems // 2, "b")
+        self.a, self.b = (
+            local("uint32", unit.a_elems // 2, "a"),
+            local("uint32", self.row_tiles * unit.b_elems // 2, "b"),
+        )
         self.sums = local("float32", self.tiles * self.row_tiles * unit.acc_elems, "sums")
         for t in range(self.tiles * self.row_tiles):
             zero = Broadcast(te.const(0, "float32"), unit.acc_elems)
@@ -148,7 +222,12 @@ class _MatrixLoops(RowLoops):
         self.x_rows = [
             line if (t + 1) * unit.n <= o.m else ib.let("x_row", te.min(line, o.m - 1)) for t, line in enumerate(lines)
         ]
-        if o.scale is not None:
+        if self.shared:
+            self.xs = ib.allocate(o.x.dtype, (self.shared // 2,), "xs", scope="shared")
+            self.squares = local("float32", o.m, "squares")
+        elif o.packed is not None:
+            self.ordered = local("uint32", self.row_tiles * self.piece // 2, "ordered")
+        elif o.scale is not None:
             self.factors = local(o.scale.dtype, self.kept * self.piece, "factors")
             self.scaled = local(o.x.dtype, self.piece, "scaled")
             self.squares = local("float32", self.row_tiles, "squares")
@@ -157,59 +236,128 @@ class _MatrixLoops(RowLoops):
 
     # ---- loads: pieces of 16 bytes, as words
 
-    def _words(self, value: Any) -> Any:
-        return build.reinterpret(f"uint32x{self.piece // 2}", value)
+    @staticmethod
+    def _words(value: Any) -> Any:
+        return build.reinterpret(f"uint32x{_UNIT // 2}", value)
 
     def _bring(self, load: int, line: Any, at: Any) -> None:
+        if self.codes is not None:
+            self.codes.bring(load, line, at)
+            return
         if self.is_staged:
             piece = loops.vector(self.stage, self._slot(load), self.piece)
         else:
-            piece = self._piece_of(self.w, line, at)
+            piece = self._piece_of(self.w, line, at * self.piece)
         loops.put_vector(self.ib, self.weights, load * self.piece // 2, self._words(piece))
 
-    def _piece_of(self, buffer: Any, row: Any, at: Any) -> Any:
+    @staticmethod
+    def _piece_of(buffer: BufferVar, row: Index, first: Index) -> Any:
         lead = [0] * (len(buffer.buffer.shape) - 2)
-        return loops.vector_at(buffer, (*lead, row), at * self.piece, self.piece)
+        return loops.vector_at(buffer, (*lead, row), first, _UNIT)
 
     def _bring_x(self, u: int, at: Any) -> None:
         for t, line in enumerate(self.x_rows):
-            place = (u * self.row_tiles + t) * self.piece // 2
-            loops.put_vector(self.ib, self.row, place, self._words(self._piece_of(self.x, line, at)))
-        if self.o.scale is not None:
+            for i in range(0, self.piece, _UNIT):
+                if self.shared:
+                    place = line * (_row_pitch(self.o.k, self.piece) // 2) + at * (_piece_pitch(self.piece) // 2) + i
+                    unit = loops.vector(self.xs, place, _UNIT)
+                else:
+                    unit = self._piece_of(self.x, line, at * self.piece + i)
+                loops.put_vector(self.ib, self.row, ((u * self.row_tiles + t) * self.piece + i) // 2, self._words(unit))
+        if self.o.scale is not None and not self.shared:
             self._load(self.factors, u * self.piece, self.scale, None, at)
+
+    def _share_x(self) -> None:
+        """x in the codes' order, by the norm's scale, and the sums of its squares, in shared memory: 16 bytes a thread at once."""
+        if not self.shared:
+            return
+        ib, o, threads = self.ib, self.o, self.waves * self.wave
+        units = o.k // _UNIT
+        words = self._local("uint32", _UNIT // 2, "unit")
+        for m in range(o.m):
+            self.squares[m] = te.const(0, "float32")
+            for begin in range(0, units, threads):
+                unit = ib.let("unit", self.mine * self.wave + self.lane + begin)
+                with ib.if_scope(unit < units) if begin + threads > units else nullcontext():
+                    self._share_unit(m, unit, words)
+            if o.scale is not None:
+                total = self.squares[m]
+                apart = self.wave // 2
+                while apart:
+                    total = ib.let("squares", total + te.call_intrin("float32", "shuffle_xor", total, apart, self.wave))
+                    apart //= 2
+                self.squares[m] = total
+
+    def _share_unit(self, m: int, unit: Index, words: BufferVar) -> None:
+        ib, o = self.ib, self.o
+        numbers = self._piece_of(self.x, m, unit * _UNIT)
+        if o.scale is not None:
+            numbers = self._scaled(m, unit, numbers)
+        loops.put_vector(ib, words, 0, self._words(numbers))
+        natural = [ib.let("two", words[i]) for i in range(_UNIT // 2)]
+        for k, word in enumerate(in_pairs(natural, self.order[:_UNIT])):
+            words[k] = word
+        piece, i = te.indexdiv(unit * _UNIT, self.piece), te.indexmod(unit * _UNIT, self.piece)
+        place = m * (_row_pitch(o.k, self.piece) // 2) + piece * (_piece_pitch(self.piece) // 2) + i
+        made = build.reinterpret(f"{o.x.dtype}x{_UNIT}", loops.vector(words, 0, _UNIT // 2))
+        loops.put_vector(ib, self.xs, place, made)
+
+    def _scaled(self, m: int, unit: Index, numbers: Expr) -> Any:
+        """A unit times the norm's scale; its squares are counted."""
+        ib, o = self.ib, self.o
+        assert o.scale is not None
+        own, factors = self._local(o.x.dtype, _UNIT, "own"), self._local(o.scale.dtype, _UNIT, "factors")
+        loops.put_vector(ib, own, 0, numbers)
+        n = min(_UNIT, PIECE_BYTES // dtype_info(o.scale.dtype).bytes)
+        for first in range(0, _UNIT, n):
+            loops.put_vector(ib, factors, first, loops.vector_at(self.scale, (), unit * _UNIT + first, n))
+        for i in range(_UNIT):
+            x = ib.let("x", own[i].astype("float32"))
+            self.squares[m] = self.squares[m] + x * x
+            own[i] = (x * factors[i].astype("float32")).astype(o.x.dtype)
+        return loops.vector(own, 0, _UNIT)
 
     # ---- products
 
     def _multiply(self, u: int, at: Any, counts: Any) -> None:
-        v = self._step_of_x(u, at)
-        half = self.terms // 2
-        for x in range(self.row_tiles):
-            words, first = self._x_words(v, x, counts)
-            for part in range(self.piece // self.terms):
-                for e in range(0, self.unit.b_elems, 2):
-                    self.b[e // 2] = words[first + part * half + self.places_b[e][1] // 2]
-                b = build.reinterpret(self.unit.dtype("b"), loops.vector(self.b, 0, self.unit.b_elems // 2))
-                for t in range(self.tiles):
-                    self._product(u, t, x, part, b)
+        v, unit = self._step_of_x(u, at), self.unit
+        half, each = self.terms // 2, unit.b_elems // 2
+        of_x = [self._x_words(v, x, counts) for x in range(self.row_tiles)]
+        for part in range(self.piece // self.terms):
+            for x, (words, first) in enumerate(of_x):
+                for e in range(0, unit.b_elems, 2):
+                    self.b[x * each + e // 2] = words[first + part * half + self.places_b[e][1] // 2]
+            for t in range(self.tiles):
+                self._product(u, t, part)
 
-    def _product(self, u: int, t: int, x: int, part: int, b: Any) -> None:
-        unit, half = self.unit, self.terms // 2
+    def _product(self, u: int, t: int, part: int) -> None:
+        unit, half, each = self.unit, self.terms // 2, self.unit.b_elems // 2
         load = u * len(self.lines) + t * len(self.own_rows)
         for e in range(0, unit.a_elems, 2):
             row, term = self.places_a[e]
-            self.a[e // 2] = self.weights[(load + row) * self.piece // 2 + part * half + term // 2]
+            self.a[e // 2] = self._pair(load + row, part * half + term // 2)
         a = build.reinterpret(unit.dtype("a"), loops.vector(self.a, 0, unit.a_elems // 2))
-        at = (t * self.row_tiles + x) * unit.acc_elems
-        loops.put_vector(self.ib, self.sums, at, unit.call(a, b, loops.vector(self.sums, at, unit.acc_elems)))
+        for x in range(self.row_tiles):
+            b = build.reinterpret(unit.dtype("b"), loops.vector(self.b, x * each, each))
+            at = (t * self.row_tiles + x) * unit.acc_elems
+            loops.put_vector(self.ib, self.sums, at, unit.call(a, b, loops.vector(self.sums, at, unit.acc_elems)))
+
+    def _pair(self, load: int, i: int) -> Any:
+        """Two numbers of a load, as a word."""
+        return self.codes.pair(load, i) if self.codes is not None else self.weights[load * self.piece // 2 + i]
 
     def _x_words(self, v: int, x: int, counts: Any) -> tuple[Any, int]:
         """A piece of a row of x as words, by the norm's scale where there is one, 0 where it does not count; and the first of them."""
         ib, o, first = self.ib, self.o, (v * self.row_tiles + x) * self.piece // 2
-        if o.scale is None:
+        if o.scale is None or self.shared:
             if counts is not None:
                 for i in range(self.piece // 2):
                     self.row[first + i] = te.select(counts, self.row[first + i], te.const(0, "uint32"))
-            return self.row, first
+            if o.packed is None or self.shared:
+                return self.row, first
+            for k, word in enumerate(in_pairs([self.row[first + i] for i in range(self.piece // 2)], self.order)):
+                self.ordered[x * self.piece // 2 + k] = word
+            return self.ordered, x * self.piece // 2
         numbers = build.reinterpret(f"{o.x.dtype}x{self.piece}", loops.vector(self.row, first, self.piece // 2))
         loops.put_vector(ib, self.scaled, 0, numbers)
         for i in range(self.piece):
@@ -238,6 +386,11 @@ class _MatrixLoops(RowLoops):
                         with ib.if_scope(row < o.m):
                             sums[at] = value
         if squares is None:
+            return
+        if self.shared:
+            with ib.if_scope(self.lane == 0):
+                for m in range(o.m):
+                    squares[self.mine * o.m + m] = self.squares[m]
             return
         step, mine = (1 if unit.unit == "mma.sync" else self.wave // self.space.along), self._along()
         for x, line in enumerate(self.x_rows):

@@ -1,4 +1,4 @@
-"""What few rows are multiplied with, as `few_rows` and `few_rows_matrix` load it: a product's operands, or a projection's."""
+"""What few rows are multiplied with, as `few_rows` and `few_rows_matrix` load it: a product's operands, or a projection's. Weights are numbers, or packed codes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from ....ir import IntImm, TensorRead
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction, Operand
 from ....ops.forms import Form
+from ....ops.packed import PackedContraction, Weights
 from ....target import Target
 from ....te import PlaceholderOp, Tensor
 from ...group import Group
 from ...parts import loops
+from .few_rows_codes import Packed, is_served
 
 TYPES = ("float16", "bfloat16", "float32")
 PIECE_BYTES = 16  # of a lane's load
@@ -22,7 +24,7 @@ LEAST_COLUMNS, LEAST_DEPTH = 64, 256  # below which a sum is too short to be sha
 
 @dataclass(frozen=True)
 class Operands:
-    """x [m, k] times w [n, k] transposed, both as they lie. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
+    """x [m, k] times w [n, k] transposed, both as they lie; of packed weights w are the codes. scale: of the norm of x's rows, [k]; gate: w has twice the columns."""
 
     x: Tensor
     w: Tensor
@@ -33,10 +35,18 @@ class Operands:
     scale: Tensor | None = None
     eps: float = 0.0
     gate: bool = False
+    packed: Packed | None = None
 
     @property
     def tensors(self) -> list[Tensor]:
-        return [self.x, self.w, *([self.scale] if self.scale is not None else [])]
+        """What a kernel reads: x, weights, the norm's scale, what packed weights have beside their codes."""
+        beside = self.packed.tensors if self.packed is not None else []
+        return [self.x, self.w, *([self.scale] if self.scale is not None else []), *beside]
+
+    @property
+    def weight_bytes(self) -> float:
+        each = dtype_info(self.w.dtype).bytes if self.packed is None else self.packed.bytes_a_weight
+        return self.n * (1 + self.gate) * self.k * each
 
 
 def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], Operands] | None:
@@ -46,9 +56,11 @@ def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], 
         return None
     form, carriers = found
     o = _of_product(form.attrs["contraction"]) if "contraction" in form.attrs else _of_projection(form)
-    if o is None or o.n < LEAST_COLUMNS or o.k < LEAST_DEPTH:
+    if o is None or o.n < LEAST_COLUMNS or o.k < LEAST_DEPTH or o.x.dtype not in TYPES:
         return None
-    if o.w.dtype not in TYPES or o.w.dtype != o.x.dtype or o.k % piece_of(o):
+    if o.packed is not None and not is_served(o.packed.weights):
+        return None
+    if (o.packed is None and o.w.dtype != o.x.dtype) or o.k % piece_of(o):
         return None
     if max(o.n * (1 + o.gate), o.m) * o.k >= loops.LIMIT:
         return None
@@ -56,22 +68,40 @@ def operands_of(group: Group, target: Target) -> tuple[Form, dict[int, Tensor], 
 
 
 def piece_of(o: Operands) -> int:
-    """Elements of a lane's load."""
-    return PIECE_BYTES // dtype_info(o.w.dtype).bytes
+    """Weights of a lane's load."""
+    return PIECE_BYTES // dtype_info(o.w.dtype).bytes if o.packed is None else o.packed.piece
 
 
 def _of_projection(form: Form) -> Operands | None:
-    attrs, inputs = form.attrs, list(form.inputs)
-    if attrs.get("bits") or not all(isinstance(t.op, PlaceholderOp) for t in inputs):
+    attrs = form.attrs
+    if not all(isinstance(t.op, PlaceholderOp) for t in form.inputs):
         return None
-    scale = inputs[1] if attrs.get("eps") is not None else None
+    x, *rest = form.inputs
+    scale = rest.pop(0) if attrs.get("eps") is not None else None
+    w, *beside = rest
+    packed = Packed(Weights.of(attrs), *beside) if attrs.get("bits") else None
     (m, n), dtype = (int(d) for d in form.outputs[0].shape), form.outputs[0].dtype
     return Operands(
-        inputs[0], inputs[-1], m, n, int(attrs["depth"]), dtype, scale, attrs.get("eps") or 0.0, bool(attrs.get("gate"))
+        x, w, m, n, int(attrs["depth"]), dtype, scale, attrs.get("eps") or 0.0, bool(attrs.get("gate")), packed
     )
 
 
+def _of_packed(c: PackedContraction) -> Operands | None:
+    if (
+        c.weights is None
+        or not isinstance(c.m, int)
+        or not all(isinstance(t.op, PlaceholderOp) for t in c.tensors_read)
+    ):
+        return None
+    x, w, *beside = c.tensors_read
+    if len(beside) > 2 or x.dtype == "int8":
+        return None
+    return Operands(x, w, c.m, c.weights.n, c.weights.k, c.out_dtype, packed=Packed(c.weights, *beside))
+
+
 def _of_product(c: Contraction) -> Operands | None:
+    if isinstance(c, PackedContraction):
+        return _of_packed(c)
     sizes = [*c.batch, c.m, c.n, c.k]
     if type(c) is not Contraction or c.fold is not None or not all(isinstance(s, int) for s in sizes):
         return None
