@@ -227,9 +227,9 @@ _AMD = (
     _amd("MI250", "gfx90a", 104, 1700, 64, 1638.4, l2=8, reached=_MI200_GBPS, ns=_MI210_NS),  # one die
     _amd("MI300X", "gfx942", 304, 2100, 192, 5300, l1=32, l2=4, mall=256, dies=8, reached=_MI300_GBPS, ns=_MI300_NS, matrix_mhz=_MI300X_MHZ,
          power=_MI300X_POWER),
-    # Four dies of twenty units. Clock and memory: `fitted`.
+    # Four dies of twenty units. Clock and memory: `fitted`. The MALL is MI300X's: it lies on the dies below, whose clock is their own, and all that memory gives goes through it.
     _amd("MI308X", "gfx942", 80, int(fitted("MI308X clock")), 192, 5300, l1=32, l2=4, mall=256, dies=4,
-         reached=(None, 27_000.0 * 80 / 304 * fitted("MI308X clock") / 2100, None, fitted("MI308X memory")), ns=_MI300_NS),
+         reached=(None, 27_000.0 * 80 / 304 * fitted("MI308X clock") / 2100, 7_310.0, fitted("MI308X memory")), ns=_MI300_NS),
     _amd("MI300A", "gfx942", 228, 2100, 128, 5300, l1=32, l2=4, mall=256, dies=6, reached=(None, None, None, 3_668.0), ns=(57.0, 101.0, None, 392.0)),  # [I]; [G]: 813 to 830 clocks
     # Its memory reads 4287 GB/s in ROCm's validation tests.
     _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,
