@@ -143,7 +143,7 @@ def make(work: str) -> Made:
 
 
 def chosen(outs: list[Any], target: tec.Target, kernel: str) -> Any:
-    """The schedule of tec's default, or of the choice that `kernel` names parts of: "rows=256 columns=64", "template=gpu_product"."""
+    """The schedule of tec's default, or of the choice that `kernel` names parts of: "rows=256 columns=64", "template=blocked_product"."""
     parts = dict(p.split("=") for p in kernel.split())
     if not parts:
         return schedule(outs, target)

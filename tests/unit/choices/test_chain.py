@@ -17,6 +17,7 @@ from tec.choices import Choice, Cost, Group, Scheduled, Space, footprint, proof,
 from tec.choices.candidates import in_order
 from tec.choices.cost import price
 from tec.choices.group import begin
+from tec.choices.stages import GpuStages
 from tec.choices.store import records
 from tec.codegen import cpu
 from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
@@ -451,11 +452,12 @@ def test_a_rival_without_code_leaves_the_default(monkeypatch: pytest.MonkeyPatch
     assert (refused.rank, refused.stage) == ("cheaper", "code")
 
 
-def test_a_sketch_that_misleads_has_rivals_of_all_templates() -> None:
-    """13 rows are too few for matrix units, and the loops on vector units cost many times what their sketch says."""
+def test_a_sketch_that_misleads_has_rivals_of_all_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops, an output a thread, that cost many times what their sketch says."""
+    plant(monkeypatch, lambda space: GpuStages(space.group, space.target).apply().schedule)
     g = Graph()
     x, w = g.input("x", "float16", (13, 6616)), g.input("w", "float16", (6616, 1464))
     g.set_outputs(g.add("matmul", [x, w], {}))
     net = tec.compile(g, target="cuda -arch=h200")
     (found,) = net.report.choices.values()
-    assert found["choice"]["template"] != "gpu product"
+    assert found["choice"]["template"] != "planted"

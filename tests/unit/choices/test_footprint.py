@@ -123,7 +123,6 @@ def cases(batch: int) -> Iterator[tuple[str, Space, dict[str, Any], Footprint]]:
 # those that take any computation (stages, sums on a CPU) have no band.
 BANDS = {
     "gpu rows": (2.5, 1.1), "gpu transpose": (3.0, 10.0), "gpu gather": (2.5, 4.0), "cpu rows": (8.0, 1.1), "cpu convolution": (32.0, 2.5),
-    "gpu product": (4.0, 2.5),
 }  # fmt: skip
 
 

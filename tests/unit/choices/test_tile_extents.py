@@ -13,8 +13,10 @@ from tec import te
 from tec.choices import spaces
 from tec.choices.parts.needs import extents
 from tec.driver import run_passes
+from tec.graph.graph import Graph
 from tec.ir.interp import run
 from tec.ir.matrix import warpgroup_columns
+from tec.ops.dims import Dim
 from tec.schedule import to_loops
 from tests import seeds
 
@@ -39,6 +41,34 @@ def test_small_products_by_blocks_have_the_values(m: int, n: int, k: int) -> Non
     c = np.full((m, n), np.nan, "f")
     run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
     np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("dtype, acc", [("float64", "float64"), ("int8", "int32")])
+def test_blocks_take_all_types(dtype: str, acc: str) -> None:
+    """Sums of 64 bits, and elements that no dot product takes."""
+    xs, outs = program("matmul", {"out_dtype": acc}, (dtype, (2, 37, 29)), (dtype, (2, 29, 40)))
+    space = spaces(outs, "cuda -arch=sm_70")[0]
+    assert space.template == "blocked product"
+    made, rng = space.apply(), np.random.default_rng(3)
+    a, b = rng.integers(-3, 4, (2, 37, 29)).astype(dtype), rng.integers(-3, 4, (2, 29, 40)).astype(dtype)
+    c = np.zeros((2, 37, 40), acc)
+    run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
+    np.testing.assert_array_equal(c, a.astype(acc) @ b.astype(acc))
+
+
+def test_blocks_take_columns_terms_and_batches_of_any_number() -> None:
+    g = Graph()
+    batch, n, k = Dim("b"), Dim("n"), Dim("k")
+    g.set_outputs(g.add("matmul", [g.input("x", "float32", (batch, 37, k)), g.input("y", "float32", (batch, k, n))]))
+    net = tec.compile(g, target="rocm -mcpu=gfx1030", cache=False)
+    (found,) = net.report.choices.values()
+    assert found["choice"]["template"] == "blocked product"
+    rng = np.random.default_rng(4)
+    for sizes in ((2, 40, 29), (1, 5, 70)):
+        b, columns, terms = sizes
+        x, y = (rng.integers(-3, 4, s).astype("f") for s in ((b, 37, terms), (b, terms, columns)))
+        (got,) = net.run({"x": x, "y": y}, device=tec.rocm_emu("gfx1030", check="all"))
+        np.testing.assert_array_equal(got, x @ y)
 
 
 @pytest.mark.parametrize("m, n, k, turned", [(100, 96, 72, False), (67, 136, 152, True), (130, 72, 136, False), (130, 200, 64, True)])  # fmt: skip

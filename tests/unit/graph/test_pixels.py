@@ -5,7 +5,6 @@ import pytest
 
 import tec
 from tec.choices.families.products import tilings
-from tec.choices.families.products.register_blocks import tile_sizes
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
@@ -358,16 +357,6 @@ def test_turned_operands_on_the_software_gpu(mcpu, dtype, shape, transpose_a):
     a, b = (rng.integers(-3, 4, v.shape).astype(dtype) for v in g.inputs)
     (got,) = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False).run({"x": a, "y": b}, device=tec.rocm_emu(mcpu))
     np.testing.assert_array_equal(got.astype("f"), (a.swapaxes(1, 2) if transpose_a else a).astype("f") @ b.astype("f"))
-
-
-# ---- without matrix units
-
-
-def test_tiles_without_matrix_units():
-    assert tile_sizes(4096, 4096, 4096) == (64, 64, 16)
-    assert tile_sizes(196, 256, 2304) == (32, 32, 16)  # 56 work-groups where 64 by 64 would be 16
-    assert tile_sizes(196, 256, 2304, 16) == (64, 64, 16)
-    assert tile_sizes(12, 4096, 8) == (16, 64, 8)
 
 
 def test_pipelined_sums_without_matrix_units():

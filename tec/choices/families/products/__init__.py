@@ -25,7 +25,7 @@ from ...parts.sums import in_vectors
 from ...space import Choice, Scheduled, Space
 from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
-from .register_blocks import RegisterBlocks, SharedTiles
+from .register_blocks import RegisterBlocks
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
@@ -84,11 +84,7 @@ def _seconds(space: Space) -> float:
 def _through_shared(group: Group, target: Target) -> Iterator[Space]:
     """Whose operands threads bring to shared memory: on matrix units where there are some for the types, else on vector units."""
     for op in group.reductions():
-        space: Space | None = matrix_units.match(group, target, op)
-        blocks = RegisterBlocks.match(group, target, op) if space is None else None
-        if blocks is not None:
-            yield blocks
-        space = space or SharedTiles.match(group, target, op)
+        space = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
         if space is not None:
             yield space
 

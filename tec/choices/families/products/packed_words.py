@@ -1,8 +1,8 @@
 """Operands of less than 32 bits, as a GPU's vector units multiply them: in words of 32 bits, of neighbours along the sum, or widened.
 
 A chip's dot product takes the words of two operands and adds the products of their halves (quarters) to a sum of 32 bits, in the time of one multiply-add (v_dot2_f32_f16, v_dot4_i32_i8;
-RDNA 2's and Vega 20's ISA manuals). So a tile in shared memory lies along the sum, whichever way its operand lies in memory. Floats that no dot product takes become float32 on their way
-into the tile: once an element of the tile, and not once a use.
+RDNA 2's and Vega 20's ISA manuals). So a tile in shared memory lies along the sum, whichever way its operand lies in memory. What no dot product takes gets the type of the sums on its
+way into the tile: once an element of the tile, and not once a use.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Words:
     memory: Contraction
 
     @property
-    def is_narrow(self) -> bool:
-        """Whether elements in memory have less than 32 bits."""
-        return dtype_info(self.memory.a.dtype).bits < 32
+    def bytes(self) -> int:
+        """Of a word."""
+        return 4 if self.pack > 1 else dtype_info(self.contraction.acc).bytes
 
     @property
     def is_turned(self) -> tuple[bool, bool]:
@@ -45,18 +45,15 @@ class Words:
 
 
 def in_words(c: Contraction, target: Target) -> Words | None:
-    """The product in words of 32 bits; None where its types have no such form on the target."""
-    a, b = dtype_info(c.a.dtype), dtype_info(c.b.dtype)
-    if c.a.dtype == c.b.dtype == c.acc and a.bits == 32:
+    """The product in words of 32 bits, or of its sums' 64; None where the sums are shorter."""
+    if dtype_info(c.acc).bits < 32:
+        return None
+    if c.a.dtype == c.b.dtype == c.acc:
         return Words(c, 1, c)
-    if target.chip.matrix_macs or max(a.bits, b.bits) >= 32:
-        return None  # a chip's matrix units take narrow types
     pack = _pack(c, target)
     if pack > 1:
         return Words(replace(c, a=_along_sum(c.a), b=_along_sum(c.b)), pack, c)
-    if c.acc == "float32" and a.kind != "int" and b.kind != "int":
-        return Words(replace(c, a=_widened(c.a, c.acc), b=_widened(c.b, c.acc)), 1, c)
-    return None
+    return Words(replace(c, a=_widened(c.a, c.acc), b=_widened(c.b, c.acc)), 1, c)
 
 
 def _pack(c: Contraction, target: Target) -> int:
