@@ -29,7 +29,6 @@ from .wave import Wave
 MOST_SIZE = (
     256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
 )
-LEAST_ROWS = 32  # below, tiles of a matrix unit are mostly empty: plain vector code reads the keys as fast
 BARRIER_CLOCKS, ALONE_CLOCKS = (
     60,
     300,
@@ -76,7 +75,7 @@ class MatrixAttention(SplitAttention):
         if not takes(self.target, self.dtype, self.g.size, self.g.value_size):
             return False
         rows: int = self.rows[0]
-        return rows >= LEAST_ROWS and next(self.drafts(), None) is not None
+        return rows >= self.figures["least_rows"] and next(self.drafts(), None) is not None
 
     @property
     def is_wide(self) -> bool:
