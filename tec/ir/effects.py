@@ -161,8 +161,8 @@ def _span(span: str, load: E.BufferLoad, args: tuple[E.Expr, ...]) -> tuple[E.Ex
     if span == "row":
         n: int | None = 128 // dtype_info(load.buffer.dtype).bits
     else:
-        last = args[-1]
-        n = last.value if isinstance(last, E.IntImm) else None
+        count = args[2]  # behind both ends; a lane or a condition may follow
+        n = count.value if isinstance(count, E.IntImm) else None
     if n == 1:
         return load.indices
     first = load.indices[-1]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.buffer import GLOBAL, LOCAL, SHARED
+from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED
 from ..ir.visit import free_vars, substitute, walk_exprs
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
@@ -150,10 +150,10 @@ class Bounds:
             demand = region if demand is None else [union(a, b, self.arith) for a, b in zip(demand, region)]
         if demand is None:
             return
-        for iv, interval in zip(op.axis, demand):
+        for iv, interval, tile in zip(op.axis, demand, _tile_extents(stage)):
             assert iv.dom is not None
             dtype = iv.var.dtype
-            r = cover(self._clamp(interval, iv.dom.extent), iv.dom, self.arith)
+            r = _whole_tiles(cover(self._clamp(interval, iv.dom.extent), iv.dom, self.arith), iv.dom, tile)
             self.ranges[iv] = E.Range(B.cast(dtype, r.min), B.cast(dtype, r.extent))
             self._check_in_scope(stage, self.ranges[iv])
             self.arith.bind(iv.var, *self._value_bounds(self.ranges[iv]))
@@ -448,6 +448,25 @@ def body_reads(op: ComputeOp) -> list[Read]:
                 seen.add(id(e))
                 out.append(Read(e.tensor, e.indices))
     return out
+
+
+def _tile_extents(stage: Stage) -> list[int]:
+    """What the extents of a stage's axes are multiples of: those of the register tiles that an instruction fills, where it has some."""
+    rank = len(stage.op.axis)
+    intrins = [a.intrin for a in stage.attrs.values() if a.intrin is not None and a.intrin.ragged]
+    if not intrins or stage.scope not in FRAGMENT_SCOPES:
+        return [1] * rank
+    tile = [n.value if isinstance(n, E.IntImm) else 1 for n in intrins[0].op.output(0).shape]
+    return [1] * (rank - len(tile)) + tile
+
+
+def _whole_tiles(r: E.Range, dom: E.Range, tile: int) -> E.Range:
+    """A range filled up to whole tiles where its domain has as many: of a product smaller than a tile the rest is computed as well, and not stored."""
+    if tile == 1 or not isinstance(r.extent, E.IntImm) or not isinstance(dom.extent, E.IntImm):
+        return r
+    whole = -(-r.extent.value // tile) * tile
+    is_within = isinstance(r.min, E.IntImm) and r.min.value + whole <= dom.extent.value
+    return E.Range(r.min, B.const(whole, r.extent.dtype)) if is_within else r
 
 
 def _thread_rank(tag: str) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ScheduleError
 from ..ir.expr import IterKind, IterVar
+from ..ir.notes import Fragment
 from .relations import Fuse, Ranges, Split
 from .state import AttachKind, StageState
 
@@ -34,7 +35,7 @@ def known_ranges(stage: Stage) -> Ranges:
 
 
 def fixed_loops(stage: Stage) -> set[IterVar]:
-    """Loops whose extent must not shrink with their parent's: threads, what threads of a given number are made of, and tensorized ones."""
+    """Loops whose extent must not shrink with their parent's: threads, what threads of a given number are made of, tensorized ones, and those over a tile that lanes hold."""
     out = {iv for iv, a in stage.attrs.items() if a.thread is not None}
     counted = {iv for iv in out if _is_counted(stage, iv)}
     for r in reversed(stage.relations):
@@ -45,7 +46,7 @@ def fixed_loops(stage: Stage) -> set[IterVar]:
     out |= counted
     for k, iv in enumerate(stage.leaf):
         a = stage.attrs.get(iv)
-        if a is not None and a.kind == "tensorized":
+        if a is not None and (a.kind == "tensorized" or any(isinstance(note, Fragment) for note in a.notes)):
             out.update(stage.leaf[k:])
     return out
 

@@ -56,6 +56,10 @@ def test_reads_and_writes(text: str, reads: str, writes: str) -> None:
 def test_a_run_and_a_row_reach_over_neighbours() -> None:
     (write, read) = effects(body_of("    async_copy(A[n], B[0], 4)")).accesses
     assert [str(a.indices[0]) for a in (write, read)] == ["ramp(n, 1, 4)", "ramp(0, 1, 4)"]
+    (write, _) = effects(
+        body_of("    async_copy(A[n], B[0], 4, n < 3, masked=True)")
+    ).accesses  # a condition behind the count
+    assert str(write.indices[0]) == "ramp(n, 1, 4)"
     (anywhere, *_) = effects(body_of("    async_copy(A[0], B[0], n)")).accesses
     assert anywhere.indices == ()
 

@@ -25,6 +25,7 @@ from ...parts.sums import in_vectors
 from ...space import Choice, Scheduled, Space
 from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
+from .padded_warpgroups import PaddedWarpgroupProduct
 from .register_blocks import RegisterBlocks
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
@@ -85,6 +86,10 @@ def _through_shared(group: Group, target: Target) -> Iterator[Space]:
     """Whose operands threads bring to shared memory: on matrix units where there are some for the types, else on vector units."""
     for op in group.reductions():
         space = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
+        by_groups = PaddedWarpgroupProduct.match(group, target, op)
+        if by_groups is not None:
+            by_groups.is_second = space is not None and by_groups.is_behind(space)
+            yield by_groups
         if space is not None:
             yield space
 

@@ -95,7 +95,9 @@ def _pipelined(
         built = through_sets(pipe, target, note.ahead)
     if built is None and copies_in_background(target):
         built = background(pipe, note.copies, note.in_flight)
-    built = built or through_sets(pipe, target, 1) or straight(pipe)
+    if built is None:
+        pipe = Pipeline(loop, found.settled(), pipe.depth, pipe.n_slots)
+        built = through_sets(pipe, target, 1) or straight(pipe)
     if built is not None and note.uneven and waves and target.kind == "rocm":
         built = S.seq(_first_half_first(waves[0]), built)
     return built or loop

@@ -15,7 +15,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
 from ...dtype import dtype_info
-from ...visit import map_stmt, substitute
+from ...visit import free_vars, map_stmt, substitute
 from ..rewrite_util import clone, const_int
 from ..thread_conflicts import UnknownError, evaluate
 from .nest import masked
@@ -29,6 +29,8 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
     """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours."""
     if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
         x, n = s.body, const_int(s.extent)
+        if isinstance(x, S.IfThenElse) and x.orelse is None and all(v is not s.var for v in free_vars(x.cond)):
+            return as_copies(S.IfThenElse(x.cond, s.with_body(x.then)))
         if not isinstance(x, S.BufferStore) or n is None or const_int(s.min) != 0:
             return None
         load, cond, other = masked(x.value, s.var)

@@ -35,8 +35,9 @@ from ...dtype import dtype_info
 from ...effects import is_call
 from ...func import Func
 from ...notes import BulkCopy
-from ...visit import free_vars, map_expr, map_stmt, substitute, visit
+from ...visit import any_stmt, free_vars, map_expr, map_stmt, substitute, visit
 from ..rewrite_util import SHARED_SCOPES, const_int, same_expr
+from .commit_products import is_piped
 
 ROW_BYTES = 128  # of a box: the widest swizzle
 _PIECE_BYTES = 16
@@ -63,7 +64,7 @@ def bulk_copies(func: Func, target: Target) -> Func:
             found.append(s)
 
     visit(func.body, None, collect)
-    if not found:
+    if not found and not any_stmt(func.body, is_piped):
         return func
     if not target.chip.warpgroup:
         raise LoweringError(
@@ -151,8 +152,9 @@ class _Lowering:
         self.nests = nests  # by the Attr that asks for the copy
         self.layouts: dict[int, _Layout] = {}
         self.whole: dict[int, int] = {}  # of an operand of a warpgroup product: rows that the unit reads at once
+        self.piped: set[int] = set()  # buffers that products of a pipeline read
         self.ana = Analyzer()
-        visit(func.body, self.collect_rows, None)
+        visit(func.body, self.collect_rows, self.collect_piped)
         for n in nests.values():
             if id(n.shared) not in self.layouts:
                 self.layouts[id(n.shared)] = self.layout(n.shared, n.swizzle)
@@ -168,11 +170,17 @@ class _Lowering:
                     rows = math.lcm(attrs[extent], _SWIZZLED_ROWS)
                     self.whole[id(x.buffer)] = math.lcm(rows, self.whole.get(id(x.buffer), 1))
 
+    def collect_piped(self, s: S.Stmt) -> None:
+        if is_piped(s):
+            visit(s, lambda e: self.piped.update(_operands(e)), None)
+
     def collect_operand(self, e: E.Expr) -> None:
-        """An operand of a warpgroup product that threads fill lies as one that a copy fills; they fence it themselves (`proxy_fence`)."""
+        """An operand of a warpgroup product that threads fill lies as one that a copy fills; they fence it themselves (`proxy_fence`), or `pipeline` does."""
         if type(e) is E.Call and e.op == "wgmma":
             for x in e.args[:2]:
-                if isinstance(x, E.BufferLoad) and id(x.buffer) not in self.layouts and _is_fenced(self.func, x.buffer):
+                if not isinstance(x, E.BufferLoad) or id(x.buffer) in self.layouts:
+                    continue
+                if id(x.buffer) in self.piped or _is_fenced(self.func, x.buffer):
                     self.layouts[id(x.buffer)] = self.layout(x.buffer)
 
     def layout(self, b: Buffer, swizzle: bool = True) -> _Layout:
@@ -214,10 +222,12 @@ class _Lowering:
         row, column = indices[-2:]
         if not lay.piece:
             return B.const(0, row.dtype), row, column
-        within = B.floormod(column, lay.width)
-        turn = B.cast(column.dtype, B.floormod(row, _SWIZZLED_ROWS))
-        piece = B.mul(B.bitwise_xor(B.floordiv(within, lay.piece), turn), lay.piece)
-        return B.floordiv(column, lay.width), row, B.add(piece, B.floormod(column, lay.piece))
+        # Simplified one by one: neighbours that one access takes are then seen to be some.
+        simplify = self.ana.simplify
+        within = simplify(B.floordiv(B.floormod(column, lay.width), lay.piece))
+        turn = B.cast(column.dtype, simplify(B.floormod(row, _SWIZZLED_ROWS)))
+        piece = B.mul(B.bitwise_xor(within, turn), lay.piece)
+        return simplify(B.floordiv(column, lay.width)), row, B.add(piece, simplify(B.floormod(column, lay.piece)))
 
     def start(self, load: E.BufferLoad) -> E.BufferLoad:
         """The first element of a warpgroup operand: its box and row; inside of a box the unit swizzles by itself."""
@@ -380,6 +390,12 @@ class _Lowering:
         if tensor.strides and const_int(tensor.strides[-1]) != 1:
             raise _unfit(self.func, n.store, f"the last dimension of {tensor.name} has stride {tensor.strides[-1]}")
         return rows[0]
+
+
+def _operands(e: E.Expr) -> list[int]:
+    """The buffers that a warpgroup product reads, by id; none of another expression."""
+    is_product = type(e) is E.Call and e.op == "wgmma"
+    return [id(x.buffer) for x in e.args[:2] if isinstance(x, E.BufferLoad)] if is_product else []  # type: ignore[attr-defined]
 
 
 def _is_fenced(func: Func, b: Buffer) -> bool:

@@ -9,7 +9,8 @@ from ... import build as B
 from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
-from ...effects import effects
+from ...effects import effects, is_call
+from ...visit import any_expr, map_stmt
 from ..rewrite_util import SHARED_SCOPES, const_int
 from .body import Body
 from .bulk import effect, is_bulk_fill
@@ -39,6 +40,23 @@ class Fills:
     @property
     def are_bulk(self) -> bool:
         return all(map(is_bulk_fill, self.fills))
+
+    @property
+    def by_warpgroups(self) -> bool:
+        """Whether warpgroup products work on them, which read by another way than threads write: who writes says so (`proxy_fence`)."""
+        return any(
+            any_expr(s, lambda e: isinstance(e, E.Call) and e.op in ("wgmma", "wgmma_registers")) for s in self.rest
+        )
+
+    def settled(self) -> Fills:
+        """The same where a step waits for all of its products: what threads store themselves may come behind them."""
+
+        def fs(s: S.Stmt) -> S.Stmt:
+            if isinstance(s, S.Evaluate) and is_call(s, "wgmma_wait"):
+                return effect("wgmma_wait", n=0)
+            return map_stmt(s, fs, lambda e: e)
+
+        return replace(self, rest=[fs(s) for s in self.rest]) if self.by_warpgroups else self
 
     @staticmethod
     def of(loop: S.For, all_shared: bool) -> Fills | None:
@@ -81,6 +99,7 @@ class Pipeline:
     def __init__(self, loop: S.For, parts: Fills, depth: int, slots: int):
         self.loop, self.parts, self.depth, self.n_slots = loop, parts, depth, slots
         self.ana = Analyzer()
+        self.fence = [effect("proxy_fence")] if parts.by_warpgroups else []  # behind what threads store
         self.slots = {id(a.buffer): with_slots(a.buffer, slots) for a in parts.slotted}
 
     # ---- statements of a step

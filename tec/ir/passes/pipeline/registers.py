@@ -47,7 +47,7 @@ def straight(pipe: Pipeline) -> S.Stmt | None:
         return None
 
     def turn(t: Turn) -> S.Stmt:
-        fill = [t.guard(n, pipe.fill(t, n))] if t.has(n) else []
+        fill = [t.guard(n, pipe.fill(t, n)), *pipe.fence] if t.has(n) else []
         return S.seq(*fill) if t.in_prologue else pipe.one_step(fill, pipe.work(t), [])
 
     return pipe.in_storage(expand(_alone(pipe.loop), n, turn, alike=True).stmt)
@@ -68,9 +68,9 @@ def _one_set(pipe: Pipeline, own: list[Staged], target: Target) -> S.Stmt:
 
     def turn(t: Turn) -> S.Stmt:
         if t.in_prologue:
-            return t.guard(n, pipe.fill(t, n)) if t.has(n) else S.NOP
+            return S.seq(t.guard(n, pipe.fill(t, n)), *pipe.fence) if t.has(n) else S.NOP
         begun = [pipe.at([x.load for x in own], t, n)] if t.has(n) else []
-        ended = [pipe.at([*kept, *[x.store for x in own]], t, n)] if t.has(n) else []
+        ended = [pipe.at([*kept, *[x.store for x in own]], t, n), *pipe.fence] if t.has(n) else []
         out = pipe.one_step(begun, pipe.work(t), ended)
         for x in reversed(own) if begun else ():
             out = S.Alloc(x.register, out)

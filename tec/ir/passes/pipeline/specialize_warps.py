@@ -33,7 +33,6 @@ the same plan.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -50,6 +49,7 @@ from ...notes import MinBlocks, WarpSpecialize
 from ...visit import any_stmt, map_expr, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest
 from .bulk import effect
+from .commit_products import settle
 from .hold_operands import hold_operands
 from .roles import Roles, Slots, shared_buffers
 from .specialize_region import Region
@@ -260,7 +260,7 @@ class _Loop(Roles):
             ring.advance(),
         )
         main = S.For(loop.var, loop.min, loop.extent, step, S.ForKind.SERIAL, "", unroll=1)
-        return S.Alloc(before, S.seq(*self.before_steps(), main, *self.after_steps(), *self.settle(work), release))
+        return S.Alloc(before, S.seq(*self.before_steps(), main, *self.after_steps(), *settle(work), release))
 
     def before_steps(self) -> list[S.Stmt]:
         """What stands ahead of the loop, and behind it once all of its products have begun."""
@@ -268,24 +268,6 @@ class _Loop(Roles):
 
     def after_steps(self) -> list[S.Stmt]:
         return []
-
-    def settle(self, work: S.Stmt) -> list[S.Stmt]:
-        """Wait for all products; the accumulators pass through, so that nothing reads them before."""
-        found: dict[int, Buffer] = {}
-
-        def on_stmt(s: S.Stmt) -> None:
-            if isinstance(s, S.BufferStore) and isinstance(s.value, E.Call) and s.value.op == "wgmma":
-                found[id(s.buffer)] = s.buffer
-
-        visit(work, None, on_stmt)
-        out: list[S.Stmt] = []
-        for b in found.values():
-            *tiles, elems = [const_int(d) or 0 for d in b.shape]
-            for at in itertools.product(*map(range, tiles)):
-                index = (*map(B.const, at), E.Ramp(B.const(0), B.const(1), elems))
-                whole = E.BufferLoad(b, index)
-                out.append(S.BufferStore(b, E.Call("wgmma_wait", (whole,), whole.dtype, {"n": 0}), index))
-        return out
 
 
 def _apart(s: S.Stmt) -> tuple[list[S.Stmt], list[S.Stmt]]:

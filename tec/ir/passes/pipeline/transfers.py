@@ -17,7 +17,7 @@ from ... import expr as E
 from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import is_call
-from ...visit import map_stmt, visit
+from ...visit import map_stmt
 from ..rewrite_util import const_int
 from .background_copies import as_copies, copies_by_lanes, predicated
 from .bulk import effect, loaded_bytes, reporting
@@ -40,9 +40,7 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     if pipe.n_slots < 2 or len(moves) < len(found):
         return None
     n = pipe.depth
-    # Warpgroup products read by another way than threads write: who writes says so.
-    fence = [effect("proxy_fence")] if any(map(_by_warpgroups, pipe.parts.rest)) else []
-    wait = S.seq(effect("async_wait", n=n - 1), *fence, BARRIER)
+    wait = S.seq(effect("async_wait", n=n - 1), *pipe.fence, BARRIER)
 
     def turn(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
@@ -63,14 +61,6 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     # sums under way, and waits after each product (C7515).
     steps = S.IfThenElse(B.compare("gt", pipe.loop.extent, 0), S.seq(*parts.steady, effect("wgmma_wait", n=0)))
     return pipe.in_storage(S.seq(*parts.prologue, steps, *parts.epilogue, done))
-
-
-def _by_warpgroups(s: S.Stmt) -> bool:
-    found: list[E.Expr] = []
-    visit(
-        s, lambda e: found.append(e) if isinstance(e, E.Call) and e.op in ("wgmma", "wgmma_registers") else None, None
-    )
-    return bool(found)
 
 
 def _behind_wait(work: S.Stmt, begun: S.Stmt) -> S.Stmt:

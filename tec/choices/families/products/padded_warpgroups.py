@@ -1,0 +1,291 @@
+"""Matrix products by warpgroups (Hopper) whose operands are padded tiles: windows of an image, rows that begin anywhere, sizes that are not known.
+
+What no bulk copy can bring, threads do: each step's pieces of 4 to 16 bytes by copies in the background (cp.async), with zeros where the operand has none, into the swizzled tiles
+that wgmma reads. All warpgroups bring and multiply; a ring of slots keeps the copies of the next steps under way beside the products. The sum may be in parts, which a
+second kernel adds up.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from ....ir.dtype import dtype_info
+from ....ir.matrix import find_warpgroup, warpgroup_columns
+from ....ops.contraction import Contraction, Operand
+from ....ops.dims import divisor, is_symbolic
+from ....ops.matmul import accumulator
+from ....ops.typical import is_unbounded
+from ....schedule import Schedule, Stage
+from ....target import Target, l2_gbps
+from ....te import ComputeOp, Tensor, intrin, thread_axis
+from ...group import Group, const_shape
+from ...parts import needs, split_k
+from ...parts.grid import Tiles
+from ...parts.operands import begin_with, contraction, follows, operands
+from ...parts.pointwise import bind_all, moved_bytes
+from ...parts.staging import deal
+from ...space import Choice, Cost, Scheduled, Space
+from . import padding
+from .tilings import PIECE_BYTES
+
+_TYPES = ("float16", "bfloat16")  # whose operands may lie along either axis
+_ROW_BYTES = 128  # of a tile: the widest swizzle
+_GROUP_ROWS = 64  # wgmma's m
+_WARPGROUP = 128  # threads
+_SLACK_BYTES = 1024  # of shared memory: tiles begin at a multiple of 1 KB
+_MOST_SUMS = 128  # of a thread, beside the addresses of what it brings
+_OTHER_REGISTERS = 40  # of a thread: addresses, counters, what an epilogue has under way
+_FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
+_MOST_RESIDENT = 8  # work-groups of a multiprocessor that gain anything
+_SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+class PaddedWarpgroupProduct(Space):
+    """`rows` by `columns` of the result a work-group, a warpgroup for each 64 rows; `stages` slots; `group_m` rows of tiles in a band; `occupancy` work-groups a multiprocessor; the sum
+    in `split_k` parts."""
+
+    template: ClassVar[str] = "padded warpgroup product"
+    outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
+
+    def __init__(self, group: Group, target: Target, op: ComputeOp, c: Contraction, result: Tensor):
+        super().__init__(group, target)
+        self.op, self.contraction, self.result = op, c, result
+        self.m, self.n, self.k, self.batch = padding.sizes(c)
+        self.size = dtype_info(c.a.dtype).bytes
+        self.step = _ROW_BYTES // self.size
+        fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
+        self.parameters = {
+            "rows": (128, 64, 192, 256), "columns": self._columns(), "stages": (4, 3, 5, 6, 2), "group_m": (0, 4, 8, 16),
+            "occupancy": (2, 1, 3, 4), "split_k": _SPLITS if fixed else (1,), "stage_out": (True, False),
+        }  # fmt: skip
+
+    def _columns(self) -> tuple[int, ...]:
+        """Of a tile: those of the unit that are whole rows of the tile where B lies along them."""
+        box = 1 if self.contraction.b.k_last else self.step
+        most = max(-(-self.n // 8) * 8, box)
+        unit = [c for c in warpgroup_columns(self.contraction.a.dtype) if c % box == 0]
+        return tuple(c for c in reversed(unit) if c <= most) or (min(unit),)
+
+    @classmethod
+    def match(cls, group: Group, target: Target, op: ComputeOp) -> PaddedWarpgroupProduct | None:
+        """The space, or None where the chip has no such unit for the types, or what follows the product reads it elsewhere."""
+        found = contraction(group, op) if target.chip.warpgroup else None
+        if found is None:
+            return None
+        c, result = found
+        if c.a.dtype != c.b.dtype or c.a.dtype not in _TYPES or c.acc != accumulator(c.a.dtype):
+            return None
+        if not follows(group.output_ops[0], result.op):
+            return None
+        space = cls(group, target, op, c, result)
+        return space if next(space.drafts(), None) is not None else None
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
+        if find_warpgroup(self.target, self.contraction.a.dtype, columns, self.step) is None:
+            return f"the unit has no {columns} columns for {self.contraction.a.dtype}"
+        if (wrong := needs.extents((rows, columns), (self.m, self.n), (_GROUP_ROWS, columns))) is not None:
+            return wrong
+        if columns * _GROUP_ROWS // _WARPGROUP > _MOST_SUMS:
+            return f"{columns} columns are more sums than a thread's registers hold"
+        if self._by_registers(choice) < choice["occupancy"]:
+            return f"{choice['occupancy']} such work-groups are more than the registers of a multiprocessor"
+        if (wrong := needs.shared_memory(choice["occupancy"] * self._lds(choice), self.target.lds_bytes)) is not None:
+            return wrong
+        if splits > 1 and choice["stage_out"]:
+            return "sums of parts are whole lines of memory as they lie in registers"
+        if splits > 1 and self._steps(splits) < self.figures["least_steps"]:
+            return f"a part of the sum has {self._steps(splits)} steps"
+        if (splits - 1) * self._steps(splits) >= self._steps(1):
+            return f"a sum of {self._steps(1)} steps leaves the last of {splits} parts nothing"
+        if choice["stages"] > 2 and choice["stages"] > self._steps(splits) + 1:
+            return "there are more slots than steps"
+        return None
+
+    def _lds(self, choice: Choice) -> int:
+        """Bytes of shared memory: the ring of tiles, of which A's part is the results' in the end."""
+        rows, columns, stages = choice["rows"], choice["columns"], choice["stages"]
+        out = dtype_info(self.contraction.out_dtype).bytes
+        results = rows * (columns * out + PIECE_BYTES) if choice["stage_out"] else 0
+        return int(max(stages * rows * _ROW_BYTES, results) + stages * columns * _ROW_BYTES + _SLACK_BYTES)
+
+    def _by_registers(self, choice: Choice) -> int:
+        """Work-groups that a multiprocessor's registers hold."""
+        sums = choice["columns"] * _GROUP_ROWS // _WARPGROUP
+        return int(_FILE_REGISTERS // (choice["rows"] // _GROUP_ROWS * _WARPGROUP * (sums + _OTHER_REGISTERS)))
+
+    def _resident(self, choice: Choice) -> int:
+        """Work-groups that a multiprocessor holds."""
+        return max(1, min(self._by_registers(choice), self.target.lds_bytes // self._lds(choice), _MOST_RESIDENT))
+
+    def _steps(self, splits: int) -> int:
+        """Of the sum, in each of its parts."""
+        whole = -(-self.k // self.step)
+        return -(-whole // splits)
+
+    def drafts(self) -> Iterator[Choice]:
+        for rows, columns in itertools.product((128, 64, 256, 192), self._draft_columns()):
+            for splits in self.parameters["split_k"]:
+                made = (
+                    self.choice(
+                        rows=rows,
+                        columns=columns,
+                        stages=s,
+                        group_m=0,
+                        occupancy=o,
+                        split_k=splits,
+                        stage_out=splits == 1,
+                    )
+                    for s in (4, 3, 2)
+                    for o in (1, 2)
+                )
+                yield from (c for c in made if self.why_not(c) is None)
+
+    def _draft_columns(self) -> Iterator[int]:
+        """Those that cover the product's with the least left over, for some numbers of tiles, and the usual ones."""
+        every = self.parameters["columns"]
+        fitting = {min((c for c in every if c * t >= self.n), default=every[0]) for t in (1, 2, 3, 4, 5, 6)}
+        return iter(sorted(fitting | {c for c in (64, 128, 192, 256) if c in every}, reverse=True))
+
+    def cost(self, choice: Choice) -> Cost:
+        """Rounds of work-groups over the multiprocessors: each step its products, what its threads issue to bring the tiles, or the tiles at the second-level cache's rate."""
+        machine, known, c = self.target.machine, self.figures, self.contraction
+        rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
+        groups = self.batch * splits * -(-self.m // rows) * -(-self.n // columns)
+        at_once = min(self._resident(choice), -(-groups // machine.units))
+        steps = self._steps(splits)
+        # Narrow products read A from shared memory as often as wide ones: 64 rows of 128 bytes take the time of 64 columns.
+        wide = max(columns, known["least_columns"])
+        products = rows * wide * self.step / (machine.macs(c.a.dtype) * known["busy_rate"])
+        issued = sum(
+            n * self.step / self._piece(o) * known.along("piece_clocks", self._piece(o) * self.size)
+            for o, n in ((c.a, min(rows, self.m)), (c.b, min(columns, self.n)))
+        )
+        brought = (rows + columns) * _ROW_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
+        # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
+        alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)
+        step = max(products * at_once, issued * at_once, brought * at_once, alone)
+        rounds = max(1.0, groups / (machine.units * at_once))
+        if rounds < known["even_rounds"]:
+            rounds = math.ceil(rounds)
+        size = dtype_info(c.out_dtype).bytes if splits == 1 else 4
+        rate = known["staged_bytes_a_clock" if choice["stage_out"] else "out_bytes_a_clock"]
+        ends = known["ends_clocks"] + at_once * min(rows, self.m) * min(columns, self.n) * size / rate
+        least = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        seconds = max(rounds * (steps * step + ends) / (machine.clock_mhz * 1e6), least)
+        if splits > 1:
+            seconds += split_k.traffic_seconds(
+                splits, self.batch * self.m * self.n, machine.memory.gbps or machine.memory_gbps
+            )
+        return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")
+
+    def is_behind(self, other: Space) -> bool:
+        """Whether the product by mma.sync should be quicker: by its price, which knows little of how operands and results lie, and what the clock says of that."""
+        piece = min(self._piece(o) for o in (self.contraction.a, self.contraction.b)) * self.size
+        theirs = other.cost(other.default).seconds * self.figures.along("mma_sync_over_price", piece)
+        return theirs < self.cost(self.default).seconds
+
+    def _piece(self, o: Operand) -> int:
+        """Elements that a copy brings."""
+        return min(PIECE_BYTES // self.size, _run(self.contraction, o))
+
+    def build(self, choice: Choice) -> Scheduled:
+        c, splits = self.contraction, choice["split_k"]
+        tile = (choice["rows"], choice["columns"], self.step)
+        if splits == 1:
+            made = padding.padded(c, tile)
+            begun = begin_with(self.group, self.result, made)
+            schedule(begun.s, _product_of(made), begun.out, self.target, choice)
+            return Scheduled(begun.s, begun.outputs, choice)
+        parts = padding.padded(padding.part(c, splits, self.step), tile)
+        total = split_k.total(parts, splits, (*c.batch, c.m, c.n), c.out_dtype)
+        begun = begin_with(self.group, self.result, total, [parts.op])
+        product = _product_of(parts)
+        assert isinstance(parts.op, ComputeOp)
+        schedule(begun.s, product, parts.op, self.target, choice)
+        split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
+        return Scheduled(begun.s, begun.outputs, choice)
+
+
+def _run(c: Contraction, o: Operand) -> int:
+    """Elements of an operand that one access may bring."""
+    return math.gcd(o.run(), divisor(c.k if o.k_last else c.m if o is c.a else c.n))
+
+
+def _product_of(result: Tensor) -> ComputeOp:
+    """The sums that a padded product (`padding.padded`) copies."""
+    product = result.op.inputs[0].op
+    assert isinstance(product, ComputeOp)
+    return product
+
+
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice: Choice) -> None:
+    """Schedule a product `mm` of padded tiles and its elementwise epilogue `out`."""
+    p = operands(mm)
+    assert p is not None
+    step = _ROW_BYTES // dtype_info(p.a.dtype).bytes
+    unit = intrin.warpgroup(target, p.a.dtype, choice["columns"], step, trans_a=p.trans_a, trans_b=p.trans_b)
+    acc = s[mm.output(0)]
+    acc.set_scope("fragment.acc")
+    groups = choice["rows"] // _GROUP_ROWS
+    threads = [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in (("x", _WARPGROUP), ("y", groups))]
+    if choice["stage_out"]:
+        held = s.cache_write(out.output(0), "shared")
+        final, stage = s[out.output(0)], s[held]
+        tiles = Tiles(final, choice["rows"], choice["columns"])
+        tiles.nest(tiles.i, tiles.j)
+        stage.compute_at(final, tiles.bind(choice["group_m"]))
+        _store(final, tiles, out, choice["columns"], threads)
+        *lead, i, j = stage.op.axis
+        # Rows 16 bytes apart from whole banks: a warp writes 16 bytes of each of eight rows at once.
+        stage.storage_align(i, choice["columns"], PIECE_BYTES // dtype_info(held.dtype).bytes)
+        wi, i = stage.split(i, factor=_GROUP_ROWS)
+        tj, j = stage.split(j, factor=choice["columns"])
+        stage.reorder(*lead, wi, tj, i, j)
+    else:
+        stage = s[out.output(0)]
+        tiles = Tiles(stage, choice["rows"], choice["columns"])
+        wi, i = stage.split(tiles.i, factor=_GROUP_ROWS)
+        tj, j = stage.split(tiles.j, factor=choice["columns"])  # whole, also where the product has less
+        tiles.nest(wi, tj, i, j)
+        tiles.bind(choice["group_m"])
+    stage.bind(wi, thread_axis("threadIdx.y"))
+    stage.pragma(wi, "min_blocks", choice["occupancy"])
+    unit.on_tile(stage, i)
+    acc.compute_at(stage, wi)
+    *lead, x, y = acc.op.axis
+    ko, ki = acc.split(acc.op.reduce_axis[0], factor=step)
+    tx, x = acc.split(x, factor=_GROUP_ROWS)
+    ty, y = acc.split(y, factor=choice["columns"])
+    acc.reorder(*lead, ko, tx, ty, x, y, ki)
+    acc.tensorize(x, unit.mma)
+    acc.pragma(ko, "software_pipeline", (choice["stages"], 1, False, False, "behind", True))
+    for tensor in (p.a, p.b):
+        stage = s[tensor]
+        stage.set_scope("shared")
+        stage.compute_at(acc, ko)
+        piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
+        rest, vec = stage.split(stage.fuse(*stage.op.axis), factor=piece)
+        rest, _ = deal(stage, rest, threads)
+        stage.unroll(rest)
+        wide = min(piece, stage.op.attrs.get("wide", 1))
+        if wide < piece:
+            parts, vec = stage.split(vec, factor=wide)
+            stage.unroll(parts)
+        stage.vectorize(vec)
+
+
+def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: list[tuple[Any, int]]) -> None:
+    """A tile of results from shared memory, whole runs of neighbours by neighbouring threads."""
+    size = const_shape(out.output(0))[-1] or 1
+    piece = math.gcd(PIECE_BYTES // dtype_info(out.output(0).dtype).bytes, size, columns)
+    rest, vec = final.split(final.fuse(tiles.i, tiles.j), factor=piece)
+    rest, _ = deal(final, rest, threads)
+    final.unroll(rest)
+    final.vectorize(vec)
+
+
+__all__ = ["PaddedWarpgroupProduct"]
