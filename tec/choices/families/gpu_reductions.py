@@ -87,7 +87,7 @@ class GpuReduction(Space):
             by_all = self._choice(True, 64)
             if self.along and outputs and length and self._rule("short_shared", False) and why_not(by_all) is None:
                 return by_all
-            if outputs is None or length is None or self.along or why_not(by_all) is not None:
+            if outputs is None or length is None or why_not(by_all) is not None:
                 return alone
             best = by_all if self.cost(by_all).seconds < self._rule("shared_below", 0.0) * self.cost(alone).seconds else alone  # fmt: skip
             return min((best, *self._wides(64, 128, 256)), key=lambda c: self.cost(c).seconds)
