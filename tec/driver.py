@@ -292,13 +292,16 @@ class Building:
     that what did not change comes from the disk cache, and that IR, LLVM and assembly are known for each.
 
     A function may come with what to build in its place (`instead`), which is asked where LLVM refuses one of its parts: for what it cannot select, and for code
-    that needs more scratch or shared memory than the chip has ("stack frame size exceeds limit")."""
+    that needs more scratch or shared memory than the chip has ("stack frame size exceeds limit").
 
-    def __init__(self, target: Target, checked: bool = False):
+    early: whether kernels may begin before the ones ahead have ended (NVIDIA, sm_90); who makes functions says so in their attributes (`split_host_device`)."""
+
+    def __init__(self, target: Target, checked: bool = False, early: bool = False):
         from .codegen import begin_cpu, begin_kernels
 
         self.target = target
         self.checked = checked  # whether CPU code asks its accesses, see `build`
+        self.early = early
         self._begin: Callable[..., Callable[[], Any]] = begin_kernels if target.is_gpu else begin_cpu
         self._functions: dict[str, dict[str, Any]] = {}
         self._ir: dict[str, str] = {}  # of the functions as they run on the host

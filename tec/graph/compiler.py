@@ -201,7 +201,9 @@ def lower_graphs(
     with target:
         ready = [optimize(graph, target, dtype) for graph in graphs]
         parts = [part_of(graph, kept, loose) for graph in ready]
-        lowering = _Lowering(ready[0], Building(target, checks_bounds(None)), progress, sum(p.work for p in parts))
+        # A network with states makes a step after the other of many short kernels, which gain by it; of one that is alone it is a loss.
+        building = Building(target, checks_bounds(None), early=bool(kept) and target.chip.early_start)
+        lowering = _Lowering(ready[0], building, progress, sum(p.work for p in parts))
         for graph, part in zip(ready, parts):
             lowering.graph = graph
             part.runs = lowering.runs(part)

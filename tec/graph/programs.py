@@ -42,6 +42,7 @@ class Program:
     sizes: GroupSizes
     rows: list[tuple[int, Any] | None] = field(default_factory=list)  # of arguments, then outputs: those of a state
     loose: list[bool] = field(default_factory=list)  # of the same: whether they begin anywhere
+    early: bool = False  # whether its kernels may begin before the ones ahead have ended
 
     def loops(self, scheduled: Scheduled) -> Func:
         """The function of a choice."""
@@ -57,7 +58,8 @@ class Program:
             if loose
         }
         params = [*tensors, *map(variable, self.sizes.names)]
-        return to_loops(scheduled.schedule, params, name=self.name, binds=binds)
+        made = to_loops(scheduled.schedule, params, name=self.name, binds=binds)
+        return made.with_attrs(early_start=True) if self.early else made
 
 
 def _stored(scheduled: Scheduled, t: te.Tensor) -> tuple[Size, ...]:

@@ -6,7 +6,7 @@ Program (`programs`) -> Unit (the program scheduled, as loops; a size that is op
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..choices import Chain, Group, Made, Refused, chain, is_strict
@@ -46,11 +46,11 @@ class Unit:
 def make_unit(group: FusedGroup, number: int, building: Building, sizes: GroupSizes, guards: list[Guard]) -> Unit:
     """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`; where a size is open, of one candidate for
     each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes."""
-    program = program_of(group, number, sizes, guards)
+    program = replace(program_of(group, number, sizes, guards), early=building.early)
     signature = Group.of(program.outputs).signature
 
     def bound(name: str, size: int) -> Program:
-        return program_of(group, number, sizes.bound(name, size), guards)
+        return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
 
     with naming(group, sizes):
         classes = classes_of(program, building.target, bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,32 +73,54 @@ class Generation:
         start = time.perf_counter()
         logits = self._decoder.begin(self._prompt)
         self.prompt_seconds = time.perf_counter() - start
-        while True:
-            token = self._picker.pick(
-                logits, [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ()
-            )
-            if token in self._ends:
-                self.reason = "end"
-                break
-            if self._logprobs:
-                self.logprobs.append(self._likely(logits, token))
-            self.ids.append(token)
-            if piece := self._stops.add(stream.add(token)):
-                yield piece
-            if self._stops.stopped:
-                self.reason = "stop"
-                break
-            room = self._decoder.room
-            if len(self.ids) == self._most or (room is not None and room < 1):
-                self.reason = "length"
-                break
-            start = time.perf_counter()
-            logits = self._decoder.next(token)
-            self.seconds += time.perf_counter() - start
+        token, ahead = self._picked(logits), None
+        try:
+            while True:
+                if token in self._ends:
+                    self.reason = "end"
+                    break
+                if self._logprobs:
+                    self.logprobs.append(self._likely(logits, token))
+                self.ids.append(token)
+                if piece := self._stops.add(stream.add(token)):
+                    yield piece
+                if self._stops.stopped:
+                    self.reason = "stop"
+                    break
+                room = self._decoder.room
+                if len(self.ids) == self._most or (room is not None and room < 1):
+                    self.reason = "length"
+                    break
+                start = time.perf_counter()
+                if len(self.ids) == 1:
+                    ahead = self._ahead(token, self._most - 1 if room is None else min(self._most - 1, room))
+                if ahead is None:
+                    logits = self._decoder.next(token)
+                    token = self._picked(logits)
+                elif (found := next(ahead, None)) is None:  # another text was begun
+                    self.reason = "stop"
+                    break
+                else:
+                    token = found
+                self.seconds += time.perf_counter() - start
+        finally:
+            if ahead is not None:
+                ahead.close()
         if self.reason != "stop" and (piece := self._stops.add(stream.rest(), final=True)):
             yield piece
             if self._stops.stopped:
                 self.reason = "stop"
+
+    def _picked(self, logits: Any) -> int:
+        return self._picker.pick(logits, [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ())
+
+    def _ahead(self, token: int, most: int) -> Generator[int, None, None] | None:
+        """The tokens behind the first, as the device chooses them; None where the host does."""
+        made = getattr(self._decoder, "ahead", None)
+        if made is None or self._logprobs:
+            return None
+        found: Generator[int, None, None] | None = made(token, self._picker.sampling, self._picker.rng, most)
+        return found
 
     def _likely(self, logits: Any, token: int) -> list[tuple[int, float]]:
         """The likeliest tokens, and the one that was taken first."""

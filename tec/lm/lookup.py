@@ -36,6 +36,11 @@ class Lookup:
                 hint="its architecture is another one, or a part of it is missing",
             )
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a token's row of one table is all that a graph takes."""
+        return list(self.tables) == ["embeddings"] and not self.places
+
     def __call__(self, tokens: Sequence[int], first: int = 0) -> dict[str, Any]:
         """The rows of every table, float32 [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
         places are beyond those that were learned."""

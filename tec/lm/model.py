@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +95,8 @@ class LanguageModel:
         self.ends = _ends(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
+        self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
+        self._writer: Generator[int, None, None] | None = None
 
     def __repr__(self) -> str:
         return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
@@ -180,6 +182,7 @@ class LanguageModel:
         """Begin a new text. Returns the logits [vocabulary] of the next token. The caches keep what the text has in
         common with the one before.
         """
+        self._end_writer()
         with self._lock:
             self.check_room(len(prompt))
             same = _common(self.ids, prompt[:-1])
@@ -189,9 +192,41 @@ class LanguageModel:
 
     def next(self, *tokens: int) -> Any:
         """Continue the text with these tokens. Returns the logits [vocabulary] of the next token."""
+        self._end_writer()
         with self._lock:
             self.check_room(len(self.ids) + len(tokens))
             return self._read(list(tokens))
+
+    def ahead(self, token: int, sampling: Sampling, rng: Any, most: int) -> Generator[int, None, None] | None:
+        """The tokens behind `token`, `most` of them, chosen by the device, which does not wait for the host between them; None where the host has to choose: on
+        a CPU, for penalties and biases, for more tokens to draw from than 256, and for models with more inputs than the tokens' rows.
+        """
+        plain = (
+            self._boundary is None and self._lookup.is_plain and next(iter(self.network.plan.inputs)) == "embeddings"
+        )
+        rows = all(s.axis is not None for s in self.network.plan.states)
+        if not (self.target.is_gpu and plain and rows and not self._takes_length and most > 0):
+            return None
+        from .ahead import Chooser, serves, write
+
+        if not serves(sampling, self.config.vocabulary):
+            return None
+        count = 1 if sampling.temperature == 0 else sampling.top_k
+        if count not in self._choosers:
+            self._choosers[count] = Chooser(self, count)
+        self._end_writer()
+        self._writer = write(self, self._choosers[count], token, sampling, rng, most)
+        return self._writer
+
+    def table(self) -> Any:
+        """The embedding table as numbers of the activations' type, [vocabulary, hidden]."""
+        return self._lookup.tables["embeddings"].dequantize().astype(self._kind)
+
+    def _end_writer(self) -> None:
+        """What a text that was not read to its end has queued is forgotten."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
 
     @property
     def room(self) -> int:

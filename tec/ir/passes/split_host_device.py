@@ -4,7 +4,8 @@ In: stage "lowered", each kernel a nest of launch loops (see unify_threads). Out
 parameters are the flat buffers and the scalars that its body uses; its attrs are
 `kernel` True, `threads` {tag: (Var, extent)}, `max_threads` (threads of a work-group), `lds_bytes`, `writes` (names).
 The host has `Evaluate(Call("launch", args, attrs={"kernel", "grid", "block", "dyn_shared"}))` in each kernel's place; a
-buffer argument is the buffer's data pointer variable. On a CPU target the host is the whole function.
+buffer argument is the buffer's data pointer variable. A function whose attrs have `early_start` may have kernels that begin before the one ahead has ended. On a CPU
+target the host is the whole function.
 """
 
 from __future__ import annotations
@@ -117,8 +118,10 @@ def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: T
         )
     body, maps = tensor_maps(body) if target.kind == "cuda" else (body, [])
     resident = _resident_blocks(body)
-    early = target.chip.early_start and any_stmt(
-        body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart)
+    # Of a function that may (attribute "early_start") each kernel without shared memory: it is short, or none of its work-groups waits for another.
+    early = target.chip.early_start and (
+        (bool(func.attrs.get("early_start")) and not parts)
+        or any_stmt(body, lambda s: isinstance(s, S.Attr) and isinstance(s.note, EarlyStart))
     )
     params, written = _parameters(body, [v for v, _ in threads.values()], order)
     grid = tuple([threads[t][1] if t in threads else E.IntImm(1) for t in BLOCK_TAGS])

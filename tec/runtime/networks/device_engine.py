@@ -51,12 +51,18 @@ class _Bound:
 class DeviceEngine:
     """See the module."""
 
-    def __init__(self, network: Network, device: Device, communicators: Mapping[str, Collectives] | None = None):
+    def __init__(
+        self,
+        network: Network,
+        device: Device,
+        communicators: Mapping[str, Collectives] | None = None,
+        stream: Stream | None = None,
+    ):
         self._communicators = {} if communicators is None else communicators
         self.plan, self.layout = network.plan, network._layout
         self.module = network.module
         self.device = device
-        self.stream = Stream(device)
+        self.stream = Stream(device) if stream is None else stream
         self._weights = network._weights_on(device)
         self._memory: dict[str, Storage] = {}  # by base; "" is the arena
         self._bound: OrderedDict[int, tuple[Binding, _Bound]] = OrderedDict()

@@ -21,7 +21,7 @@ from ...errors import ArgumentError
 from ..arrays.ndarray import NDArray
 from ..devices.device import Device, DeviceLike
 from ..devices.storage import ALIGN, Storage
-from ..devices.stream import Event
+from ..devices.stream import Event, Stream
 from ..plans.layout import Binding
 from ..plans.plan import Output
 from .exchanges import Collectives, check_communicators
@@ -37,6 +37,10 @@ _BINDINGS = 256  # sets of sizes whose numbers are kept: a few kilobytes each
 
 class Engine(Protocol):
     """Runs the steps of a plan."""
+
+    @property
+    def stream(self) -> Stream | None:
+        """What work is queued in; None where it is done when `start` returns."""
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         """Queue a run that reads `given` and writes `results` (all outputs, the hidden ones too; None for a state in its place)."""
@@ -65,6 +69,11 @@ class Job:
         self.event = event
 
     @property
+    def outputs(self) -> list[NDArray]:
+        """The outputs, which may not be there yet: what is queued behind the run in its stream may read them. On a CPU it waits."""
+        return self._future.result() if self._future is not None else self._outputs
+
+    @property
     def done(self) -> bool:
         """Whether the outputs are there; on a GPU it is known once somebody waited."""
         return self._future.done() if self._future is not None else self._check is None
@@ -87,7 +96,7 @@ class Executor:
     """See the module. Made by `network.executor(device)`.
 
     memory_limit: bytes of working memory that are kept between runs; what a run took beyond is given back after it. A run itself takes
-    what it needs. communicators: of a network that is one rank of several (`tec.shard`), those of its mesh axes by name. capacity: rows that states which grow have room for at first; it doubles where that is too little.
+    what it needs. stream: what runs are queued in on a GPU; one of its own by default. communicators: of a network that is one rank of several (`tec.shard`), those of its mesh axes by name. capacity: rows that states which grow have room for at first; it doubles where that is too little.
     """
 
     def __init__(
@@ -97,6 +106,7 @@ class Executor:
         memory_limit: int | None = None,
         capacity: int | None = None,
         communicators: Mapping[str, Collectives] | None = None,
+        stream: Stream | None = None,
     ):
         self.network = network
         given = {} if communicators is None else communicators
@@ -121,10 +131,15 @@ class Executor:
         else:
             from .device_engine import DeviceEngine
 
-            self._engine = DeviceEngine(network, self.device, given)
+            self._engine = DeviceEngine(network, self.device, given, stream)
 
     def __repr__(self) -> str:
         return f"<tec.Executor of {self.network!r} on {self.device}, {self.nbytes} bytes>"
+
+    @property
+    def stream(self) -> Stream | None:
+        """What runs are queued in; None on a CPU."""
+        return self._engine.stream
 
     @property
     def nbytes(self) -> int:

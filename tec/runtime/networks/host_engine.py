@@ -16,7 +16,7 @@ from ..arrays.dtypes import itemsize
 from ..arrays.ndarray import NDArray
 from ..devices.device import Device, cpu
 from ..devices.storage import Storage
-from ..devices.stream import Event
+from ..devices.stream import Event, Stream
 from ..modules.cpu_code import STEP_WORDS, helpers, step_loop
 from ..plans.layout import Binding
 from ..plans.plan import Call, Copy, Exchange
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 class HostEngine:
     """See the module."""
+
+    stream: Stream | None = None
 
     def __init__(self, network: Network, device: Device, communicators: Mapping[str, Collectives] | None = None):
         self._communicators = {} if communicators is None else communicators

@@ -24,6 +24,7 @@ from ..arrays.ndarray import NDArray, array, from_numpy
 from ..devices import device as devices
 from ..devices.device import Device, DeviceLike
 from ..devices.storage import ALIGN
+from ..devices.stream import Stream
 from ..modules import exprs
 from ..modules.arguments import Param
 from ..modules.module import Module
@@ -269,9 +270,10 @@ class Network:
         memory_limit: int | None = None,
         capacity: int | None = None,
         communicators: Mapping[str, Any] | None = None,
+        stream: Stream | None = None,
     ) -> Executor:
-        """What runs it on a device, with memory, states and a stream of its own; see `Executor`."""
-        return Executor(self, device, memory_limit, capacity, communicators)
+        """What runs it on a device, with memory, states and a stream of its own, or that of another; see `Executor`."""
+        return Executor(self, device, memory_limit, capacity, communicators, stream)
 
     def _take(self, dev: Device) -> Executor:
         """An executor that nobody uses; a thread that runs at the same time gets another."""
