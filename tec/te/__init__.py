@@ -22,6 +22,7 @@ from .build import (
     var,
 )  # fmt: skip
 from .computation import compute, scan
+from .einsum import einsum
 from .evaluate import evaluate
 from .extern import TensorIntrin, decl_tensor_intrin, extern
 from .json_text import load_json, save_json
@@ -105,7 +106,7 @@ __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorIntrin", "TensorSlice", "Var",
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
-    "call_packed", "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz",
+    "call_packed", "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz", "einsum",
     "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
     "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
     "isinf", "isnan", "ldexp", "likely", "load_json", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",

@@ -5,7 +5,7 @@
 In: the bodies of a compute. Out: bodies whose reduce axes have domains that hold for every index (the smallest box around
 the dependent one), and whose conditions say which part of the box counts. Every schedule is then right by construction:
 loops may be split, reordered, bound and factored as those of any `where`. Lowering runs the loop over just the part where
-it can (`clip_loops`).
+it can (`partition_loops`; ends that are read from memory, `read_ends`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from ..errors import ExprError
 from ..ir import build
 from ..ir.arith import Analyzer
-from ..ir.expr import Expr, IntImm, IterVar, Range, Reduce, TensorRead, Var
+from ..ir.expr import Add, Expr, IntImm, IterVar, Range, Reduce, TensorRead, Var
 from ..ir.visit import free_vars, walk_exprs
 
 # Reduce variables that have had their domain boxed: they belong to that one compute, as what it depended on does.
@@ -30,7 +30,7 @@ def boxed(bodies: tuple[Expr, ...], axes: Sequence[IterVar], what: str) -> tuple
     if not isinstance(first, Reduce):
         return bodies
     for iv in first.axis:
-        _check_own(iv, what)
+        _check_own(iv, bodies, what)
     moving = {id(a.var): a for a in (*axes, *first.axis)}
     dependent = [iv for iv in first.axis if _depends(iv, moving)]
     if not dependent:
@@ -49,7 +49,7 @@ def boxed(bodies: tuple[Expr, ...], axes: Sequence[IterVar], what: str) -> tuple
             raise ExprError(f"{what}: the domains of the reduce axes {names} depend on each other in a circle")
         iv = ready[0]
         dependent = [x for x in dependent if x is not iv]
-        conditions += _box(iv, known, ana, what)
+        conditions += _box(iv, known, ana, bodies, what)
         _BOXED[id(iv.var)] = iv.var
     inside = build.all_of(*conditions)
     # A condition of the user's own may read: it is asked inside of the domain alone.
@@ -60,7 +60,7 @@ def boxed(bodies: tuple[Expr, ...], axes: Sequence[IterVar], what: str) -> tuple
     )
 
 
-def _check_own(iv: IterVar, what: str) -> None:
+def _check_own(iv: IterVar, bodies: Sequence[Expr], what: str) -> None:
     assert iv.dom is not None
     if _BOXED.get(id(iv.var)) is iv.var:
         raise ExprError(
@@ -69,7 +69,7 @@ def _check_own(iv: IterVar, what: str) -> None:
         )  # fmt: skip
     for e in (iv.dom.min, iv.dom.extent):
         read = next((x for x in walk_exprs(e) if isinstance(x, TensorRead)), None)
-        if read is not None:
+        if read is not None and _extent_of_what_is_read(iv, bodies) is None:
             raise ExprError(
                 f"the domain of reduce axis {iv.name} is read from {read.tensor.name}: how far it goes at most is not known",
                 where=iv.loc, hint=f"give the axis its largest extent, and the reduction where={iv.name} < {e}",
@@ -82,13 +82,50 @@ def _symbols(iv: IterVar) -> list[Var]:
 
 
 def _depends(iv: IterVar, moving: dict[int, IterVar]) -> bool:
-    return any(id(v) in moving for v in _symbols(iv))
+    assert iv.dom is not None
+    read = any(isinstance(x, TensorRead) for e in (iv.dom.min, iv.dom.extent) for x in walk_exprs(e))
+    return read or any(id(v) in moving for v in _symbols(iv))
 
 
-def _box(iv: IterVar, known: dict[Var, Range], ana: Analyzer, what: str) -> list[Expr]:
+def _is_beside(index: Expr, var: Var) -> bool:
+    """Whether an index is the variable plus what does not depend on it."""
+    if index is var:
+        return True
+    if not isinstance(index, Add):
+        return False
+    return any(
+        _is_beside(x, var) and not any(v is var for v in free_vars(y))
+        for x, y in ((index.a, index.b), (index.b, index.a))
+    )
+
+
+def _extent_of_what_is_read(iv: IterVar, bodies: Sequence[Expr]) -> Expr | None:
+    """The extent of a dimension that is read at the axis beside what is not negative: the axis goes no further, as its ends are read from memory (a row of a
+    sparse matrix, whose elements are A[start + k]). None where nothing is read so."""
+    for r in bodies:
+        if not isinstance(r, Reduce):
+            continue
+        for x in (x for source in r.source for x in walk_exprs(source)):
+            if not isinstance(x, TensorRead):
+                continue
+            for k, index in enumerate(x.indices):
+                if _is_beside(index, iv.var):
+                    extent: Expr = build.convert(x.tensor.shape[k])
+                    return extent
+    return None
+
+
+def _box(iv: IterVar, known: dict[Var, Range], ana: Analyzer, bodies: Sequence[Expr], what: str) -> list[Expr]:
     """Give `iv` the box around its domain; what is left to ask of its values."""
     assert iv.dom is not None
     begin, end = iv.dom.min, ana.simplify(build.add(iv.dom.min, iv.dom.extent))
+    if any(isinstance(x, TensorRead) for e in (begin, end) for x in walk_exprs(e)):
+        extent = build.cast(iv.var.dtype, _extent_of_what_is_read(iv, bodies))
+        iv.dom = Range(build.const(0, iv.var.dtype), extent)
+        iv.var.is_size = True
+        known[iv.var] = iv.dom
+        ana.bind(iv.var, iv.dom)
+        return [build.compare("ge", iv.var, begin), build.compare("lt", iv.var, end)]
     domain: dict[Var, Any] = dict(known)
     low, high = ana.int_set(begin, domain).min, ana.int_set(end, domain).max
     if low is None or high is None:

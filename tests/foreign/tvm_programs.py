@@ -13,7 +13,15 @@ import numpy as np
 
 import tec.compat.tvm as tvm
 
-STUBBED = ("matplotlib", "matplotlib.pyplot", "IPython", "IPython.display", "mxnet", "tvm.contrib.tedd")
+STUBBED = (
+    "matplotlib",
+    "matplotlib.pyplot",
+    "IPython",
+    "IPython.display",
+    "mxnet",
+    "tvm.contrib.tedd",
+    "tec.compat.tvm.contrib.tedd",
+)
 
 
 class Stub(types.ModuleType):

@@ -24,7 +24,6 @@ ELSEWHERE = {
     "auto_scheduler": "tec.tune(...) searches schedules",
     "micro": "tec.compile(...).save(path) makes packages; there is no code for bare metal",
     "rpc": "tec.tune(..., executor=...) takes workers of other machines; code for another machine is saved by f.save(path) and loaded there by tec.load_module",
-    "contrib.cblas": "the schedules of tec.topi reach BLAS's speed; tec.te.extern calls Python (tec.register_func) and C functions",
     "contrib.cc": "f.save(path) writes a module, tec.load_module reads it: no compiler is needed",
     "contrib.debugger": "net.profile() shows each step's time; tec.profile(device) each launch's",
     "contrib": "tec.topi and tec.ops have the operators; tec.te.extern calls outside code",
@@ -134,7 +133,7 @@ class Part(ModuleType):
 
 # Parts of TVM that programs import beside te, often without use.
 PARTS = (
-    "auto_scheduler", "contrib.cblas", "contrib.cublas", "contrib.cudnn", "contrib.debugger", "contrib.ndk", "contrib.pickle_memoize",
+    "auto_scheduler", "contrib.cublas", "contrib.cudnn", "contrib.debugger", "contrib.ndk", "contrib.pickle_memoize",
     "contrib.popen_pool", "contrib.xcode", "contrib.rocm", "contrib.tar", "ir.instrument", "meta_schedule", "micro", "parser", "relax", "relay.analysis", "relay.backend", "relay.backend.name_transforms",
     "relay.dataflow_pattern", "relay.op", "relay.quantize", "relay.scope_builder", "relay.testing", "relay.transform", "rpc", "rpc.server", "rpc.tracker", "script",
     "script.ir", "script.ir_builder", "script.parser", "script.tir", "support", "tir.analysis", "tir.schedule", "tir.tensor_intrin", "tir.transform", "tir.usmp", "driver.tvmc",

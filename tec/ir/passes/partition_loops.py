@@ -4,7 +4,8 @@ In: loops whose bodies hold `if likely(cond)` from splits that do not divide. Ou
 ranges; in the main one the conditions are gone, the ones before and after keep them. The range where a condition holds
 for every iteration of the loops (and for every thread) inside is found with interval sets and solved for the loop's
 variable; a condition that does not solve stays everywhere. On a GPU the same is done for block indices where a
-vectorized loop is guarded: a branch on the block chooses between the two bodies.
+vectorized loop is guarded: a branch on the block chooses between the two bodies. Loops whose guards read their ends from memory
+run over what passes these (`read_ends`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..func import Func
 from ..visit import any_expr, any_stmt, map_stmt
+from .read_ends import with_read_ends
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, needs_all_threads, stmt_size, uses_var
 
 _MAX_STATEMENTS = 600  # what the repeated bodies may add up to
@@ -25,7 +27,11 @@ _MAX_DEPTH = 3  # loops around each other that are split
 def partition_loops(func: Func, target: Target) -> Func:
     """Loops without guards, and their ragged ends; see the module."""
     body = func.body if target.is_gpu else _with_lanes_likely(func.body, frozenset())
-    return func.with_body(_Partitioner().stmt(body, 0)) if _has_likely(body) else func
+    if not func.attrs.get("simt"):  # a kernel's loops are as its author wrote them
+        body = with_read_ends(body)
+    if _has_likely(body):
+        return func.with_body(_Partitioner().stmt(body, 0))
+    return func if body is func.body else func.with_body(body)
 
 
 def _with_lanes_likely(s: S.Stmt, lanes: frozenset[E.Var]) -> S.Stmt:

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from tec import topi as _topi
-from tec.topi import broadcast, generic, math, reduction, tag, transform, utils
+from tec.topi import broadcast, generic, math, reduction, sparse, tag, transform, utils
 
 from ..names import absent
 from . import nn
