@@ -42,7 +42,7 @@ class GpuReduction(Space):
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
             "parts": _equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
-            "outputs": (1, 2, 4, 8), "wide": (0, 8, 16, 32, 64),
+            "wide": (0, 8, 16, 32, 64),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
 
@@ -93,10 +93,8 @@ class GpuReduction(Space):
             return min((best, *self._wides(64, 128, 256)), key=lambda c: self.cost(c).seconds)
         shared, units = self.along, self.target.machine.units
         threads = self._rule("threads", 256 if shared and length >= 256 * 16 else 64)
-        several = shared and len(self.red.inputs) > 1 and length <= _KEPT * threads and outputs >= 4 * units
-        together = math.gcd(4 if several else 1, outputs)
         options = [
-            self._choice(shared, threads, p, b, together)
+            self._choice(shared, threads, p, b)
             for b in ((0,) if shared else self.parameters["piece"])
             for p in self.parameters["parts"]
         ]
@@ -110,8 +108,8 @@ class GpuReduction(Space):
             best = min((best, *(c for c in more if why_not(c) is None)), key=lambda c: self.cost(c).seconds)
         return best
 
-    def _choice(self, shared: bool, threads: int, parts: int = 1, piece: int = 0, outputs: int = 1, wide: int = 0) -> Choice:  # fmt: skip
-        return self.choice(shared=shared, threads=threads, parts=parts, piece=piece, outputs=outputs, wide=wide)
+    def _choice(self, shared: bool, threads: int, parts: int = 1, piece: int = 0, wide: int = 0) -> Choice:
+        return self.choice(shared=shared, threads=threads, parts=parts, piece=piece, wide=wide)
 
     def _wides(self, *threads: int) -> Iterator[Choice]:
         """Legal choices of work-groups that share neighbours' sums, as wide as a rule says."""
@@ -122,13 +120,10 @@ class GpuReduction(Space):
     @property
     def all(self) -> Iterator[Choice]:
         """Every legal choice. Options that are for other ways to share a sum than a choice's are left out whole: of tens of thousands of combinations some hundreds are legal."""
-        names, none = self.parameters, {"piece": (0,), "outputs": (1,), "wide": (0,), "columns": (1,)}
+        names, none = self.parameters, {"piece": (0,), "wide": (0,), "columns": (1,)}
         for shared, threads, parts in itertools.product(names["shared"], names["threads"], names["parts"]):
-            if shared:
-                own = {"outputs"} if parts == 1 else set()
-            else:
-                own = {"columns"} if parts == 1 else set()
-                own |= set() if self.along else {"piece"} if parts > 1 else {"piece", "wide"}
+            own = {"columns"} if parts == 1 and not shared else set()
+            own |= set() if shared or self.along else {"piece"} if parts > 1 else {"piece", "wide"}
             rest = {n: names[n] if n in own else value for n, value in none.items() if n in names}
             yield from self.legal({"shared": (shared,), "threads": (threads,), "parts": (parts,), **rest})
 
@@ -146,17 +141,12 @@ class GpuReduction(Space):
                 return "the sums are no whole number of pieces"
         if choice.get("columns", 1) > 1 and (choice["shared"] or parts > 1 or choice["wide"]):
             return "several pixels are for a thread that has its sums for itself"
-        if choice["outputs"] > 1:
-            if not choice["shared"] or parts > 1 or (self.outputs or 1) % choice["outputs"]:
-                return "a work-group has several sums where it shares each, in whole numbers"
-            if (self.length or 1 << 30) > _KEPT * choice["threads"]:
-                return "a thread would not keep what several sums have in common"
         return None
 
     def _why_not_wide(self, choice: Choice) -> str | None:
         lanes, rows = self._lanes(choice), choice["threads"] // choice["wide"]
         last = self._last
-        if choice["shared"] or self.along or choice["parts"] > 1 or choice["outputs"] > 1 or self.red.tag == "pixels":
+        if choice["shared"] or self.along or choice["parts"] > 1 or self.red.tag == "pixels":
             return "a work-group is wide where neighbours lie side by side, and has all of its sums' parts"
         if not self.length or self.length < 4 * rows or rows < 2:
             return "sums are too short for so many threads"
@@ -206,8 +196,7 @@ class GpuReduction(Space):
         machine, inputs = self.target.machine, len(self.red.inputs)
         if self.outputs is None or self.length is None or inputs < 2:
             return 0.0
-        together = max(choice["outputs"], choice.get("columns", 1))
-        read = (1 + (inputs - 1) / together) * self._element_bytes / near_gbps(self.target) * 1e-9
+        read = (1 + (inputs - 1) / choice.get("columns", 1)) * self._element_bytes / near_gbps(self.target) * 1e-9
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
         return float(self.outputs * self.length * (read + inputs / lanes))
 
@@ -229,7 +218,7 @@ class GpuReduction(Space):
         if self.target.chip.family == "sm" and choice["shared"]:
             return self._queued(choice, memory, bytes_)
         if choice["shared"]:
-            memory /= self._even((self.outputs or 1) * int(choice["parts"]) // int(choice["outputs"]))
+            memory /= self._even((self.outputs or 1) * int(choice["parts"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
         waiting = max(1.0, waves) * self._own(choice) / 8 * latency  # some eight loads are under way at once
@@ -303,7 +292,7 @@ class GpuReduction(Space):
         if choice["wide"]:
             _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
-            _group_per_output(s, out, red, threads, choice["outputs"])
+            _group_per_output(s, out, red, threads)
         elif not (
             red.tag == "pixels"
             and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
@@ -328,7 +317,6 @@ _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
 _CHANNELS = 4  # of a thread that makes several pixels of a window
-_KEPT = 32  # elements of a thread that stay in its registers from one sum to the next
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
 
 
@@ -464,18 +452,13 @@ def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: 
     return True
 
 
-def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, together: int = 1) -> None:
-    """Long sums: the threads of a work-group share one sum, `together` of them one after another. What these have in common (the vector of a
-    matrix times a vector) is loaded once: without loops, LLVM keeps it in registers."""
+def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> None:
+    """Long sums: the threads of a work-group share one."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
     fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
     if fused is not None:
-        group = fused
-        if together > 1:
-            group, fused = stage.split(fused, factor=together)
-            stage.unroll(fused)
-        stage.bind(group, thread_axis("blockIdx.x"))
+        stage.bind(fused, thread_axis("blockIdx.x"))
     rstage = s[red]
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
     # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
@@ -489,10 +472,7 @@ def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int,
     if run > 1:
         k, own = rstage.split(k, factor=run)
         rstage.unroll(own)
-    turns, ki = rstage.split(k, factor=threads)
-    rstage.bind(ki, tx)
-    if together > 1:
-        rstage.unroll(turns)
+    rstage.bind(rstage.split(k, factor=threads)[1], tx)
     if out is red or fused is None:
         return
     rstage.compute_at(stage, fused)

@@ -51,7 +51,7 @@ def check(sizes: tuple[int, ...], dtype: str, chip: str, choice: dict[str, Any])
     ("sizes,dtype,columns", [((2, 12, 5, 7, 3, 2), "float16", 4), ((1, 16, 9, 9, 7, 1), "float16", 1)]),
 )
 def test_pixels_a_thread(sizes: tuple[int, ...], dtype: str, columns: int, chip: str) -> None:
-    alone = {"shared": False, "parts": 1, "piece": 0, "outputs": 1, "wide": 0}
+    alone = {"shared": False, "parts": 1, "piece": 0, "wide": 0}
     check(sizes, dtype, chip, {"template": "gpu reduction", **alone, "columns": columns})
 
 

@@ -63,9 +63,7 @@ def test_a_transpose_passes_through_shared_memory() -> None:
 
 def test_long_sums_in_parts_are_two_kernels() -> None:
     a = te.placeholder((8, 1 << 16), "float32", name="a")
-    found = of(
-        [topi.sum(a, axis=1)], GPU, "gpu reduction", shared=True, threads=256, parts=8, piece=0, outputs=1, wide=0
-    )
+    found = of([topi.sum(a, axis=1)], GPU, "gpu reduction", shared=True, threads=256, parts=8, piece=0, wide=0)
     first, second = found.kernels
     assert (first.groups, first.threads) == (64, 256)
     assert first.memory_bytes == pytest.approx(4 * 8 * (1 << 16), rel=0.01)
