@@ -153,7 +153,9 @@ class GpuRows(Space):
         if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
             return "a work-group has one row, or a whole number of them by a wavefront each"
         run = self._run(choice)
-        if choice["piece"] and (run < 2 or any(n is None or n % (run * choice["threads"]) for n in self._lengths())):
+        # Where a figure says so the last pieces of a row may be some threads' alone.
+        whole = run if "ragged" in self.figures else run * choice["threads"]
+        if choice["piece"] and (run < 2 or any(n is None or n % whole for n in self._lengths())):
             return "rows are no whole number of pieces for all threads"
         return None
 
