@@ -132,10 +132,10 @@ def fuse(graph: Graph, rows: Rows | None = None) -> list[FusedGroup]:
 
 def _join_forks(graph: Graph, state: _State) -> None:
     """A value that several nodes of one elementwise group read, and no other: its group takes them in (a bias and a GELU behind a
-    product, say)."""
+    product, say; the scale and the SiLU behind a norm of groups)."""
     of = state.of
     for group in dict.fromkeys(of[n] for n in reversed(graph.nodes)):
-        if group.anchor is not None or any(n.definition.kind not in (ELEMENTWISE, BROADCAST) for n in group.nodes):
+        if not _is_pure(group):
             continue
         made = group.nodes[-1].outputs[0]
         for v in group.inputs:
@@ -153,16 +153,22 @@ def _join_forks(graph: Graph, state: _State) -> None:
                 or len(before.nodes) + len(group.nodes) > _MAX_NODES
             ):
                 continue
-            if (
-                before.anchor is None
-                or not _allowed(before, group.nodes[-1], v, state.lone)
-                or not _same_places(group, v)
-            ):
+            if not _same_places(group, v):
+                continue
+            if before.anchor is None:
+                if not _is_pure(before) or _reads(group, before, group.nodes[-1]) > _MAX_READS:
+                    continue
+            elif not _allowed(before, group.nodes[-1], v, state.lone):
                 continue
             before.nodes.extend(group.nodes)
             for n in group.nodes:
                 of[n] = before
             break
+
+
+def _is_pure(group: FusedGroup) -> bool:
+    """Whether it is elementwise work and nothing else."""
+    return group.anchor is None and all(n.definition.kind in (ELEMENTWISE, BROADCAST) for n in group.nodes)
 
 
 def evaluations(nodes: Sequence[Node]) -> int:

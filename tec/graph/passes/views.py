@@ -26,6 +26,8 @@ from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild
 
+_VECTOR = 16  # elements of the widest registers of a CPU, in float32: loops over fewer run without them
+
 
 def move_views(graph: Graph, target: Target) -> Graph:
     """The graph with its transposes and reshapes where they cost least; the same graph where it has none to move."""
@@ -188,9 +190,16 @@ class _Mover(Rebuild):
             return False
         base, _ = self.views[x]
         axis = node.attrs["axis"] % x.ndim
-        if len(node.inputs) != 1 or axis < x.ndim - _tail(base.shape, x.shape):
+        if len(node.inputs) != 1:
             return False
-        attrs = {**node.attrs, "axis": axis - x.ndim + base.ndim}
+        if axis >= x.ndim - _tail(base.shape, x.shape):
+            axis += base.ndim - x.ndim
+        elif (apart := _with_rows_apart(base.shape, math.prod(x.shape[:axis]))) is not None:
+            shape, axis = apart
+            base = self.build(base, normal_steps((("reshape", shape),), base.shape), x.name)
+        else:
+            return False
+        attrs = {**node.attrs, "axis": axis}
         for v, made in zip(node.outputs, self.new.add(node.op, [base], attrs, node.outputs[0].name, node.origin)):
             self.put(v, made, (("reshape", v.shape),))
         return True
@@ -259,6 +268,52 @@ def _inverse(perm: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted(range(len(perm)), key=perm.__getitem__))
 
 
+def _with_rows_apart(shape: Sequence[int], rows: int) -> tuple[tuple[int, ...], int] | None:
+    """A shape whose leading dimensions make so many rows, with one dimension divided in two and those behind it as one, and the number of the leading ones:
+    (1, 32, 16, 16) in 8 rows is (1, 8, 4, 256), 2. What is one number for each channel broadcasts to that too, which it does not to rows of 1,024. None where the
+    rows end between dimensions, where a size is symbolic, and where what is left innermost is shorter than a vector."""
+    if any(isinstance(n, Dim) for n in (*shape, rows)):
+        return None
+    lead = 1
+    for k, n in enumerate(shape):
+        if lead * n > rows:
+            own, inner = rows // lead, math.prod(shape[k + 1 :])
+            if own == 1 or rows % lead or n % own or inner < _VECTOR:
+                return None
+            return (*shape[:k], own, n // own, inner), k + 1
+        lead *= n
+    return None
+
+
+def _regrouped(now: Sequence[int], here: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
+    """`now`, which broadcasts to `here`, as what broadcasts alike to `target`, a reshape of `here`; None where there is no such. Dimensions that are one product in
+    both are looked at together: of each such part there is all, or one."""
+    if any(isinstance(n, Dim) for n in (*now, *here, *target)):
+        return (1,) * len(target) if all(n == 1 for n in now) else None
+    made: list[int] = []
+    i = j = 0
+    while i < len(here) or j < len(target):
+        first, start = i, j
+        a = b = 1
+        while i == first or j == start or a != b:
+            if (a <= b and i < len(here)) or j == len(target):
+                if i == len(here):
+                    break
+                a, i = a * here[i], i + 1
+            else:
+                b, j = b * target[j], j + 1
+        mine, whole, new = tuple(now[first:i]), tuple(here[first:i]), tuple(target[start:j])
+        if whole == new:
+            made += mine
+        elif mine == whole:
+            made += new
+        elif all(n == 1 for n in mine):
+            made += (1,) * len(new)
+        else:
+            return None
+    return tuple(made)
+
+
 def _tail(a: Sequence[int], b: Sequence[int]) -> int:
     """How many dimensions two shapes share at the end."""
     n = 0
@@ -293,9 +348,10 @@ def _before(shape: Sequence[int], steps: Steps, base: Sequence[int], out: Sequen
             tail = _tail(target, here)
             head = _tail(target[::-1], here[::-1])
             head = min(head, min(len(target), len(here)) - tail)
-            middle = now[head : len(now) - tail]
-            if any(n != 1 for n in middle):
+            end = len(here) - tail
+            middle = _regrouped(now[head:end], here[head:end], target[head : len(target) - tail])
+            if middle is None:
                 return None
-            now = (*now[:head], *(1,) * (len(target) - head - tail), *now[len(now) - tail :])
+            now = (*now[:head], *middle, *now[len(now) - tail :])
         back.append(("reshape", now))
     return normal_steps(tuple(back), tuple(shape))

@@ -1,6 +1,8 @@
 """Transposes and reshapes move, cancel and end in products; every rewrite keeps what the graph means."""
 
 import itertools
+import math
+import random
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.fuse import fuse
-from tec.graph.passes.views import move_views
+from tec.graph.passes.views import _regrouped, move_views
 from tec.ops.views import apply_shape, contiguous_run, normal_steps, swap_last
 from tests import seeds
 from tests.thinned import thinned
@@ -264,6 +266,64 @@ def test_a_value_with_all_its_readers_in_one_group_is_taken_in():
         np.testing.assert_allclose(got, run_graph(g, {"x": x})[0], atol=1e-4)
     g.set_outputs([*g.outputs, y])
     assert names(g) == [["matmul", "add"], ["multiply", "erf", "multiply"]]
+
+
+def group_norm(channels, groups, picture, silu=True):
+    """As exporters write it: rows of a group each, then a scale and a summand of each channel, and what is read twice behind them."""
+    g = Graph()
+    n = channels // groups * picture * picture
+    x = g.input("x", "float32", (2, channels, picture, picture))
+    (y,) = g.add("reshape", [x], {"shape": (2, groups, n)})
+    y = g.add("layer_norm", [y], {"axis": 2, "epsilon": 1e-5})[0]
+    (y,) = g.add("reshape", [y], {"shape": x.shape})
+    for op in ("multiply", "add"):
+        (y,) = g.add(op, [y, g.constant(num(channels, 1, 1))], {})
+    if silu:
+        (y,) = g.add("multiply", [y, g.add("sigmoid", [y], {})[0]], {})
+    g.set_outputs([y])
+    return g
+
+
+def test_a_norm_of_groups_is_one_kernel_with_its_scales_and_activation():
+    g = moved(group_norm(12, 3, 8))
+    (norm,) = [n for n in g.nodes if n.op == "layer_norm"]
+    assert norm.outputs[0].shape == (2, 3, 4, 64) and norm.attrs["axis"] == 2
+    groups = [[n.op for n in f.nodes] for f in fuse(g) if not f.is_alias]
+    assert groups == [["layer_norm", "multiply", "add", "sigmoid", "multiply"]]
+
+
+def test_a_norm_of_groups_of_small_pictures_keeps_long_rows():
+    """Four places a channel are no vector: the scales are a kernel of their own, with what reads them twice."""
+    groups = [[n.op for n in f.nodes] for f in fuse(moved(group_norm(12, 3, 2))) if not f.is_alias]
+    assert groups == [["layer_norm"], ["multiply", "add", "sigmoid", "multiply"]]
+
+
+def test_operands_broadcast_alike_behind_a_reshape():
+    """Random groupings of random extents."""
+    r = random.Random(seeds.number())
+    found = 0
+    for _ in range(300):
+        extents = [r.choice([1, 2, 3, 4, 6]) for _ in range(r.randint(1, 5))]
+        here, target = ([math.prod(part) for part in parts(extents, r)] for _ in range(2))
+        now = [n if r.random() < 0.5 else 1 for n in here]
+        made = _regrouped(now, here, target)
+        if made is None:
+            continue
+        found += 1
+        x = np.arange(math.prod(now))
+        a, b = np.broadcast_to(x.reshape(now), here), np.broadcast_to(x.reshape(made), target)
+        assert np.array_equal(a.reshape(target), b), (now, here, target, made)
+    assert found > 100
+    assert _regrouped([2, 1], [2, 3], [6]) is None
+
+
+def parts(extents, r):
+    """Neighbours together, and empty parts between, which are dimensions of one place."""
+    at = 0
+    while at < len(extents):
+        step = r.randint(0, 2)
+        yield extents[at : at + step]
+        at += step
 
 
 def test_a_normalisation_whose_statistics_are_read_stays_alone():
