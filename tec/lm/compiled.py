@@ -25,6 +25,7 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
     config = Config(checkpoint.config, checkpoint.architecture)
     with form.target:
         layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
+        layers.tokens = form.tokens or layers.tokens
         graph = layers.finish(find(checkpoint.architecture)(layers))
     return graph, layers.w.recipes, sorted(layers.w.slow)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
@@ -90,6 +90,8 @@ class LanguageModel:
             "compile_seconds": compile_seconds, "load_seconds": time.perf_counter() - start, "from_cache": made.from_cache,
             "weight_bytes": sum(w.nbytes for w in weights.values()), "slow_formats": made.slow,
         }  # fmt: skip
+        self._whole = self.executor
+        self._step = self._made_step(weights, made.missing, progress, cache) if self.target.is_gpu else None
         self.ids: list[int] = []  # what the caches hold
         self._length = 0  # of the text that they were made for
         self.ends = _ends(checkpoint)
@@ -97,6 +99,30 @@ class LanguageModel:
         self._lock = threading.Lock()
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
+
+    def _made_step(self, weights: Mapping[str, Any], missing: Any, progress: Any, cache: bool) -> Any:
+        """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
+        are one table. None where the model cannot be compiled so: then tokens go through the network for any number of them."""
+        form = Form(self.target, self.dtype, tokens=1)
+        try:
+            made = code_of(self.checkpoint, form, key_of(self.checkpoint, form) if cache else None, progress)
+        except TecError as error:
+            self.report["step"] = str(error)
+            return None
+        if made.missing != missing:
+            self.report["step"] = "its weights lie in another way"
+            return None
+        network = made.network(weights)
+        network.share(self.network)
+        whole = self._whole
+        return network.executor(whole.device, capacity=min(self.context, _FIRST_ROWS), stream=whole.stream)
+
+    def hold(self, one: bool) -> None:
+        """What runs next is one token, or some: the executor for it goes on from the caches."""
+        wanted = self._step if one and self._step is not None else self._whole
+        if wanted is not self.executor:
+            wanted.go_on_from(self.executor)
+            self.executor = wanted
 
     def __repr__(self) -> str:
         return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
@@ -215,6 +241,7 @@ class LanguageModel:
         if count not in self._choosers:
             self._choosers[count] = Chooser(self, count)
         self._end_writer()
+        self.hold(True)
         self._writer = write(self, self._choosers[count], token, sampling, rng, most)
         return self._writer
 
@@ -259,6 +286,7 @@ class LanguageModel:
         self._length = len(self.ids) + len(tokens)
         for first in range(0, len(tokens), _PIECE):
             piece = tokens[first : first + _PIECE]
+            self.hold(len(piece) == 1)
             logits = self.executor.run(self.inputs(piece, len(self.ids), self._length))[0]
             self.ids += piece
         assert logits is not None

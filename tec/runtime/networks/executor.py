@@ -173,6 +173,13 @@ class Executor:
         with self._lock:
             states.truncate(rows)
 
+    def go_on_from(self, other: Executor) -> None:
+        """Take over the states of another executor, whose runs are queued in the same stream: the next run goes on where that one's last ended. The two share their
+        memory from then on, so one of them at a time goes on. Raises ArgumentError where networks have other states.
+        """
+        with self._lock, other._lock:
+            self._stateful().take(other._stateful())
+
     def reorder(self, indices: Sequence[int]) -> None:
         """Beams: element k of the batch goes on from what element `indices[k]` was. ArgumentError for an index that is not there."""
         states = self._stateful()

@@ -74,6 +74,8 @@ class Network:
         self._is_direct = module.device_kind == "cpu" and direct_run.serves(plan)
         self._weights: dict[Device, dict[str, NDArray]] = {}
         self._provided: set[str] = set()  # weights that a CPU reads where they are
+        self._source: Network | None = None  # whose weights of the names in `_same` are read on devices
+        self._same: set[str] = set()
         self._launched: Launches | None = None
         self._lock = fork_safe_lock()
 
@@ -304,8 +306,22 @@ class Network:
             weights = self._weights.get(dev)
             if weights is None:
                 self.check_numbers()
-                weights = self._weights[dev] = {n: self._weight(n, p, dev) for n, p in self.params.items()}
+                theirs = self._source._weights_on(dev) if self._source is not None else {}
+                weights = self._weights[dev] = {
+                    n: theirs[n] if n in self._same else self._weight(n, p, dev) for n, p in self.params.items()
+                }
             return weights
+
+    def share(self, other: Network) -> None:
+        """The weights of another network, as far as names, shapes and types agree: on a device both read the same memory. Those that the other was provided with
+        later are its own."""
+        alike = {
+            n: p
+            for n, p in other.params.items()
+            if n in self.params and (p.shape, p.dtype) == (self.params[n].shape, self.params[n].dtype)
+        }
+        self.provide({n: p for n, p in alike.items() if n in other._provided})
+        self._source, self._same = other, {n for n in alike if n in other._provided}
 
     def _weight(self, name: str, value: Any, dev: Device) -> NDArray:
         """A weight on a device: what `provide` gave is read where it is."""
@@ -329,6 +345,7 @@ class Network:
         with self._lock:
             self.params.update(weights)
             self._provided.update(weights)
+            self._same -= set(weights)
             self._weights.clear()
 
     def _launches(self) -> Launches:

@@ -144,6 +144,15 @@ class States:
         self.lengths.update(after)
         self._values.update((s.input, results[s.output]) for s in self.others)
 
+    def take(self, other: States) -> None:
+        """What another network's states are, which has them by the same names. Raises ArgumentError where it has not."""
+        if set(self.names) != set(other.names) or self._size != other._size:
+            raise ArgumentError(
+                f"states {', '.join(self.names)} cannot go on from {', '.join(other.names)}",
+                hint="both networks have the same states",
+            )
+        self.lengths, self._buffers, self._values = dict(other.lengths), dict(other._buffers), dict(other._values)
+
     def snapshot(self) -> Any:
         """What `restore` takes back after a run that failed."""
         return dict(self.lengths), dict(self._values), dict(self._buffers)

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 import tec
+from tec.graph import Graph
+from tec.graph.builders import Builder
 from tec.graph.compiler import compile_graph
 from tec.lm import load
 from tec.lm.ahead import chooser_graph, serves
 from tec.lm.sampling import Sampling
+from tec.ops.dims import Dim, Empty
 from tests.seeds import first
 
 from .tiny import llama
@@ -52,6 +55,35 @@ def test_what_the_host_has_to_choose() -> None:
     assert load(llama(), target="llvm", cache=False).ahead(3, Sampling(), None, 4) is None
 
 
+def test_a_network_goes_on_from_the_states_of_another() -> None:
+    """Of some rows at a time, and of one: the second reads what the first has written, and the other way round; their weights are the same."""
+
+    def net(rows: object) -> tec.Network:
+        graph = Graph("step")
+        b = Builder(graph)
+        x = graph.input("x", "float32", (rows, 4))
+        past = graph.input("past", "float32", (Dim(Empty("past")), 4))
+        whole = b.concat([past, b.op("multiply", x, graph.deferred("w", "float32", (1, 4)))], 0)
+        graph.set_outputs([b.op("reduce_sum", whole, axes=(0,), keepdims=False), whole], ["y", "present"])
+        return compile_graph(graph, tec.Target("llvm"), state={"past": "present"})
+
+    some, one = net(Dim("rows")), net(1)
+    some.provide({"w": np.full((1, 4), 2, "f4")})
+    one.share(some)
+    a, b = some.executor(), one.executor()
+    x = np.arange(24, dtype="f4").reshape(6, 4)
+    a.run({"x": x[:3]})
+    b.go_on_from(a)
+    assert (b.run({"x": x[3:4]})[0].numpy() == 2 * x[:4].sum(0)).all() and b.length == 4
+    a.go_on_from(b)
+    assert (a.run({"x": x[4:]})[0].numpy() == 2 * x.sum(0)).all() and a.length == 6
+    other = Graph("none")
+    y = other.input("x", "float32", (4,))
+    other.set_outputs([Builder(other).op("tanh", y)], ["y"])
+    with pytest.raises(tec.ArgumentError, match="no state"):
+        a.go_on_from(compile_graph(other, tec.Target("llvm")).executor())
+
+
 @pytest.mark.slow
 def test_a_text_on_a_gpu_in_software() -> None:
     lm = load(llama(), target="rocm -mcpu=gfx942", device=tec.rocm_emu("gfx942"), dtype="float16", cache=False)
@@ -59,6 +91,7 @@ def test_a_text_on_a_gpu_in_software() -> None:
     want = [token]
     for _ in range(4):
         want.append(int(lm.next(want[-1]).argmax()))
+    assert "step" not in lm.report and lm.executor is not lm._whole
     lm.begin(IDS)
     text = lm.ahead(token, Sampling(), None, 4)
     assert text is not None
