@@ -7,6 +7,7 @@ become unsigned keys in whose order they stand (NaN above all), each step asks h
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -306,11 +307,8 @@ class _Selection:
             mine[0] = mine[0] + holds(self.value(j, at), at).astype("int32")
 
         self.each(add)
+        loops.over_lanes(ib, mine, loops.doublings(self.wave), self.wave, operator.add)
         total = ib.let("total", mine[0])
-        step = 1
-        while step < self.wave:
-            total = ib.let("total", total + te.call_intrin("int32", "shuffle_xor", total, step, self.wave))
-            step *= 2
         if self.waves == 1:
             return total
         with ib.if_scope(te.indexmod(self.t, self.wave) == 0):

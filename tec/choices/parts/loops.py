@@ -7,7 +7,7 @@ GPU, where a body may hold several such grids, one kernel each. They take sizes 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -113,6 +113,18 @@ def scalar(ib: IRBuilder, dtype: str, name: str, value: Any) -> Any:
     v = ib.allocate(dtype, (1,), name, scope="local")
     v[0] = value
     return v
+
+
+def over_lanes(ib: IRBuilder, value: Any, masks: Iterable[int], lanes: int, both: Callable[[Any, Any], Any]) -> None:
+    """`value[0]` of a lane becomes `both` of all that differ from it by the bits of `masks`, in groups of so many lanes."""
+    for mask in masks:
+        other = te.call_intrin(value.buffer.dtype, "shuffle_xor", value[0], mask, lanes)
+        value[0] = both(value[0], ib.let("other", other))
+
+
+def doublings(lanes: int) -> Iterator[int]:
+    """1, 2, 4, ... below a power of two: what lanes differ by."""
+    return (1 << step for step in range(lanes.bit_length() - 1))
 
 
 def vector(buffer: Any, first: Index, n: int) -> Expr:

@@ -11,7 +11,7 @@ shared memory, and work-groups that share keys in a second kernel (`grid`).
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -194,9 +194,7 @@ class _Streams:
         total = loops.scalar(ib, self.acc, "score", k.const(0))
         for i in range(piece):
             total[0] = total[0] + self.q[r * piece + i] * self.keys[u * piece + i].astype(self.acc)
-        for step in range(int(math.log2(self.lanes))):
-            other = te.call_intrin(self.acc, "shuffle_xor", total[0], 1 << step, self.lanes)
-            total[0] = total[0] + ib.let("other", other)
+        loops.over_lanes(ib, total, loops.doublings(self.lanes), self.lanes, operator.add)
         head, i = self.of.at(r)
         score = k.scores.biased(k.scores.capped(total[0]), k.extra, (self.of.b, head, i, there))
         return k.seen(score, self.of.b, i, key, block)

@@ -8,7 +8,7 @@ maximum, sum and weighted values, which a second small kernel joins ("flash deco
 
 from __future__ import annotations
 
-import math
+import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -178,7 +178,7 @@ class _Tile:
             n = a * self.own_keys + c
             s[n] = self._masked(s[n] * k.const(k.scores.scale), self.first + self.row(a), key + c * SIDE + self.tx)
             best[0] = te.max(best[0], s[n])
-        self._shared(best, te.max)
+        loops.over_lanes(self.ib, best, loops.doublings(SIDE), SIDE, te.max)
         factor = ib.let("factor", te.exp(self.top[a] - best[0]))
         self.top[a] = best[0]
         more = loops.scalar(ib, self.acc, "more", k.const(0))
@@ -186,16 +186,10 @@ class _Tile:
             weight = ib.let("weight", te.exp(s[a * self.own_keys + c] - self.top[a]))
             more[0] = more[0] + weight
             self.p[self.row(a) * self.step_p + c * SIDE + self.tx] = weight
-        self._shared(more, lambda x, y: x + y)
+        loops.over_lanes(self.ib, more, loops.doublings(SIDE), SIDE, operator.add)
         self.total[a] = self.total[a] * factor + more[0]
         for c in range(self.columns):
             self.o[a * self.columns + c] = self.o[a * self.columns + c] * factor
-
-    def _shared(self, value: Any, both: Callable[[Any, Any], Any]) -> None:
-        """`value[0]` over the 16 threads that share a row."""
-        for step in range(int(math.log2(SIDE))):
-            other = te.call_intrin(self.acc, "shuffle_xor", value[0], 1 << step, SIDE)
-            value[0] = both(value[0], self.ib.let("other", other))
 
     def _masked(self, score: Any, row: Index, key: Index) -> Any:
         k, scores = self.k, self.k.scores

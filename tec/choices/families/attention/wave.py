@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -328,9 +329,7 @@ class Wave:
         best = loops.scalar(ib, k.acc, "best", self.top[at])
         for n in self._own(a, slot):
             best[0] = te.max(best[0], self.s[n])
-        for mask in self.f.partners:
-            other = te.call_intrin(k.acc, "shuffle_xor", best[0], mask, self.f.instr.wave)
-            best[0] = te.max(best[0], ib.let("other", other))
+        loops.over_lanes(ib, best, self.f.partners, self.f.instr.wave, te.max)
         factor = ib.let("factor", self._exp2((self.top[at] - best[0]) * k.const(self.power)))
         self.top[at] = best[0]
         return factor
@@ -438,9 +437,7 @@ class Wave:
             for slot in range(f.slots):
                 at = a * f.slots + slot
                 total = loops.scalar(ib, k.acc, "whole", self.total[2 * at] + self.total[2 * at + 1])
-                for mask in f.partners:
-                    other = te.call_intrin(k.acc, "shuffle_xor", total[0], mask, f.instr.wave)
-                    total[0] = total[0] + ib.let("other", other)
+                loops.over_lanes(ib, total, f.partners, f.instr.wave, operator.add)
                 top = self.top[at] * k.const(self.power / LOG2_E)
                 with out.row(self._row(a, slot), top, total[0], is_first) as put:
                     self._columns(a, slot, put)
