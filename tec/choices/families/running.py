@@ -30,6 +30,7 @@ MANY_LINES = 4096  # lines that fill a GPU with a thread each
 SHORT = 64  # elements of a line below which a thread has it for itself
 _STRIP = 8  # vectors: four lines of a cache, in half of the registers of an AVX2 core
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
+_WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it: prices are no better than that
 _KEPT = 16  # elements of a thread that are in its registers at once
 
 
@@ -58,7 +59,13 @@ class Running(loops.LoopForm):
             wide = self.lines.inner > 1
             return self.choice(chunk=0, wave=512 if wide else 64 if n <= 512 else 256)
         apart = self.target.is_gpu and n > 2 * CHUNK and count < MANY_LINES
-        return self.choice(chunk=CHUNK if apart else 0, wave=0)
+        alone = self.choice(chunk=CHUNK if apart else 0, wave=0)
+        # A thread waits for each element of its line; of few short lines a wavefront each has a part of that.
+        if self.target.is_gpu and self.lines.inner == 1 and not apart and count * n < loops.LIMIT // 2:
+            together = self.choice(chunk=0, wave=64)
+            if self.cost(together).seconds < _WORTH * self.cost(alone).seconds:
+                return together
+        return alone
 
     def why_not(self, choice: Choice) -> str | None:
         chunk, wave = choice["chunk"], choice["wave"]

@@ -122,3 +122,20 @@ def test_lines_side_by_side_go_by_strips_on_a_cpu(
         y = tec.nd.array(np.full(shape, 7, dtype))
         tec.build(chosen.schedule, [x, *chosen.outputs], target)(tec.nd.array(a), y)
         np.testing.assert_array_equal(y.numpy(), want)
+
+
+def test_few_short_lines_have_a_wavefront_each() -> None:
+    """A thread would wait for each element of its line; of many lines threads hide each other's waiting."""
+
+    def wave(lines: int, n: int) -> int:
+        x = te.placeholder((lines, n), "float32", name="x")
+        attrs = {"axis": 1, "exclusive": False, "reverse": False}
+        op = get_op("cumsum")
+        return int(
+            schedule(
+                op.compute(attrs, [x], op.infer([TensorType("float32", (lines, n))], attrs)), "cuda -arch=sm_90a"
+            ).choice["wave"]
+        )
+
+    assert wave(528, 56) == 64
+    assert wave(100_000, 16) == 0

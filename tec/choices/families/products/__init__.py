@@ -88,7 +88,7 @@ def _through_shared(group: Group, target: Target) -> Iterator[Space]:
         space = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
         by_groups = PaddedWarpgroupProduct.match(group, target, op)
         if by_groups is not None:
-            by_groups.is_second = space is not None and by_groups.is_behind(space)
+            by_groups.is_second = space is not None and _seconds(space) < _seconds(by_groups)
             yield by_groups
         if space is not None:
             yield space

@@ -12,7 +12,7 @@ from .... import te
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.contraction import Contraction, Operand
-from ....ops.dims import is_symbolic
+from ....ops.dims import divisor, is_symbolic
 from ....ops.typical import is_unbounded
 from ....target import Target, latency_ns, level_gbps
 from ....te import ComputeOp, Operation, Tensor
@@ -158,7 +158,20 @@ class MatrixProduct(Space):
         return choice
 
     def cost(self, choice: Choice) -> Cost:
-        return self._seconds(self.tiling(choice), choice["split_k"])
+        found = self._seconds(self.tiling(choice), choice["split_k"])
+        if "over_price" not in self.figures:
+            return found
+        return replace(found, seconds=found.seconds * self.figures.along("over_price", self._copied_bytes()))
+
+    def _copied_bytes(self) -> int:
+        """Bytes that one copy of an operand brings, of the one whose copies are shorter."""
+        c = self.contraction
+        if c is None:
+            return tilings.PIECE_BYTES
+        along = [(o, c.k if o.k_last else rows) for o, rows in ((c.a, c.m), (c.b, c.n))]
+        return min(
+            min(tilings.PIECE_BYTES, math.gcd(o.run(), divisor(n)) * dtype_info(o.dtype).bytes) for o, n in along
+        )
 
     def _seconds(self, t: Tiling, splits: int) -> Cost:
         m, part = self.target.machine, self._part(splits, t.k)

@@ -56,6 +56,10 @@ class PaddedWarpgroupProduct(Space):
         self.m, self.n, self.k, self.batch = padding.sizes(c)
         self.size = dtype_info(c.a.dtype).bytes
         self.step = _ROW_BYTES // self.size
+        self.moved = moved_bytes(group)
+        self.pieces = {
+            id(o): min(PIECE_BYTES // self.size, _run(c, o)) for o in (c.a, c.b)
+        }  # elements that a copy brings
         fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
         self.parameters = {
             "rows": (128, 64, 192, 256), "columns": self._columns(), "stages": (4, 3, 5, 6, 2), "group_m": (0, 4, 8, 16),
@@ -128,21 +132,19 @@ class PaddedWarpgroupProduct(Space):
 
     def drafts(self) -> Iterator[Choice]:
         for rows, columns in itertools.product((128, 64, 256, 192), self._draft_columns()):
-            for splits in self.parameters["split_k"]:
-                made = (
-                    self.choice(
-                        rows=rows,
-                        columns=columns,
-                        stages=s,
-                        group_m=0,
-                        occupancy=o,
-                        split_k=splits,
-                        stage_out=splits == 1,
-                    )
-                    for s in (4, 3, 2)
-                    for o in (1, 2)
+            for splits, stages in itertools.product(self.parameters["split_k"], (4, 3, 2)):
+                c = self.choice(
+                    rows=rows,
+                    columns=columns,
+                    stages=stages,
+                    group_m=0,
+                    occupancy=1,
+                    split_k=splits,
+                    stage_out=splits == 1,
                 )
-                yield from (c for c in made if self.why_not(c) is None)
+                c["occupancy"] = min(self._resident(c), max(self.parameters["occupancy"]))
+                if self.why_not(c) is None:
+                    yield c
 
     def _draft_columns(self) -> Iterator[int]:
         """Those that cover the product's with the least left over, for some numbers of tiles, and the usual ones."""
@@ -174,7 +176,7 @@ class PaddedWarpgroupProduct(Space):
         size = dtype_info(c.out_dtype).bytes if splits == 1 else 4
         rate = known["staged_bytes_a_clock" if choice["stage_out"] else "out_bytes_a_clock"]
         ends = known["ends_clocks"] + at_once * min(rows, self.m) * min(columns, self.n) * size / rate
-        least = moved_bytes(self.group) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        least = self.moved / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         seconds = max(rounds * (steps * step + ends) / (machine.clock_mhz * 1e6), least)
         if splits > 1:
             seconds += split_k.traffic_seconds(
@@ -182,15 +184,9 @@ class PaddedWarpgroupProduct(Space):
             )
         return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")
 
-    def is_behind(self, other: Space) -> bool:
-        """Whether the product by mma.sync should be quicker: by its price, which knows little of how operands and results lie, and what the clock says of that."""
-        piece = min(self._piece(o) for o in (self.contraction.a, self.contraction.b)) * self.size
-        theirs = other.cost(other.default).seconds * self.figures.along("mma_sync_over_price", piece)
-        return theirs < self.cost(self.default).seconds
-
     def _piece(self, o: Operand) -> int:
         """Elements that a copy brings."""
-        return min(PIECE_BYTES // self.size, _run(self.contraction, o))
+        return self.pieces[id(o)]
 
     def build(self, choice: Choice) -> Scheduled:
         c, splits = self.contraction, choice["split_k"]
