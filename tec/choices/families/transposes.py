@@ -225,7 +225,7 @@ def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
     shape = [n or 0 for n in const_shape(out.output(0))]
     apart = _strides(read, out)
     last = len(shape) - 1
-    if apart is None or apart[last] in (None, 1) or 1 not in apart:
+    if not apart or apart[last] in (None, 1) or 1 not in apart:  # a number has no sides
         return None
     rows = [apart.index(1)]
     while math.prod(shape[k] for k in rows) < _ENOUGH:
