@@ -222,8 +222,6 @@ class GpuReduction(Space):
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
         waiting = max(1.0, waves) * self._own(choice) / 8 * latency  # some eight loads are under way at once
-        if choice["shared"] and (self.length or 0) % int(choice["threads"]):
-            waiting *= 8  # each is under a condition, which the next waits for
         launches = 1 + (choice["parts"] > 1)
         if choice["parts"] > 1:  # the second kernel's chain
             waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
