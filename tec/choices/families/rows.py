@@ -144,7 +144,8 @@ class GpuRows(Space):
         usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,)}
         ruled = self.ruled(longest=self.longest, bytes=self.element_bytes, rows=self._rows())
         for told in (*ruled, {}):
-            found = next(self.legal({**usual, **{k: (v,) for k, v in told.items()}}), None)
+            # Whole turns first: what some threads alone load is loaded again in the last pass.
+            found = min(self.legal({**usual, **{k: (v,) for k, v in told.items()}}), key=self._is_ragged, default=None)
             if found is not None:
                 return found
         return self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1)
@@ -158,6 +159,11 @@ class GpuRows(Space):
         if choice["piece"] and (run < 2 or any(n is None or n % whole for n in self._lengths())):
             return "rows are no whole number of pieces for all threads"
         return None
+
+    def _is_ragged(self, choice: Choice) -> bool:
+        """Whether some threads have a piece more of a row, or all have single elements."""
+        turn = self._run(choice) * choice["threads"]
+        return not choice["piece"] or any(n is None or n % turn for n in self._lengths())
 
     def _rows(self) -> int:
         """Rows of the output; 1 where that is symbolic."""
