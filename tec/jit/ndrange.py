@@ -75,6 +75,8 @@ class Ranged(Launcher):
         if self.block is not None:
             return self._launch_of(self.block)
         trial = self._launch_of(self._shape(_USUAL))
+        if not target.is_gpu:
+            return self._rows(types, target, trial)
         if target.kind != "rocm":
             return trial
         compiled = self.kernel.compiled(types, trial, target)
@@ -93,6 +95,12 @@ class Ranged(Launcher):
             _CANDIDATES, key=lambda n: (waves(n), n == _USUAL, -n) if n <= target.max_threads else (-1, False, 0)
         )
         return self._launch_of(self._shape(best))
+
+    def _rows(self, types: Sequence[Argument], target: Target, usual: LaunchShape) -> LaunchShape:
+        """A block along the last extent, which a CPU runs as one long loop; the usual shape for a kernel whose threads wait for each other, of which whole
+        blocks are launched."""
+        row = self._launch_of((*[1] * (len(self.extents) - 1), _USUAL))
+        return usual if row == usual or self.kernel.compiled(types, row, target).meets else row
 
     def _shape(self, threads: int) -> tuple[int, ...]:
         """Threads along each extent: the last, whose elements are neighbours, gets the most."""
