@@ -336,5 +336,6 @@ def test_a_class_without_end_counts_its_work_groups() -> None:
     c.done(c.op("matmul", c.input("x", "n", 2728), c.input("w", 2728, 64)))
     net = tec.compile(c.graph, target="cuda -arch=sm_90a")
     (found,) = net.report.choices.values()
-    assert found["choice"]["template"] == "matrix product"
-    assert found["classes"]["more"]["template"] == "matrix product"
+    units = {"matrix product", "padded warpgroup product"}
+    assert found["choice"]["template"] in units
+    assert found["classes"]["more"]["template"] in units
