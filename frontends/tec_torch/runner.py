@@ -19,6 +19,7 @@ from tec.runtime.arrays.ndarray import NDArray, from_dlpack
 from tec.runtime.networks.network import Network
 
 from .importer import Conversion, Given
+from .placed import PlacedCalls
 
 # What a graph is compiled to, with these placeholders as inputs beside the user's.
 Make = Callable[[frozenset[str]], tuple[Network, Conversion]]
@@ -36,6 +37,7 @@ class _Compiled:
     held: tuple[int, ...]  # of its constants
     marks: list[tuple[int, int]]  # of these, as they were
     sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
+    placed: PlacedCalls
 
 
 class Runner:
@@ -75,6 +77,7 @@ class Runner:
             places,
             [mark(held[n]) for n in names],
             sizes,
+            PlacedCalls(network),
         )
 
     def changed(self, values: Sequence[Any]) -> list[str]:
@@ -87,8 +90,12 @@ class Runner:
         c = self._compiled
         if [mark(values[k]) for k in c.held] != c.marks:
             c = self._renewed(values)
-        results = c.network.run_arrays([as_array(values[k] if p is None else part(values[k], p)) for k, p in c.live])
-        tensors = [torch.from_dlpack(r) for r in results]
+        given = [values[k] if p is None else part(values[k], p) for k, p in c.live]
+        tensors = c.placed(given)
+        if tensors is None:
+            arrays = [as_array(t) for t in given]
+            tensors = [torch.from_dlpack(r) for r in c.network.run_arrays(arrays)]
+            c.placed.learn(given, arrays)
         return [self._output(o, tensors, values, c) for o in c.made.outputs]
 
     def _renewed(self, values: Sequence[Any]) -> _Compiled:

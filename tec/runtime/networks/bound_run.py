@@ -4,7 +4,8 @@ All that depends on the arrays is worked out when they are bound: names, types a
 the network's machine code reads. On a CPU a run is then one call, of the loop over the steps. Inputs are read, and outputs written, where they lie: the caller writes
 new numbers into the arrays that it bound.
 
-Networks with states, with loops or branches in their plans, and those on a GPU go by an executor of their own in each run, over the same arrays.
+On a GPU a run is queued in the thread's stream, as a function of arrays is, and not waited for; what reads an output there waits. Networks with states, with loops or
+branches in their plans go by an executor of their own in each run, over the same arrays; so do arrays that a GPU cannot read or write where they lie.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..devices.device import Device, cpu
 from ..modules.cpu_code import answer_of, run_steps
 from .executor import Executor, failed_check
 from .host_engine import HostEngine
+from .placed_runs import PlacedRuns
 
 if TYPE_CHECKING:
     from .network import Network
@@ -44,6 +46,7 @@ class BoundRun:
     def __init__(self, network: Network, device: Device, inputs: Any, outputs: Any):
         self._executor = executor = Executor(network, device)
         self._lock = threading.Lock()
+        self._placed: PlacedRuns | None = None
         feeds = executor._feeds
         for name, x in _named(feeds.names, inputs):
             _check_place(name, x)
@@ -65,9 +68,13 @@ class BoundRun:
         targets = [made if asked is None else asked for o, (made, asked) in ends if o.check is None]
         self._targets = targets
         engine = executor._engine
+        self._outputs_checked = [(o, r) for o, (r, _) in ends if o.check is not None and r is not None]
         names = [o.name for o in plan.outputs if o.check is None]
         asked_for = _by_name(names, outputs)
         self._outputs = [_as_given(n, t, asked_for, device) for n, t in zip(names, targets) if t is not None]
+        is_copied = any(asked is not None for _, (_, asked) in ends)
+        if device.driver is not None and not is_copied and self._place([*given, *(made for _, (made, _) in ends)]):
+            return
         if not isinstance(engine, HostEngine) or engine.steps is None:
             self._run = self._by_executor
             return
@@ -103,7 +110,27 @@ class BoundRun:
     @property
     def nbytes(self) -> int:
         """Bytes of working memory that it holds."""
-        return self._executor.nbytes
+        return self._executor.nbytes + (self._placed.nbytes if self._placed is not None else 0)
+
+    def _place(self, arrays: list[NDArray | None]) -> bool:
+        """Whether a GPU reads and writes the arrays where they lie; then runs are queued over them."""
+        placed = self._executor.network.placed_runs(self._executor.device)
+        if placed is None or not all(a is not None and placed.takes(a) for a in arrays):
+            return False
+        self._placed, self._binding = placed, placed.binding(self.inputs)
+        self._places = tuple(a.address for a in arrays if a is not None)
+        self._held = arrays
+        placed.prepare(self._binding, self._places)
+        self._run = self._queue
+        return True
+
+    def _queue(self) -> list[Any]:
+        assert self._placed is not None
+        self._placed.run(self._binding, self._places)
+        for o, flags in self._outputs_checked:
+            if not flags.numpy().all():
+                raise failed_check(o)
+        return self._outputs
 
     def _directly(self) -> list[Any]:
         if self._cpu.profile is not None:

@@ -7,7 +7,6 @@ come a second time, the steps are captured as a graph and from then on replayed 
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from ..plans.plan import Call, Exchange, Repeat
 from .device_steps import Calls, DeviceSteps, copy, queued
 from .exchanges import Collectives, bound
 from .launch_table import LaunchTable
+from .placed_runs import CAPTURE
 
 if TYPE_CHECKING:
     from .network import Network
@@ -33,7 +33,6 @@ _MOST_CAPTURED = (
 )
 _SCRATCH = "\0scratch"  # among the executor's memory: no value has this name
 _KEPT = 8  # sets of sizes whose arrays and graphs are kept
-_CAPTURE = threading.Lock()  # one graph is captured at a time
 
 
 @dataclass(slots=True)
@@ -109,7 +108,7 @@ class DeviceEngine:
             return
         # The first run loads code and plans launches; what comes a second time is worth a graph (a profiled run is none).
         if self._captures and bound.runs >= 2 and self._is_short(bound) and self.device.profile is None:
-            with _CAPTURE:
+            with CAPTURE:
                 graph = GraphCapture(self.device)
                 with graph:
                     self._calls(bound)

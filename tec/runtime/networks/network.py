@@ -34,10 +34,11 @@ from ..plans.check_plan import check_memory, check_order, check_structure
 from ..plans.launches import Launches
 from ..plans.layout import PlanLayout
 from ..plans.plan import Plan, number
-from . import direct_run
+from . import direct_run, placed_runs
 from .bound_run import BoundRun, takes_arrays
 from .executor import Executor
 from .inputs import SIZE_END, Feeds
+from .placed_runs import PlacedRuns
 from .report import Report
 
 Feed = Mapping[str, Any] | Sequence[Any]  # arrays by name, or in order
@@ -276,6 +277,14 @@ class Network:
     ) -> Executor:
         """What runs it on a device, with memory, states and a stream of its own, or that of another; see `Executor`."""
         return Executor(self, device, memory_limit, capacity, communicators, stream)
+
+    def placed_runs(self, device: DeviceLike = None) -> PlacedRuns | None:
+        """What queues runs on a GPU over arrays where they lie; None for a CPU, and for a network with states, with loops or branches in its plan, or whose outputs
+        are its inputs."""
+        dev = self._device(device)
+        if dev.driver is None or not placed_runs.serves(self.plan, self):
+            return None
+        return PlacedRuns(self, dev)
 
     def _take(self, dev: Device) -> Executor:
         """An executor that nobody uses; a thread that runs at the same time gets another."""

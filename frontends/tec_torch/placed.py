@@ -1,0 +1,87 @@
+"""Calls of a network on a GPU in torch's own stream: inputs are read and outputs written where torch has them, and nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tec.runtime.arrays.ndarray import NDArray
+from tec.runtime.devices.storage import ALIGN
+from tec.runtime.networks.executor import failed_check
+from tec.runtime.networks.network import Network
+from tec.runtime.networks.placed_runs import PlacedRuns
+from tec.runtime.plans.layout import Binding
+
+_MOST_SHAPES = 256  # sets of shapes whose numbers are kept
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A set of shapes: their numbers, and what the plan's outputs are."""
+
+    binding: Binding
+    outputs: list[tuple[tuple[int, ...], torch.dtype]]
+
+
+class PlacedCalls:
+    """`calls(tensors)`: the outputs, or None for what goes another way; `learn` sees the first run of some shapes, which went that way."""
+
+    def __init__(self, network: Network):
+        self._network = network
+        self._runs: dict[torch.device, PlacedRuns | None] = {}
+        self._known: dict[Any, _Known] = {}
+        self._checks = [(k, o) for k, o in enumerate(network.plan.outputs) if o.check is not None]
+        self._shown = [k for k, o in enumerate(network.plan.outputs) if o.check is None]
+
+    def __call__(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        known = self._known.get(_key(given)) if self._known else None
+        if known is None:
+            return None
+        device = given[0].device
+        runs = self._runs[device]
+        assert runs is not None
+        given = [_in_place(t) for t in given]
+        made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in known.outputs]
+        places = (*[t.data_ptr() for t in given], *[t.data_ptr() for t in made])
+        local = runs.device.local
+        outer, local.stream = local.stream, torch.cuda.current_stream(device).cuda_stream or None
+        try:
+            runs.run(known.binding, places, not torch.cuda.is_current_stream_capturing())
+        finally:
+            local.stream = outer
+        for k, o in self._checks:
+            if not bool(made[k].all()):
+                raise failed_check(o)
+        return [made[k] for k in self._shown] if self._checks else made
+
+    def learn(self, given: Sequence[torch.Tensor], arrays: Sequence[NDArray]) -> None:
+        """Makes ready for tensors of these shapes on their GPU, given the same as arrays."""
+        if not given or not given[0].is_cuda or any(t.device != given[0].device for t in given):
+            return
+        device = given[0].device
+        if device not in self._runs:
+            self._runs[device] = self._network.placed_runs(arrays[0].device)
+        runs = self._runs[device]
+        if runs is None or len(self._known) >= _MOST_SHAPES:
+            return
+        binding = runs.binding(arrays)
+        places = self._network._layout.outputs(binding)[1]
+        self._known[_key(given)] = _Known(
+            binding, [(p.shape, getattr(torch, p.dtype)) for p in places if p is not None]
+        )
+
+
+def _key(given: Sequence[torch.Tensor]) -> Any:
+    return tuple([(t.shape, t.dtype, t.device) for t in given])
+
+
+def _in_place(t: torch.Tensor) -> torch.Tensor:
+    """The tensor as a kernel reads it: one element after another, from an aligned place."""
+    if t.is_conj() or t.is_neg():
+        t = t.resolve_conj().resolve_neg()
+    if not t.is_contiguous():
+        t = t.contiguous()
+    return t if t.data_ptr() % ALIGN == 0 else t.clone()
