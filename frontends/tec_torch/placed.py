@@ -47,7 +47,8 @@ class PlacedCalls:
         made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in known.outputs]
         places = (*[t.data_ptr() for t in given], *[t.data_ptr() for t in made])
         local = runs.device.local
-        outer, local.stream = local.stream, torch.cuda.current_stream(device).cuda_stream or None
+        # As inductor asks for it: torch.cuda.current_stream makes an object, which takes longer than all else here.
+        outer, local.stream = local.stream, torch._C._cuda_getCurrentRawStream(device.index) or None
         try:
             runs.run(known.binding, places, not torch.cuda.is_current_stream_capturing())
         finally:
