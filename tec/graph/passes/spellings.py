@@ -85,6 +85,28 @@ def _axes_in_order(found: Found, out: Value) -> dict[str, Any] | None:
     return {**out.node.attrs, "axes": ordered} if axes != ordered else None
 
 
+_WINDOW = frozenset({"strides", "dilations", "before", "after", "groups"})
+
+
+def _padded(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of a convolution with the zeros that an operator before it puts around the picture."""
+    assert out.node is not None
+    attrs, node = out.node.attrs, found["padded"].node
+    assert node is not None
+    pad = node.attrs
+    if set(attrs) - _WINDOW or pad.get("mode", "constant") != "constant" or pad.get("value", 0) != 0:
+        return None
+    around = {key: tuple(pad[key]) for key in ("before", "after")}
+    sizes = [n for key in around for n in around[key]]
+    if any(not isinstance(n, int) or n < 0 for n in sizes) or any(any(a[:2]) for a in around.values()):
+        return None
+    made = {key: tuple(a + b for a, b in zip(attrs[key], around[key][2:])) for key in around}
+    reach = [(k - 1) * d for k, d in zip(found["w"].shape[2:], attrs["dilations"])]
+    if any(n > most for key in made for n, most in zip(made[key], reach)):
+        return None  # windows of zeros alone
+    return {**attrs, **made}
+
+
 def _last_two(found: Found, out: Value) -> dict[str, Any] | None:
     """The dimensions before the last two are one meanwhile, and come out as they were."""
     x = found["x"]
@@ -135,6 +157,14 @@ RULES = (
     Rule(
         "square", ("power", "x", "two"), _is_two, "square", ("x",),
         "a power with a constant exponent is a product; exporters write both",
+    ),
+    Rule(
+        "mish", ("multiply", "x", ("tanh", ("softplus", "x"))), _same, "mish", ("x",),
+        "ONNX has an operator from opset 18 on; its parts compute an exponential and a logarithm in a kernel of their own",
+    ),
+    Rule(
+        "padding of a convolution", ("conv", Named("padded", ("pad", "x")), "w"), _padded, "conv", ("x", "w"),
+        "the older exporter of torch and TensorFlow's write zeros around a picture as an operator: a copy of the whole picture",
     ),
     Rule(
         "reciprocal", ("divide", "one", "x"), _one, "reciprocal", ("x",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
@@ -120,6 +121,37 @@ def test_axes_of_reductions_stand_in_order():
         made += [node.attrs for node in found.nodes]
         same(g, found)
     assert made == [{"axes": (2, 3), "keepdims": False}] * 3
+
+
+def convolution(before=(0, 0, 1, 0), after=(0, 0, 0, 1), **pad):
+    n = Net()
+    window = {"strides": (2, 1), "dilations": (1, 1), "before": (0, 1), "after": (1, 0), "groups": 1}
+    w = n.c(np.random.default_rng(1).standard_normal((4, 3, 2, 3)))
+    return n.done(n.conv(n.pad(n.x, before=before, after=after, **pad), w, **window))
+
+
+def test_zeros_around_a_picture_are_padding_of_its_convolution():
+    g = convolution(mode="constant")
+    found = one_spelling(g)
+    (conv,) = dead_code(found).nodes
+    assert conv.op == "conv" and (conv.attrs["before"], conv.attrs["after"]) == ((1, 1), (1, 1))
+    same(g, found)
+
+
+@pytest.mark.parametrize(
+    "pad",
+    [{"mode": "edge"}, {"value": 1.0}, {"before": (0, 0, -1, 0)}, {"before": (1, 0, 0, 0)}, {"after": (0, 0, 1, 0)}],
+)
+def test_what_is_no_padding_of_a_convolution_stays(pad):
+    assert ops(one_spelling(convolution(**pad))) == ["pad", "conv"]
+
+
+def test_mish_is_one_operator():
+    n = Net()
+    g = n.done(n.multiply(n.x, n.tanh(n.softplus(n.x))))
+    found = one_spelling(g)
+    assert ops(found) == ["mish"]
+    same(g, found)
 
 
 def test_every_rule_says_why():
