@@ -9,6 +9,8 @@ from typing import Any
 
 from tec.errors import ImportModelError, one_line
 
+from .defaults import complete
+
 MOST_BYTES = 64 << 20  # of a file of settings; a tokenizer_config.json with all its added tokens has some 5 MB
 # Norms that multiply by 1 + weight.
 _OFFSET_NORMS = ("gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
@@ -63,6 +65,7 @@ def config_of(folder: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ImportModelError(f"{folder / 'config.json'} has no model_type", hint="it is no language model's folder")
+    complete(config)
     for theirs, ours in _OLD_NAMES.items():
         if theirs in config:
             config.setdefault(ours, config[theirs])
@@ -110,7 +113,7 @@ def _rope(config: dict[str, Any]) -> None:
     if full.get("rope_theta") is not None:
         config["rope_theta"] = full["rope_theta"]
     if full.get("partial_rotary_factor") is not None:
-        config.setdefault("partial_rotary_factor", full["partial_rotary_factor"])
+        config["partial_rotary_factor"] = full["partial_rotary_factor"]
     if full.get("rope_type", "default") != "default":
         config["rope_scaling"] = {k: v for k, v in full.items() if k != "rope_theta"}
 

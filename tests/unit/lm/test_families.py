@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import tec.lm
-from tec.graph import run_graph
 from tec.lm.architectures import NAMES
-from tec.lm.lookup import Lookup
 from tec.lm.plain import graph_of
 from tests.seeds import first
 from tests.thinned import thinned_rows
 
 from .families import CASES, EMBEDDERS, FAMILIES, KEPT, TOKENS, filled, references
+from .steps import Steps
 
 
 @pytest.fixture(scope="module")
@@ -32,29 +31,6 @@ def folder_of(case: Any, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(case["config"]))
     save_file({n: filled(n, tuple(s)) for n, s in case["shapes"].items()}, folder / "model.safetensors")
     return folder
-
-
-class Steps:
-    """A checkpoint's graph, run in NumPy, with its caches."""
-
-    def __init__(self, checkpoint: Any):
-        self.lookup, self.graph, self.count = (
-            Lookup(checkpoint.tensors),
-            graph_of(checkpoint, "llvm", all_logits=True),
-            0,
-        )
-        self.takes_length = any(v.name == "text_length" for v in self.graph.inputs)
-        self.caches = {
-            v.name: np.zeros([n if isinstance(n, int) else 0 for n in v.shape], np.float32) for v in self.graph.inputs if v.name.startswith("past.")
-        }  # fmt: skip
-
-    def read(self, tokens: list[int]) -> Any:
-        length = {"text_length": np.full((1, 1), len(TOKENS), np.float32)} if self.takes_length else {}
-        made = run_graph(self.graph, {**self.lookup(tokens, self.count), **length, **self.caches})
-        named = dict(zip(self.graph.output_names, made))
-        self.caches = {before: named[after] for before, after in self.graph.state.items()}
-        self.count += len(tokens)
-        return named["logits"]
 
 
 @thinned_rows(10, "name", list(CASES))

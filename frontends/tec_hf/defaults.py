@@ -1,0 +1,234 @@
+"""What a key that config.json leaves out means: for each model_type the values of transformers' configuration classes, where they are not those of all.
+
+Older exporters write few keys, and a model with a usual value has none for it: Qwen 2 without `use_sliding_window` has no window, GLM turns half of each head.
+Source: transformers 5.24, models/*/configuration_*.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+_USUAL: dict[str, dict[str, Any]] = {
+    "mistral": {
+        "max_position_embeddings": 131072, "num_key_value_heads": 8, "sliding_window": 4096,
+    },
+    "qwen2": {
+        "max_position_embeddings": 32768, "max_window_layers": 28, "num_key_value_heads": 32, "sliding_window": 4096, "use_sliding_window": False,
+    },
+    "qwen3": {
+        "head_dim": 128, "max_position_embeddings": 32768, "max_window_layers": 28, "num_key_value_heads": 32, "sliding_window": 4096,
+        "use_sliding_window": False,
+    },
+    "gemma": {
+        "head_dim": 256, "hidden_act": "gelu_pytorch_tanh", "max_position_embeddings": 8192, "num_key_value_heads": 16,
+    },
+    "gemma2": {
+        "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "max_position_embeddings": 8192, "num_key_value_heads": 4, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+    },
+    "gemma3_text": {
+        "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "max_position_embeddings": 131072, "num_key_value_heads": 4,
+        "query_pre_attn_scalar": 256, "sliding_window": 4096, "rope_theta": 1e6,
+    },
+    "phi3": {
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+    },
+    "olmo2": {
+        "rms_norm_eps": 1e-5,
+    },
+    "smollm3": {
+        "max_position_embeddings": 32768, "num_key_value_heads": 4, "use_sliding_window": False, "rope_theta": 2e6,
+    },
+    "qwen3_moe": {
+        "max_position_embeddings": 32768, "moe_intermediate_size": 768, "norm_topk_prob": False, "num_experts": 128, "num_experts_per_tok": 8,
+        "num_key_value_heads": 4, "sliding_window": 4096, "use_sliding_window": False,
+    },
+    "mixtral": {
+        "max_position_embeddings": 131072, "num_experts_per_tok": 2, "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-5,
+        "rope_theta": 1e6,
+    },
+    "qwen2_moe": {
+        "max_position_embeddings": 32768, "max_window_layers": 28, "moe_intermediate_size": 1408, "norm_topk_prob": False, "num_experts": 60,
+        "num_experts_per_tok": 4, "num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, "sliding_window": 4096,
+        "use_sliding_window": False,
+    },
+    "gpt_oss": {
+        "head_dim": 64, "max_position_embeddings": 131072, "num_experts_per_tok": 4, "num_key_value_heads": 8, "num_local_experts": 128,
+        "rms_norm_eps": 1e-5, "sliding_window": 128, "rope_theta": 1.5e5,
+    },
+    "deepseek_v2": {
+        "first_k_dense_replace": 0, "moe_intermediate_size": 1407, "n_routed_experts": 64, "n_shared_experts": 2, "norm_topk_prob": False,
+        "q_lora_rank": 1536,
+    },
+    "deepseek_v3": {
+        "first_k_dense_replace": 3, "max_position_embeddings": 4096, "moe_intermediate_size": 2048, "n_group": 8, "n_routed_experts": 256,
+        "n_shared_experts": 1, "norm_topk_prob": True, "num_experts_per_tok": 8, "num_key_value_heads": 128, "q_lora_rank": 1536,
+        "routed_scaling_factor": 2.5, "topk_group": 4,
+    },
+    "lfm2": {
+        "max_position_embeddings": 128000, "norm_eps": 1e-5, "num_key_value_heads": 8, "rope_theta": 1e6,
+    },
+    "lfm2_moe": {
+        "max_position_embeddings": 128000, "moe_intermediate_size": 1792, "norm_eps": 1e-5, "norm_topk_prob": True, "num_dense_layers": 2,
+        "num_experts": 32, "num_experts_per_tok": 4, "num_key_value_heads": 8, "rope_theta": 1e6,
+    },
+    "mamba2": {
+        "conv_kernel": 4, "head_dim": 64, "layer_norm_epsilon": 1e-5, "n_groups": 8, "num_heads": 128, "state_size": 128,
+    },
+    "qwen3_next": {
+        "head_dim": 256, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+        "max_position_embeddings": 32768, "moe_intermediate_size": 512, "norm_topk_prob": True, "num_experts": 512, "num_experts_per_tok": 10,
+        "num_key_value_heads": 2, "shared_expert_intermediate_size": 512, "partial_rotary_factor": 0.25,
+    },
+    "qwen3_5_text": {
+        "head_dim": 256, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+        "max_position_embeddings": 32768, "num_key_value_heads": 4, "partial_rotary_factor": 0.25,
+    },
+    "qwen3_5_moe_text": {
+        "head_dim": 256, "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32, "linear_value_head_dim": 128,
+        "max_position_embeddings": 32768, "moe_intermediate_size": 512, "num_experts": 256, "num_experts_per_tok": 8, "num_key_value_heads": 2,
+        "shared_expert_intermediate_size": 512, "partial_rotary_factor": 0.25,
+    },
+    "gemma4_text": {
+        "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size_per_layer_input": 256, "max_position_embeddings": 131072,
+        "num_key_value_heads": 4, "sliding_window": 512,
+    },
+    "granite": {
+        "attention_multiplier": 1.0,
+    },
+    "granitemoe": {
+        "attention_multiplier": 1.0, "num_experts_per_tok": 2, "num_local_experts": 8,
+    },
+    "granitemoeshared": {
+        "attention_multiplier": 1.0, "num_experts_per_tok": 2, "num_local_experts": 8,
+    },
+    "cohere": {
+        "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "max_position_embeddings": 8192, "rope_theta": 5e5,
+    },
+    "cohere2": {
+        "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "max_position_embeddings": 8192, "sliding_window": 4096,
+    },
+    "olmo3": {
+        "rms_norm_eps": 1e-5, "sliding_window": 4096, "rope_theta": 5e5,
+    },
+    "olmoe": {
+        "max_position_embeddings": 4096, "norm_topk_prob": False, "num_experts": 64, "num_experts_per_tok": 8, "rms_norm_eps": 1e-5,
+    },
+    "glm": {
+        "head_dim": 128, "max_position_embeddings": 131072, "num_key_value_heads": 2, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
+    },
+    "glm4": {
+        "head_dim": 128, "max_position_embeddings": 131072, "num_key_value_heads": 2, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
+    },
+    "glm4_moe": {
+        "first_k_dense_replace": 1, "max_position_embeddings": 131072, "moe_intermediate_size": 1408, "n_group": 1, "n_routed_experts": 128,
+        "n_shared_experts": 1, "norm_topk_prob": True, "num_experts_per_tok": 8, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "topk_group": 1,
+        "partial_rotary_factor": 0.5,
+    },
+    "phi": {
+        "hidden_act": "gelu_new", "layer_norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+    },
+    "stablelm": {
+        "layer_norm_eps": 1e-5, "max_position_embeddings": 4096, "num_key_value_heads": 32, "use_parallel_residual": False,
+        "partial_rotary_factor": 0.25,
+    },
+    "starcoder2": {
+        "hidden_act": "gelu_pytorch_tanh", "max_position_embeddings": 4096, "norm_epsilon": 1e-5, "num_key_value_heads": 2,
+    },
+    "nemotron": {
+        "hidden_act": "relu2", "max_position_embeddings": 4096, "norm_eps": 1e-5, "partial_rotary_factor": 0.5,
+    },
+    "gpt_neox": {
+        "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True, "rotary_pct": 0.25,
+    },
+    "gpt2": {
+        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
+    },
+    "exaone4": {
+        "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4,
+    },
+    "arcee": {
+        "hidden_act": "relu2", "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
+    },
+    "ernie4_5": {
+        "head_dim": 128, "max_position_embeddings": 131072, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+    },
+    "helium": {
+        "head_dim": 128, "max_position_embeddings": 4096, "num_key_value_heads": 20, "rms_norm_eps": 1e-8, "rope_theta": 1e5,
+    },
+    "hunyuan_v1_dense": {
+        "rms_norm_eps": 1e-5,
+    },
+    "seed_oss": {
+        "head_dim": 128, "max_position_embeddings": 524288, "num_key_value_heads": 8,
+    },
+}  # fmt: skip
+_ALSO = {"ministral": "mistral", "gemma3": "gemma3_text", "gemma4": "gemma4_text"}
+_COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names for one number
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+_GEMMA4_ROPE: dict[str, dict[str, Any]] = {
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+}
+_WHOLE = ("cohere2",)  # whose heads have hidden_size / num_attention_heads features, whatever head_dim says
+
+
+def complete(config: dict[str, Any]) -> None:
+    """Put what is left out into the settings of a config.json, and `layer_types` where another key says it."""
+    kind = str(config["model_type"])
+    kind = _ALSO.get(kind, kind)
+    usual = _USUAL.get(kind, {})
+    for key, value in usual.items():
+        if not any(other in config for other in _COUNTS if key in _COUNTS):
+            config.setdefault(key, value)
+    own = next((key for key in _EPSILONS if key in usual), "rms_norm_eps")
+    for other in _EPSILONS:
+        if other != own and own in config:
+            config.pop(other, None)
+    if kind == "gemma4_text" and not config.get("rope_parameters") and not config.get("rope_scaling"):
+        config["rope_parameters"] = {name: dict(rope) for name, rope in _GEMMA4_ROPE.items()}
+    if "hidden_activation" in usual and config["hidden_activation"] is not None:
+        config.pop("hidden_act", None)  # an older name, which is not read where both stand
+    if kind == "gemma" and config["hidden_act"] == "gelu":
+        config["hidden_act"] = "gelu_pytorch_tanh"  # the first files said the one and meant the other
+    if kind in _WHOLE:
+        config.pop("head_dim", None)
+    layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)
+    if config.get("layer_types") is None and rule is not None and type(layers) is int and 0 < layers < 1 << 16:
+        config["layer_types"] = [rule(config, k) for k in range(layers)]
+
+
+# ---- the kind of layer k
+
+
+def _windows_behind(config: dict[str, Any], k: int) -> str:
+    on = config.get("use_sliding_window") and config.get("sliding_window") is not None
+    return "sliding_attention" if on and k >= int(config["max_window_layers"]) else "full_attention"
+
+
+def _windows_before(config: dict[str, Any], k: int) -> str:
+    on = config.get("use_sliding_window") and k % 2 == 0 and k < int(config["max_window_layers"])
+    return "sliding_attention" if on else "full_attention"
+
+
+def _windows_without_positions(config: dict[str, Any], k: int) -> str:
+    turned = config.get("no_rope_layers") or []
+    turns = turned[k] if k < len(turned) else (k + 1) % int(config.get("no_rope_layer_interval") or 4)
+    on = config.get("use_sliding_window") and config.get("sliding_window") is not None and not turns
+    return "sliding_attention" if on else "full_attention"
+
+
+def _linear(config: dict[str, Any], k: int) -> str:
+    return "linear_attention" if (k + 1) % int(config.get("full_attention_interval") or 4) else "full_attention"
+
+
+def _convolutions(config: dict[str, Any], k: int) -> str:
+    whole = config.get("full_attn_idxs")
+    return "full_attention" if whole is None or k in whole else "conv"
+
+
+_LAYERS: dict[str, Callable[[dict[str, Any], int], str]] = {
+    "qwen2": _windows_behind, "qwen3": _windows_behind, "qwen2_moe": _windows_before, "smollm3": _windows_without_positions,
+    "qwen3_next": _linear, "qwen3_5_text": _linear, "qwen3_5_moe_text": _linear, "lfm2": _convolutions,
+}  # fmt: skip
