@@ -25,6 +25,8 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_image,
     ops_math,
     ops_microsoft,
+    ops_ml,
+    ops_ml_prepare,
     ops_nn,
     ops_quant,
     ops_reduce,
@@ -72,7 +74,8 @@ def from_onnx(
     for value, info in zip(outputs, proto.graph.output):
         if not isinstance(value, Value):
             raise ImportModelError(
-                f"output {info.name!r} is a sequence or an optional", hint="such models run through a session"
+                f"output {info.name!r} is a map, a sequence or an optional",
+                hint="such models run through a session; skl2onnx leaves maps out with options={'zipmap': False}",
             )
     graph.set_outputs(outputs, [o.name for o in proto.graph.output])
     graph.state = found

@@ -394,6 +394,8 @@ def reverse_sequence(c: Call) -> Value:
 @onnx_op("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def array_feature_extractor(c: Call) -> Value:
     x = c[0]
+    if x.dtype == "string":
+        return c.host(lambda v, k: np.atleast_2d(np.take(v, k.reshape(-1), -1)), x, c[1])  # type: ignore[no-any-return]
     y = c.op("gather", x, c.reshape(c[1], (c[1].type.size,)), axis=x.ndim - 1)
     return c.reshape(y, (1, y.shape[0])) if x.ndim == 1 else y
 

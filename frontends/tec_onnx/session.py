@@ -21,6 +21,7 @@ from tec.graph.subgraph import subgraph
 from . import reader
 from .importer import import_model
 from .inputs import input_info
+from .maps import Maps
 from .ops_math import host_dtype
 
 Runner = Callable[[Graph], Callable[[Mapping[str, Any]], list[Any]]]
@@ -139,6 +140,8 @@ class _Finished:
                 return [pick(x) for x in v]
             if v is None:
                 return None
+            if isinstance(v, Maps):
+                return v.rows(pick(v.scores))
             return np.asarray(v.data) if v.is_const else got[v]
 
         return [pick(v) for v in self.outputs]
@@ -148,6 +151,8 @@ def _flatten(values: Any, out: list[Value]) -> None:
     for v in values:
         if isinstance(v, list):
             _flatten(v, out)
+        elif isinstance(v, Maps):
+            out.append(v.scores)
         elif v is not None:
             out.append(v)
 

@@ -25,6 +25,7 @@ from . import (
     sizes,
     sort,
     transform_layout,
+    trees,
     vjp,
 )
 from .registry import (
@@ -45,5 +46,5 @@ from .registry import (
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
     "elementwise", "experts", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
-    "sort", "transform_layout", "vjp",
+    "sort", "transform_layout", "trees", "vjp",
 ]  # fmt: skip
