@@ -171,7 +171,6 @@ _GEMMA4_ROPE: dict[str, dict[str, Any]] = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
 }
-_WHOLE = ("cohere2",)  # whose heads have hidden_size / num_attention_heads features, whatever head_dim says
 
 
 def complete(config: dict[str, Any]) -> None:
@@ -192,8 +191,6 @@ def complete(config: dict[str, Any]) -> None:
         config.pop("hidden_act", None)  # an older name, which is not read where both stand
     if kind == "gemma" and config["hidden_act"] == "gelu":
         config["hidden_act"] = "gelu_pytorch_tanh"  # the first files said the one and meant the other
-    if kind in _WHOLE:
-        config.pop("head_dim", None)
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)
     if config.get("layer_types") is None and rule is not None and type(layers) is int and 0 < layers < 1 << 16:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
