@@ -167,6 +167,9 @@ _USUAL: dict[str, dict[str, Any]] = {
 _ALSO = {"ministral": "mistral", "gemma3": "gemma3_text", "gemma4": "gemma4_text"}
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names for one number
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+_GPT_OSS_ROPE: dict[str, Any] = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 4096,
+}  # fmt: skip
 _GEMMA4_ROPE: dict[str, dict[str, Any]] = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
@@ -189,6 +192,8 @@ def complete(config: dict[str, Any]) -> None:
         config["rope_parameters"] = {name: dict(rope) for name, rope in _GEMMA4_ROPE.items()}
     if "hidden_activation" in usual and config["hidden_activation"] is not None:
         config.pop("hidden_act", None)  # an older name, which is not read where both stand
+    if kind == "gpt_oss" and config.get("rope_parameters") is None and config.get("rope_scaling") is None:
+        config["rope_scaling"] = dict(_GPT_OSS_ROPE)
     if kind == "gemma" and config["hidden_act"] == "gelu":
         config["hidden_act"] = "gelu_pytorch_tanh"  # the first files said the one and meant the other
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)

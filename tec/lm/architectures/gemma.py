@@ -17,7 +17,7 @@ def gemma(m: Layers) -> Value:
         q, k = (m.rotary(h, m.angles()) for h in (q, k))
         x = m.add(x, m.out(m.attend(q, k, v)))
         x = m.add(x, m.gated(_norm(m, x, "post_attention_layernorm")))
-    return _end(m, x)
+    return m.logits(m.rms_norm(m.last(x), "model.norm", shift=_shift(m)))
 
 
 def gemma2(m: Layers) -> Value:
