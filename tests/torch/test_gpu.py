@@ -30,14 +30,15 @@ def test_a_module_on_the_device():
         near(got, m(x))
 
 
-def test_outputs_are_the_networks_memory_and_inputs_are_read_where_they_lie(monkeypatch):
+def test_outputs_are_torchs_memory_and_inputs_are_read_where_they_lie():
     m, x = settled(Small()).cuda(), torch.randn(2, 3, 32, 32, device="cuda")
     net = tec.compile(m, target="cuda", args=(x,))
     net(x)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     first = net(x)
-    assert first.is_cuda and torch.cuda.memory_allocated() == before  # torch allocated nothing: the memory is tec's
+    made = torch.cuda.memory_allocated() - before
+    assert first.is_cuda and first.nbytes <= made <= first.nbytes + 512  # the output alone, rounded up: no copy of the input
     kept = first.clone()
     second = net(x + 1)
     torch.cuda.synchronize()
