@@ -317,8 +317,8 @@ _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
 _CHANNELS = 4  # of a thread that makes several pixels of a window
-# Steps of a thread under a condition that LLVM writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of 47 in
-# neither (MI300X's time model: 48 x 2185 by 64 threads 2.8 and 8.0 us, 130 x 3001 10.4 for 3.2 by 128).
+# Steps of a thread under a condition that LLVM 22 writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of
+# 47 in neither.
 _WRITTEN_OUT = 32
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
 
