@@ -41,7 +41,7 @@ class GpuReduction(Space):
         one = red.num_outputs == 1
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
-            "parts": _equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
+            "parts": equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
             "wide": (0, 8, 16, 32, 64),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
@@ -287,12 +287,12 @@ class GpuReduction(Space):
         s, out, red, threads = begin(self.group), self.out, self.red, choice["threads"]
         shared = choice["shared"]
         if choice["parts"] > 1:
-            red = _in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
+            red = in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
             out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
         if choice["wide"]:
             _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
-            _group_per_output(s, out, red, threads)
+            group_per_output(s, out, red, threads)
         elif not (
             red.tag == "pixels"
             and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
@@ -306,7 +306,7 @@ class GpuReduction(Space):
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
         """The kernel of the parts: a work-group or a thread each, or a thread for some neighbours."""
         if choice["shared"]:
-            _group_per_output(s, op, op, choice["threads"])
+            group_per_output(s, op, op, choice["threads"])
         elif choice["piece"]:
             _neighbours(s, op, self._lanes(choice), choice["threads"])
         else:
@@ -351,7 +351,7 @@ def _in_a_row(red: ComputeOp) -> bool:
     return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
 
 
-def _equal_parts(length: int, outputs: int) -> tuple[int, ...]:
+def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
     """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
     the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
     found = [1]
@@ -361,7 +361,7 @@ def _equal_parts(length: int, outputs: int) -> tuple[int, ...]:
     return tuple(p for p in found if p * outputs < 1 << 31)
 
 
-def _in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
+def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
     """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
     stage = s[red]
     k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
@@ -455,7 +455,7 @@ def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: 
     return True
 
 
-def _group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> None:
+def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> None:
     """Long sums: the threads of a work-group share one."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]

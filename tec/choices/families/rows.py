@@ -1,6 +1,7 @@
 """Rows: reductions along the trailing axes of one output (softmax, normalisation), and everything between them.
 
-CPU: one pass of loops a row, everything else inside, rows over threads. GPU: a work-group a row, whose threads share each reduction.
+CPU: one pass of loops a row, everything else inside, rows over threads. GPU: a work-group a row, whose threads share each reduction; few very long rows go in parts,
+a kernel for each reduction's.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, begin, extent, reduce_size, shape_key, size_of
-from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, work
+from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space
+from .gpu_reductions import equal_parts, group_per_output, in_parts
 from .reductions import rows_in_lanes
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
+_PART = 2048  # elements of a part of a row at least: 8 a thread, in pieces of 16 bytes
+_PART_THREADS = 256
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
@@ -97,10 +101,11 @@ class CpuRows(Space):
 
 
 class GpuRows(Space):
-    """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own."""
+    """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own. `parts`: each reduction is made of so many parts of a row, by a kernel of
+    its own, and so is the result: rows are read once more each time, by all units."""
 
     template: ClassVar[str] = "gpu rows"
-    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1}
+    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1, "parts": 1}
     outline: ClassVar[frozenset[str]] = frozenset({"threads"})
 
     def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
@@ -110,7 +115,18 @@ class GpuRows(Space):
         self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
         self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
-        self.parameters = {"threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8)}
+        self.parameters = {
+            "threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8), "parts": self._parts(),
+        }  # fmt: skip
+
+    def _parts(self) -> tuple[int, ...]:
+        """In how many parts rows may go, so that there are some work-groups a unit: of rows of known length that are fewer than the units."""
+        rows, units = size_of(self.out.output(0).shape[: self.outer]), self.target.machine.units
+        length = self._length()
+        alike = all(reduce_size(r) == length and r.num_outputs == 1 for r in self.group.reductions())
+        if rows is None or length is None or not alike or rows >= units:
+            return (1,)
+        return (1, *(p for p in equal_parts(length, rows) if p > 1 and length >= p * _PART and rows * p <= 8 * units))
 
     def _length(self) -> int | None:
         return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
@@ -141,16 +157,24 @@ class GpuRows(Space):
         threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256
         if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
             threads = 1024
-        usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,)}
+        usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,), "parts": (1,)}
         ruled = self.ruled(longest=self.longest, bytes=self.element_bytes, rows=self._rows())
         for told in (*ruled, {}):
             # Whole turns first: what some threads alone load is loaded again in the last pass.
             found = min(self.legal({**usual, **{k: (v,) for k, v in told.items()}}), key=self._is_ragged, default=None)
             if found is not None:
-                return found
-        return self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1)
+                break
+        else:
+            found = self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1, parts=1)
+        if len(self.parameters["parts"]) == 1:
+            return found
+        parted = self.legal({"threads": (_PART_THREADS,), "piece": (0,), "rows": (1,), "parts": self.parameters["parts"]})
+        return min((found, *parted), key=lambda c: self.cost(c).seconds)
 
     def why_not(self, choice: Choice) -> str | None:
+        if choice["parts"] > 1:
+            usual = choice["rows"] == 1 and choice["piece"] == 0 and choice["threads"] == _PART_THREADS
+            return None if usual else "parts of rows have one number of threads, which load in pieces of their own"
         if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
             return "a work-group has one row, or a whole number of them by a wavefront each"
         run = self._run(choice)
@@ -182,6 +206,8 @@ class GpuRows(Space):
     def sketch(self, choice: Choice) -> Footprint:
         """Passes over rows: each thread its elements of all of them, the sums of a work-group's wavefronts through shared memory. A row that is kept in registers is waited
         for once."""
+        if choice["parts"] > 1:
+            return self._parted(choice["parts"])
         threads, passes = choice["threads"], len(self.group.reductions()) + 1
         own, moved = -(-self.longest // threads), moved_bytes(self.group)
         loads = own / self._run(choice)
@@ -192,7 +218,20 @@ class GpuRows(Space):
             issued=passes * own * _OPERATIONS, waits=passes if kept else passes * loads, barriers=2 * meets,
         ),))  # fmt: skip
 
+    def _parted(self, parts: int) -> Footprint:
+        """A kernel for the parts of each reduction, one that joins them, and one for the result."""
+        rows, threads, moved = self._rows(), _PART_THREADS, moved_bytes(self.group)
+        own = -(-self.longest // (parts * threads))
+        loads = own / max(1, 16 // self.element_bytes)
+        read, partial = moved / 2, 4.0 * rows * parts
+        part = Kernel(rows * parts, threads, 0, 0, read, read, issued=own * _OPERATIONS, waits=loads, barriers=2)
+        joined = Kernel(rows, threads, 0, 0, partial, partial, issued=parts / threads, waits=-(-parts // threads), barriers=2)
+        last = Kernel(rows * self.longest / threads / 4, threads, 0, 0, moved, moved, issued=4 * _OPERATIONS, waits=1)
+        return Footprint(((part, joined) * len(self.group.reductions()) + (last,)))
+
     def build(self, choice: Choice) -> Scheduled:
+        if choice["parts"] > 1:
+            return self._build_parts(choice)
         s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
         stage = s[out]
         lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
@@ -225,6 +264,19 @@ class GpuRows(Space):
             spread(rstage, k)
             rstage.compute_at(stage, lead)
             rstage.set_scope("local")  # each thread of the work-group has the sum
+        return Scheduled(s, self.group.outputs, choice)
+
+
+    def _build_parts(self, choice: Choice) -> Scheduled:
+        s = begin(self.group)
+        for red in self.group.reductions():
+            now = s[red].op
+            assert isinstance(now, ComputeOp)
+            left = in_parts(s, now, choice["parts"], lambda p: group_per_output(s, p, p, _PART_THREADS))
+            group_per_output(s, left, left, min(_PART_THREADS, 1 << (choice["parts"] - 1).bit_length()))
+        out = s[self.out].op
+        assert isinstance(out, ComputeOp)
+        bind_all(s, out, _PART_THREADS, vector=16)
         return Scheduled(s, self.group.outputs, choice)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec.choices import spaces
-from tec.choices.families.gpu_reductions import _equal_parts
+from tec.choices.families.gpu_reductions import equal_parts
 from tec.ops.registry import TensorType, get_op
 from tests import seeds
 from tests.thinned import thinned
@@ -19,16 +19,16 @@ TARGET = tec.Target("rocm -mcpu=gfx942")
 
 
 def test_parts_divide_the_length_where_they_can() -> None:
-    assert _equal_parts(4096, 1) == tuple(1 << k for k in range(13))
+    assert equal_parts(4096, 1) == tuple(1 << k for k in range(13))
     length = 504 * 197 * 165
-    parts = _equal_parts(length, 1)
+    parts = equal_parts(length, 1)
     assert len(parts) == 13 and sum(length % p == 0 for p in parts) > 8
     assert all((1 << k) <= p < (2 << k) for k, p in enumerate(parts))
 
 
 def test_parts_of_all_sums_are_counted_by_int32() -> None:
     """An image's convolution as a sum (76 million outputs): 140 parts of each are 10^10."""
-    assert _equal_parts(4200, 8 * 424 * 200 * 112)[-1] < 140 and _equal_parts(4200, 1)[-1] > 140
+    assert equal_parts(4200, 8 * 424 * 200 * 112)[-1] < 140 and equal_parts(4200, 1)[-1] > 140
 
 
 def _sums(shape: tuple[int, ...], along: int) -> tuple[tec.te.Tensor, Any]:
