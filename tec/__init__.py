@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 
 _TE_NAMES = """
     Tensor TensorSlice TensorIntrin Var
-    var size_var const placeholder compute scan extern reduce_axis thread_axis comm_reducer tag_scope topo_order evaluate
+    var size_var const placeholder compute scan extern reduce_axis thread_axis comm_reducer einsum tag_scope topo_order evaluate
     decl_buffer decl_tensor_intrin ir_builder max_value min_value infinity
     sum min max prod any all if_then_else select cast reinterpret likely
     floordiv floormod ceildiv truncdiv truncmod indexdiv indexmod div

@@ -168,7 +168,9 @@ class GpuRows(Space):
             found = self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1, parts=1)
         if len(self.parameters["parts"]) == 1:
             return found
-        parted = self.legal({"threads": (_PART_THREADS,), "piece": (0,), "rows": (1,), "parts": self.parameters["parts"]})
+        parted = self.legal(
+            {"threads": (_PART_THREADS,), "piece": (0,), "rows": (1,), "parts": self.parameters["parts"]}
+        )
         return min((found, *parted), key=lambda c: self.cost(c).seconds)
 
     def why_not(self, choice: Choice) -> str | None:
@@ -225,7 +227,9 @@ class GpuRows(Space):
         loads = own / max(1, 16 // self.element_bytes)
         read, partial = moved / 2, 4.0 * rows * parts
         part = Kernel(rows * parts, threads, 0, 0, read, read, issued=own * _OPERATIONS, waits=loads, barriers=2)
-        joined = Kernel(rows, threads, 0, 0, partial, partial, issued=parts / threads, waits=-(-parts // threads), barriers=2)
+        joined = Kernel(
+            rows, threads, 0, 0, partial, partial, issued=parts / threads, waits=-(-parts // threads), barriers=2
+        )
         last = Kernel(rows * self.longest / threads / 4, threads, 0, 0, moved, moved, issued=4 * _OPERATIONS, waits=1)
         return Footprint(((part, joined) * len(self.group.reductions()) + (last,)))
 
@@ -265,7 +269,6 @@ class GpuRows(Space):
             rstage.compute_at(stage, lead)
             rstage.set_scope("local")  # each thread of the work-group has the sum
         return Scheduled(s, self.group.outputs, choice)
-
 
     def _build_parts(self, choice: Choice) -> Scheduled:
         s = begin(self.group)

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ...ops import OPS
+from ...ops.registry import ALONG_AXES, REDUCTION
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, const_of, rebuild
 
@@ -131,12 +133,11 @@ _SPREAD = ("add", Named("variance", ("reduce_mean", _SQUARE)), "epsilon")
 _ROOT = ("sqrt", _SPREAD)
 _INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", _ROOT))
 
-_REDUCTIONS = tuple(f"reduce_{x}" for x in "sum mean max min prod any all sum_square sum_abs".split())
-
 RULES = (
     *(
         Rule(f"axes of {op} in order", (op, "x"), _axes_in_order, op, ("x",), "torch's newer exporter writes them as they were given, from the end")
-        for op in _REDUCTIONS
+        for op, made in sorted(OPS.items())
+        if ALONG_AXES in made.traits and made.kind == REDUCTION
     ),
     Rule(
         "a constant summand second", ("add", "a", "b"), _constant_first, "add", ("b", "a"),
