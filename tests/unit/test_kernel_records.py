@@ -109,7 +109,7 @@ def test_constants_beside_arrays_that_share_memory() -> None:
 
 def test_what_is_no_constant_is_refused() -> None:
     x = np.ones(4, np.float32)
-    with pytest.raises(tec.TecError, match="the right side of [*] is the array p__0, a number is wanted"):
+    with pytest.raises(tec.TecError, match=r"the right side of [*] is the array p__0, a number is wanted"):
         by_fields.launch(4)(x, Pair(x, 1.0))
     with pytest.raises(tec.TecError, match="holds what is no constant"):
         by_fields.launch(4)(x, Pair({1: x}, 1.0))

@@ -84,6 +84,7 @@ def test_what_runs_once_is_held_by_a_later_test() -> None:
     assert laboratory.reach(mutants.Mutant("tec/toy/kept.py", m)) == [first, second]
 
 
+@pytest.mark.slow  # seven runs of pytest
 def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "root"
     for name, text in {

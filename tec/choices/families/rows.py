@@ -231,7 +231,7 @@ class GpuRows(Space):
             rows, threads, 0, 0, partial, partial, issued=parts / threads, waits=-(-parts // threads), barriers=2
         )
         last = Kernel(rows * self.longest / threads / 4, threads, 0, 0, moved, moved, issued=4 * _OPERATIONS, waits=1)
-        return Footprint(((part, joined) * len(self.group.reductions()) + (last,)))
+        return Footprint((part, joined) * len(self.group.reductions()) + (last,))
 
     def build(self, choice: Choice) -> Scheduled:
         if choice["parts"] > 1:

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops import OPS
-from ...ops.registry import ALONG_AXES, REDUCTION
+from ...ops import registry
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, const_of, rebuild
 
@@ -136,8 +135,8 @@ _INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", _ROOT))
 RULES = (
     *(
         Rule(f"axes of {op} in order", (op, "x"), _axes_in_order, op, ("x",), "torch's newer exporter writes them as they were given, from the end")
-        for op, made in sorted(OPS.items())
-        if ALONG_AXES in made.traits and made.kind == REDUCTION
+        for op, made in sorted(registry.OPS.items())
+        if registry.ALONG_AXES in made.traits and made.kind == registry.REDUCTION
     ),
     Rule(
         "a constant summand second", ("add", "a", "b"), _constant_first, "add", ("b", "a"),

@@ -224,7 +224,9 @@ return {small, wide: document.documentElement.scrollWidth - innerWidth,
 """
 
 
-@pytest.mark.parametrize("width", [390, 500, 800, 1200, 1500, 2000])
+@pytest.mark.parametrize(
+    "width", [390, 1500, *(pytest.param(w, marks=pytest.mark.slow) for w in (500, 800, 1200, 2000))]
+)
 def test_the_page_fits_its_window(report, in_browser, width):
     """Nothing runs out of the window sideways, at a phone's width or a desk's, all parts have room, and no letter is below 12 pixels."""
     got = in_browser(report.read_text(), _FITS, width)
