@@ -64,7 +64,7 @@ class Steps:
 
 def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread: IterVar, step: int, along: tuple[bool, bool], stages: int, written: int = 0, dot: Any = None, pack: int = 1) -> Steps:  # fmt: skip
     """The sums `acc` at the thread's axis, `step` terms at a time, with the operands `own` in registers. along: whether A and B lie along the sum; stages: of the software
-    pipeline; written: terms that are written out (0: the whole step); dot: an instruction that takes the `pack` terms of a word, in tiles that both lie along the sum."""
+    pipeline (0: none); written: terms that are written out (0: the whole step); dot: an instruction that takes the `pack` terms of a word, in tiles that both lie along the sum."""
     stage = s[acc]
     stage.compute_at(final, thread)
     *lead, x, y = stage.op.axis
@@ -82,7 +82,8 @@ def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread:
         stage.tensorize(word[0], dot)
     for axis in (kg, ki, x, y):
         stage.unroll(axis)
-    stage.pragma(ko, "software_pipeline", stages)
+    if stages:
+        stage.pragma(ko, "software_pipeline", stages)
     for tensor, lies in zip(own, along):
         *_, row, column = s[tensor].op.axis
         s[tensor].compute_at(stage, kg if lies else ki)

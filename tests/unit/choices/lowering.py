@@ -138,8 +138,10 @@ def _computed(program: Any, space: Space, choice: Mapping[str, Any], target: tec
         least, most = (-2, 3) if t.dtype.startswith(("float", "bfloat", "int8")) else (0, 2)
         feeds[t] = rng.integers(least, most, shape).astype(dtype)
     want = te.evaluate(program.outputs, feeds)
-    func = run_passes(program.loops(scheduled), target, PIPELINE[:SIMPLE_MODE_PASSES])
-    got = [np.zeros([int(d.value) for d in t.shape], np_dtype(t.dtype)) for t in scheduled.outputs]
+    loops = program.loops(scheduled)
+    stored = loops.params[-len(scheduled.outputs) :]  # as the stages' layouts have them
+    func = run_passes(loops, target, PIPELINE[:SIMPLE_MODE_PASSES])
+    got = [np.zeros([int(d.value) for d in t.shape], np_dtype(t.dtype)) for t in stored]
     interpret(func, [*feeds.values(), *got], {}, wave=32 if target.kind == "cuda" or "gfx1" in str(target) else 64)
     for a, b in zip(got, want):
         if a.shape != b.shape:  # a layout of the choice's own

@@ -85,6 +85,8 @@ class PaddedWarpgroupProduct(Space):
         if not follows(group.output_ops[0], result.op):
             return None
         space = cls(group, target, op, c, result)
+        if 1 in (space.m, space.n):  # such a row or column has no loop that would index the sums
+            return None
         return space if next(space.drafts(), None) is not None else None
 
     def why_not(self, choice: Choice) -> str | None:

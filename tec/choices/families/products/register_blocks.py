@@ -115,6 +115,12 @@ class RegisterBlocks(Space):
             seconds += split_k.traffic_seconds(parts, batch * m * n, machine.memory.gbps or machine.memory_gbps)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 
+    def _goes_round(self, choice: Choice) -> bool:
+        """Whether a pipeline leaves a loop between its first step and its last. Of two steps none is left: LLVM then reads both steps' tiles at once, and
+        on AMD spills."""
+        c, words = self.contraction, choice["step"] * self.words.pack * choice["split_k"]
+        return self.target.kind == "cuda" or is_symbolic(c.k) or padding.sizes(c)[2] > 2 * words
+
     def build(self, choice: Choice) -> Scheduled:
         tile = choice["rows"], choice["columns"], choice["step"] * self.words.pack
         begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["split_k"]))
@@ -145,7 +151,8 @@ class RegisterBlocks(Space):
         for axis in near:
             final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
-        steps = sums.block(s, acc, own, final, thread, step, along, stages=1, dot=self.words.dot(), pack=pack)
+        stages = 1 if self._goes_round(choice) else 0
+        steps = sums.block(s, acc, own, final, thread, step, along, stages, dot=self.words.dot(), pack=pack)
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):
             steps.stage.pragma(
                 steps.term, "min_blocks", _RESIDENT

@@ -175,6 +175,12 @@ def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     return None
 
 
+def fills_wavefronts(t: Tiling, shape: Shape) -> bool:
+    """Whether each wavefront has a part of a tile that is cut to the product's rows and columns."""
+    sides = ((t.m, shape.m, t.waves_m), (t.n, shape.n, t.waves_n))
+    return all(min(tile, there) > tile - tile // waves for tile, there, waves in sides)
+
+
 def in_parts(k: int, parts: int, step: int, target: Target) -> bool:
     """Whether a sum can be made in parts of whole steps. Where loads are no copies in the background they stand under conditions, and the last part may have
     fewer: all parts have a step, and few are beyond the sum."""
