@@ -50,8 +50,10 @@ def _decoder(m: Layers, kinds: list[str]) -> Value:
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(x)
         near = kinds[m.layer] == "sliding_attention"
+        # A base within `rope_scaling` is that of the layers which it stretches.
+        base = None if near else (m.c.get("rope_scaling") or {}).get("rope_theta")
         usual = {"rope_type": "default"} if near else None
-        angles = m.angles_of(kinds[m.layer]) or m.angles(None, usual)
+        angles = m.angles_of(kinds[m.layer]) or m.angles(None if base is None else float(base), usual)
         q, k = (m.rotary(_normed(m, h, m.name(f"self_attn.{n}_norm")), angles) for h, n in ((q, "q"), (k, "k")))
         attended = m.out(m.attend(q, k, v, window=m.c.window if near else None))
         x = m.add(x, m.rms_norm(attended, m.name("post_attention_layernorm")))

@@ -103,6 +103,8 @@ def _positions(made: dict[str, Any], kind: str, rng: random.Random) -> None:
     if rng.random() < 0.5 and kind != "olmo3":
         made["rope_parameters"] = {"rope_theta": theta, **(scaling or {"rope_type": "default"})}
         made["rope_parameters"].setdefault("rope_type", made["rope_parameters"].pop("type", "default"))
+    elif kind == "olmo3" and scaling and rng.random() < 0.5:  # of the layers that it stretches alone
+        made["rope_scaling"] = {**scaling, "rope_theta": theta}
     else:
         made |= {"rope_theta": theta, "rope_scaling": scaling}
     if rng.random() < 0.3:
