@@ -75,6 +75,7 @@ def load(path: Path, megabytes: float) -> tuple[Any, list[Any]]:
 
 def one(path: Path, device: str, megabytes: float, is_warm: bool) -> dict[str, Any]:
     import torch
+    import torch._inductor.config as inductor
 
     from tec import TecError
 
@@ -82,12 +83,8 @@ def one(path: Path, device: str, megabytes: float, is_warm: bool) -> dict[str, A
     torch.set_num_threads(1)
     model, args = load(path, megabytes)
     if device == "cuda":
-        import torch._inductor.config as inductor
-
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         model, args = model.cuda(), [a.cuda() if isinstance(a, torch.Tensor) else a for a in args]
-    else:
-        import torch._inductor.config as inductor
     inductor.freezing = True
     want = model(*args)
     row: dict[str, Any] = {}
@@ -144,15 +141,11 @@ def turns(torch: Any, sides: dict[str, Callable[[], Any]], device: str) -> dict[
         found = in_turn(*sides.values(), rounds=rounds, clock=time.process_time)
         return {s: statistics.median(times) * 1e3 for s, times in zip(sides, found)}
 
+    from benchmarks.gpu import burst_ms
+
     def burst(f: Callable[[], Any], calls: int) -> float:
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
-        begin.record()
-        for _ in range(calls):
-            f()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) / calls
+        return burst_ms(torch, f, calls)
 
     calls = {s: max(2, min(100, int(20 / max(burst(f, 2), 1e-3)))) for s, f in sides.items()}
     found: dict[str, list[float]] = {s: [] for s in sides}

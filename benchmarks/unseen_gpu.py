@@ -26,8 +26,6 @@ from typing import Any
 from benchmarks.records import ROOT, Maker
 from benchmarks.unseen import TOLERANCE, Case, words, worst
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 TYPES = ("float32", "float16")
 HALF_TOLERANCE = 2e-2  # of the largest value: some hundred roundings of 2^-11 in a row
 TARGET = "cuda -arch=sm_90a"
@@ -133,11 +131,10 @@ def pack_all(names: Any, count: int, seed: int, folder: Path, jobs: int, batch: 
 
 def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict[str, Any]:
     """Values and times of a packed network beside PyTorch's."""
-    import gpu
-    import gpu_networks
     import torch
 
     import tec
+    from benchmarks import gpu, gpu_networks
 
     with tempfile.TemporaryDirectory() as work:
         case = case_of(name, seed, Path(work), batch)

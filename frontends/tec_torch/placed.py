@@ -81,8 +81,12 @@ def _key(given: Sequence[torch.Tensor]) -> Any:
 
 def _in_place(t: torch.Tensor) -> torch.Tensor:
     """The tensor as a kernel reads it: one element after another, from an aligned place."""
-    if t.is_conj() or t.is_neg():
-        t = t.resolve_conj().resolve_neg()
+    t = resolved(t)
     if not t.is_contiguous():
         t = t.contiguous()
     return t if t.data_ptr() % ALIGN == 0 else t.clone()
+
+
+def resolved(t: torch.Tensor) -> torch.Tensor:
+    """The tensor with its own elements in memory: torch may keep conjugates and negatives as a mark."""
+    return t.resolve_conj().resolve_neg() if t.is_conj() or t.is_neg() else t

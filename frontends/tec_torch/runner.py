@@ -19,7 +19,7 @@ from tec.runtime.arrays.ndarray import NDArray, from_dlpack
 from tec.runtime.networks.network import Network
 
 from .importer import Conversion, Given
-from .placed import PlacedCalls
+from .placed import PlacedCalls, resolved
 
 # What a graph is compiled to, with these placeholders as inputs beside the user's.
 Make = Callable[[frozenset[str]], tuple[Network, Conversion]]
@@ -128,7 +128,7 @@ def mark(t: torch.Tensor) -> tuple[int, int]:
 
 def part(t: torch.Tensor, k: int) -> torch.Tensor:
     """The real (0) or imaginary part of a complex tensor, one element after another."""
-    t = t.detach().resolve_conj().resolve_neg()
+    t = resolved(t.detach())
     return (t.real, t.imag)[k].contiguous()
 
 
@@ -136,6 +136,4 @@ def as_array(t: torch.Tensor) -> NDArray:
     """A tensor's memory as tec's."""
     if t.requires_grad:
         t = t.detach()
-    if t.is_conj() or t.is_neg():
-        t = t.resolve_conj().resolve_neg()
-    return from_dlpack(t)
+    return from_dlpack(resolved(t))

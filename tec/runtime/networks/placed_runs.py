@@ -69,8 +69,7 @@ class PlacedRuns:
         self._graphs: OrderedDict[Key, GraphCapture | None] = OrderedDict()  # None: seen once
         self._filled: Key | None = None
         self._lock = threading.Lock()
-        self._stream: Any = None  # that of the last run, as a handle, once there was one
-        self._is_first = True
+        self._stream: int | None = None  # that of the last run, as a handle; None before the first
         self._behind = Event(device)
         self._captures = device.kind == "cuda" and hasattr(device.driver, "capture_begin")
 
@@ -116,7 +115,7 @@ class PlacedRuns:
     def _follow(self, stream: Any) -> None:
         """A run in another stream than the last one waits for that: they share working memory."""
         stream = stream or 0
-        if stream != self._stream and not self._is_first:
+        if self._stream not in (None, stream):
             driver: Any = self.device.driver
             index = self.device.index
             wait = getattr(driver, "stream_wait_event", None)
@@ -125,7 +124,7 @@ class PlacedRuns:
                 wait(index, stream or None, self._behind.handle)
             else:
                 driver.event_synchronize(index, self._behind.handle)
-        self._stream, self._is_first = stream, False
+        self._stream = stream
 
     def _fill(self, binding: Binding, key: Key) -> None:
         if key == self._filled:
