@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import json
-import re
-import shutil
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.browser import Browser, executable
 
 click_testing = pytest.importorskip("click.testing")
 onnx = pytest.importorskip("onnx")
@@ -99,35 +96,27 @@ def package(tiny: Path, tmp_path_factory: pytest.TempPathFactory, tec_cli: Calla
     return path
 
 
-_BROWSER = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """One headless Chromium for all tests of a process; a test that needs it is skipped where none is installed."""
+    path = executable()
+    if path is None:
+        pytest.skip("no Chromium is installed")
+    with Browser(path, tmp_path_factory.mktemp("profile")) as running:
+        yield running
 
 
 @pytest.fixture
-def in_browser(tmp_path: Path) -> Callable[..., Any]:
-    """`in_browser(page, script, width)`: what `script`, the body of a function, returns in headless Chromium at the page's end."""
-    if _BROWSER is None:
-        pytest.skip("no Chromium is installed")
+def in_browser(tmp_path: Path, browser: Browser) -> Callable[..., Any]:
+    """`in_browser(page, script, width)`: what `script`, the body of a function, returns in headless Chromium when the page has loaded."""
 
     def run(page: str, script: str, width: int = 1400) -> Any:
-        # In a frame of that width: a window is no narrower than 500 pixels.
-        told = f"parent.postMessage(JSON.stringify((() => {{{script}}})()), '*');"
-        head, _, tail = page.rpartition("</body>")
-        inner = f"{head}<script>{told}</script></body>{tail}"
-        (tmp_path / f"page{width}.html").write_text(inner, encoding="utf-8")
-        file = tmp_path / f"frame{width}.html"
-        file.write_text(
-            f"<!doctype html><body style='margin:0'><iframe src='page{width}.html' width={width} height=900 style='border:0'></iframe>"
-            "<script>onmessage = e => { const out = document.createElement('pre'); out.id = 'said'; out.textContent = e.data; "
-            "document.body.append(out); };</script></body>",
-            encoding="utf-8",
-        )
-        done = subprocess.run(
-            [_BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={max(width, 500)},900",
-             "--virtual-time-budget=10000", "--dump-dom", file.as_uri()],
-            capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
-        found = re.search(r'<pre id="said">(.*?)</pre>', done.stdout, re.S)
-        assert found is not None, done.stderr[-500:]
-        return json.loads(html.unescape(found[1]))
+        file = tmp_path / "page.html"
+        file.write_text(page, encoding="utf-8")
+        with browser.tab(width) as tab:
+            tab.open(file.as_uri())
+            said = tab.run(script)
+            assert tab.errors() == []
+            return said
 
     return run
