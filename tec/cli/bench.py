@@ -22,6 +22,7 @@ Examples:
   tec bench model.tec --runs 100 --json
   tec bench model.onnx --device emu:gfx90a  # the software GPU's time model, kernel by kernel
   tec bench model.onnx --device rocm:0 --trace trace.json
+  tec bench model.onnx --html report.html   # the page of tec show --html, with these times
 
 On the software GPU the kernels' times are those of its time model of the chip; whole runs are the simulation's own time.""",
 )
@@ -31,19 +32,25 @@ On the software GPU the kernels' times are those of its time model of the chip; 
 @click.option("--no-kernels", is_flag=True, help="Whole runs only.")
 @click.option("--top", type=click.IntRange(1), default=20, show_default=True, help="Kernels in the table.")
 @click.option("--trace", type=click.Path(path_type=Path), help="Write a Chrome trace of one run.")
+@click.option(
+    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write the report as one self-contained page."
+)
 @common.input_options
 @common.device_option
 @common.compile_options
 @common.json_option
 def command(
-    model: Path, runs: int | None, warmup: int | None, no_kernels: bool, top: int, trace: Path | None, files: tuple[str, ...],
+    model: Path, runs: int | None, warmup: int | None, no_kernels: bool, top: int, trace: Path | None, html: Path | None, files: tuple[str, ...],
     fill: str, seed: int, device: str | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
     no_cache: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Time a model: percentiles, and each kernel."""
     common.check_model(model)
     common.check_folder(trace)
-    common.share_stdout(as_json, trace)
+    if html is not None:
+        common.check_suffix("--html", html, (".html", ".htm"), "a page's name ends in .html")
+        common.check_folder(html)
+    common.share_stdout(as_json, trace, html)
     net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze, files)
     dev = common.device_for(net, device)
     inputs = common.make_inputs(net.inputs, files, fill, seed)
@@ -58,6 +65,13 @@ def command(
     kernels = [] if no_kernels else measure.kernel_times(net, inputs, dev)
     if trace is not None:
         measure.trace(net, inputs, dev, trace)
+    if html is not None:
+        from ..report.page import page
+
+        graph = None if model.suffix == ".tec" else common.load_graph(model, input_dim, freeze, files)
+        runs_told = [] if emulated else [(f"median of {len(times)} runs", common.duration(statistics.median(times)))]
+        common.write_file(html, page(net, model.name, dev, not no_kernels, None, graph, dtype, runs_told))
+        common.echo(common.wrote(html), err=as_json)
     facts = _facts(model, net, dev, times, kernels)
     if as_json:
         common.print_json(facts)

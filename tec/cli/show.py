@@ -73,7 +73,8 @@ def command(
         net = common.open_network(model, target, device, input_dim, dtype, no_cache, freeze)
         from ..report.page import page
 
-        common.write_file(html, page(net, model.name, _device(net, device), timed, against))
+        graph = None if model.suffix == ".tec" else common.load_graph(model, input_dim, freeze)
+        common.write_file(html, page(net, model.name, _device(net, device), timed, against, graph, dtype))
         common.echo(common.wrote(html))
         return
     if what == "graph":

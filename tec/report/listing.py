@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen.static_report import report as static_report
+from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, OPS
 from ..runtime.arrays.dtypes import itemsize
 from ..target import CHIPS, Target
 
@@ -106,6 +107,15 @@ def refusals_of(net: Any, function: str | None = None) -> list[str]:
 
 
 # ---- steps
+
+
+_MOVING = (ELEMENTWISE, BROADCAST, INJECTIVE, "")  # kinds of operators that are fused into others
+
+
+def main_operator(ops: list[str]) -> str:
+    """The operator that a function of fused ones is named by: the first that is neither computed element by element nor moves data, else the first; "" for none."""
+    kinds = [(op, found.kind if (found := OPS.get(op)) else "") for op in ops]
+    return next((op for op, kind in kinds if kind not in _MOVING), next(iter(ops), ""))
 
 
 @dataclass

@@ -11,16 +11,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, DeviceError, TecError
-from ..target import Target
+from ..graph.graph import Graph
+from ..target import CHIPS, Target
 from . import listing
+from .considered import FUNCTIONS, considered
 from .graph import graph_of
+from .launches import Launches, launches_of, units_of, words_of
 from .limits import ceilings, dots, limit_of
+from .listing import main_operator
 from .measure import KernelTime, device_of, kernel_times, random_array
+from .memory import memory_of
 from .template import DATA, asset, filled
 from .texts import texts_of
 from .words import duration, size
 
-SCRIPTS = ("data", "graph", "table", "roofline", "code", "compare", "main")
+SCRIPTS = ("data", "graph", "table", "roofline", "timeline", "sources", "code", "compare", "main")
 
 # A fact of `listing.resources` -> its words on the page.
 _LABELS = {
@@ -29,23 +34,48 @@ _LABELS = {
 }  # fmt: skip
 
 
-def page(net: Any, title: str, device: Any = None, timed: bool | None = None, against: str | Path | None = None) -> str:
-    """The page's text. timed: None times the kernels where a device for them is there or can be modelled; against: a page to compare with."""
+def page(
+    net: Any,
+    title: str,
+    device: Any = None,
+    timed: bool | None = None,
+    against: str | Path | None = None,
+    graph: Graph | None = None,
+    dtype: str | None = None,
+    facts: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The page's text. timed: None times the kernels where a device for them is there or can be modelled; against: a page to compare with;
+    graph: what the network was compiled of, with `dtype`, for the choices that were considered; facts: more of what stands at its head."""
     other = read_page(against) if against is not None else None
-    data = data_of(net, title, device, timed)
+    data = data_of(net, title, device, timed, graph, dtype)
+    data["facts"] += facts
     if other is not None:
         data["against"] = slim(other)
     return filled("page.html", title, asset("page.css"), "\n".join(asset(f"{name}.js") for name in SCRIPTS), data)
 
 
-def data_of(net: Any, title: str, device: Any = None, timed: bool | None = None) -> dict[str, Any]:
+def data_of(
+    net: Any,
+    title: str,
+    device: Any = None,
+    timed: bool | None = None,
+    graph: Graph | None = None,
+    dtype: str | None = None,
+) -> dict[str, Any]:
     """What the page shows, as plain data."""
     times, where = _times(net, device, timed)
     kernels, steps, roofs = listing.kernels_of(net), listing.steps_of(net), ceilings(net)
     calls: dict[str, list[listing.Step]] = {}
     for s in steps:
         calls.setdefault(s.function, []).append(s)
+    launched, units = launches_of(net), units_of(net)
     rows = [_row(k, calls.get(k.function, []), times.get(k.name), roofs) for k in kernels]
+    for k, row in zip(kernels, rows):
+        row |= _launches(k, launched.get(k.name), units, row)
+    longest = dict.fromkeys(r["function"] for r in sorted(rows, key=lambda r: (-(r["us"] or 0.0), -r["flops"])))
+    asked = considered(graph, net, list(longest)[:FUNCTIONS], dtype) if graph is not None else {}
+    for row in rows:
+        row["considered"] = asked.get(row["function"])
     for k, row in zip(kernels, rows):
         row["facts"] += [("choice refused", line) for line in listing.refusals_of(net, k.function)]
     stalls = {name: t.held for name, t in times.items() if t.held}
@@ -68,7 +98,8 @@ def data_of(net: Any, title: str, device: Any = None, timed: bool | None = None)
         )
     return {
         "title": title, "facts": facts, "kernels": rows, "roofs": roofs, "where": where, "graph": graph_of(net, steps),
-        "steps": [{"function": s.function, "origin": s.origin} for s in steps],
+        "steps": [{"function": s.function, "origin": s.origin, "main": main_operator(s.ops)} for s in steps],
+        "units": units, "memory": memory_of(net),
     }  # fmt: skip
 
 
@@ -135,6 +166,20 @@ def _row(
     row |= {"limit": limit, "share": share, "dots": dots(row, limit)}
     row["facts"] = _facts(facts, mine, t)
     return row
+
+
+def _launches(
+    k: listing.KernelListing, mine: Launches | None, units: dict[str, Any] | None, row: dict[str, Any]
+) -> dict[str, Any]:
+    """{"groups", "busy"}: work-groups of a launch, and the share of the chip's units that have one; and its words among the facts."""
+    if mine is None or units is None:
+        return {"groups": None, "busy": None}
+    resident = None
+    if row["waves"]:
+        x, y, z = (int(n) or 1 for n in k.facts.get("threads", (1, 1, 1)))
+        resident = row["waves"] * CHIPS[k.chip].simds // max(1, -(-(x * y * z) // k.wave)) or None
+    row["facts"][:0] = words_of(mine, units["units"], resident)
+    return {"groups": mine.groups, "busy": min(1.0, mine.groups / units["units"])}
 
 
 def _facts(facts: dict[str, Any], mine: Sequence[listing.Step], t: KernelTime | None) -> list[tuple[str, str]]:

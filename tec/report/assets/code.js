@@ -65,10 +65,20 @@ function drawDetail() {
   $("others").replaceChildren(...(all.length > 1 ? all.map(o => el("button", { textContent: o.name, className: o === k ? "on" : "", onclick: () => choose(o.name, state.node) })) : []));
   pairs($("facts"), [...(k.limit ? [["limited by", limitText(k)]] : []), ...k.facts]);
   $("source").textContent = k.source;
+  drawConsidered(k);
   linked.links = linksOf(k);
   ["ir", "llvm", "asm"].forEach(kind => fillCode(k, kind));
   const some = [k.of_asm.length || k.of_llvm.length ? "A click on a line shows what it became and what it came from." : "", k.live ? "Beside the assembly: vector registers in use" + (k.held.length ? ", and the share of the waves' time that they wait there." : ".") : ""];
   $("codenote").textContent = some.filter(Boolean).join(" ");
+}
+// What stood against what was chosen, by the estimates of the templates' sketches.
+function drawConsidered(k) {
+  const c = k.considered;
+  $("choices").hidden = !c;
+  if (!c) return;
+  $("why").textContent = c.why;
+  $("considered").querySelector("tbody").replaceChildren(...c.rows.map(r => el("tr", { className: r.chosen ? "on" : "" },
+    ...[r.template, r.us === null ? "?" : r.us.toFixed(2), r.limit, r.choice, r.chosen ? "chosen" : r.refused ? "refused at " + r.refused : ""].map(t => el("td", { textContent: t, title: t })))));
 }
 function startCode() {
   document.querySelectorAll("#codes .code").forEach(p => p.addEventListener("click", e => {

@@ -49,6 +49,6 @@ const number = (x, digits = 3) => Number(x.toPrecision(digits)).toLocaleString("
 const micros = us => (us >= 1000 ? number(us / 1000) + " ms" : number(us) + " us");
 const rate = gflops => (gflops >= 1000 ? number(gflops / 1000) + " TFLOP/s" : number(gflops) + " GFLOP/s");
 const limitText = k => (k.limit ? k.limit + (k.share === null || k.share === undefined ? "" : ` ${Math.round(100 * k.share)}%`) : "");
-// One colour for each thing that limits, the same in every picture.
+// One colour for each thing that limits, the same in every picture; hues a golden angle apart, so that neighbours differ.
 const LIMITS = ["memory", "MALL", "L2", "L1", "caches", "LDS", "matrix", "VALU", "arithmetic", "scalar", "latency", "launch", "neither", "data"];
-const limitColour = limit => { const k = LIMITS.indexOf(limit); return k < 0 ? "var(--step)" : `color-mix(in oklab, hsl(${(k * 360 / LIMITS.length + 215) % 360} 70% 55%) 50%, var(--step))`; };
+const limitColour = limit => { const k = LIMITS.indexOf(limit); return k < 0 ? "var(--step)" : `color-mix(in oklab, hsl(${(k * 137.5 + 215) % 360} 70% 55%) 50%, var(--step))`; };

@@ -20,10 +20,10 @@ $("find").oninput = search;
 $("find").onkeydown = e => { if (e.key === "Enter") { e.preventDefault(); nextHit(e.shiftKey); } if (e.key === "Escape") { $("find").value = ""; search(); } };
 document.addEventListener("keydown", e => { if (e.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName)) { e.preventDefault(); $("find").focus(); } });
 // Where all stands in one column, what was chosen is further down.
-document.querySelectorAll("#graph, #roofplace, #kernels tbody").forEach(e => e.addEventListener("click", event => { if (innerWidth <= 1000 && event.target.closest(".step, .dot, tr")) $("detail").scrollIntoView(); }));
+document.querySelectorAll("#graph, #roofplace, #kernels tbody, #timeplace, #bars, #idle").forEach(e => e.addEventListener("click", event => { if (innerWidth <= 1000 && event.target.closest(".step, .dot, tr, .slice, button")) $("detail").scrollIntoView(); }));
 
 pairs($("about"), data.facts);
-startGraph(); startTable(); startCode(); startRoofline(); startComparison();
+startGraph(); startTable(); startCode(); startRoofline(); startTimeline(); startSources(); startComparison();
 const [wanted, at] = decodeURIComponent(location.hash.slice(1)).split("@");
 const first = byName.has(wanted) ? wanted : [...data.kernels].sort((a, b) => (b.us || 0) - (a.us || 0) || b.flops - a.flops)[0]?.name;
 choose(first, at !== undefined && functionOf(Number(at)) === byName.get(first)?.function ? Number(at) : null);

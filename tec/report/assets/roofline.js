@@ -18,7 +18,7 @@ function drawRoofline() {
   const x0 = Math.floor(log(Math.min(...xs, 0.1))), x1 = Math.ceil(log(Math.max(...xs, 10 * top / roofs.gbps)));
   const y1 = Math.ceil(log(Math.max(top * 1.6, ...ys))), y0 = Math.min(Math.floor(log(Math.min(...ys, top / 100))), y1 - 2);
   const sx = v => left + (log(v) - x0) / (x1 - x0) * (w - left - right), sy = v => head + (y1 - log(v)) / (y1 - y0) * (h - head - foot);
-  const g = svg("svg", { id: "roofline", width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": "roofline" });
+  const g = svg("svg", { id: "roofline", width: w, height: h, viewBox: `0 0 ${w} ${h}`, role: "group", "aria-label": "roofline" });
   const every = Math.ceil((x1 - x0 + 1) * 34 / (w - left));  // labels that do not meet
   for (let e = x0; e <= x1; e++) {
     g.append(svg("line", { class: "grid", x1: sx(10 ** e), x2: sx(10 ** e), y1: head, y2: h - foot }));

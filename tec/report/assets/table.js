@@ -4,6 +4,8 @@ const COLUMNS = [
   ["kernel", k => k.name, k => k.name.replace(/_kernel0$/, ""), true],
   ["time, us", k => k.us, k => (k.us === null ? "" : k.us.toFixed(2)), true],
   ["share", k => k.us, k => (k.us && totalUs ? (100 * k.us / totalUs).toFixed(1) + "%" : ""), true],
+  ["work-groups", k => k.groups, k => (k.groups ?? ""), true],
+  ["units busy", k => k.busy, k => (k.busy === null || k.busy === undefined ? "" : k.busy >= 0.01 || !k.busy ? Math.round(100 * k.busy) + "%" : "< 1%"), true],
   ["limited by", k => k.limit, limitText, true],
   ["calls", k => k.calls, k => k.calls, true],
   ["MFLOP", k => k.flops, k => (k.flops / 1e6).toFixed(2), true],
@@ -43,6 +45,8 @@ function drawTable() {
   rowsInto($("kernels"), columns, list, table, drawTable, (tr, k) => {
     tr.dataset.kernel = k.name; tr.tabIndex = 0;
     tr.onclick = () => choose(k.name);
+    const place = columns.findIndex(c => c[0] === "units busy");
+    if (place >= 0 && k.busy !== null && k.busy < 0.5) { tr.children[place].className = "idle"; tr.children[place].style.setProperty("--busy", `${100 * k.busy}%`); }
     tr.onkeydown = e => { if (e.key === "Enter") choose(k.name); };
   });
   markTable();

@@ -205,6 +205,65 @@ def test_a_browser_clicks_through_it(report, in_browser):
     assert got["source"] == chosen["source"] and got["heads"][1] == got["heads"][0] + 1
 
 
+def test_launches_memory_and_candidates(tec_cli, tiny, report, tmp_path):
+    """What only the host's programs, the plan and the model's graph say."""
+    data = read_page(report)
+    assert data["units"] == {"name": "MI300X", "units": 304, "word": "compute units"}
+    for k in data["kernels"]:
+        said = dict(k["facts"])
+        assert k["groups"] >= 1 and k["busy"] == pytest.approx(min(1.0, k["groups"] / 304))
+        assert said["work-groups"].startswith(f"{k['groups']:,} on 304 units") and said["grid"].count(" x ") >= 2
+        assert k["considered"] is None  # a package has no graph
+    memory = data["memory"]
+    steps = len(data["steps"])
+    assert 0 < memory["bound"] <= memory["bytes"] and memory["blocks"]
+    for _, _, at, nbytes, first, last in memory["blocks"]:
+        assert 0 <= at and at + nbytes <= memory["bytes"] and 0 <= first <= last <= steps
+    for k, a in enumerate(memory["blocks"]):  # what lives at one time lies apart
+        for b in memory["blocks"][:k]:
+            if a[4] <= b[5] and b[4] <= a[5]:
+                assert a[2] + a[3] <= b[2] or b[2] + b[3] <= a[2]
+    path = tmp_path / "model.html"
+    words = ("--target", "rocm -mcpu=gfx942", "--input-dim", "batch", 1, "--no-measure")
+    assert tec_cli("show", tiny, "--html", path, *words).exit_code == 0
+    rows = [k["considered"] for k in read_page(path)["kernels"]]
+    assert any(len(c["rows"]) > 2 for c in rows if c)
+    for c in rows:
+        assert c is not None and [r["chosen"] for r in c["rows"]].count(True) == 1 and c["why"].endswith(".")
+        priced = [r["us"] for r in c["rows"] if r["us"] is not None]
+        assert priced == sorted(priced)
+    assert {s["main"] for s in data["steps"]} & {"conv", "matmul"}
+
+
+_PANELS = """
+const text = id => document.getElementById(id).textContent;
+const slices = [...document.querySelectorAll(".slice")], ends = slices.map(r => +r.getAttribute("x") + +r.getAttribute("width"));
+slices[1].onclick(); const chosen = [state.node, document.querySelectorAll(".slice.on").length, text("name")];
+const by = [...document.getElementById("by").options].map(o => { document.getElementById("by").value = o.value; drawSources(); return [...document.querySelectorAll("#bars .sum")].map(e => parseFloat(e.textContent.split(",").at(-1))); });
+document.querySelector("#bars button").click();
+const wide = +document.getElementById("timeline").getAttribute("width"); document.getElementById("timein").click();
+return {idle: text("idle"), marked: document.querySelectorAll("td.idle").length, chosen, slices: slices.length, inOrder: ends.every((e, k) => !k || e >= ends[k - 1] - 1),
+  blocks: document.querySelectorAll(".block").length, by, zoomed: document.getElementById("timeline").getAttribute("width") / wide, choices: document.getElementById("choices").hidden};
+"""
+
+
+def test_a_browser_shows_idle_units_the_timeline_and_sums(report, in_browser):
+    data = read_page(report)
+    got = in_browser(report.read_text(), _PANELS)
+    few = [k for k in data["kernels"] if k["busy"] < 0.5]
+    assert (
+        few
+        and f"{len(few)} of {len(data['kernels'])} kernels leave more than half of the 304 compute units" in got["idle"]
+    )
+    assert got["marked"] == len(few) and f"{few[0]['groups']} of 304" in got["idle"]
+    assert got["slices"] == len(data["steps"]) and got["inOrder"] and got["blocks"] == len(data["memory"]["blocks"])
+    first = next(n for n, node in enumerate(data["graph"]["nodes"]) if node["kind"] == "step")
+    assert got["chosen"][:2] == [first + 1, 1] and got["chosen"][2].startswith(data["steps"][1]["function"])
+    assert got["zoomed"] == pytest.approx(2, rel=0.01) and got["choices"] is True
+    for shares in got["by"]:
+        assert sum(shares) == pytest.approx(100, abs=1) and shares == sorted(shares, reverse=True)
+
+
 _FITS = """
 const small = [], seen = e => { const b = e.getBoundingClientRect(); return b.width > 0 && getComputedStyle(e).display !== "none"; };
 const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -378,8 +437,11 @@ def test_a_cpus_ceilings_are_measured(tec_cli, tiny, tmp_path):
     one = fma_gflops()
     assert 1 < one < 1000  # GFLOP/s of a core
     path = tmp_path / "cpu.html"
-    assert tec_cli("show", tiny, "--html", path, "--input-dim", "batch", 1).exit_code == 0
+    got = tec_cli("bench", tiny, "--html", path, "--input-dim", "batch", 1, "--runs", 3)
+    assert got.exit_code == 0, got.output
     data = read_page(path)
+    assert "median of 3 runs" in [name for name, _ in data["facts"]] and data["where"].startswith("measured on")
+    assert data["units"] is None and all(k["groups"] is None and k["considered"] for k in data["kernels"])
     roofs = data["roofs"]
     assert roofs["source"].startswith("measured")
     assert roofs["peaks"]["vector f32"] == pytest.approx(tec.cpu().compute_units * one, rel=0.7) and roofs["gbps"] > 0.1
