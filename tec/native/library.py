@@ -1,6 +1,6 @@
 """Writes networks and modules as native libraries: `.so` (a shared object), `.a` (a static library), `.o` (one object), each with its header.
 
-In: a `Network` or a `Module` for a CPU. `export_network(net, "net.so")` and `export_module(module, "k.so")` write the library and, beside it, the header of
+In: a `Network`, or a `Module` for a CPU. `export_network(net, "net.so")` and `export_module(module, "k.so")` write the library and, beside it, the header of
 the same name; `header_of` gives the header's text. Weights lie in the library, or in a file beside it that is mapped (`weights="beside"`).
 A shared object is linked here, or by a compiler driver such as "cc" where one is named (`linker`).
 """
@@ -35,7 +35,7 @@ from .tables import FILE_BYTES, WEIGHTS, ModelTables, code_symbol, model_symbol
 _ARCHITECTURES = {elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64", elf.EM_RISCV: "riscv64"}
 _API = (
     "tec_net_create tec_net_destroy tec_net_error tec_net_input_count tec_net_output_count tec_net_input tec_net_output tec_net_run tec_net_result "
-    "tec_net_shape tec_net_reset tec_net_rows tec_net_truncate tec_net_threads tec_net_bytes tec_library_model tec_model_name tec_model_target"
+    "tec_net_shape tec_net_device tec_net_reset tec_net_rows tec_net_truncate tec_net_threads tec_net_bytes tec_library_model tec_model_name tec_model_target"
 ).split()
 _LINK_TIMEOUT = 600  # seconds for a system's linker
 
@@ -47,25 +47,32 @@ def export_network(
     name: str | None = None,
     weights: str = "inside",
     linker: str | None = None,
+    host: str | None = None,
 ) -> list[Path]:
     """Write a network's library and its header. Returns the paths of what was written: the library, the header, the file of weights where there is one.
 
     path: a name that ends in .so, .a or .o. name: of the network in C, the file's by default. weights: "inside" or "beside", in `NAME.weights` in the
-    library's folder. linker: a compiler driver ("cc", "aarch64-linux-gnu-gcc") that links a shared object; tec does it by default. Raises
+    library's folder. linker: a compiler driver ("cc", "aarch64-linux-gnu-gcc") that links a shared object; tec does it by default. host: of
+    a network for a GPU, the target of the program that runs it ("llvm -mtriple=aarch64-linux-gnu"); this machine by default. Raises
     ArgumentError for what cannot be a library, CodegenError where linking fails.
     """
     network.check_numbers()
     out = _checked(path, linker)
+    if host is not None and (network.module.device_kind == "cpu" or Target(host).kind != "llvm"):
+        raise ArgumentError(
+            f"host={host!r} for a network that was compiled for {network.module.target}",
+            hint='the target of the program that runs a network for a GPU, such as "llvm -mtriple=aarch64-linux-gnu"',
+        )
     if weights not in ("inside", "beside"):
         raise ArgumentError(f"weights={weights!r}", hint='"inside" or "beside"')
-    _check_target(network.module)
     name = identifier(name or out.name.removesuffix(out.suffix))
     beside = out.with_suffix(".weights") if weights == "beside" else None
     tables = ModelTables(network, name, beside.name if beside is not None else None)
-    code = [network.module.image] if network.module.image else []
+    code = [network.module.image] if network.module.image and not tables.device_type else []
     packed = tables.weights if beside is None and len(tables.weights) else b""
     exports = [*_API, model_symbol(name)]
-    _write(out, tables.data, code, network.module, exports, packed, linker, FILE_BYTES)
+    made_for = host or ("llvm" if tables.device_type else network.module.target)
+    _write(out, tables.data, code, network.module, exports, packed, linker, FILE_BYTES, (), made_for, bool(tables.device_type))
     written = [out, _write_header(out, network_header(network, name))]
     if beside is not None:
         write_output(beside, lambda f: _put(f, [memoryview(tables.weights)]), CodegenError)
@@ -90,9 +97,9 @@ def export_module(
 
 def header_of(what: Network | Module, name: str) -> str:
     """The header of a library of that name."""
-    _check_target(what if isinstance(what, Module) else what.module)
     if isinstance(what, Network):
         return network_header(what, identifier(name))
+    _check_target(what)
     return kernels_header(identifier(name), KernelTables(what, identifier(name)).functions, what.target)
 
 
@@ -114,14 +121,14 @@ def _checked(path: str | os.PathLike[str], linker: str | None) -> Path:
 def _check_target(module: Module) -> None:
     if module.device_kind != "cpu":
         raise ArgumentError(
-            f"a native library holds code for CPUs, this is for {module.target}",
-            hint='compile for "llvm"; a package (.tec, .tecmod) holds code for GPUs',
+            f"a library of functions holds code for CPUs, this is for {module.target}",
+            hint='build for "llvm", or compile a network (tec.compile), whose library holds code for GPUs too',
         )
 
 
-def _architecture(module: Module, machine: int | None) -> str:
+def _architecture(target: str, machine: int | None) -> str:
     if machine is None:
-        return machine_of(Target(module.target or "llvm")).triple.split("-")[0].replace("arm64", "aarch64")
+        return machine_of(Target(target or "llvm")).triple.split("-")[0].replace("arm64", "aarch64")
     arch = _ARCHITECTURES.get(machine)
     if arch is None:
         raise ArgumentError(f"no native libraries are made for ELF machine {machine}")
@@ -133,16 +140,17 @@ def _architecture(module: Module, machine: int | None) -> str:
 
 def _write(
     out: Path, data: Data, code: Sequence[bytes], module: Module, exports: Sequence[str], weights: Any, linker: str | None, size_symbol: str | None,
-    entries: Sequence[bytes] = (),
+    entries: Sequence[bytes] = (), target: str | None = None, gpu: bool = False,
 ) -> None:  # fmt: skip
     machine = elf.read_object(code[0]).machine if code else None
-    objects = runtime.objects(_architecture(module, machine))
+    objects = runtime.objects(_architecture(module.target if target is None else target, machine))
     like = elf.read_object(objects["net"])
-    support = [o for o in module.support if o]
+    support = [o for o in module.support if o] if code else []
     own_names = {f: code_symbol(f) for f in module.specs}  # a function may be called as something of C is
     parts = [
         objects["net"],
         objects["kernels"],
+        *([objects["gpu"]] if gpu else []),
         *(write_object(join_objects([c], own_names)) for c in code),
         *entries,
         *support,

@@ -11,13 +11,14 @@ from ..errors import CodegenError
 
 SOURCES = Path(__file__).parent / "c"
 OBJECTS = Path(__file__).parent / "objects.zip"  # ARCHITECTURE/KIND, and SOURCE; `python -m tools.c_runtime` writes it
-HEADERS = ("tec_abi.h", "model.h", "runtime.h")
+HEADERS = ("tec_abi.h", "model.h", "runtime.h", "gpu.h")
 NET_SOURCES = (
     "weights.c",
     "net.c",
     "run.c",
     "sizes.c",
     "states.c",
+    "memory.c",
     "steps.c",
     "tensors.c",
     "text.c",
@@ -25,12 +26,13 @@ NET_SOURCES = (
     "machine.c",
 )
 KERNEL_SOURCES = ("kernels.c",)
+GPU_SOURCES = ("gpu.c", "gpu_driver.c")
 API_SOURCES = ("api.c",)
 
 
 def digest() -> str:
     """Identifies the sources that the stored objects were made from."""
-    text = b"".join((SOURCES / n).read_bytes() for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *API_SOURCES))
+    text = b"".join((SOURCES / n).read_bytes() for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *API_SOURCES))
     return hashlib.sha256(text + "".join(map(pool.source, pool.ALL_TRIPLES)).encode()).hexdigest()
 
 
@@ -41,7 +43,7 @@ def stored_digest() -> str:
 
 
 def objects(arch: str) -> dict[str, bytes]:
-    """ "net", "kernels" and "api" of an architecture. Raises CodegenError where there are none."""
+    """ "net", "kernels", "gpu" and "api" of an architecture. Raises CodegenError where there are none."""
     with zipfile.ZipFile(OBJECTS) as z:
         found = {n.split("/")[1]: z.read(n) for n in z.namelist() if n.startswith(f"{arch}/")}
         if not found:

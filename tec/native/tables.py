@@ -20,13 +20,14 @@ from ..runtime.plans.plan import Output as PlanOutput
 from .data import TABLES, Data, Name, Ref, Word, checksum
 from .exprs import Exprs, begins
 from .features import required
+from .gpu_tables import DEVICE_TYPES, GpuTables
 
 WEIGHTS, FILE_BYTES = (
     "tec_weights",
     "tec_file_bytes",
 )  # symbols: of the weights' first byte, of a word that gets the file's size
 _TABLES_AT, _FILE_BYTES_AT = 8, 15  # words of the record
-MAGIC, LAYOUT = 0x6C65646F6D636574, 1
+MAGIC, LAYOUT = 0x6C65646F6D636574, 2
 WEIGHT_ALIGN = 256  # bytes: what the arena's values get too
 _STRETCH, _LOOP, _BRANCH = range(3)
 _DAMAGED, _INVALID = 3, 1
@@ -55,6 +56,8 @@ class ModelTables:
             self.exprs.name(size)
         self.weights, self.weight_at = self._pack_weights()
         self.weights_file = weights_file
+        imported = network.module.imported_modules
+        self.device_type = DEVICE_TYPES.get(imported[0].kind, 0) if imported else 0  # 0: a CPU
         self.model = self._model()
 
     # ---- weights
@@ -81,6 +84,8 @@ class ModelTables:
         states = data.record([w for k in range(len(plan.states)) for w in self._state(k)])
         steps = data.record([w for k in range(len(plan.flat)) for w in self._step(k)])
         nodes = _Nodes(layout).words(plan.steps) if plan.holders else []
+        gpu = GpuTables(self.network, data) if self.device_type else None
+        device = gpu.record() if gpu is not None else None
         table = self._table()
         exprs = self.exprs.words(data)
         slot_begin, slot_rows = begins(self._slots())
@@ -98,7 +103,7 @@ class ModelTables:
             len(slot_begin) - 1, data.numbers(slot_begin), data.numbers(slot_rows),
             len(layout._aligned), data.numbers(layout._aligned),
             len(layout._arguments), data.numbers(layout._arguments), layout.n_scalars, data.numbers(layout.scalar_rows),
-            len(plan.flat), steps, len(nodes), data.numbers(nodes),
+            len(plan.flat), steps, len(nodes), data.numbers(nodes), device, Name("tec_gpu_api_1") if device is not None else None,
         ]  # fmt: skip
         model = data.record(words)
         data.raw(b"", 8)
@@ -155,6 +160,8 @@ class ModelTables:
             )
         if not isinstance(step, Call):
             return [None, pointer, scalar, self.data.text("copy"), 0, None]
+        if self.device_type:
+            return [None, pointer, scalar, self.data.text(step.function), 0, None]
         asserts = self.network.module[step.function].asserts
         return [
             Name(code_symbol(step.function)), pointer, scalar, self.data.text(step.function), len(asserts),

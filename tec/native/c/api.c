@@ -40,6 +40,11 @@ EXPORT int32_t tec_net_reset(tec_net *net) { return net ? net->api->reset(net) :
 EXPORT int64_t tec_net_rows(const tec_net *net) { return net ? net->api->rows(net) : 0; }
 EXPORT int32_t tec_net_truncate(tec_net *net, int64_t rows) { return net ? net->api->truncate(net, rows) : TEC_INVALID; }
 EXPORT int32_t tec_net_threads(tec_net *net, int32_t threads) { return net ? net->api->set_threads(net, threads) : TEC_INVALID; }
+EXPORT DLDevice tec_net_device(const tec_net *net) {
+  DLDevice cpu = {kDLCPU, 0};
+  return net ? net->api->device(net) : cpu;
+}
+
 EXPORT int64_t tec_net_bytes(const tec_net *net) { return net ? net->api->bytes(net) : 0; }
 
 EXPORT const tec_model *tec_library_model(void) { return tec_own_model; }

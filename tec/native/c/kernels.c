@@ -59,7 +59,7 @@ static int32_t check_forms(char *error, const tec_kernel *k, const DLTensor *con
     const tec_tensor *p = &k->tensors[j];
     char what[200];
     snprintf(what, sizeof what, "%.80s: argument %s", k->name, p->name);
-    int32_t status = tec_check_tensor(error, what, tensors[j], p->code, p->bits, p->ndim, 1);
+    int32_t status = tec_check_tensor(NULL, error, what, tensors[j], p->code, p->bits, p->ndim, 1);
     if (status) return status;
     if (!p->strided && !tec_is_compact(tensors[j])) return tec_fail(error, TEC_INVALID, "%s has strides, a compact tensor is wanted", what);
     uintptr_t data = (uintptr_t)tensors[j]->data + tensors[j]->byte_offset;

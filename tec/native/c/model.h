@@ -5,7 +5,7 @@
 #include "tec_abi.h"
 
 #define TEC_MAGIC 0x6c65646f6d636574LL /* "tecmodel" */
-#define TEC_LAYOUT 1
+#define TEC_LAYOUT 2
 
 typedef int32_t (*tec_code)(void **buffers, int64_t *scalars);
 
@@ -62,7 +62,52 @@ typedef struct {
   const char *const *asserts;
 } tec_step;
 
+/* A launch of a kernel on a GPU. */
+typedef struct {
+  int64_t kernel;
+  int64_t begin, bytes;        /* of its arguments among all arguments */
+  int64_t early;               /* 1: it may begin before the kernel ahead of it ends */
+  int64_t n_offsets;
+  const int64_t *offsets;      /* of the arguments from `begin` on */
+} tec_launch;
+
+/* A tensor map among a launch's arguments (CUtensorMap). */
+typedef struct {
+  int64_t begin, address;      /* where it goes; which address it is of, as in pointer_of */
+  int64_t type, rank, item_bytes, swizzle;
+  const int64_t *size, *stride, *box; /* rows of the table; numbers */
+} tec_map;
+
+/* The steps of a network for a GPU. */
+typedef struct {
+  int64_t kind;                /* kDLCUDA or kDLROCM */
+  int64_t n_images;
+  const uint8_t *const *image;
+  const int64_t *image_bytes;
+  int64_t n_kernels;
+  const char *const *kernels;
+  const int64_t *kernel_image;
+  int64_t n_launches;
+  const tec_launch *launches;
+  const int64_t *geometry;     /* rows: grid, work-group, bytes of dynamic shared memory; 7 of each launch */
+  const int64_t *step_begin;   /* n_steps + 1: a step's launches */
+  const int64_t *copies;       /* of each step: 1 where it copies a value */
+  int64_t arguments_bytes;
+  const int64_t *pointer_begin; /* n_launches + 1 */
+  const int64_t *pointer_at, *pointer_of; /* where an address goes; which: an argument's number, behind them the scratch memory's */
+  int64_t n_numbers;
+  const int64_t *numbers;      /* where it goes, its bytes, the row */
+  int64_t n_scratch_calls;
+  const int64_t *scratch_begin;
+  int64_t n_scratch;
+  const int64_t *scratch_row;
+  int64_t n_maps;
+  const tec_map *maps;
+  const int64_t *map_begin;    /* n_launches + 1 */
+} tec_gpu;
+
 typedef struct tec_api tec_api;
+typedef struct tec_gpu_api tec_gpu_api;
 
 struct tec_model {
   int64_t magic, layout;
@@ -103,6 +148,8 @@ struct tec_model {
   const tec_step *steps;
   int64_t n_nodes;             /* words; 0 where all steps follow one another */
   const int64_t *nodes;
+  const tec_gpu *gpu;          /* NULL for a CPU */
+  const tec_gpu_api *gpu_api;
 };
 
 /* A kernel: a function of tensors and numbers. */

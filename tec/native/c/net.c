@@ -1,5 +1,6 @@
 /* Nets: making them, what they look like from outside, their end. */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "runtime.h"
@@ -86,8 +87,13 @@ static int32_t start(tec_net *net, const tec_options *options) {
   const tec_model *m = net->model;
   if (m->magic != TEC_MAGIC) return tec_fail(net->error, TEC_INVALID, "tec_net_create: the model is none of tec's");
   if (m->layout != TEC_LAYOUT) return tec_fail(net->error, TEC_UNSUPPORTED, "tec_net_create: the model has layout %lld, this library reads %d", (long long)m->layout, TEC_LAYOUT);
-  if (options && options->bytes != sizeof *options)
+  tec_options known = {0}; /* a program that was compiled with an older header has fewer members */
+  if (options && (options->bytes < offsetof(tec_options, device) || options->bytes > sizeof *options))
     return tec_fail(net->error, TEC_INVALID, "tec_net_create: options.bytes is %zu, sizeof(tec_options) is %zu", options->bytes, sizeof *options);
+  if (options) {
+    memcpy(&known, options, options->bytes);
+    options = &known;
+  }
   if (options && (options->threads < 0 || options->capacity < 0))
     return tec_fail(net->error, TEC_INVALID, "tec_net_create: options.threads is %d and options.capacity %lld, neither may be negative", (int)options->threads, (long long)options->capacity);
   int32_t status = tec_check_file(net); /* before anything that lies behind the code is looked at */
@@ -99,6 +105,7 @@ static int32_t start(tec_net *net, const tec_options *options) {
   net->threads = threads_of(options ? options->threads : 0);
   tec_grow_pool(net->threads);
   find_ports(net);
+  if (m->gpu && (status = m->gpu_api->open(net, options))) return status;
   fill_steps(net);
   net->ready = 1;
   return TEC_OK;
@@ -120,16 +127,23 @@ int32_t tec_create(const tec_model *model, const tec_options *options, tec_net *
 
 void tec_destroy(tec_net *net) {
   const tec_model *m = net->model;
-  for (int64_t k = 0; net->staged && k < m->n_inputs; k++) free(net->staged[k].data);
-  for (int64_t k = 0; net->own && k < m->n_bases; k++) free(net->own[k].data);
-  for (int64_t k = 0; net->states && k < m->n_states; k++) {
-    free(net->states[k].held[0].data);
-    free(net->states[k].held[1].data);
+  if (net->ready) { /* before that nothing is in them */
+    int32_t entered = net->gpu ? m->gpu_api->enter(net) : TEC_OK;
+    if (net->gpu) m->gpu_api->wait(net);
+    for (int64_t k = 0; k < m->n_inputs; k++) tec_give(net, &net->staged[k]);
+    for (int64_t k = 0; k < m->n_bases; k++) tec_give(net, &net->own[k]);
+    for (int64_t k = 0; k < m->n_states; k++) {
+      tec_give(net, &net->states[k].held[0]);
+      tec_give(net, &net->states[k].held[1]);
+    }
+    for (int64_t k = 0; k < m->n_outputs; k++) tec_give(net, &net->results[k].kept);
+    tec_give(net, &net->arena);
+    if (net->gpu && !entered) m->gpu_api->leave(net);
   }
-  for (int64_t k = 0; net->results && k < m->n_outputs; k++) free(net->results[k].kept.data);
+  if (net->gpu) m->gpu_api->close(net);
   void *arrays[] = {net->ports, net->input_at, net->output_at, net->env, net->bound_env, net->known, net->atoms, net->products, net->rows, net->slot_start,
                     net->offset, net->staged, net->own, net->base, net->pointers, net->scalars, net->steps, net->cells, net->before, net->states,
-                    net->lengths, net->after, net->results, net->arena.data};
+                    net->lengths, net->after, net->results, net->host.data};
   for (size_t k = 0; k < sizeof arrays / sizeof *arrays; k++) free(arrays[k]);
   if (net->mapped) munmap(net->mapped, net->mapped_bytes);
   pthread_mutex_destroy(&net->lock);
@@ -211,6 +225,7 @@ int64_t tec_bytes(const tec_net *net) {
     for (int64_t k = 0; k < m->n_bases; k++) sum += net->own[k].bytes;
     for (int64_t k = 0; k < m->n_states; k++) sum += net->states[k].held[0].bytes + net->states[k].held[1].bytes;
     for (int64_t k = 0; k < m->n_outputs; k++) sum += net->results[k].kept.bytes;
+    if (net->gpu) sum += (size_t)m->gpu_api->held(net);
   }
   pthread_mutex_unlock(&own->lock);
   return (int64_t)sum;

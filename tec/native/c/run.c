@@ -16,7 +16,7 @@ static int32_t check_inputs(tec_net *net, const DLTensor *const *inputs, int32_t
     const tec_place *p = &net->model->inputs[net->input_at[k]];
     char what[160];
     snprintf(what, sizeof what, "input %d (%.120s)", (int)k, p->name);
-    int32_t status = tec_check_tensor(net->error, what, inputs[k], p->code, p->bits, p->ndim, data);
+    int32_t status = tec_check_tensor(net, net->error, what, inputs[k], p->code, p->bits, p->ndim, data);
     if (status) return status;
   }
   return TEC_OK;
@@ -71,11 +71,13 @@ static int32_t find_sizes(tec_net *net, const DLTensor *const *inputs) {
 
 static int64_t bytes_of(const tec_net *net, const tec_place *p) { return net->rows[net->model->value_bytes[p->value]]; }
 
-static int32_t no_memory(tec_net *net, const char *what, int64_t bytes) {
-  return tec_fail(net->error, TEC_OUT_OF_MEMORY, "there is no memory for %s: %lld bytes", what, (long long)bytes);
+static int is_readable(const tec_net *net, const tec_place *p, const DLTensor *t) {
+  uintptr_t data = (uintptr_t)t->data + t->byte_offset;
+  if (!tec_elements(t) || !tec_is_compact(t)) return 0;
+  return net->gpu ? tec_is_on_device(net, t) && data % ALIGN == 0 : data % (uintptr_t)(p->bits / 8) == 0;
 }
 
-/* Inputs are read where they are if they lie in one piece, at whole elements. */
+/* Inputs are read where they are if they lie in one piece, at whole elements; on a GPU, if they lie there at a multiple of 64 bytes. */
 static int32_t place_inputs(tec_net *net, const DLTensor *const *inputs) {
   const tec_model *m = net->model;
   for (int32_t k = 0; k < net->n_inputs; k++) {
@@ -83,10 +85,11 @@ static int32_t place_inputs(tec_net *net, const DLTensor *const *inputs) {
     const DLTensor *t = inputs[k];
     if (p->base < 0) continue;
     char *data = (char *)t->data + t->byte_offset;
-    if (!tec_elements(t) || !tec_is_compact(t) || (uintptr_t)data % (uintptr_t)(p->bits / 8)) {
+    if (!is_readable(net, p, t)) {
       block *b = &net->staged[net->input_at[k]];
-      if (!tec_grow(b, (size_t)bytes_of(net, p))) return no_memory(net, p->name, bytes_of(net, p));
-      tec_copy_strided(b->data, t, 0);
+      int32_t status = tec_take(net, b, (size_t)bytes_of(net, p), p->name);
+      if (!status) status = tec_read_tensor(net, b->data, t);
+      if (status) return status;
       data = b->data;
     }
     net->base[p->base] = (int64_t)data;
@@ -101,7 +104,7 @@ static int32_t place_inputs(tec_net *net, const DLTensor *const *inputs) {
 static int32_t check_target(tec_net *net, int32_t k, const tec_place *p, const DLTensor *t, const DLTensor *const *inputs, DLTensor *const *outputs, int32_t n) {
   char what[160];
   snprintf(what, sizeof what, "output %d (%.120s)", (int)k, p->name);
-  int32_t status = tec_check_tensor(net->error, what, t, p->code, p->bits, p->ndim, 1);
+  int32_t status = tec_check_tensor(net, net->error, what, t, p->code, p->bits, p->ndim, 1);
   if (status) return status;
   for (int64_t d = 0; d < p->ndim; d++)
     if (t->shape[d] != net->rows[p->row[d]]) {
@@ -118,11 +121,16 @@ static int32_t check_target(tec_net *net, int32_t k, const tec_place *p, const D
     const DLTensor *other = j < net->n_inputs ? inputs[j] : outputs[j - net->n_inputs];
     if (!other || j - net->n_inputs == k) continue;
     if (j >= net->n_inputs && !other->data) continue; /* its own turn says what is wrong with it */
-    if (j >= net->n_inputs && tec_check_tensor(NULL, "", other, other->dtype.code, other->dtype.bits, other->ndim, 1)) continue;
+    if (j >= net->n_inputs && tec_check_tensor(net, NULL, "", other, other->dtype.code, other->dtype.bits, other->ndim, 1)) continue;
     tec_extent(other, &b, &e);
     if (begin < e && b < end) return tec_fail(net->error, TEC_INVALID, "%s shares memory with an input or another output", what);
   }
   return TEC_OK;
+}
+
+static DLDevice net_device(const tec_net *net) {
+  DLDevice device = {net->gpu ? (DLDeviceType)net->device_type : kDLCPU, net->gpu ? net->ordinal : 0};
+  return device;
 }
 
 /* Memory for all outputs: a caller's tensor, a state's other block, or the net's own. */
@@ -141,12 +149,13 @@ static int32_t place_outputs(tec_net *net, const DLTensor *const *inputs, DLTens
     if (status) return status;
     shown += is_shown;
     char *direct = t ? (char *)t->data + t->byte_offset : NULL;
-    if (t && tec_is_compact(t) && tec_elements(t) && (uintptr_t)direct % ALIGN == 0) {
+    r->device = net_device(net);
+    if (t && tec_is_compact(t) && tec_elements(t) && (uintptr_t)direct % ALIGN == 0 && (!net->gpu || tec_is_on_device(net, t))) {
       r->data = direct;
     } else {
       state *s = p->state >= 0 ? &net->states[p->state] : NULL;
       block *b = s ? &s->held[!s->now] : &r->kept;
-      if (!tec_grow(b, (size_t)bytes_of(net, p))) return no_memory(net, p->name, bytes_of(net, p));
+      if ((status = tec_take(net, b, (size_t)bytes_of(net, p), p->name))) return status;
       r->data = b->data;
     }
     if (p->base >= 0) net->base[p->base] = (int64_t)r->data;
@@ -154,14 +163,16 @@ static int32_t place_outputs(tec_net *net, const DLTensor *const *inputs, DLTens
   for (int64_t b = 0; b < m->n_bases; b++)
     if (m->base_own[b] >= 0) {
       int64_t bytes = net->rows[m->value_bytes[m->base_own[b]]];
-      if (!tec_grow(&net->own[b], (size_t)bytes)) return no_memory(net, "a value", bytes);
+      int32_t status = tec_take(net, &net->own[b], (size_t)bytes, "a value");
+      if (status) return status;
       net->base[b] = (int64_t)net->own[b].data;
     }
   return TEC_OK;
 }
 
 static int32_t take_arena(tec_net *net) {
-  if (!tec_grow(&net->arena, (size_t)(net->arena_bytes ? net->arena_bytes : 1))) return no_memory(net, "what the network works in", net->arena_bytes);
+  int32_t status = tec_take(net, &net->arena, (size_t)(net->arena_bytes ? net->arena_bytes : 1), "what the network works in");
+  if (status) return status;
   net->base[0] = (int64_t)net->arena.data;
   return TEC_OK;
 }
@@ -177,8 +188,11 @@ static int32_t check_hidden(tec_net *net) {
   const tec_model *m = net->model;
   for (int64_t o = 0; o < m->n_outputs; o++) {
     const tec_place *p = &m->outputs[o];
-    const uint8_t *data = net->results[o].data;
     int64_t bytes = p->check ? bytes_of(net, p) : 0, width = p->bits / 8;
+    const void *host = NULL;
+    int32_t status = bytes ? tec_read(net, net->results[o].data, (size_t)bytes, &host) : TEC_OK;
+    if (status) return status;
+    const uint8_t *data = host;
     for (int64_t at = 0; at < bytes; at += width) {
       int any = 0;
       for (int64_t j = 0; j < width; j++) any |= data[at + j];
@@ -189,7 +203,7 @@ static int32_t check_hidden(tec_net *net) {
 }
 
 /* Outputs that lie in other values, and caller's tensors that the steps could not write. */
-static void hand_over(tec_net *net, DLTensor *const *outputs, int32_t n) {
+static int32_t hand_over(tec_net *net, DLTensor *const *outputs, int32_t n) {
   const tec_model *m = net->model;
   int32_t shown = 0;
   for (int64_t o = 0; o < m->n_outputs; o++) {
@@ -197,14 +211,17 @@ static void hand_over(tec_net *net, DLTensor *const *outputs, int32_t n) {
     result *r = &net->results[o];
     if (p->state >= 0 && m->states[p->state].axis >= 0) continue;
     const void *made = (const void *)tec_address(net, p->value);
-    if (made != r->data && bytes_of(net, p)) memmove(r->data, made, (size_t)bytes_of(net, p));
+    int32_t status = made != r->data && bytes_of(net, p) ? tec_move(net, r->data, made, (size_t)bytes_of(net, p)) : TEC_OK;
+    if (status) return status;
     if (p->state >= 0 || p->check) continue;
     DLTensor *t = shown < n ? outputs[shown] : NULL;
     shown++;
     if (!t) continue;
-    if (r->data == r->kept.data) tec_copy_strided(r->data, t, 1);
+    if (r->data == r->kept.data && (status = tec_write_tensor(net, r->data, t))) return status;
     r->data = (char *)t->data + t->byte_offset;
+    r->device = t->device;
   }
+  return TEC_OK;
 }
 
 static int32_t run(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs, DLTensor *const *outputs, int32_t n_outputs) {
@@ -216,16 +233,42 @@ static int32_t run(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs
   if ((status = find_sizes(net, inputs)) || (status = place_inputs(net, inputs)) || (status = place_outputs(net, inputs, outputs, n_outputs)) || (status = take_arena(net)))
     return status;
   fill_pointers(net);
-  tec_after_fork();
-  tec_use_threads(net->threads);
-  status = tec_run_plan(net);
-  tec_use_threads(0);
-  if (status) return status;
-  hand_over(net, outputs, n_outputs);
-  if ((status = check_hidden(net))) return status;
+  if (net->gpu) {
+    if (net->is_fresh && (status = net->model->gpu_api->bind(net))) return status;
+    net->is_fresh = 0;
+    status = tec_run_plan(net);
+  } else {
+    tec_after_fork();
+    tec_use_threads(net->threads);
+    status = tec_run_plan(net);
+    tec_use_threads(0);
+  }
+  if (status || (status = hand_over(net, outputs, n_outputs)) || (status = check_hidden(net))) return status;
   tec_advance_states(net);
   net->has_run = 1;
   return TEC_OK;
+}
+
+/* On a GPU a run's work is waited for, unless the caller has a stream and nothing of the run is in the host's memory. */
+static int32_t run_there(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs, DLTensor *const *outputs, int32_t n_outputs) {
+  const tec_gpu_api *gpu = net->model->gpu_api;
+  if (!net->gpu) return run(net, inputs, n_inputs, outputs, n_outputs);
+  int32_t status = gpu->enter(net);
+  if (status) return status;
+  net->has_waited = 1;
+  status = run(net, inputs, n_inputs, outputs, n_outputs);
+  if (status || !net->has_waited || !gpu->is_queued(net)) {
+    char text[ERROR_BYTES];
+    memcpy(text, net->error, sizeof text);
+    int32_t waited = gpu->wait(net);
+    if (status) memcpy(net->error, text, sizeof text); /* what failed first */
+    if (!status && waited) {
+      status = waited;
+      net->has_run = 0;
+    }
+  }
+  gpu->leave(net);
+  return status;
 }
 
 /* ---- calls */
@@ -235,7 +278,7 @@ int32_t tec_run(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs, D
   int32_t status = TEC_INVALID; /* of a net that could not be made the text says why */
   if (net->ready) {
     net->error[0] = 0;
-    status = run(net, inputs, n_inputs, outputs, n_outputs);
+    status = run_there(net, inputs, n_inputs, outputs, n_outputs);
   }
   pthread_mutex_unlock(&net->lock);
   return status;
@@ -249,7 +292,7 @@ static int32_t give_result(tec_net *net, int32_t index, DLTensor *t) {
   result *r = &net->results[net->output_at[index]];
   memset(t, 0, sizeof *t);
   t->data = r->data;
-  t->device.device_type = kDLCPU;
+  t->device = r->device;
   t->ndim = (int32_t)p->ndim;
   t->dtype.code = (uint8_t)p->code;
   t->dtype.bits = (uint8_t)p->bits;
@@ -268,7 +311,10 @@ int32_t tec_result(tec_net *net, int32_t index, DLTensor *t) {
 static int32_t give_shape(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs, int32_t index, int64_t *shape, int32_t room) {
   int32_t status = check_inputs(net, inputs, n_inputs, 0);
   if (!status && (index < 0 || index >= net->n_outputs)) status = tec_fail(net->error, TEC_INVALID, "tec_net_shape: output %d of %d", (int)index, (int)net->n_outputs);
-  if (!status) status = find_sizes(net, inputs);
+  if (!status && net->gpu) status = net->model->gpu_api->enter(net); /* states may be made */
+  if (status) return status;
+  status = find_sizes(net, inputs);
+  if (net->gpu) net->model->gpu_api->leave(net);
   if (status) return status;
   const tec_place *p = &net->model->outputs[net->output_at[index]];
   if (room < p->ndim || (p->ndim && !shape)) return tec_fail(net->error, TEC_INVALID, "tec_net_shape: there is room for %d numbers, the output has %lld dimensions", (int)room, (long long)p->ndim);
@@ -294,4 +340,4 @@ const char *tec_error_text(const tec_net *);
 int32_t tec_count(const tec_net *, int32_t);
 const tec_port *tec_port_at(const tec_net *, int32_t, int32_t);
 
-const tec_api tec_api_1 = {TEC_ABI, tec_create, tec_destroy, tec_run, tec_result, tec_shape, tec_reset, tec_rows, tec_truncate, tec_set_threads, tec_bytes, tec_error_text, tec_count, tec_port_at};
+const tec_api tec_api_1 = {TEC_ABI, tec_create, tec_destroy, tec_run, tec_result, tec_shape, tec_reset, tec_rows, tec_truncate, tec_set_threads, tec_bytes, tec_error_text, tec_count, tec_port_at, net_device};

@@ -24,11 +24,16 @@ typedef struct {
   int64_t shape[2][64];        /* of the blocks; that of a growing state has its capacity */
 } state;
 
+enum { TEC_TO_DEVICE = 1, TEC_TO_HOST = 2, TEC_WITHIN = 3 };
+
 typedef struct {
   block kept;                  /* memory of the net's own */
   void *data;                  /* where the run wrote it */
+  DLDevice device;
   int64_t shape[64];
 } result;
+
+typedef struct tec_gpu_net tec_gpu_net;
 
 struct tec_net {
   const tec_api *api;          /* stays first: other libraries' functions find their way by it */
@@ -60,7 +65,11 @@ struct tec_net {
   int64_t *lengths;            /* of each state's rows */
   int64_t *after;
   result *results;             /* of all outputs */
-  block check_memory;
+  int32_t is_fresh;            /* sizes were bound that the GPU's launches do not know yet */
+  int32_t device_type, ordinal;
+  int32_t has_waited;          /* the last run's work is done */
+  block host;                  /* on the way to or from a device */
+  tec_gpu_net *gpu;            /* NULL for a CPU */
   char error[ERROR_BYTES];
 };
 
@@ -73,8 +82,18 @@ void tec_type_text(char *out, size_t room, int64_t code, int64_t bits, int64_t l
 int tec_evaluate(const tec_exprs *e, int64_t expr, const int64_t *env, const uint8_t *known, int64_t *value);
 int32_t tec_bind_sizes(tec_net *net);
 
+/* memory.c: where the net computes */
+int32_t tec_take(tec_net *net, block *b, size_t bytes, const char *what);
+void tec_give(tec_net *net, block *b);
+int32_t tec_move(tec_net *net, void *to, const void *from, size_t bytes);
+int32_t tec_clear(tec_net *net, void *at, size_t bytes);
+int32_t tec_read(tec_net *net, const void *at, size_t bytes, const void **host);
+int32_t tec_write_tensor(tec_net *net, const void *from, const DLTensor *t);
+int32_t tec_read_tensor(tec_net *net, void *to, const DLTensor *t);
+int tec_is_on_device(const tec_net *net, const DLTensor *t);
+
 /* tensors.c */
-int32_t tec_check_tensor(char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data);
+int32_t tec_check_tensor(const tec_net *net, char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data);
 int64_t tec_elements(const DLTensor *t);
 int tec_is_compact(const DLTensor *t);
 void tec_extent(const DLTensor *t, uintptr_t *begin, uintptr_t *end);
@@ -113,6 +132,23 @@ void tec_heap_trim(void);
 int64_t tec_run_steps(void **steps, int64_t n);
 int64_t tec_run_trips(int64_t *loop);
 
+/* What a network for a GPU has beside the rest (gpu.c). Each of these but `open` is called with the device entered. */
+struct tec_gpu_api {
+  int32_t (*open)(tec_net *, const tec_options *);
+  void (*close)(tec_net *);
+  int32_t (*enter)(tec_net *);
+  void (*leave)(tec_net *);
+  int32_t (*take)(tec_net *, block *, size_t);
+  void (*give)(tec_net *, block *);
+  int32_t (*copy)(tec_net *, void *, const void *, size_t, int32_t);
+  int32_t (*zero)(tec_net *, void *, size_t);
+  int32_t (*wait)(tec_net *);
+  int32_t (*bind)(tec_net *);
+  int32_t (*steps)(tec_net *, int64_t, int64_t);
+  int32_t (*is_queued)(const tec_net *); /* a run on device tensors need not be waited for */
+  int64_t (*held)(const tec_net *);
+};
+
 struct tec_api {
   int64_t abi;
   int32_t (*create)(const tec_model *, const tec_options *, tec_net **);
@@ -128,6 +164,7 @@ struct tec_api {
   const char *(*error)(const tec_net *);
   int32_t (*count)(const tec_net *, int32_t);
   const tec_port *(*port)(const tec_net *, int32_t, int32_t);
+  DLDevice (*device)(const tec_net *);
 };
 extern const tec_api tec_api_1;
 

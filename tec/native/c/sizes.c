@@ -153,6 +153,6 @@ int32_t tec_bind_sizes(tec_net *net) {
     net->offset[v] = net->rows[m->value_offset[v]] + (m->value_slot[v] >= 0 ? net->slot_start[m->value_slot[v]] : 0);
   for (int64_t k = 0; k < m->n_scalars; k++) net->scalars[k] = net->rows[m->scalar_row[k]];
   memcpy(net->bound_env, net->env, env_bytes);
-  net->is_bound = 1;
+  net->is_bound = net->is_fresh = 1;
   return TEC_OK;
 }

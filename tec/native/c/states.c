@@ -43,8 +43,8 @@ static int bytes_of(const int64_t *shape, int64_t ndim, int64_t width, int64_t *
   return 1;
 }
 
-static int32_t out_of_memory(tec_net *net, const tec_place *p) {
-  return tec_fail(net->error, TEC_OUT_OF_MEMORY, "there is no memory for state %s", p->name);
+static int32_t too_large(tec_net *net, const tec_place *p) {
+  return tec_fail(net->error, TEC_OUT_OF_MEMORY, "state %s is larger than any memory", p->name);
 }
 
 static int32_t changed(tec_net *net, const tec_place *p, const int64_t *is, const int64_t *wanted) {
@@ -86,15 +86,20 @@ static int32_t make_room(tec_net *net, int64_t k) {
   if (!same || is->shape[0][s->axis] < net->after[k]) {
     shape[s->axis] = capacity_for(net, s->size, net->after[k]);
     block made = {0};
-    if (!bytes_of(shape, p->ndim, width, &bytes) || !tec_grow(&made, (size_t)bytes)) return out_of_memory(net, p);
+    if (!bytes_of(shape, p->ndim, width, &bytes)) return too_large(net, p);
+    if ((status = tec_take(net, &made, (size_t)bytes, p->name))) return status;
     if (same && filled) {
       int64_t outer = 1, row = width;
       for (int64_t d = 0; d < s->axis; d++) outer *= shape[d];
       for (int64_t d = s->axis + 1; d < p->ndim; d++) row *= shape[d];
-      for (int64_t j = 0; j < outer; j++)
-        memcpy(made.data + j * shape[s->axis] * row, is->held[0].data + j * is->shape[0][s->axis] * row, (size_t)(filled * row));
+      for (int64_t j = 0; j < outer && !status; j++)
+        status = tec_move(net, made.data + j * shape[s->axis] * row, is->held[0].data + j * is->shape[0][s->axis] * row, (size_t)(filled * row));
     }
-    free(is->held[0].data);
+    if (status) {
+      tec_give(net, &made);
+      return status;
+    }
+    tec_give(net, &is->held[0]);
     is->held[0] = made;
     memcpy(is->shape[0], shape, sizeof shape);
   }
@@ -113,8 +118,8 @@ static int32_t make_other(tec_net *net, int64_t k) {
     if (memcmp(is->shape[is->now], shape, (size_t)p->ndim * sizeof *shape)) return changed(net, p, is->shape[is->now], shape);
     return TEC_OK;
   }
-  if (!bytes_of(shape, p->ndim, p->bits / 8, &bytes) || !tec_grow(&is->held[is->now], (size_t)bytes)) return out_of_memory(net, p);
-  memset(is->held[is->now].data, 0, (size_t)bytes);
+  if (!bytes_of(shape, p->ndim, p->bits / 8, &bytes)) return too_large(net, p);
+  if ((status = tec_take(net, &is->held[is->now], (size_t)bytes, p->name)) || (status = tec_clear(net, is->held[is->now].data, (size_t)bytes))) return status;
   memcpy(is->shape[is->now], shape, sizeof shape);
   return TEC_OK;
 }

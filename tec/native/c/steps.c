@@ -19,15 +19,28 @@ static int32_t failed(tec_net *net, int64_t answer, int64_t first) {
 }
 
 static int32_t stretch(tec_net *net, int64_t first, int64_t count) {
+  if (net->gpu) return net->model->gpu_api->steps(net, first, count);
   int64_t answer = tec_run_steps(net->steps + STEP_WORDS * first, count);
   return answer ? failed(net, answer, first) : TEC_OK;
 }
 
 static int32_t run_nodes(tec_net *net, const int64_t *node, const int64_t *end);
 
+/* A number of one or eight bytes that steps have made. */
+static int32_t read_number(tec_net *net, int64_t value, size_t bytes, int64_t *number) {
+  const void *host;
+  int32_t status = tec_read(net, (const void *)tec_address(net, value), bytes, &host);
+  *number = 0;
+  if (!status) memcpy(number, host, bytes); /* little-endian machines alone */
+  return status;
+}
+
 static int32_t run_branch(tec_net *net, const int64_t *node) {
   const int64_t *then = node + 4, *orelse = then + node[3];
-  if (*(const uint8_t *)tec_address(net, node[2])) return run_nodes(net, then, orelse);
+  int64_t holds;
+  int32_t status = read_number(net, node[2], 1, &holds);
+  if (status) return status;
+  if (holds) return run_nodes(net, then, orelse);
   return run_nodes(net, orelse, node + node[1]);
 }
 
@@ -38,14 +51,18 @@ static int32_t trips_of(tec_net *net, const int64_t *node, int64_t *trips) {
   int64_t bound = node[TRIPS] >= 0 ? net->rows[node[TRIPS]] : MOST_TRIPS;
   *trips = bound;
   if (node[ASKED] >= 0) {
-    int64_t n = *(const int64_t *)tec_address(net, node[ASKED]);
+    int64_t n;
+    int32_t status = read_number(net, node[ASKED], 8, &n);
+    if (status) return status;
     if (n < 0) return tec_fail(net->error, TEC_FAILED, "a loop is asked for %lld trips", (long long)n);
     if (node[GOING] < 0 && node[START] < 0 && n >= MOST_TRIPS)
       return tec_fail(net->error, TEC_FAILED, "a loop is asked for %lld trips, and has no condition that ends it", (long long)n);
     *trips = node[TRIPS] >= 0 && bound < n ? bound : n;
   }
-  if (node[START] >= 0 && !*(const uint8_t *)tec_address(net, node[START])) *trips = 0;
-  return TEC_OK;
+  int64_t begins = 1;
+  int32_t status = node[START] >= 0 ? read_number(net, node[START], 1, &begins) : TEC_OK;
+  if (!begins) *trips = 0;
+  return status;
 }
 
 /* One trip after the other, for a body that holds loops or branches. */
@@ -57,7 +74,9 @@ static int32_t one_by_one(tec_net *net, const int64_t *node, const int64_t *body
     int32_t status = run_nodes(net, body, node + node[LENGTH]);
     if (status) return status;
     ++*done;
-    if (node[GOING] >= 0 && !*(const uint8_t *)tec_address(net, node[GOING])) break;
+    int64_t goes_on = 1;
+    if (node[GOING] >= 0 && (status = read_number(net, node[GOING], 1, &goes_on))) return status;
+    if (!goes_on) break;
   }
   return TEC_OK;
 }
@@ -90,7 +109,7 @@ static int32_t run_loop(tec_net *net, const int64_t *node) {
     }
   }
   int64_t done = 0;
-  if (node[PLAIN]) {
+  if (node[PLAIN] && !net->gpu) {
     int64_t words[7] = {(int64_t)(net->steps + STEP_WORDS * node[BEGIN]), node[COUNT], trips,
                         node[GOING] >= 0 ? tec_address(net, node[GOING]) : 0, n, (int64_t)cells, 0};
     int64_t answer = tec_run_trips(words);
@@ -102,7 +121,8 @@ static int32_t run_loop(tec_net *net, const int64_t *node) {
   for (int64_t k = 0; k < n; k++) *(int64_t *)cells[4 * k] = before[k]; /* a loop around this one runs it again */
   if (status) return status;
   for (int64_t s = 0; s < node[STATES] && done & 1; s++) { /* the states are to be where they began */
-    memmove((void *)tec_address(net, states[0]), (const void *)tec_address(net, states[1]), (size_t)net->rows[m->value_bytes[states[0]]]);
+    status = tec_move(net, (void *)tec_address(net, states[0]), (const void *)tec_address(net, states[1]), (size_t)net->rows[m->value_bytes[states[0]]]);
+    if (status) return status;
     states += 2;
     states += 1 + *states;
     states += 1 + *states;

@@ -46,12 +46,16 @@ enum {
 typedef struct tec_model tec_model; /* a library's network: constant data */
 typedef struct tec_net tec_net;     /* a network that can run */
 
+/* Later members are 0 where `bytes` says that the caller does not know them. */
 typedef struct tec_options {
   size_t bytes;         /* sizeof(tec_options) */
   int32_t threads;      /* of parallel loops, the caller's counted; 0: TEC_NUM_THREADS, or the cores that the process may use */
   int32_t skip_checksum; /* 1: do not read all weights at the start to verify them */
   const char *weights;  /* the file of weights of a library that has them beside it; NULL: in the library's folder */
   int64_t capacity;     /* rows that growing states have room for at first; 0: 64. It doubles where that is too little */
+  int32_t device;       /* of a network for a GPU: which one */
+  int32_t reserved;
+  void *stream;         /* of a network for a GPU: the CUstream or hipStream_t to work in. NULL: a stream of the net's own, for which each run waits */
 } tec_options;
 
 /* An input or an output. */
@@ -79,7 +83,10 @@ const tec_port *tec_net_output(const tec_net *net, int32_t index);
 
 /* Run on inputs in order. outputs: tensors to write, of the shapes that come out; an entry or all of it may be NULL: the net then keeps that
  * output, and tec_net_result gives it. Inputs with strides, and such that are not aligned to their elements, are copied. An output must not share
- * memory with an input or another output. After a failure states are as they were, and what outputs hold is open. */
+ * memory with an input or another output. After a failure states are as they were, and what outputs hold is open.
+ *
+ * A network for a GPU takes tensors in the host's memory and compact ones on its device, in any mixture, and keeps its outputs on the device. It returns
+ * when the outputs are there. With options.stream, a run on device tensors alone returns when its work is queued in that stream. */
 int32_t tec_net_run(tec_net *net, const DLTensor *const *inputs, int32_t n_inputs, DLTensor *const *outputs, int32_t n_outputs);
 
 /* The last run's output, in the net's memory, until its next run. Of the outputs that the caller gave, the caller's tensor. */
@@ -96,7 +103,10 @@ int32_t tec_net_truncate(tec_net *net, int64_t rows);
 /* How many threads the net's parallel loops use from now on, as in tec_options. */
 int32_t tec_net_threads(tec_net *net, int32_t threads);
 
-/* Bytes of working memory and of states that the net holds. */
+/* Where the net computes. */
+DLDevice tec_net_device(const tec_net *net);
+
+/* Bytes of working memory and of states that the net holds, the weights not counted. */
 int64_t tec_net_bytes(const tec_net *net);
 
 /* The model that the library of this function has; NULL for a library of kernels. Its name and its target, as they were compiled. */

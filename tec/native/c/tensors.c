@@ -5,7 +5,7 @@
 #include "runtime.h"
 
 /* data: whether its memory is looked at too. */
-int32_t tec_check_tensor(char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data) {
+int32_t tec_check_tensor(const tec_net *net, char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data) {
   if (!t) return tec_fail(error, TEC_INVALID, "%s: the tensor is a null pointer", what);
   if (t->dtype.code != code || t->dtype.bits != bits || t->dtype.lanes != 1) {
     char is[40], wanted[40];
@@ -25,8 +25,12 @@ int32_t tec_check_tensor(char *error, const char *what, const DLTensor *t, int64
   }
   if (!data) return TEC_OK;
   int device = (int)t->device.device_type;
-  if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost)
-    return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d, it must be in the host's memory", what, device);
+  if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost) {
+    if (!net || !net->gpu) return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d, it must be in the host's memory", what, device);
+    if (!tec_is_on_device(net, t))
+      return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d:%d, it must be in the host's memory or on %d:%d", what, device, (int)t->device.device_id, (int)net->device_type, (int)net->ordinal);
+    if (!tec_is_compact(t)) return tec_fail(error, TEC_INVALID, "%s has strides; a tensor on the device must be compact", what);
+  }
   if (!t->data && !empty) return tec_fail(error, TEC_INVALID, "%s: its data is a null pointer", what);
   return TEC_OK;
 }

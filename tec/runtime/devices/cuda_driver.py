@@ -81,7 +81,7 @@ _ATTRIBUTES = {
     "threads_per_multiprocessor": 39, "major": 75, "minor": 76, "shared_bytes_optin": 97,
 }  # fmt: skip
 # CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion
-_MAP_TYPES = {
+MAP_TYPES = {
     "uint8": 0, "int8": 0, "uint16": 1, "int16": 1, "uint32": 2, "int32": 3, "uint64": 4, "int64": 5, "float16": 6, "float32": 7,
     "float64": 8, "bfloat16": 9, "float8_e4m3": 0, "float8_e5m2": 0,  # bytes to the copy engine
 }  # fmt: skip
@@ -337,7 +337,7 @@ class CudaDriver(GpuDriver):
         """A CUtensorMap for bulk copies of boxes with the 128-byte swizzle, or none: sizes in elements and strides in bytes, innermost
         dimension first. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
         rank = len(sizes)
-        if dtype not in _MAP_TYPES:
+        if dtype not in MAP_TYPES:
             raise ArgumentError(f"bulk copies of {dtype} are not possible")
         if address % 16 or any(n % 16 or n <= 0 for n in strides):
             raise ArgumentError(
@@ -348,7 +348,7 @@ class CudaDriver(GpuDriver):
         at = -(-ctypes.addressof(raw) // 64) * 64
         u64, u32 = c_ulonglong * 5, c_uint * 5
         self.lib.call(
-            "cuTensorMapEncodeTiled", at, _MAP_TYPES[dtype], rank, address, u64(*sizes), u64(*(strides or (0,))), u32(*box),
+            "cuTensorMapEncodeTiled", at, MAP_TYPES[dtype], rank, address, u64(*sizes), u64(*(strides or (0,))), u32(*box),
             u32(*(1,) * rank), 0, _SWIZZLE_128B if swizzle else 0, _L2_PROMOTION_128B, 0,
         )  # fmt: skip
         return ctypes.string_at(at, 128)

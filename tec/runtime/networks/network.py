@@ -410,18 +410,20 @@ class Network:
         name: str | None = None,
         weights: str = "inside",
         linker: str | None = None,
+        host: str | None = None,
     ) -> None:
         """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
         package, as `save` writes it.
 
         name: the network's in C, the file's by default. weights: "inside", or "beside" in a file NAME.weights that is mapped. linker: a compiler
-        driver such as "cc", which links a shared object in tec's place. Raises ArgumentError for code that is for no CPU.
+        driver such as "cc", which links a shared object in tec's place. host: of a network for a GPU, the target of the program that runs it, such as
+        "llvm -mtriple=aarch64-linux-gnu"; this machine by default. Raises ArgumentError for what cannot be a library.
         """
         if not is_native(path):
             self.save(path)
             return
         native = importlib.import_module("tec.native.library")
-        native.export_network(self, path, name=name, weights=weights, linker=linker)
+        native.export_network(self, path, name=name, weights=weights, linker=linker, host=host)
 
     def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
         self.check_numbers()

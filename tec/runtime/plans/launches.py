@@ -70,21 +70,22 @@ class Launches:
         self.sections: list[tuple[int, int] | int] = []
         self.nbytes = 0
         self.maps: list[MapArgument] = []
-        self._geometry: list[list[int]] = []
+        self.geometry_rows: list[list[int]] = []  # of each launch: grid, block, dynamic shared memory
+        self.per_step: dict[int, int] = {}  # how many launches a step has
         self._pointers: list[tuple[int, int]] = []
         self._numbers: dict[int, list[tuple[int, int]]] = {}
-        self._scratch: list[list[int]] = []  # of each call that has any, the rows of their bytes
+        self.scratch_rows: list[list[int]] = []  # of each call that has any, the rows of their bytes
         self._scratches = 0
         for k, step in enumerate(network.plan.flat):
             if not (isinstance(step, Call) and self._step(k, step, network)):
                 self.sections.append(k)
         table = self.layout.table
-        known = [[table.constant(r) for r in rows] for rows in self._geometry]
+        known = [[table.constant(r) for r in rows] for rows in self.geometry_rows]
         try:
             self.geometry = np.array([[n or 0 for n in row] for row in known], np.int64).reshape(-1, 7)
         except OverflowError:
             raise damaged("a launch has a size past 64 bits") from None
-        flat = [r for rows in self._geometry for r in rows]
+        flat = [r for rows in self.geometry_rows for r in rows]
         self.moving = _columns([(k, flat[k]) for k, n in enumerate(n for row in known for n in row) if n is None], 2)
         self.pointers = _columns(self._pointers, 2)
         self.numbers = [(width, _columns(x, 2)) for width, x in self._numbers.items()]
@@ -121,9 +122,9 @@ class Launches:
                 holds = self._row(["ne", raw["cond"], 0], env)
                 self.layout.limits.add(holds, 1, 1, partial(_refused, text))
         if scratch:
-            self._scratch.append(scratch)
+            self.scratch_rows.append(scratch)
         last = self.sections[-1] if self.sections else None
-        count = len(self.rows) - first
+        count = self.per_step[k] = len(self.rows) - first
         if isinstance(last, tuple):
             self.sections[-1] = last[0], last[1] + count
         else:
@@ -146,7 +147,7 @@ class Launches:
                     least = -(1 << (8 * width - 1)) if a["dtype"][0] == "i" else 0
                     most = least + (1 << 8 * width) - 1
                     self.layout.limits.add(row, least, most, past_32_bits)
-        self._geometry.append([self._row(e, env) for e in (*raw["grid"], *raw["block"], raw.get("dyn_shared", 0))])
+        self.geometry_rows.append([self._row(e, env) for e in (*raw["grid"], *raw["block"], raw.get("dyn_shared", 0))])
         self.rows.append(LaunchRow(function, made.kernel, begin, nbytes, made.format, made.offsets, made.early))
         self.nbytes = -(-(begin + nbytes) // _BLOCK) * _BLOCK
 
@@ -155,7 +156,7 @@ class Launches:
     def scratch(self, binding: Binding) -> tuple[list[int], int]:
         """Where each piece of scratch memory begins, and the bytes of all: calls follow one another, and share it."""
         begins, most = list[int](), 0
-        for rows in self._scratch:
+        for rows in self.scratch_rows:
             end = 0
             for r in rows:
                 begins.append(end)

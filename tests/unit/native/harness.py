@@ -31,7 +31,7 @@ class Port(ctypes.Structure):
 class Options(ctypes.Structure):
     _fields_ = [
         ("bytes", ctypes.c_size_t), ("threads", ctypes.c_int32), ("skip_checksum", ctypes.c_int32), ("weights", ctypes.c_char_p),
-        ("capacity", ctypes.c_int64),
+        ("capacity", ctypes.c_int64), ("device", ctypes.c_int32), ("reserved", ctypes.c_int32), ("stream", ctypes.c_void_p),
     ]  # fmt: skip
 
 

@@ -237,7 +237,7 @@ def test_the_stored_runtime_is_that_of_its_sources():
 def test_the_runtime_is_small(tmp_path):
     """Code and constants of the runtime, the thread pool with them."""
     for arch in ("x86_64", "aarch64", "riscv64"):
-        assert sum(map(len, runtime.objects(arch).values())) < 80_000
+        assert sum(map(len, runtime.objects(arch).values())) < 110_000
 
 
 def test_the_header_is_c_and_cpp(tmp_path):
