@@ -1,8 +1,8 @@
 """A shared object for `dlopen` and linkers, made of one relocatable object without a linker's help.
 
 In: an `elf.Object` for x86-64 or AArch64, the symbols that are seen from outside, a table of read-only bytes that come last (weights). Out: the bytes of the
-file. Segments, in order: headers and tables of symbols; data that is read-only once it is relocated, and data; read-only data; text; tables; what comes last. So
-all that the loader touches, and the code that looks whether the file is whole (the first object's), comes first. Names of other libraries are looked up when it is loaded;
+file. Segments, in order: the file's header and tables of symbols; data that is read-only once it is relocated, and data; read-only data; text; tables; what comes last. The
+program headers stand at the file's end: a loader reads them before it maps anything, and refuses a file that was cut off. Names of other libraries are looked up when it is loaded;
 own symbols cannot be preempted. No lazy binding, no thread-local storage. Sources: System V gABI ("Dynamic Linking"), the psABIs of x86-64 and
 AArch64, "ELF Symbol Versioning".
 """
@@ -190,7 +190,7 @@ class _Linker:
 
     def _place(self, segments: list[_Segment]) -> int:
         """Offsets and addresses; the file's end before what comes last. A segment begins on a page of its own, at the same place in the page as in the file."""
-        offset = 64 + 56 * (len(segments) + 4)
+        offset = 64
         address = offset
         for k, g in enumerate(segments):
             if k:
@@ -348,10 +348,11 @@ class _Linker:
         count = len(t.all) + 2 + bool(self.last)
         last_offset = up(sections_at + 64 * count, self.page)
         last_bytes = sum(up(len(d), 64) for d in self.last.values())
-        total = last_offset + last_bytes if self.last else sections_at + 64 * count
+        headers_at = last_offset + last_bytes if self.last else sections_at + 64 * count
+        total = headers_at + 56 * (len(segments) + 3 + bool(self.last))
         if self.size_symbol is not None:
             self._patch(self.size_symbol, total)
-        out = bytearray(last_offset if self.last else total)
+        out = bytearray(last_offset if self.last else headers_at)
         for s in t.all:
             if s.kind != elf.NOBITS:
                 out[s.offset : s.offset + s.size] = s.data
@@ -375,15 +376,17 @@ class _Linker:
             (_PT_GNU_RELRO, _R, fixed.offset, fixed.address, fixed.file_bytes, up(fixed.memory_bytes, self.page), 1)
         )
         headers.append((_PT_GNU_STACK, _RW, 0, 0, 0, 0, 16))
-        for k, (kind, flags, offset, address, size, memory, align) in enumerate(headers):
-            struct.pack_into("<IIQQQQQQ", out, 64 + 56 * k, kind, flags, offset, address, address, size, memory, align)
+        packed = [
+            struct.pack("<IIQQQQQQ", kind, flags, offset, address, address, size, memory, align)
+            for kind, flags, offset, address, size, memory, align in headers
+        ]
         out[:64] = self.o.ident + struct.pack(
-            "<HHIQQQIHHHHHH", 3, self.o.machine, 1, 0, 64, sections_at, self.o.flags, 64, 56, len(headers), 64, count, count - 1
+            "<HHIQQQIHHHHHH", 3, self.o.machine, 1, 0, headers_at, sections_at, self.o.flags, 64, 56, len(headers), 64, count, count - 1
         )  # fmt: skip
         pieces: list[Any] = [out]
         for data in self.last.values():
             pieces += [memoryview(data), bytes(-len(data) % 64)]
-        return pieces
+        return [*pieces, b"".join(packed)]
 
     def _patch(self, name: str, value: int) -> None:
         s = self.o.symbols[self.by_name[name]]

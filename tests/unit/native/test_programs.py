@@ -77,7 +77,7 @@ RUN_CACHE = r"""
 #include "cache.h"
 
 int main(void) {
-  tec_options options = {sizeof(tec_options), 1, 0, NULL, 2};
+  tec_options options = {.bytes = sizeof(tec_options), .threads = 1, .capacity = 2};
   tec_net *net;
   if (tec_net_create(NULL, &options, &net)) return 1;
   int64_t ids[2 * 5], shape[2] = {2, 1};
@@ -149,7 +149,7 @@ static int run(const tec_model *model, int32_t threads, float *y, int times) {
   DLTensor in = {x, {kDLCPU, 0}, 4, {kDLFloat, 32, 1}, in_shape, NULL, 0}, out = {y, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, out_shape, NULL, 0};
   const DLTensor *inputs[1] = {&in};
   DLTensor *outputs[1] = {&out};
-  tec_options options = {sizeof(tec_options), threads, 0, NULL, 0};
+  tec_options options = {.bytes = sizeof(tec_options), .threads = threads};
   tec_net *net;
   int32_t status = tec_net_create(model, &options, &net);
   for (int k = 0; k < times && !status; k++) status = tec_net_run(net, inputs, 1, outputs, 1);
@@ -284,7 +284,7 @@ static int run(const char *path, int forks) {
   *(void **)&create = dlsym(lib, "tec_net_create");
   *(void **)&again = dlsym(lib, "tec_net_run");
   *(void **)&destroy = dlsym(lib, "tec_net_destroy");
-  tec_options options = {sizeof(tec_options), 4, 0, NULL, 0};
+  tec_options options = {.bytes = sizeof(tec_options), .threads = 4};
   tec_net *net;
   int status = create(NULL, &options, &net) || again(net, inputs, 1, NULL, 0);
   if (forks && !status) { /* a child has none of the threads */
