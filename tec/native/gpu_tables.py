@@ -37,7 +37,9 @@ class GpuTables:
         data, rows = self.data, self.launches.rows
         step_begin = self._steps()
         launches = data.record([w for row in rows for w in self._launch(row)])
-        pointer_begin, pointers = begins(self._of_launches([(8 * at, of) for at, of in self.launches.pointers.T.tolist()]))
+        pointer_begin, pointers = begins(
+            self._of_launches([(8 * at, of) for at, of in self.launches.pointers.T.tolist()])
+        )
         maps = self.launches.maps
         map_begin, _ = begins([[m.begin for m in maps if m.launch == k] for k in range(len(rows))])
         numbers = [

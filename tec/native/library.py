@@ -72,7 +72,19 @@ def export_network(
     packed = tables.weights if beside is None and len(tables.weights) else b""
     exports = [*_API, model_symbol(name)]
     made_for = host or ("llvm" if tables.device_type else network.module.target)
-    _write(out, tables.data, code, network.module, exports, packed, linker, FILE_BYTES, (), made_for, bool(tables.device_type))
+    _write(
+        out,
+        tables.data,
+        code,
+        network.module,
+        exports,
+        packed,
+        linker,
+        FILE_BYTES,
+        (),
+        made_for,
+        bool(tables.device_type),
+    )
     written = [out, _write_header(out, network_header(network, name))]
     if beside is not None:
         write_output(beside, lambda f: _put(f, [memoryview(tables.weights)]), CodegenError)

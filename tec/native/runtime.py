@@ -32,7 +32,9 @@ API_SOURCES = ("api.c",)
 
 def digest() -> str:
     """Identifies the sources that the stored objects were made from."""
-    text = b"".join((SOURCES / n).read_bytes() for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *API_SOURCES))
+    text = b"".join(
+        (SOURCES / n).read_bytes() for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *API_SOURCES)
+    )
     return hashlib.sha256(text + "".join(map(pool.source, pool.ALL_TRIPLES)).encode()).hexdigest()
 
 
