@@ -37,9 +37,9 @@ class GpuTables:
         data, rows = self.data, self.launches.rows
         step_begin = self._steps()
         launches = data.record([w for row in rows for w in self._launch(row)])
-        pointer_begin, pointers = begins(
-            self._of_launches([(8 * at, of) for at, of in self.launches.pointers.T.tolist()])
-        )
+        taken = self._of_launches([(8 * at, of) for at, of in self.launches.pointers.T.tolist()])
+        pointer_begin, places = begins([[at for at, _ in some] for some in taken])
+        addresses = [of for some in taken for _, of in some]
         maps = self.launches.maps
         map_begin, _ = begins([[m.begin for m in maps if m.launch == k] for k in range(len(rows))])
         numbers = [
@@ -53,7 +53,7 @@ class GpuTables:
             data.numbers(n for _, n in images), len(kernels), data.texts([n for n, _ in kernels]), data.numbers(m for _, m in kernels),
             len(rows), launches, data.numbers(r for of in self.launches.geometry_rows for r in of),
             data.numbers(step_begin), data.numbers(isinstance(s, Copy) for s in self.network.plan.flat),
-            self.launches.nbytes, data.numbers(pointer_begin), data.numbers(at for at, _ in pointers), data.numbers(of for _, of in pointers),
+            self.launches.nbytes, data.numbers(pointer_begin), data.numbers(places), data.numbers(addresses),
             len(numbers) // 3, data.numbers(numbers), len(scratch_begin) - 1, data.numbers(scratch_begin), len(scratch), data.numbers(scratch),
             len(maps), data.record([w for m in maps for w in self._map(m)]), data.numbers(map_begin),
         ]  # fmt: skip
@@ -72,9 +72,9 @@ class GpuTables:
             out.append(out[-1] + self.launches.per_step.get(k, 0))
         return out
 
-    def _of_launches(self, pointers: Sequence[tuple[int, int]]) -> list[list[Any]]:
+    def _of_launches(self, pointers: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
         """What goes to a place among the arguments, by the launch whose arguments these are."""
-        out: list[list[Any]] = [[] for _ in self.launches.rows]
+        out: list[list[tuple[int, int]]] = [[] for _ in self.launches.rows]
         ends = [r.begin + r.nbytes for r in self.launches.rows]
         at = 0
         for place in sorted(pointers):
