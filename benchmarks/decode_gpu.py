@@ -3,6 +3,7 @@ alone, and the host's part, beside PyTorch's step in a CUDA graph.
 
     python -m benchmarks.decode_gpu --list [--target T]                        anywhere: the launches of a step with their grids and bytes
     python -m benchmarks.decode_gpu [--batch 1] [--past 128,1024] [--weights F16] [--kernels] [--chain] [--torch]
+    python -m benchmarks.decode_gpu --loop [--past 128,1024] [--weights F16]      a text of `tec.lm`, token after token: all of it, and the host's part
 
 Random weights; of one of ggml's formats (`--weights Q4_0`) they stay packed, and PyTorch's step has their numbers in float16. Every number is a median. Kernels are timed in a captured graph of all launches of that name, of which each layer's weights are read in turn, so
 that the second-level cache holds none of them.
@@ -22,14 +23,16 @@ import numpy as np
 import tec
 from benchmarks import shard_model as model
 from tec.graph.compiler import compile_graphs
-from tec.lm.checkpoint import PackedTensor
+from tec.lm.checkpoint import Checkpoint, PackedTensor
 from tec.lm.filling import fill
 from tec.lm.formats import Format
 from tec.lm.recipes import Recipe, placed
+from tec.lm.sampling import Sampling
 from tec.runtime.devices.stream import Event, GraphCapture
 from tec.target import Target
 
 AGAIN, ROUNDS, STEPS = 16, 7, 40
+_TEXT = 400  # tokens of a text
 _SEED = 7
 
 
@@ -87,10 +90,15 @@ def packed_tensors(format: str) -> dict[str, PackedTensor]:
     """The model's matrices in a format of ggml, of random bytes with scales that make numbers of about 1 / sqrt(depth); its vectors in float32."""
     rng, f = np.random.default_rng(_SEED), Format[format]
     made = {}
-    for name, shape in model.shapes():
+    for name, shape in (*model.shapes(), ("model.embed_tokens.weight", (model.VOCABULARY, model.HIDDEN))):
         if len(shape) == 1:
             data = (1 + 0.1 * rng.standard_normal(shape)).astype("<f4").view(np.uint8)
             made[name] = PackedTensor(name, shape, Format.F32, data)
+            continue
+        if f is Format.F16:
+            block = rng.standard_normal(1 << 16, np.float32) * shape[1] ** -0.5
+            data = np.resize(block.astype("<f2"), shape).reshape(-1).view(np.uint8)
+            made[name] = PackedTensor(name, shape, f, data)
             continue
         blocks = rng.integers(0, 256, (1 << 12, f.nbytes), np.uint8)
         _SCALES[format](blocks, shape[1])
@@ -335,6 +343,26 @@ def _growing_us(executor: Any, x: Any, past: int) -> float:
     return statistics.median(took)
 
 
+def measure_loop(pasts: Sequence[int], format: str) -> None:
+    """Tokens that the device chooses by itself, greedily, behind a prompt: microseconds a token, and the host's processor time."""
+    tensors = packed_tensors(format)
+    whole = tec.lm.load(Checkpoint("llama", model.CONFIG, tensors), target="cuda")
+    for past in pasts:
+        token = int(whole.begin([k % model.VOCABULARY for k in range(past)]).argmax())
+        text = whole.ahead(token, Sampling(), None, _TEXT)
+        assert text is not None, "the device does not choose"
+        for _ in range(_TEXT // 4):
+            next(text)
+        start, used, ids = time.perf_counter(), time.process_time(), list(text)
+        took, used = time.perf_counter() - start, time.process_time() - used
+        row = {
+            "name": f"decode loop, {format}, past {past}",
+            "token_us": took / len(ids) * 1e6,
+            "host_us": used / len(ids) * 1e6,
+        }
+        print(json.dumps({n: round(x, 1) if isinstance(x, float) else x for n, x in row.items()}), flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--list", action="store_true", help="only list the launches; needs no GPU")
@@ -342,11 +370,15 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--past", default="128,1024")
     parser.add_argument("--weights", default="F16", choices=("F16", *_SCALES))
+    parser.add_argument("--loop", action="store_true", help="a text that tec.lm writes")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--chain", action="store_true", help="what each launch adds to those before it")
     parser.add_argument("--torch", action="store_true")
     args = parser.parse_args()
     pasts = [int(p) for p in args.past.split(",")]
+    if args.loop:
+        measure_loop(pasts, args.weights)
+        return
     if not args.list:
         measure(args.batch, pasts, args.kernels, args.torch, args.chain, args.weights)
         return

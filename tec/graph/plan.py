@@ -102,8 +102,10 @@ class _Planner:
             return self.use(v)
         new, past, axis = node.inputs[1], node.inputs[0], node.attrs["axis"]
         name = self.fresh(Value(f"{v.name}.new", new.type))
-        shape = tuple(map(data_of, new.shape))
-        self.values[name] = Allocation(v.dtype, shape, "rows", of=self.use(past), offset=data_of(past.shape[axis]))
+        placed = len(node.inputs) > 2  # the function finds the row itself
+        shape = tuple(map(data_of, v.shape if placed else new.shape))
+        first = 0 if placed else data_of(past.shape[axis])
+        self.values[name] = Allocation(v.dtype, shape, "rows", of=self.use(past), offset=first)
         return name
 
     def root(self, v: Value) -> Value:

@@ -16,8 +16,12 @@ import numpy as np
 from .. import te
 from ..choices import Scheduled
 from ..errors import TecError
-from ..ir import Func, IntImm
+from ..ir import Buffer, Func, IntImm
+from ..ir import build as B
+from ..ir import expr as E
+from ..ir import stmt as S
 from ..ir.dtype import dtype_info
+from ..ir.visit import map_stmt
 from ..ops.dims import Dim, Size, UndecidedSize, bind_hint, product
 from ..ops.guards import Guard, recording
 from ..ops.registry import COMPLEX, TensorType, static_shape
@@ -28,6 +32,16 @@ from .aliases import PIECE_ALIGN
 from .graph import Value, compute_op
 from .passes.fuse import FusedGroup
 from .sizes import GroupSizes
+
+
+@dataclass(frozen=True)
+class Placed:
+    """An output, by its number, that is new rows of a state along `axis`; `row` says in its one element where they begin. shape: of the whole state."""
+
+    output: int
+    axis: int
+    row: te.Tensor
+    shape: tuple[Size, ...]
 
 
 @dataclass
@@ -42,6 +56,7 @@ class Program:
     sizes: GroupSizes
     rows: list[tuple[int, Any] | None] = field(default_factory=list)  # of arguments, then outputs: those of a state
     loose: list[bool] = field(default_factory=list)  # of the same: whether they begin anywhere
+    placed: list[Placed] = field(default_factory=list)
     early: bool = False  # whether its kernels may begin before the ones ahead have ended
 
     def loops(self, scheduled: Scheduled) -> Func:
@@ -59,6 +74,8 @@ class Program:
         }
         params = [*tensors, *map(variable, self.sizes.names)]
         made = to_loops(scheduled.schedule, params, name=self.name, binds=binds)
+        for p in self.placed:
+            made = _at_row(made, len(self.args) + p.output, p, self.args.index(p.row))
         return made.with_attrs(early_start=True) if self.early else made
 
 
@@ -83,6 +100,36 @@ def _strided(t: te.Tensor, shape: tuple[Size, ...], axis: int, capacity: Size, n
         strides=[s.asexpr() if isinstance(s, Dim) else s for s in strides],
         data_alignment=align,
     )
+
+
+def _at_row(f: Func, param: int, placed: Placed, row: int) -> Func:
+    """The function whose parameter is the whole state in place of new rows: what it stores goes to rows from the one on that parameter `row` says."""
+    rows, at = f.params[param], f.params[row]
+    assert isinstance(rows, Buffer) and isinstance(at, Buffer)
+    whole = Buffer(
+        rows.name,
+        rows.dtype,
+        tuple(map(_expr, placed.shape)),
+        rows.strides,
+        0,
+        rows.scope,
+        rows.align_bytes,
+        loc=rows.loc,
+    )
+    first = B.cast("int32", E.BufferLoad(at, (E.IntImm(0),)))
+
+    def stored(s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.BufferStore) and s.buffer is rows:
+            index = [B.add(i, first) if k == placed.axis else i for k, i in enumerate(s.indices)]
+            return S.BufferStore(whole, s.value, tuple(index), s.predicate, s.loc)
+        return map_stmt(s, stored, lambda e: e)
+
+    params = tuple(whole if p is rows else p for p in f.params)
+    return Func(f.name, params, stored(f.body), f.attrs)
+
+
+def _expr(n: Size) -> Any:
+    return n.asexpr() if isinstance(n, Dim) else IntImm(n)
 
 
 def _anywhere(t: te.Tensor, shape: tuple[Size, ...], name: str) -> Any:
@@ -152,12 +199,17 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
             outs = compute_op(n.definition, sizes.own(n.attrs), [tensors[v] for v in n.inputs], types)
             tensors.update(zip(n.outputs, outs))
         outputs = [_as_output(tensors[v], sizes.own(v.type)) for v in group.outputs]
-    read = _placeholders(outputs)
+    placed = [
+        Placed(group.outputs.index(n.outputs[0]), n.attrs["axis"], tensors[n.inputs[2]], sizes.own(n.outputs[0].shape))
+        for n in group.nodes
+        if n.op == "append" and len(n.inputs) > 2
+    ]
+    read = _placeholders(outputs) | {p.row.op for p in placed}
     used = [k for k, t in zip(used, args) if t.op in read]  # an empty part of a concatenation is not
     args = [t for t in args if t.op in read]
     rows = [sizes.own(group.rows.get(v)) for v in (*(inputs[k] for k in used), *group.outputs)]
     loose = [v in group.loose for v in (*(inputs[k] for k in used), *group.outputs)]
-    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose)
+    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose, placed)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ In: a graph, and which output becomes which input. Out: the graph, where the con
 result lies in the memory of the input, of which the new rows alone are written (`runtime.networks.state`). The memory has room for
 `capacity` rows along the axis that grows, so what reads a cache reads rows that lie apart (`strided`), those of loops and branches too. What
 cannot gets a copy of them (`compact`).
+
+Of a graph with `row_input` an input says where the new rows go, one int64: sizes are then the same from run to run while the memory has room.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         return graph, ()
     inputs = {v.name: v for v in graph.inputs}
     outputs = dict(zip(graph.output_names, graph.outputs))
+    if graph.row_input is not None and graph.row_input not in inputs:
+        raise ImportModelError(f"the model has no input {graph.row_input!r}, which says where states' new rows go")
+    place = [] if graph.row_input is None else [inputs[graph.row_input]]
     appends: dict[Node, tuple[int, str]] = {}
     states: list[State] = []
     used: set[str] = set()
@@ -58,7 +63,9 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
             return False
         axis, capacity = appends[node]
         attrs = {"axis": axis, "capacity": Dim(capacity)}
-        made = b.new.add("append", [b.value(v) for v in node.inputs], attrs, node.outputs[0].name, node.origin)
+        made = b.new.add(
+            "append", [b.value(v) for v in (*node.inputs, *place)], attrs, node.outputs[0].name, node.origin
+        )
         b.map[node.outputs[0]] = made[0]
         return True
 

@@ -26,6 +26,8 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
     with form.target:
         layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
         layers.tokens = form.tokens or layers.tokens
+        if form.placed:
+            layers.place_rows()
         graph = layers.finish(find(checkpoint.architecture)(layers))
     return graph, layers.w.recipes, sorted(layers.w.slow)
 

@@ -38,13 +38,14 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 @dataclass(frozen=True)
 class Form:
     """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, or in place of
-    logits the features of all tokens; and how many tokens a run has, 0 for any."""
+    logits the features of all tokens; how many tokens a run has, 0 for any; and whether an input says where they stand (`Layers.place_rows`)."""
 
     target: Target
     dtype: str
     all_logits: bool = False
     features: bool = False
     tokens: int = 0
+    placed: bool = False
 
 
 @dataclass
@@ -87,6 +88,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         form.all_logits,
         form.features,
         form.tokens,
+        form.placed,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()

@@ -35,6 +35,7 @@ class Layers:
         self.c, self.dtype, self.all_logits = config, dtype, all_logits or features
         self._ends_in_features = features
         self._length: Value | None = None
+        self._row: Value | None = None
         self.graph = Graph("lm")
         self.b = Builder(self.graph)
         self.w = WeightBuilder(self.b, tensors, target)
@@ -44,6 +45,12 @@ class Layers:
         self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
+
+    def place_rows(self) -> None:
+        """The tokens stand where an input says, "row", one int64: what a cache gets goes to that row of it, and those behind are not read. So sizes stay as they
+        are from token to token while the caches have room."""
+        self._row = self.graph.input("row", "int64", (1,))
+        self.graph.row_input = "row"
 
     # ---- where layers stand
 
@@ -150,8 +157,9 @@ class Layers:
 
     def places(self) -> Value:
         """The places of the tokens in the text, float32 [tokens]."""
-        places = self.b.op("iota", size=self.tokens, start=self.past, step=1, dtype="int64")
-        return self.b.cast(places, "float32")
+        first = self.past if self._row is None else 0
+        places = self.b.op("iota", size=self.tokens, start=first, step=1, dtype="int64")
+        return self.b.cast(places if self._row is None else self.add(places, self._row), "float32")
 
     def angles(self, base: float | None = None, scaling: Any = None, size: int = 0) -> tuple[Value, Value]:
         """Cosines and sines of the tokens' places, [1, tokens, 1, pairs]. size: of the heads, where it is not the configuration's."""
@@ -213,9 +221,11 @@ class Layers:
     ) -> Value:  # fmt: skip
         """The same with keys and values [1, heads, past + tokens, size] that are cached already."""
         extras = {} if sink is None else {"sink": self.b.reshape(sink, (1, q.shape[2], 1, 1))}
+        if self._row is not None:
+            extras["start"] = self._row
         y = self.b.op(
             "attention", q, keys, values, *extras.values(), scale=q.shape[3] ** -0.5 if scale is None else scale, softcap=softcap, right=0,
-            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past, extras=tuple(extras),
+            left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past if self._row is None else None, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
 

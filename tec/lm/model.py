@@ -102,8 +102,9 @@ class LanguageModel:
 
     def _made_step(self, weights: Mapping[str, Any], missing: Any, progress: Any, cache: bool) -> Any:
         """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
-        are one table. None where the model cannot be compiled so: then tokens go through the network for any number of them."""
-        form = Form(self.target, self.dtype, tokens=1)
+        are one table. Where all states are rows, the device is told in which one the token stands, and no size changes until they are full. None where the model
+        cannot be compiled so: then tokens go through the network for any number of them."""
+        form = Form(self.target, self.dtype, tokens=1, placed=self._has_rows_alone)
         try:
             made = code_of(self.checkpoint, form, key_of(self.checkpoint, form) if cache else None, progress)
         except TecError as error:
@@ -123,6 +124,27 @@ class LanguageModel:
         if wanted is not self.executor:
             wanted.go_on_from(self.executor)
             self.executor = wanted
+            if self._has_rows_alone:
+                wanted.truncate(len(self.ids))
+        if self.is_placed:
+            self.make_room()
+            self._whole.go_on_from(self.executor)  # memory that was outgrown is nobody's
+
+    @property
+    def _has_rows_alone(self) -> bool:
+        return all(s.axis is not None for s in self.network.plan.states)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether the device is told where the next token stands."""
+        return self.executor is self._step and self._has_rows_alone
+
+    def make_room(self) -> int:
+        """Caches with room for the next token, of an executor that is told its row: they count as full but for a row. The rows that there are."""
+        self.executor.truncate(len(self.ids))
+        rows = self.executor.reserve(len(self.ids) + 1)
+        self.executor.truncate(rows - 1)
+        return rows
 
     def __repr__(self) -> str:
         return f"<tec.lm.LanguageModel {self.checkpoint.architecture} of {self.report['weight_bytes'] / 1e6:.0f} MB, {self.target}>"
@@ -230,8 +252,8 @@ class LanguageModel:
         plain = (
             self._boundary is None and self._lookup.is_plain and next(iter(self.network.plan.inputs)) == "embeddings"
         )
-        rows = all(s.axis is not None for s in self.network.plan.states)
-        if not (self.target.is_gpu and plain and rows and not self._takes_length and most > 0):
+        placed = self._step is not None and self._has_rows_alone
+        if not (placed and plain and not self._takes_length and most > 0):
             return None
         from .ahead import Chooser, serves, write
 
@@ -270,7 +292,7 @@ class LanguageModel:
 
     def _cut(self, rows: int) -> int:
         """Forget all but the first tokens; of a model with states that have no rows, all. The tokens that are left."""
-        if rows and all(s.axis is not None for s in self.network.plan.states):
+        if rows and self._has_rows_alone:
             self.executor.truncate(rows)
         else:
             self.executor.reset()
@@ -289,6 +311,8 @@ class LanguageModel:
             self.hold(len(piece) == 1)
             logits = self.executor.run(self.inputs(piece, len(self.ids), self._length))[0]
             self.ids += piece
+            if self.is_placed:
+                self.executor.truncate(len(self.ids))
         assert logits is not None
         return logits.numpy()[-1]
 
@@ -302,6 +326,8 @@ class LanguageModel:
         made = {name: rows.astype(self._kind, copy=False) for name, rows in self._lookup(tokens, first).items()}
         if self._takes_length:
             made["text_length"] = np.full((1, 1), max(length, first + len(tokens)), np.float32)
+        if self.is_placed:
+            made["row"] = np.array([first], np.int64)
         return made
 
 

@@ -207,14 +207,26 @@ def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     return [te.compute(outputs[0].shape, body, name="concat")]
 
 
+def _append_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if len(types) > 2 and (types[2].dtype, types[2].shape) != ("int64", (1,)):
+        raise fail(f"append at a row {types[2]}: one int64 is wanted")
+    return _concat_type(types[:2], attrs)
+
+
 def _append_on_host(attrs: Attrs, arrays: Sequence[Any], outputs: Sequence[TensorType]) -> list[Any]:
-    return [np.concatenate(arrays, attrs["axis"])]
+    axis, made = attrs["axis"], np.concatenate(arrays[:2], attrs["axis"])
+    if len(arrays) > 2:
+        past, new = np.shape(arrays[0])[axis], np.asarray(arrays[1])
+        made[(*(slice(None),) * axis, slice(past, None))] = 0
+        at = int(np.asarray(arrays[2])[0])
+        made[(*(slice(None),) * axis, slice(at, at + new.shape[axis]))] = new
+    return [made]
 
 
-@register("append", INJECTIVE, _concat_type, host=_append_on_host, takes=2)
+@register("append", INJECTIVE, _append_type, host=_append_on_host, takes=(2, 3))
 def _append(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The first input and the second behind it along `axis`, in the memory of the first, which has room for `capacity`: the tensor is that of
-    the new rows, which alone are written."""
+    the new rows, which alone are written. With a third input, one int64, they begin at that row of the memory (`graph.programs` moves what is stored)."""
     return [te.compute(inputs[1].shape, lambda *i: inputs[1](*i), name="append")]
 
 

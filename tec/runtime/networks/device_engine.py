@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import InternalError
 from ..arrays.ndarray import NDArray
 from ..devices.device import Device
 from ..devices.storage import Storage
@@ -45,6 +46,23 @@ class _Bound:
     addresses: Any = None  # int64, of a plan without loops: what the table is filled with
     runs: int = 0
     graph: GraphCapture | None = None
+
+
+class Settled:
+    """A run whose arrays stay where they are. `arrays`: inputs and outputs that are no states, by name."""
+
+    def __init__(self, engine: DeviceEngine, bound: _Bound):
+        self.engine, self.bound = engine, bound
+        self.arrays: Mapping[str, NDArray] = bound.arrays
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settled) and self.bound is other.bound
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def queue(self) -> None:
+        """Queue a run in the thread's stream."""
+        self.engine._calls(self.bound)
 
 
 class DeviceEngine:
@@ -140,11 +158,7 @@ class DeviceEngine:
     # ---- memory
 
     def _bind(self, binding: Binding, states: dict[str, NDArray]) -> _Bound:
-        if any(self._memory.get(n) is not a.storage for n, a in states.items()):
-            self.wait()
-            self._bound.clear()
-            self._where = None
-            self._memory.update((n, a.storage) for n, a in states.items())
+        self._take(states)
         found = self._bound.get(id(binding))
         if found is not None:
             return found[1]
@@ -156,9 +170,7 @@ class DeviceEngine:
         if self._table is not None:
             scratch, needs[_SCRATCH] = self._table.launches.scratch(binding)
         if any(name not in self._memory or self._memory[name].nbytes < n for name, n in needs.items()):
-            self.wait()
-            self._bound.clear()  # their addresses are gone
-            self._where = None
+            self._forget()
             for name, n in needs.items():
                 if name not in self._memory or self._memory[name].nbytes < n:
                     self._memory.pop(name, None)
@@ -177,6 +189,33 @@ class DeviceEngine:
         if len(self._bound) > _KEPT:
             self._bound.popitem(last=False)
         return bound
+
+    def settle(self, binding: Binding, given: Mapping[str, NDArray], lent: Mapping[str, NDArray]) -> Settled:
+        """See `Executor.settle`."""
+        strange = [n for n, a in lent.items() if n not in self.layout.bases or a.address != a.storage.address]
+        if strange:
+            raise InternalError(f"{strange[0]} has no memory of its own")
+        self._take(lent)
+        bound = self._bind(binding, {n: a for n, a in given.items() if n in self._growing})
+        with self.stream:
+            for name, a in given.items():
+                if name not in self._growing and name not in lent:
+                    bound.arrays[name].copyfrom(a)
+        return Settled(self, bound)
+
+    def _take(self, arrays: Mapping[str, NDArray]) -> None:
+        """These values lie in the memory of these arrays from now on."""
+        if any(self._memory.get(n) is not a.storage for n, a in arrays.items()):
+            self._forget()
+            self._memory.update((n, a.storage) for n, a in arrays.items())
+
+    def _forget(self) -> None:
+        """Addresses are gone."""
+        self.wait()
+        self._bound.clear()
+        self._where = None
+        if self._table is not None:
+            self._table.forget()
 
     def _arrays(self, binding: Binding, bases: Sequence[NDArray | Storage]) -> dict[str, NDArray]:
         """Arrays of the values that are copied; of all where loops give the steps others at each trip."""

@@ -29,6 +29,7 @@ from .inputs import Feeds, as_array
 from .state import States
 
 if TYPE_CHECKING:
+    from .device_engine import Settled
     from .network import Network
 
 _TOGETHER = 1 << 16  # bytes of outputs that are made in one block, which lasts as long as one of them
@@ -173,6 +174,15 @@ class Executor:
         with self._lock:
             states.truncate(rows)
 
+    def reserve(self, rows: int) -> int:
+        """Make the states' memory `rows` long at least, with zeros behind what there is, and count all of it as filled: for a network that is told in which row to
+        put what is new (`Graph.row_input`). Returns the rows that there are."""
+        states = self._stateful()
+        with self._lock:
+            self._engine.wait()
+            states.reserve(rows)
+            return max(states.lengths.values(), default=0)
+
     def go_on_from(self, other: Executor) -> None:
         """Take over the states of another executor, whose runs are queued in the same stream: the next run goes on where that one's last ended. The two share their
         memory from then on, so one of them at a time goes on. Raises ArgumentError where networks have other states.
@@ -272,6 +282,24 @@ class Executor:
                     raise
 
             return Job(None, shown, self._engine.event(), check)
+
+    def settle(self, inputs: Mapping[str, Any], lent: Mapping[str, NDArray] | None = None) -> Settled:
+        """What queues runs in a GPU's memory that stays where it is. inputs: what is copied to the inputs' memory now. lent: whole blocks of memory that inputs
+        or outputs, by name, are to have in place of their own: those of another executor's. States go on as for `run`, but their lengths are the caller's."""
+        from .device_engine import DeviceEngine
+
+        engine, states = self._engine, self._states
+        if not isinstance(engine, DeviceEngine):
+            raise ArgumentError(f"an executor on {self.device} has nothing to queue")
+        with self._lock:
+            held = {n: lent[n] for n in self._feeds.names if lent and n in lent}
+            given = self._feeds.arrange({**inputs, **held})
+            env = self._feeds.sizes(given, None if states is None else states.known())
+            by_name = dict(zip(self._feeds.names, given))
+            if states is not None:
+                states.prepare(env, None)
+                by_name.update((n, states.array(n)) for n in states.names)
+            return engine.settle(self._binding(env), by_name, lent or {})
 
     def _is_shown(self, o: Output) -> bool:
         return o.check is None and o.name not in self._kept

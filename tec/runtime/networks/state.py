@@ -50,6 +50,7 @@ class States:
         self.lengths: dict[str, int] = dict.fromkeys(self._size.values(), 0)
         self._buffers: dict[str, NDArray] = {}
         self._values: dict[str, NDArray] = {}
+        self._whole: dict[str, NDArray] = {}  # memory of which all rows hold numbers
 
     @property
     def nbytes(self) -> int:
@@ -134,6 +135,23 @@ class States:
         while capacity < rows:
             capacity *= 2
         return capacity
+
+    def reserve(self, rows: int) -> None:
+        """Room for `rows` rows, or for more where there is more; all of them count as filled, with zeros behind those that were."""
+        for name, s in self.growing.items():
+            axis, held = s.axis or 0, self._buffers.get(name)
+            if held is not None and held is self._whole.get(name) and held.shape[axis] >= rows:
+                continue
+            if name not in self._plain:
+                raise ArgumentError(f"state {name} has a size that only a run gives", hint="run the network first")
+            n, filled = self._rows_for(self._size[name], rows), self.lengths[self._size[name]]
+            shape = [n if k == axis else e for k, e in enumerate(self._shape(name, {self._size[name]: 0}))]
+            made = zeros(tuple(shape), self.plan.values[name].dtype, self.device)
+            if held is not None and filled:
+                copy_rows(held, made, axis, filled)
+            self._buffers[name] = self._whole[name] = made
+        for name, s in self.growing.items():
+            self.lengths[self._size[name]] = self._buffers[name].shape[s.axis or 0]
 
     def array(self, name: str) -> NDArray:
         """What a run reads as an input: of a state that grows its whole memory."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,13 +11,15 @@ import tec
 from tec.graph import Graph
 from tec.graph.builders import Builder
 from tec.graph.compiler import compile_graph
-from tec.lm import load
-from tec.lm.ahead import chooser_graph, serves
+from tec.lm import Checkpoint, load
+from tec.lm.ahead import LOG, chooser_graph, serves
+from tec.lm.kept import Form, weights_of
 from tec.lm.sampling import Sampling
+from tec.lm.starting import code_of
 from tec.ops.dims import Dim, Empty
 from tests.seeds import first
 
-from .tiny import llama
+from .tiny import VOCABULARY, llama
 
 IDS = [3, 17, 5, 9]
 
@@ -28,19 +32,27 @@ IDS = [3, 17, 5, 9]
 def test_the_same_tokens_as_the_host(sampling: Sampling) -> None:
     vocabulary, hidden = 50, 8
     rng = np.random.default_rng(first())
-    net = compile_graph(chooser_graph(vocabulary, hidden, "float32", sampling.top_k or 1), tec.Target("llvm"))
+    graph = chooser_graph(vocabulary, hidden, "float32", sampling.top_k or 1)
+    net = compile_graph(graph, tec.Target("llvm"), state=graph.state)
     table = rng.standard_normal((vocabulary, hidden)).astype("f4")
     net.provide({"table": table})
-    picker, draws = sampling.picker(), np.random.default_rng(sampling.seed)
-    for _ in range(40):
+    picker, executor = sampling.picker(), net.executor(capacity=LOG)
+    inputs: dict[str, Any] = {}
+    if sampling.temperature:
+        inputs["draws"] = np.random.default_rng(sampling.seed).random(LOG).astype("f4")
+        inputs["settings"] = np.array([1 / sampling.temperature, sampling.top_p, sampling.min_p], np.float32)
+    assert executor.reserve(LOG) == LOG
+    want = []
+    for k in range(40):
         logits = (2 * rng.standard_normal(vocabulary)).astype("f4")
-        inputs = {"logits": logits[None]}
-        if sampling.temperature:
-            given = [draws.random(), 1 / sampling.temperature, sampling.top_p, sampling.min_p]
-            inputs["draw"] = np.array(given, np.float32)
-        token, best, row = (y.numpy() for y in net.executor().run(inputs))
-        assert token[0] == picker.pick(logits)
-        assert best[0] == logits.max() and (row[0] == table[token[0]]).all()
+        executor.truncate(LOG - 1)
+        inputs |= {"logits": logits[None], "count": np.array([k]), "row": np.array([k + 7])}
+        chosen, row, count = (y.numpy() for y in executor.run(inputs))
+        want.append(picker.pick(logits))
+        assert (row[0], count[0]) == (k + 8, k + 1) and (chosen[0] == table[want[-1]]).all()
+    executor.truncate(LOG - 1)
+    executor.run({**inputs, "logits": np.full((1, vocabulary), np.nan, "f4"), "count": np.array([40])})
+    assert executor.state["tokens"].numpy()[:41].tolist() == [*want, -1]
 
 
 def test_what_the_host_has_to_choose() -> None:
@@ -53,6 +65,50 @@ def test_what_the_host_has_to_choose() -> None:
     ):
         assert not serves(sampling, 1000)
     assert load(llama(), target="llvm", cache=False).ahead(3, Sampling(), None, 4) is None
+
+
+def test_rows_go_where_an_input_says() -> None:
+    """Sizes are those of the whole memory, whatever is in it."""
+    graph = Graph("step")
+    b = Builder(graph)
+    x, _ = graph.input("x", "float32", (2, 4)), graph.input("row", "int64", (1,))
+    past = graph.input("past", "float32", (3, Dim(Empty("past")), 4))
+    whole = b.concat([past, b.op("multiply", b.broadcast(x, (3, 2, 4)), b.const(2.0, "float32"))], 1)
+    graph.set_outputs([b.op("reduce_sum", whole, axes=(0, 1), keepdims=False), whole], ["y", "present"])
+    graph.row_input = "row"
+    net = compile_graph(graph, tec.Target("llvm"), state={"past": "present"})
+    executor, x_of = net.executor(capacity=8), np.arange(8, dtype="f4").reshape(2, 4)
+    assert executor.reserve(3) == 8
+    want = np.zeros((3, 8, 4), "f4")
+    for k, row in enumerate((2, 0, 6, 1)):
+        executor.truncate(6)
+        y = executor.run({"x": x_of + k, "row": np.array([row])})[0].numpy()
+        want[:, row : row + 2] = 2 * (x_of + k)
+        assert (y == want.sum((0, 1))).all() and (executor.state["past"].numpy() == want).all()
+    assert executor.reserve(9) == 16  # what there is comes along
+    assert (executor.state["past"].numpy()[:, :8] == want).all() and not executor.state["past"].numpy()[:, 8:].any()
+    graph.row_input = "place"
+    with pytest.raises(tec.ImportModelError, match="place"):
+        compile_graph(graph, tec.Target("llvm"), state={"past": "present"})
+
+
+def test_a_step_whose_place_is_an_input() -> None:
+    """The same logits as of a network that has it as a size, with a window; behind a prompt that that one has read, and sizes that never change."""
+    made = llama({"sliding_window": 4})
+    checkpoint = Checkpoint("mistral", made.config, made.tensors)
+    lm = load(checkpoint, target="llvm", cache=False)
+    code = code_of(checkpoint, Form(lm.target, lm.dtype, tokens=1, placed=True), None)
+    step = code.network(weights_of(code, checkpoint, None, 1)).executor(capacity=lm.context)
+    tokens = np.random.default_rng(first()).integers(0, VOCABULARY, 12).tolist()
+
+    def logits() -> list[Any]:
+        return [lm.begin(tokens[:3]), *map(lm.next, tokens[3:]), lm.begin([*tokens[:5], 1, 2]), lm.next(3)]
+
+    want = logits()
+    lm.begin([0])
+    lm._step = step
+    assert max(np.abs(a - b).max() for a, b in zip(logits(), want)) < 1e-4
+    assert lm.is_placed and step.length == len(lm.ids) == 8 and len(step._bindings) == 1
 
 
 def test_a_network_goes_on_from_the_states_of_another() -> None:

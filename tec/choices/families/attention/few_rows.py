@@ -127,7 +127,11 @@ class _Streams:
             for i in range(piece):
                 self.o[r * piece + i] = self.k.const(0)
         block = self.streams * self.ahead
-        begin, end = self.of.blocks(*self.of.reach(0, rows), block, split, splits)
+        low, high = self.of.reach(0, rows)
+        # Rows of a cache that nothing has filled hold anything, and 0 times a NaN is none: no lane reads behind the last key that is seen.
+        last = te.max(self.k.last_key(self.of.b, high), 0)
+        self.last = last if isinstance(last, int) else ib.let("last_key", last)
+        begin, end = self.of.blocks(low, high, block, split, splits)
         with ib.for_range(begin, te.max(end, begin), "block") as b:
             self._block(ib.let("first", b * block + self.stream), block)
 
@@ -176,9 +180,9 @@ class _Streams:
 
     def _block(self, first: Index, block: int) -> None:
         """`ahead` keys of each stream."""
-        ib, k, g, piece = self.ib, self.k, self.g, self.piece
+        ib, k, piece = self.ib, self.k, self.piece
         keys = [ib.let("key", first + u * self.streams) for u in range(self.ahead)]
-        there = [ib.let("there", te.min(key, g.keys - 1)) for key in keys]
+        there = [ib.let("there", te.min(key, self.last)) for key in keys]
         for operand, to in (("k", self.keys), ("v", self.values)):
             for u, at in enumerate(there):
                 index = stored(order_of(k.form.attrs, operand), (self.of.b, self.of.key_head, at, 0))[:3]

@@ -107,19 +107,24 @@ class Kernel:
 
     def key_range(self, b: Index, first: Index, last: Any, block: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
-        attrs, keys = self.form.attrs, self.g.keys
+        attrs = self.form.attrs
         begin: Any = 0
-        end: Any = keys
+        end = self.last_key(b, last) + 1
         offset = self.scores.offset(self.extra, b) if self.scores.has_range else 0
-        if attrs.get("right") is not None:
-            end = te.min(end, last + offset + (attrs["right"] + 1))
-        if "length" in self.scores.shapes:
-            end = te.min(end, self.extra("length", (b,)).astype("int32"))
         if attrs.get("left") is not None:
             begin = te.max(te.indexdiv(te.max(first + offset - attrs["left"], 0), block), 0)
         if isinstance(end, int):
             return begin, -(-end // block)
         return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
+
+    def last_key(self, b: Index, last: Any) -> Any:
+        """The last key that queries up to `last` of batch entry b may see; below 0 where they see none."""
+        end: Any = self.g.keys
+        if self.form.attrs.get("right") is not None:
+            end = te.min(end, last + self.scores.offset(self.extra, b) + (self.form.attrs["right"] + 1))
+        if "length" in self.scores.shapes:
+            end = te.min(end, self.extra("length", (b,)).astype("int32"))
+        return end - 1
 
     def seen(self, score: Any, b: Index, i: Index, key: Index, block: int) -> Any:
         """A score of query `i` and a key of a block of so many, -inf where the query does not see the key, or there is none."""
