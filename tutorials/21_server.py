@@ -63,9 +63,9 @@ safetensors.numpy.save_file(weights, folder / "model.safetensors")
 # %% [markdown]
 # ## Serving
 #
-# `tec.lm.load` compiles the model. `served_of` gives it an engine with slots. Each slot generates
-# one text at a time and has its own caches. `application` is an ASGI application, which uvicorn
-# serves here on a port of this host.
+# `tec.lm.load` compiles the model. `served_of` gives it an engine: two texts go on together here,
+# in one run of the network for each token of both. `application` is an ASGI application, which
+# uvicorn serves here on a port of this host.
 
 # %%
 lm = tec.lm.load(folder)

@@ -27,7 +27,7 @@ Examples:
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
 @click.option("--name", metavar="NAME", help="What clients call the model; the file's name by default.")
 @click.option(
-    "--slots", type=click.IntRange(1, 1024), default=4, show_default=True, help="Texts that are under way at once."
+    "--slots", type=click.IntRange(1, 1024), default=16, show_default=True, help="Texts that are under way at once."
 )
 @click.option(
     "--queue",
@@ -35,6 +35,13 @@ Examples:
     default=64,
     show_default=True,
     help="Requests that may wait; more are refused (429).",
+)
+@click.option(
+    "--block", type=click.IntRange(0, 256), default=32, show_default=True, metavar="TOKENS",
+    help="Of a block of the cache, a power of two from 8 on; 0: texts go on in turn, each with a cache of its own.",
+)  # fmt: skip
+@click.option(
+    "--blocks", type=click.IntRange(1), metavar="N", help="Of the cache; by default as slots and memory allow."
 )
 @click.option(
     "--api-key",
@@ -94,7 +101,10 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
         )
     else:
         lm = load(checkpoint, dtype=said["dtype"], context=said["context"], **how)
-        served = served_of(lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits)
+        served = served_of(
+            lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits, block=said["block"], blocks=said["blocks"],
+            cache=not said["no_cache"],
+        )  # fmt: skip
         common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if not keys and host not in ("127.0.0.1", "localhost", "::1"):
         common.echo("anybody who reaches this address may use the model: --api-key", err=True)

@@ -36,6 +36,7 @@ from .deferred import Deferred
 from .graph import Graph, Node, Value
 from .parts import Part, RegionRun, Run
 from .passes.fuse import FusedGroup
+from .state import written
 
 
 def make_plan(part: Part, checks: Sequence[str] = (), states: Sequence[State] = ()) -> tuple[Plan, dict[str, Any]]:
@@ -73,6 +74,7 @@ class _Planner:
         self.starts: dict[Value, int] = {}  # of views: the first byte in their root
         self.parts: dict[Value, list[Value]] = {}  # of joins: the others are made in them
         self.rows: dict[Value, Node] = {}  # what `append` makes
+        self.written: dict[Value, Value] = {}  # what lies in the memory of a state, some rows of which are new
         self.copies: list[tuple[Value, str]] = []  # outputs that show another value
         self.moved: set[str] = set()  # states of loops
 
@@ -94,6 +96,8 @@ class _Planner:
         for n in graph.nodes:
             if n.op == "append":
                 self.rows[n.outputs[0]] = n
+            elif written(n):
+                self.written[n.outputs[0]] = n.inputs[0]
 
     def made(self, group: FusedGroup, v: Value) -> str:
         """The name of what a group's function writes: of a state the new rows alone."""
@@ -131,11 +135,19 @@ class _Planner:
         outputs = []
         says = [None] * (len(graph.outputs) - len(checks)) + [*checks]
         shown: set[Value] = set()
-        apart = {*graph.outputs, *graph.inputs, *self.rows, *(p for parts in self.parts.values() for p in parts)}
+        apart = {
+            *graph.outputs,
+            *graph.inputs,
+            *self.rows,
+            *self.written,
+            *(p for parts in self.parts.values() for p in parts),
+        }
         for v, name, check in zip(graph.outputs, graph.output_names, says):
             value = name
             root = self.root(v)
-            if v in self.roots and root not in apart and root not in shown and self._is_whole(v, root):
+            if v in self.written:
+                self.add(v, name, "alias", of=self.names[self.written[v]])
+            elif v in self.roots and root not in apart and root not in shown and self._is_whole(v, root):
                 # What is made is the output under another shape: it is made there.
                 shown |= {v, root}
                 self.add(v, name, "output")

@@ -28,6 +28,7 @@ Rows = Mapping[
 def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State, ...]]:
     """The graph and its states, for {input's name: output's name}. ImportModelError for what can be no state."""
     if not state:
+        _check_written(graph, ())
         return graph, ()
     inputs = {v.name: v for v in graph.inputs}
     outputs = dict(zip(graph.output_names, graph.outputs))
@@ -58,6 +59,8 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         appends[present.node] = axis, capacity
         states.append(State(source, target, axis, capacity))
 
+    _check_written(graph, [outputs[s.output] for s in states if s.axis is None])
+
     def handle(b: Rebuild, node: Node) -> bool:
         if node not in appends:
             return False
@@ -70,6 +73,25 @@ def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State,
         return True
 
     return rebuild(graph, handle), tuple(states)
+
+
+def written(node: Node | None) -> bool:
+    """Whether what a node makes lies in the memory of its first input, some rows of which it writes."""
+    return node is not None and node.op == "write_rows"
+
+
+def _check_written(graph: Graph, kept: Collection[Value]) -> None:
+    """Rows are written into a state that nothing else reads as it was. ImportModelError for others."""
+    readers = graph.users()
+    for node in graph.nodes:
+        if not written(node):
+            continue
+        pool, out = node.inputs[0], node.outputs[0]
+        if out not in kept or pool not in graph.inputs or len(readers.get(pool, ())) != 1:
+            raise ImportModelError(
+                f"rows are written into {pool.name!r}, which is no state that this alone reads",
+                hint="state={input: output}",
+            )
 
 
 def _grows(past: Value, present: Value) -> int | None:

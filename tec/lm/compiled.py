@@ -17,6 +17,7 @@ from .checkpoint import Checkpoint
 from .config import Config
 from .kept import Compiled, Form
 from .layers import Layers
+from .paged import PagedLayers
 from .recipes import Recipe
 
 
@@ -24,7 +25,10 @@ def build(checkpoint: Checkpoint, form: Form) -> tuple[Any, list[Recipe], list[s
     """The graph of a checkpoint, the recipes of its constants, and the formats that became floats. Raises ImportModelError."""
     config = Config(checkpoint.config, checkpoint.architecture)
     with form.target:
-        layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
+        if form.block:
+            layers: Layers = PagedLayers(config, checkpoint.tensors, form.target, form.dtype, form.block)
+        else:
+            layers = Layers(config, checkpoint.tensors, form.target, form.dtype, form.all_logits, form.features)
         layers.tokens = form.tokens or layers.tokens
         if form.placed:
             layers.place_rows()

@@ -38,7 +38,8 @@ _FRONTENDS = ("tec_gguf", "tec_hf")
 @dataclass(frozen=True)
 class Form:
     """What code is compiled for, beside the checkpoint: the target, the type of activations, whether logits of all tokens are wanted, or in place of
-    logits the features of all tokens; how many tokens a run has, 0 for any; and whether an input says where they stand (`Layers.place_rows`)."""
+    logits the features of all tokens; how many tokens a run has, 0 for any; whether an input says where they stand (`Layers.place_rows`); and the tokens of a
+    block where many texts go on together (`paged`), else 0."""
 
     target: Target
     dtype: str
@@ -46,6 +47,7 @@ class Form:
     features: bool = False
     tokens: int = 0
     placed: bool = False
+    block: int = 0
 
 
 @dataclass
@@ -89,6 +91,7 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
         form.features,
         form.tokens,
         form.placed,
+        form.block,
         repr((str(form.target), host, source_stamp(_FRONTENDS), llvm_stamp())),
     ]
     return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()

@@ -44,14 +44,16 @@ class Lookup:
     def __call__(self, tokens: Sequence[int], first: int = 0) -> dict[str, Any]:
         """The rows of every table, float32 [tokens, features], by the inputs' names. first: the place of the first token in the text. Raises ArgumentError where
         places are beyond those that were learned."""
+        return self.at(tokens, range(first, first + len(tokens)))
+
+    def at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
+        """The same for tokens of several texts. places: of each in its text."""
         made = {name: rows_of(table, tokens) for name, table in self.tables.items()}
-        first += self.offset
         for name, table in self.places.items():
-            if first + len(tokens) > table.shape[0]:
-                raise ArgumentError(
-                    f"a text of {first + len(tokens)} tokens, and the model has {table.shape[0]} places"
-                )
-            made[name] = rows_of(table, range(first, first + len(tokens)))
+            last = max(places) + self.offset
+            if last >= table.shape[0]:
+                raise ArgumentError(f"a text of {last + 1} tokens, and the model has {table.shape[0]} places")
+            made[name] = rows_of(table, [p + self.offset for p in places])
         return made
 
 

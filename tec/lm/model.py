@@ -330,6 +330,10 @@ class LanguageModel:
             made["row"] = np.array([first], np.int64)
         return made
 
+    def rows_at(self, tokens: Sequence[int], places: Sequence[int]) -> dict[str, Any]:
+        """Rows of tables for tokens of several texts, each at its place in its text."""
+        return {name: rows.astype(self._kind, copy=False) for name, rows in self._lookup.at(tokens, places).items()}
+
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
     """How many tokens two texts have in common from the start."""

@@ -16,6 +16,7 @@ from .architectures import find
 from .checkpoint import Checkpoint
 from .config import Config
 from .layers import Layers
+from .paged import PagedLayers
 from .weights import WeightBuilder
 
 
@@ -50,12 +51,16 @@ def graph_of(
     dtype: str = "float32",
     all_logits: bool = False,
     tokens: int | None = None,
+    block: int = 0,
 ) -> Graph:
     """A checkpoint's graph: "embeddings" [tokens, hidden] and caches to "logits" and the caches after. dtype: of weights, activations and caches. tokens: how
-    many at a time, where that is not left open. Raises ImportModelError for an architecture or tensors that are not there."""
+    many at a time, where that is not left open. block: tokens of a block, where tokens are of many texts (`paged`). Raises ImportModelError for an architecture or tensors that are not there."""
     config, tgt = Config(checkpoint.config, checkpoint.architecture), as_target(target)
     with tgt:
-        layers = Layers(config, checkpoint.tensors, tgt, dtype, all_logits)
+        if block:
+            layers: Layers = PagedLayers(config, checkpoint.tensors, tgt, dtype, block)
+        else:
+            layers = Layers(config, checkpoint.tensors, tgt, dtype, all_logits)
         layers.w = PlainWeights(layers.b, checkpoint.tensors, tgt)
         if tokens is not None:
             layers.tokens = tokens

@@ -31,6 +31,7 @@ from .rotary import Read, Turn, turned
 
 PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
 SINK = "sink"  # a score beside those of the keys, which has no value; four dimensions that broadcast to (batch, heads, queries, 1)
+TABLE = "table"  # of blocks, where keys and values lie in blocks of a pool: see `_attention`
 ANGLES = ("cos", "sin")  # and tables of the angles that queries are turned by; names of the others begin with "bias"
 PLAIN = (0, 1, 2, 3)  # batch, heads, places, size of a head
 OPERANDS = ("q", "k", "v", "out")
@@ -67,17 +68,31 @@ def stored(order: Sequence[int], index: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(out)
 
 
+def table_at(attrs: Attrs) -> int | None:
+    """Which input is the table of blocks; None where keys lie one behind the other."""
+    extras = attrs.get("extras", ())
+    return 3 + extras.index(TABLE) if TABLE in extras else None
+
+
 def geometry(shapes: Sequence[Sequence[Any]], attrs: Attrs) -> Geometry:
-    """The sizes from the shapes of q, k and v as they are stored."""
+    """The sizes from the shapes of all inputs as they are stored."""
     (b, n, s, h), (_, m, t, _), (_, _, _, w) = (
         tuple(shape[a] for a in order_of(attrs, x)) for x, shape in zip("qkv", shapes)
     )
+    table = table_at(attrs)
+    if table is not None:
+        t = t * shapes[table][1]
     return Geometry(b, n, m, s, t, h, w)
+
+
+def block_of(table: Callable[..., Any], b: Any, number: Any, blocks: Any) -> Any:
+    """The place in the pool of a batch entry's block; one that is outside is the nearest, so that nothing beyond the pool is read."""
+    return te.max(te.min(table(b, number).astype("int32"), blocks - 1), 0)
 
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     extras = attrs.get("extras", ())
-    known = all(name in (*PER_ENTRY, *ANGLES, SINK) or is_bias(name) for name in extras)
+    known = all(name in (*PER_ENTRY, *ANGLES, SINK, TABLE) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:
         raise fail(f"attention of {len(types)} inputs with extras {extras}")
     for name in OPERANDS:
@@ -88,13 +103,23 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         raise fail(f"attention of {q}, {k} and {v}")
     b, n, s, h = (q.shape[a] for a in order_of(attrs, "q"))
     kb, m, t, kh = (k.shape[a] for a in order_of(attrs, "k"))
-    if (kb, kh) != (b, h) or tuple(v.shape[a] for a in order_of(attrs, "v")[:3]) != (b, m, t) or n % m != 0:
+    at = table_at(attrs)
+    if at is not None:
+        table, plain = types[at], all(order_of(attrs, x) == PLAIN for x in "kv")
+        if table.ndim != 2 or table.shape[0] != b or table.dtype not in ("int32", "int64") or not plain:
+            raise fail(f"attention of {q} and {k} in blocks by the table {table}")
+        kb, t = b, t * table.shape[1]
+        if v.shape[:3] != k.shape[:3]:
+            raise fail(f"attention of {q}, {k} and {v}")
+    elif tuple(v.shape[a] for a in order_of(attrs, "v")[:3]) != (kb, m, t):
+        raise fail(f"attention of {q}, {k} and {v}")
+    if (kb, kh) != (b, h) or n % m != 0:
         raise fail(f"attention of {q}, {k} and {v}")
     tables = [x for name, x in zip(extras, types[3:]) if name in ANGLES]
     if tables and not _fit(tables, (b, n, s, h), attrs):
         raise fail(f"attention: queries {q} turned by {', '.join(map(str, tables))}")
     for name, x in zip(extras, types[3:]):
-        if name in ANGLES:
+        if name in (*ANGLES, TABLE):
             continue
         if name == SINK:
             if x.ndim != 4 or broadcast_shapes(x.shape, (b, n, s, 1)) != (b, n, s, 1) or "float" not in x.dtype:
@@ -125,7 +150,7 @@ def _fit(tables: Sequence[TensorType], queries: Sequence[Any], attrs: Attrs) -> 
 
 
 def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
-    g = geometry([t.shape for t in types[:3]], attrs)
+    g = geometry([t.shape for t in types], attrs)
     total: int = 2 * g.batch * g.heads * g.queries * g.keys * (g.size + g.value_size)
     return total
 
@@ -214,6 +239,8 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     """In NumPy, head by head, so that no more than one head's scores are held."""
     q, k, v = (np.transpose(np.asarray(x), order_of(attrs, n)) for n, x in zip("qkv", arrays))
     extras = {n: np.asarray(x) for n, x in zip(attrs.get("extras", ()), arrays[3:])}
+    if TABLE in extras:
+        k, v = (_gathered(x, extras[TABLE]) for x in (k, v))
     wide = np.float64 if q.dtype == np.float64 else np.float32
     (b, n, s, h), (_, m, t, _) = q.shape, k.shape
     if "cos" in extras:
@@ -251,6 +278,13 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
 
 
+def _gathered(pool: Any, table: Any) -> Any:
+    """Blocks [blocks, heads, places, size] as what a table [batch, blocks of one] makes of them: [batch, heads, places, size]."""
+    found = pool[np.clip(table, 0, len(pool) - 1)]
+    b, n, m, t, h = found.shape
+    return np.swapaxes(found, 1, 2).reshape(b, m, n * t, h)
+
+
 def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dtype: str) -> Any:
     """Queries by their logical index as a stage of their own, turned."""
 
@@ -262,7 +296,21 @@ def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dt
     return lambda *i: made(*i).astype(accumulator(dtype))
 
 
-def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: str) -> tuple[Tensor, Tensor, Tensor]:
+def _reader(operand: str, x: Tensor, attrs: Attrs, extras: dict[str, Tensor]) -> Callable[..., Any]:
+    """Reads of keys or values by (batch, head, place, element)."""
+    order, at = order_of(attrs, operand), table_at(attrs)
+    if at is None:
+        return lambda *i: x(*stored(order, i))
+    blocks, _, length, _ = static_shape(x)
+
+    def paged(b: Any, head: Any, place: Any, d: Any) -> Any:
+        block = block_of(extras[TABLE], b, te.indexdiv(place, length), blocks)
+        return x(block, head, te.indexmod(place, length), d)
+
+    return paged
+
+
+def _weighted(s: Tensor, value: Callable[..., Any], g: Geometry, acc: str) -> tuple[Tensor, Tensor, Tensor]:
     """The largest of scores (batch, heads, queries, keys), the sums of their weights, and of values by them."""
     lead = (g.batch, g.heads, g.queries)
     j1, j2, j3 = (te.reduce_axis((0, g.keys), f"j{x}") for x in (1, 2, 3))
@@ -274,7 +322,7 @@ def _weighted(s: Tensor, v: Tensor, g: Geometry, v_order: tuple[int, ...], acc: 
     summed = te.compute(
         (*lead, g.value_size),
         lambda b, n, i, w: te.sum(
-            power(b, n, i, j3) * v(*stored(v_order, (b, te.indexdiv(n, g.group), j3, w))).astype(acc),
+            power(b, n, i, j3) * value(b, te.indexdiv(n, g.group), j3, w).astype(acc),
             axis=j3,
         ),
         name="attention_values",
@@ -291,6 +339,8 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     pairs to keep), "sink" (four dimensions that broadcast to (batch, heads, queries, 1): a score more, whose value is 0), "start" (place of the first query among the keys, one a batch entry), "length" (keys of each batch entry that count), "cos" and "sin"
     (angles that queries are turned by when they are read, four dimensions that broadcast to queries in the order above, the last as `rotary` has it with
     `interleaved` and `whole`; of any float type).
+    "table" (integers [batch, blocks of an entry]): keys and values are pools [blocks, key heads, places of a block, size], and key j of entry b lies in block
+    table[b, j // places] at j % places; the entry has as many keys as its row has places, of which "length" or `right` say how many count.
     offset: that place where it is the same for all. left, right: a query at place p sees keys p - left to p + right; right 0 is causal.
     softcap: c * tanh(score / c) before the bias. q_order, k_order, v_order, out_order: which dimension of the tensor, as it is stored, is
     the batch, the head, the place, the element.
@@ -300,13 +350,14 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
     q, k, v = inputs[:3]
     extras = dict(zip(attrs.get("extras", ()), inputs[3:]))
     scores = scores_of(inputs, attrs)
-    g = geometry([static_shape(t) for t in inputs[:3]], attrs)
+    g = geometry([static_shape(t) for t in inputs], attrs)
     acc, dtype = scores.acc, outputs[0].dtype
 
     def read(name: str, index: Sequence[Any]) -> Any:
         return extras[name](*index)
 
     h = te.reduce_axis((0, g.size), "h")
+    key, value = (_reader(x, t, attrs, extras) for x, t in (("k", k), ("v", v)))
 
     def query(b: Any, n: Any, i: Any, d: Any) -> Any:
         return q(*stored(order_of(attrs, "q"), (b, n, i, d))).astype(acc)
@@ -317,7 +368,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
 
     def product(b: Any, n: Any, i: Any, j: Any) -> Any:
         x = query(b, n, i, h)
-        y = k(*stored(order_of(attrs, "k"), (b, te.indexdiv(n, g.group), j, h))).astype(acc)
+        y = key(b, te.indexdiv(n, g.group), j, h).astype(acc)
         return te.sum(x * y, axis=h)
 
     raw = te.compute((g.batch, g.heads, g.queries, g.keys), product, name="attention_product")
@@ -328,7 +379,7 @@ def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) ->
         return x if seen is None else te.select(seen, x, te.const(float("-inf"), acc))
 
     s = te.compute(raw.shape, score, name="attention_scores")
-    top, total, summed = _weighted(s, v, g, order_of(attrs, "v"), acc)
+    top, total, summed = _weighted(s, value, g, acc)
 
     def body(*i: Any) -> Any:
         b, n, p, w = (i[a] for a in order_of(attrs, "out"))

@@ -176,3 +176,51 @@ def _scatter_nd(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
 
     last_one = te.compute(x.shape, body, name="scatter_nd")
     return carry(form, [last_one]) if depth else [last_one]
+
+
+def _write_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    pool, rows, slots = types
+    fits = pool.ndim == 4 and rows.ndim == 3 and slots.ndim == 1 and rows.dtype == pool.dtype
+    if (
+        not fits
+        or rows.shape != (slots.shape[0], pool.shape[1], pool.shape[3])
+        or slots.dtype not in ("int32", "int64")
+    ):
+        raise fail(f"write_rows of {rows} at {slots} into {pool}")
+    return [pool]
+
+
+def _write_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
+    pool, rows, slots = (np.asarray(a) for a in arrays)
+    out, places = pool.copy(), pool.shape[2]
+    inside = (slots >= 0) & (slots < len(pool) * places)
+    out[slots[inside] // places, :, slots[inside] % places] = rows[inside]
+    return [out]
+
+
+@register("write_rows", OPAQUE, _write_type, host=_write_host, takes=3)
+def _write_rows(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """Rows [n, heads, size] into a pool of blocks [blocks, heads, places, size]: row i goes to place slots[i] % places of block slots[i] // places. A slot that is
+    outside is left out; a network checks none, since a row that is not wanted has the slot -1.
+
+    The result lies in the memory of the pool, of which the rows alone are written: the pool is a state of the network (`graph.state`), and nothing else reads it as it was.
+    """
+    pool, rows, slots = inputs
+    blocks, heads, places, size = static_shape(pool)
+    n = static_shape(rows)[0]
+
+    def make(ins: Any, outs: Any) -> Any:
+        ib = te.ir_builder.create()
+        source, at, target = (ib.buffer_ptr(x) for x in (*ins, *outs))
+        with ib.for_range(0, n, "row") as row:
+            slot = ib.let("slot", at[row].astype("int32"))
+            with (
+                ib.if_scope(te.all(slot >= 0, slot < blocks * places)),
+                ib.for_range(0, heads, "head") as head,
+                ib.for_range(0, size, "d") as d,
+            ):
+                target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[row, head, d]
+        return ib.get()
+
+    made = te.extern([pool.shape], [rows, slots], make, name="write_rows", dtype=[pool.dtype])
+    return carry(Form("write_rows", (rows, slots), tuple(outputs)), [made])

@@ -184,7 +184,7 @@ def _concat(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     parts, begin = [], 0
     for t in inputs:
         n = static_shape(t)[axis]
-        if n:
+        if not isinstance(n, int) or n:  # a size that is open may be 0: then nothing is read of its part
             parts.append((begin, t))
             begin += n
 

@@ -24,7 +24,10 @@ from ..space import Choice
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a group with a scatter in it."""
+    """The space of a group with a scatter in it, or with rows that are written into blocks."""
+    written = group.form("write_rows")
+    if written is not None and target.is_gpu:  # on a CPU the definition's loops are it
+        yield WrittenRows(group, target, *written)
     found = group.form("scatter")
     if found is not None and loops.fits(found[0]):
         yield Scatter(group, target, *found)
@@ -142,3 +145,37 @@ def _in_loops(
             dst[here] = value[0]
 
     return loops.extern("scatter", [x, index, update], [(static_shape(x), dtype)], body)
+
+
+class WrittenRows(loops.LoopForm):
+    """Rows into blocks of a pool on a GPU: a work-group a row."""
+
+    template: ClassVar[str] = "written rows"
+
+    def sketch(self, choice: Choice) -> Footprint:
+        """An element a thread."""
+        rows = self.form.inputs[0]
+        return self.chains(1, math.prod(d if isinstance(d, int) else 16 for d in static_shape(rows)))
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        (rows, slots), pool = self.form.inputs, self.form.outputs[0]
+        blocks, heads, places, size = pool.shape
+        n, count = static_shape(rows)[0], heads * size
+        threads = min(loops.THREADS, 1 << (count - 1).bit_length())
+
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+            (source, at), (target,) = sources, results
+            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
+            ib.scope_attr(bx, "thread_extent", n)
+            ib.scope_attr(tx, "thread_extent", threads)
+            slot = ib.let("slot", at[bx.var].astype("int32"))
+            with (
+                ib.if_scope(te.all(slot >= 0, slot < blocks * places)),
+                ib.for_range(0, -(-count // threads), "r") as r,
+            ):
+                e = r * threads + tx.var
+                with ib.if_scope(e < count):
+                    head, d = te.indexdiv(e, size), te.indexmod(e, size)
+                    target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[bx.var, head, d]
+
+        return loops.extern("write_rows", [rows, slots], [(pool.shape, pool.dtype)], body)

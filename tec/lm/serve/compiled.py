@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ...errors import ArgumentError
+from ...errors import ArgumentError, CodegenError, ImportModelError, LoweringError
 from ..embedding import Embedder, makes_embeddings
 from ..model import LanguageModel
 from ..text.template import template_of
+from .batches import BatchEngine
+from .joint import BLOCK, PagedModel
 from .served import Limits, Served
 from .slots import SlotEngine
 
+_LOG = logging.getLogger("tec.serve")
 _ROWS = 256  # that a slot's caches have room for at first; they grow
 
 
@@ -61,17 +65,36 @@ class CompiledModel:
 
 
 def served_of(
-    lm: LanguageModel, name: str, *, device: Any = None, slots: int = 4, queue: int = 64, limits: Limits | None = None
-) -> Served:
-    """A model, ready for `application`. Raises ArgumentError where its files have no tokenizer."""
+    lm: LanguageModel, name: str, *, device: Any = None, slots: int = 4, queue: int = 64, limits: Limits | None = None, block: int = BLOCK,
+    blocks: int | None = None, cache: bool = True,
+) -> Served:  # fmt: skip
+    """A model, ready for `application`. slots: texts under way at once; block, blocks: tokens of a block of the cache, and blocks; 0 for `block`: texts go on in turn, each
+    with caches of its own. cache: keep compiled code on the disk. Raises ArgumentError where its files have no tokenizer."""
     tokenizer = lm.checkpoint.tokenizer
     if tokenizer is None:
         raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
     embed = None
     if makes_embeddings(lm.checkpoint):
         embed = Embedder(lm.checkpoint, lm.target, device, "float32", None, True, True).embed
-    engine = SlotEngine(CompiledModel(lm, device), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed)
+    engine = engine_of(lm, device, slots=slots, queue=queue, embed=embed, block=block, blocks=blocks, cache=cache)
     return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())
+
+
+def engine_of(
+    lm: LanguageModel, device: Any = None, *, slots: int = 4, queue: int = 64, embed: Any = None, block: int = BLOCK, blocks: int | None = None,
+    cache: bool = True,
+) -> BatchEngine | SlotEngine:  # fmt: skip
+    """What serves a model's texts: together where its states are rows of keys and values, else in turn, which the log says."""
+    bytes_of = lm.checkpoint.tokenizer.token_bytes if lm.checkpoint.tokenizer is not None else None
+    if bytes_of is None:
+        raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
+    if block:
+        try:
+            model = PagedModel(lm, device, block=block, blocks=blocks, slots=slots, cache=cache)
+            return BatchEngine(model, bytes_of, slots=slots, queue=queue, embed=embed)
+        except (ImportModelError, LoweringError, CodegenError) as error:
+            _LOG.warning("texts go on in turn, not together: %s", error)
+    return SlotEngine(CompiledModel(lm, device), bytes_of, slots=slots, queue=queue, embed=embed)
 
 
 class _NoModel:

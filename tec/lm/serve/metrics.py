@@ -34,8 +34,11 @@ class Metrics:
             "tec_time_to_first_token_seconds", "From the request to its first token", buckets=_SECONDS, **own
         )
         self.whole = p.Histogram("tec_request_seconds", "From the request to its last token", buckets=_SECONDS, **own)
-        for name in ("running", "waiting", "slots"):
-            gauge = p.Gauge(f"tec_texts_{name}", f"Texts: {name}", **own)
+        for name in engine.state():
+            is_texts = name in ("running", "waiting", "slots")
+            gauge = p.Gauge(
+                f"tec_texts_{name}" if is_texts else f"tec_cache_{name}", f"Now: {name.replace('_', ' ')}", **own
+            )
             gauge.set_function(partial(_count, engine, name))
 
     def text(self) -> tuple[bytes, str]:

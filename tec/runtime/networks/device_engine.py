@@ -87,7 +87,7 @@ class DeviceEngine:
         holders = self.plan.holders  # found by a walk over all steps
         self._is_flat = not holders
         self._captures = self._captures and all(isinstance(s, Repeat) and s.is_fixed for s, _ in holders)
-        self._growing = self.plan.growing
+        self._resident = self.plan.in_place
         self._last: list[Any] = []
         self._table = LaunchTable(network._launches(), self.module, device) if self._is_flat else None
         # By their numbers: the steps that are called as functions.
@@ -100,14 +100,15 @@ class DeviceEngine:
         self._where: tuple[list[NDArray | Storage], Any] | None = None  # the memory of each base, and their addresses
         copies = (n for s in self.plan.flat if not isinstance(s, Call) for n in (s.target, s.source))
         # States that grow are neither copied in nor out.
-        given = (n for n in self.plan.inputs if n not in self._growing)
-        shown = (o.value for o in self.plan.outputs if self.plan.values[o.value].place != "rows")
+        given = (n for n in self.plan.inputs if n not in self._resident)
+        kept = self.plan.kept_values
+        shown = (o.value for o in self.plan.outputs if o.value not in kept)
         self._copied = list(dict.fromkeys([*given, *shown, *copies]))
         self._ahead = Event(device)  # behind what the caller queued
 
     def start(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         self.stream.wait(self._ahead.record())  # what the caller queued comes first
-        states = {n: a for n, a in zip(self.plan.inputs, given) if n in self._growing}
+        states = {n: a for n, a in zip(self.plan.inputs, given) if n in self._resident}
         bound = self._bind(binding, states)
         with self.stream:
             for name, a in zip(self.plan.inputs, given):
@@ -260,7 +261,7 @@ class DeviceEngine:
 
     @property
     def nbytes(self) -> int:
-        return sum(s.nbytes for n, s in self._memory.items() if n not in self._growing)
+        return sum(s.nbytes for n, s in self._memory.items() if n not in self._resident)
 
     def release(self) -> None:
         self.wait()

@@ -202,6 +202,15 @@ class Executor:
             raise ArgumentError("the network has no state", hint='tec.compile(model, state={"past": "present"})')
         return self._states
 
+    def begin_with(self, states: Mapping[str, Any]) -> None:
+        """States that do not grow, by their inputs' names, as the next run finds them. Arrays of the executor's device are taken as they are, and written in place
+        where the network writes rows of them. Raises ArgumentError for what is no such state, or has another type.
+        """
+        own = self._stateful()
+        with self._lock:
+            self._engine.wait()
+            own.begin_with(states)
+
     # ---- running
 
     def run(self, inputs: Any, outputs: Mapping[str, Any] | Sequence[Any] | None = None) -> list[NDArray]:
@@ -357,9 +366,10 @@ class Executor:
             return [(r, None) for r in self._made(binding)]
         asked = self._asked([o for o in plan.outputs if self._is_shown(o)], outputs)
         out: list[tuple[NDArray | None, NDArray | None]] = []
+        kept = plan.kept_values
         for o in plan.outputs:
             v = plan.values[o.value]
-            if v.place == "rows":
+            if o.value in kept:
                 out.append((None, None))
                 continue
             shape = self._layout.shape(binding, o.value)

@@ -87,7 +87,7 @@ class States:
         for s in self.others:
             shape = self._shape(s.input, env)
             if given is not None:
-                self._values[s.input] = given[s.input]
+                self._values[s.input] = self._own(given[s.input]) if s.input in self.plan.held else given[s.input]
             elif s.input not in self._values:
                 self._values[s.input] = zeros(shape, self.plan.values[s.input].dtype, self.device)
             if self._values[s.input].shape != shape:
@@ -160,7 +160,25 @@ class States:
     def advance(self, after: Mapping[str, int], results: Mapping[str, NDArray]) -> None:
         """A run was queued: rows are filled, and outputs are the next run's inputs."""
         self.lengths.update(after)
-        self._values.update((s.input, results[s.output]) for s in self.others)
+        self._values.update((s.input, results[s.output]) for s in self.others if s.output in results)
+
+    def _own(self, given: NDArray) -> NDArray:
+        """A copy, which runs may write."""
+        made = empty(given.shape, given.dtype, self.device)
+        made.copyfrom(given)
+        return made
+
+    def begin_with(self, states: Mapping[str, NDArray]) -> None:
+        """See `Executor.begin_with`."""
+        known = {s.input: self.plan.values[s.input] for s in self.others}
+        for name, a in states.items():
+            v = known.get(name)
+            if v is None or a.dtype != v.dtype or len(a.shape) != len(v.shape) or a.device is not self.device:
+                raise ArgumentError(
+                    f"{a.dtype}{a.shape} on {a.device} is no state {name!r} of the network",
+                    hint=f"states: {', '.join(f'{n}: {x}' for n, x in known.items())}",
+                )
+        self._values.update(states)
 
     def take(self, other: States) -> None:
         """What another network's states are, which has them by the same names. Raises ArgumentError where it has not."""

@@ -174,7 +174,7 @@ def check_order(plan: Plan, signature: Params) -> None:
 
 def _order(plan: Plan, steps: Sequence[Step], before: set[str], signature: Params) -> set[str]:
     """The values that are made once the steps have run; those of `before` are at the start."""
-    made = set(before)
+    made, kept = set(before), plan.kept_values
     for step in steps:
         if isinstance(step, Choose):
             check_made(plan, step, made)
@@ -196,6 +196,10 @@ def _order(plan: Plan, steps: Sequence[Step], before: set[str], signature: Param
         for k, (w, a) in enumerate(zip(targets, writes)):
             v = plan.values[w]
             if plan.values[a].place == "rows":
+                if w in sources:
+                    raise damaged(f"{what} writes {a!r} over another of its arguments")
+                continue
+            if a in kept and v.place == "input":  # rows of a state, in its place
                 if w in sources:
                     raise damaged(f"{what} writes {a!r} over another of its arguments")
                 continue

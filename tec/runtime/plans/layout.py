@@ -331,9 +331,10 @@ class PlanLayout:
         """(bytes, where each output of the plan may lie in so many; None for rows of a state)."""
         if not binding.outputs:
             end, places = 0, list[Place | None]()
+            kept = self.plan.kept_values
             for o in self.plan.outputs:
                 v = self.plan.values[o.value]
-                if v.place == "rows":
+                if o.value in kept:
                     places.append(None)
                     continue
                 nbytes = self.nbytes(binding, self.names[o.value])

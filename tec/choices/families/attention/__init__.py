@@ -16,7 +16,7 @@ from . import registers
 from .cpu import CpuAttention
 from .few_rows import FewRowsAttention
 from .gpu import GpuAttention
-from .kernel import Kernel
+from .kernel import Kernel, places_of
 from .matrix import MatrixAttention
 from .ping_pong import TurnAttention
 from .warpgroup import WarpgroupAttention
@@ -30,6 +30,10 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     form = found[0]
     sizes = [extent(d) for t in form.inputs[:3] for d in t.shape]
     if any(n == 0 for n in sizes):
+        return
+    if places_of(form) is not None:  # keys in blocks: GPUs have plain stages
+        if not target.is_gpu:
+            yield CpuAttention(group, target, *found)
         return
     if not target.is_gpu:
         kinds: list[type[CpuAttention]] = [CpuAttention]

@@ -27,7 +27,7 @@ from ...parts.pointwise import lanes_for
 from ...space import Choice
 from ..products import tile_clocks
 from .few import MOST, FewQueries
-from .kernel import AttentionSpace, Kernel
+from .kernel import AttentionSpace, Kernel, places_of
 
 _OPEN_SIZE = 64  # of a head whose size is open
 _SIDE = 8  # of a square of queries by elements that is turned in registers
@@ -43,19 +43,21 @@ class CpuAttention(AttentionSpace):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lanes = lanes_for(scores_of(form.inputs, form.attrs).acc, target)
+        places = places_of(form)  # a block of keys is then one of the pool's
+        self.keys = KEYS if places is None else places
         self.parameters = {
-            "queries": tuple(v * self.lanes for v in (2, 1, 4)), "keys": (KEYS, 32, 128, 256), "rows": (8, 4, 6, 12, 2)
+            "queries": tuple(v * self.lanes for v in (2, 1, 4)), "keys": (KEYS, 32, 128, 256) if places is None else (places,), "rows": (8, 4, 6, 12, 2)
         }  # fmt: skip
 
     @property
     def default(self) -> Choice:
         # Two registers of queries by 8 elements are 16 sums, half of 32 registers; 4 where there are 16.
         rows = 8 if self.target.vector_bytes >= 64 else 4
-        usual = self.choice(queries=2 * self.lanes, keys=KEYS, rows=rows)
+        usual = self.choice(queries=2 * self.lanes, keys=self.keys, rows=rows)
         if not isinstance(self.g.queries, int):
             return usual
         # Of few queries tiles that leave few lanes without one.
-        some = self.legal({**self.parameters, "keys": (KEYS,), "rows": (rows, 4, 6, 8)})
+        some = self.legal({**self.parameters, "keys": (self.keys,), "rows": (rows, 4, 6, 8)})
         return min((usual, *some), key=lambda c: self.sketch(c).kernels[0].issued)
 
     def why_not(self, choice: Choice) -> str | None:
@@ -223,6 +225,7 @@ class Tile:
     def _block(self, key: Index, count: Index) -> None:
         """Keys `key` and on, `count` of them."""
         ib, w = self.ib, self.width
+        self.kernel.enter(self.b, key)
         self._score_block(key, count)
         fresh = ib.allocate(self.acc, (w,), "fresh", scope="local")
         with self._lanes() as lane:

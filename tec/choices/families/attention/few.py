@@ -50,6 +50,7 @@ class FewQueries:
         begin, end = k.key_range(self.b, 0, g.queries - 1, self.keys)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             key = ib.let("key", block * self.keys)
+            k.enter(self.b, key)
             count = ib.let("count", te.min(self.keys, g.keys - key))
             with ib.for_range(0, self.count, "row") as row:
                 self._block(row, key, count)

@@ -8,7 +8,19 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from .... import te
-from ....ops.attention import LOWEST, Geometry, Scores, geometry, normalized, order_of, scores_of, stored
+from ....ops.attention import (
+    LOWEST,
+    TABLE,
+    Geometry,
+    Scores,
+    block_of,
+    geometry,
+    normalized,
+    order_of,
+    scores_of,
+    stored,
+    table_at,
+)
 from ....ops.forms import Form
 from ....ops.rotary import Turn
 from ....target import Target
@@ -36,11 +48,21 @@ class Kernel:
         self.g = self.sizes_of(self.form)
         self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
         self.acc = self.scores.acc
+        self.block: Any = None  # where keys lie in blocks of a pool: the one that is read now, and its first key
+        self.block_first: Any = 0
+
+    def enter(self, b: Index, key: Any) -> None:
+        """What follows reads keys from `key` on of batch entry b, no further than to the end of their block."""
+        if (places := places_of(self.form)) is not None:
+            table, blocks = self.sources[TABLE], self.form.inputs[1].shape[0]
+            number = te.indexdiv(key, places)
+            self.block = self.ib.let("block_at", block_of(lambda *i: table[i], b, number, _size(blocks)))
+            self.block_first = self.ib.let("block_first", number * places)
 
     @staticmethod
     def sizes_of(form: Form) -> Geometry:
         """Sizes as numbers, or as expressions where they are open."""
-        return geometry([[_size(d) for d in t.shape] for t in form.inputs[:3]], form.attrs)
+        return geometry([[_size(d) for d in t.shape] for t in form.inputs], form.attrs)
 
     @classmethod
     def of(cls, form: Form, ib: IRBuilder, sources: list[Any], out: Any) -> Kernel:
@@ -53,6 +75,9 @@ class Kernel:
 
     def stored_at(self, operand: str, *index: Any) -> Any:
         """The same in its own type."""
+        if self.block is not None and operand in ("k", "v"):
+            _, head, place, d = index
+            return self.sources[operand][self.block, head, place - self.block_first, d]
         return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
 
     @cached_property
@@ -180,6 +205,13 @@ class SplitAttention(AttentionSpace):
         least = int(self.rule("blocks", 4, keys=self.length))
         wanted: int = min(2 * self.target.machine.units // self.groups(tile), self.length // (least * keys))
         return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
+
+
+def places_of(form: Form) -> int | None:
+    """Keys of a block, where they lie in blocks of a pool; None where they lie one behind the other."""
+    if table_at(form.attrs) is None:
+        return None
+    return int(_size(form.inputs[1].shape[2]))
 
 
 def _size(d: Any) -> Any:

@@ -17,8 +17,9 @@ import uvicorn
 
 from tec.errors import ArgumentError
 from tec.lm.serve.app import application
+from tec.lm.serve.batches import BatchEngine
+from tec.lm.serve.joint import Piece
 from tec.lm.serve.served import Limits, Served
-from tec.lm.serve.slots import SlotEngine
 from tec.lm.text.bytelevel import alphabet
 from tec.lm.text.template import ChatTemplate
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
@@ -85,6 +86,34 @@ class Scripted:
         return x
 
 
+class ScriptedJoint:
+    """The same for many texts at once: what lies in the blocks is the tokens themselves, which are read through the tables."""
+
+    def __init__(self, model: Scripted | None = None, *, block: int = 16, blocks: int | None = None):
+        self.script = model or Scripted()
+        self.context, self.ends, self.block = self.script.context, self.script.ends, block
+        self.blocks = blocks or 4 * -(-self.context // block)
+        self.pool = np.full((self.blocks, block), -1)
+        self.batches: list[list[int]] = []  # of each run the tokens of its pieces
+
+    def step(self, pieces: Sequence[Piece]) -> Any:
+        self.batches.append([len(p.tokens) for p in pieces])
+        time.sleep(self.script.seconds)
+        for p in pieces:
+            for k, token in enumerate(p.tokens, p.first):
+                self.pool[p.blocks[k // self.block], k % self.block] = token
+        rows = []
+        for p in pieces:
+            ids = self.pool[list(p.blocks)].reshape(-1)[: p.first + len(p.tokens)]
+            assert (ids >= 0).all(), "a text reads what nobody wrote"
+            if p.wanted:
+                rows.append(self.script.logits(ids.tolist()))
+        return np.array(rows)
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        self.pool[list(blocks)] = -1
+
+
 @contextlib.contextmanager
 def server(
     model: Scripted | None = None,
@@ -94,10 +123,13 @@ def server(
     limits: Limits | None = None,
     usual: Any = None,
     embed: Any = None,
-) -> Iterator[tuple[str, SlotEngine]]:
+    blocks: int | None = None,
+) -> Iterator[tuple[str, BatchEngine]]:
     """The address of a server, and its engine."""
     tokenizer = byte_tokenizer()
-    engine = SlotEngine(model or Scripted(), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed)
+    engine = BatchEngine(
+        ScriptedJoint(model, blocks=blocks), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed
+    )
     served = Served("scripted", engine, tokenizer, ChatTemplate(TEMPLATE), usual or {}, limits or Limits())
     with running(application(served)) as address:
         try:

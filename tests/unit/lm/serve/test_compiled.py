@@ -23,7 +23,7 @@ PROMPTS = ["abcabc", "abcabd", "hello there", "x", "abcabcabc", "another one"]
 
 @pytest.fixture(scope="module")
 def lm():
-    return load(llama(), context=48)
+    return load(llama(), context=48, target="llvm")
 
 
 def alone(lm, prompt: str, most: int = 12) -> list[int]:
@@ -58,7 +58,7 @@ def test_texts_together(lm, slots):
 
 
 def test_the_api(lm):
-    served = served_of(lm, "tiny", slots=2)
+    served = served_of(lm, "tiny", slots=2, block=8)
     with (
         running(application(served)) as address,
         openai.OpenAI(base_url=f"{address}/v1", api_key="x", max_retries=0) as client,

@@ -1,0 +1,100 @@
+"""The layers of a network that takes tokens of many texts at once, whose keys and values lie in blocks of one pool (Kwon and others, arXiv 2309.06180).
+
+    rows            tokens of all texts, one below the other: products, norms and networks take them as the tokens of one text
+    places, slots   of each row: its place in its text, and where its keys and values go in the pools
+    single_*        rows that attend alone, one of a text in most cases: which rows, their places, and the table of their texts' blocks
+    chunk_*         pieces of prompts, as many rows each as the longest: which rows, the place of the first, the tables
+    order           of each row: which of the attended rows [singles, then chunks] is its own
+    wanted          the rows whose logits are wanted
+
+A row's keys are written before any row attends, so a piece of a prompt sees itself in the pool. What a model keeps between tokens must be rows of keys and values:
+others (convolutions, recurrences, frequencies that follow a text's length) are refused here, and their texts go on in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ImportModelError
+from ..graph import Value
+from ..ops.dim_bounds import Empty
+from ..ops.dims import Dim
+from .config import Config
+from .layers import Layers
+from .rope import Frequencies
+
+_HEADS = (0, 2, 1, 3)  # batch, heads, places, size of what lies as batch, places, heads, size
+
+
+class PagedLayers(Layers):
+    """See the module. block: tokens of a block."""
+
+    def __init__(self, config: Config, tensors: Any, target: Any, dtype: str, block: int):
+        super().__init__(config, tensors, target, dtype)
+        if config.get("use_bidirectional_attention") is True:
+            raise ImportModelError(f"{config.architecture} reads whole texts", hint="nothing of them is kept in blocks")
+        self.block = block
+        g, singles, chunks, longest = self.graph, *(Dim(Empty(n)) for n in ("singles", "chunks", "longest"))
+
+        def whole(name: str, *shape: Any) -> Value:
+            return g.input(name, "int64", shape)
+
+        self._places = g.input("places", "float32", (self.tokens,))
+        self._slots = whole("slots", self.tokens)
+        self._singles = (
+            whole("single_rows", singles),
+            whole("single_starts", singles),
+            whole("single_tables", singles, Dim("single_blocks")),
+        )
+        self._chunks = (
+            whole("chunk_rows", chunks, longest),
+            whole("chunk_starts", chunks),
+            whole("chunk_tables", chunks, Dim("chunk_blocks")),
+        )
+        self._order, self._wanted = whole("order", self.tokens), whole("wanted", Dim("wanted"))
+
+    def places(self) -> Value:
+        """See `Layers.places`."""
+        return self._places
+
+    def _inverse(self, f: Frequencies) -> Value:
+        if f.long is not None or f.growth is not None:
+            raise ImportModelError(f"positions of {self.c.architecture} turn by the length of the text")
+        return super()._inverse(f)
+
+    def cached(self, x: Value, what: str) -> Value:
+        """x [1, tokens, heads, size] written into the layer's pool: [blocks, heads, tokens of a block, size]."""
+        name, (_, _, heads, size) = f"past.{self.layer}.{what}", x.shape
+        pool = self.graph.input(name, x.dtype, (Dim("blocks"), heads, self.block, size))
+        whole = self.b.op("write_rows", pool, self.b.reshape(x, (self.tokens, heads, size)), self._slots)
+        self._caches.append((name, whole))
+        return whole
+
+    def attend_to(
+        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
+    ) -> Value:  # fmt: skip
+        """See `Layers.attend_to`: of every row to its own text."""
+        b, (_, _, heads, size), width = self.b, q.shape, values.shape[3]
+        flat = b.reshape(q, (self.tokens, heads * size))
+        found = []
+        for rows, starts, tables in (self._singles, self._chunks):
+            count, each = (*rows.shape, 1)[:2]
+            own = b.reshape(b.op("gather", flat, rows, axis=0), (count, each, heads, size))
+            extras = {"start": starts, "table": tables}
+            if sink is not None:
+                extras["sink"] = b.reshape(sink, (1, heads, 1, 1))
+            y = b.op(
+                "attention", own, keys, values, *extras.values(), scale=size**-0.5 if scale is None else scale, softcap=softcap, right=0,
+                left=None if window is None else window - 1, q_order=_HEADS, out_order=_HEADS, extras=tuple(extras),
+            )  # fmt: skip
+            found.append(b.reshape(y, (count * each, heads * width)))
+        return b.op("gather", b.concat(found, 0), self._order, axis=0)
+
+    def state(self, what: str, shape: Sequence[int], dtype: str = "float32") -> Value:
+        """Refused: see the module."""
+        raise ImportModelError(f"{self.c.architecture} keeps a {what} of a text, which is no row of a token")
+
+    def last(self, x: Value) -> Value:
+        """The rows that are wanted."""
+        return self.b.op("gather", x, self._wanted, axis=0)

@@ -1,0 +1,172 @@
+"""An engine of batches: in each round all texts that run go on in one run of the model, by a token or by a piece of their prompts (continuous batching: Yu and others,
+Orca, 2022; Kwon and others, arXiv 2309.06180).
+
+Texts join and leave between rounds. Prompts are read in pieces beside the tokens of other texts, `piece` tokens a round together. Keys and values lie in blocks
+(`block_pool`): a prompt takes over the blocks of what it has in common with texts before. Where no block is free, the text that came last gives its own back and reads
+itself again later. A request whose client left ends at the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from ...errors import ArgumentError
+from ..text.tokenizer import Stream
+from .block_pool import BlockPool
+from .engine import Done, Listener, Request
+from .jobs import PIECE, Job, TextEngine
+from .joint import Piece
+
+
+class JointModel(Protocol):
+    """What gives logits of many texts at once."""
+
+    context: int
+    ends: Collection[int]  # tokens that end a text
+    block: int  # tokens of a block
+    blocks: int  # of the pool: as many as a text of `context` tokens has, at least
+
+    def step(self, pieces: Sequence[Piece]) -> Any:
+        """Logits [pieces that want them, vocabulary]."""
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """What is in these blocks may be no numbers: it must not reach the next text that has them."""
+
+
+@dataclass
+class _Job(Job):
+    tokens: list[int] = field(default_factory=list)  # of the prompt, and those that were written
+    blocks: list[int] = field(default_factory=list)
+    at: int = 0  # tokens whose keys and values lie in the blocks
+    begun: bool = False
+
+
+class BatchEngine(TextEngine[_Job]):
+    """See the module and `TextEngine`. piece: tokens of prompts that are read in one round. `preempted`: how often a text gave its blocks back."""
+
+    def __init__(
+        self,
+        model: JointModel,
+        token_bytes: Callable[[int], bytes],
+        *,
+        slots: int = 16,
+        queue: int = 64,
+        embed: Callable[[Sequence[int]], Any] | None = None,
+        piece: int = PIECE,
+    ):
+        self.model, self.pool = model, BlockPool(model.blocks, model.block)
+        if self.pool.blocks_for(model.context) > model.blocks:
+            raise ArgumentError(f"{model.blocks} blocks of {model.block} tokens have no room for {model.context}")
+        self._piece, self.preempted = piece, 0
+        super().__init__(model, token_bytes, slots, queue, embed)
+
+    def _job(self, request: Request, listener: Listener, stream: Stream) -> _Job:
+        return _Job(request, listener, stream, tokens=list(request.prompt))
+
+    def state(self) -> dict[str, int]:
+        """See `Engine`; and "blocks", "free_blocks", "preempted"."""
+        return {
+            **super().state(),
+            "blocks": self.pool.count,
+            "free_blocks": self.pool.free,
+            "preempted": self.preempted,
+        }
+
+    # ---- a round
+
+    def _round(self) -> None:
+        for job in [j for j in self._running if j.cancelled]:
+            self._finish(job, Done("cancelled", cached=job.cached))
+        batch = self._batch()
+        try:
+            self._run(batch)
+        except Exception as error:
+            if len(batch) == 1:
+                self._failed(batch[0][0], error)
+                return
+            for one in batch:  # whose fault it is shows alone; what was written of the others is written again
+                try:
+                    self._run([one])
+                except Exception as own:
+                    self._failed(one[0], own)
+
+    def _run(self, batch: Sequence[tuple[_Job, Piece]]) -> None:
+        if not batch:
+            return
+        with self._model_lock:
+            logits = self.model.step([piece for _, piece in batch])
+        rows = iter(logits)
+        for job, piece in batch:
+            self._advance(job, piece, next(rows) if piece.wanted else None)
+
+    def _advance(self, job: _Job, piece: Piece, logits: Any) -> None:
+        """What a run made of a text: full blocks, and a token."""
+        size, before = self.pool.size, job.at
+        job.at += len(piece.tokens)
+        for number in range(before // size, job.at // size):
+            self.pool.filled(job.blocks, number, job.tokens[number * size : (number + 1) * size])
+        if logits is None:
+            return
+        try:
+            self._write(job, logits)
+            job.tokens += job.written[-1:]
+        except Exception as error:
+            self._failed(job, error)
+
+    def _batch(self) -> list[tuple[_Job, Piece]]:
+        """What each text does in this round: those that came first are served first."""
+        batch: list[tuple[_Job, Piece]] = []
+        budget = self._piece
+        for job in list(self._running):
+            if not job.blocks and not self._begin(job):
+                continue
+            left = len(job.tokens) - job.at
+            count = left if left == 1 else min(left, budget)
+            count = self._room(job, count, {id(j) for j, _ in batch})
+            if count < 1:
+                continue
+            budget -= count if left > 1 else 0
+            tokens = job.tokens[job.at : job.at + count]
+            batch.append((job, Piece(tokens, job.at, job.blocks, count == left)))
+        return batch
+
+    def _begin(self, job: _Job) -> bool:
+        """Blocks that hold what the text begins with. False where too few are free for it to go on for a while."""
+        held = sum(1 for j in self._running if j.blocks)
+        if held and self.pool.free < self.pool.blocks_for(len(job.tokens)) + held:
+            return False
+        job.blocks = self.pool.found(job.tokens[:-1])  # the last token is read always, since its logits are wanted
+        job.at = len(job.blocks) * self.pool.size
+        if not job.begun:
+            job.cached, job.begun = job.at, True
+        return True
+
+    def _room(self, job: _Job, count: int, busy: Collection[int]) -> int:
+        """Blocks for `count` tokens more. How many there is room for; 0 where the text gave its own back."""
+        while len(job.blocks) * self.pool.size < job.at + count:
+            block = self.pool.take()
+            if block is not None:
+                job.blocks.append(block)
+                continue
+            # Who came last waits; whoever is before this text in the round has its blocks already.
+            last = next(j for j in reversed(self._running) if j is job or (j.blocks and id(j) not in busy))
+            if last is job:
+                there = len(job.blocks) * self.pool.size - job.at
+                if there > 0:
+                    return there
+            self._give_back(last)
+            self.preempted += 1
+            if last is job:
+                return 0
+        return count
+
+    def _give_back(self, job: _Job, broken: bool = False) -> None:
+        free = self.pool.let_go(job.blocks, forget=broken)
+        if broken:
+            self.model.clear(free)
+        job.blocks, job.at = [], 0
+
+    def _ended(self, job: _Job, broken: bool) -> None:
+        self._give_back(job, broken)

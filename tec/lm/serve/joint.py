@@ -1,0 +1,165 @@
+"""A compiled language model that takes tokens of many texts in one run: its pools of keys and values, and what a run is given.
+
+In: pieces of texts, each with its tokens, its place and the blocks of its text. Out: the logits of the last token of those that want them. See `lm.paged` for the network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError
+from ...runtime.arrays.dtypes import itemsize, numpy_dtype
+from ...runtime.arrays.ndarray import NDArray, from_numpy, zeros
+from ...runtime.devices.storage import ALIGN
+from ...runtime.networks.network import Network
+from ..kept import Compiled, Form, key_of, weights_of
+from ..memory import available_bytes
+from ..model import LanguageModel
+from ..starting import code_of
+
+BLOCK = 32  # tokens: half of one is wasted a text, and an attention reads 32 keys without a look at the table
+_POOL_SHARE = 4  # a pool takes no more than this part of the free memory, where nothing says how large it is
+_LONG = 2048  # tokens of a text that a pool has room for in each slot, where nothing says
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and whether the logits behind the last are wanted."""
+
+    tokens: Sequence[int]
+    first: int
+    blocks: Sequence[int]
+    wanted: bool = True
+
+
+class PagedModel:
+    """See the module. block: tokens of a block; blocks: of the pool. Raises ImportModelError for a model whose states are no rows of keys and values."""
+
+    def __init__(
+        self,
+        lm: LanguageModel,
+        device: Any = None,
+        *,
+        block: int = BLOCK,
+        blocks: int | None = None,
+        slots: int = 4,
+        cache: bool = True,
+    ):
+        if not 8 <= block <= 256 or block & (block - 1):
+            raise ArgumentError(f"blocks of {block} tokens", hint="a power of two from 8 to 256; 16 to 64 are usual")
+        self._lm, self.block = lm, block
+        self.context = lm.context
+        self.ends: Collection[int] = lm.ends
+        form = Form(lm.target, lm.dtype, block=block)
+        key = key_of(lm.checkpoint, form) if cache else None
+        made = code_of(lm.checkpoint, form, key)
+        self.network = _with_weights(made, lm, key)
+        self._executor = self.network.executor(device)
+        plan = self.network.plan
+        self._states = {s.input: plan.values[s.input] for s in plan.states}
+        rows = {n: tuple(int(d) for d in v.shape[1:] if isinstance(d, int)) for n, v in self._states.items()}
+        self.block_bytes = sum(itemsize(self._states[n].dtype) * math.prod(shape) for n, shape in rows.items())
+        self.blocks = blocks if blocks is not None else self._usual_blocks(slots)
+        if self.blocks < -(-self.context // block):
+            raise ArgumentError(
+                f"{self.blocks} blocks of {block} tokens have no room for one text of {self.context}",
+                hint="more blocks, or a smaller context",
+            )
+        self._pools = {
+            n: _pool((self.blocks, *shape), self._states[n].dtype, self._executor.device) for n, shape in rows.items()
+        }
+        self._executor.begin_with(self._pools)
+
+    def _usual_blocks(self, slots: int) -> int:
+        """Of texts of usual lengths in all slots, as far as there is memory."""
+        least, wanted = -(-self.context // self.block), -(-slots * min(self.context, _LONG) // self.block)
+        there = available_bytes()
+        most = (
+            wanted if there is None or self._lm.target.is_gpu else int(there // _POOL_SHARE // max(self.block_bytes, 1))
+        )
+        return max(least, min(wanted, most))
+
+    def step(self, pieces: Sequence[Piece]) -> Any:
+        """Logits float32 [pieces that want them, vocabulary], by one run. Raises ArgumentError where a place is beyond what the model has learned."""
+        return self._executor.run(self.inputs(pieces))[0].numpy()
+
+    def inputs(self, pieces: Sequence[Piece]) -> dict[str, Any]:
+        """What the network takes for some pieces."""
+        made = network_inputs(pieces, self.block)
+        tokens = [t for p in pieces for t in p.tokens]
+        return {**self._lm.rows_at(tokens, made["places"].astype(np.int64).tolist()), **made}
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Zeros into blocks: a key that is no number would reach other texts, with weight 0, once they have the block."""
+        for pool in self._pools.values():
+            for block in blocks:
+                part = pool[block]
+                part.copyfrom(np.zeros(part.shape, numpy_dtype(part.dtype)))
+
+
+def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
+    """What a network takes for some pieces beside the rows of its tables, by the names of `lm.paged`. block: tokens of a block."""
+    counts = np.array([len(p.tokens) for p in pieces])
+    ends = np.cumsum(counts)
+    begins = ends - counts
+    single, long = np.flatnonzero(counts == 1).tolist(), np.flatnonzero(counts > 1).tolist()
+    longest = int(counts[long].max(initial=0))
+    # A row that is not there is row 0 once more: nobody reads what it attends to.
+    rows, order = np.zeros((len(long), longest), np.int64), np.zeros(int(ends[-1]), np.int64)
+    order[begins[single]] = np.arange(len(single))
+    for k, one in enumerate(long):
+        rows[k, : counts[one]] = np.arange(begins[one], ends[one])
+        order[begins[one] : ends[one]] = len(single) + k * longest + np.arange(counts[one])
+    wanted = [int(ends[k]) - 1 for k, p in enumerate(pieces) if p.wanted]
+    return {
+        "places": np.concatenate([np.arange(p.first, p.first + n, dtype=np.float32) for p, n in zip(pieces, counts)]),
+        "slots": np.concatenate([_slots(p, block) for p in pieces]), "order": order,
+        "single_rows": begins[single].astype(np.int64), "single_starts": _starts(pieces, single), "single_tables": _tables(pieces, single),
+        "chunk_rows": rows, "chunk_starts": _starts(pieces, long), "chunk_tables": _tables(pieces, long),
+        "wanted": np.array(wanted or [0], np.int64),
+    }  # fmt: skip
+
+
+def _slots(piece: Piece, block: int) -> Any:
+    places = np.arange(piece.first, piece.first + len(piece.tokens))
+    return np.asarray(piece.blocks, np.int64)[places // block] * block + places % block
+
+
+def _starts(pieces: Sequence[Piece], some: Sequence[int]) -> Any:
+    return np.array([pieces[k].first for k in some], np.int64)
+
+
+def _tables(pieces: Sequence[Piece], some: Sequence[int]) -> Any:
+    """Tables as wide as a power of two, so that few widths are met."""
+    most = max((len(pieces[k].blocks) for k in some), default=1)
+    made = np.zeros((len(some), 1 << (most - 1).bit_length()), np.int64)
+    for row, k in enumerate(some):
+        made[row, : len(pieces[k].blocks)] = pieces[k].blocks
+    return made
+
+
+def _pool(shape: Sequence[int], dtype: str, device: Any) -> NDArray:
+    """Zeros; on a CPU pages of a pool are taken from the system when they are written."""
+    if device.driver is not None:
+        return zeros(tuple(shape), dtype, device)
+    kind = numpy_dtype(dtype)
+    raw = np.zeros(math.prod(shape) * kind.itemsize + ALIGN, np.uint8)
+    begin = -raw.ctypes.data % ALIGN
+    return from_numpy(raw[begin : len(raw) - ALIGN + begin].view(kind).reshape(shape))
+
+
+def _with_weights(made: Compiled, lm: LanguageModel, key: str | None) -> Network:
+    """The network with the model's weights: in the same memory, where both read them in the same order."""
+    own, specs = lm.network.params, made.missing
+    same = all(
+        n in own and (own[n].dtype, [*own[n].shape]) == (numpy_dtype(d), shape) for n, (d, shape) in specs.items()
+    )
+    network = made.network({n: own[n] for n in specs} if same else weights_of(made, lm.checkpoint, key, 2))
+    if same:
+        network.share(lm.network)
+    return network

@@ -1,0 +1,226 @@
+"""The engine of batches: texts that go on together write what each writes alone, whenever they come and go, and however few blocks there are."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from tec.errors import ArgumentError, InternalError
+from tec.lm import load
+from tec.lm.sampling import Sampling
+from tec.lm.serve.batches import BatchEngine
+from tec.lm.serve.compiled import engine_of
+from tec.lm.serve.engine import Done, Request
+from tec.lm.serve.jobs import PIECE
+from tec.lm.serve.joint import PagedModel, Piece
+from tests import seeds
+from tests.unit.lm.tiny import llama
+
+from .scripted import Scripted, ScriptedJoint
+from .test_slots import TOKENIZER, Kept, ask
+
+
+@pytest.fixture
+def made():
+    engines = []
+
+    def make(model=None, **more):
+        engines.append(BatchEngine(model or ScriptedJoint(), TOKENIZER.token_bytes, **more))
+        return engines[-1]
+
+    yield make
+    for e in engines:
+        e.close()
+
+
+def test_texts_share_runs(made):
+    model = ScriptedJoint(Scripted(seconds=0.002))
+    engine = made(model, slots=8)
+    kept = [Kept() for _ in range(8)]
+    for k, one in enumerate(kept):
+        engine.submit(ask(f"say {'abcdefgh'[k] * 20}"), one)
+    assert all(one.wait().reason == "stop" for one in kept)
+    assert [one.text for one in kept] == [c * 20 for c in "abcdefgh"]
+    assert len(model.batches) < 60, "not a run for each token of each text"
+
+
+def test_a_long_prompt_is_read_beside_the_tokens_of_others(made):
+    model = ScriptedJoint(Scripted(context=8192))
+    engine = made(model, slots=4)
+    short, long = Kept(), Kept()
+    gate, script = threading.Event(), model.script.logits
+
+    def logits(ids):
+        gate.wait(10)
+        return script(ids)
+
+    model.script.logits = logits
+    engine.submit(ask("say " + "b" * 60), short)
+    engine.submit(ask("x" * (PIECE * 10) + "say zz"), long)
+    gate.set()
+    assert short.wait().reason == long.wait().reason == "stop"
+    assert (short.text, long.text) == ("b" * 60, "zz")
+    both = [b for b in model.batches if len(b) == 2 and max(b) > 1 and min(b) == 1]
+    assert len(both) >= 9 and max(map(max, model.batches)) == PIECE
+
+
+def test_prompts_take_over_blocks(made):
+    model = ScriptedJoint(block=16)
+    engine = made(model, slots=2)
+    head = "y" * 100
+    for text, cached in (("say ab", 0), ("say ab", 96), ("say cd", 96), ("say ab", 96)):
+        one = Kept()
+        engine.submit(ask(head + text), one)
+        assert one.wait().cached == cached and one.text == text[4:]
+    other = Kept()
+    engine.submit(ask("z" * 100 + "say q"), other)
+    assert other.wait().cached == 0
+    assert engine.state()["free_blocks"] == engine.state()["blocks"]
+
+
+def test_the_last_text_gives_its_blocks_back(made):
+    model = ScriptedJoint(Scripted(context=64, seconds=0.001), block=8, blocks=10)
+    engine = made(model, slots=4)
+    kept = [Kept() for _ in range(4)]
+    for k, one in enumerate(kept):
+        engine.submit(ask("say " + "abcd"[k] * 25), one)
+    assert [one.wait().reason for one in kept] == ["stop"] * 4
+    assert [one.text for one in kept] == [c * 25 for c in "abcd"]
+    assert engine.preempted > 0 and engine.state()["free_blocks"] == 10
+
+
+def test_faults_end_one_text_alone(made):
+    engine = made(slots=4)
+    good, failed, broken = Kept(), Kept(), Kept()
+    engine.submit(ask("say " + "g" * 50), good)
+    engine.submit(ask("say fail"), failed)
+    engine.submit(ask("say break"), broken)
+    assert isinstance(failed.wait().error, ArgumentError) and isinstance(broken.wait().error, InternalError)
+    assert good.wait().reason == "stop" and good.text == "g" * 50
+    state = engine.state()
+    assert state["running"] == 0 and state["free_blocks"] == state["blocks"]
+
+
+def test_a_pool_that_no_text_fits_is_refused():
+    with pytest.raises(ArgumentError, match="no room for 64"):
+        BatchEngine(ScriptedJoint(Scripted(context=64), block=16, blocks=3), TOKENIZER.token_bytes)
+
+
+@pytest.mark.parametrize("seed", seeds.some(6))
+def test_drawn_arrivals(made, seed):
+    """Lengths, arrivals, cancellations, blocks and pieces are drawn: every text that is not cancelled is exactly what was asked for."""
+    rng = random.Random(seed)
+    context, block = rng.choice([48, 100, 160]), rng.choice([4, 8, 16])
+    least = -(-context // block)
+    model = ScriptedJoint(Scripted(context=context), block=block, blocks=rng.randint(least, 3 * least))
+    engine = made(model, slots=rng.randint(1, 12), queue=100, piece=rng.choice([1, 7, 64]))
+    texts, kept, cancelled = [], [], []
+    for _ in range(40):
+        head = rng.choice(["", "common head " * 2, "h" * rng.randint(0, context // 3)])
+        text = "".join(rng.choice("abcdef") for _ in range(rng.randint(1, context - len(head) - 6)))
+        text = text[: (context - len(head) - 6) // 2 or 1]
+        one = Kept()
+        running = engine.submit(ask(f"{head}say {text}", sampling=Sampling()), one)
+        if rng.random() < 0.2:
+            cancelled.append(one)
+            threading.Timer(rng.random() * 0.02, running.cancel).start()
+        texts.append(text)
+        kept.append(one)
+        if rng.random() < 0.3:
+            time.sleep(rng.random() * 0.005)
+    for text, one in zip(texts, kept):
+        end = one.wait()
+        assert end.error is None, end.error
+        assert one.text == text or (one in cancelled and end.reason == "cancelled" and text.startswith(one.text))
+    state = engine.state()
+    assert state["running"] == state["waiting"] == 0 and state["free_blocks"] == model.blocks
+
+
+# ---- a compiled model
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return load(llama(), context=48, target="llvm")
+
+
+@pytest.fixture(scope="module")
+def paged(lm):
+    return PagedModel(lm, block=8, blocks=20)
+
+
+def test_logits_of_many_texts_are_those_of_each(lm, paged):
+    """Texts are read in drawn pieces, several in each run, in blocks that lie anywhere."""
+    rng = np.random.default_rng(seeds.first())
+    texts = [rng.integers(0, 128, n).tolist() for n in (1, 8, 13, 40)]
+    spread = rng.permutation(paged.blocks).tolist()
+    tables = [spread[5 * k : 5 * k + 5] for k in range(len(texts))]
+    at, found = [0] * len(texts), {}
+    while any(a < len(t) for a, t in zip(at, texts)):
+        pieces, ends = [], []
+        for k, t in enumerate(texts):
+            count = min(len(t) - at[k], int(rng.integers(0, 12)))
+            if count:
+                pieces.append(Piece(t[at[k] : at[k] + count], at[k], tables[k], at[k] + count == len(t)))
+                ends += [k] * pieces[-1].wanted
+                at[k] += count
+        if pieces:
+            found.update(zip(ends, paged.step(pieces).copy()))
+    for k, t in enumerate(texts):
+        np.testing.assert_allclose(found[k], lm.begin(t), atol=2e-5)
+
+
+def test_greedy_texts_together_are_those_alone(lm, paged, monkeypatch):
+    """Drawn prompts come at drawn times into few blocks, and some clients leave."""
+    rng = random.Random(seeds.stream("batches"))
+    monkeypatch.setattr(paged, "blocks", 9)  # of the pool's 20
+    engine = BatchEngine(paged, lm.checkpoint.tokenizer.token_bytes, slots=6, piece=16)
+    asked = []
+    try:
+        for _ in range(24):
+            prompt = [rng.randrange(128) for _ in range(rng.randint(1, 12))] if rng.random() < 0.7 else [7] * 20
+            one = Kept()
+            running = engine.submit(Request(prompt, rng.randint(8, 27)), one)
+            asked.append((prompt, one))
+            if rng.random() < 0.15:
+                running.cancel()
+            time.sleep(rng.random() * 0.002)
+        for prompt, one in asked:
+            end = one.wait()
+            assert end.error is None, end.error
+            ids = [e.id for e in one.events if not isinstance(e, Done)]
+            logits = lm.begin(prompt)
+            for token in ids:  # to the tolerance of ties
+                assert logits[token] > logits.max() - 1e-4
+                logits = lm.next(token) if lm.room else logits
+            assert end.reason in ("length", "cancelled", "stop")
+        assert engine.preempted > 0, "blocks were too few for all"
+    finally:
+        engine.close()
+
+
+def test_what_is_no_number_reaches_no_other_text(lm):
+    model = PagedModel(lm, block=8, blocks=6)
+    model.step([Piece([5] * 40, 0, range(5))])
+    for pool in model._pools.values():
+        pool[2].copyfrom(np.full(pool[2].shape, np.nan, np.float32))
+    model.clear([2])
+    got = model.step([Piece([1, 2, 3], 0, [2])])[0]
+    np.testing.assert_allclose(got, lm.begin([1, 2, 3]), atol=2e-5)
+
+
+def test_models_with_other_states_go_on_in_turn(lm, caplog, monkeypatch):
+    """A Llama whose places turn by the length of the text."""
+    monkeypatch.setattr(lm, "checkpoint", llama({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}))
+    engine = engine_of(lm, slots=2)
+    try:
+        assert "texts go on in turn" in caplog.text and "length of the text" in caplog.text
+        one = Kept()
+        engine.submit(Request([1, 2, 3], 4), one)
+        assert one.wait().reason == "length"
+    finally:
+        engine.close()

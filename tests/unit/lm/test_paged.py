@@ -1,0 +1,68 @@
+"""Networks that take tokens of many texts at once: every architecture against logits of transformers, two texts in pieces, in blocks that lie anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec.lm
+from tec.errors import ImportModelError
+from tec.graph import run_graph
+from tec.lm.lookup import Lookup
+from tec.lm.plain import graph_of
+from tec.lm.serve.joint import Piece, network_inputs
+from tests.seeds import first
+from tests.thinned import thinned_rows
+
+from .families import CASES, KEPT, TOKENS, references
+from .test_families import folder_of
+
+IN_TURN = {"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "mamba2", "lfm2", "lfm2_moe"}  # states that are no rows
+BLOCK = 8
+
+
+@pytest.fixture(scope="module")
+def known() -> Any:
+    return references()
+
+
+@thinned_rows(8, "name", list(CASES))
+def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path) -> None:
+    checkpoint = tec.lm.open(folder_of(known[name], tmp_path))
+    scaling = {**known[name]["config"].get("rope_parameters", {}), **(known[name]["config"].get("rope_scaling") or {})}
+    if checkpoint.architecture in IN_TURN or scaling.get("rope_type") in ("dynamic", "longrope"):
+        with pytest.raises(ImportModelError, match=r"which is no row of a token|turn by the length"):
+            graph_of(checkpoint, "llvm", block=BLOCK)
+        return
+    graph = graph_of(checkpoint, "llvm", block=BLOCK)
+    lookup, rng = Lookup(checkpoint.tensors), np.random.default_rng(first())
+    other = rng.integers(3, 128, 11).tolist()
+    spread = rng.permutation(8).tolist()
+    tables = spread[:3], spread[3:6]
+    pools = {v.name: np.zeros((8, *v.shape[1:]), np.float32) for v in graph.inputs if v.name in graph.state}
+
+    def run(*pieces: Piece) -> Any:
+        tokens, places = (
+            [t for p in pieces for t in p.tokens],
+            [p.first + k for p in pieces for k in range(len(p.tokens))],
+        )
+        made = dict(
+            zip(
+                graph.output_names,
+                run_graph(graph, {**lookup.at(tokens, places), **network_inputs(pieces, BLOCK), **pools}),
+            )
+        )
+        pools.update({before: made[after] for before, after in graph.state.items()})
+        return made["logits"]
+
+    run(Piece(TOKENS[:7], 0, tables[0], False), Piece(other[:1], 0, tables[1]))
+    run(Piece(other[1:5], 1, tables[1]), Piece(TOKENS[7:-KEPT], 7, tables[0], False))
+    rows = [
+        run(Piece(other[5 + k : 6 + k], 5 + k, tables[1]), Piece([t], len(TOKENS) - KEPT + k, tables[0]))[1]
+        for k, t in enumerate(TOKENS[-KEPT:])
+    ]
+    want = np.array(known[name]["logits"])
+    assert np.abs(np.stack(rows) - want).max() < 1e-4 * max(1.0, np.abs(want).max())
