@@ -197,10 +197,10 @@ class DeviceEngine:
         if strange:
             raise InternalError(f"{strange[0]} has no memory of its own")
         self._take(lent)
-        bound = self._bind(binding, {n: a for n, a in given.items() if n in self._growing})
+        bound = self._bind(binding, {n: a for n, a in given.items() if n in self._resident})
         with self.stream:
             for name, a in given.items():
-                if name not in self._growing and name not in lent:
+                if name not in self._resident and name not in lent:
                     bound.arrays[name].copyfrom(a)
         return Settled(self, bound)
 
