@@ -35,7 +35,8 @@ class _Compiled:
         tuple[int, int | None], ...
     ]  # places of the network's inputs among the values; of a complex one, which part
     held: tuple[int, ...]  # of its constants
-    marks: list[tuple[int, int]]  # of these, as they were
+    marks: list[int]  # of these, as they were
+    is_plain: bool  # the network's outputs in order are the graph's
     sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
     placed: PlacedCalls
 
@@ -75,7 +76,8 @@ class Runner:
             conversion,
             tuple((self._place[n], conversion.parts.get(k)) for k, n in enumerate(conversion.inputs)),
             places,
-            [mark(held[n]) for n in names],
+            marks([held[n] for n in names]),
+            conversion.outputs == [("output", k) for k in range(len(network.plan.outputs))],
             sizes,
             PlacedCalls(network),
         )
@@ -84,18 +86,27 @@ class Runner:
         """The placeholders of constants that are no longer what they were."""
         c = self._compiled
         names = list(self._place)
-        return [names[k] for k, m in zip(c.held, c.marks) if mark(values[k]) != m]
+        return [names[k] for n, k in enumerate(c.held) if marks([values[k]]) != c.marks[2 * n : 2 * n + 2]]
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
+        return self._run(values, False)
+
+    def checked(self, values: Sequence[Any]) -> list[Any]:
+        """The same for values whose shapes, types and device TorchDynamo's guards have looked at."""
+        return self._run(values, True)
+
+    def _run(self, values: Sequence[Any], is_checked: bool) -> list[Any]:
         c = self._compiled
-        if [mark(values[k]) for k in c.held] != c.marks:
+        if marks([values[k] for k in c.held]) != c.marks:
             c = self._renewed(values)
         given = [values[k] if p is None else part(values[k], p) for k, p in c.live]
-        tensors = c.placed(given)
+        tensors = c.placed.checked(given) if is_checked else c.placed(given)
         if tensors is None:
             arrays = [as_array(t) for t in given]
             tensors = [torch.from_dlpack(r) for r in c.network.run_arrays(arrays)]
             c.placed.learn(given, arrays)
+        if c.is_plain:
+            return tensors
         return [self._output(o, tensors, values, c) for o in c.made.outputs]
 
     def _renewed(self, values: Sequence[Any]) -> _Compiled:
@@ -121,9 +132,12 @@ class Runner:
         return o
 
 
-def mark(t: torch.Tensor) -> tuple[int, int]:
-    """What changes when a tensor's elements may have: where they lie, and how often they were written."""
-    return t.data_ptr(), 0 if t.is_inference() else t._version
+def marks(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """What changes when the elements of tensors may have: where each lies, and how often it was written."""
+    try:
+        return [n for t in tensors for n in (t.data_ptr(), t._version)]
+    except RuntimeError:  # one made in inference mode: nobody counts its writes
+        return [n for t in tensors for n in (t.data_ptr(), 0 if t.is_inference() else t._version)]
 
 
 def part(t: torch.Tensor, k: int) -> torch.Tensor:

@@ -51,6 +51,8 @@ class LaunchTable:
         self._rows = np.zeros((len(launches.rows), _WORDS), np.int64)
         self._rows[:, _GEOMETRY:] = launches.geometry
         self._cells = self._rows.reshape(-1)
+        self._at: int = self._rows.ctypes.data  # asked once: numpy makes an object for each answer
+        self.words = memoryview(self._views[8])  # of the arguments, 64 bits each
         self._moving = launches.moving[0] // _SHAPE * _WORDS + _GEOMETRY + launches.moving[0] % _SHAPE
         self._makers: dict[Any, Any] = {}  # of tensor maps, by argument and sizes
         self._filled: Binding | None = None
@@ -135,7 +137,7 @@ class LaunchTable:
         driver._enter(device.index)
         assert self._loop is not None
         at, status = self._loop(
-            self._rows.ctypes.data + 8 * _WORDS * first, count, stream, native.launch, native.launch_ex
+            self._at + 8 * _WORDS * first, count, stream, native.launch, native.launch_ex
         )
         if status:
             row = self._rows[first + at, _GEOMETRY:].tolist()

@@ -71,7 +71,15 @@ class PlacedRuns:
         self._lock = threading.Lock()
         self._stream: int | None = None  # that of the last run, as a handle; None before the first
         self._behind = Event(device)
-        self._captures = device.kind == "cuda" and hasattr(device.driver, "capture_begin")
+        # Few launches are queued as they are, whether their addresses come again or not.
+        self.is_short = self._count <= _FEW_LAUNCHES
+        self._captures = not self.is_short and device.kind == "cuda" and hasattr(device.driver, "capture_begin")
+        bases, end_of = layout.argument_bases.tolist(), {base: k for k, base in enumerate(self._ends) if base >= 0}
+        ends = [end_of.get(base) for base in bases]
+        # Of the arguments that are addresses of inputs and outputs: the word, the place, which address.
+        self._moving = [(w, ends[a], a) for w, a in zip(*launches.pointers.tolist()) if a < len(ends) and ends[a] is not None]
+        self._maps_move = any(m.address < len(ends) and ends[m.address] is not None for m in launches.maps)
+        self._moves: dict[int, list[tuple[int, int, int]]] = {}  # by binding: the word, the place, the bytes behind it
 
     def binding(self, given: Sequence[Any]) -> Binding:
         """The numbers for the shapes of some inputs. Raises ArgumentError as `Network.run` does."""
@@ -98,24 +106,26 @@ class PlacedRuns:
         key = id(binding), places
         device = self.device
         with self._lock:
-            self._follow(device.local.stream)
-            graph = self._graphs.get(key)
+            stream = device.local.stream or 0
+            if stream != self._stream:
+                self._follow(stream)
+            graph = self._graphs.get(key) if self._graphs else None
             if graph is not None and is_replayed and device.profile is None:
                 self._graphs.move_to_end(key)
                 graph.launch()
                 return
-            self._fill(binding, key)
-            if is_replayed and device.profile is None and self._comes_again(key):
+            if key != self._filled:
+                self._fill(binding, key)
+            if self._captures and is_replayed and device.profile is None and self._comes_again(key):
                 graph = self._graphs[key] = self._captured()
                 graph.launch()
                 return
             for first, count in self._sections:
                 self._table.run(first, count)
 
-    def _follow(self, stream: Any) -> None:
+    def _follow(self, stream: int) -> None:
         """A run in another stream than the last one waits for that: they share working memory."""
-        stream = stream or 0
-        if self._stream not in (None, stream):
+        if self._stream is not None:
             driver: Any = self.device.driver
             index = self.device.index
             wait = getattr(driver, "stream_wait_event", None)
@@ -129,6 +139,12 @@ class PlacedRuns:
     def _fill(self, binding: Binding, key: Key) -> None:
         if key == self._filled:
             return
+        if self._filled is not None and self._filled[0] == key[0] and not self._maps_move:
+            words, places = self._table.words, key[1]
+            for word, end, behind in self._moves_of(binding):
+                words[word] = places[end] + behind
+            self._filled = key
+            return
         scratch = self._reserve(binding)
         bases = self._bases
         bases[self._ends] = key[1]
@@ -137,6 +153,13 @@ class PlacedRuns:
         self._filled = None
         self._table.fill(binding, addresses)
         self._filled = key
+
+    def _moves_of(self, binding: Binding) -> list[tuple[int, int, int]]:
+        found = self._moves.get(id(binding))
+        if found is None:
+            behind = binding.pointers.tolist()
+            found = self._moves[id(binding)] = [(word, end, behind[a]) for word, end, a in self._moving]
+        return found
 
     def _reserve(self, binding: Binding) -> Any:
         """Working memory for some sizes; the addresses of the scratch memory in it."""
@@ -157,8 +180,6 @@ class PlacedRuns:
 
     def _comes_again(self, key: Key) -> bool:
         """Whether addresses are worth a graph: those of many launches, the second time."""
-        if not self._captures or self._count <= _FEW_LAUNCHES:
-            return False
         if key in self._graphs:
             return True
         self._graphs[key] = None
