@@ -95,6 +95,7 @@ def _kernel(func: Func, target: Target, groups: float) -> Kernel:
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
         total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype, count.guessed,
+        sum(s.unused for s in count.scattered.values()) * groups,
     )  # fmt: skip
 
 
@@ -113,6 +114,22 @@ def _thread_ids(threads: dict[str, tuple[E.Var, E.Expr]]) -> dict[E.Var, np.ndar
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Scattered:
+    """Accesses of a work-group that use parts of segments. places: elements, of one trip; segments, elements: how many times as many all trips reach."""
+
+    places: np.ndarray[Any, Any]
+    size: int
+    segments: float
+    elements: float
+
+    @property
+    def unused(self) -> float:
+        """Bytes of the segments that nobody in the work-group wants."""
+        whole = len(np.unique(self.places * self.size // SEGMENT_BYTES)) * SEGMENT_BYTES * self.segments
+        return max(0.0, whole - len(self.places) * self.size * self.elements)
+
+
 class _Threads(Fold[_Counts]):
     """Counts of the mean thread of a work-group."""
 
@@ -125,6 +142,8 @@ class _Threads(Fold[_Counts]):
         self.dtype = "float32"
         self.guessed = False  # whether a number of trips is not known
         self.weight = 1.0  # trips of the loops around
+        self.loops: list[tuple[E.Var, float]] = []  # they, the outermost first, and their trips
+        self.scattered: dict[tuple[int, tuple[int, ...]], _Scattered] = {}  # by buffer and the loops around
         self.memo: dict[int, Any] = {}
 
     def stmt(self, s: S.Stmt) -> _Counts:
@@ -132,7 +151,9 @@ class _Threads(Fold[_Counts]):
             trips = self._trips(s.extent)
             around, self.weight = self.weight, self.weight * trips
             self.env[s.var] = np.zeros(1, "i8") + self._first(s.min)
+            self.loops.append((s.var, trips))
             out = super().stmt(s)
+            self.loops.pop()
             self.weight = around
             return out
         if isinstance(s, S.LetStmt):
@@ -253,7 +274,34 @@ class _Threads(Fold[_Counts]):
         asked = self._asked(indices[0], dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * own
+        if asked > 1.5 * own:  # a wavefront uses less than two thirds of what it asks for
+            self._scatter(b, indices[0])
         return _Counts(float(is_load), asked, waits=float(is_load), under_way=int(is_load))
+
+    def _scatter(self, b: Buffer, index: E.Expr) -> None:
+        """Note which segments the work-group's lanes reach, and which elements of them."""
+        lanes, stride = 1, 0
+        if isinstance(index, E.Ramp):
+            lanes, stride, index = index.lanes, const_int(index.stride) or 0, index.base
+        at = evaluated(index, self.env)
+        if at is None:  # read from memory
+            return
+        size = dtype_info(b.dtype).bytes
+        segments = elements = 1.0  # times so many, by the loops around
+        for var, trips in self.loops:
+            now = self.env[var]
+            self.env[var] = now + 1
+            step = float(np.max(np.abs(np.asarray(evaluated(index, self.env)) - at)))
+            self.env[var] = now
+            if step:  # what the next trip reads of the same segment the first cache has
+                segments *= max(1.0, trips * min(1.0, step * size / SEGMENT_BYTES))
+                elements *= trips
+        key = id(b), tuple(id(v) for v, _ in self.loops)
+        places = np.unique(np.asarray(at).reshape(-1)[:, None] + np.arange(lanes) * stride)
+        before = self.scattered.get(key)
+        if before is not None:
+            places = np.union1d(places, before.places)
+        self.scattered[key] = _Scattered(places, size, segments, elements)
 
     def _asked(self, index: E.Expr, size: int, own: int) -> float:
         """Bytes of whole segments that a wavefront's lanes ask for, over its lanes."""
