@@ -83,7 +83,7 @@ class PlacedCalls:
         # As inductor asks for it: torch.cuda.current_stream makes an object, which takes longer than all else here.
         outer, local.stream = local.stream, torch._C._cuda_getCurrentRawStream(index) or None
         try:
-            runs.run(binding, places, not (runs.is_short or torch.cuda.is_current_stream_capturing()))
+            runs.run(binding, places, not torch.cuda.is_current_stream_capturing())
         finally:
             local.stream = outer
 

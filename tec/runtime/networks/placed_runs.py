@@ -72,8 +72,8 @@ class PlacedRuns:
         self._stream: int | None = None  # that of the last run, as a handle; None before the first
         self._behind = Event(device)
         # Few launches are queued as they are, whether their addresses come again or not.
-        self.is_short = self._count <= _FEW_LAUNCHES
-        self._captures = not self.is_short and device.kind == "cuda" and hasattr(device.driver, "capture_begin")
+        is_short = self._count <= _FEW_LAUNCHES
+        self._captures = not is_short and device.kind == "cuda" and hasattr(device.driver, "capture_begin")
         bases, end_of = layout.argument_bases.tolist(), {base: k for k, base in enumerate(self._ends) if base >= 0}
         ends = [end_of.get(base) for base in bases]
         # Of the arguments that are addresses of inputs and outputs: the word, the place, which address.
@@ -102,12 +102,13 @@ class PlacedRuns:
 
     def run(self, binding: Binding, places: tuple[int, ...], is_replayed: bool = True) -> None:
         """Queue a run in this thread's stream. places: addresses of the inputs in order, and of all the plan's outputs; multiples of ALIGN. is_replayed: false
-        where the stream is being captured, which takes no graphs."""
+        where the stream is being captured, which takes no graphs and waits for no run outside: whoever launches what is captured sees to the order."""
         key = id(binding), places
         device = self.device
+        is_replayed = is_replayed and device.capturing is None
         with self._lock:
             stream = device.local.stream or 0
-            if stream != self._stream:
+            if stream != self._stream and is_replayed:
                 self._follow(stream)
             graph = self._graphs.get(key) if self._graphs else None
             if graph is not None and is_replayed and device.profile is None:

@@ -37,7 +37,7 @@ def test_drawn_orders_of_sizes_arrays_and_streams(kind: str, seed: int, monkeypa
     assert placed is not None
     streams = [dev.stream(), dev.stream()]
     known = []
-    for n in rng.sample((1, 7, 20, 64, 65, 200, 300), 4):
+    for n in rng.choices((1, 7, 20, 64, 65, 200, 300), k=4) * 2:  # of each size other arrays too
         x, y = pair(n)
         known.append((x, y, on(dev, x, y), tec.nd.empty((n,), "float32", dev)))
     for _ in range(24):
@@ -64,6 +64,23 @@ def test_addresses_that_come_again_are_a_graph() -> None:
     run(placed, xs, out, is_replayed=False)
     assert len(lib.launched) == 6
     np.testing.assert_allclose(out.numpy(), 4 * x + 9 * y, rtol=1e-5, atol=1e-5)
+
+
+def test_a_capture_waits_for_no_run_outside() -> None:
+    lib, dev = devices("cuda")
+    placed = network("cuda", THROUGH_SCRATCH).placed_runs(dev)
+    x, y = pair(90)
+    xs, out = on(dev, x, y), tec.nd.empty((90,), "float32", dev)
+    run(placed, xs, out)
+    with dev.capture() as graph:
+        run(placed, xs, out)
+    assert not lib.named("cuStreamWaitEvent")  # CUDA refuses what depends on work that is not captured
+    out.copyfrom(np.zeros_like(x))
+    graph.launch()
+    np.testing.assert_allclose(out.numpy(), 4 * x + 9 * y, rtol=1e-5, atol=1e-5)
+    with dev.stream():
+        run(placed, xs, out)
+    assert lib.named("cuStreamWaitEvent")
 
 
 def soft(outputs: str = "y") -> Network:
