@@ -136,9 +136,7 @@ class LaunchTable:
             return
         driver._enter(device.index)
         assert self._loop is not None
-        at, status = self._loop(
-            self._at + 8 * _WORDS * first, count, stream, native.launch, native.launch_ex
-        )
+        at, status = self._loop(self._at + 8 * _WORDS * first, count, stream, native.launch, native.launch_ex)
         if status:
             row = self._rows[first + at, _GEOMETRY:].tolist()
             raise driver._launch_failed(self._functions[first + at], tuple(row[:3]), tuple(row[3:6]), row[6], status)

@@ -77,7 +77,9 @@ class PlacedRuns:
         bases, end_of = layout.argument_bases.tolist(), {base: k for k, base in enumerate(self._ends) if base >= 0}
         ends = [end_of.get(base) for base in bases]
         # Of the arguments that are addresses of inputs and outputs: the word, the place, which address.
-        self._moving = [(w, ends[a], a) for w, a in zip(*launches.pointers.tolist()) if a < len(ends) and ends[a] is not None]
+        self._moving = [
+            (w, ends[a], a) for w, a in zip(*launches.pointers.tolist()) if a < len(ends) and ends[a] is not None
+        ]
         self._maps_move = any(m.address < len(ends) and ends[m.address] is not None for m in launches.maps)
         self._moves: dict[int, list[tuple[int, int, int]]] = {}  # by binding: the word, the place, the bytes behind it
 
