@@ -19,15 +19,14 @@ from ..target import Target, l2_gbps, latency_ns, level_gbps
 from ..target.cpus import THREADS_AGAIN_CLOCKS
 from . import parallel
 from .parts import needs
+from .rules import figures
 
 _NOT_HIDDEN = 0.2  # of what takes less, under what takes most: groups begin and end, and not all at once
 UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
 _DEPENDENT_CLOCKS = 4  # from an operation to one that needs its result, where a wavefront has its lanes for itself (CDNA's four clocks a wavefront, NVIDIA's since Volta)
 _REGISTERS = 32  # of a thread beside what it keeps: addresses, counters, what is being computed
 _HELD = 0.8  # of a last cache's bytes that what the kernels before wrote, and a kernel reads again, may be
-# What the L2 gives to all multiprocessors of which each wants single sectors of 32 bytes far from one another: 840 x 6,400 float16 turned round without shared
-# memory took 41 us for 183 MB of them (H100).
-_SECTORS_GBPS = 4_400
+_SECTORS = "sectors"  # whose figures are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +140,11 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     waiting = trip * max(min(k.waits, 1.0), k.waits / UNDER_WAY)
     lone = k.issued * max(_DEPENDENT_CLOCKS, wave / chip.simd_lanes) + k.barriers * chip.lds_latency
     rounds = math.ceil(most / resident)
+    known = figures.of(_SECTORS, target)
     times = {
         "memory": k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
         "L2": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
-        "sectors": k.unused_bytes / (_SECTORS_GBPS * 1e9 * busy / machine.units) if not machine.has_latencies else 0.0,
+        "sectors": k.unused_bytes / busy / known["bytes_a_clock"] / clock if k.unused_bytes and "bytes_a_clock" in known else 0.0,
         "LDS": most * k.scratch_bytes / max(1.0, k.groups) / max(1, machine.scratch_bytes_a_clock) / clock,
         "issue": most * waves * wave * k.issued / (chip.simds * chip.simd_lanes) / clock,
         "matrix": most * k.matrix / max(1.0, k.groups) / machine.macs(k.dtype) / clock if k.matrix else 0.0,
