@@ -57,28 +57,48 @@ def loggers() -> set[str]:
 
 
 @functools.cache
-def members() -> dict[str, set[str]]:
-    """The names that a class's file binds or annotates, of each class of tec."""
-    found: dict[str, set[str]] = defaultdict(set)
-    bases: dict[str, set[str]] = defaultdict(set)
+def classes() -> dict[str, list[Path]]:
+    """The files that define a class of a name, of tec and the frontends."""
+    found: dict[str, list[Path]] = defaultdict(list)
     for path, text in sources().items():
-        if path.relative_to(ROOT).parts[0] not in ("tec", "frontends") or "class " not in text:
-            continue
-        for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.ClassDef):
-                bases[node.name] |= {ast.unparse(b).split(".")[-1].split("[")[0] for b in node.bases}
-                for x in ast.walk(node):
-                    match x:
-                        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                            found[node.name].add(name)
-                        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                            found[node.name].add(name)
-                        case ast.Constant(value=str(name)) if name.isidentifier():
-                            found[node.name].add(name)  # slots, tables of methods
-    for _ in range(6):
-        for cls, above in bases.items():
-            for b in above & found.keys():
-                found[cls] |= found[b]
+        if path.relative_to(ROOT).parts[0] in ("tec", "frontends"):
+            for name in sorted(set(re.findall(r"(?m)^[ \t]*class (\w+)", text))):
+                found[name].append(path)
+    return dict(found)
+
+
+@functools.cache
+def defined(path: Path) -> list[ast.ClassDef]:
+    return [node for node in ast.walk(ast.parse(sources()[path])) if isinstance(node, ast.ClassDef)]
+
+
+@functools.cache
+def own_members(cls: str) -> tuple[frozenset[str], frozenset[str]]:
+    """(names that the classes of a name bind or annotate, the names of their bases)."""
+    found, bases = set[str](), set[str]()
+    for node in (node for path in classes()[cls] for node in defined(path) if node.name == cls):
+        bases |= {ast.unparse(b).split(".")[-1].split("[")[0] for b in node.bases}
+        for x in ast.walk(node):
+            match x:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    found.add(name)
+                case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                    found.add(name)
+                case ast.Constant(value=str(name)) if name.isidentifier():
+                    found.add(name)  # slots, tables of methods
+    return frozenset(found), frozenset(bases)
+
+
+def members(cls: str) -> set[str]:
+    """The names of a class of tec and of what it stands on; nothing where no class has the name. Files of other classes are not parsed."""
+    found, seen, left = set[str](), set[str](), [cls]
+    while left:
+        name = left.pop()
+        if name in classes() and name not in seen:
+            seen.add(name)
+            names, bases = own_members(name)
+            found |= names
+            left += bases
     return found
 
 
@@ -98,7 +118,7 @@ def missing_attribute(dotted: str) -> bool:
             except AttributeError:
                 # A field of a class has no value on it.
                 is_last = k + n + 1 == len(parts)
-                return not (isinstance(here, type) and is_last and part in members().get(here.__name__, ()))
+                return not (isinstance(here, type) and is_last and part in members(here.__name__))
         return False
     return True
 
@@ -141,8 +161,8 @@ def wrong(span: str) -> str:
         return "" if span.split("=")[0] in known_words() else "nothing reads this variable"
     if m := DOTTED.match(span):
         return f"no {m[1]}" if missing_attribute(m[1]) and m[1] not in loggers() else ""
-    if (m := MEMBER.match(span)) and m[1] in members():
-        return "" if m[2] in members()[m[1]] else f"{m[1]} has no {m[2]}"
+    if (m := MEMBER.match(span)) and m[1] in classes():
+        return "" if m[2] in members(m[1]) else f"{m[1]} has no {m[2]}"
     if (m := WORD.match(span)) and m[1] not in known_words() and m[1] not in OTHERS and not OPCODE.match(span):
         return "a word that no source has"
     return ""
