@@ -30,6 +30,8 @@ def test_a_missing_package_skips_at_home_alone(tmp_path: Path, ci: str) -> None:
     said = done.stdout + done.stderr
     if ci:
         assert done.returncode == 1 and "1 failed, 1 error" in done.stdout, said
-        assert re.search("(?m)^ERROR .*test_module.py", said) and re.search("(?m)^FAILED .*test_function.py", said), said
+        assert re.search("(?m)^ERROR .*test_module.py", said) and re.search("(?m)^FAILED .*test_function.py", said), (
+            said
+        )
     else:
         assert done.returncode == 0 and "2 skipped" in done.stdout, said

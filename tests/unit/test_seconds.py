@@ -22,7 +22,12 @@ def test_a_run(tmp_path: Path) -> None:
         f"def test_left():\n    global left\n    left = subprocess.Popen([sys.executable, '-c', {child!r} + 'input()'], stdin=subprocess.PIPE)\n    time.sleep(1)\n"
     )  # fmt: skip
     out = tmp_path / "seconds.jsonl"
-    env = {**os.environ, "TEC_SECONDS": str(out), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "frontends")))}
+    env = {
+        **os.environ,
+        "TEC_SECONDS": str(out),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "frontends"))),
+    }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tools.test_seconds", "--rootdir", str(tmp_path), str(test)]  # fmt: skip
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
