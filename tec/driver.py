@@ -32,6 +32,7 @@ Pass = Callable[[Func, Target], Func]
 # (pass, stage of the result). Each lives in tec/ir/passes/<name>.py as a function of that name; "pipeline.x" lives in tec/ir/passes/pipeline/x.py as x.
 PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "loops"),
+    ("split_wmma", "loops"),
     ("lower_fragments", "loops"),
     ("pipeline.bulk_copies", "loops"),
     ("swizzle_shared", "loops"),
@@ -66,7 +67,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
 )
-SIMPLE_MODE_PASSES = 5  # simple_mode stops here: loops that are still those of the schedule
+SIMPLE_MODE_PASSES = 6  # simple_mode stops here: loops that are still those of the schedule
 
 
 def short_name(name: str) -> str:

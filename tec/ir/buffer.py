@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 GLOBAL, SHARED, SHARED_DYN, LOCAL = "global", "shared", "shared.dyn", "local"
 # Register tiles that a whole wavefront holds together, for matrix units: storage is per lane.
 FRAGMENT_SCOPES = ("fragment.a", "fragment.b", "fragment.acc")
+# The same scopes as TVM's programs name them.
+WMMA_SCOPES = {"wmma.matrix_a": "fragment.a", "wmma.matrix_b": "fragment.b", "wmma.accumulator": "fragment.acc"}
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import ExprError, caller_loc
 from ..ir import build
-from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
+from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
 from ..ir.dtype import dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from .like import DTypeLike, ExprLike, ShapeLike
@@ -264,7 +264,7 @@ def decl_buffer(
         )
     if buffer_type:
         steps = _broadcast_strides(dims)
-    scope = scope or GLOBAL
+    scope = WMMA_SCOPES.get(scope, scope or GLOBAL)
     if scope not in (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES):
         raise ExprError(
             f"unknown scope {scope!r} of {what}", hint="global, shared, shared.dyn, local or fragment.a, .b, .acc"

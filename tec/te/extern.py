@@ -11,6 +11,7 @@ from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Expr
 from ..ir.stmt import Evaluate, Stmt
+from . import wmma
 from .build import as_dtype, as_shape, check_name, decl_buffer
 from .intrin_call import IntrinCall, call
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp
@@ -187,6 +188,10 @@ def decl_tensor_intrin(
     ins, outs = buffers[:n], buffers[n:]
     result = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
     body, first, update = (None if p is None else as_stmt(p, what) for p in _three_parts(result, what))
+    if any(map(wmma.calls_of, (body, first, update))):
+        ins, outs = [wmma.region(b) for b in ins], [wmma.region(b) for b in outs]
+        body, first, update = wmma.statements((body, first, update), op, ins, outs, what)
+        return TensorIntrin(name, op, op.inputs, (*ins, *outs), body, first, update, scalars, ragged=True)
     if (first is not None or update is not None) and not op.reduce_axis:
         raise ExprError(f"{what} has reduce statements, but {op.name} is no reduction")
     return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)

@@ -15,6 +15,7 @@ from tec.te.operation import PlaceholderOp
 
 from .modules import Module
 from .names import absent
+from .physical import physical
 from .target import plain
 from .tir.function import HandMade, functions_of
 
@@ -30,10 +31,16 @@ def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, sim
     if not isinstance(inp, Schedule):
         return _driver.lower(functions_of(inp), simple_mode=simple_mode)
     args = list(args or ())
-    first = _driver.lower(inp, [*args, *_left_out(inp, args)], name, True, _binds(inp, args, binds))
+    target, args, binds = as_target(None), [*args, *_left_out(inp, args)], _binds(inp, args, binds)
     if simple_mode:
-        return first
-    target = as_target(None)
+        # Tiles of matrix units stay as they are: programs print schedules before they tensorize them.
+        loops = _driver._to_loops(inp, args, name, binds, target)
+        shown = [p for p in _driver.PIPELINE[: _driver.SIMPLE_MODE_PASSES] if p[0] in ("simplify", "unify_threads")]
+        return ir.IRModule({name: _driver.run_passes(loops, target, shown)})
+    first = _driver.lower(inp, args, name, True, binds)
+    apart = _separators(inp, args)
+    if apart:
+        return ir.IRModule({f.name: physical(f, apart, target).with_attrs(lowered_from=(f, target)) for f in first})
     passes = [p for p in _driver.PIPELINE if p[0] != "vectorize_loops"][_driver.SIMPLE_MODE_PASSES :]
     return ir.IRModule(
         {f.name: _driver.run_passes(f, target, passes).with_attrs(lowered_from=(f, target)) for f in first}
@@ -50,6 +57,12 @@ def _binds(sch: Schedule, args: Any, binds: Any) -> dict[Any, ir.Buffer]:
             if any(isinstance(d, ir.Var) and id(d) not in run for d in t.shape):
                 found[t] = decl_buffer(t.shape, t.dtype, t.op.name, buffer_type="auto_broadcast")
     return found
+
+
+def _separators(sch: Schedule, args: Any) -> dict[str, tuple[int, ...]]:
+    """By name of a parameter, where the layout of its tensor has separators."""
+    layouts = {t.name: st.layout for t in args if isinstance(t, Tensor) and (st := sch.find(t)) is not None}
+    return {name: layout.separators for name, layout in layouts.items() if layout is not None and layout.separators}
 
 
 def _left_out(sch: Schedule, args: Any) -> list[Any]:

@@ -64,7 +64,8 @@ class TransformLayout(Primitive[list[IterVar]]):
                 stage.relate(r)
                 stage.all.extend(r.children)
             stage.leaf = [*loops, *[iv for iv in stage.leaf if iv.kind == IterKind.REDUCE]]
-        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)))
+        separators = separators_of(mapping, [Var(f"i{d}", e.dtype, True) for d, e in enumerate(shape)])
+        stage.layout = IndexMap(lambda at: _apply(stage, mapping, at), tuple(_extents(digits, shape)), separators)
         return loops
 
 
@@ -80,13 +81,31 @@ def call_mapping(mapping: Callable[..., Any], indices: Sequence[Any]) -> list[An
 
     Memory is flat, so separators between the dimensions of a layout have no effect and are dropped. Raises TypeError.
     """
+    return [e for e in _called(mapping, indices) if not _is_separator(e)]
+
+
+def separators_of(mapping: Callable[..., Any], indices: Sequence[Any]) -> tuple[int, ...]:
+    """The dimensions of a layout before which a separator stands."""
+    found, d = [], 0
+    for e in _called(mapping, indices):
+        if _is_separator(e):
+            found.append(d)
+        else:
+            d += 1
+    return tuple(found)
+
+
+def _is_separator(e: Any) -> bool:
+    return isinstance(e, str) and e == AXIS_SEPARATOR
+
+
+def _called(mapping: Callable[..., Any], indices: Sequence[Any]) -> list[Any]:
     _, last, varargs = _parameters(mapping)
     at = len(indices) - len(last)
     if last and (not varargs or at < 0):
         raise TypeError("parameters after a * stand for the last indices")
     out = mapping(*indices[:at], **dict(zip(last, indices[at:])))
-    items = list(out) if isinstance(out, (list, tuple)) else [out]
-    return [e for e in items if not (isinstance(e, str) and e == AXIS_SEPARATOR)]
+    return list(out) if isinstance(out, (list, tuple)) else [out]
 
 
 def _parameters(mapping: Callable[..., Any]) -> tuple[list[str], list[str], str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError
 from ...ir import build as B
-from ...ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN
+from ...ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES
 from ...ir.expr import IterVar
 from ...te.operation import ComputeOp
 from ..show import fail
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ..schedule import Schedule
 
 WARP = "warp"  # te's memory of one wavefront
-SCOPES = (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES, WARP)
+SCOPES = (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES, *WMMA_SCOPES, WARP)
 
 
 def memory(scope: str) -> str:
     """The memory that a scope's values are in. A wavefront's own is shared memory: its lanes read what others of them wrote either way, and there is
-    room beside the registers."""
-    return SHARED if scope == WARP else scope
+    room beside the registers. TVM's names of matrix units' scopes are other names of tec's."""
+    return SHARED if scope == WARP else WMMA_SCOPES.get(scope, scope)
 
 
 @dataclass(frozen=True, slots=True)

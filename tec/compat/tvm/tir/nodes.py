@@ -34,6 +34,12 @@ class NodeClass(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, cls.ours)
 
+    def __eq__(cls, other: object) -> bool:
+        return cls is other or cls.ours == (other,)  # `type(node) in [tvm.tir.BufferLoad]`
+
+    def __hash__(cls) -> int:
+        return hash(cls.ours[0]) if len(cls.ours) == 1 else type.__hash__(cls)
+
     def __subclasscheck__(cls, sub: type) -> bool:
         return issubclass(sub, cls.ours)
 

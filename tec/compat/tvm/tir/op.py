@@ -114,7 +114,18 @@ def const(value: Any, dtype: Any = None, span: Any = None) -> ir.Expr:
     if dtype is None and isinstance(value, float) and math.isfinite(value) and abs(value) > 3.4028234663852886e38:
         dtype = "float64"
     dtype = {"int1": "bool", "uint1": "bool"}.get(dtype, dtype) if isinstance(dtype, str) else dtype
-    return literal(value, dtype)
+    made = literal(value, dtype)
+    if isinstance(made, ir.FloatImm) and isinstance(value, float) and math.isfinite(value) and made.value != value:
+        return _as_given(value, made.dtype)
+    return made
+
+
+def _as_given(value: float, dtype: str) -> ir.Expr:
+    """A constant that keeps the number it was made of, as TVM's does: it is rounded where it is used."""
+    largest = te.max_value(dtype)
+    if isinstance(largest, ir.FloatImm) and abs(value) > largest.value and dtype in ("float16", "float32"):
+        raise ExprError(f"{value} is beyond {dtype}", hint=f"its largest number is {largest.value}")
+    return ir.FloatImm(value, dtype)
 
 
 def _shuffle(kind: str) -> Callable[..., Any]:
