@@ -76,6 +76,10 @@ class Picker:
         """The token for logits [vocabulary]; of equals the first. written: the tokens before it. Raises ArgumentError where logits are no numbers."""
         s = self.sampling
         x = np.asarray(logits)
+        if s.temperature == 0 and not s.logit_bias and not s.counts_written:
+            best = int(x.argmax())  # of what is no number the first
+            if np.isfinite(x[best]):
+                return best
         if np.isnan(x).any() or not np.isfinite(x).any():
             raise ArgumentError(
                 "the model's logits are no numbers", hint="a range that float16 has not: try --dtype float32"

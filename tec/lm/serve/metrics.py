@@ -10,6 +10,12 @@ from .engine import Engine
 
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 
+_GAUGES = {  # by the names of an engine's state
+    "running": ("tec_texts_running", "Texts: running"), "waiting": ("tec_texts_waiting", "Texts: waiting"), "slots": ("tec_texts_slots", "Texts: slots"),
+    "blocks": ("tec_cache_blocks", "Blocks of the cache"), "free_blocks": ("tec_cache_free_blocks", "Blocks that no text holds"),
+    "preempted": ("tec_cache_preempted", "How often a text gave its blocks back"),
+}  # fmt: skip
+
 
 def _count(engine: Engine, name: str) -> float:
     return engine.state()[name]
@@ -35,10 +41,7 @@ class Metrics:
         )
         self.whole = p.Histogram("tec_request_seconds", "From the request to its last token", buckets=_SECONDS, **own)
         for name in engine.state():
-            is_texts = name in ("running", "waiting", "slots")
-            gauge = p.Gauge(
-                f"tec_texts_{name}" if is_texts else f"tec_cache_{name}", f"Now: {name.replace('_', ' ')}", **own
-            )
+            gauge = p.Gauge(*_GAUGES[name], **own)
             gauge.set_function(partial(_count, engine, name))
 
     def text(self) -> tuple[bytes, str]:
