@@ -355,6 +355,18 @@ def test_open_sizes_are_settled_by_name_across_inputs():
         _close(known, {})
 
 
+def test_inputs_that_nothing_is_known_of():
+    from tec.report.measure import random_array
+
+    rng = np.random.default_rng(0)
+    assert set(random_array(rng, (99,), "bool").tolist()) == {False, True}
+    for dtype in ("int8", "uint8", "int64"):
+        x = random_array(rng, (99,), dtype)
+        assert x.dtype == dtype and set(x.tolist()) == set(range(10))
+    x = random_array(rng, (99, 2), "float16")
+    assert x.dtype == "float16" and x.shape == (99, 2) and x.min() < -1 and x.max() > 1
+
+
 def test_verify_tells_of_nodes_that_the_reference_keeps_to_itself(tec_cli, tmp_path):
     """The nodes of a branch: ONNX Runtime gives no values of them."""
     pytest.importorskip("onnxruntime")

@@ -493,6 +493,12 @@ def test_ranges_of_any_step() -> None:
                 break
             turns += 1
         out[1] = turns
+        below = 0
+        for k in range(first, last):
+            below += 1 if k < 0 else 0
+        for k in range(-3, 2):
+            below += 10 if k < 0 else 0
+        out[2] = below
 
     for bounds in (
         (10, 0, -3),
@@ -505,10 +511,11 @@ def test_ranges_of_any_step() -> None:
         (100, 0, -1),
         (-5, 6, 2),
     ):
-        out = np.zeros(2, np.int32)
+        out = np.zeros(3, np.int32)
         ranges[1, 1](out, *bounds)
         want = list(range(*bounds))
-        assert out.tolist() == [sum(want), want.index(7) if 7 in want else len(want)], bounds
+        below = sum(k < 0 for k in range(bounds[0], bounds[1])) + 30  # a variable below 0 is not thought to be above
+        assert out.tolist() == [sum(want), want.index(7) if 7 in want else len(want), below], bounds
 
 
 def test_a_launch_costs_little() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from tec.lm.blocks import FORMATS
 from tec.lm.kept import Form, key_of
 from tec.lm.plain import graph_of
 from tec.lm.stream import Stops
+from tec.lm.weights import WeightBuilder
 from tests.thinned import thinned_rows
 
 from .tiny import CONFIG, Bytes, llama, mixture, tensor
@@ -305,3 +307,13 @@ def test_the_page_lists_the_architectures_that_run() -> None:
         for name in re.findall(r"`(\w+)`", row.split("|")[1:2][0] if "|" in row else "")
     ]
     assert sorted(named) == sorted(NAMES)
+
+
+@pytest.mark.parametrize(("target", "stacked", "apart"), [("llvm", True, False), ("rocm -mcpu=gfx942", False, False)])
+def test_chosen_experts_alone_are_read_on_cpus_where_they_lie_in_one_tensor(
+    target: str, stacked: bool, apart: bool
+) -> None:
+    tensors: Any = {"stacked": SimpleNamespace(shape=(4, 8, 8)), "apart": SimpleNamespace(shape=(8, 8))}
+    made: Any = None
+    w = WeightBuilder(made, tensors, tec.Target(target))
+    assert w.gathers(["stacked"]) is stacked and w.gathers(["stacked", "apart"]) is apart

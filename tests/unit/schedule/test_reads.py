@@ -131,6 +131,12 @@ def test_a_condition_is_asked_before_what_it_guards():
     a, out = np.ones((64, 64), "float32"), np.zeros((8, 64), "float32")
     f(a, np.array([0, 64, -1, 5, 1, 2, 3, 4], "int32"), out)
     np.testing.assert_array_equal(out[:, 0], [1, -1, -1, 1, 1, 1, 1, 1])
+    # A guard that leaves some rows open: they are asked where it holds, and there alone.
+    f, _ = gathered(SCHEDULES["plain"], f=lambda i, j: te.if_then_else(ROWS[i] != 100, A[ROWS[i], j], -1.0))
+    f(a, np.array([0, 100, 1, 5, 1, 2, 3, 4], "int32"), out)
+    np.testing.assert_array_equal(out[:, 0], [1, -1, 1, 1, 1, 1, 1, 1])
+    with pytest.raises(TecError, match="outside of A"):
+        f(a, np.array([0, 100, 101, 5, 1, 2, 3, 4], "int32"), out)
 
 
 def test_hand_written_code_is_asked():
