@@ -23,6 +23,7 @@ from .families import (
     attention,
     convolutions,
     gathers,
+    libraries,
     linear_recurrence,
     plain_convolutions,
     products,
@@ -68,6 +69,7 @@ FAMILIES = (
     transposes,
     squares,
     gathers,
+    libraries,
     stages,
 )
 

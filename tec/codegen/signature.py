@@ -49,6 +49,7 @@ from ..ir import (
 from ..ir.dtype import dtype_info
 from ..ir.effects import written_params
 from ..ir.visit import deep_recursion, substitute_stmt, visit
+from ..runtime.modules.callbacks import parse
 
 _OPS = {
     Add: "add", Sub: "sub", Mul: "mul", FloorDiv: "floordiv", FloorMod: "floormod", Min: "min", Max: "max", EQ: "eq",
@@ -216,6 +217,8 @@ def _steps(s: Stmt) -> list[dict[str, Any]]:
             return [{"op": "assert", "cond": expr_data(s.cond), "message": s.message}]
         case Evaluate(value=Call(op="launch")):
             return [_launch(s.value)]  # type: ignore[arg-type]
+        case Evaluate(value=Call(op="call_extern") as called) if parse((called.attrs or {})["symbol"]) is not None:
+            return [_called(called)]
         case Evaluate(value=IntImm()):
             return []
     raise CodegenError(f"the host side of a GPU function cannot run {type(s).__name__}: {s}")
@@ -237,6 +240,27 @@ def _tensor_map(call: Call) -> dict[str, Any]:
         "box": list(attrs["box"]),
         **({} if attrs.get("swizzle", True) else {"swizzle": False}),
     }
+
+
+def _called(call: Call) -> dict[str, Any]:
+    """A call of a registered function, on addresses and numbers."""
+    args: list[dict[str, Any]] = []
+    for a in call.args:
+        if isinstance(a, Call) and a.op == "access_ptr":
+            first, offset = a.args
+            assert isinstance(first, BufferLoad)
+            where = expr_data(_mul(_sum([*first.indices, offset]), dtype_info(first.buffer.dtype).bytes))
+            args.append({"buffer": first.buffer.data.name, "offset": where})
+        else:
+            args.append({"scalar": expr_data(a)})
+    return {"op": "call", "symbol": (call.attrs or {})["symbol"], "args": args}
+
+
+def _sum(parts: list[Any]) -> Any:
+    total = parts[0]
+    for p in parts[1:]:
+        total = build.add(total, p)
+    return total
 
 
 def _launch(call: Call) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..choices import warn_of_slower
+from ..choices.families.libraries import using as by_libraries
 from ..choices.store import database, records
 from ..choices.store.shipped import ShippedChoices
 from ..driver import Building, checks_bounds
@@ -55,6 +56,7 @@ def compile(
     tuned: bool | str | os.PathLike[str] = True,
     state: Mapping[str, str] | bool = True,
     args: Any = None,
+    libraries: bool = False,
 ) -> Network:
     """Compile a whole network.
 
@@ -72,7 +74,9 @@ def compile(
     defaults; or the file of the former. state: {input: output}: the input is the output of the run before, like the
     caches of a decoder. Executors keep it on the device, and what grows by concatenation grows in place. True takes
     those that the model's names state clearly, False none. args: what a torch module is traced with: a tensor, a
-    tuple of arguments, or a dict of named ones; the network is then called as the module is. Returns a Network.
+    tuple of arguments, or a dict of named ones; the network is then called as the module is. libraries: whether products
+    may be computed by vendor libraries (cuBLAS, rocBLAS, hipBLASLt, oneDNN): where `tec.tune(..., libraries=True)` found
+    one quicker, or `choices` says so. The network then needs the library where it runs. Returns a Network.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
@@ -85,7 +89,7 @@ def compile(
     ) and not registered()  # what a function will say is not known
     found_before = database.tuned(tuned, tgt)
     shipped = ShippedChoices(tgt) if tuned is not False else None
-    stamp = " ".join(f.stamp for f in (found_before, shipped) if f is not None)
+    stamp = " ".join(["libraries"] * bool(libraries) + [f.stamp for f in (found_before, shipped) if f is not None])
     key = cache_key(model, tgt, shapes, dtype, freeze, choices, stamp, state) if cache and lasting else None
     if key is not None:
         found = from_cache(key)
@@ -95,7 +99,7 @@ def compile(
     graph = as_graph(model, shapes, freeze, state, args)
     check_names(precision, graph)
     declared = graph.state if state is True else dict(state or {})
-    with records.using(records.first_of(choices, found_before, shipped)):
+    with records.using(records.first_of(choices, found_before, shipped)), by_libraries(libraries):
         net = compile_graph(graph, tgt, dtype=dtype, progress=progress or default_progress(), state=declared)
     if key is not None:
         to_cache(key, net)

@@ -66,8 +66,8 @@ class GpuTables:
         for k, step in enumerate(self.network.plan.flat):
             if k in called and isinstance(step, Call):
                 raise ArgumentError(
-                    f"a native library cannot hold {step.function!r}: the program that launches its kernels has loops, or quotients by a size in a branch",
-                    hint="bind the sizes: shapes={name: size}",
+                    f"a native library cannot hold {step.function!r}: the program that launches its kernels has loops, or calls a function of Python (a vendor's library)",
+                    hint="bind the sizes: shapes={name: size}; compile without libraries=True",
                 )
             out.append(out[-1] + self.launches.per_step.get(k, 0))
         return out

@@ -7,7 +7,7 @@ operation, the operations form a graph, and `tec.create_schedule` takes it from 
 from typing import Any
 
 from ..ir.expr import Var
-from . import ir_builder, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
+from . import ir_builder, libraries, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
 from .build import (
     AXIS_SEPARATOR,
     const,

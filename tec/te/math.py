@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import builtins
 import math as _math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from ..errors import ExprError
@@ -274,6 +274,11 @@ def call_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
 def call_pure_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
     """A call of the C function `name` (CPU) whose result depends on its arguments alone."""
     return _call("call_pure_extern", "symbol", dtype, name, args)
+
+
+def call_with(name: str, values: Sequence[Expr]) -> Expr:
+    """A call of a registered function by its symbol (`tec.runtime.modules.callbacks.symbol`) with all that it is passed."""
+    return _call("call_extern", "symbol", "int32", name, tuple(values))
 
 
 def call_packed(name: str, *args: Any) -> Expr:

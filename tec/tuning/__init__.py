@@ -36,6 +36,7 @@ def tune(
     dtype: str | None = None,
     freeze: Mapping[str, Any] | None = None,
     progress: Callable[[dict[str, Any]], None] | None = None,
+    libraries: bool = False,
     **limits: Any,
 ) -> TuneReport:
     """Search for quicker schedules, and keep what is found for `tec.compile` and `tec.build`.
@@ -47,15 +48,19 @@ def tune(
     db: the file of records (`TEC_TUNE_DB` by default): a search that was cut off goes on from it. executor: any `concurrent.futures.Executor`
     in place of local workers, a Dask client's `get_executor()` for one. progress: called with a dict after each trial. limits: `build_seconds`, `run_seconds`,
     `memory_bytes` that one trial may hold, `batch` (proposals of a round), `ranker` ("auto", "ridge", "lightgbm").
+    libraries: products by vendor libraries are tried too, and kept where they win: `tec.compile(..., libraries=True)` then takes them.
     Returns a TuneReport. Raises ArgumentError, DeviceError where nothing can run the target's code or no default gave a time, and what
     `tec.compile` raises.
     """
-    tuner = make_tuner(
-        what, args, target=target, trials=trials, workers=workers, seed=seed, db=db, executor=executor, shapes=shapes, dtype=dtype, freeze=freeze,
-        progress=progress, **limits,
-    )  # fmt: skip
-    with closing(tuner.database):
-        return tuner.run()
+    from ..choices.families.libraries import using
+
+    with using(libraries):
+        tuner = make_tuner(
+            what, args, target=target, trials=trials, workers=workers, seed=seed, db=db, executor=executor, shapes=shapes, dtype=dtype, freeze=freeze,
+            progress=progress, **limits,
+        )  # fmt: skip
+        with closing(tuner.database):
+            return tuner.run()
 
 
 def make_tuner(

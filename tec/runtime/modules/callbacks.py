@@ -8,6 +8,7 @@ arrays of the pointers and sizes that it is given, and calls it. What it raises 
 from __future__ import annotations
 
 import ctypes
+import importlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from ..devices.device import cpu
 from ..devices.storage import Storage
 
 _PREFIX = "tec_packed:"
+_LIBRARY = "tec.library."
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
 
@@ -55,6 +57,11 @@ def register_func(name: Any, f: Any = None, override: bool = False) -> Any:
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
     """The function that is registered as `name`; where there is none, None if `allow_missing`, else ArgumentError."""
     f = _FUNCTIONS.get(name)
+    if f is None and name.startswith(
+        _LIBRARY
+    ):  # what calls a vendor's library is registered when it is first asked for
+        importlib.import_module("tec.runtime.vendor.calls")
+        f = _FUNCTIONS.get(name)
     if f is None and not allow_missing:
         raise ArgumentError(f"no function {name!r} is registered", hint=_registered())
     return f

@@ -57,6 +57,8 @@ class CpuCode:
             thunks.report()
             return status
 
+        call.machine_code = function  # type: ignore[attr-defined]
+        call.report = thunks.report  # type: ignore[attr-defined]
         return call
 
 

@@ -12,19 +12,23 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from math import prod
 from operator import itemgetter
 from typing import Any
 
 from ...errors import ArgumentError, DeviceError, PackageError
 from ..arrays.dtypes import itemsize, scalar_packer, struct_code
+from ..arrays.ndarray import NDArray
 from ..devices.device import Device
+from ..devices.storage import Storage
 from ..devices.surface import Dim3
 from . import exprs
+from .callbacks import Argument, call, parse
 
 _LAUNCH_END = 1 << 32  # extents of grids and work-groups and bytes of shared memory are numbers of 32 bits
 PLAN_LIMIT = 4096  # entries of a plan; longer programs are walked anew at each call
-LAUNCH, ALLOC, FREE = 0, 1, 2
+LAUNCH, ALLOC, FREE, CALL = 0, 1, 2, 3
 TENSOR_MAP_BYTES, TENSOR_MAP_ALIGN = 128, 64  # CUtensorMap
 _SMALL_SCRATCH = 1 << 20  # bytes that nobody misses while a few launches are queued
 _MAPS_KEPT = 64  # of a launch: as many addresses as a caller may go round in; making one costs a microsecond or two
@@ -69,6 +73,15 @@ class _Free:
 
 
 @dataclass(slots=True)
+class _Call:
+    """A registered Python function, called on arrays of device memory (a vendor library's face, mostly) and numbers."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    values: list[tuple[int, exprs.Compiled]]  # (slot of an address, offset in bytes), or (-1, a number)
+
+
+@dataclass(slots=True)
 class _For:
     var: str
     min: exprs.Compiled
@@ -103,7 +116,7 @@ class LaunchInfo:
     early: bool = False  # may begin before the kernel ahead of it ends, for which it waits by itself
 
 
-# (LAUNCH, function, grid, block, shared bytes, pack, getter, info), (ALLOC, slot, bytes), (FREE, slot)
+# (LAUNCH, function, grid, block, shared bytes, pack, getter, info), (ALLOC, slot, bytes), (FREE, slot), (CALL, name, arguments, values)
 Entry = tuple[Any, ...]
 
 
@@ -196,6 +209,8 @@ class HostProgram:
                         raise self._bad(f"free of {step['name']!r}, which was not allocated")
                     out.append(_Free(self._scratch[step["name"]]))
                     buffers -= {step["name"]}
+                elif op == "call":
+                    out.append(self._call(step, known, buffers))
                 elif op == "for":
                     lo, extent = self._size(step["min"], known), self._size(step["extent"], known)
                     body = self._compile(step["body"], known | {step["var"]}, buffers)
@@ -269,6 +284,20 @@ class HostProgram:
         early = step.get("early") is True
         return LaunchStep(kernel, tuple(grid), tuple(block), shared, layout, sources, tuple(offsets), early)
 
+    def _call(self, step: Any, known: frozenset[str], buffers: frozenset[str]) -> _Call:
+        found = parse(step["symbol"])
+        if found is None:
+            raise self._bad(f"{step['symbol']!r} is called")
+        values: list[tuple[int, exprs.Compiled]] = []
+        for a in step["args"]:
+            if "buffer" in a:
+                if a["buffer"] not in buffers:
+                    raise self._bad(f"function {found[0]!r} takes buffer {a['buffer']!r}, which is not there")
+                values.append((self.slots[a["buffer"]], self._size(a["offset"], known)))
+            else:
+                values.append((-1, self._expr(a["scalar"], known)))
+        return _Call(*found, values)
+
     # ---- run
 
     def specialise(self, env: dict[str, Any], functions: Callable[[str], Any]) -> BoundProgram:
@@ -299,6 +328,8 @@ class HostProgram:
                 yield ALLOC, s.slot, max(int(evaluate(s.size, env)), 0) * s.item_bytes
             elif kind is _Free:
                 yield FREE, s.slot
+            elif kind is _Call:
+                yield CALL, s.name, s.arguments, [(slot, evaluate(e, env)) for slot, e in s.values]
             elif kind is _For:
                 start = int(evaluate(s.min, env))
                 inner = dict(env)
@@ -342,7 +373,7 @@ def _straight(source: Sequence[Any], steps: Sequence[Any], cond: Any) -> list[tu
     """See `HostProgram.straight`. cond: whether the steps run at all; None for always."""
     out: list[tuple[dict[str, Any], Any]] = []
     for raw, made in zip(source, steps, strict=True):
-        if isinstance(made, _For):
+        if isinstance(made, (_For, _Call)):
             return None
         if isinstance(made, _If):
             holds, fails = ["ne", raw["cond"], 0], ["eq", raw["cond"], 0]
@@ -404,6 +435,8 @@ def _scratch(entries: Iterable[Entry], n_params: int) -> tuple[int, ...] | None:
     held: dict[int, int] = {}
     most = 0
     for e in entries:
+        if e[0] == CALL:
+            return None
         if e[0] == ALLOC:
             if e[1] in sizes:
                 return None
@@ -462,6 +495,15 @@ def _getter(sources: list[tuple[int, Any]], constants: list[Any]) -> Callable[[S
     return get
 
 
+class _Theirs:
+    """Memory that the caller of a function keeps."""
+
+
+def _borrowed(device: Device, address: int, shape: tuple[int, ...], dtype: str, written: bool) -> NDArray:
+    storage = Storage(device, prod(shape) * itemsize(dtype), address, _Theirs())
+    return NDArray(storage, address, shape, dtype, None, written)
+
+
 def execute(device: Device, entries: Iterable[Entry], values: list[Any]) -> None:
     """Run a plan's entries: `values` holds addresses and scalars by slot. Scratch is freed even after an error."""
     driver, allocator = device.driver, device.allocator
@@ -477,6 +519,13 @@ def execute(device: Device, entries: Iterable[Entry], values: list[Any]) -> None
                     driver.launch(entry[1], entry[2], entry[3], entry[4], entry[5](*entry[6](values)), stream)
                 else:
                     profile.launch(device, entry[7], entry[1], entry[5](*entry[6](values)), stream)
+            elif kind == CALL:
+                _, name, arguments, some = entry
+                given = [n if slot < 0 else values[slot] + n for slot, n in some]
+                if profile is None:
+                    call(name, arguments, given, partial(_borrowed, device))
+                else:
+                    profile.call(device, name, partial(call, name, arguments, given, partial(_borrowed, device)))
             elif kind == ALLOC:
                 slot = entry[1]
                 if slot in held:

@@ -7,7 +7,7 @@ with other sizes or other inputs fills them anew, by one addition. Then one call
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +57,7 @@ class HostEngine:
         made = set(self._outputs)
         # Outputs in name only: nobody is given them.
         self._own = [k for n, k in number.items() if k and values[n].place == "output" and k not in made]
+        self._reports: list[Callable[[], None]] = []
         self._run_steps = step_loop()
         self._flat = self.plan.flat
         self._steps = np.array([self._step(k, network) for k in range(len(self._flat))], np.int64)
@@ -79,6 +80,9 @@ class HostEngine:
         self._functions.append(network.module[step.function])
         code = network.module.cpu_function(step.function)
         self._keep.append(code)
+        if hasattr(code, "report"):  # it calls functions of Python, and what these raise is kept for it
+            self._reports.append(code.report)
+        code = getattr(code, "machine_code", code)
         address = ctypes.cast(code, ctypes.c_void_p).value  # type: ignore[arg-type]
         assert address is not None
         return address, *arguments
@@ -98,7 +102,10 @@ class HostEngine:
             self._holders.run()
         for to, source, nbytes in self.moves(results):
             ctypes.memmove(to, source, nbytes)
-        self.direct.learn(binding, tuple(a.shape for a in given))
+        for report in self._reports:
+            report()
+        if not self._reports:
+            self.direct.learn(binding, tuple(a.shape for a in given))
 
     def place(self, binding: Binding, given: Sequence[NDArray], results: Sequence[NDArray | None]) -> None:
         """Fill the tables of addresses and numbers for a run, and take its memory."""
@@ -135,7 +142,7 @@ class HostEngine:
     @property
     def steps(self) -> tuple[int, int] | None:
         """The address of the table of steps and their number; None where some of them stand in loops or branches."""
-        return (self._table, len(self._steps)) if self._holders is None else None
+        return (self._table, len(self._steps)) if self._holders is None and not self._reports else None
 
     def run_steps(self, first: int, n: int) -> None:
         """Run calls and copies, by their numbers."""
