@@ -17,8 +17,9 @@ from ..arrays.ndarray import NDArray
 from ..devices import device as devices
 from ..devices.device import Device
 from .arguments import Checker
+from .execution import execute
 from .package import damaged
-from .program import BoundProgram, HostProgram, execute, prepared
+from .program import BoundProgram, HostProgram, prepared
 
 if TYPE_CHECKING:
     from .module import Module
