@@ -75,8 +75,7 @@ def compile(
     caches of a decoder. Executors keep it on the device, and what grows by concatenation grows in place. True takes
     those that the model's names state clearly, False none. args: what a torch module is traced with: a tensor, a
     tuple of arguments, or a dict of named ones; the network is then called as the module is. libraries: whether products
-    may be computed by vendor libraries (cuBLAS, rocBLAS, hipBLASLt, oneDNN): where `tec.tune(..., libraries=True)` found
-    one quicker, or `choices` says so. The network then needs the library where it runs. Returns a Network.
+    may be computed by vendor libraries, where `tec.tune(..., libraries=True)` found one quicker. Returns a Network.
     Raises ImportModelError, LoweringError, CodegenError.
     """
     tgt = as_target(target)
