@@ -6,6 +6,7 @@ Source: the NCCL user guide, "Collective Operations"; MPI 4.1, chapter 6.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
@@ -85,6 +86,11 @@ class Communicator:
         a = self._array(out, "receive", writes=True)
         self._live.receive(Call("send", a.dtype, a.size), a, self._peer(source, "source"))
         return a
+
+    def together(self) -> AbstractContextManager[None]:
+        """Within a block, calls that do not read what another of them writes: where the library can, they begin together at the block's end, as one launch
+        (`ncclGroupStart`). All ranks make the same calls in such a block."""
+        return self._live.together()
 
     def barrier(self) -> None:
         """Wait until all ranks are here."""

@@ -194,6 +194,19 @@ class NcclTransport:
         if status:
             raise self._error(name, status)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        self._check()
+        self.lib.call("ncclGroupStart")
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+            status = self.lib.functions["ncclGroupEnd"]()
+            self._since = None
+        if status:
+            raise self._error("a group of calls", status)
+
     def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None:
         self._do("ncclAllReduce", (x, out), x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
 
@@ -214,7 +227,7 @@ class NcclTransport:
 
     def all_to_all(self, call: Call, x: NDArray, out: NDArray) -> None:
         part = x.nbytes // self.size
-        with self.lib.together():
+        with self.together():
             for r in range(self.size):
                 self._do("ncclSend", (x,), x.address + r * part, part, _BYTES, r)
                 self._do("ncclRecv", (out,), out.address + r * part, part, _BYTES, r)

@@ -5,6 +5,7 @@ A rule takes a builder, the node and the gradient by its first output, and gives
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -138,6 +139,12 @@ def _matmul(b: Builder, node: Node, g: Value) -> list[Value] | list[None]:
     a = node.attrs
     if a.get("transpose_a") or a.get("transpose_b") or any(k in a for k in ("view_a", "view_b", "layout_b")):
         raise NotImplementedError  # made by passes that run after this one
+    if y.ndim == 2 and x.ndim > 2 and x.type.size:
+        # A weight under several dimensions of rows: one product over all rows, in place of one a row of batches and a sum of them.
+        count = math.prod(x.shape[:-1])
+        rows, by = b.reshape(x, (count, x.shape[-1])), b.reshape(g, (count, g.shape[-1]))
+        by_x, by_y = b.op("matmul", by, _across(b, y)), b.op("matmul", _across(b, rows), by)
+        return [b.reshape(b.cast(by_x, x.dtype), x.shape), b.cast(by_y, y.dtype)]
     by_x, by_y = b.op("matmul", g, _across(b, y)), b.op("matmul", _across(b, x), g)
     return [summed_to(b, b.cast(by_x, x.dtype), x.shape), summed_to(b, b.cast(by_y, y.dtype), y.shape)]
 

@@ -26,6 +26,7 @@ from ..runtime.devices.device import Device, as_device
 from ..runtime.networks.network import Network
 from ..runtime.networks.network import load as load_network
 from ..target import Target, as_target
+from .bursts import in_bursts
 from .executor import TIMEOUT_SECONDS, RankExecutor, ShardedExecutor
 from .mesh import Mesh, Placement, Shard
 from .parts import Ends, described
@@ -89,7 +90,7 @@ def rank_graphs(graph: Graph, mesh: Mesh, rules: Rules) -> tuple[list[Graph], di
             if rank == 0:
                 notes[axis] = told
                 ends.add(axis, placed)
-        graphs.append(own)
+        graphs.append(in_bursts(own))
     return graphs, notes, ends
 
 

@@ -6,6 +6,7 @@ The runtime knows no collectives: a communicator is what has these four calls on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ...errors import ArgumentError
@@ -28,6 +29,7 @@ class Collectives(Protocol):
     def all_gather(self, x: Any, out: Any = None) -> NDArray: ...
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray: ...
     def all_to_all(self, x: Any, out: Any = None) -> NDArray: ...
+    def together(self) -> AbstractContextManager[None]: ...
 
 
 def check_communicators(plan: Plan, device: Device, given: Mapping[str, Collectives]) -> None:

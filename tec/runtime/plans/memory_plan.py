@@ -11,13 +11,14 @@ squeaky wheel of Joslin and Clements, 1999); the smallest plan of some rounds is
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .plan import Choose, Env, Plan, Repeat, Step
+from .steps import bursts
 
 ALIGN = 256
 
@@ -158,11 +159,13 @@ class _Lives:
             self.last[held] = self.step
         return held
 
-    def walk(self, steps: Iterable[Step]) -> None:
-        for step in steps:
+    def walk(self, steps: Sequence[Step]) -> None:
+        joined = {k: burst for burst in bursts(steps) for k in burst}
+        for k, step in enumerate(steps):
             if not isinstance(step, (Repeat, Choose)):
-                for a in step.values:
-                    self.take(a)
+                for s in (steps[m] for m in joined.get(k, (k,))):  # what runs at the same time holds its values as long
+                    for a in s.values:
+                        self.take(a)
                 self.step += 1
                 continue
             begin = self.step

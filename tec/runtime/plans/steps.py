@@ -301,6 +301,25 @@ def flat(steps: Iterable[Step]) -> Iterator[Plain]:
             yield s
 
 
+def bursts(steps: Sequence[Step]) -> Iterator[range]:
+    """The numbers of collectives that stand one behind the other along one mesh axis, two at least, of which none reads what another writes: they may run
+    at the same time."""
+    first = 0
+    while first < len(steps):
+        behind, written = first, set[str]()
+        while behind < len(steps):
+            s, head = steps[behind], steps[first]
+            if not isinstance(s, Exchange) or not isinstance(head, Exchange):
+                break
+            if s.axis != head.axis or not written.isdisjoint((s.source, s.target)):
+                break
+            written.add(s.target)
+            behind += 1
+        if behind - first > 1:
+            yield range(first, behind)
+        first = max(behind, first + 1)
+
+
 def holders(steps: Iterable[Step]) -> Iterator[tuple[Repeat | Choose, tuple[Repeat, ...]]]:
     """All loops and branches, the outer ones first, each with the loops that it is in."""
 
