@@ -15,6 +15,7 @@ from ..errors import ArgumentError
 from ..runtime.modules import exprs
 from ..runtime.networks.network import Network
 from ..runtime.plans.plan import Call, Exchange, number
+from ..runtime.plans.steps import bursts
 from ..target import Target, level_gbps
 from ..target.links import LINKS, links_of
 
@@ -58,9 +59,15 @@ def step_time(net: Network, links: str | None, sizes: Mapping[str, int]) -> Step
     gbps = (
         level_gbps(machine, "memory") if machine.chip.startswith("gfx") else machine.memory.gbps or machine.memory_gbps
     )
-    for step in net.plan.flat:
+    joined = {k: burst for burst in bursts(net.plan.flat) for k in burst}
+    for k, step in enumerate(net.plan.flat):
         if isinstance(step, Exchange):
-            us = found.collective_us(step.kind, net.plan.values[step.source].nbytes(env), step.size)
+            # Calls of one group are as one call of all their bytes.
+            group = [
+                s for m in joined.get(k, (k,)) if isinstance(s := net.plan.flat[m], Exchange) and s.kind == step.kind
+            ]
+            size = sum(net.plan.values[s.source].nbytes(env) for s in group)
+            us = found.collective_us(step.kind, size, step.size) if group[0] is step else 0.0
             moved += us
             rows.append((f"{step.kind} {step.axis}", us, found.name))
             continue

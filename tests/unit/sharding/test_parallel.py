@@ -13,7 +13,11 @@ from tec.graph.builders import Builder
 from tec.graph.graph import bind_sizes, run_graph
 from tec.lm.config import Config
 from tec.lm.plain import graph_of
+from tec.runtime.plans import memory_plan
+from tec.runtime.plans.plan import Exchange, Plan
+from tec.runtime.plans.steps import bursts
 from tec.sharding import Mesh, PartitionSpec, decoder_rules, shard
+from tec.sharding.bursts import in_bursts
 from tec.sharding.rules import names_of
 from tests.seeds import first
 from tests.unit.lm.tiny import llama
@@ -51,6 +55,7 @@ def test_training_by_batch_is_that_of_one_device_after_20_steps() -> None:
     one = tec.compile(graph, "llvm", state=graph.state).executor()
     net = shard(graph, Mesh({"data": 2}), {"x": P("data"), "right": P("data")}, "llvm")
     assert [kind for kind, _, _ in net.notes["data"].moved].count("all_reduce") >= len(WEIGHTS)
+    _check_bursts(net.network().plan)
     losses = []
     with net.executor() as ranks:
         for k in range(20):
@@ -65,6 +70,62 @@ def test_training_by_batch_is_that_of_one_device_after_20_steps() -> None:
             for r in ranks.ranks:
                 np.testing.assert_allclose(r.executor.state[name].numpy(), array.numpy(), rtol=1e-3, atol=1e-5)
     assert len(set(losses)) == 20
+
+
+def _check_bursts(plan: Plan) -> None:
+    """The gradients are reduced in one burst, whose values lie apart in memory: its calls run at the same time."""
+    flat, values = plan.flat, memory_plan.place(plan, {}).values
+    (burst,) = (b for b in bursts(flat) if len(b) >= len(WEIGHTS))
+    calls = [s for k in burst if isinstance(s := flat[k], Exchange)]
+    assert len(calls) == len(burst) and {s.kind for s in calls} == {"all_reduce"}
+
+    def place(name: str) -> tuple[int, int]:
+        begin = values[name].offset
+        assert begin is not None
+        return begin, begin + values[name].nbytes({})
+
+    for one in calls:
+        for other in calls:
+            for name in (other.source, other.target) if other is not one else ():
+                if values[name].place == values[one.target].place == "arena":
+                    (begin, end), (there, behind) = place(one.target), place(name)
+                    assert end <= there or behind <= begin, (one, other)
+
+
+def _reductions(nodes: str) -> Graph:
+    """A graph as the splitter makes them. "r": an all-reduce of x, "u": a use of the last one, "p": a product that reads the last one and is reduced in turn."""
+    g = Graph()
+    b = Builder(g)
+    x = g.input("x", "float32", (4, 4))
+    shown, last = [], x
+    for k, kind in enumerate(nodes):
+        if kind == "r":
+            last = b.op("all_reduce", b.op("multiply", x, b.like(k + 1, x)), mesh_axis="d", ranks=2, reduction="sum")
+        elif kind == "u":
+            shown.append(b.op("subtract", x, last))
+        else:
+            last = b.op("all_reduce", b.op("matmul", last, x), mesh_axis="d", ranks=2, reduction="sum")
+    g.set_outputs([*shown, last], [f"y{k}" for k in range(len(shown) + 1)])
+    return g
+
+
+@pytest.mark.parametrize(
+    ("nodes", "most", "wanted"),
+    [
+        ("rururu", 1 << 20, "rrruuu"),
+        ("ruruur", 128, "rruuur"),  # two of 64 bytes fill a burst
+        ("rpuru", 1 << 20, "rprruu"),  # the first is awaited by the second: it stays
+    ],
+)
+def test_bursts_of_reductions(nodes: str, most: int, wanted: str) -> None:
+    graph = _reductions(nodes)
+    made = in_bursts(graph, most)
+    seen = set(made.inputs) | set(made.constants())
+    for n in made.nodes:
+        assert seen.issuperset(n.inputs)
+        seen.update(n.outputs)
+    kinds = {"all_reduce": "r", "subtract": "u", "matmul": "p"}
+    assert "".join(kinds.get(n.op, "") for n in made.nodes) == wanted
 
 
 @pytest.mark.parametrize("heads_too", [False, True])
