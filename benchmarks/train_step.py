@@ -128,16 +128,17 @@ class _Tec:
         self.executor, self.part, self.device = executor, part, device
         self.first: dict[str, Any] | None = dict(drawn())
         self.loss: Any = None
+        self.job: Any = None
 
     def feed(self, whole: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
         return {n: tec.nd.array(np.ascontiguousarray(self.part(x)), self.device) for n, x in whole.items()}
 
     def step(self, feed: dict[str, Any]) -> None:
         first, self.first = self.first or {}, None
-        self.loss = self.executor.run(feed | first)[0]
+        self.job = self.executor.launch(feed | first)
 
     def wait(self) -> None:
-        self.executor.wait()
+        self.loss = self.job.sync()[0]
 
     def weights(self) -> dict[str, np.ndarray[Any, Any]]:
         return {n: a.numpy() for n, a in self.executor.state.items()}
