@@ -27,6 +27,7 @@ from tec.graph import Graph, Value
 from tec.graph.builders import Builder
 from tec.graph.builders.matmul import matmul
 from tec.sharding import PartitionSpec as P
+from tec.target import Target
 
 ADDRESS, TORCH_ADDRESS = "127.0.0.1:29651", "tcp://127.0.0.1:29661"
 LAYERS, WIDTH, HEADS, FEED, VOCABULARY, TOKENS = 4, 256, 4, 1024, 1024, 128
@@ -118,7 +119,8 @@ def compile_code(folder: Path, ranks: int, target: str) -> None:
     print(
         f"over {ranks}: {len(plan.steps)} steps, {len(plan.exchanges)} collectives, {time.perf_counter() - start:.1f} s"
     )
-    print(f"modelled: {net.report()}", flush=True)
+    if Target(target).is_gpu:
+        print(f"modelled: {net.report()}", flush=True)
     net.save(folder / f"ranks{ranks}")
     tec.compile(step, target, state=step.state).save(folder / f"one{ranks}.tec")
 
