@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..driver import Lowered
 from ..ir import Buffer, Func
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -38,15 +39,19 @@ _NO_VALUES: Mapping[E.Var, Any] = MappingProxyType({})
 
 def read(made: Made) -> Footprint:
     """The footprint of a choice that lowers."""
-    target = made.space.target
+    return of_lowered(made.lowered, made.space.target)
+
+
+def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> Footprint:
+    """The footprint of a function after all passes, of GPU kernels with the launches that its host's side makes. launched: work-groups of a launch, where
+    the host's side takes their number as an argument."""
     if not target.is_gpu:
-        return _on_cores(made.lowered.func, target)
-    host = made.lowered.host
-    launches = _launches(host.body, _sizes(host)) if host is not None else {}
+        return _on_cores(low.func, target)
+    launches = _launches(low.host.body, _sizes(low.host)) if low.host is not None else {}
     kernels = []
-    for part in made.lowered.parts:
+    for part in low.parts:
         groups, times = launches.get(part.name, (1.0, 1.0))
-        kernels.append(replace(_kernel(part, target, groups), launches=times))
+        kernels.append(replace(_kernel(part, target, groups if launched is None else launched), launches=times))
     return Footprint(tuple(kernels))
 
 

@@ -28,6 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quantize": ("quantizing", "Quantize an ONNX model to 8-bit integers after training."),
     "verify": ("verify", "Hold a model's results against a reference; name the first node that differs."),
     "show": ("show", "Operators, graph, loop IR, LLVM, assembly, resources; or all of it as one HTML page."),
+    "explore": (
+        "exploring",
+        "Type a program and see its loops, LLVM IR, assembly, footprint and modelled time.",
+    ),
     "ops": ("ops", "Which ONNX operators are supported, and what a model lacks."),
     "emu": ("emu", "Kernels of any compiler on the AMD GPU in software: list them, run one under checks."),
     "doctor": ("doctor", "What is installed, which devices are there, and whether compiling works."),

@@ -463,19 +463,18 @@ class TileKernel:
             return str(self.program(types, options))
         tgt = as_target(target)
         if what == "loops":
-            return str(
-                lower(
-                    self.program(types, options),
-                    tgt,
-                    warps_of(self.__name__, options["num_warps"], tgt),
-                    alignment=aligned,
-                ).func
-            )
+            warps = warps_of(self.__name__, options["num_warps"], tgt)
+            return str(lower(self.program(types, options), tgt, warps, alignment=aligned).func)
         return text_of(self.compiled(types, options, tgt, aligned=aligned).module, what)
 
     def asm(self, target: str | Target | None, *args: Any, **named: Any) -> str:
         """The assembly for a target, without its device: `matmul.asm("rocm -mcpu=gfx942", "*fp16", 512, BM=64)`; see `ir`."""
         return self.ir(*args, target=target, what="asm", **named)
+
+    def compiled_for(self, target: str | Target | None, *args: Any, grid_ndim: int = 3, **named: Any) -> Compiled:
+        """The code for a target, without its device, and what it was made of; arguments as for `ir`."""
+        types, options, aligned = self._types_of(args, named)
+        return self.compiled(types, options, as_target(target), grid_ndim, aligned)
 
     def _types_of(
         self, args: Sequence[Any], named: dict[str, Any]
