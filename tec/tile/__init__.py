@@ -15,11 +15,21 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import language
 from .language import *  # noqa: F403
 from .layouts import show
+
+if TYPE_CHECKING:  # what follows has types for checkers of users' programs; it is imported when it is first used
+    from ..jit.tile_tuning import Config as Config
+    from ..jit.tile_tuning import autotune as autotune
+    from ..jit.tile_tuning import heuristics as heuristics
+    from ..jit.tiles import TileKernel as TileKernel
+    from ..jit.tiles import from_triton as from_triton
+    from ..jit.tiles import jit as jit
+    from ..jit.tiles import on_device as on_device
+    from .host import next_power_of_2 as next_power_of_2
 
 _LAUNCHING = ("jit", "from_triton", "TileKernel", "on_device")
 _TUNING = ("autotune", "heuristics", "Config")

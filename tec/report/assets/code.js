@@ -40,9 +40,11 @@ function showLinks(kind, n) {
     if (first) { const p = pane(other); p.scrollTop += first.getBoundingClientRect().top - p.getBoundingClientRect().top - p.clientHeight / 3; }
   }
 }
+const LINE = 18;  // pixels of a line of code (page.css)
+// Fills a pane; returns how far it is to be scrolled.
 function fillCode(k, kind) {
   const p = pane(kind), text = k[kind];
-  if (!text) { p.textContent = "(none)"; return; }
+  if (!text) { p.textContent = "(none)"; return 0; }
   const ranks = linked.links[kind], live = kind === "asm" && k.live, held = kind === "asm" && k.held, most = Math.max(1, ...(held || []));
   p.innerHTML = "<ol>" + text.split("\n").map((line, i) => {
     const to = ranks(i + 1), any = Object.values(to).some(l => l.length);
@@ -51,9 +53,7 @@ function fillCode(k, kind) {
   }).join("") + "</ol>";
   // It begins where the function does.
   const begin = kind === "ir" ? 0 : text.split("\n").findIndex(line => (kind === "llvm" ? /^define /.test(line) : line === k.name + ":" || /\.entry/.test(line)));
-  const line = begin > 0 && p.querySelector("ol").children[begin];
-  p.scrollTop = 0;
-  if (line) p.scrollTop = line.getBoundingClientRect().top - p.getBoundingClientRect().top - 4;
+  return Math.max(0, begin * LINE - 4);
 }
 function drawDetail() {
   const k = byName.get(state.kernel), node = state.node === null ? null : nodes[state.node];
@@ -67,7 +67,8 @@ function drawDetail() {
   $("source").textContent = k.source;
   drawConsidered(k);
   linked.links = linksOf(k);
-  ["ir", "llvm", "asm"].forEach(kind => fillCode(k, kind));
+  const from = ["ir", "llvm", "asm"].map(kind => [kind, fillCode(k, kind)]);
+  from.forEach(([kind, top]) => { pane(kind).scrollTop = top; });  // when all are filled: each asks for the page's layout
   const some = [k.of_asm.length || k.of_llvm.length ? "A click on a line shows what it became and what it came from." : "", k.live ? "Beside the assembly: vector registers in use" + (k.held.length ? ", and the share of the waves' time that they wait there." : ".") : ""];
   $("codenote").textContent = some.filter(Boolean).join(" ");
 }

@@ -79,7 +79,7 @@ function startRoofline() {
   $("roofnote").textContent = (roofs.source ? `Ceilings: ${roofs.source}${rates}. ` : "") + (timed ? "The area of a dot is its kernel's share of the time. " : "No times were taken: a dot stands where its roof is. ")
     + (modelled ? "Dots: by the bytes of the level that limits, memory's where none does; rings: by the bytes of the arguments. " : "By the bytes of the arguments. ") + (none ? `${none} kernel${none > 1 ? "s" : ""} without arithmetic ${none > 1 ? "are" : "is"} not shown.` : "");
   whenChosen(drawRoofline);
-  let width = 0;
+  if (!data.kernels.length) drawRoofline();
+  let width = $("roofplace").clientWidth;  // it is drawn when the first kernel is chosen
   new ResizeObserver(() => { if ($("roofplace").clientWidth !== width) { width = $("roofplace").clientWidth; drawRoofline(); } }).observe($("roofplace"));
-  drawRoofline();
 }

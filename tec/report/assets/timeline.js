@@ -65,7 +65,7 @@ function startTimeline() {
   const to = f => { line_.zoom = Math.min(32, Math.max(1, line_.zoom * f)); drawTimeline(); };
   $("timein").onclick = () => to(2);
   $("timeout").onclick = () => to(0.5);
-  let width = 0;
+  let width = $("timeplace").clientWidth;
   new ResizeObserver(() => { if ($("timeplace").clientWidth !== width) { width = $("timeplace").clientWidth; drawTimeline(); } }).observe($("timeplace"));
   whenChosen(markTimeline);
   drawTimeline();
