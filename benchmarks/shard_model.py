@@ -46,6 +46,7 @@ def shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "lm_head.weight", (VOCABULARY, HIDDEN)
 
 
+_FEW = 32  # rows up to which products are joined, as `tec.lm` does always: keys and values alone have too few columns for all multiprocessors
 _JOINED = {"q_proj": "qkv_proj", "gate_proj": "gate_up_proj"}
 
 
@@ -63,7 +64,7 @@ class JoinedWeights(WeightBuilder):
     def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
         rows, total, n = x.shape[0], sum(sizes), self.ranks
         if (
-            len(set(sizes)) > 1 and rows != 1
+            len(set(sizes)) > 1 and rows > _FEW
         ):  # many rows fill the GPU with each product; attention would have slices of one copied
             return [self.products(x, [name], [size])[0] for name, size in zip(names, sizes)]
         name = _JOINED[names[0].split(".")[-2]] if len(names) > 1 else names[0].split(".")[-2]

@@ -106,6 +106,7 @@ class Chooser:
     def begin(self, lm: LanguageModel, token: int, draws: Any, settings: Any) -> None:
         """A stretch of LOG tokens at the most, behind `token`, which the caches know nothing of."""
         step = lm.executor.settle(lm.inputs([token], len(lm.ids)))
+        lm.executor.reserve(1)  # all rows count from here on: `write` says in the end which do
         lent = {"logits": step.arrays["logits"], "row": step.arrays["row"], "embeddings": step.arrays["embeddings"]}
         lent |= {"next_row": lent["row"]}
         lent |= {"count": self._count, "next_count": self._count}
