@@ -23,6 +23,7 @@ from tec import te
 from tec.choices.store.database import Database, Key
 from tec.errors import ArgumentError, DeviceError
 from tec.graph.graph import Graph
+from tec.ops.dims import Dim
 from tec.target import Target
 from tec.tuning import make_tuner
 from tec.tuning.candidates import Candidates
@@ -222,6 +223,10 @@ def test_trials_go_where_the_time_is(tmp_path: Path) -> None:
 def test_equal_groups_are_one_task() -> None:
     tasks, notes = tasks_of_graph(network(64, 64, 64), Target("llvm"))
     assert [t.calls for t in tasks] == [3] and notes == []
+    g = Graph()
+    g.set_outputs(g.add("matmul", [g.input("x", "float32", (Dim("n"), 64)), g.input("w", "float32", (64, 64))], {}))
+    tasks, (note,) = tasks_of_graph(g, Target("llvm"))
+    assert tasks == [] and "has open sizes (n)" in note
 
 
 def test_failures_are_counted_and_named(tmp_path: Path) -> None:
