@@ -30,6 +30,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.records import Maker, Record, append
 from tools.mutations import Mutation, mutations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -263,6 +264,17 @@ class Laboratory:
         return Outcome(mutant, code != 0, len(tests), (how or said.strip()[-120:])[:200], change)
 
 
+def rows(outcomes: list[Outcome], seed: int, make: Maker) -> list[Record]:
+    """The share that was noticed and a row for each survivor, for benchmarks/results."""
+    noticed = sum(o.noticed for o in outcomes)
+    share, note = 100.0 * noticed / len(outcomes), f"{noticed} of {len(outcomes)} drawn by seed {seed}"
+    out = [make.counted("planted errors", "noticed", share, "%", better="more", band=None, note=note)]
+    for o in (o for o in outcomes if not o.noticed):
+        change = " becomes ".join(o.change)
+        out.append(make.counted(str(o.mutant), "unnoticed", 1, "errors", band=None, note=f"{o.how}: {change}"))
+    return out
+
+
 def main(argv: list[str] | None = None) -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--root", type=Path, default=ROOT, help="the checkout")
@@ -274,6 +286,7 @@ def main(argv: list[str] | None = None) -> int:
         "--seed", type=int, default=int(os.environ.get("TEC_SEED") or datetime.date.today().strftime("%Y%m%d"))
     )
     p.add_argument("--goal", type=float, default=0.9, help="the share that should be noticed")
+    p.add_argument("--write", action="store_true", help="append the share and the survivors to benchmarks/results")
     p.add_argument("--work", type=Path, default=None, help="default: build/mutants of the checkout")
     args = p.parse_args(argv)
     work = (args.work or args.root / "build" / "mutants").resolve()
@@ -292,6 +305,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"    - {o.change[0]}\n    + {o.change[1]}", flush=True)
     (work / f"outcomes-{args.seed}.json").write_text(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))
     noticed = sum(o.noticed for o in outcomes)
+    if args.write:
+        append(rows(outcomes, args.seed, Maker("mutants", f"python -m tools.mutants --seed {args.seed}", args.root)))
     print(f"{noticed} of {len(outcomes)} were noticed; survivors stand above as SURVIVED")
     return int(noticed < args.goal * len(outcomes))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.records import Maker
 from tools import mutants
 from tools.mutations import mutations
 
@@ -82,6 +83,14 @@ def test_what_runs_once_is_held_by_a_later_test() -> None:
     laboratory.map = {"seconds": {first: 0.1, second: 0.2}, "lines": {"tec/toy/kept.py": {"5": [first], "3": [second]}}}
     (m,) = {m.line: m for m in mutations(KEPT) if m.line == 5 and m.what == "one more"}.values()
     assert laboratory.reach(mutants.Mutant("tec/toy/kept.py", m)) == [first, second]
+
+
+def test_survivors_are_rows_of_the_results() -> None:
+    ms = [mutants.Mutant("tec/toy/kept.py", m) for m in mutations(KEPT) if m.line == 5][:2]
+    outcomes = [mutants.Outcome(m, m is ms[0], 3, "all pass", ["return [1]", "return [2]"]) for m in ms]
+    share, survivor = mutants.rows(outcomes, 7, Maker("mutants", "python -m tools.mutants"))
+    assert share.value == 50 and share.better == "more" and share.note == "1 of 2 drawn by seed 7"
+    assert survivor.what == str(ms[1]) and survivor.note == "all pass: return [1] becomes return [2]"
 
 
 @pytest.mark.slow  # seven runs of pytest
