@@ -379,6 +379,11 @@ def f(A: Buffer((4,), "float64")):
     f = parse_func(text.replace("2.0", "float64(2.0)"))
     run(f, [a], externs={"negate": negate})
     np.testing.assert_allclose(a, np.hypot(np.arange(4), 2) * [1, -1, -1, -1])
+    whole = 'def f(A: Buffer((4,), "float64")):\n    call_extern({}, 2, symbol="negate")\n'
+    for pointer, want in (("A.data", [-1, -1, 1, 1]), ("access_ptr(A.data, 1)", [1, -1, -1, 1])):
+        a = np.ones(4)
+        run(parse_func(whole.format(pointer)), [a], externs={"negate": negate})
+        assert a.tolist() == want
 
 
 def test_a_constant_expression_folds_as_it_evaluates():
