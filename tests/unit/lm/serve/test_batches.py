@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import random
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
+import openai
 import pytest
 
+import tec
 from tec.errors import ArgumentError, InternalError
 from tec.lm import load
 from tec.lm.sampling import Sampling
+from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
-from tec.lm.serve.compiled import engine_of
+from tec.lm.serve.compiled import engine_of, served_of
 from tec.lm.serve.engine import Done, Request
 from tec.lm.serve.jobs import PIECE
 from tec.lm.serve.joint import PagedModel, Piece
+from tec.target import as_target
 from tests import seeds
 from tests.unit.lm.tiny import llama
 
-from .scripted import Scripted, ScriptedJoint
+from .scripted import Scripted, ScriptedJoint, running
 from .test_slots import TOKENIZER, Kept, ask
 
 
@@ -124,10 +130,10 @@ def test_drawn_arrivals(made, seed):
         text = "".join(rng.choice("abcdef") for _ in range(rng.randint(1, context - len(head) - 6)))
         text = text[: (context - len(head) - 6) // 2 or 1]
         one = Kept()
-        running = engine.submit(ask(f"{head}say {text}", sampling=Sampling()), one)
+        job = engine.submit(ask(f"{head}say {text}", sampling=Sampling()), one)
         if rng.random() < 0.2:
             cancelled.append(one)
-            threading.Timer(rng.random() * 0.02, running.cancel).start()
+            threading.Timer(rng.random() * 0.02, job.cancel).start()
         texts.append(text)
         kept.append(one)
         if rng.random() < 0.3:
@@ -184,10 +190,10 @@ def test_greedy_texts_together_are_those_alone(lm, paged, monkeypatch):
         for _ in range(24):
             prompt = [rng.randrange(128) for _ in range(rng.randint(1, 12))] if rng.random() < 0.7 else [7] * 20
             one = Kept()
-            running = engine.submit(Request(prompt, rng.randint(8, 27)), one)
+            job = engine.submit(Request(prompt, rng.randint(8, 27)), one)
             asked.append((prompt, one))
             if rng.random() < 0.15:
-                running.cancel()
+                job.cancel()
             time.sleep(rng.random() * 0.002)
         for prompt, one in asked:
             end = one.wait()
@@ -201,6 +207,58 @@ def test_greedy_texts_together_are_those_alone(lm, paged, monkeypatch):
         assert engine.preempted > 0, "blocks were too few for all"
     finally:
         engine.close()
+
+
+@pytest.mark.slow
+def test_on_the_software_gpu(lm):
+    """Every kernel of a run with a piece of a prompt and tokens of other texts, on gfx942."""
+    target = as_target("rocm -mcpu=gfx942")
+    like = SimpleNamespace(
+        target=target,
+        dtype="float32",
+        checkpoint=lm.checkpoint,
+        context=32,
+        ends=lm.ends,
+        network=lm.network,
+        rows_at=lm.rows_at,
+    )
+    model = PagedModel(like, tec.rocm_emu("gfx942"), block=8, blocks=12)
+    texts, tables = [[1, 2, 3], [9, 8, 7, 6, 5, 4, 3, 2, 1, 11], [5]], [[3, 1], [0, 7], [10, 2]]
+    for more in ([], [4], [17]):
+        at = [len(t) if more else 0 for t in texts]
+        texts = [[*t, *more] for t in texts]
+        got = model.step([Piece(t[a:], a, table) for t, a, table in zip(texts, at, tables)])
+        for row, t in zip(got, texts):
+            np.testing.assert_allclose(row, lm.begin(t), atol=2e-5)
+
+
+@pytest.mark.slow
+def test_64_clients_of_a_compiled_model(lm):
+    """They come at drawn times, and each gets its own greedy text."""
+    rng = random.Random(seeds.stream("compiled clients"))
+    prompts = ["".join(rng.choice("abc") for _ in range(rng.randint(1, 20))) for _ in range(64)]
+    waits = [rng.random() for _ in prompts]
+    served = served_of(lm, "tiny", slots=16, block=8, blocks=40)
+    with (
+        running(application(served)) as address,
+        openai.OpenAI(base_url=f"{address}/v1", api_key="x", max_retries=3, timeout=120) as client,
+    ):
+
+        def one(k: int) -> str:
+            time.sleep(waits[k])
+            stream = client.completions.create(
+                model="tiny", prompt=prompts[k], temperature=0, max_tokens=12, stream=True
+            )
+            return "".join(chunk.choices[0].text for chunk in stream)
+
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            found = list(pool.map(one, range(64)))
+    state = served.engine.state()
+    served.engine.close()
+    for prompt, text in zip(prompts, found):
+        generation = lm.generate(prompt, max_tokens=12)
+        assert text == "".join(generation)
+    assert state["running"] == 0 and state["free_blocks"] == state["blocks"]
 
 
 def test_what_is_no_number_reaches_no_other_text(lm):
