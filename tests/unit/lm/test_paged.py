@@ -29,7 +29,7 @@ def known() -> Any:
     return references()
 
 
-@thinned_rows(8, "name", list(CASES))
+@thinned_rows(3, "name", list(CASES))
 def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path) -> None:
     checkpoint = tec.lm.open(folder_of(known[name], tmp_path))
     scaling = {**known[name]["config"].get("rope_parameters", {}), **(known[name]["config"].get("rope_scaling") or {})}
