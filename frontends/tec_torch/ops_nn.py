@@ -410,6 +410,33 @@ def flash_attention_for_cpu(
     return attention(c, q, k, v, attn_mask, dropout, is_causal, scale, True), None
 
 
+# torch chooses one of these while it traces, by the GPU, the types and the sizes. What they give besides is for their backward calls, and for a look at the dropout.
+
+
+@aten_op("_scaled_dot_product_flash_attention")
+def flash_attention(
+    c: AtenCall, q: Value, k: Value, v: Value, dropout: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    return attention(c, q, k, v, None, dropout, is_causal, scale, True), *[None] * 8
+
+
+@aten_op("_scaled_dot_product_efficient_attention")
+def efficient_attention(
+    c: AtenCall, q: Value, k: Value, v: Value, bias: Value | None, compute_log_sumexp: bool, dropout: float = 0.0,
+    is_causal: bool = False, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return attention(c, q, k, v, bias, dropout, is_causal, scale, True), *[None] * 3
+
+
+@aten_op("_scaled_dot_product_cudnn_attention")
+def cudnn_attention(
+    c: AtenCall, q: Value, k: Value, v: Value, bias: Value | None, compute_log_sumexp: bool, dropout: float = 0.0,
+    is_causal: bool = False, return_debug_mask: bool = False, scale: float | None = None,
+) -> Any:  # fmt: skip
+    return attention(c, q, k, v, bias, dropout, is_causal, scale, True), *[None] * 8
+
+
 # ---- resizing
 
 

@@ -1,12 +1,15 @@
 """torch.compile(backend="tec"): whole graphs, open sizes, parts left to torch, training."""
 
 import logging
+import operator
 
 import pytest
 import tec_torch
 import torch
 from tec_torch import dynamo
+from tec_torch.importer import convert
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tec
 
@@ -259,3 +262,31 @@ def test_recurrent_layers_learn(kind):
     m(x).square().sum().backward()
     for a, p in zip(got, m.parameters(), strict=True):
         close(a, p.grad)
+
+
+ATTENTIONS = ("flash", "efficient", "cudnn")
+
+
+@pytest.mark.parametrize("kind", ATTENTIONS)
+def test_attention_as_a_gpu_traces_it(kind):
+    """torch chooses these calls by the GPU that it traces for; here a graph has them without one."""
+    q, k, v, bias = (torch.randn(2, 3, 7, n) for n in (8, 8, 8, 7))
+    biased = kind != "flash"
+    call = getattr(torch.ops.aten, f"_scaled_dot_product_{kind}_attention").default
+    graph, fakes = torch.fx.Graph(), FakeTensorMode()
+    given = [q, k, v, *([bias] if biased else [])]
+    places = []
+    for n, t in enumerate(given):
+        places.append(graph.placeholder(f"x{n}"))
+        places[-1].meta["val"] = fakes.from_tensor(t)
+    more = (False, 0.0, False) if biased else (0.0, True)
+    all_of = graph.call_function(call, (*places, *more), {"scale": 0.3})
+    all_of.meta["val"] = (fakes.from_tensor(q), *[None] * (len(call._schema.returns) - 1))
+    first = graph.call_function(operator.getitem, (all_of, 0))
+    first.meta["val"] = fakes.from_tensor(q)
+    graph.output((first,))
+    made = convert(graph, collect=True)
+    assert not made.failed
+    got = tec.compile(made.graph, "llvm").run([t.numpy() for t in given])[0]
+    want = nn.functional.scaled_dot_product_attention(q, k, v, bias if biased else None, is_causal=not biased, scale=0.3)  # fmt: skip
+    torch.testing.assert_close(torch.from_numpy(got), want, rtol=1e-4, atol=1e-5)

@@ -6,6 +6,7 @@ a kernel for each reduction's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
-from ..cost import Footprint, Kernel, on_cores
+from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent, reduce_size, shape_key, size_of
 from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space
@@ -219,6 +220,19 @@ class GpuRows(Space):
             self._rows() / choice["rows"], threads * choice["rows"], 0, own if kept else 0, moved, moved * (1 if kept else passes),
             issued=passes * own * _OPERATIONS, waits=passes if kept else passes * loads, barriers=2 * meets,
         ),))  # fmt: skip
+
+    def cost(self, choice: Choice) -> Cost:
+        """By the sketch, and no less than what one unit draws: a row that its threads cannot keep comes from beyond the first cache in each pass."""
+        found, threads = super().cost(choice), choice["threads"]
+        kept = self._in_registers(threads) and self._run(choice) > 1
+        if choice["parts"] > 1 or kept or "unit_bytes_a_clock" not in self.figures:
+            return found
+        machine, rows = self.target.machine, self._rows()
+        reads = len(self.group.reductions()) + 1
+        drawn = moved_bytes(self.group) / 2 / rows * (reads + 1) * math.ceil(rows / machine.units)
+        seconds = drawn / self.figures["unit_bytes_a_clock"] / (machine.clock_mhz * 1e6)
+        least = machine.launch_us * 1e-6 + seconds
+        return Cost(least, "L2") if least > found.seconds else found
 
     def _parted(self, parts: int) -> Footprint:
         """A kernel for the parts of each reduction, one that joins them, and one for the result."""
