@@ -22,7 +22,8 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import tec
-from tec import TecError
+from tec import Target, TecError
+from tec.jit.specialise import target_of
 from tec.runtime.networks.network import Network
 
 from .export import decompositions
@@ -253,13 +254,17 @@ def _computes(node: Node) -> bool:
     return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and not _is_size(node)
 
 
-def _target_of(module: GraphModule) -> str:
-    """The target for the device that the graph's tensors are on."""
+def _target_of(module: GraphModule) -> Target:
+    """The target for the device that the graph's tensors are on: of a GPU its own chip, with what only that has."""
     for node in module.graph.nodes:
         val = node.meta.get("val")
         if isinstance(val, torch.Tensor) and val.device.type == "cuda":
-            return "rocm" if torch.version.hip else "cuda"
-    return "llvm"
+            kind, device = ("rocm", tec.rocm) if torch.version.hip else ("cuda", tec.cuda)
+            try:
+                return target_of(device(val.device.index or 0))
+            except TecError:  # traced for a GPU that is not here
+                return Target(kind)
+    return Target("llvm")
 
 
 def _report(module: GraphModule, calls: int, failed: Mapping[Node, TecError], otherwise: str) -> GraphReport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from . import (  # noqa: F401
+    ops_attention,
     ops_complex,
     ops_experts,
     ops_grad,
