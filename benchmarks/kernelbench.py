@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import copy
 import json
+import math
 import os
 import random
 import re
@@ -34,6 +35,7 @@ from benchmarks.turns import in_turn
 LIMIT_S = 240  # of one problem
 TOLERANCE = 1e-3  # of the largest value: float32, and sums in another order
 AS_EAGER = 8.0  # times the distance of eager's results from float64's, where those of another order are far apart: a mean of what was normalised is nought and noise
+_SIZE = r"\d+(?: *\* *\d+)*"  # "2048", "256 * 8"
 READY = "compiled"  # what a process says
 TURN_S = 1.0  # of turns of all sides
 SETTINGS = "torch.compile, default mode, freezing; no gradients; float32 without TF32"
@@ -47,7 +49,7 @@ def problems(folder: Path, levels: list[int], seed: int) -> list[Path]:
 
 def size_names(source: str) -> list[str]:
     """The names of sizes at a problem's top, those of batches first."""
-    names = re.findall(r"^([A-Za-z_]\w*) *= *\d+ *(?:#.*)?$", source, re.M)
+    names = re.findall(rf"^([A-Za-z_]\w*) *= *{_SIZE} *(?:#.*)?$", source, re.M)
     return sorted(names, key=lambda n: (n not in ("batch_size", "batch", "B"), names.index(n)))
 
 
@@ -65,9 +67,10 @@ def load(path: Path, megabytes: float) -> tuple[Any, list[Any]]:
         if sum(x.numel() * x.element_size() for x in given if isinstance(x, torch.Tensor)) <= megabytes * 2**20:
             break
         for name in size_names(source):
-            match = re.search(rf"^{name} *= *(\d+)", source, re.M)
-            if match and int(match[1]) > 1:
-                source = source.replace(match[0], f"{name} = {int(match[1]) // 2}", 1)
+            match = re.search(rf"^{name} *= *({_SIZE})", source, re.M)
+            now = math.prod(map(int, match[1].split("*"))) if match else 1
+            if match and now > 1:
+                source = source.replace(match[0], f"{name} = {now // 2}", 1)
                 break
         else:
             raise ValueError("no size to halve")
@@ -116,6 +119,8 @@ def one(path: Path, device: str, megabytes: float, is_warm: bool) -> dict[str, A
     row["inductor_compile_s"] = round(time.process_time() - start, 1)
     if is_warm:
         return row
+    if device == "cuda":
+        torch.cuda.empty_cache()  # others share the device meanwhile
     print(READY, flush=True)
     sys.stdin.readline()  # whoever started this says when the host and the device are this process's alone
     ms = turns(torch, sides, device)
