@@ -41,6 +41,7 @@ _TE_NAMES = """
     sum min max prod any all if_then_else select cast reinterpret likely
     floordiv floormod ceildiv truncdiv truncmod indexdiv indexmod div
     exp exp2 exp10 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh
+    ComplexTensor complex conj real imag
     sigmoid erf pow power fmod hypot copysign fma ldexp nextafter floor ceil trunc round nearbyint abs sign minimum maximum
     isnan isinf isfinite popcount clz ctz bitwise_and bitwise_or bitwise_xor bitwise_not
     AXIS_SEPARATOR

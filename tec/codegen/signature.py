@@ -157,6 +157,7 @@ def signature(func: Func, lowered: Func, most_align: int | None = None) -> dict[
             "offset": _scaled(p.elem_offset, lanes),
             "writes": p.name in writes,
             "align": min(p.align_bytes, most_align or p.align_bytes),
+            **({"complex": True} if p.name in func.attrs.get("complex", ()) else {}),
         })  # fmt: skip
     data: dict[str, Any] = {
         "params": params,

@@ -13,6 +13,8 @@ from .spelling import Spelled
 _build: Any = None  # tec.ir.build, put here by it: the operators need the builders, which need the classes
 elementwise: Any = None  # put here by tec.te: the operators of whole tensors, which make a tensor
 
+with_complex: Any = None  # put here by tec.te: the operators where one side is a complex number of Python
+
 
 class Whole:
     """What may stand for a tensor as a whole: one with dimensions is computed with element by element."""
@@ -21,17 +23,29 @@ class Whole:
     shape: tuple[Any, ...]
 
 
+class Apart:
+    """A value with operators of its own, which those of expressions leave to it: a complex number."""
+
+    __slots__ = ()
+
+
 def _one(f: Callable[[Any], Any], a: Any) -> Any:
     return elementwise(f, a) if isinstance(a, Whole) and a.shape else f(a)
 
 
 def _two(f: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if isinstance(b, Apart):
+        return NotImplemented
+    if isinstance(a, complex) or isinstance(b, complex):
+        return with_complex(f.__name__, a, b)
     if (isinstance(a, Whole) and a.shape) or (isinstance(b, Whole) and b.shape):
         return elementwise(f, a, b)
     return f(a, b)
 
 
 def _compare(how: str, a: Any, b: Any) -> Any:
+    if isinstance(b, Apart):
+        return NotImplemented
     if (isinstance(a, Whole) and a.shape) or (isinstance(b, Whole) and b.shape):
         return elementwise(lambda x, y: _build.compare(how, x, y), a, b, name=how)
     return _build.compare(how, a, b)

@@ -14,11 +14,10 @@ import numpy as np
 
 from ..errors import KernelError
 from ..kernels.translate import Argument
+from ..runtime.arrays.complexes import as_parts
 from ..runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
 from ..runtime.arrays.records import Records, records_of
 from ..runtime.devices.device import Device
-
-_PARTS = {"complex64": "float32", "complex128": "float64"}
 
 
 class Pack:
@@ -50,11 +49,7 @@ def _key(a: Any) -> Any:
 
 def as_pairs(a: NDArray) -> NDArray:
     """A complex array as one of reals with one dimension more; another array as it is."""
-    part = _PARTS.get(a.dtype)
-    if part is None:
-        return a
-    strides = None if a.is_contiguous else (*[2 * s for s in a.strides], 1)
-    return NDArray(a.storage, a.address, (*a.shape, 2), part, strides, a.writable)
+    return as_parts(a)
 
 
 def packed(a: Any) -> Any:

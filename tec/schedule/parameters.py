@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import ArgumentError
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, Buffer
+from ..te.complexes import is_complex_op, reals
 from ..te.operation import PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .schedule import Schedule
@@ -27,7 +28,8 @@ class Parameters:
         self._names: set[str] = set()
         given = dict(binds or {})
         by_buffer = {id(b): t for t, b in given.items()}
-        for k, a in enumerate(args):
+        self.complex: list[str] = []  # the parameters that callers give complex numbers for
+        for k, a in enumerate(map(reals, args)):
             if isinstance(a, Tensor):
                 self._tensor(k, a, given.pop(a, None))
             elif isinstance(a, Buffer):
@@ -78,6 +80,8 @@ class Parameters:
             raise ArgumentError(
                 f"buffer {buffer.name} of parameter {k} is in {buffer.scope} memory", hint="global memory"
             )
+        if is_complex_op(t.op):
+            self.complex.append(buffer.name)
         self.tensors[key] = buffer
         self.order.append((stage, t.value_index, buffer))
         self.params.append(buffer)

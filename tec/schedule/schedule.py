@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from ..errors import ScheduleError, caller_loc
 from ..ir.spelling import Spelled
 from ..notebook import schedule
+from ..te.complexes import ComplexTensor, reals
 from ..te.operation import Operation, topo_order
 from ..te.tensor import Tensor
 from .primitives import CacheRead, CacheWrite, CreateGroup, Primitive, Rfactor
@@ -85,7 +86,7 @@ class Schedule(Spelled):
         """The stage of a tensor, operation or stage; None where it is not of this schedule."""
         if isinstance(key, Stage):
             return key if key.sch is self else None
-        op = key.op if isinstance(key, Tensor) else key
+        op = key.op if isinstance(key, (Tensor, ComplexTensor)) else key
         return self.stage_map.get(op) if isinstance(op, Operation) else None
 
     def __getitem__(self, key: Any) -> Stage:
@@ -151,7 +152,7 @@ class Schedule(Spelled):
         Place it with `s[copy].compute_at(...)`; only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
         ScheduleError if a reader does not read `tensor`, or is already scheduled.
         """
-        return self.apply(CacheRead(tensor, scope, flatten(readers)))
+        return self.apply(CacheRead(reals(tensor), scope, [reals(r) for r in flatten(readers)]))
 
     def cache_write(self, tensor: Any, scope: str) -> Any:
         """Compute `tensor` (or all outputs of one operation, as a list) in `scope` and copy it out afterwards.
@@ -162,7 +163,7 @@ class Schedule(Spelled):
         Returns the tensor in `scope` (a list for a list). It now has the computation, so schedule its axes. After a split or
         reorder of data loops the copy has one dimension for each loop, so its elements lie in the order of the loops.
         """
-        return self.apply(CacheWrite(tensor, scope))
+        return self.apply(CacheWrite(reals(tensor), scope))
 
     def rfactor(self, tensor: Tensor, axis: Any, factor_axis: int = 0) -> Any:
         """Split a reduction along its loop `axis`: partial results for each value of `axis`, and then their reduction.
@@ -175,7 +176,7 @@ class Schedule(Spelled):
         factor_axis: the position of the new axis in the shape of the partial tensor. Returns the partial tensor, or a list if the
         reduction has several values.
         """
-        return self.apply(Rfactor(tensor, axis, factor_axis))
+        return self.apply(Rfactor(reals(tensor), axis, factor_axis))
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
         """Group the stages between `inputs` and `outputs`, so that one `compute_at` places all of them. Returns the group."""
@@ -209,7 +210,7 @@ def create_schedule(ops: Any) -> Schedule:
         raise ScheduleError("create_schedule of nothing", hint="give the output: tec.create_schedule(C.op)")
     found: list[Operation] = []
     for item in items:
-        op = item.op if isinstance(item, Tensor) else item
+        op = item.op if isinstance(item, (Tensor, ComplexTensor)) else item
         if not isinstance(op, Operation):
             raise ScheduleError(
                 f"create_schedule takes operations or tensors, not {item!r} ({type(item).__name__})",

@@ -81,6 +81,8 @@ def to_loops(
     written = [b for s, _, b in given.order if not isinstance(s.op, PlaceholderOp) and id(b) not in untouched]
     writes = [b.name for b in written]
     attrs: dict[str, Any] = {"writes": tuple(writes), "loc": caller_loc()}
+    if given.complex:
+        attrs["complex"] = tuple(given.complex)
     if low.imports:
         attrs["import_llvm"] = tuple(low.imports)
     return Func(name, tuple(given.params), body, attrs)

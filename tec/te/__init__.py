@@ -21,6 +21,8 @@ from .build import (
     thread_axis,
     var,
 )  # fmt: skip
+from .complexes import ComplexTensor, conj, imag, real
+from .complexes import complex_ as complex
 from .computation import compute, scan
 from .einsum import einsum
 from .evaluate import evaluate
@@ -106,11 +108,11 @@ __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorIntrin", "TensorSlice", "Var",
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
     "bitwise_or", "bitwise_xor", "call_extern", "call_intrin", "call_llvm_intrin", "call_llvm_pure_intrin",
-    "call_packed", "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh", "ctz", "einsum",
+    "call_packed", "call_pure_extern", "cast", "ceil", "ceildiv", "clz", "comm_reducer", "ComplexTensor", "complex", "compute", "conj", "const", "copysign", "cos", "cosh", "ctz", "einsum",
     "decl_buffer", "decl_tensor_intrin", "div", "erf", "evaluate", "exp", "exp10", "exp2", "expm1", "extern", "floor", "floordiv",
-    "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
+    "floormod", "fma", "fmod", "hypot", "if_then_else", "imag", "indexdiv", "indexmod", "infinity", "ir_builder", "isfinite",
     "isinf", "isnan", "ldexp", "likely", "load_json", "log", "log10", "log1p", "log2", "max", "max_value", "maximum", "min",
-    "min_value", "minimum", "nearbyint", "nextafter", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "reinterpret",
+    "min_value", "minimum", "nearbyint", "nextafter", "placeholder", "popcount", "pow", "power", "prod", "reduce_axis", "real", "reinterpret",
     "round", "rsqrt", "save_json", "scan", "select", "sigmoid", "sign", "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan",
     "tanh", "thread_axis", "topo_order", "trunc", "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
 from ..ir.dtype import dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
+from .complexes import PART, ComplexTensor
 from .like import DTypeLike, ExprLike, ShapeLike
 from .operation import PlaceholderOp
 from .tensor import Tensor
@@ -122,18 +123,24 @@ def as_dtype(dtype: Any, what: str) -> str:
         raise ExprError(f"{what}: {e.message}", hint=e.hint) from None
 
 
-def placeholder(shape: ShapeLike, dtype: DTypeLike | None = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: ShapeLike, dtype: DTypeLike | None = None, name: str = "placeholder") -> Any:
     """An input tensor.
 
     shape: a tuple of sizes, which are ints or integer expressions; one size stands for a vector. dtype: of an
-    element, float32 by default. name: shown in loops and messages. Returns a Tensor. Raises ExprError for a negative
+    element, float32 by default; complex64 and complex128 give a ComplexTensor. name: shown in loops and messages. Returns a Tensor. Raises ExprError for a negative
     or fractional size and for an unknown dtype.
 
     >>> tec.placeholder((1024, 64), "float16", name="A")
     Tensor(shape=[1024, 64], dtype=float16, op=A)
     """
     check_name(name, "placeholder")
-    return PlaceholderOp(name, as_shape(shape, f"placeholder {name}"), as_dtype(dtype, f"placeholder {name}")).output(0)
+    what = f"placeholder {name}"
+    given = str(np.dtype(dtype)) if isinstance(dtype, type) and issubclass(dtype, np.complexfloating) else str(dtype)
+    if given in PART:
+        op = PlaceholderOp(name, (*as_shape(shape, what), build.const(2)), PART[given])
+        op.attrs["complex"] = given
+        return ComplexTensor(op.output(0))
+    return PlaceholderOp(name, as_shape(shape, what), as_dtype(dtype, what)).output(0)
 
 
 def data_axis(name: str, extent: Expr) -> IterVar:

@@ -11,6 +11,7 @@ from ..ir import build
 from ..ir.expr import Expr, IntImm, IterVar, Reduce, Var
 from ..ir.visit import walk_exprs
 from .build import as_shape, check_name, data_axis, is_axis, is_reduce_axis
+from .complexes import Complex, ComplexTensor
 from .dependent import boxed
 from .operation import ComputeOp, PlaceholderOp, ScanOp
 from .tags import current_tag
@@ -68,10 +69,17 @@ def compute(
     else:
         if given < len(dims):
             raise _wrong_count(given, len(dims), what)
+        if isinstance(result, Complex):
+            axes.append(data_axis("part", build.const(2)))
+            axes[-1].loc = loc
+            notes["complex"] = result.dtype
+            result = result.body(axes[-1].var)
         bodies = _as_bodies(result, what)
     _check_bodies(bodies, {id(a.var) for a in axes}, what)
     bodies = boxed(bodies, axes, what)
     op = ComputeOp(name, axes, bodies, tag or current_tag(), notes, loc)
+    if "complex" in notes:
+        return ComplexTensor(op.outputs[0])
     return op.outputs if len(bodies) > 1 else op.outputs[0]
 
 

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from ..errors import ExprError
 from ..ir import build
 from ..ir.buffer import Buffer
-from ..ir.build import floordiv, floormod, if_then_else, reinterpret, select, truncdiv, truncmod
+from ..ir.build import floordiv, floormod, reinterpret, truncdiv, truncmod
 from ..ir.dtype import dtype_info, normalize_dtype, with_lanes
 from ..ir.expr import Call, Expr, FloatImm, StringImm
 from ..ir.intrin import INTRINS
 from ..runtime.modules.callbacks import Argument, symbol
+from .complexes import ComplexValue, if_then_else, magnitude, select
 from .like import DTypeLike, ExprLike
 from .tensor import Tensor
 
@@ -97,7 +98,17 @@ def _named(function: F, name: str, doc: str) -> F:
 
 # ---- float functions
 
-exp = _unary("exp", "e to the power x.")
+_exp = _unary("exp", "e to the power x.")
+
+
+def exp(x: ExprLike) -> Any:
+    """e to the power x; complex numbers too."""
+    if not isinstance(x, ComplexValue):
+        return _exp(x)
+    size = _exp(x.real)
+    return ComplexValue(size * cos(x.imag), size * sin(x.imag))
+
+
 exp2 = _unary("exp2", "2 to the power x.")
 exp10 = _unary("exp10", "10 to the power x.")
 expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.")
@@ -176,8 +187,8 @@ def fma(x: ExprLike, y: ExprLike, z: ExprLike) -> Expr:
 
 
 def abs(x: ExprLike) -> Expr:
-    """The absolute value."""
-    return build.absolute(x)
+    """The absolute value, real for a complex number."""
+    return magnitude(x) if isinstance(x, ComplexValue) else build.absolute(x)
 
 
 def sign(x: ExprLike) -> Expr:

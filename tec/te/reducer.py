@@ -18,6 +18,7 @@ from ..ir import build
 from ..ir.dtype import dtype_info
 from ..ir.expr import Call, CommReducer, Expr, IterKind, IterVar, Reduce, Var
 from .build import infinity, max_value, min_value
+from .complexes import ComplexValue, reduced
 
 __all__ = ["all", "any", "comm_reducer", "max", "maximum", "min", "minimum", "prod", "sum"]
 
@@ -44,6 +45,8 @@ class Reducer:
             axis, more = more[0], ()
         if axis is None:
             return self._directly((expr, *more), where, init)
+        if isinstance(expr, ComplexValue):
+            return reduced(self, expr, axis=axis, where=where, init=init)
         if more:
             raise ExprError(
                 f"{self.name} takes either values or an axis, not both", hint=f"tec.{self.name}(a[k], axis=k)"

@@ -73,7 +73,7 @@ MISTAKES = {
     "a tensor as a dimension": (lambda: te.placeholder((V,)), "is a tensor (V)"),
     "an unknown dtype": (lambda: te.placeholder((4,), dtype="float33"), "unknown dtype 'float33'"),
     "a dtype of the wrong kind": (lambda: te.placeholder((4,), dtype=3.5), "unknown dtype"),
-    "a NumPy dtype that tensors lack": (lambda: te.placeholder((4,), dtype=np.complex64), "unknown dtype 'complex64'"),
+    "a NumPy dtype that numbers lack": (lambda: te.var("z", dtype=np.complex64), "unknown dtype 'complex64'"),
     "a float size": (lambda: te.size_var("n", "float32"), "a size has an integer type"),
     "a name that is no text": (lambda: te.var(3), "the name of a variable is text"),
     "a constant of no number": (lambda: te.const([1, 2]), "cannot make a constant of"),

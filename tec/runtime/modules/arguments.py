@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, PackageError, one_line
+from ..arrays.complexes import as_parts
 from ..arrays.dtypes import itemsize, scalar_packer
 from ..arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
 from ..devices.device import Device
 from . import exprs
 
+_COMPLEX = {"float32": "complex64", "float64": "complex128"}  # by the type of their parts
 _MOST_ALIGN = 1 << 20  # bytes: copies that are made to fit are longer by as much
 
 
@@ -40,6 +42,12 @@ class Param:
     writes: bool = False
     align: int = 1
     pack: Callable[[Any], Any] | None = None
+    complex: bool = False  # callers give complex numbers: the last dimension is that of their parts
+
+    @property
+    def given(self) -> tuple[str, tuple[Any, ...]]:
+        """dtype and shape of what callers give."""
+        return (_COMPLEX[self.dtype], self.shape[:-1]) if self.complex else (self.dtype, self.shape)
 
     def __str__(self) -> str:
         return f"argument {self.index + 1} ({one_line(self.name)})"
@@ -64,7 +72,7 @@ def _param(index: int, data: Any) -> Param:
             raise ValueError(f"alignment {align!r}"[:80])
         return Param(
             index, name, True, dtype, shape, None if strides is None else tuple(strides), data.get("offset", 0),
-            bool(data.get("writes")), align,
+            bool(data.get("writes")), align, None, bool(data.get("complex")) and dtype in _COMPLEX,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, ArgumentError) as error:
         raise PackageError(f"a damaged signature: parameter {index + 1}: {error}", locate=False) from None
@@ -101,7 +109,8 @@ class Checker:
     def prototype(self) -> str:
         """The signature as a user would write it."""
         parts = [
-            f"{one_line(p.name)}: {p.dtype}{exprs.shape_text(p.shape) if p.is_tensor else ''}" for p in self.params
+            f"{one_line(p.name)}: {p.given[0]}{exprs.shape_text(p.given[1]) if p.is_tensor else ''}"
+            for p in self.params
         ]
         return f"{one_line(self.function)}({', '.join(parts)})"
 
@@ -118,6 +127,16 @@ class Checker:
         return [self._tensor(p, a, after) if p.is_tensor else a for p, a in zip(self.params, args)], after
 
     def _tensor(self, p: Param, a: Any, after: list[Callable[[], None]]) -> NDArray:
+        made = self._array(p, a, after)
+        if not p.complex:
+            return made
+        if made.dtype != p.given[0]:
+            raise self.error(f"{p} has dtype {made.dtype}, {p.given[0]} is wanted", hint=f'x.astype("{p.given[0]}")')
+        if len(made.shape) != len(p.given[1]):
+            raise self.error(f"{p} has shape {made.shape}, {exprs.shape_text(p.given[1])} is wanted")
+        return as_parts(made)
+
+    def _array(self, p: Param, a: Any, after: list[Callable[[], None]]) -> NDArray:
         if isinstance(a, NDArray):
             return a.elements()
         if isinstance(a, np.ndarray):
@@ -137,7 +156,7 @@ class Checker:
                 raise self.error(f"{p} cannot be taken through DLPack: {error}") from None
         what = "a number" if isinstance(a, (int, float, np.generic)) else type(a).__name__
         raise self.error(
-            f"{p} is {what}, a {p.dtype} array of shape {exprs.shape_text(p.shape)} is wanted",
+            f"{p} is {what}, a {p.given[0]} array of shape {exprs.shape_text(p.given[1])} is wanted",
             hint="tec.nd.array(x, dev)",
         )
 
