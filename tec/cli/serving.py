@@ -27,6 +27,7 @@ A model is a package, an ONNX file, or a folder of them: NAME.tec, NAME/model.te
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port.")
+@click.option("--grpc-port", type=click.IntRange(1, 65535), help="Serve the protocol over gRPC too, at this port.")
 @click.option("--target", "-t", default="llvm", show_default=True, help="What ONNX files are compiled for.")
 @click.option(
     "--max-batch",
@@ -69,7 +70,7 @@ A model is a package, an ONNX file, or a folder of them: NAME.tec, NAME/model.te
 @click.option("--ssl-keyfile", type=click.Path(exists=True, dir_okay=False), help="For TLS: the key.")
 @click.option("--ssl-certfile", type=click.Path(exists=True, dir_okay=False), help="For TLS: the certificate.")
 def command(
-    models: tuple[Path, ...], host: str, port: int, target: str, max_batch: int, delay_ms: float, queue: int, threads: int, max_body: int, timeout: float,
+    models: tuple[Path, ...], host: str, port: int, grpc_port: int | None, target: str, max_batch: int, delay_ms: float, queue: int, threads: int, max_body: int, timeout: float,
     memory: int | None, log: bool, ssl_keyfile: str | None, ssl_certfile: str | None,
 ) -> None:  # fmt: skip
     """Serve networks over HTTP by the open inference protocol, version 2."""
@@ -112,5 +113,34 @@ def command(
     keys = [k for k in os.environ.get("TEC_SERVE_KEYS", "").split(",") if k]
     app = create_app(repository, keys=keys, body_bytes=max_body * 1_000_000, time_s=timeout, log=log)
     options = {k: v for k, v in (("ssl_keyfile", ssl_keyfile), ("ssl_certfile", ssl_certfile)) if v}
+    over_grpc = (
+        _over_grpc(repository, f"{host}:{grpc_port}", keys, max_body * 1_000_000, timeout, ssl_keyfile, ssl_certfile)
+        if grpc_port
+        else None
+    )
     common.echo(f"listening at {'https' if ssl_certfile else 'http'}://{host}:{port}")
-    serve(app, host, port, **options)
+    try:
+        serve(app, host, port, **options)
+    finally:
+        if over_grpc is not None:
+            over_grpc.stop()
+
+
+def _over_grpc(
+    repository: Any,
+    address: str,
+    keys: list[str],
+    body_bytes: int,
+    time_s: float,
+    keyfile: str | None,
+    certfile: str | None,
+) -> Any:
+    """The gRPC server, which runs beside the other."""
+    try:
+        from ..serve.grpc_server import serve_grpc
+    except ImportError as error:
+        raise Refused(f"gRPC needs {error.name}", "pip install 'tec-compiler[serve-grpc]'") from None
+    ssl = (Path(keyfile).read_bytes(), Path(certfile).read_bytes()) if keyfile and certfile else None
+    made = serve_grpc(repository, address, keys=keys, body_bytes=body_bytes, time_s=time_s, ssl=ssl)
+    common.echo(f"gRPC at {address}")
+    return made

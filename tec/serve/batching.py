@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -23,8 +23,18 @@ from .errors import Refusal
 _HERE_S = (
     200e-6  # of a run: handing a request to a thread and back takes as long (300 us in an ASGI application, Zen 3)
 )
+MOST_SEQUENCES = 64  # of a model: each holds its states; the one that rested longest gives its place to a new one
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """Which sequence of requests one belongs to: they share what a network remembers. `start` forgets what was there, `end` gives it up after the run."""
+
+    id: int | str
+    start: bool = False
+    end: bool = False
 
 
 @dataclass(slots=True)
@@ -33,6 +43,7 @@ class _Waiting:
     rows: int
     key: tuple[Any, ...]  # what requests of one batch have in common
     future: Future[list[Array]] = field(default_factory=Future)
+    sequence: Sequence | None = None
     since: float = field(default_factory=time.perf_counter)
 
 
@@ -41,6 +52,12 @@ def batch_size(network: Network) -> str | None:
     firsts = {p["shape"][0] if p["shape"] else None for p in (*network.inputs, *network.outputs)}
     first = firsts.pop() if len(firsts) == 1 else None
     return first if isinstance(first, str) else None
+
+
+def shown(network: Network, ports: Any) -> list[dict[str, Any]]:
+    """The inputs or outputs that callers see: all but states."""
+    states = {n for s in network.plan.states for n in (s.input, s.output)}
+    return [p for p in ports if p["name"] not in states]
 
 
 class Batcher:
@@ -63,7 +80,12 @@ class Batcher:
             queue,
             ran,
         )
-        self.batched = batch_size(network) is not None and max_batch > 1
+        self.has_states = bool(network.plan.states)
+        self.batched = batch_size(network) is not None and max_batch > 1 and not self.has_states
+        self._sequences: OrderedDict[int | str, Any] = (
+            OrderedDict()
+        )  # executors, by sequence; the one that rested longest first
+        self._sequence_lock = threading.Lock()
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -79,9 +101,12 @@ class Batcher:
         """Requests that no thread has taken yet."""
         return len(self._waiting)
 
-    def submit(self, inputs: Inputs) -> Future[list[Array]]:
+    def submit(self, inputs: Inputs, sequence: Sequence | None = None) -> Future[list[Array]]:
         """Queue a request. Raises Refusal for what does not fit the network, and where the queue is full."""
         request = self._checked(inputs)
+        request.sequence = sequence
+        if self.has_states and sequence is None:
+            raise Refusal(400, "the model remembers states: a request names its sequence (sequence_id)")
         with self._changed:
             if self._closing:
                 raise Refusal(503, "the model is being unloaded")
@@ -96,7 +121,7 @@ class Batcher:
 
         Raises Refusal as `submit`, and as a run does.
         """
-        if self._seconds > _HERE_S or self.delay_s or self._waiting or self._closing:
+        if self.has_states or self._seconds > _HERE_S or self.delay_s or self._waiting or self._closing:
             return None
         request = self._checked(inputs)
         begin = time.perf_counter()
@@ -122,7 +147,7 @@ class Batcher:
     # ---- requests
 
     def _checked(self, inputs: Inputs) -> _Waiting:
-        ports = self.network.inputs
+        ports = shown(self.network, self.network.inputs)
         names = [p["name"] for p in ports]
         missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
         if missing or unknown:
@@ -211,8 +236,29 @@ class Batcher:
         else:
             inputs = {n: np.concatenate([w.inputs[n] for w in batch]) for n in batch[0].inputs}
         try:
+            if batch[0].sequence is not None and self.has_states:
+                return self._step(inputs, batch[0].sequence)
             return self.network.run(inputs)
         except ArgumentError as error:
             raise Refusal(400, error.message) from None
         except TecError as error:
             raise Refusal(500, error.message) from None
+
+    def _step(self, inputs: Inputs, sequence: Sequence) -> list[Array]:
+        """A run on what the network remembers of a sequence. One at a time: an executor belongs to its sequence's run."""
+        with self._sequence_lock:
+            executor = self._sequences.pop(sequence.id, None)
+            if executor is None and not sequence.start:
+                raise Refusal(
+                    400,
+                    f"sequence {sequence.id} is not known: it ended, gave its place to others, or was not started (sequence_start)",
+                )
+            if executor is None:
+                if len(self._sequences) >= MOST_SEQUENCES:
+                    self._sequences.popitem(last=False)
+                executor = self.network.executor()
+            elif sequence.start:
+                executor.reset()
+            if not sequence.end:
+                self._sequences[sequence.id] = executor
+            return [a.numpy() for a in executor.run(inputs)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -15,16 +15,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from ..runtime.arrays.dtypes import numpy_dtype
-from .batching import Batcher
+from .batching import Batcher, Sequence
 from .errors import Refusal
 from .repository import Model, Repository
 from .tensors import TYPES, Array, read_request, unpacked, write_answer
+from .tracing import span
 
-_VERSION = "2"
+VERSION = "2"
 _UNWATCHED_S = (
     0.02  # before it is watched whether the client is still there, which costs a task: most answers are quicker
 )
-_EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
+EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -54,7 +55,7 @@ class Inference:
     # ---- health and metadata
 
     async def server(self, request: Request) -> Response:
-        return JSONResponse({"name": "tec", "version": _VERSION, "extensions": _EXTENSIONS})
+        return JSONResponse({"name": "tec", "version": VERSION, "extensions": EXTENSIONS})
 
     async def live(self, request: Request) -> Response:
         return JSONResponse({"live": True})
@@ -71,10 +72,9 @@ class Inference:
 
     async def metadata(self, request: Request) -> Response:
         model = self.repository.ready(**self._path(request))
-        net = model.network
         return JSONResponse({
             "name": model.name, "versions": [m.version for m in self.repository.index() if m.name == model.name], "platform": "tec",
-            "inputs": [_port(p) for p in net.inputs], "outputs": [_port(p) for p in net.outputs],
+            "inputs": [port_row(p) for p in model.inputs], "outputs": [port_row(p) for p in model.outputs],
         })  # fmt: skip
 
     async def config(self, request: Request) -> Response:
@@ -86,7 +86,7 @@ class Inference:
                 {"name": p["name"], "data_type": f"TYPE_{TYPES[p['dtype']]}", "dims": _dims(p)[bool(most) :]}
                 for p in some
             ]
-            for some in (model.network.inputs, model.network.outputs)
+            for some in (model.inputs, model.outputs)
         ]
         return JSONResponse({
             "name": model.name, "platform": "tec", "max_batch_size": most, "input": ports[0], "output": ports[1],
@@ -124,27 +124,28 @@ class Inference:
         path = self._path(request)
         model = self.repository.get(**path)
         status = 500
-        try:
-            model = self.repository.ready(**path)
-            response = await self._infer(request, model)
-            status = response.status_code
-            return response
-        except Refusal as error:
-            status = error.status
-            raise
-        finally:
-            self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
+        with span("infer", model.name, model.version, "http", request.headers) as told:
+            try:
+                model = self.repository.ready(**path)
+                response = await self._infer(request, model)
+                status = response.status_code
+                return response
+            except Refusal as error:
+                status = error.status
+                raise
+            finally:
+                told("status", status)
+                self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
 
     async def _infer(self, request: Request, model: Model) -> Response:
         body = unpacked(await self._body(request), request.headers.get("content-encoding"), self.body_bytes)
         asked = read_request(body, request.headers.get("inference-header-content-length"))
-        net = model.network
-        for p in net.inputs:
+        for p in model.inputs:
             a = asked.inputs.get(p["name"])
             if a is not None and a.dtype != numpy_dtype(p["dtype"]):
                 raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
-        made = await self._outputs(request, self._batcher(model), asked.inputs)
-        rows = [(p["name"], p["dtype"], a) for p, a in zip(net.outputs, made)]
+        made = await self._outputs(request, self._batcher(model), asked.inputs, sequence_of(asked.parameters))
+        rows = [(p["name"], p["dtype"], a) for p, a in zip(model.outputs, made)]
         pieces, head = write_answer(model.name, model.version, asked, rows)
         if head is None:
             return Response(pieces[0], media_type="application/json")
@@ -154,11 +155,13 @@ class Inference:
             headers={"Inference-Header-Content-Length": str(head)},
         )
 
-    async def _outputs(self, request: Request, batcher: Batcher, inputs: dict[str, Array]) -> list[Array]:
+    async def _outputs(
+        self, request: Request, batcher: Batcher, inputs: dict[str, Array], sequence: Sequence | None
+    ) -> list[Array]:
         """The results, unless the client leaves or time is over first."""
         if (made := batcher.run_here(inputs)) is not None:
             return made
-        future = batcher.submit(inputs)
+        future = batcher.submit(inputs, sequence)
         result = asyncio.wrap_future(future)
         if (await asyncio.wait({result}, timeout=min(_UNWATCHED_S, self.time_s)))[0]:
             return result.result()
@@ -214,5 +217,13 @@ def _dims(port: dict[str, Any]) -> list[int]:
     return [d if isinstance(d, int) else -1 for d in port["shape"]]
 
 
-def _port(port: dict[str, Any]) -> dict[str, Any]:
+def sequence_of(parameters: Mapping[str, Any]) -> Sequence | None:
+    """The sequence that a request's parameters name (Triton's sequence extension)."""
+    name = parameters.get("sequence_id")
+    if not isinstance(name, (int, str)) or isinstance(name, bool) or name in (0, ""):
+        return None
+    return Sequence(name, bool(parameters.get("sequence_start")), bool(parameters.get("sequence_end")))
+
+
+def port_row(port: dict[str, Any]) -> dict[str, Any]:
     return {"name": port["name"], "datatype": TYPES[port["dtype"]], "shape": _dims(port)}

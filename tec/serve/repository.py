@@ -11,10 +11,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..errors import TecError
 from ..runtime.networks.network import Network, load
-from .batching import Batcher
+from .batching import Batcher, shown
 from .errors import Refusal
 from .metrics import Metrics
 from .tensors import TYPES
@@ -38,6 +39,15 @@ class Model:
     def network(self) -> Network:
         assert self.batcher is not None
         return self.batcher.network
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """The inputs that requests bring: states are none."""
+        return shown(self.network, self.network.inputs)
+
+    @property
+    def outputs(self) -> list[dict[str, Any]]:
+        return shown(self.network, self.network.outputs)
 
 
 @dataclass
@@ -173,12 +183,8 @@ class Repository:
         return self.settings.compile(path, self.settings.target)
 
     def _check(self, network: Network) -> None:
-        if network.plan.states:
-            raise Refusal(
-                400,
-                "it remembers states from run to run; compile it with state=False, so that they are inputs and outputs",
-            )
-        kinds = {p["dtype"] for p in (*network.inputs, *network.outputs)} - TYPES.keys()
+        ports = [*shown(network, network.inputs), *shown(network, network.outputs)]
+        kinds = {p["dtype"] for p in ports} - TYPES.keys()
         if kinds:
             raise Refusal(400, f"the protocol has no type for {', '.join(sorted(kinds))}")
         arena = network.plan.arena_bytes if isinstance(network.plan.arena_bytes, int) else 0

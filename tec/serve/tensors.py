@@ -22,7 +22,7 @@ TYPES = {
     "bool": "BOOL", "uint8": "UINT8", "uint16": "UINT16", "uint32": "UINT32", "uint64": "UINT64", "int8": "INT8", "int16": "INT16", "int32": "INT32",
     "int64": "INT64", "float16": "FP16", "float32": "FP32", "float64": "FP64", "bfloat16": "BF16",
 }  # fmt: skip
-_NAMES = {v: k for k, v in TYPES.items()}
+NAMES = {v: k for k, v in TYPES.items()}
 Array = np.ndarray[Any, Any]
 
 
@@ -34,6 +34,7 @@ class InferRequest:
     outputs: dict[str, bool] = field(default_factory=dict)
     binary: bool = False
     id: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
 
 def unpacked(body: bytes, encoding: str | None, limit: int) -> bytes:
@@ -66,7 +67,9 @@ def read_request(body: bytes, header_bytes: str | None) -> InferRequest:
     if not isinstance(data, dict) or not isinstance(data.get("inputs"), list):
         raise Refusal(400, "the request has no list of inputs")
     parameters = _table(data.get("parameters"))
-    request = InferRequest({}, binary=bool(parameters.get("binary_data_output")), id=str(data.get("id") or ""))
+    request = InferRequest(
+        {}, binary=bool(parameters.get("binary_data_output")), id=str(data.get("id") or ""), parameters=parameters
+    )
     at = length
     for given in data["inputs"]:
         name, array, at = _input(given, body, at)
@@ -90,9 +93,9 @@ def _input(given: Any, body: bytes, at: int) -> tuple[str, Array, int]:
     if not isinstance(given, dict) or not isinstance(given.get("name"), str):
         raise Refusal(400, "an input has no name")
     name, kind, shape = given["name"], given.get("datatype"), given.get("shape")
-    dtype = _NAMES.get(kind) if isinstance(kind, str) else None
+    dtype = NAMES.get(kind) if isinstance(kind, str) else None
     if dtype is None:
-        raise Refusal(400, f"input {name!r} has datatype {kind!r}; it is one of {', '.join(_NAMES)}")
+        raise Refusal(400, f"input {name!r} has datatype {kind!r}; it is one of {', '.join(NAMES)}")
     if not isinstance(shape, list) or len(shape) > 32 or any(type(n) is not int or not 0 <= n < 1 << 40 for n in shape):
         raise Refusal(400, f"the shape of input {name!r} is no list of sizes")
     count, held = math.prod(shape), numpy_dtype(dtype)
