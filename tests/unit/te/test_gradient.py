@@ -217,6 +217,8 @@ def test_mistakes():
     )
     r = axis(5)
     where, best = te.compute((4,), lambda i: argmax((r.var, A[i, r]), axis=r), name="argmax")
+    length = te.comm_reducer(te.hypot, lambda t: te.const(0.0, t), name="length")
+    lengths = te.compute((4,), lambda i: length(A[i, r], axis=r), name="lengths")
     state = te.placeholder((3, 5), D, name="state")
     scan = te.scan(
         te.compute((1, 5), lambda t, i: A[0, i]),
@@ -231,6 +233,7 @@ def test_mistakes():
         (lambda: te.gradient(product(), [A], head), "the head has shape (5), C (4, 3)"),
         (lambda: te.gradient(product(), ["A"]), "takes tensors"),
         (lambda: te.gradient(best, [A]), "reduces tuples"),
+        (lambda: te.gradient(lengths, [A]), "reduces by length"),
         (lambda: te.gradient(scan, [A]), "no gradient through scan"),
     ):
         with pytest.raises(tec.ExprError) as caught:

@@ -86,3 +86,16 @@ def test_names_are_those_that_the_converter_maps(architecture):
             assert found == ours, text
             compared += 1
     assert compared >= 7
+
+
+def test_names_that_no_table_has_keep_their_endings() -> None:
+    from tec_gguf.names import name_of, tables
+
+    table = tables()["llama"]
+    named = {
+        "blk.7.attn_q.weight": "model.layers.7.self_attn.q_proj.weight",
+        "blk.7.unheard_of.bias": "model.layers.7.unheard_of.bias",
+        "blk.7.unheard_of": "model.layers.7.unheard_of",
+        "unheard_of.weight": "unheard_of.weight",
+    }
+    assert {name: name_of("llama", name, table) for name in named} == named
