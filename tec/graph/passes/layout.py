@@ -18,6 +18,7 @@ from ...target import Target
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
 from .layout_choice import Layouts, choose, wanted
+from .lone_convolutions import lone_convolution
 from .rewrite import Rebuild
 
 _WINDOW = ("strides", "dilations", "before", "after")
@@ -96,6 +97,7 @@ def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) 
     if not any(wanted(n, target, ()) for n in graph.nodes):
         return graph
     b, chosen = _Twins(graph), chosen if chosen is not None else choose(graph, target)
+    lone = lone_convolution(graph, target)
     for node in graph.nodes:
         if node in chosen.convolutions:
             own = chosen.convolutions[node]
@@ -104,6 +106,7 @@ def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) 
             is_put = chosen.others[node] != plain(4) and _follow(b, node, chosen.others[node])
         else:
             own = wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
+            own = lone.convolution if lone is not None and lone.node is node else own
             is_put = _conv(b, node, own) if own else _follow(b, node)
         if not is_put:
             b.copy(node)

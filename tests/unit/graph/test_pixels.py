@@ -8,6 +8,7 @@ from tec.choices.families.products import tilings
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
+from tec.graph.passes import layout
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.mixed_precision import mixed_precision
@@ -19,6 +20,12 @@ from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 GFX942 = tec.Target("rocm -mcpu=gfx942")
 GFX1100 = tec.Target("rocm -mcpu=gfx1100")
 rng = np.random.default_rng(11)
+
+
+@pytest.fixture(autouse=True)
+def _within_a_network(monkeypatch):
+    """Convolutions alone, as they are in a network of many: with pixels before and after them."""
+    monkeypatch.setattr(layout, "lone_convolution", lambda *a: None)
 
 
 def ops(g):

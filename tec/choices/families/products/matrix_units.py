@@ -12,7 +12,7 @@ from .... import te
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.contraction import Contraction, Operand
-from ....ops.dims import divisor, is_symbolic
+from ....ops.dims import Size, divisor, is_symbolic
 from ....ops.typical import is_unbounded
 from ....target import Target, latency_ns, level_gbps
 from ....te import ComputeOp, Operation, Tensor
@@ -270,12 +270,22 @@ def _known(c: Contraction, target: Target) -> Contraction:
     return replace(c, a=wider(c.a), b=wider(c.b))
 
 
-def shape_of(c: Contraction) -> Shape:
+def shape_of(c: Contraction, target: Target) -> Shape:
     """A contraction as a tiling of padded operands sees it."""
     fixed, turned = not is_symbolic((*c.batch, c.m, c.n, c.k)), not (c.a.k_last and c.b.k_last)
+    runs = (0, 0)
+    if target.machine.has_latencies and dtype_info(c.a.dtype).bytes <= 4:  # whose price asks
+        runs = (_run(c.a, c.k if c.a.k_last else c.m), _run(c.b, c.k if c.b.k_last else c.n))
     return Shape(
-        *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned
-    )
+        *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned, runs=runs,
+        along_k=(c.a.k_last, c.b.k_last),
+    )  # fmt: skip
+
+
+def _run(o: Operand, along: Size) -> int:
+    """Elements of an operand that one load brings, of rows of `along`; 0 for a whole piece."""
+    run = math.gcd(o.run(), divisor(along))
+    return 0 if run * dtype_info(o.dtype).bytes >= tilings.PIECE_BYTES else run
 
 
 def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
@@ -297,5 +307,5 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         c = _known(found[0], target)
         if c.a.dtype != c.b.dtype:
             return None
-        space = MatrixProduct(group, target, shape_of(c), op, c, found[1])
+        space = MatrixProduct(group, target, shape_of(c, target), op, c, found[1])
     return space if next(space.drafts(), None) is not None else None

@@ -35,7 +35,7 @@ class RowFold(Space):
 
     def __init__(self, group: Group, target: Target, c: Contraction, result: Tensor):
         super().__init__(group, target)
-        self.c, self.result, self.shape = c, result, matrix_units.shape_of(c)
+        self.c, self.result, self.shape = c, result, matrix_units.shape_of(c, target)
         drafts = tilings.drafts(self.shape, target) if target.is_gpu else ()
         self.tilings = {f"{t.m}x{t.n}": t for t in drafts if tilings.fills_wavefronts(t, self.shape)}
         self.parameters = {"tile": tuple(self.tilings) if target.is_gpu else ("4", "8", "2", "1")}

@@ -1,0 +1,124 @@
+"""The layout of a lone convolution on an AMD GPU: nothing before or after it works in the layout that it likes best, so that a copy stands on either side.
+
+In: a graph before `choose_layouts`. Out: the layouts by which the convolution and the copies around it cost least. Each way is priced by what templates do with its te
+definitions (`choices.preferred`), as the groups of the network will be: a copy is a launch and a trip to memory more, which is most of a small convolution's time, while
+a plain image gathers its windows element by element.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ... import te
+from ...choices import preferred
+from ...choices.layouts import Convolution
+from ...ops.layouts import Layout, is_same_memory, plain, space
+from ...ops.registry import OPS, Attrs, TensorType
+from ...target import Target
+from ..graph import Graph, Node
+from .layout_choice import wanted
+
+_WINDOW = ("strides", "dilations", "before", "after")
+# Templates whose price does not count what windows wait that are gathered element by element: 984 channels of 19 x 19 to 12 by 5 x 5 on an MI300X should take 22 us and took
+# 212 by the time model, 28 from pixels.
+_GATHERS = ("blocked product",)
+_MARGIN = 0.95  # of the usual layouts' cost, that others should take at most: prices are no better than that
+
+
+@dataclass(frozen=True)
+class Lone:
+    """The node, and its layouts; None: as it is."""
+
+    node: Node
+    convolution: Convolution | None
+
+
+def lone_convolution(graph: Graph, target: Target) -> Lone | None:
+    """The layouts of a convolution that has nothing but elementwise work beside it; None of a larger graph, where a size is open, and on machines whose prices do not
+    tell."""
+    if not (target.is_gpu and target.machine.has_latencies):
+        return None
+    found = [n for n in graph.nodes if n.op == "conv"]
+    others = (n for n in graph.nodes if n.op not in ("conv", "reshape"))
+    if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
+        return None
+    (node,) = found
+    usual = wanted(node, target, ())
+    if usual is None:
+        return None
+    x, w = node.inputs
+    if x.type.is_symbolic or w.type.is_symbolic or usual.x == plain(x.ndim):
+        return None
+    least = _MARGIN * _seconds(node, usual, target)
+    made: Convolution | None = usual
+    for other in _others(node):
+        cost = _seconds(node, other, target)
+        if cost < least:
+            made, least = other, cost
+    return Lone(node, made)
+
+
+def _others(node: Node) -> Iterator[Convolution | None]:
+    """Ways without copies: as it is, and with the weights along the sum and the results flat in their pixels, which are the same memory."""
+    x = node.inputs[0]
+    if node.attrs["groups"] == 1 and not node.attrs.get("fill"):
+        # First: of equal price its weights need no division.
+        axes = space(x.ndim)
+        yield Convolution(plain(x.ndim), Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}"))
+    yield None
+
+
+def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
+    """What a convolution and the copies around it should take; infinite where no template serves it."""
+    x, w = (v.type for v in node.inputs)
+    y = node.outputs[0].type
+    if way is None:
+        return _cost("conv", [x, w], node.attrs, target, _GATHERS)
+    sizes = dict(zip("NC" + space(x.ndim), x.shape))
+    sizes["C"] += -sizes["C"] % way.fill
+    groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged
+    if own_in > 1:
+        own_in += -own_in % way.fill
+    source = TensorType(x.dtype, way.x.shape(sizes))
+    weights = dict(zip("OI" + space(x.ndim), (w.shape[0], own_in, *w.shape[2:])))
+    attrs: Attrs = {
+        **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(w.shape[2:]),
+        "layouts": (way.x, way.weights, way.y), **({"space": (x.shape[0], *x.shape[2:])} if way.x.is_flat else {}),
+        **({"fill": node.attrs["fill"]} if node.attrs.get("fill") else {}),
+    }  # fmt: skip
+    out = dict(zip("NC" + space(y.ndim), y.shape))
+    made = TensorType(y.dtype, way.y.shape(out))
+    filled = {"from_channels": x.shape[1]} if sizes["C"] != x.shape[1] else {}
+    return (
+        _copy(x, plain(x.ndim), way.x, sizes, filled, target)
+        + _cost(
+            "conv",
+            [source, TensorType(w.dtype, way.weights.shape(weights))],
+            attrs,
+            target,
+            _GATHERS if way.x == plain(x.ndim) else (),
+        )
+        + _copy(made, way.y, plain(y.ndim), out, {}, target)
+    )
+
+
+def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more: Attrs, target: Target) -> float:
+    if source == to or (not more and is_same_memory(source, to, sizes)):
+        return 0.0
+    return _cost("transform_layout", [t], {"layouts": (source, to), "sizes": tuple(sizes.items()), **more}, target)
+
+
+def _cost(op: str, types: Sequence[TensorType], attrs: Attrs, target: Target, unpriced: tuple[str, ...] = ()) -> float:
+    """The price of an operator's default; infinite for templates that are `unpriced`."""
+    known = OPS[op]
+    outs = known.infer(types, attrs)
+    found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs), target)
+    if found is None or found[0].template in unpriced:
+        return math.inf
+    return found[0].cost(found[1]).seconds
+
+
+__all__ = ["Lone", "lone_convolution"]

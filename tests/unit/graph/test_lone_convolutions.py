@@ -1,0 +1,66 @@
+"""A network's only convolution on an AMD GPU stays in NCHW where the copies to pixels and back would take longer than they save."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph, run_graph
+from tec.graph.passes.lone_convolutions import lone_convolution
+from tec.ops.layouts import plain
+from tests import seeds
+
+MI300X = tec.Target("rocm -mcpu=gfx942")
+
+
+def convolution(shape: tuple[int, ...], channels: int, kernel: int, groups: int = 1, dtype: str = "float32", times: int = 1) -> Graph:  # fmt: skip
+    """A convolution with a ReLU behind it, `times` of them one after another."""
+    g, nd = Graph(), len(shape) - 2
+    y = g.input("x", dtype, shape)
+    rng = np.random.default_rng(0)
+    for _ in range(times):
+        w = g.constant(rng.standard_normal((channels, y.shape[1] // groups, *(kernel,) * nd)).astype(dtype), "w")
+        pads, ones = (kernel // 2,) * nd, (1,) * nd
+        attrs = {"strides": ones, "dilations": ones, "before": pads, "after": pads, "groups": groups}
+        y = g.add("relu", g.add("conv", [y, w], attrs))[0]
+    g.set_outputs([y], ["y"])
+    return g
+
+
+def test_small_and_memory_bound_ones_stay() -> None:
+    small, depthwise = convolution((1, 9, 40, 50), 56, 3), convolution((8, 136, 56, 56), 136, 3, groups=136)
+    for g in (small, depthwise):
+        found = lone_convolution(g, MI300X)
+        assert found is not None and (found.convolution is None or found.convolution.x == plain(4))
+
+
+def test_windows_of_halves_go_by_pixels() -> None:
+    """Elements of two bytes one by one take longer than two copies."""
+    found = lone_convolution(convolution((8, 120, 40, 40), 72, 3, dtype="float16"), MI300X)
+    assert found is not None and found.convolution is not None and found.convolution.x != plain(4)
+
+
+@pytest.mark.parametrize("target", ["cuda -arch=sm_90a", "llvm"])
+def test_it_is_for_machines_whose_prices_tell(target: str) -> None:
+    assert lone_convolution(convolution((1, 9, 40, 50), 56, 3), tec.Target(target)) is None
+
+
+def test_networks_keep_their_layouts() -> None:
+    assert lone_convolution(convolution((1, 16, 20, 20), 16, 3, times=2), MI300X) is None
+
+
+@pytest.mark.parametrize("seed", seeds.some(2))
+def test_drawn_ones_are_right(seed: int) -> None:
+    """On the software GPU, beside the reference."""
+    rng = Random(seed)
+    c = rng.randint(2, 20)
+    shape = (rng.randint(1, 3), c, rng.choice((1, 3, 9)), rng.randint(3, 12))
+    groups = rng.choice((1, 1, c))
+    g = convolution(shape, c if groups > 1 else rng.randint(4, 24), rng.choice((1, 3)), groups)
+    feeds = {"x": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)}
+    (want,) = run_graph(g, feeds)
+    (got,) = tec.compile(g, target=MI300X, cache=False).run(feeds, device=tec.rocm_emu("gfx942", check="all"))
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4 * float(np.abs(want).max()))
