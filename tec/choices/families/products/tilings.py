@@ -20,8 +20,9 @@ from ....te import intrin
 from ... import rules
 from ...parts import needs
 from ...rules import figures
+from . import narrow_loads
 
-PIECE_BYTES = 16  # the widest access of a thread
+PIECE_BYTES = narrow_loads.PIECE_BYTES
 PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
 
 
@@ -99,8 +100,6 @@ DRAFTS = (
 )  # fmt: skip
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
-# Of shared memory's rate that a lane takes which reads one element, however short: 4.5 clocks of 128 bytes for 64 lanes, conflicts among them (the time model, 2949 x 216 x 8191).
-_SINGLE_BYTES = 9
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
 # Rows times columns up to which loads are two steps ahead (their steps are shorter than memory's latency, and registers are left), and steps from which
 # a product is worth that: it is a third copy of a step, and LLVM unrolls the loop.
@@ -132,11 +131,6 @@ class Shape:
     def bytes(self) -> int:
         """Of an element."""
         return dtype_info(self.dtype).bytes
-
-    def is_turned(self, side: int, tile: int, step: int) -> bool:
-        """Whether a wavefront reads pieces along the sum from a tile of A (0) or B (1) in shared memory: the operand lies so, or threads turn it round."""
-        rows = (self.m, self.n)[side]
-        return self.along_k[side] or not (self.guarded or self.runs[side] or rows % tile or self.k % step)
 
 
 def instructions(shape: Shape, target: Target) -> tuple[MatrixInstr, ...]:
@@ -391,7 +385,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
     if machine.has_latencies:
-        lds += _singles(t, shape) * t.slice_k / machine.scratch_bytes_a_clock
+        lds += narrow_loads.singles(t, shape) * t.slice_k / machine.scratch_bytes_a_clock
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
     gbps = l2_gbps(machine)
@@ -412,34 +406,6 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     return max((rounds * count * step, limit), (memory, "memory"))
 
 
-def _sides(t: Tiling) -> tuple[tuple[int, int], tuple[int, int]]:
-    """(rows of the tile, wavefronts that read each of them) of A and B."""
-    return (t.m, t.waves_n), (t.n, t.waves_m)
-
-
-def _singles(t: Tiling, shape: Shape) -> float:
-    """Bytes of shared memory's rate that operands take which wavefronts read element by element, beyond what they take in pieces."""
-    more = max(0, _SINGLE_BYTES - shape.bytes)
-    sides = enumerate(_sides(t))
-    return float(
-        sum(rows * t.k * waves * more for side, (rows, waves) in sides if not shape.is_turned(side, rows, t.k))
-    )
-
-
-def _narrow(t: Tiling, shape: Shape, target: Target) -> tuple[float, float]:
-    """Of a step whose operands come in less than pieces: bytes more that the first cache is asked for, since lanes stand a piece apart, and clocks of the vector
-    units, for addresses, conditions and putting pieces together."""
-    chip, known = target.chip, figures.of(TEMPLATE, target)
-    piece = PIECE_BYTES // shape.bytes
-    asked = clocks = 0.0
-    for (rows, _), run in zip(_sides(t), shape.runs):
-        if run:
-            loads = rows * t.step / run
-            asked += rows * t.step * shape.bytes * (piece / run - 1)
-            clocks += loads * known["guarded_load" if shape.guarded else "narrow_load"] / (chip.simds * chip.simd_lanes)
-    return asked, clocks
-
-
 def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: float, rounds: int) -> tuple[float, str]:
     """The same for AMD; macs, lds: clocks of a step's multiply-adds and of its traffic of shared memory."""
     machine, known = target.machine, figures.of(TEMPLATE, target)
@@ -452,7 +418,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
         level_gbps(machine, "memory") * 1e9
     )
     peak = machine.clock_mhz * 1e6
-    asked, issue = _narrow(t, shape, target)
+    asked, issue = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
     path = (bytes_ + asked) / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
     beyond = all_groups * count * bytes_ / (level_gbps(machine, "L2") * 1e9)
     mhz, found = float(machine.clock_mhz), (0.0, "")
