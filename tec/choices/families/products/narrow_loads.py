@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from .tilings import Shape, Tiling
 
 PIECE_BYTES = 16  # the widest access of a thread
-# Of shared memory's rate that a lane takes which reads one element, however short: 4.5 clocks of 128 bytes for 64 lanes, conflicts among them (the time model,
-# 2949 x 216 x 8191 on an MI300X).
-_SINGLE_BYTES = 9
 
 
 def _sides(t: Tiling) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -30,9 +27,9 @@ def _comes_along_k(shape: Shape, side: int, tile: int, step: int) -> bool:
     return shape.along_k[side] or not (shape.guarded or shape.runs[side] or rows % tile or shape.k % step)
 
 
-def singles(t: Tiling, shape: Shape) -> float:
+def singles(t: Tiling, shape: Shape, known: Figures) -> float:
     """Bytes of shared memory's rate, of a step, that operands take which wavefronts read element by element, beyond what they take in pieces."""
-    more = max(0, _SINGLE_BYTES - shape.bytes)
+    more = max(0.0, known["single_bytes"] - shape.bytes)
     sides = enumerate(_sides(t))
     return float(
         sum(rows * t.k * waves * more for side, (rows, waves) in sides if not _comes_along_k(shape, side, rows, t.k))

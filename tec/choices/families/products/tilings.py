@@ -385,7 +385,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
     if machine.has_latencies:
-        lds += narrow_loads.singles(t, shape) * t.slice_k / machine.scratch_bytes_a_clock
+        lds += narrow_loads.singles(t, shape, figures.of(TEMPLATE, target)) * t.slice_k / machine.scratch_bytes_a_clock
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
     gbps = l2_gbps(machine)
