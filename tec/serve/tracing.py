@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, where its interface (opentelemetry-api) is installed: a span for each inference and for each run of a batch.
+"""Traces by OpenTelemetry, where its interface (opentelemetry-api) is installed: a span for each inference.
 
 What is exported, and where to, is the program's: OTEL_EXPORTER_OTLP_ENDPOINT and `opentelemetry-instrument`, or a provider that was set. A request's `traceparent`
 is its parent. Without the package there are no spans, and nothing is lost.
