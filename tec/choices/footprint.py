@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
-from ..ir.visit import children, visit
+from ..ir.visit import children, deep_recursion, visit
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..target import Target
@@ -42,6 +42,7 @@ def read(made: Made) -> Footprint:
     return of_lowered(made.lowered, made.space.target)
 
 
+@deep_recursion()
 def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> Footprint:
     """The footprint of a function after all passes, of GPU kernels with the launches that its host's side makes. launched: work-groups of a launch, where
     the host's side takes their number as an argument."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -69,6 +70,22 @@ def test_long_sums_in_parts_are_two_kernels() -> None:
     assert first.memory_bytes == pytest.approx(4 * 8 * (1 << 16), rel=0.01)
     assert first.issued >= (1 << 16) / 8 / 256  # additions of a thread
     assert second.memory_bytes < 1000
+
+
+def test_a_caller_deep_in_calls_of_its_own_gets_one() -> None:
+    """torch.compile under pytest leaves some 500 frames, and statements nest as deep as a kernel is long."""
+    a = te.placeholder((64, 64), "float32", name="a")
+    space = next(s for s in spaces([topi.sum(a, axis=1)], GPU) if s.template == "gpu reduction")
+    made = proof.lower(space, space.check(space.default), proof.alone)
+    assert isinstance(made, proof.Made)
+
+    def below(frames: int) -> Footprint:
+        return below(frames - 1) if frames else footprint.read(made)
+
+    frame, used = sys._getframe(), 0
+    while (frame := frame.f_back) is not None:  # type: ignore[assignment]
+        used += 1
+    assert below(sys.getrecursionlimit() - used - 20) == footprint.read(made)
 
 
 def test_matrix_units_are_counted_in_multiply_adds() -> None:
