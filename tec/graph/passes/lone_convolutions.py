@@ -16,7 +16,7 @@ from ... import te
 from ...choices import preferred
 from ...choices.layouts import Convolution
 from ...ops.layouts import Layout, is_same_memory, plain, space
-from ...ops.registry import OPS, Attrs, TensorType
+from ...ops.registry import Attrs, TensorType, get_op
 from ...target import Target
 from ..graph import Graph, Node
 from .layout_choice import wanted
@@ -113,7 +113,7 @@ def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more
 
 def _cost(op: str, types: Sequence[TensorType], attrs: Attrs, target: Target, unpriced: tuple[str, ...] = ()) -> float:
     """The price of an operator's default; infinite for templates that are `unpriced`."""
-    known = OPS[op]
+    known = get_op(op)
     outs = known.infer(types, attrs)
     found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs), target)
     if found is None or found[0].template in unpriced:

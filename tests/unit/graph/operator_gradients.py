@@ -167,6 +167,7 @@ NONE: dict[str, str] = {
     **dict.fromkeys("packed_matmul round_blocks projection transform_layout append vjp conv_sum".split(), _LATER),
     **dict.fromkeys("all_reduce all_gather reduce_scatter all_to_all".split(), "no computation of one device: refused"),
     **dict.fromkeys("choose loop".split(), "regions: refused, write their steps out"),
+    "write_rows": "writes into the memory of a state: refused",
     **dict.fromkeys("tree_leaves tree_sums".split(), "steps of its input: zero but where a comparison changes"),
     "mx_round": "rounds a block by its largest element: zero but at the steps, which differences of float32 cannot tell from them",
     **dict.fromkeys("recurrence linear_recurrence".split(), "its definition is a loop written by hand: refused, write the steps out"),

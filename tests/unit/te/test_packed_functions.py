@@ -130,10 +130,17 @@ def test_mistakes(args: Any, says: str) -> None:
         te.call_packed("f", *args)
 
 
-def test_gpus_have_none() -> None:
-    A, C = scaled()
-    with pytest.raises(tec.TecError, match="outside of loops that are bound"):
-        tec.build(tec.create_schedule(C.op), [A, C], "rocm -mcpu=gfx942")
+def test_the_hosts_side_of_a_gpus_function_calls_it() -> None:
+    """With arrays on the device, between kernels: what vendor libraries are called by. A kernel cannot call one."""
+    A, C = scaled((16, 4))
+    D = te.compute(C.shape, lambda i, j: C[i, j] + 1.0, name="D")
+    s = tec.create_schedule(D.op)
+    s[D].bind(D.op.axis[0], te.thread_axis("threadIdx.x"))
+    device = tec.rocm_emu("gfx942")
+    a = np.random.default_rng(0).random((16, 4)).astype("f")
+    out = tec.nd.array(np.zeros((16, 4), "f"), device)
+    tec.build(s, [A, D], "rocm -mcpu=gfx942")(tec.nd.array(a, device), out)
+    np.testing.assert_allclose(out.numpy(), a * F32(2.5) + 18, 1e-6)
 
 
 @pytest.mark.parametrize("pointer", [lambda b: b.data, lambda b: b.access_ptr("rw")])
