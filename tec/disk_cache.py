@@ -33,6 +33,7 @@ class Store:
     def __init__(self, part: str, magic: bytes, suffix: str = ""):
         self.part, self.magic, self.suffix = part, magic, suffix
         self._header = len(magic) + 32
+        self._unlooked = 0  # bytes to store before it is worth looking through the folder again
 
     def path(self, key: str) -> Path | None:
         """Where an entry lies, or would; None where the cache is off."""
@@ -83,12 +84,15 @@ class Store:
         except OSError:
             return
         # Looking through the folder takes longer than many kernels take to compile (half a second for 20,000 entries): now and then, and only
-        # where it may be half full by its 256th part that was just written to, for keys lie evenly.
-        if len(body) > limit_bytes() // 16 or (int(key[:3], 16) % 16 == 0 and _size(path.parent) * 512 > limit_bytes()):
+        # where it may be half full by its 256th part that was just written to, for keys lie evenly. A process that has looked stores a 64th of the limit first.
+        self._unlooked -= len(body)
+        is_due = self._unlooked <= 0 and int(key[:3], 16) % 16 == 0
+        if len(body) > limit_bytes() // 16 or (is_due and _size(path.parent) * 512 > limit_bytes()):
             self.trim()
 
     def trim(self) -> int:
         """Remove the entries longest unused until the rest fits the limit; returns how many went."""
+        self._unlooked = limit_bytes() // 64
         return trim(cache_part(self.part), limit_bytes())
 
 
