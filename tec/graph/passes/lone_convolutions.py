@@ -1,22 +1,20 @@
 """The layout of a lone convolution on an AMD GPU: nothing before or after it works in the layout that it likes best, so that a copy stands on either side.
 
 In: a graph before `choose_layouts`. Out: the layouts by which the convolution and the copies around it cost least. Each way is priced by what templates do with its te
-definitions (`choices.preferred`), as the groups of the network will be: a copy is a launch and a trip to memory more, which is most of a small convolution's time, while
+definitions (`choices.operator_price`), as the groups of the network will be: a copy is a launch and a trip to memory more, which is most of a small convolution's time, while
 a plain image gathers its windows element by element.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ... import te
-from ...choices import preferred
 from ...choices.layouts import Convolution
+from ...choices.operator_price import operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
-from ...ops.registry import Attrs, TensorType, get_op
+from ...ops.registry import Attrs, TensorType
 from ...target import Target
 from ..graph import Graph, Node
 from .layout_choice import wanted
@@ -76,7 +74,7 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     x, w = (v.type for v in node.inputs)
     y = node.outputs[0].type
     if way is None:
-        return _cost("conv", [x, w], node.attrs, target, _GATHERS)
+        return operator_seconds("conv", [x, w], node.attrs, target, _GATHERS)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
     sizes["C"] += -sizes["C"] % way.fill
     groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged
@@ -94,7 +92,7 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     filled = {"from_channels": x.shape[1]} if sizes["C"] != x.shape[1] else {}
     return (
         _copy(x, plain(x.ndim), way.x, sizes, filled, target)
-        + _cost(
+        + operator_seconds(
             "conv",
             [source, TensorType(w.dtype, way.weights.shape(weights))],
             attrs,
@@ -108,17 +106,9 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
 def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more: Attrs, target: Target) -> float:
     if source == to or (not more and is_same_memory(source, to, sizes)):
         return 0.0
-    return _cost("transform_layout", [t], {"layouts": (source, to), "sizes": tuple(sizes.items()), **more}, target)
-
-
-def _cost(op: str, types: Sequence[TensorType], attrs: Attrs, target: Target, unpriced: tuple[str, ...] = ()) -> float:
-    """The price of an operator's default; infinite for templates that are `unpriced`."""
-    known = get_op(op)
-    outs = known.infer(types, attrs)
-    found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs), target)
-    if found is None or found[0].template in unpriced:
-        return math.inf
-    return found[0].cost(found[1]).seconds
+    return operator_seconds(
+        "transform_layout", [t], {"layouts": (source, to), "sizes": tuple(sizes.items()), **more}, target
+    )
 
 
 __all__ = ["Lone", "lone_convolution"]

@@ -1,0 +1,40 @@
+"""What an operator alone should take on a target: by its te definition, and what templates make of that. Graph passes compare ways to store operands by it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from .. import te
+from ..ops.registry import Attrs, TensorType, get_op
+from ..target import Target
+from . import preferred
+
+_TURNED = 0.95  # of the price of a product as it is, that one with B turned round may have at most: prices are no better than that
+
+
+def operator_seconds(
+    op: str, types: Sequence[TensorType], attrs: Attrs, target: Target, unpriced: tuple[str, ...] = ()
+) -> float:
+    """The price of an operator's default in seconds; infinite where no template serves it, and for templates that are `unpriced`."""
+    known = get_op(op)
+    outs = known.infer(types, attrs)
+    found = preferred(known.compute(attrs, [te.placeholder(t.shape, t.dtype) for t in types], outs), target)
+    if found is None or found[0].template in unpriced:
+        return math.inf
+    return found[0].cost(found[1]).seconds
+
+
+def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs) -> bool:
+    """Whether a GPU's product with rows of B along the sum (`transpose_b`) is quicker by what templates ask for it where B lies the other way round. Not asked
+    where a size is open."""
+    if not (target.is_gpu and attrs.get("transpose_b")):
+        return False
+    if a.is_symbolic or b.is_symbolic or attrs.get("view_b") or attrs.get("layout_b"):
+        return False
+    other = TensorType(b.dtype, (*b.shape[:-2], b.shape[-1], b.shape[-2]))
+    turned = operator_seconds("matmul", [a, other], {**attrs, "transpose_b": False}, target)
+    return turned < _TURNED * operator_seconds("matmul", [a, b], attrs, target)
+
+
+__all__ = ["is_better_turned", "operator_seconds"]

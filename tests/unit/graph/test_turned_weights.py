@@ -1,0 +1,41 @@
+"""Constant weights in the direction in which a GPU's templates read them most quickly, by their prices."""
+
+import tec
+from tec.graph import Graph
+from tec.graph.passes.weights import order_weights
+from tests.unit.graph.test_pixels import const, product, same
+
+
+def turned_products(target, readers=1, dtype="float32", rows=128):
+    """Products of 128 x 256 with one weight of 512 x 256 whose rows are along the sum."""
+    g = Graph()
+    w = const(g, (512, 256), dtype)
+    g.set_outputs(
+        [g.add("matmul", [g.input(n, dtype, (rows, 256)), w], {"transpose_b": True})[0] for n in "xyz"[:readers]]
+    )
+    return g, order_weights(g, tec.Target(target))
+
+
+def test_a_weight_lies_as_the_quickest_template_reads_it():
+    """Bulk copies bring rows of B: on a Hopper a product of float32 with rows of B along the sum has none."""
+    g, after = turned_products("cuda -arch=sm_90a", readers=2)
+    assert [n.attrs["transpose_b"] for n in after.nodes] == [False, False]
+    assert [v.shape for v in after.constants()] == [(256, 512)], "turned once"
+    same(g, after, 1e-4)
+    for target, dtype, rows in (("cuda -arch=sm_80", "float32", 128), ("cuda -arch=sm_90a", "float16", 128), ("cuda -arch=sm_90a", "float32", 1)):  # fmt: skip
+        _, after = turned_products(target, dtype=dtype, rows=rows)
+        assert [v.shape for v in after.constants()] == [(512, 256)]
+
+
+def test_a_weight_that_others_read_as_it_is_is_not_held_twice():
+    g, _ = turned_products("cuda -arch=sm_80")
+    (w,) = g.constants()
+    (rows,) = g.add("gather", [w, g.input("at", "int64", (4,))], {"axis": 0})
+    g.set_outputs([*g.outputs, rows])
+    after = order_weights(g, tec.Target("cuda -arch=sm_90a"))
+    assert [v.shape for v in after.constants()] == [(512, 256)]
+
+
+def test_a_weight_that_is_an_input_is_not_moved():
+    g = product("float32", 128, 256, 512, const_b=False, transpose_b=True)
+    assert order_weights(g, tec.Target("cuda -arch=sm_90a")).nodes[0].attrs == {"transpose_b": True}
