@@ -20,6 +20,7 @@ from tec.graph.passes.mixed_precision import mixed_precision
 from . import (  # noqa: F401  (the converters register themselves)
     backend,
     ops_attention,
+    ops_contrib,
     ops_control,
     ops_host,
     ops_image,

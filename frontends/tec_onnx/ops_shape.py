@@ -81,7 +81,9 @@ def _count(lo: Any, hi: Any, step: Any) -> Any:
 
 @onnx_op("Range")
 def range_(c: Call) -> Value:
-    start, limit, delta = (np.asarray(c.array(k)).reshape(()) for k in range(3))
+    start, limit = (np.asarray(c.array(k)).reshape(()) for k in range(2))
+    # com.microsoft's may leave the step out.
+    delta = np.ones((), start.dtype) if c.domain and not c.has(2) else np.asarray(c.array(2)).reshape(())
     if is_symbolic([v.item() for v in (start, limit, delta)]):
         lo, hi, step = (v.item() for v in (start, limit, delta))
         n = _count(lo, hi, step)
