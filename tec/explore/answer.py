@@ -111,7 +111,7 @@ def _type(a: Any, name: str) -> Any:
 
 
 def _pointer(a: Any) -> Any:
-    """A tile kernel's: "*fp32:16" of an array, whose memory begins at a multiple of 16 bytes; numbers are theirselves."""
+    """A tile kernel's: "*fp32:16" of an array, whose memory begins at a multiple of 16 bytes; a number stands for itself."""
     if not _is_array(a):
         return a
     word = a[1].rstrip("0123456789")

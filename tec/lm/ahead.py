@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from .model import LanguageModel
 
 MOST = 256  # likeliest tokens that are drawn from: `topk` has them in order
-LOG = 256  # tokens that the device has room for before the host begins anew: some hundredth of a second of waiting in a tenth of a minute
+# Tokens that the device has room for. Then the host waits for all rounds and begins anew, which is a few small copies for 256 tokens' work.
+LOG = 256
 # Rounds that are queued ahead of the token that is read: the host wakes up, reads a token and queues a round in some 30 to 50 us, a small model's round takes as long.
 _AHEAD = 4
 

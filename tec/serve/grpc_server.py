@@ -20,7 +20,7 @@ from ..runtime.arrays.dtypes import itemsize, numpy_dtype
 from .app import BODY_BYTES, TIME_S
 from .errors import Refusal
 from .grpc_messages import MESSAGES, SERVICE
-from .inference import EXTENSIONS, VERSION, port_row, sequence_of
+from .inference import EXTENSIONS, VERSION, check_types, port_row, sequence_of
 from .repository import Repository
 from .tensors import NAMES, TYPES
 from .tracing import span
@@ -129,10 +129,7 @@ class _Service:
 
     def _infer(self, request: Any, model: Any, context: Any) -> Any:
         inputs = _inputs(request)
-        for p in model.inputs:
-            a = inputs.get(p["name"])
-            if a is not None and a.dtype != numpy_dtype(p["dtype"]):
-                raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
+        check_types(model, inputs)
         asked = [o.name for o in request.outputs]
         unknown = set(asked) - {p["name"] for p in model.outputs}
         if unknown:

@@ -140,10 +140,7 @@ class Inference:
     async def _infer(self, request: Request, model: Model) -> Response:
         body = unpacked(await self._body(request), request.headers.get("content-encoding"), self.body_bytes)
         asked = read_request(body, request.headers.get("inference-header-content-length"))
-        for p in model.inputs:
-            a = asked.inputs.get(p["name"])
-            if a is not None and a.dtype != numpy_dtype(p["dtype"]):
-                raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
+        check_types(model, asked.inputs)
         made = await self._outputs(request, self._batcher(model), asked.inputs, sequence_of(asked.parameters))
         rows = [(p["name"], p["dtype"], a) for p, a in zip(model.outputs, made)]
         pieces, head = write_answer(model.name, model.version, asked, rows)
@@ -223,6 +220,14 @@ def sequence_of(parameters: Mapping[str, Any]) -> Sequence | None:
     if not isinstance(name, (int, str)) or isinstance(name, bool) or name in (0, ""):
         return None
     return Sequence(name, bool(parameters.get("sequence_start")), bool(parameters.get("sequence_end")))
+
+
+def check_types(model: Model, inputs: Mapping[str, Array]) -> None:
+    """Raises Refusal for an input that is not of the model's type."""
+    for p in model.inputs:
+        a = inputs.get(p["name"])
+        if a is not None and a.dtype != numpy_dtype(p["dtype"]):
+            raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
 
 
 def port_row(port: dict[str, Any]) -> dict[str, Any]:

@@ -289,8 +289,10 @@ def chosen(pick: Callable[..., Expr], cond: Any, a: Any, b: Any) -> Any:
     """`pick` (select or if_then_else) of two values, of which one may be complex."""
     if not (_is_complex(a) or _is_complex(b)):
         return pick(cond, a, b)
-    first = a if isinstance(a, ComplexValue) else b
-    x, y = (like(v, first) if isinstance(first, ComplexValue) else like(v, None) for v in (a, b))
+    # A number of Python's takes the type of what it stands beside.
+    typed = next((v for v in (a, b) if isinstance(v, (ComplexValue, Expr))), None)
+    beside = None if typed is None else like(typed, None)
+    x, y = (like(v, beside) for v in (a, b))
     return ComplexValue(pick(cond, x.real, y.real), pick(cond, x.imag, y.imag))
 
 

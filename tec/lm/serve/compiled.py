@@ -70,9 +70,7 @@ def served_of(
 ) -> Served:  # fmt: skip
     """A model, ready for `application`. slots: texts under way at once; block, blocks: tokens of a block of the cache, and blocks; 0 for `block`: texts go on in turn, each
     with caches of its own. cache: keep compiled code on the disk. Raises ArgumentError where its files have no tokenizer."""
-    tokenizer = lm.checkpoint.tokenizer
-    if tokenizer is None:
-        raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
+    tokenizer = _tokenizer_of(lm)
     embed = None
     if makes_embeddings(lm.checkpoint):
         embed = Embedder(lm.checkpoint, lm.target, device, "float32", None, True, True).embed
@@ -80,14 +78,18 @@ def served_of(
     return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())
 
 
+def _tokenizer_of(lm: LanguageModel) -> Any:
+    if lm.checkpoint.tokenizer is None:
+        raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
+    return lm.checkpoint.tokenizer
+
+
 def engine_of(
     lm: LanguageModel, device: Any = None, *, slots: int = 4, queue: int = 64, embed: Any = None, block: int = BLOCK, blocks: int | None = None,
     cache: bool = True,
 ) -> BatchEngine | SlotEngine:  # fmt: skip
     """What serves a model's texts: together where its states are rows of keys and values, else in turn, which the log says."""
-    bytes_of = lm.checkpoint.tokenizer.token_bytes if lm.checkpoint.tokenizer is not None else None
-    if bytes_of is None:
-        raise ArgumentError("the model's files have no tokenizer", hint="a server reads and writes texts")
+    bytes_of = _tokenizer_of(lm).token_bytes
     if block:
         try:
             model = PagedModel(lm, device, block=block, blocks=blocks, slots=slots, cache=cache)

@@ -76,7 +76,7 @@ class PagedModel:
         self._executor.begin_with(self._pools)
 
     def _usual_blocks(self, slots: int) -> int:
-        """Of texts of usual lengths in all slots, as far as there is memory."""
+        """Of texts of usual lengths in all slots; on a CPU as far as there is memory."""
         least, wanted = -(-self.context // self.block), -(-slots * min(self.context, _LONG) // self.block)
         there = available_bytes()
         most = (

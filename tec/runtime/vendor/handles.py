@@ -1,5 +1,5 @@
-"""Handles of libraries, plans and workspaces by device: made at the first call, kept until the process ends; a lock for each library, as few of them let two threads
-share a handle."""
+"""Handles of libraries and plans by device, workspaces by stream: made at the first call, kept until the process ends. One lock is held around each call, since few
+libraries let two threads share a handle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .finding import require
 LOCK = threading.RLock()
 _HANDLES: dict[tuple[str, int], c_void_p] = {}
 _KEPT: dict[Any, Any] = {}
-_WORKSPACES: dict[tuple[str, int], Storage] = {}
+_WORKSPACES: dict[tuple[str, int, int | None], Storage] = {}
 
 
 def call(library: Any, function: str, *args: Any) -> None:
@@ -60,12 +60,13 @@ def kept(key: Any, make: Callable[[], Any]) -> Any:
 
 
 def workspace(name: str, device: Device, nbytes: int) -> c_void_p:
-    """Memory of at least so many bytes, shared by all calls of a library on a device: they follow one another."""
+    """Memory of at least so many bytes, shared by all calls of a library in the thread's stream of a device: they follow one another."""
     if not nbytes:
         return c_void_p()
-    held = _WORKSPACES.get((name, device.index))
+    key = name, device.index, stream(device).value
+    held = _WORKSPACES.get(key)
     if held is None or held.nbytes < nbytes:
-        held = _WORKSPACES[name, device.index] = Storage(device, nbytes)
+        held = _WORKSPACES[key] = Storage(device, nbytes)
     return c_void_p(held.address)
 
 

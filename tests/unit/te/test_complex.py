@@ -150,6 +150,14 @@ def test_selection_and_limits() -> None:
     np.testing.assert_allclose(r, abs(a), rtol=1e-6)
 
 
+def test_a_number_of_python_takes_the_type_of_what_it_stands_beside() -> None:
+    x = te.placeholder((4,), "float64", name="x")
+    C = te.compute((4,), lambda i: te.select(x[i] > 0, x[i], 0.1 + 0.7j), name="C")
+    got = np.zeros(4, "complex128")
+    tec.build(te.create_schedule(C.op), [x, C])(np.array([-1.0, 0, 1, 2]), got)
+    np.testing.assert_array_equal(got, [0.1 + 0.7j, 0.1 + 0.7j, 1, 2])  # to the last bit
+
+
 A2, K2 = te.placeholder((4, 4), "complex64", name="A"), te.reduce_axis(4, name="k")
 
 
