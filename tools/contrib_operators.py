@@ -18,7 +18,7 @@ REASONS = {
     "not written yet; ONNX Runtime's CPU provider runs it": """
         BifurcationDetector BranchwiseRMSNorm CausalConvWithState ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention
         EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix LinearAttention LinearAttentionGate MRotaryEmbedding
-        MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoE MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock QEmbedLayerNormalization QMoE
+        MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock QEmbedLayerNormalization QMoE
         SparseAttention VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding DynamicTimeWarping AttnLSTM""",
     "a loop of generation with its model inside; ONNX Runtime's generation library runs such loops outside the model":
         "BeamSearch GreedySearch Sampling WhisperBeamSearch",

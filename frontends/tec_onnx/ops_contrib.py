@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain, com.microsoft, that its tools write now and then: other layouts, NF4 weights, gated norms.
+"""Operators of ONNX Runtime's own domain, com.microsoft, that its tools write now and then: other layouts, NF4 weights, experts.
 
 Sources: the definitions in ONNX Runtime's documentation of its contrib operators; QLoRA (https://arxiv.org/abs/2305.14314) for NF4. The numbers
 of FP4 and NF4 are those that bitsandbytes writes, which ONNX Runtime follows.
@@ -137,3 +137,54 @@ def gated_add(c: Call) -> Value:
     if c.has(3):
         raise ImportModelError("GatedAdd with gate_weight, which only ONNX Runtime's CUDA provider runs")
     return c.op("add", c[0], c.op("multiply", c[1], c[2]))
+
+
+@onnx_op("MoE", domain=MS)
+def mixture_of_experts(c: Call) -> Value:
+    """Each token's sum over the `k` experts that its router rates highest. All experts are computed for all tokens: experts / k times the work."""
+    x, logits, experts = c[0], c[1], c[2].shape[0]
+    kind, k = c.attr("activation_type", "relu"), int(c.attr("k", 1))
+    if c.attr("use_sparse_mixer", 0) or c.has(6) or c.has(7) or c.attr("swiglu_limit_after_activation", 0):
+        raise ImportModelError("MoE with use_sparse_mixer, fc3_experts or swiglu_limit_after_activation")
+    if kind not in ("relu", "gelu", "silu", "identity", "swiglu") or (
+        kind == "swiglu" and c.attr("swiglu_fusion", 0) != 1
+    ):
+        raise ImportModelError(f"MoE with activation {kind!r}, swiglu_fusion {c.attr('swiglu_fusion', 0)}")
+    tokens = c.reshape(x, (1, logits.shape[0], x.shape[-1]))
+    h = matmul(c, tokens, c[2], transpose_b=True)
+    h = c.op("add", h, c.unsqueeze(c[3], 1)) if c.has(3) else h
+    h = _swiglu(c, h) if kind == "swiglu" else _expert_activation(c, h, kind)
+    y = matmul(c, h, c[4], transpose_b=True)
+    y = c.op("add", y, c.unsqueeze(c[5], 1)) if c.has(5) else y
+    share = _shares(c, c.cast(logits, "float32"), k, experts)
+    share = c.unsqueeze(c.cast(c.transpose(share, (1, 0)), y.dtype), 2)
+    return c.reshape(c.op("reduce_sum", c.op("multiply", y, share), axes=(0,), keepdims=False), x.shape)
+
+
+def _expert_activation(c: Call, h: Value, kind: str) -> Value:
+    if kind == "silu":
+        return c.op("silu", h, alpha=1.0)
+    if kind == "gelu":
+        return c.op("gelu_tanh", h)  # as ONNX Runtime's kernel
+    return c.op("relu", h) if kind == "relu" else h
+
+
+def _swiglu(c: Call, h: Value) -> Value:
+    """Gates at even places and what they open at odd ones: gate * sigmoid(alpha * gate) * (linear + beta)."""
+    half, limit = h.shape[-1] // 2, c.attr("swiglu_limit")
+    gate, linear = (c.slice(h, -1, j, half, 2) for j in (0, 1))
+    if limit is not None:
+        gate = c.op("minimum", gate, c.like(float(limit), gate))
+        linear = c.op("clip", linear, low=-float(limit), high=float(limit))
+    opened = c.op("sigmoid", c.op("multiply", gate, c.like(float(c.attr("activation_alpha", 1.0)), gate)))
+    linear = c.op("add", linear, c.like(float(c.attr("activation_beta", 0.0)), linear))
+    return c.op("multiply", c.op("multiply", gate, opened), linear)
+
+
+def _shares(c: Call, logits: Value, k: int, experts: int) -> Value:
+    """(tokens, experts): what each expert counts for a token, zero for those that are not among the k highest."""
+    best, which = c.ops("topk", c.op("softmax", logits, axes=(1,)), k=k, axis=1, largest=True)
+    if c.attr("normalize_routing_weights", 0):
+        best = c.op("divide", best, c.op("reduce_sum", best, axes=(1,), keepdims=True))
+    picked = c.op("one_hot", which, c.const(np.array([0, 1], np.float32)), depth=experts, axis=2)
+    return c.op("reduce_sum", c.op("multiply", c.unsqueeze(best, 2), picked), axes=(1,), keepdims=False)

@@ -106,9 +106,25 @@ def distinct(d: Draw) -> Drawn:
     return {"x": d.n.integers(0, 6, d.upto(1, 20)).astype(np.float32)}, 1, ("y", "i", "n"), {}
 
 
+def experts(d: Draw) -> Drawn:
+    kind, many, inner, wide, batch = (
+        d.r.choice(["relu", "gelu", "silu", "identity", "swiglu"]),
+        d.upto(2, 5),
+        d.upto(2, 6),
+        d.upto(2, 6),
+        d.upto(1, 3),
+    )
+    first = inner * 2 if kind == "swiglu" else inner
+    ins = {"x": d.floats(batch, 3, wide), "r": d.floats(3 * batch, many), "w1": d.floats(many, first, wide), "b1": d.floats(many, first),
+           "w2": d.floats(many, wide, inner), "b2": d.floats(many, wide)}  # fmt: skip
+    attrs = {"k": d.upto(1, many), "activation_type": kind, "normalize_routing_weights": d.upto(0, 1)}
+    gates = {"swiglu_fusion": 1, "swiglu_limit": 1.0, "activation_alpha": 1.702, "activation_beta": 1.0}
+    return ins, 2, ("y",), attrs | (gates if kind == "swiglu" else {})
+
+
 CASES: dict[str, Callable[[Draw], Drawn]] = {
     "QLinearConv": conv, "NhwcMaxPool": pool, "MatMulBnb4": bnb4, "GatedRMSNorm": gated_norm, "GatedAdd": gated_add, "ScaledSiLU": silu,
-    "CDist": distances, "UnfoldTensor": unfolded, "GatherND": picked, "Range": steps, "Unique": distinct,
+    "CDist": distances, "UnfoldTensor": unfolded, "GatherND": picked, "Range": steps, "Unique": distinct, "MoE": experts,
 }  # fmt: skip
 
 
