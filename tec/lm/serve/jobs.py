@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -15,6 +16,8 @@ from ..sampling import log_probabilities
 from ..stream import Stops
 from ..text.tokenizer import Stream
 from .engine import Done, Event, Listener, Refused, Request, Token
+
+_LOG = logging.getLogger("tec.serve")
 
 PIECE = 256  # tokens of prompts that are read in one round: other texts wait for some tenths of a second at the most on a CPU
 
@@ -128,6 +131,18 @@ class TextEngine(Generic[J]):
     # ---- the engine's thread
 
     def _serve(self) -> None:
+        try:
+            self._rounds()
+        except Exception as error:  # not of one request: the model itself, such as a device that is lost
+            _LOG.exception("the engine has ended")
+            with self._change:
+                self._closed = True
+                jobs, self._running = [*self._running, *self._waiting], []
+                self._waiting.clear()
+            for job in jobs:
+                self._tell(job, Done("error", error=_as_told(error)))
+
+    def _rounds(self) -> None:
         while True:
             with self._change:
                 while not (self._waiting or self._running or self._closed):
@@ -168,11 +183,7 @@ class TextEngine(Generic[J]):
 
     def _failed(self, job: J, error: Exception) -> None:
         """One request's fault must not end the server, nor another request."""
-        if not isinstance(error, TecError):
-            fault = InternalError(f"{type(error).__name__}: {error}")
-            fault.__cause__ = error
-            error = fault
-        self._finish(job, Done("error", error=error), broken=True)
+        self._finish(job, Done("error", error=_as_told(error)), broken=True)
 
     def _finish(self, job: J, done: Done, broken: bool = False) -> None:
         with self._change:
@@ -186,6 +197,15 @@ class TextEngine(Generic[J]):
             job.listener(event)
         except Exception:  # who listened is gone
             job.cancelled = True
+
+
+def _as_told(error: Exception) -> TecError:
+    """What is told of an error of any kind."""
+    if isinstance(error, TecError):
+        return error
+    fault = InternalError(f"{type(error).__name__}: {error}")
+    fault.__cause__ = error
+    return fault
 
 
 def common(a: Sequence[int], b: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from tec.lm.sampling import Sampling
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_of
-from tec.lm.serve.engine import Done, Request
+from tec.lm.serve.engine import Done, Refused, Request
 from tec.lm.serve.jobs import PIECE
 from tec.lm.serve.joint import PagedModel, Piece
 from tec.target import as_target
@@ -109,6 +109,28 @@ def test_faults_end_one_text_alone(made):
     assert good.wait().reason == "stop" and good.text == "g" * 50
     state = engine.state()
     assert state["running"] == 0 and state["free_blocks"] == state["blocks"]
+
+
+def test_a_model_that_is_lost_ends_all_texts_and_refuses_others(made, monkeypatch, caplog):
+    """Nobody waits for an engine whose thread has ended."""
+    engine = made(slots=2)
+
+    def lost():
+        raise tec.errors.DeviceError("the device is lost")
+
+    monkeypatch.setattr(engine, "_round", lost)
+    kept = []
+    for _ in range(4):  # the first ones are taken, before the thread has seen them
+        one = Kept()
+        try:
+            engine.submit(ask("say hello"), one)
+        except Refused:
+            break
+        kept.append(one)
+    assert kept and all("the device is lost" in str(one.wait().error) for one in kept)
+    with pytest.raises(Refused, match="stopping"):
+        engine.submit(ask("say hello"), Kept())
+    assert "the engine has ended" in caplog.text
 
 
 def test_a_pool_that_no_text_fits_is_refused():
