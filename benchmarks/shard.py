@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,6 +26,7 @@ import numpy as np
 
 import tec
 from benchmarks import shard_model as model
+from benchmarks.ranks import of_all
 from tec.graph.compiler import compile_graphs
 from tec.graph.deferred import Deferred
 from tec.runtime.modules.module import Module
@@ -275,22 +274,6 @@ def _rank(rank: int, ranks: int, code: Path, results: Any) -> None:
     comm.close()
 
 
-def _guarded(rank: int, ranks: int, code: Path, results: Any) -> None:
-    """What fails on a rank ends the measurement, and no other rank is waited for."""
-    try:
-        _rank(rank, ranks, code, results)
-    except BaseException:
-        results.put((rank, traceback.format_exc()))
-        raise
-
-
-def _found(results: Any) -> Any:
-    found = results.get(timeout=75)
-    if len(found) == 2:
-        raise SystemExit(f"rank {found[0]} failed:\n{found[1]}")
-    return found
-
-
 def _one_gpu(torch: Any, code: Path, whole: dict[str, Any], cat: Any, device: Any) -> dict[str, Any]:
     """Logits and times of one GPU, of both sides."""
     inputs, weights = _inputs(0, 1), model.local_weights(whole, 0, 1, cat)
@@ -315,17 +298,7 @@ def _one_gpu(torch: Any, code: Path, whole: dict[str, Any], cat: Any, device: An
 
 
 def measure(code: Path, ranks: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=_guarded, args=(r, ranks, code, results)) for r in range(ranks)]
-    for p in processes:
-        p.start()
-    try:
-        found = sorted((_found(results) for _ in range(ranks)), key=lambda f: f[0])
-    finally:
-        for p in processes:
-            p.join(5)
-            p.kill()
+    found = of_all(_rank, ranks, code, timeout_s=75)
     singles, told = found[0][3], found[0][4]
     wrong: list[str] = []
     for kind in KINDS:

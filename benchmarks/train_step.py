@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import statistics
 import time
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tec
+from benchmarks.ranks import of_all
 from tec.graph import Graph, Value
 from tec.graph.builders import Builder
 from tec.graph.builders.matmul import matmul
@@ -255,22 +254,6 @@ def _rank(rank: int, ranks: int, code: Path, results: Any) -> None:
     own.close()
 
 
-def _guarded(rank: int, ranks: int, code: Path, results: Any) -> None:
-    """What fails on a rank ends the measurement, and no other rank is waited for."""
-    try:
-        _rank(rank, ranks, code, results)
-    except BaseException:
-        results.put((rank, traceback.format_exc()))
-        raise
-
-
-def _found(results: Any) -> Any:
-    found = results.get(timeout=85)
-    if len(found) == 2:
-        raise SystemExit(f"rank {found[0]} failed:\n{found[1]}")
-    return found
-
-
 def _apart(a: dict[str, Any], b: dict[str, Any]) -> float:
     """The largest difference of two sets of weights, of the largest change that training made."""
     first = drawn()
@@ -279,17 +262,7 @@ def _apart(a: dict[str, Any], b: dict[str, Any]) -> float:
 
 
 def measure(code: Path, ranks: int) -> None:
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    processes = [context.Process(target=_guarded, args=(r, ranks, code, results)) for r in range(ranks)]
-    for p in processes:
-        p.start()
-    try:
-        found = sorted((_found(results) for _ in range(ranks)), key=lambda f: f[0])
-    finally:
-        for p in processes:
-            p.join(5)
-            p.kill()
+    found = of_all(_rank, ranks, code, timeout_s=85)
     sides = list(found[0][1])
     slowest = {s: statistics.median(max(f[1][s][k] for f in found) for k in range(ROUNDS)) for s in sides}
     mine = [f[2]["tec"] for f in found]

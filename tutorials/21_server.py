@@ -109,7 +109,7 @@ print(
     again.usage.prompt_tokens_details.cached_tokens,
     again.usage.prompt_tokens,
 )
-assert 0 < again.usage.prompt_tokens_details.cached_tokens < again.usage.prompt_tokens
+assert again.usage.prompt_tokens_details.cached_tokens == (again.usage.prompt_tokens - 1) // 16 * 16 > 0
 
 # %% [markdown]
 # ## Streaming

@@ -10,7 +10,7 @@ from ..ops.registry import Attrs, TensorType, get_op
 from ..target import Target
 from . import preferred
 
-_TURNED = 0.95  # of the price of a product as it is, that one with B turned round may have at most: prices are no better than that
+MARGIN = 0.95  # of the price of the usual way, that another one may have at most: prices are no better than that
 
 
 def operator_seconds(
@@ -34,7 +34,7 @@ def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs)
         return False
     other = TensorType(b.dtype, (*b.shape[:-2], b.shape[-1], b.shape[-2]))
     turned = operator_seconds("matmul", [a, other], {**attrs, "transpose_b": False}, target)
-    return turned < _TURNED * operator_seconds("matmul", [a, b], attrs, target)
+    return turned < MARGIN * operator_seconds("matmul", [a, b], attrs, target)
 
 
-__all__ = ["is_better_turned", "operator_seconds"]
+__all__ = ["MARGIN", "is_better_turned", "operator_seconds"]

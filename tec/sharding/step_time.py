@@ -15,7 +15,7 @@ from ..errors import ArgumentError
 from ..runtime.modules import exprs
 from ..runtime.networks.network import Network
 from ..runtime.plans.plan import Call, Exchange, number
-from ..runtime.plans.steps import bursts
+from ..runtime.plans.steps import burst_of
 from ..target import Target, level_gbps
 from ..target.links import LINKS, links_of
 
@@ -59,7 +59,7 @@ def step_time(net: Network, links: str | None, sizes: Mapping[str, int]) -> Step
     gbps = (
         level_gbps(machine, "memory") if machine.chip.startswith("gfx") else machine.memory.gbps or machine.memory_gbps
     )
-    joined = {k: burst for burst in bursts(net.plan.flat) for k in burst}
+    joined = burst_of(net.plan.flat)
     for k, step in enumerate(net.plan.flat):
         if isinstance(step, Exchange):
             # Calls of one group are as one call of all their bytes.

@@ -105,8 +105,10 @@ def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) 
         elif node in chosen.others:
             is_put = chosen.others[node] != plain(4) and _follow(b, node, chosen.others[node])
         else:
-            own = wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
-            own = lone.convolution if lone is not None and lone.node is node else own
+            if lone is not None and lone.node is node:
+                own = lone.convolution
+            else:
+                own = wanted(node, target, b.twins.get(node.inputs[0], ()) if node.inputs else ())
             is_put = _conv(b, node, own) if own else _follow(b, node)
         if not is_put:
             b.copy(node)

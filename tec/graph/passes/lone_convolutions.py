@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...choices.layouts import Convolution
-from ...choices.operator_price import operator_seconds
+from ...choices.operator_price import MARGIN, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
 from ...target import Target
@@ -23,7 +23,6 @@ _WINDOW = ("strides", "dilations", "before", "after")
 # Templates whose price does not count what windows wait that are gathered element by element: 984 channels of 19 x 19 to 12 by 5 x 5 on an MI300X should take 22 us and took
 # 212 by the time model, 28 from pixels.
 _GATHERS = ("blocked product",)
-_MARGIN = 0.95  # of the usual layouts' cost, that others should take at most: prices are no better than that
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     x, w = node.inputs
     if x.type.is_symbolic or w.type.is_symbolic or usual.x == plain(x.ndim):
         return None
-    least = _MARGIN * _seconds(node, usual, target)
+    least = MARGIN * _seconds(node, usual, target)
     made: Convolution | None = usual
     for other in _others(node):
         cost = _seconds(node, other, target)

@@ -137,8 +137,7 @@ class TextEngine(Generic[J]):
             _LOG.exception("the engine has ended")
             with self._change:
                 self._closed = True
-                jobs, self._running = [*self._running, *self._waiting], []
-                self._waiting.clear()
+                jobs = self._let_go()
             for job in jobs:
                 self._tell(job, Done("error", error=_as_told(error)))
 
@@ -147,17 +146,19 @@ class TextEngine(Generic[J]):
             with self._change:
                 while not (self._waiting or self._running or self._closed):
                     self._change.wait()
-                if self._closed:
-                    jobs, self._running = [*self._running, *self._waiting], []
-                    self._waiting.clear()
-                else:
-                    jobs = []
-                    self._admit()
+                jobs = self._let_go() if self._closed else []
+                self._admit()
             if self._closed:
                 for job in jobs:
                     self._tell(job, Done("cancelled"))
                 return
             self._round()
+
+    def _let_go(self) -> list[J]:
+        """All jobs, of which there are none from here on."""
+        jobs, self._running = [*self._running, *self._waiting], []
+        self._waiting.clear()
+        return jobs
 
     def _admit(self) -> None:
         """Give free slots to those that wait, in their order."""

@@ -21,7 +21,7 @@ from ..devices.storage import Storage
 from ..devices.stream import Event, GraphCapture, Stream
 from ..plans.layout import Binding
 from ..plans.plan import Call, Exchange, Repeat
-from ..plans.steps import bursts
+from ..plans.steps import burst_of
 from .device_steps import Calls, DeviceSteps, copy, queued
 from .exchanges import Collectives, bound
 from .launch_table import LaunchTable
@@ -98,7 +98,7 @@ class DeviceEngine:
             else range(len(self.plan.flat))
         )
         self._steps = self.plan.flat
-        self._bursts = {k: burst for burst in bursts(self._steps) for k in burst} if self._is_flat else {}
+        self._bursts = burst_of(self._steps) if self._is_flat else {}
         self._where: tuple[list[NDArray | Storage], Any] | None = None  # the memory of each base, and their addresses
         copies = (n for s in self.plan.flat if not isinstance(s, Call) for n in (s.target, s.source))
         # States that grow are neither copied in nor out.

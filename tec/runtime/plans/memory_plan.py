@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from .plan import Choose, Env, Plan, Repeat, Step
-from .steps import bursts
+from .steps import burst_of
 
 ALIGN = 256
 
@@ -160,7 +160,7 @@ class _Lives:
         return held
 
     def walk(self, steps: Sequence[Step]) -> None:
-        joined = {k: burst for burst in bursts(steps) for k in burst}
+        joined = burst_of(steps)
         for k, step in enumerate(steps):
             if not isinstance(step, (Repeat, Choose)):
                 for s in (steps[m] for m in joined.get(k, (k,))):  # what runs at the same time holds its values as long

@@ -198,31 +198,23 @@ class Plan:
     empty: tuple[str, ...] = ()
     states: tuple[State, ...] = ()
     growing: dict[str, State] = field(init=False, repr=False, compare=False)  # the states that grow in place, by input
-    held: dict[str, State] = field(
-        init=False, repr=False, compare=False
-    )  # those that steps write some rows of, in place
+    held: dict[str, State] = field(init=False, repr=False, compare=False)  # those of which steps write some rows
+    in_place: frozenset[str] = field(init=False, repr=False, compare=False)  # both: nothing copies them in or out
+    kept_values: frozenset[str] = field(init=False, repr=False, compare=False)  # what outputs show of them
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "growing", {s.input: s for s in self.states if s.axis is not None})
         outputs = {o.name: o.value for o in self.outputs}
         held = {s.input: s for s in self.states if s.axis is None and self._is_within(outputs.get(s.output), s.input)}
         object.__setattr__(self, "held", held)
+        object.__setattr__(self, "in_place", frozenset({*self.growing, *held}))
+        kept = {s.output for s in (*self.growing.values(), *held.values())}
+        object.__setattr__(self, "kept_values", frozenset(o.value for o in self.outputs if o.name in kept))
 
     def _is_within(self, value: str | None, memory: str) -> bool:
         """Whether a value is all of another one's memory."""
         v = self.values.get(value or "")
         return v is not None and (v.place, v.of, v.offset) == ("alias", memory, None)
-
-    @property
-    def in_place(self) -> set[str]:
-        """The inputs that are states whose memory stays: nothing copies them in or out."""
-        return {*self.growing, *self.held}
-
-    @property
-    def kept_values(self) -> set[str]:
-        """The outputs' values that lie in a state's memory."""
-        kept = {s.output for s in (*self.growing.values(), *self.held.values())}
-        return {o.value for o in self.outputs if o.name in kept}
 
     @property
     def is_open(self) -> bool:

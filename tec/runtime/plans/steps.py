@@ -320,6 +320,11 @@ def bursts(steps: Sequence[Step]) -> Iterator[range]:
         first = max(behind, first + 1)
 
 
+def burst_of(steps: Sequence[Step]) -> dict[int, range]:
+    """The burst of each step that is in one, by the numbers of both."""
+    return {k: burst for burst in bursts(steps) for k in burst}
+
+
 def holders(steps: Iterable[Step]) -> Iterator[tuple[Repeat | Choose, tuple[Repeat, ...]]]:
     """All loops and branches, the outer ones first, each with the loops that it is in."""
 

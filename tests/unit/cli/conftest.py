@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.browser import Browser, executable
+from tests.browser import Browser
 
 click_testing = pytest.importorskip("click.testing")
 onnx = pytest.importorskip("onnx")
@@ -94,16 +94,6 @@ def package(tiny: Path, tmp_path_factory: pytest.TempPathFactory, tec_cli: Calla
         made = tec_cli("compile", tiny, "-o", path, "--target", "rocm -mcpu=gfx942", "--input-dim", "batch", "1")
         assert made.exit_code == 0, made.output
     return path
-
-
-@pytest.fixture(scope="session")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """One headless Chromium for all tests of a process; a test that needs it is skipped where none is installed."""
-    path = executable()
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with Browser(path, tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture

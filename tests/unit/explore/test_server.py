@@ -17,7 +17,6 @@ import pytest
 
 from tec.explore.page import EXAMPLE
 from tec.explore.worker import Worker
-from tests.browser import Browser, executable
 
 for _package in ("starlette", "uvicorn"):
     pytest.importorskip(_package)
@@ -157,15 +156,6 @@ def test_it_listens_on_the_loopback_alone():
 
 
 # ---- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    path = executable()
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with Browser(path, tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 _TYPE = """
