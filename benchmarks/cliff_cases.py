@@ -36,6 +36,7 @@ class Case:
     dtype: str
     spec: dict[str, Any] = field(default_factory=dict)
     macs: int = 0
+    unread_bytes: int = 0  # of inputs and weights, that the result does not depend on or that need not be read
     inputs: dict[str, Any] = field(default_factory=dict)  # name -> array
     has_sizes_alone: bool = False  # arrays are not drawn: to bring a generator on
     open_shapes: dict[str, list[Any]] = field(default_factory=dict)
@@ -96,8 +97,9 @@ class Case:
         return onnx.shape_inference.infer_shapes(model)
 
     def read_bytes(self) -> int:
-        """Of inputs and weights, once each."""
-        return sum(x.nbytes for x in self.inputs.values()) + sum(len(w.raw_data) for w in self._weights)
+        """Of inputs and weights, once each, what must be read."""
+        held = sum(x.nbytes for x in self.inputs.values()) + sum(len(w.raw_data) for w in self._weights)
+        return held - self.unread_bytes
 
 
 def size(rng: Random, low: int, high: int, multiple: float = 0.7) -> int:
@@ -294,6 +296,7 @@ def _gather(c: Case, rng: Random, b: Bounds) -> None:
     )
     c.spec = {"rows": rows, "columns": n, "picked": picked}
     c.finish(c.op("Gather", c.input("x", rows, n), c.indices("i", picked, rows), axis=0))
+    c.unread_bytes = max(0, rows - picked) * n * np.dtype(c.dtype).itemsize
 
 
 def _resize(c: Case, rng: Random, b: Bounds) -> None:
@@ -336,6 +339,7 @@ def _attention(c: Case, rng: Random, b: Bounds) -> None:
     s = c.op("Mul", c.op("MatMul", x, c.op("Transpose", y, perm=[0, 1, 3, 2])), c.scalar(d**-0.5))
     if causal:
         s = c.op("Add", s, c.const(np.triu(np.full((q, k), -1e4, c.dtype), 1)))
+        c.unread_bytes = q * k * np.dtype(c.dtype).itemsize  # the mask is known
     c.finish(c.op("MatMul", c.op("Softmax", s, axis=-1), z))
 
 

@@ -4,7 +4,8 @@
 
 On llvm the peer is ONNX Runtime, both on one thread by processor time in turn, and results are compared. On cuda the peer is PyTorch, both as captured graphs
 in turn, compared too; networks are compiled ahead on the host's other cores. On an AMD chip the time is the software GPU's model's,
-and the peer what the chip's rates allow: the larger of the multiply-adds at the peak and of every operand and result once at memory's rate, and a launch.
+and the peer what the chip's rates allow: the larger of the multiply-adds at the clock that the chip holds under them and of every byte that must be moved once at memory's
+rate, and a launch. Cases whose peer takes under 5 us are a distribution of their own.
 As rows of results (kind "cliff") each case is a row, and a summary of each target one more; `make baseline` measures those of the chip.
 """
 
@@ -36,18 +37,25 @@ SECONDS = 600.0  # of this process, after which no further case is drawn
 HOST_BOUNDS = Bounds(300_000_000, 2**22)
 CHIP_BOUNDS = Bounds(100_000_000_000, 2**25, ("float16", "float16", "float32"))
 CUDA_BOUNDS = Bounds(1_000_000_000_000, 2**26, ("float16", "float16", "float32"))
+SHORT_US = 5.0  # a peer's time below which a case is no part of the distribution: launches are most of it
 TOLERANCE = 2e-3  # of the largest value
 HALF_TOLERANCE = 2e-2  # of float16 against PyTorch's, which rounds at other places
 AHEAD = 8  # networks that are compiled while others are timed
 
 
 def limit_us(case: Case, target: Any, written_bytes: int) -> float:
-    """Microseconds that the chip's rates allow."""
+    """Microseconds that the chip's rates allow. The clock is the one that the chip's power leaves with all pipes of the type at work and the case's bytes moved meanwhile."""
     from tec.target import level_gbps
 
     m = target.machine
-    work = case.macs / (m.units * m.macs(case.dtype) * m.clock_mhz)
-    return float(max(work, (case.read_bytes() + written_bytes) / level_gbps(m, "memory") / 1e3) + m.launch_us)
+    moved = case.read_bytes() + written_bytes
+    memory = moved / level_gbps(m, "memory") / 1e3
+    busy = (1.0, 0.0) if m.matrix_macs.get(case.dtype) else (0.0, 1.0)
+    least = max(memory, work := case.macs / (m.units * m.macs(case.dtype) * m.clock_mhz))
+    for _ in range(3 if work else 0):  # the less time, the more bytes in it, and the lower the clock
+        mhz = m.held_mhz(case.dtype, *busy, moved / least * 1e-6)
+        least = max(memory, case.macs / (m.units * m.macs(case.dtype) * mhz))
+    return float(least + m.launch_us)
 
 
 def on_chip(make: Maker, case: Case, mcpu: str) -> Record:
@@ -62,7 +70,7 @@ def on_chip(make: Maker, case: Case, mcpu: str) -> Record:
     limit = limit_us(case, target, count * np.dtype(case.dtype).itemsize)
     return make.modelled(
         case.name, "time", us, "us", target=mcpu, peer="the chip's rates", peer_value=four_digits(limit), ratio=four_digits(us / limit),
-        peer_settings="peak clock, memory's rate, one launch",
+        peer_settings="the clock held under power, memory's rate, one launch",
     )  # fmt: skip
 
 
@@ -201,22 +209,31 @@ def cases(
             yield make.failed(case.name, measure, "us", why, is_modelled=is_modelled, target=target)
 
 
+def quantiles(ratios: list[float]) -> str:
+    """Median, 90 %, 99 % and worst."""
+    ordered = sorted(ratios)
+    at = [
+        f"{ordered[min(len(ordered) - 1, int(q * len(ordered)))]:.2f}" if ordered else "-"
+        for q in (0.5, 0.9, 0.99, 1.0)
+    ]
+    return f"median {at[0]}  90 % {at[1]}  99 % {at[2]}  worst {at[3]}"
+
+
+def is_short(row: Record) -> bool:
+    return row.peer_value is not None and row.peer_value < SHORT_US
+
+
 def summary(rows: list[Record]) -> str:
-    """The distribution of ratios by kind."""
+    """The distribution of ratios by kind, of all, and of the cases whose peer takes under `SHORT_US`, which are no part of the others; cases without a kernel are in none."""
+    kinds = {k: [r for r in rows if r.what.startswith((f"{k} float16 ", f"{k} float32 "))] for k in KINDS}
+    lines = {**kinds, "all": rows, f"under {SHORT_US:g} us": [r for r in rows if is_short(r)]}
     out = []
-    for kind in [*KINDS, ""]:
-        some = [r for r in rows if any(r.what.startswith(f"{kind} {d} ") for d in ("float16", "float32")) or not kind]
-        ratios = sorted(r.ratio for r in some if r.ratio is not None)
-        if some:
-            at = (
-                [f"{ratios[min(len(ratios) - 1, int(q * len(ratios)))]:.2f}" for q in (0.5, 0.9, 1.0)]
-                if ratios
-                else ["-"] * 3
-            )
-            failed = sum(bool(r.error) for r in some)
-            out.append(
-                f"{kind or 'all':15s} cases {len(some):3d}  failed {failed:3d}  ratio: median {at[0]}  90 % {at[1]}  worst {at[2]}"
-            )
+    for name, some in lines.items():
+        counted = some if name.startswith("under") else [r for r in some if not is_short(r)]
+        failed = sum(bool(r.error) for r in counted)
+        if counted:
+            ratios = quantiles([r.ratio for r in counted if r.ratio])
+            out.append(f"{name:15s} cases {len(counted):3d}  failed {failed:3d}  ratio: {ratios}")
     return "\n".join(out)
 
 
@@ -229,7 +246,7 @@ def measure(make: Maker, quick: bool, only: list[str]) -> Iterator[Record]:
         for row in cases(make, target, SEED, QUICK_COUNT if quick else COUNT, list(KINDS)):
             rows.append(row)
             yield row
-        ratios = [r.ratio for r in rows if r.ratio is not None]
+        ratios = [r.ratio for r in rows if r.ratio is not None and not is_short(r)]
         if len(rows) == COUNT and ratios:
             name = f"{COUNT} random operators, seed {SEED}"
             for what, value in (("median ratio", statistics.median(ratios)), ("worst ratio", max(ratios))):
