@@ -30,6 +30,7 @@ from .passes.projections import find_projections
 from .passes.quantized_products import quantized_products
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
+from .passes.row_operators import row_operators
 from .passes.sibling_products import join_siblings
 from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
@@ -71,6 +72,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
+        Pass("row_operators", lambda g, t, d: row_operators(g, t)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),

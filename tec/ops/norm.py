@@ -135,6 +135,57 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     return [y, mean, inv]
 
 
+@register("rms_norm", OPAQUE, same_type, traits=[ROW, FOLLOWS_16], takes=1)
+def _rms_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """x / sqrt(mean of squares + `epsilon`) over the dimensions from `axis` on; in float32 at least (Zhang and Sennrich, arXiv 1910.07467)."""
+    x = inputs[0]
+    shape = static_shape(x)
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    acc = "float64" if x.dtype == "float64" else "float32"
+    count = 1
+    for n in shape[axis:]:
+        count *= n
+    scale, eps = one_over(count, acc), te.const(attrs["epsilon"], acc)
+    axes = list(range(axis, x.ndim))
+    total = reduction(x, shape[:axis], axes, False, te.sum, lambda e, i: e.astype(acc) * e.astype(acc), "rms_square")
+
+    def body(*i: Any) -> Any:
+        return (x(*i).astype(acc) * (te.const(1, acc) / te.sqrt(total(*i[:axis]) * scale + eps))).astype(x.dtype)
+
+    return [te.compute(x.shape, body, name="rms_norm")]
+
+
+def _row_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x = types[0]
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    return [TensorType(x.dtype, (*x.shape[:axis], *[1] * (x.ndim - axis)))]
+
+
+@register("log_sum_exp", OPAQUE, _row_type, traits=[ROW], takes=1)
+def _log_sum_exp(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """log of the sum of exp(x) over the dimensions from `axis` on, which stay with extent 1; the largest is taken off first where it is finite."""
+    x = inputs[0]
+    axis = normalize_axis(attrs["axis"], x.ndim)
+    axes, kept = list(range(axis, x.ndim)), static_shape(x)[:axis]
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    # NaN: the sum has it without the largest number.
+    top = reduction(x, kept, axes, False, te.max, None, "largest")
+
+    def safe(i: Any) -> Any:
+        found = top(*i[:axis]).astype(acc)
+        return te.select(te.abs(found) < te.const(math.inf, acc), found, te.const(0, acc))
+
+    def power(e: Any, i: Any) -> Any:
+        return _power(e.astype(acc) - safe(i), x.dtype)
+
+    total = reduction(x, kept, axes, False, te.sum, power, "sum_of_powers")
+    return [
+        te.compute(
+            outputs[0].shape, lambda *i: (te.log(total(*i[:axis])) + safe(i)).astype(x.dtype), name="log_sum_exp"
+        )
+    ]
+
+
 @register("lrn", OPAQUE, same_type, takes=1)
 def _lrn(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x / (bias + alpha / size * sum of squares of `size` neighbouring channels) ** beta."""

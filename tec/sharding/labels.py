@@ -210,7 +210,7 @@ def _softmax(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dict[
     return Labels([_dims(ins[0], blocked)], [_dims(outs[0], blocked)])
 
 
-@rule("layer_norm")
+@rule("layer_norm", "rms_norm", "log_sum_exp")
 def _layer_norm(ins: Sequence[TensorType], outs: Sequence[TensorType], attrs: dict[str, Any]) -> Labels:
     axis = normalize_axis(attrs["axis"], ins[0].ndim)
     blocked = range(axis, ins[0].ndim)

@@ -82,9 +82,9 @@ class GpuReduction(Space):
             # More threads a work-group where so many of them take longer to start than a launch, and than what they sum takes to come.
             machine, alone = self.target.machine, self._choice(False, 64)
             read = float(moved_bytes(self.group)) / (machine.memory_gbps * 1e9)
-            if outputs and self._starts(alone) > max(read, machine.launch_us * 1e-6):
+            if machine.groups_a_clock and outputs and self._starts(alone) > max(read, machine.launch_us * 1e-6):
                 alone = self._choice(False, 256)
-            by_all = self._choice(True, 64)
+            by_all = self._choice(True, self.target.wavefront_size if machine.has_latencies else 64)
             if self.along and outputs and length and self._rule("short_shared", False) and why_not(by_all) is None:
                 return by_all
             if outputs is None or length is None or why_not(by_all) is not None:
@@ -208,7 +208,7 @@ class GpuReduction(Space):
         if choice["wide"]:
             return self._wide_cost(choice, bytes_)
         if self.along != choice["shared"]:
-            bytes_ *= _SCATTERED
+            bytes_ *= self._scattered(choice)
         elif not self.along:  # a wavefront whose lanes side by side read less than a line reads it in as many turns
             width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes
             bytes_ *= max(1.0, _LINE_BYTES / width)
@@ -230,11 +230,24 @@ class GpuReduction(Space):
         most = max(memory, waiting, self._starts(choice))
         return Cost(launches * machine.launch_us * 1e-6 + most, "memory" if memory == most else "latency")
 
+    def _scattered(self, choice: Choice) -> float:
+        """Lines that come over bytes that are asked for, where lanes read far from each other. Short sums one behind the other are all of their lines, which the first
+        cache keeps meanwhile as long as figures say."""
+        row = (self.length or 0) * self._element_bytes
+        if self.along and choice["parts"] == 1 and "short_rows" in self.figures and _in_a_row(self.red):
+            return min(_SCATTERED, self.figures.along("short_rows", row))
+        return _SCATTERED
+
     def _starts(self, choice: Choice) -> float:
-        """Seconds in which the machine starts the work-groups; 0 where its rate is not known."""
+        """Seconds in which the machine starts the work-groups, or their wavefronts; 0 where its rate is not known."""
         machine = self.target.machine
         if not machine.groups_a_clock:
-            return 0.0
+            waves = self._threads(choice) / self.target.wavefront_size
+            return (
+                waves / (machine.waves_a_clock * machine.dies * machine.clock_mhz * 1e6)
+                if machine.waves_a_clock
+                else 0.0
+            )
         return self._threads(choice) / int(choice["threads"]) / (machine.groups_a_clock * machine.clock_mhz * 1e6)
 
     def _even(self, groups: int) -> float:
@@ -297,10 +310,7 @@ class GpuReduction(Space):
             red.tag == "pixels"
             and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
         ):
-            inner = bind_all(s, out, threads)
-            if out is not red:
-                s[red].compute_at(s[out], inner)
-                s[red].set_scope("local")
+            _alone(s, out, red, threads, self._loads())
         return Scheduled(s, self.group.outputs, choice)
 
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
@@ -310,11 +320,17 @@ class GpuReduction(Space):
         elif choice["piece"]:
             _neighbours(s, op, self._lanes(choice), choice["threads"])
         else:
-            bind_all(s, op, choice["threads"])
+            _alone(s, op, op, choice["threads"], self._loads())
+
+    def _loads(self) -> int:
+        """Loads that a thread is to ask for at once: LLVM writes out loops of sums of one array by itself, others not."""
+        alike = len(self.red.inputs) == 1 and self.red.tag != "pixels"
+        return self.figures.count("loads") if alike and "loads" in self.figures else 1
 
 
 _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
 _LINE_BYTES = 128
+_FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition
 _PIECE_BYTES = 16  # of a load
 _CHANNELS = 4  # of a thread that makes several pixels of a window
 # Steps of a thread under a condition that LLVM 22 writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of
@@ -373,6 +389,18 @@ def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp
     left = stage.op
     assert isinstance(left, ComputeOp)
     return left
+
+
+def _alone(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
+    """A thread for each sum, which asks for `loads` of its elements at once. Where they do not divide the sum, the last ones come under a condition."""
+    inner, stage, length = bind_all(s, out, threads), s[red], reduce_size(red) or 1
+    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or _along(red) else min(loads, length)
+    if run > 1:
+        k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+        stage.unroll(stage.split(k, factor=run)[1])
+    if out is not red:
+        stage.compute_at(s[out], inner)
+        stage.set_scope("local")
 
 
 def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:

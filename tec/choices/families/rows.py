@@ -112,6 +112,7 @@ class GpuRows(Space):
     def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
         super().__init__(group, target)
         self.out, self.outer = out, outer
+        self.has_one_a_row = _is_one_a_row(out, outer)
         # Rows of symbolic length: as many threads as suit short and middling ones.
         self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
@@ -130,6 +131,8 @@ class GpuRows(Space):
         return (1, *(p for p in equal_parts(length, rows) if p > 1 and length >= p * _PART and rows * p <= 8 * units))
 
     def _length(self) -> int | None:
+        if self.has_one_a_row:
+            return reduce_size(self.group.reductions()[0])
         return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
 
     @classmethod
@@ -143,9 +146,8 @@ class GpuRows(Space):
         outer = _common_rows(group, out, reductions)
         if not outer or outer >= len(out.axis):
             return None
-        length = size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None)
-        if length is not None and length < 2:
-            return None
+        if _is_one_a_row(out, outer) and (len(reductions) < 2 or len({reduce_size(r) for r in reductions}) > 1):
+            return None  # one sum a row is a reduction
         if any(shape_key(r.output(0))[:outer] != shape_key(out.output(0))[:outer] for r in reductions):
             return None
         if any(size_of(r.output(0).shape[outer:]) != 1 for r in reductions):
@@ -275,7 +277,8 @@ class GpuRows(Space):
             if run > 1 and in_registers:
                 of.unroll(turns)
 
-        spread(stage, rest)
+        if not self.has_one_a_row:
+            spread(stage, rest)
         for red in self.group.reductions():
             rstage = s[red]
             k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
@@ -295,6 +298,11 @@ class GpuRows(Space):
         assert isinstance(out, ComputeOp)
         bind_all(s, out, _PART_THREADS, vector=16)
         return Scheduled(s, self.group.outputs, choice)
+
+
+def _is_one_a_row(out: ComputeOp, outer: int) -> bool:
+    """Whether the output has one element of each row: what its reductions come to, and no row."""
+    return size_of(a.dom.extent for a in out.axis[outer:] if a.dom is not None) == 1
 
 
 def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> int | None:

@@ -184,11 +184,12 @@ RULES = (
 def one_spelling(graph: Graph) -> Graph:
     """The graph with each rule's pattern as its operator. A rule sees what those before it wrote."""
     for rule in RULES:
-        graph = _apply(rule, graph)
+        graph = apply_rule(rule, graph)
     return graph
 
 
-def _apply(rule: Rule, graph: Graph) -> Graph:
+def apply_rule(rule: Rule, graph: Graph) -> Graph:
+    """The graph with the rule's operator wherever its pattern is found."""
     made: dict[Node, tuple[Found, dict[str, Any]]] = {}
     for node in graph.nodes:
         if node.op != rule.pattern[0]:
@@ -244,4 +245,4 @@ def _all(parts: list[Any], inputs: list[Value], found: dict[str, Value]) -> Iter
         yield from _all(parts[1:], inputs[1:], more)
 
 
-__all__ = ["RULES", "Either", "Named", "Rule", "matches", "one_spelling"]
+__all__ = ["RULES", "Either", "Named", "Rule", "apply_rule", "matches", "number", "one_spelling"]

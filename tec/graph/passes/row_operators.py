@@ -1,0 +1,69 @@
+"""Row operators in place of a reduction and what reads it, on GPUs: one kernel that reads a row once, where the reduction and its readers would be two.
+
+In: a graph whose products have taken in the norms that they fold (`projections`). Out: the same with what is left of them as operators of rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...target import Target
+from ..graph import Graph, Value
+from .spellings import Either, Found, Named, Rule, apply_rule, number
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def _last_axes(*reductions: Value) -> int | None:
+    """The first of the dimensions that all reductions are over, which are the last ones and stay with extent 1."""
+    found = set()
+    for v in reductions:
+        assert v.node is not None
+        ndim = v.node.inputs[0].ndim
+        axes = sorted({a % ndim for a in v.node.attrs["axes"]})
+        if not v.node.attrs.get("keepdims", True) or not axes or axes != list(range(axes[0], ndim)) or axes[0] == 0:
+            return None
+        found.add(axes[0])
+    return found.pop() if len(found) == 1 else None
+
+
+def _rms(found: Found, out: Value) -> dict[str, Any] | None:
+    axis, epsilon = _last_axes(found["mean"]), number(found["epsilon"])
+    if axis is None or epsilon is None or out.dtype not in _FLOATS or out.shape != found["x"].shape:
+        return None
+    return {"axis": axis, "epsilon": epsilon}
+
+
+def _log_sum(found: Found, out: Value) -> dict[str, Any] | None:
+    axis = _last_axes(found["top"], found["total"])
+    if axis is None or number(found["zero"]) != 0 or out.dtype not in _FLOATS:
+        return None
+    return {"axis": axis}
+
+
+_MEAN = ("add", Named("mean", ("reduce_mean", ("square", "x"))), "epsilon")
+_INVERSE = Either(("rsqrt", _MEAN), ("reciprocal", ("sqrt", _MEAN)))
+_SAFE = Named("safe", ("where", ("isfinite", "top"), Named("top", ("reduce_max", "x")), "zero"))
+
+RULES = (
+    Rule(
+        "root mean square norm", ("multiply", "x", _INVERSE), _rms, "rms_norm", ("x",),
+        "the mean of squares is a kernel that reads x, and the quotient another",
+    ),
+    Rule(
+        "root mean square norm by a quotient", ("divide", "x", ("sqrt", _MEAN)), _rms, "rms_norm", ("x",),
+        "the same, as torch's exporters write it",
+    ),
+    Rule(
+        "log of a sum of exponentials", ("add", ("log", Named("total", ("reduce_sum", ("exp", ("subtract", "x", _SAFE))))), "safe"),
+        _log_sum, "log_sum_exp", ("x",), "the largest is a kernel that reads x, and the sum another",
+    ),
+)  # fmt: skip
+
+
+def row_operators(graph: Graph, target: Target) -> Graph:
+    """The graph with each rule's pattern as its operator, for a GPU."""
+    if target.is_gpu:
+        for rule in RULES:
+            graph = apply_rule(rule, graph)
+    return graph

@@ -1,0 +1,76 @@
+"""On a GPU a reduction and what reads its rows are one operator, with the parts' values, also of rows without a finite largest number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec.graph import Graph
+from tec.graph.builders.builder import Builder
+from tec.graph.builders.reduce import log_sum_exp
+from tec.graph.compiler import compile_graph
+from tec.graph.optimize import optimize
+from tec.target import Target
+from tests import seeds
+
+TARGET = Target("rocm -mcpu=gfx942")
+
+
+def rms(b, x, root, axes=(-1,), keepdims=True):
+    total = b.op("add", b.op("reduce_mean", b.op("square", x), axes=axes, keepdims=keepdims), b.like(1e-3, x))
+    if root == "quotient":
+        return b.op("divide", x, b.op("sqrt", total))
+    inverse = b.op("rsqrt", total) if root == "rsqrt" else b.op("reciprocal", b.op("sqrt", total))
+    return b.op("multiply", inverse, x)
+
+
+MADE = {
+    "rms_norm": lambda b, x: rms(b, x, "rsqrt"),
+    "rms_norm by a reciprocal": lambda b, x: rms(b, x, "reciprocal"),
+    "rms_norm by a quotient": lambda b, x: rms(b, x, "quotient"),
+    "log_sum_exp": lambda b, x: log_sum_exp(b, x, (1,), True),
+    "log_sum_exp without its dimension": lambda b, x: log_sum_exp(b, x, (1,), False),
+}
+
+
+def graph(make, shape, dtype="float32"):
+    g = Graph()
+    g.set_outputs([make(Builder(g), g.input("x", dtype, shape))])
+    return g
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_one_operator_with_the_parts_values(name):
+    rng = np.random.default_rng(seeds.number())
+    rows, columns = int(rng.integers(2, 6)) + 3, int(rng.integers(2, 700))
+    dtype = rng.choice(["float16", "float32"])
+    g = graph(MADE[name], (rows, columns), str(dtype))
+    found = optimize(g, TARGET)
+    assert [n.op for n in found.nodes if n.op != "reshape"] == [name.split()[0]]
+    x = rng.standard_normal((rows, columns)).astype(dtype)
+    if name.startswith("log"):
+        x[0], x[1, 0], x[2, -1] = -np.inf, np.inf, np.nan
+    w = x.astype("f8")
+    with np.errstate(all="ignore"):
+        want = (
+            w / np.sqrt((w * w).mean(-1, keepdims=True) + 1e-3)
+            if name.startswith("rms")
+            else np.logaddexp.reduce(w, -1)
+        )
+    net = compile_graph(g, TARGET)
+    got = net.run({"x": x}, device=tec.rocm_emu("gfx942"))[0]
+    np.testing.assert_allclose(
+        np.asarray(got, "f8").reshape(want.shape), want, rtol=4e-3 if dtype == "float16" else 2e-5, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("axes, keepdims", [((0,), True), ((0, 1), True), ((-1,), False)])
+def test_what_is_no_norm_of_rows_stays(axes, keepdims):
+    square = (5, 5)  # so that a mean whose dimension is gone still goes with x
+    found = optimize(graph(lambda b, x: rms(b, x, "rsqrt", axes, keepdims), square), TARGET)
+    assert "rms_norm" not in [n.op for n in found.nodes]
+
+
+def test_a_cpu_keeps_the_parts():
+    assert "rms_norm" not in [n.op for n in optimize(graph(MADE["rms_norm"], (4, 64)), Target("llvm")).nodes]
