@@ -8,9 +8,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
-from ...ir import IntImm, TensorRead
 from ...ir.dtype import dtype_info
-from ...ir.visit import free_vars, walk_exprs
 from ...locks import cached_property
 from ...schedule import Schedule
 from ...target import Target, latency_ns, level_gbps
@@ -18,6 +16,7 @@ from ...te import ComputeOp, thread_axis
 from ..cost import near_gbps
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.pointwise import bind_all, moved_bytes, neighbours_on_a_die
+from ..parts.summed import along, in_a_row
 from ..space import Choice, Cost, Scheduled, Space
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
@@ -37,7 +36,7 @@ class GpuReduction(Space):
         super().__init__(group, target)
         self.red, self.out = red, out
         self.outputs, self.length = size_of(red.output(0).shape), reduce_size(red)
-        self.along = _along(red)
+        self.along = along(red)
         one = red.num_outputs == 1
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
@@ -234,7 +233,7 @@ class GpuReduction(Space):
         """Lines that come over bytes that are asked for, where lanes read far from each other. Short sums one behind the other are all of their lines, which the first
         cache keeps meanwhile as long as figures say."""
         row = (self.length or 0) * self._element_bytes
-        if self.along and choice["parts"] == 1 and "short_rows" in self.figures and _in_a_row(self.red):
+        if self.along and choice["parts"] == 1 and "short_rows" in self.figures and in_a_row(self.red):
             return min(_SCATTERED, self.figures.along("short_rows", row))
         return _SCATTERED
 
@@ -339,34 +338,6 @@ _WRITTEN_OUT = 32
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
 
 
-def _most_read(red: ComputeOp) -> TensorRead | None:
-    """The read of the largest tensor in a reduction's body."""
-    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
-    return max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
-
-
-def _along(red: ComputeOp) -> bool:
-    """Whether what is read most lies along the reduction: neighbours of memory go into one sum."""
-    most = _most_read(red)
-    if most is None:
-        return False
-    inner = free_vars(most.indices[-1])
-    return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
-        v is a.var for v in inner for a in red.axis
-    )
-
-
-def _in_a_row(red: ComputeOp) -> bool:
-    """Whether the elements of a sum lie one after another in what is read most: the reduction's axes are its last indices, whole and in order."""
-    axes, most = list(red.reduce_axis), _most_read(red)
-    if most is None or len(most.indices) < len(axes):
-        return False
-    shape, last = const_shape(most.tensor), most.indices[-len(axes) :]
-    extents = [a.dom.extent if a.dom is not None else None for a in axes]
-    inner = zip(extents[1:], shape[len(shape) - len(axes) + 1 :])
-    return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
-
-
 def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
     """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
     the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
@@ -394,7 +365,7 @@ def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp
 def _alone(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
     """A thread for each sum, which asks for `loads` of its elements at once. Where they do not divide the sum, the last ones come under a condition."""
     inner, stage, length = bind_all(s, out, threads), s[red], reduce_size(red) or 1
-    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or _along(red) else min(loads, length)
+    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
     if run > 1:
         k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
         stage.unroll(stage.split(k, factor=run)[1])
@@ -498,7 +469,7 @@ def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) 
     most = red.attrs.get("run", max(1, 16 // size))
     # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
     run = math.gcd(
-        most, length if length % threads and length >= most * threads and _in_a_row(red) else max(1, length // threads)
+        most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)
     )
     if run > 1:
         k, own = rstage.split(k, factor=run)
