@@ -143,6 +143,16 @@ def contraction(group: Group, op: ComputeOp) -> tuple[Contraction, Tensor] | Non
     return found[0].attrs["contraction"], found[1][0]
 
 
+def accumulators(s: Schedule, mm: ComputeOp, out: ComputeOp, scope: str, stored: Tensor | None = None) -> Tensor:
+    """The sums of a product in a scope of their own: those of `mm` where `out` follows it, else what is copied to `stored`, by default its result."""
+    made: Tensor = mm.output(0)
+    if out is mm:
+        made = s.cache_write(made if stored is None else stored, scope)
+    else:
+        s[made].set_scope(scope)
+    return made
+
+
 @dataclass(frozen=True)
 class Begun:
     """A schedule at its beginning: the group's outputs in it, and the operation that makes them."""
@@ -170,6 +180,7 @@ __all__ = [
     "Begun",
     "InMemory",
     "Product",
+    "accumulators",
     "begin_with",
     "contraction",
     "folds_rows",

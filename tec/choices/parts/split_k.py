@@ -9,6 +9,7 @@ from ... import te
 from ...ir import IterVar
 from ...ops.contraction import Element
 from ...schedule import Schedule
+from ...target.machines import Machine
 from ...te import ComputeOp, Operation, Tensor
 from ..group import Group, const_shape
 from .pointwise import bind_all
@@ -59,9 +60,10 @@ def end(s: Schedule, group: Group, product: Operation, thread: IterVar) -> None:
     s[sums].unroll(s[sums].op.reduce_axis[0])
 
 
-def traffic_seconds(parts: int, results: int, gbps: float) -> float:
-    """What storing and adding up the parts takes; they are still in the second-level cache, at about twice its memory's rate."""
-    return KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)
+def traffic_seconds(parts: int, results: int, machine: Machine) -> float:
+    """What storing and adding up the parts takes; they are still in the second-level cache, at about twice its memory's rate. 0 of one part."""
+    gbps = machine.memory.gbps or machine.memory_gbps
+    return 0.0 if parts == 1 else KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)
 
 
 __all__ = ["end", "schedule_total", "sums", "total", "traffic_seconds"]

@@ -7,6 +7,7 @@ columns are runs of four. Products of few tiles are summed in parts: a kernel ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .... import te
@@ -15,9 +16,9 @@ from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ....te.like import Index
 from ...group import Group
-from ...parts import needs, split_k, sums
+from ...parts import ends, needs, split_k, sums
 from ...parts.grid import Tiles
-from ...parts.operands import InMemory, Product, begin_with, in_memory
+from ...parts.operands import InMemory, Product, accumulators, in_memory
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
 
@@ -118,22 +119,16 @@ class BulkProduct(Space):
         clocks *= known["ragged_columns"] if self.n % columns else 1.0
         total = rounds * clocks + known["ends_clocks"]
         seconds = total / (machine.clock_mhz * 1e6)
-        if parts > 1:
-            seconds += split_k.traffic_seconds(parts, self.m * self.n, machine.memory.gbps or machine.memory_gbps)
+        seconds += split_k.traffic_seconds(parts, self.m * self.n, machine)
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 
     def build(self, choice: Choice) -> Scheduled:
-        unrolled = self.figures.count("unrolled")
-        if choice["split_k"] == 1:
-            begun = begin_with(self.group)
-            schedule(begun.s, self.op, begun.out, self.p, choice, unrolled)
+        loop, parts = BulkTiles(self.p, choice, self.figures.count("unrolled")), choice["split_k"]
+        if parts == 1:
+            begun = ends.as_they_lie(loop, self.group, self.op)
         else:
-            total = in_parts(self.p, choice["split_k"], len(self.op.axis) - 2)
-            begun = begin_with(self.group, self.op.output(0), total)
-            (part,) = (t.op for t in total.op.inputs)
-            assert isinstance(part, ComputeOp)
-            split_k.schedule_total(begun.s, begun.group, part)
-            schedule(begun.s, part, part, self.p, choice, unrolled)
+            total = in_parts(self.p, parts, len(self.op.axis) - 2)
+            begun = ends.added_tiles(loop, self.group, self.op.output(0), total)
         return Scheduled(begun.s, begun.outputs, choice)
 
 
@@ -152,13 +147,30 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     return total
 
 
+@dataclass(frozen=True)
+class BulkTiles(ends.Mainloop):
+    """The main loop of such products; `unrolled` steps of k are written out."""
+
+    p: Product
+    choice: Choice
+    unrolled: int
+    on_matrix_units: ClassVar[bool] = False
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return self.choice["rows"], self.choice["columns"], self.choice["step"]
+
+    @property
+    def threads(self) -> list[tuple[Any, int]]:
+        return [(thread_axis("threadIdx.x"), _THREADS[0] * _THREADS[1])]
+
+    def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:
+        schedule(s, product, out, self.p, self.choice, self.unrolled)
+
+
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, p: Product, choice: Choice, unrolled: int) -> None:
     """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself); `unrolled` steps of k are written out."""
-    if out is mm:
-        acc = s.cache_write(mm.output(0), "local")
-    else:
-        acc = mm.output(0)
-        s[acc].set_scope("local")
+    acc = accumulators(s, mm, out, "local")
     shared = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
     own = [s.cache_read(t, "local", [acc]) for t in shared]
     final, step = s[out.output(0)], choice["step"]

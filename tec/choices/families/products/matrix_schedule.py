@@ -8,22 +8,59 @@ they lie. Where wavefronts share a sum, each has its own part of the tiles in sh
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr
+from ....ops.contraction import Contraction
 from ....schedule import Schedule, Stage
 from ....target import Target
-from ....te import ComputeOp, Operation, Tensor, intrin, thread_axis
+from ....te import ComputeOp, intrin, thread_axis
 from ...group import extent
+from ...parts import ends
+from ...parts.ends import MET, PIECE
 from ...parts.grid import Tiles
-from ...parts.operands import IN_PLACE, Product, follows, operands
-from ...parts.staging import deal
+from ...parts.operands import IN_PLACE, Product, accumulators, follows, operands
+from ...parts.padding import Turns, can_turn
+from ...parts.staging import bring
 from . import tilings
-from .tilings import PIECE, PIECE_BYTES, Shape, Tiling
+from .tilings import PIECE_BYTES, Shape, Tiling
 
-MET = "met"  # the tag of sums that meet in shared memory, parts of them as a first dimension
+
+@dataclass(frozen=True)
+class MatrixUnits(ends.Mainloop):
+    """The main loop of products on matrix units. unit: "tf32", see `schedule`; turned: whether operands may be turned round on their way."""
+
+    tiling: Tiling
+    target: Target
+    unit: str = ""
+    turned: bool = False
+    on_matrix_units: ClassVar[bool] = True
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return self.tiling.m, self.tiling.n, self.tiling.k
+
+    @property
+    def threads(self) -> list[tuple[Any, int]]:
+        return _threads(self.tiling, self.target.wavefront_size)
+
+    def turns(self, c: Contraction) -> Turns:
+        """Of an operand that lies along its rows or columns, a block of (rows, k) a thread."""
+        t = self.tiling
+        if not self.turned or self.target.chip.background_copies:
+            return None, None
+        a, b = (
+            tilings.turning(t, tile, o.run(), o.dtype, self.target) if can_turn(c, o, rows, tile, t.k) else None
+            for o, rows, tile in ((c.a, c.m, t.m), (c.b, c.n, t.n))
+        )
+        return a, b
+
+    def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:
+        made = schedule(s, product, out, self.target, self.tiling, self.unit or None)
+        assert made, f"{self} matched what it cannot schedule"
 
 
 def choose(p: Product, acc_dtype: str, target: Target, unit: str | None = None) -> Tiling | None:
@@ -61,13 +98,8 @@ def schedule(
         swap=square,
         runs=square,
     )
-    if out is mm:
-        acc_tensor = s.cache_write(mm.output(0), "fragment.acc")
-        final = s[mm.output(0)]
-    else:
-        acc_tensor, final = mm.output(0), s[out.output(0)]
-        s[acc_tensor].set_scope("fragment.acc")
-    acc = s[acc_tensor]
+    acc_tensor = accumulators(s, mm, out, "fragment.acc")
+    acc, final = s[acc_tensor], s[out.output(0)]
     staged = []
     for tensor, role in ((p.a, "a"), (p.b, "b")):
         if tensor.op.tag in IN_PLACE:
@@ -87,15 +119,6 @@ def _threads(t: Tiling, wave: int) -> list[tuple[Any, int]]:
     """A work-group's threads: lanes, wavefronts along the columns, wavefronts along the rows and the parts of the sum."""
     counts = (wave, t.waves_n, t.waves_m * t.slice_k)
     return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in zip("xyz", counts)]
-
-
-def threads_of(t: Tiling, target: Target, left: int) -> list[tuple[Any, int]]:
-    """A work-group's threads for so many pieces of work, of which a small tile has fewer than there are threads."""
-    threads = []
-    for thread, n in _threads(t, target.wavefront_size):
-        threads.append((thread, min(n, left)))
-        left //= min(n, left)
-    return threads
 
 
 def _wavefronts(stage: Stage, i: IterVar, j: IterVar, t: Tiling) -> tuple[Any, Any, list[Any]]:
@@ -123,21 +146,6 @@ def _output(final: Stage, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any
         final.bind(axis, thread)
     mx.on_tile(final, inner[2])
     return wj
-
-
-def meeting(s: Schedule, out: Operation, met: Tensor, t: Tiling, target: Target) -> Any:
-    """Tiles of the output over blocks, each over all of a work-group's threads, in pieces of neighbours; the parts of a tile's sums in shared memory. Returns the axis of a thread."""
-    final = s[out]
-    tiles = Tiles(final, t.m, t.n)
-    tiles.nest(tiles.i, tiles.j)
-    at = tiles.bind(t.group_m, target.machine.dies)
-    rest, piece = final.split(final.fuse(tiles.i, tiles.j), factor=PIECE)
-    rest, part = deal(final, rest, threads_of(t, target, t.m * t.n // PIECE))
-    final.unroll(rest)
-    final.vectorize(piece)
-    s[met].set_scope("shared")
-    s[met].compute_at(final, at)
-    return part
 
 
 def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
@@ -191,34 +199,13 @@ def _operand(
     f.reorder(xo, yo, xi, yi)
     f.tensorize(xi, mx.load_a if role == "a" else mx.load_b)
     stage = s[shared]
-    stage.compute_at(acc, ko)
-    *_, x, y = stage.op.axis
+    x = stage.op.axis[-2]
     piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
-    contiguous = t.k if (role == "a") != trans else (t.m if role == "a" else t.n)
     if not t.swizzle:
-        stage.storage_align(x, contiguous, piece)
-    turn = stage.op.attrs.get("turn") if stage.op.tag in IN_PLACE else None
-    threads = _threads(t, instr.wave)
-    axes = list(stage.op.axis)
-    if t.slice_k > 1 and t.waves_m * t.waves_n == 1:
-        # Each wavefront brings its own part, and waits for no other.
-        stage.bind(axes.pop(0), threads.pop()[0])
-    if turn:
-        x, own = stage.split(x, factor=turn[0])
-        y, vec = stage.split(y, factor=turn[1])
-        *lead, _, _ = axes
-        stage.reorder(*lead, y, x, own, vec)
-        rest = stage.fuse(*lead, y, x)
-    else:
-        rest, vec = stage.split(stage.fuse(*axes), factor=piece)
-    rest, part = deal(stage, rest, threads)
-    if t.swizzle:
-        stage.pragma(part, "swizzle", turn[0] if turn else 1)
-    stage.unroll(rest)
-    if turn:
-        stage.unroll(own)
-    wide = min(piece, stage.op.attrs.get("wide", 1)) if stage.op.tag in IN_PLACE and not turn else piece
-    if wide < piece:
-        parts, vec = stage.split(vec, factor=wide)
-        stage.unroll(parts)
-    stage.vectorize(vec)
+        stage.storage_align(x, t.k if (role == "a") != trans else (t.m if role == "a" else t.n), piece)
+    of_tile: dict[str, Any] = stage.op.attrs if stage.op.tag in IN_PLACE else {"wide": piece}
+    # Where a wavefront has its own part of the sum, it brings that, and waits for no other.
+    apart = t.slice_k > 1 and t.waves_m * t.waves_n == 1
+    bring(
+        stage, acc, ko, _threads(t, instr.wave), piece, of_tile.get("wide", 1), of_tile.get("turn", (0, 0)), apart, t.swizzle
+    )  # fmt: skip

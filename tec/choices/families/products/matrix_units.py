@@ -8,21 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from .... import te
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.contraction import Contraction, Operand
-from ....ops.dims import Size, divisor, is_symbolic
+from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded
 from ....target import Target, latency_ns, level_gbps
-from ....te import ComputeOp, Operation, Tensor
+from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, same_shape
-from ...parts import split_k
-from ...parts.operands import Begun, begin_with, contraction, follows, operands
-from ...parts.pointwise import bind_all
+from ...parts import ends, padding, split_k
+from ...parts.operands import contraction, follows, operands
 from ...space import Choice, Cost, Scheduled, Space
-from . import padding, tilings
-from .matrix_schedule import MET, meeting, schedule
+from . import tilings
+from .matrix_schedule import MatrixUnits
 from .tilings import Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
@@ -168,10 +166,7 @@ class MatrixProduct(Space):
         c = self.contraction
         if c is None:
             return tilings.PIECE_BYTES
-        along = [(o, c.k if o.k_last else rows) for o, rows in ((c.a, c.m), (c.b, c.n))]
-        return min(
-            min(tilings.PIECE_BYTES, math.gcd(o.run(), divisor(n)) * dtype_info(o.dtype).bytes) for o, n in along
-        )
+        return min(tilings.PIECE_BYTES, *(padding.run(c, o) * dtype_info(o.dtype).bytes for o in (c.a, c.b)))
 
     def _seconds(self, t: Tiling, splits: int) -> Cost:
         m, part = self.target.machine, self._part(splits, t.k)
@@ -180,7 +175,7 @@ class MatrixProduct(Space):
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             results = part.batch * part.m * part.n
             if not m.has_latencies:
-                seconds += split_k.traffic_seconds(splits, results // splits, m.memory.gbps or m.memory_gbps)
+                seconds += split_k.traffic_seconds(splits, results // splits, m)
             else:
                 moved = 2 * results * dtype_info(part.acc).bytes
                 seconds += (m.launch_us + 2e-3 * latency_ns(m, "memory")) * 1e-6 + moved / (
@@ -189,70 +184,18 @@ class MatrixProduct(Space):
         return Cost(seconds, limit)
 
     def build(self, choice: Choice) -> Scheduled:
-        t, c, op, splits = self.tiling(choice), self.contraction, self.op, choice["split_k"]
-        if c is None or self.result is None:  # operands as they lie
-            begun = begin_with(self.group)
-            self._schedule(begun, op, begun.out, t)
-        elif splits > 1:  # a batch of products, and a kernel that adds them up and goes on with what follows
-            parts = self._padded(padding.part(c, splits, t.k), t)
-            begun = begin_with(self.group, self.result, self._total(parts, splits, c), [parts.op])
-            product = _product_of(parts)
-            self._schedule(begun, product, parts.op, t)
-            split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
-        elif (
-            t.slice_k > 1
-        ):  # a part of the sum a wavefront; they meet in shared memory, where what follows the product finds them
-            product, met_in = met(c, t, self._turns(t, c))
-            begun = begin_with(self.group, self.result, self._total(met_in, t.slice_k, c), [met_in.op])
-            split_k.end(begun.s, begun.group, product, meeting(begun.s, begun.out, met_in, t, self.target))
-            self._schedule(begun, product, met_in.op, t)
+        t, c, splits = self.tiling(choice), self.contraction, choice["split_k"]
+        loop = MatrixUnits(t, self.target, self.shape.unit, turned=True)
+        if c is None or self.result is None:
+            begun = ends.as_they_lie(loop, self.group, self.op)
+        elif splits > 1:
+            begun = ends.added(loop, self.group, c, self.result, splits)
+        elif t.slice_k > 1:  # a part of the sum a wavefront
+            dies = self.target.machine.dies
+            begun = ends.shared(loop, self.group, c, self.result, t.slice_k, t.group_m, dies)
         else:
-            result = self._padded(c, t)
-            begun = begin_with(self.group, self.result, result)
-            self._schedule(begun, _product_of(result), begun.out, t)
+            begun = ends.stored(loop, self.group, c, self.result)
         return Scheduled(begun.s, begun.outputs, choice)
-
-    def _schedule(self, begun: Begun, product: ComputeOp, out: Operation, t: Tiling) -> None:
-        assert isinstance(out, ComputeOp)
-        made = schedule(begun.s, product, out, self.target, t, self.shape.unit or None)
-        assert made, f"{self} matched what it cannot schedule"
-
-    def _padded(self, c: Contraction, t: Tiling) -> Tensor:
-        return padding.padded(c, (t.m, t.n, t.k), self._turns(t, c))
-
-    def _turns(self, t: Tiling, c: Contraction) -> padding.Turns:
-        return self._turn(t, c, 0), self._turn(t, c, 1)
-
-    @staticmethod
-    def _total(parts: Tensor, count: int, c: Contraction) -> Tensor:
-        return split_k.total(parts, count, (*c.batch, c.m, c.n), c.out_dtype)
-
-    def _turn(self, t: Tiling, c: Contraction, side: int) -> tuple[int, int] | None:
-        """How an operand that lies along its rows or columns is turned round on its way, a block of (rows, k) a thread."""
-        o, rows, tile = (c.a, c.m, t.m) if side == 0 else (c.b, c.n, t.n)
-        if self.target.chip.background_copies or not padding.can_turn(c, o, rows, tile, t.k):
-            return None
-        return tilings.turning(t, tile, o.run(), o.dtype, self.target)
-
-
-def met(c: Contraction, t: Tiling, turns: padding.Turns = (None, None)) -> tuple[ComputeOp, Tensor]:
-    """The padded product of a work-group whose sums meet in shared memory, in as many parts as its tiling says, and the tensor there: the parts are its first axis."""
-    return copied(
-        _product_of(padding.padded(padding.part(c, t.slice_k, t.k, in_turn=True), (t.m, t.n, t.k), turns)).output(0)
-    )
-
-
-def copied(product: Tensor) -> tuple[ComputeOp, Tensor]:
-    """A product, and a copy of it nearby, for what follows to read."""
-    assert isinstance(product.op, ComputeOp)
-    return product.op, te.compute(product.shape, lambda *i: product(*i), name="met", tag=MET)
-
-
-def _product_of(result: Tensor) -> ComputeOp:
-    """The sums that a padded product (`padding.padded`) copies."""
-    product = result.op.inputs[0].op
-    assert isinstance(product, ComputeOp)
-    return product
 
 
 def _name(i: MatrixInstr, shape: Shape) -> str:
@@ -275,16 +218,22 @@ def shape_of(c: Contraction, target: Target) -> Shape:
     fixed, turned = not is_symbolic((*c.batch, c.m, c.n, c.k)), not (c.a.k_last and c.b.k_last)
     runs = (0, 0)
     if target.machine.has_latencies and dtype_info(c.a.dtype).bytes <= 4:  # whose price asks
-        runs = (_run(c.a, c.k if c.a.k_last else c.m), _run(c.b, c.k if c.b.k_last else c.n))
+        runs = (_run(c, c.a), _run(c, c.b))
     return Shape(
         *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned, runs=runs,
         along_k=(c.a.k_last, c.b.k_last),
     )  # fmt: skip
 
 
-def _run(o: Operand, along: Size) -> int:
-    """Elements of an operand that one load brings, of rows of `along`; 0 for a whole piece."""
-    run = math.gcd(o.run(), divisor(along))
+def loops(c: Contraction, target: Target) -> Iterator[MatrixUnits]:
+    """The main loops of the drafts for a product of which each wavefront has a part; none where no unit of the chip takes it."""
+    shape = shape_of(c, target)
+    yield from (MatrixUnits(t, target) for t in tilings.drafts(shape, target) if tilings.fills_wavefronts(t, shape))
+
+
+def _run(c: Contraction, o: Operand) -> int:
+    """Elements of an operand that one load brings; 0 for a whole piece."""
+    run = padding.run(c, o)
     return 0 if run * dtype_info(o.dtype).bytes >= tilings.PIECE_BYTES else run
 
 

@@ -10,35 +10,32 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ....ir.dtype import dtype_info
-from ....ir.matrix import find_warpgroup, warpgroup_columns
+from ....ir.matrix import WARPGROUP, find_warpgroup, warpgroup_columns
 from ....ops.contraction import Contraction, Operand
-from ....ops.dims import divisor, is_symbolic
+from ....ops.dims import is_symbolic
 from ....ops.matmul import accumulator
 from ....ops.typical import is_unbounded
 from ....schedule import Schedule, Stage
 from ....target import Target, l2_gbps
 from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...group import Group, const_shape
-from ...parts import needs, split_k
+from ...parts import ends, needs, padding, split_k, warpgroups
 from ...parts.grid import Tiles
-from ...parts.operands import begin_with, contraction, follows, operands
-from ...parts.pointwise import bind_all, moved_bytes
-from ...parts.staging import deal
+from ...parts.operands import contraction, follows, operands
+from ...parts.pointwise import moved_bytes
+from ...parts.staging import bring, deal
+from ...parts.warpgroups import BOX_BYTES, FILE_REGISTERS, ROWS
 from ...space import Choice, Cost, Scheduled, Space
-from . import padding
 from .tilings import PIECE_BYTES
 
 _TYPES = ("float16", "bfloat16")  # whose operands may lie along either axis
-_ROW_BYTES = 128  # of a tile: the widest swizzle
-_GROUP_ROWS = 64  # wgmma's m
-_WARPGROUP = 128  # threads
 _SLACK_BYTES = 1024  # of shared memory: tiles begin at a multiple of 1 KB
 _MOST_SUMS = 128  # of a thread, beside the addresses of what it brings
 _OTHER_REGISTERS = 40  # of a thread: addresses, counters, what an epilogue has under way
-_FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _MOST_RESIDENT = 8  # work-groups of a multiprocessor that gain anything
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -55,10 +52,10 @@ class PaddedWarpgroupProduct(Space):
         self.op, self.contraction, self.result = op, c, result
         self.m, self.n, self.k, self.batch = padding.sizes(c)
         self.size = dtype_info(c.a.dtype).bytes
-        self.step = _ROW_BYTES // self.size
+        self.step = warpgroups.step(c.a.dtype)
         self.moved = moved_bytes(group)
         self.pieces = {
-            id(o): min(PIECE_BYTES // self.size, _run(c, o)) for o in (c.a, c.b)
+            id(o): min(PIECE_BYTES // self.size, padding.run(c, o)) for o in (c.a, c.b)
         }  # elements that a copy brings
         fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
         self.parameters = {
@@ -93,9 +90,9 @@ class PaddedWarpgroupProduct(Space):
         rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
         if find_warpgroup(self.target, self.contraction.a.dtype, columns, self.step) is None:
             return f"the unit has no {columns} columns for {self.contraction.a.dtype}"
-        if (wrong := needs.extents((rows, columns), (self.m, self.n), (_GROUP_ROWS, columns))) is not None:
+        if (wrong := needs.extents((rows, columns), (self.m, self.n), (ROWS, columns))) is not None:
             return wrong
-        if columns * _GROUP_ROWS // _WARPGROUP > _MOST_SUMS:
+        if columns * ROWS // WARPGROUP > _MOST_SUMS:
             return f"{columns} columns are more sums than a thread's registers hold"
         if self._by_registers(choice) < choice["occupancy"]:
             return f"{choice['occupancy']} such work-groups are more than the registers of a multiprocessor"
@@ -116,12 +113,12 @@ class PaddedWarpgroupProduct(Space):
         rows, columns, stages = choice["rows"], choice["columns"], choice["stages"]
         out = dtype_info(self.contraction.out_dtype).bytes
         results = rows * (columns * out + PIECE_BYTES) if choice["stage_out"] else 0
-        return int(max(stages * rows * _ROW_BYTES, results) + stages * columns * _ROW_BYTES + _SLACK_BYTES)
+        return int(max(stages * rows * BOX_BYTES, results) + stages * columns * BOX_BYTES + _SLACK_BYTES)
 
     def _by_registers(self, choice: Choice) -> int:
         """Work-groups that a multiprocessor's registers hold."""
-        sums = choice["columns"] * _GROUP_ROWS // _WARPGROUP
-        return int(_FILE_REGISTERS // (choice["rows"] // _GROUP_ROWS * _WARPGROUP * (sums + _OTHER_REGISTERS)))
+        sums = choice["columns"] * ROWS // WARPGROUP
+        return int(FILE_REGISTERS // (choice["rows"] // ROWS * WARPGROUP * (sums + _OTHER_REGISTERS)))
 
     def _resident(self, choice: Choice) -> int:
         """Work-groups that a multiprocessor holds."""
@@ -168,7 +165,7 @@ class PaddedWarpgroupProduct(Space):
             n * self.step / self._piece(o) * known.along("piece_clocks", self._piece(o) * self.size)
             for o, n in ((c.a, min(rows, self.m)), (c.b, min(columns, self.n)))
         )
-        brought = (rows + columns) * _ROW_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
+        brought = (rows + columns) * BOX_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
         # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
         alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)
         step = max(products * at_once, issued * at_once, brought * at_once, alone)
@@ -180,10 +177,7 @@ class PaddedWarpgroupProduct(Space):
         ends = known["ends_clocks"] + at_once * min(rows, self.m) * min(columns, self.n) * size / rate
         least = self.moved / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         seconds = max(rounds * (steps * step + ends) / (machine.clock_mhz * 1e6), least)
-        if splits > 1:
-            seconds += split_k.traffic_seconds(
-                splits, self.batch * self.m * self.n, machine.memory.gbps or machine.memory_gbps
-            )
+        seconds += split_k.traffic_seconds(splits, self.batch * self.m * self.n, machine)
         return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")
 
     def _piece(self, o: Operand) -> int:
@@ -191,45 +185,44 @@ class PaddedWarpgroupProduct(Space):
         return self.pieces[id(o)]
 
     def build(self, choice: Choice) -> Scheduled:
-        c, splits = self.contraction, choice["split_k"]
-        tile = (choice["rows"], choice["columns"], self.step)
+        c, loop, splits = self.contraction, PaddedTiles(choice, self.target, self.step), choice["split_k"]
         if splits == 1:
-            made = padding.padded(c, tile)
-            begun = begin_with(self.group, self.result, made)
-            schedule(begun.s, _product_of(made), begun.out, self.target, choice)
-            return Scheduled(begun.s, begun.outputs, choice)
-        parts = padding.padded(padding.part(c, splits, self.step), tile)
-        total = split_k.total(parts, splits, (*c.batch, c.m, c.n), c.out_dtype)
-        begun = begin_with(self.group, self.result, total, [parts.op])
-        product = _product_of(parts)
-        assert isinstance(parts.op, ComputeOp)
-        schedule(begun.s, product, parts.op, self.target, choice)
-        split_k.end(begun.s, begun.group, product, bind_all(begun.s, begun.out))
+            begun = ends.stored(loop, self.group, c, self.result)
+        else:
+            begun = ends.added(loop, self.group, c, self.result, splits)
         return Scheduled(begun.s, begun.outputs, choice)
 
 
-def _run(c: Contraction, o: Operand) -> int:
-    """Elements of an operand that one access may bring."""
-    return math.gcd(o.run(), divisor(c.k if o.k_last else c.m if o is c.a else c.n))
+@dataclass(frozen=True)
+class PaddedTiles(ends.Mainloop):
+    """The main loop of such products."""
+
+    choice: Choice
+    target: Target
+    step: int
+    on_matrix_units: ClassVar[bool] = True
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return self.choice["rows"], self.choice["columns"], self.step
+
+    @property
+    def threads(self) -> list[tuple[Any, int]]:
+        counts = (("x", WARPGROUP), ("y", self.choice["rows"] // ROWS))
+        return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in counts]
+
+    def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:
+        schedule(s, product, out, self.target, self.choice, self.threads)
 
 
-def _product_of(result: Tensor) -> ComputeOp:
-    """The sums that a padded product (`padding.padded`) copies."""
-    product = result.op.inputs[0].op
-    assert isinstance(product, ComputeOp)
-    return product
-
-
-def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice: Choice) -> None:
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice: Choice, threads: list[tuple[Any, int]]) -> None:  # fmt: skip
     """Schedule a product `mm` of padded tiles and its elementwise epilogue `out`."""
     p = operands(mm)
     assert p is not None
-    step = _ROW_BYTES // dtype_info(p.a.dtype).bytes
+    step = warpgroups.step(p.a.dtype)
     unit = intrin.warpgroup(target, p.a.dtype, choice["columns"], step, trans_a=p.trans_a, trans_b=p.trans_b)
     acc = s[mm.output(0)]
     acc.set_scope("fragment.acc")
-    groups = choice["rows"] // _GROUP_ROWS
-    threads = [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in (("x", _WARPGROUP), ("y", groups))]
     if choice["stage_out"]:
         held = s.cache_write(out.output(0), "shared")
         final, stage = s[out.output(0)], s[held]
@@ -240,13 +233,13 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice:
         *lead, i, j = stage.op.axis
         # Rows 16 bytes apart from whole banks: a warp writes 16 bytes of each of eight rows at once.
         stage.storage_align(i, choice["columns"], PIECE_BYTES // dtype_info(held.dtype).bytes)
-        wi, i = stage.split(i, factor=_GROUP_ROWS)
+        wi, i = stage.split(i, factor=ROWS)
         tj, j = stage.split(j, factor=choice["columns"])
         stage.reorder(*lead, wi, tj, i, j)
     else:
         stage = s[out.output(0)]
         tiles = Tiles(stage, choice["rows"], choice["columns"])
-        wi, i = stage.split(tiles.i, factor=_GROUP_ROWS)
+        wi, i = stage.split(tiles.i, factor=ROWS)
         tj, j = stage.split(tiles.j, factor=choice["columns"])  # whole, also where the product has less
         tiles.nest(wi, tj, i, j)
         tiles.bind(choice["group_m"])
@@ -256,24 +249,14 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice:
     acc.compute_at(stage, wi)
     *lead, x, y = acc.op.axis
     ko, ki = acc.split(acc.op.reduce_axis[0], factor=step)
-    tx, x = acc.split(x, factor=_GROUP_ROWS)
+    tx, x = acc.split(x, factor=ROWS)
     ty, y = acc.split(y, factor=choice["columns"])
     acc.reorder(*lead, ko, tx, ty, x, y, ki)
     acc.tensorize(x, unit.mma)
     acc.pragma(ko, "software_pipeline", (choice["stages"], 1, False, False, "behind", True))
     for tensor in (p.a, p.b):
-        stage = s[tensor]
-        stage.set_scope("shared")
-        stage.compute_at(acc, ko)
-        piece = PIECE_BYTES // dtype_info(p.a.dtype).bytes
-        rest, vec = stage.split(stage.fuse(*stage.op.axis), factor=piece)
-        rest, _ = deal(stage, rest, threads)
-        stage.unroll(rest)
-        wide = min(piece, stage.op.attrs.get("wide", 1))
-        if wide < piece:
-            parts, vec = stage.split(vec, factor=wide)
-            stage.unroll(parts)
-        stage.vectorize(vec)
+        piece, wide = PIECE_BYTES // dtype_info(p.a.dtype).bytes, s[tensor].op.attrs.get("wide", 1)
+        bring(s[tensor], acc, ko, threads, piece, wide)
 
 
 def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: list[tuple[Any, int]]) -> None:

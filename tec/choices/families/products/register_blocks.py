@@ -6,22 +6,23 @@ Blocks are of words (`packed_words`), which come from shared memory in runs of f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded
-from ....schedule import Schedule, Stage
+from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ...group import Group, same_shape
-from ...parts import needs, split_k, sums
+from ...parts import ends, needs, padding, split_k, sums
 from ...parts.grid import Tiles
-from ...parts.operands import begin_with, contraction
+from ...parts.operands import accumulators, contraction
 from ...parts.staging import bring
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
-from . import padding
 from .packed_words import Words, in_words
 
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
@@ -59,13 +60,9 @@ class RegisterBlocks(Space):
         space = cls(group, target, words, result)
         return space if min(padding.sizes(c)[:3]) >= RUN and next(space.all, None) is not None else None
 
-    def _threads(self, choice: Choice) -> tuple[int, int]:
-        rows, columns = map(int, choice["block"].split("x"))
-        return choice["rows"] // rows, choice["columns"] // columns
-
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, size = choice["rows"], choice["columns"], choice["step"], self.words.bytes
-        y, x = self._threads(choice)
+        y, x = _threads(choice)
         m, n, k, _ = padding.sizes(self.contraction)
         if not 64 <= x * y <= min(256, self.target.max_threads) or y < 4 or x < 4:
             return f"{y} by {x} threads"
@@ -93,7 +90,7 @@ class RegisterBlocks(Space):
         machine, c = self.target.machine, self.contraction
         m, n, k, batch = padding.sizes(c)
         rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
-        y, x = self._threads(choice)
+        y, x = _threads(choice)
         block = rows // y, columns // x
         groups = batch * -(-m // rows) * -(-n // columns) * parts
         steps = -(-k // (step * self.words.pack * parts))
@@ -111,8 +108,7 @@ class RegisterBlocks(Space):
         share = -(-groups // machine.units)
         alone = _STEP_CLOCKS * steps * (4 if share == 1 else 2 if share < resident else 1)
         seconds = (share * clocks + alone) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
-        if parts > 1:
-            seconds += split_k.traffic_seconds(parts, batch * m * n, machine.memory.gbps or machine.memory_gbps)
+        seconds += split_k.traffic_seconds(parts, batch * m * n, machine)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 
     def _goes_round(self, choice: Choice) -> bool:
@@ -122,48 +118,90 @@ class RegisterBlocks(Space):
         return self.target.kind == "cuda" or is_symbolic(c.k) or padding.sizes(c)[2] > 2 * words
 
     def build(self, choice: Choice) -> Scheduled:
-        tile = choice["rows"], choice["columns"], choice["step"] * self.words.pack
-        begun = begin_with(self.group, self.result, padding.padded(self.contraction, tile, parts=choice["split_k"]))
-        s, out = begun.s, begun.out
-        (product,) = (o for o in begun.group.reductions() if o.tag == "tiled_product")
-        acc = product.output(0)
-        if choice["split_k"] == 1:
-            s[acc].set_scope("local")
+        loop, parts = self.loop(choice), choice["split_k"]
+        if parts == 1:
+            begun = ends.stored(loop, self.group, self.contraction, self.result)
         else:
-            split_k.schedule_total(s, begun.group, product)
-            out, acc = product, s.cache_write(acc, "local")
-        self._schedule(s, s[out.output(0)], acc, product, choice)
-        return Scheduled(s, begun.outputs, choice)
+            total = padding.padded(self.contraction, loop.tile, parts=parts)
+            begun = ends.added_tiles(loop, self.group, self.result, total)
+        return Scheduled(begun.s, begun.outputs, choice)
 
-    def _schedule(self, s: Schedule, final: Stage, acc: Tensor, product: ComputeOp, choice: Choice) -> None:
-        """The product's tiles over work-groups and threads, its accumulators, its operands' tiles."""
-        c, (ny, nx), pack = self.contraction, self._threads(choice), self.words.pack
-        step, run = choice["step"] * pack, RUN * pack
-        along = c.a.k_last, c.b.k_last
-        tiles = Tiles(final, choice["rows"], choice["columns"])
+    def loop(self, choice: Choice) -> Blocks:
+        return Blocks(self.words, choice, self.target, self._goes_round(choice))
+
+
+def loops(c: Contraction, target: Target, group: Group, result: Tensor) -> Iterator[Blocks]:
+    """The main loops for a product on vector units that leave shared memory room for a tile of its sums, of each tile the one with the least price; none where
+    the sums are shorter than a word."""
+    words = in_words(c, target)
+    if words is None:
+        return
+    space, best = RegisterBlocks(group, target, words, result), dict[tuple[int, int], Choice]()
+    for choice in sorted(space.legal({**space.parameters, "split_k": (1,)}), key=lambda x: space.cost(x).seconds):
+        best.setdefault((choice["rows"], choice["columns"]), choice)
+    for (rows, columns), choice in best.items():
+        loop = space.loop(choice)
+        held = (rows * (columns + ends.PIECE) + (rows + columns) * (choice["step"] + RUN)) * words.bytes
+        if held <= target.static_lds_bytes:
+            yield loop
+
+
+def _threads(choice: Choice) -> tuple[int, int]:
+    """Along rows and columns."""
+    rows, columns = map(int, choice["block"].split("x"))
+    return choice["rows"] // rows, choice["columns"] // columns
+
+
+@dataclass(frozen=True)
+class Blocks(ends.Mainloop):
+    """The main loop of such products. pipelined: whether the next step's elements are on their way in registers."""
+
+    words: Words
+    choice: Choice
+    target: Target
+    pipelined: bool
+    on_matrix_units: ClassVar[bool] = False
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return self.choice["rows"], self.choice["columns"], self.choice["step"] * self.words.pack
+
+    @property
+    def threads(self) -> list[tuple[Any, int]]:
+        n = math.prod(_threads(self.choice))
+        return [(thread_axis((0, n), "threadIdx.x"), n)]
+
+    def operands(self, c: Contraction) -> Contraction:
+        words = in_words(c, self.target)
+        assert words is not None
+        return words.contraction
+
+    def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:
+        acc, final = accumulators(s, product, out, "local"), s[out.output(0)]
+        c, (ny, nx), pack = self.words.contraction, _threads(self.choice), self.words.pack
+        high, wide, step = self.tile
+        run, along = RUN * pack, (c.a.k_last, c.b.k_last)
+        tiles = Tiles(final, high, wide)
         rows, columns = sums.share(final, tiles.i, ny, along[0]), sums.share(final, tiles.j, nx, along[1])
         far = [rows.far, columns.far]
         near = [axis for axis in (rows.near, columns.near) if axis is not None]
         sums.nest(tiles, rows, columns, far, near)
-        tiles.bind()
-        threads = thread_axis((0, ny * nx), "threadIdx.x")
-        thread = sums.over_threads(final, rows, columns, far, threads)
+        if out.tag != ends.MET:
+            tiles.bind()
+        threads = self.threads
+        thread = sums.over_threads(final, rows, columns, far, threads[0][0])
         for axis in near:
             final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
-        stages = 1 if self._goes_round(choice) else 0
-        steps = sums.block(s, acc, own, final, thread, step, along, stages, dot=self.words.dot(), pack=pack)
+        steps = sums.block(s, acc, own, final, thread, step, along, int(self.pipelined), dot=self.words.dot(), pack=pack)  # fmt: skip
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):
-            steps.stage.pragma(
-                steps.term, "min_blocks", _RESIDENT
-            )  # conditions take registers too: bounded so, they spill
+            # Conditions take registers too: bounded so, they spill.
+            steps.stage.pragma(steps.term, "min_blocks", _RESIDENT)
         for tile, lies, turned in zip(product.inputs, along, self.words.is_turned):
-            if lies:
-                s[tile].storage_align(
-                    tile.op.axis[-2], step, run
-                )  # rows that a wavefront reads together begin in other banks
+            if lies:  # rows that a wavefront reads together begin in other banks
+                s[tile].storage_align(tile.op.axis[-2], step, run)
             piece = pack if turned else math.gcd(tile.op.attrs.get("wide", 1), run)
-            s[tile].unroll(bring(s[tile], steps.stage, steps.step, [(threads, ny * nx)], piece, turned))
+            bring(s[tile], steps.stage, steps.step, threads, piece, turn=(1, pack) if turned else (0, 0))
 
 
 __all__ = ["RegisterBlocks"]

@@ -19,12 +19,11 @@ from ....target import Target, l2_gbps, latency_ns, level_gbps
 from ....te import intrin
 from ... import rules
 from ...parts import needs
+from ...parts.ends import PIECE
 from ...rules import figures
 from . import narrow_loads
 
 PIECE_BYTES = narrow_loads.PIECE_BYTES
-PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes
-
 
 _CALLED = {"m": "rows", "n": "columns", "k": "step"}  # what parameters of the template are called
 

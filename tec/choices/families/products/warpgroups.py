@@ -21,17 +21,16 @@ from ....schedule import Schedule
 from ....target import Target, l2_gbps
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
 from ...group import Group, const_shape
-from ...parts import needs
+from ...parts import needs, warpgroups
 from ...parts.grid import Tiles
 from ...parts.needs import filled
-from ...parts.operands import InMemory, Product, begin_with, in_memory
+from ...parts.operands import InMemory, Product, accumulators, begin_with, in_memory
+from ...parts.warpgroups import BOX_BYTES, ROWS, boxed
 from ...space import Choice, Cost, Scheduled, Space
 
-_ROW_BYTES = 128  # of a tile: the copy engine's widest swizzle
 _SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
 _SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
 _CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp, tanh) takes in an epilogue, roughly: GELU has 13 in all
-_ROWS_A_GROUP = 64  # wgmma's m
 _USUAL_COLUMNS = (256, 128, 192, 64)
 _LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
 _PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
@@ -98,8 +97,8 @@ class WarpgroupProduct(Space):
             return None
         tensors = (x.p.a, x.p.b, group.outputs[0])
         whole = all((const_shape(t)[-1] or 1) * dtype_info(t.dtype).bytes % 16 == 0 for t in tensors)
-        steps = x.k * dtype_info(x.p.a.dtype).bytes / _ROW_BYTES
-        if not whole or x.m < _ROWS_A_GROUP or x.n < _LEAST_COLUMNS or steps < 1:
+        steps = x.k * dtype_info(x.p.a.dtype).bytes / BOX_BYTES
+        if not whole or x.m < ROWS or x.n < _LEAST_COLUMNS or steps < 1:
             return None
         space = cls(group, target, op, x)
         if next(space.drafts(), None) is None:
@@ -130,35 +129,35 @@ class WarpgroupProduct(Space):
     @property
     def step(self) -> int:
         """k of a step: a row of a tile."""
-        return _ROW_BYTES // self.size
+        return warpgroups.step(self.p.a.dtype)
 
     def step_bytes(self, rows: int, columns: int) -> int:
         """Of both operands' tiles in a slot. A row of a tile is whole boxes of 128 bytes; one that lies along rows or columns has the sum's terms as rows."""
-        box = _ROW_BYTES // self.size
-        a = filled(rows, box) if self.p.trans_a else filled(rows, _ROWS_A_GROUP)
-        b = columns if self.p.trans_b else filled(columns, box)
-        return (a + b) * _ROW_BYTES
+        dtype = self.p.a.dtype
+        a = boxed(rows, dtype) if self.p.trans_a else filled(rows, ROWS)
+        b = columns if self.p.trans_b else boxed(columns, dtype)
+        return (a + b) * BOX_BYTES
 
     def result_bytes(self, choice: Choice) -> int:
         """Of the results on their way out, rows of whole boxes."""
-        each = choice["rows"] * filled(choice["columns"], _ROW_BYTES // self.out_bytes) * self.out_bytes
+        each = choice["rows"] * boxed(choice["columns"], self.group.outputs[0].dtype) * self.out_bytes
         return int(each) * (2 if choice["ping_pong"] else 1)
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
-        if (wrong := needs.extents((rows, columns), (self.m, self.n), (_ROWS_A_GROUP, 1))) is not None:
+        if (wrong := needs.extents((rows, columns), (self.m, self.n), (ROWS, 1))) is not None:
             return wrong
         if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
             return f"the unit has no {columns} columns for {self.p.a.dtype}"
-        if columns < self.n and columns % (_ROW_BYTES // self.out_bytes):
-            return f"a row of results, {columns} of {self.n} columns, is not a whole number of {_ROW_BYTES} bytes"
+        if columns < self.n and columns % (BOX_BYTES // self.out_bytes):
+            return f"a row of results, {columns} of {self.n} columns, is not a whole number of {BOX_BYTES} bytes"
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
         lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
         most = self.target.lds_bytes if choice["occupancy"] == 1 else self.target.lds_bytes // 2 - _SHARED_EACH
         if (wrong := needs.shared_memory(lds, most)) is not None:
             return wrong
-        if choice["occupancy"] > 1 and (rows > _ROWS_A_GROUP or columns > 192):
+        if choice["occupancy"] > 1 and (rows > ROWS or columns > 192):
             return "two such work-groups are more than the registers of a multiprocessor"
         if choice["ping_pong"]:
             if not choice["persistent"] or choice["occupancy"] > 1 or self.tiles(choice) <= self.target.machine.units:
@@ -200,12 +199,12 @@ class WarpgroupProduct(Space):
             machine.macs(self.p.a.dtype)
             * known["busy_rate"]
             * known.along("width_rate", columns)
-            * (1.0 if rows > _ROWS_A_GROUP else known["one_group_rate"])
+            * (1.0 if rows > ROWS else known["one_group_rate"])
         )
         products = steps * (rows * columns * self.step / rate + known["step_clocks"] / resident)
         ring = 1.0 if choice["stages"] > 2 else known["short_ring_rate"]
         a_clock = l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3
-        brought = steps * (rows + columns) * _ROW_BYTES / a_clock
+        brought = steps * (rows + columns) * BOX_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
         ends_clocks = known["ends_clocks"]
@@ -255,14 +254,10 @@ def _instructions(group: Group, op: ComputeOp) -> int:
 
 def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Product, plan: Plan) -> None:
     """Schedule the product `mm` and its elementwise epilogue `out` (or `mm` itself)."""
-    step = _ROW_BYTES // dtype_info(p.a.dtype).bytes
+    step = warpgroups.step(p.a.dtype)
     unit = intrin.warpgroup(target, p.a.dtype, plan.columns, step, trans_a=p.trans_a, trans_b=p.trans_b)
     result = s.cache_write(out.output(0), "shared")  # results go out of shared memory as tiles
-    if out is mm:
-        acc = s.cache_write(result, "fragment.acc")
-    else:
-        acc = mm.output(0)
-        s[acc].set_scope("fragment.acc")
+    acc = accumulators(s, mm, out, "fragment.acc", result)
     staged = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
     tiles = Tiles(s[out.output(0)], plan.rows, plan.columns)
     tiles.nest(tiles.i, tiles.j)
@@ -271,7 +266,7 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     stage = s[result]
     stage.compute_at(s[out.output(0)], at)
     *_, i, _ = stage.op.axis
-    wi, i = stage.split(i, factor=_ROWS_A_GROUP)
+    wi, i = stage.split(i, factor=ROWS)
     if not plan.ping_pong:
         stage.bind(wi, thread_axis("threadIdx.y"))
     if plan.occupancy > 1:
@@ -283,7 +278,7 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, p: Prod
     ko, ki = s[acc].split(s[acc].op.reduce_axis[0], factor=step)
     if plan.ping_pong:  # all rows of the tile by one warpgroup
         s[acc].compute_at(s[out.output(0)], at)
-        blocks, x = s[acc].split(x, factor=_ROWS_A_GROUP)
+        blocks, x = s[acc].split(x, factor=ROWS)
         s[acc].reorder(*lead, ko, blocks, x, y, ki)
     else:
         s[acc].compute_at(stage, wi)

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .... import te
-from ....ops.contraction import Contraction, Element, Operand
-from ....ops.dims import Size, divisor, is_symbolic, round_up
-from ....ops.typical import typical
-from ....te import Tensor
-from ....te.like import Index
-from ...parts import split_k
+from ... import te
+from ...ops.contraction import Contraction, Element, Operand
+from ...ops.dims import Size, divisor, is_symbolic, round_up
+from ...ops.typical import typical
+from ...te import Tensor
+from ...te.like import Index
+from . import split_k
 
 Block = tuple[int, int]  # of an operand that a thread turns round: along its rows, along the sum
 Turns = tuple[Block | None, Block | None]  # of both operands
@@ -31,6 +31,11 @@ def sizes(c: Contraction) -> tuple[int, int, int, int]:
 def guarded(c: Contraction) -> bool:
     """Whether elements come under conditions."""
     return c.a.guarded or c.b.guarded or is_symbolic((c.m, c.n, c.k))
+
+
+def run(c: Contraction, o: Operand) -> int:
+    """Neighbours of an operand that one access may bring: that lie side by side in every row."""
+    return math.gcd(o.run(), divisor(c.k if o.k_last else c.m if o is c.a else c.n))
 
 
 def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bool:
