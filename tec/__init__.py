@@ -134,9 +134,12 @@ def __getattr__(name: str) -> Any:
     try:
         module = import_module(entry[0], __name__)
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _COMPILERS:
+        package = (error.name or "").partition(".")[0]
+        if package == __name__:
+            raise errors.missing_part(f"tec.{name}", error.name or "") from None
+        if package not in _COMPILERS:
             raise
-        raise errors.MissingPackageError(f"tec.{name}", error.name) from error
+        raise errors.MissingPackageError(f"tec.{name}", package) from error
     value = getattr(module, entry[1]) if entry[1] else module
     globals()[name] = value
     return value

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from importlib import import_module
+from types import ModuleType
 from typing import NamedTuple
 
 # tec's own files, its frontends included.
@@ -157,6 +159,22 @@ class MissingPackageError(TecError, ImportError):
             or f"pip install {name}; tec.load and tec.load_module run what was saved without it, on CPUs and GPUs",
         )
         self.name = name
+
+
+def missing_part(what: str, module: str) -> MissingPackageError:
+    """The error of what needs a module of tec that the installed distributions do not have: the runtime can be installed alone."""
+    package = "tec-compiler-emulator" if module.startswith("tec.emulator") else "tec-compiler"
+    return MissingPackageError(what, package)
+
+
+def other_part(module: str, what: str) -> ModuleType:
+    """A module of tec that the runtime does without. Raises MissingPackageError with the distribution that has it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "tec":
+            raise
+        raise missing_part(what, error.name) from None
 
 
 class ImportModelError(TecError):

@@ -4,9 +4,10 @@
     python -m tools.release --rehearse      # the same of a tree that is not ready: its changes may be undated and uncommitted
 
 1. The version stands once in pyproject.toml and once in tec/__init__.py, the changelog has a dated section of it, no tag has it yet, and nothing is uncommitted.
-2. `build` makes the source archive, and the wheel from that, in environments of their own.
-3. `twine check --strict` reads both as the package index does.
-4. pip installs the wheel, with the extras that the demo needs, in a fresh environment. There `tec doctor` passes and the demo runs, from a folder that holds none of tec's sources.
+2. `build` makes the source archive of each distribution (tools/distributions.py), and the wheel from that, in environments of their own.
+3. `twine check --strict` reads all as the package index does.
+4. pip installs the wheels in fresh environments, where packages of other projects alone come from the index: the runtime, which runs a saved network; the software GPU, which
+   runs a code object; and the compiler with the extras that the demo needs. There `tec doctor` passes and the demo runs, from a folder that holds none of tec's sources.
 
 What comes out lies in dist/, with its digests. docs/releasing.md says what a person does then.
 """
@@ -24,6 +25,8 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from .distributions import COMPILER, DISTRIBUTIONS, EMULATOR, RUNTIME, write_tree
+
 ROOT = Path(__file__).resolve().parents[1]
 _HEADING = re.compile(r"^## (\d+\.\d+\.\d+), (.+)$", re.M)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -37,6 +40,15 @@ _DEMO = (
     "tools/builder.py",
 )
 _EXTRAS = "onnx,cli"
+# Runs the network in argv[1], on the software GPU that argv[2] names, or on its target's device.
+_RUN_SAVED = """
+import sys, numpy as np, tec
+net = tec.load(sys.argv[1])
+inputs = [np.ones(i["shape"], i["dtype"]) for i in net.inputs]
+outputs = net.run(inputs, tec.rocm_emu(sys.argv[2]) if sys.argv[2:] else None)
+assert tec.__file__.startswith(sys.prefix) and all(np.isfinite(o).all() for o in outputs)
+print("ran", sys.argv[1], [o.shape for o in outputs])
+"""
 
 
 def versions(root: Path) -> dict[str, str]:
@@ -80,7 +92,7 @@ def lines(*words: str) -> list[str]:
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def environment(folder: Path, *packages: str) -> Path:
+def environment(folder: Path, *packages: object) -> Path:
     """The Python of a fresh environment with some packages."""
     shutil.rmtree(folder, ignore_errors=True)
     venv.create(folder, with_pip=True)
@@ -89,9 +101,22 @@ def environment(folder: Path, *packages: str) -> Path:
     return python
 
 
-def try_wheel(wheel: Path, work: Path) -> None:
-    """Installs the wheel in an environment of its own, and runs the doctor and the demo there."""
-    python = environment(work / "installed", f"tec-compiler[{_EXTRAS}] @ {wheel.as_uri()}", "pillow")
+def try_runtime(dist: Path, work: Path) -> None:
+    """A network that was saved before runs in an environment that has the runtime and NumPy alone."""
+    python = environment(work / "runtime", "--find-links", dist, RUNTIME.name)
+    run(python, "-c", _RUN_SAVED, ROOT / "tests" / "unit" / "cli" / "packages" / "version3-cpu.tec", cwd=work)
+
+
+def try_emulator(dist: Path, work: Path) -> None:
+    """A saved network for gfx942 runs on the software GPU in an environment without the compiler."""
+    python = environment(work / "emulator", "--find-links", dist, EMULATOR.name)
+    package = ROOT / "tests" / "unit" / "cli" / "packages" / "version3-gfx942.tec"
+    run(python, "-c", _RUN_SAVED, package, "gfx942", cwd=work)
+
+
+def try_compiler(dist: Path, work: Path) -> None:
+    """The doctor and the demo run in an environment with all three."""
+    python = environment(work / "installed", "--find-links", dist, f"{COMPILER.name}[{_EXTRAS}]", "pillow")
     demo = work / "demo"
     shutil.rmtree(demo, ignore_errors=True)
     for name in _DEMO:
@@ -118,11 +143,13 @@ def main() -> None:
     work, dist = ROOT / "build" / "release", ROOT / "dist"
     shutil.rmtree(dist, ignore_errors=True)
     python = environment(work / "tools", "build>=1", "twine>=6")
-    run(python, "-m", "build", "--outdir", dist, ROOT)
+    for distribution in DISTRIBUTIONS:
+        write_tree(distribution, work / distribution.name)
+        run(python, "-m", "build", "--outdir", dist, work / distribution.name)
     archives = sorted(dist.iterdir())
     run(python, "-m", "twine", "check", "--strict", *archives)
-    (wheel,) = dist.glob("*.whl")
-    try_wheel(wheel, work)
+    for attempt in (try_runtime, try_emulator, try_compiler):
+        attempt(dist, work)
     for path in archives:
         print(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(ROOT)}")
     if wrong:

@@ -14,7 +14,7 @@ import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ...errors import DeviceError
+from ...errors import ArgumentError, DeviceError
 from ...locks import fork_safe_lock
 from .allocator import CachingAllocator, MemoryStats
 from .drivers import open_driver
@@ -282,11 +282,13 @@ def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
 
     `numerics`: matrix instructions sum as the "chip" does where its rule is known (the default), or by one "fma" a k.
     """
+    if not isinstance(chip, str):
+        raise ArgumentError(f"rocm_emu: chip is {type(chip).__name__}, not a name", hint='rocm_emu("gfx942")')
     chip = chip.split(":")[0]
     try:
         driver = open_driver("emu", chip, _check_index(index, "rocm_emu"), **options)
     except ImportError as error:
-        raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint="it needs llvmlite") from None
+        raise DeviceError(f"the AMD GPU in software cannot start: {error}", hint=f"pip install {error.name}") from None
     # The same device by default and by name has one label.
     extra = "".join(f", {k}={v!r}" for k, v in options.items() if (k, v) != ("check", "bounds"))
     which = f", {index}" if index else ""

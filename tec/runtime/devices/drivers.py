@@ -6,8 +6,9 @@ LLVM, stands above the runtime.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ...errors import other_part
 
 if TYPE_CHECKING:
     from .surface import Driver
@@ -21,18 +22,18 @@ DRIVERS = {
 LINKER = "tec.codegen.objects.linking:link"
 
 
-def _named(text: str) -> Any:
+def _named(text: str, what: str) -> Any:
     module, _, name = text.partition(":")
-    return getattr(import_module(module), name)
+    return getattr(other_part(module, what), name)
 
 
 def link_object(image: bytes) -> bytes:
     """A relocatable object for AMDGPU as a linked code object; `tec.codegen` has the linker."""
-    linked: bytes = _named(LINKER)(image)
+    linked: bytes = _named(LINKER, "a linker")(image)
     return linked
 
 
 def open_driver(kind: str, *args: Any, **options: Any) -> Driver:
     """The driver of `kind`. Raises ImportError where a package that it needs is missing, DeviceError where its library is."""
-    driver: Driver = _named(DRIVERS[kind])(*args, **options)
+    driver: Driver = _named(DRIVERS[kind], f"the driver {kind!r}")(*args, **options)
     return driver

@@ -7,7 +7,6 @@ function. Everything here is plain data and bytes: no compiler is needed to run 
 
 from __future__ import annotations
 
-import importlib
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ...errors import ArgumentError, DeviceError, TecError
+from ...errors import ArgumentError, DeviceError, TecError, other_part
 from ...locks import fork_safe_lock
 from ...notebook import code, escape, table
 from ...target import CHIPS, Target
@@ -359,7 +358,7 @@ class Module:
             self.save(path)
             return
         # What lays a library out is the compiler's side; a program that only runs needs none of it.
-        importlib.import_module("tec.native.library").export_module(self, path, name=name, linker=linker)
+        other_part("tec.native.library", "a native library").export_module(self, path, name=name, linker=linker)
 
     def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:
         """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`. unmade: with the texts that nobody

@@ -8,14 +8,13 @@ one likes: each takes an executor (memory, a stream; see `executor`) from a pool
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 import numpy as np
 
-from ...errors import ArgumentError, one_line
+from ...errors import ArgumentError, one_line, other_part
 from ...locks import fork_safe_lock
 from ...notebook import table
 from ..arrays.addresses import address_of
@@ -222,7 +221,7 @@ class Network:
         file, to compare with. sizes: of an open network, 1 by default. Returns the page: its `path`. Raises ArgumentError.
         """
         # The page is made by what compiled the network; one that only runs needs none of it.
-        report = importlib.import_module("tec.report.show")
+        report = other_part("tec.report.show", "a network's page")
         return report.show(self, path, device=device, measure=measure, against=against, sizes=sizes)
 
     # ---- running
@@ -422,7 +421,7 @@ class Network:
         if not is_native(path):
             self.save(path)
             return
-        native = importlib.import_module("tec.native.library")
+        native = other_part("tec.native.library", "a native library")
         native.export_network(self, path, name=name, weights=weights, linker=linker, host=host)
 
     def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
