@@ -12,7 +12,7 @@ from tec.ir import Buffer, Func
 from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.notes import SoftwarePipeline
-from tec.ir.passes.pipeline.hold_operands import hold_behind
+from tec.ir.passes.pipeline.hold_epilogue import hold_behind
 from tec.ir.passes.split_host_device import split_host_device
 from tec.target import Target
 from tests.thinned import thinned

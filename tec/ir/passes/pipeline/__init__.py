@@ -38,7 +38,7 @@ from ...visit import any_stmt, map_stmt
 from ..rewrite_util import THREAD_TAGS, const_int
 from .fills import Fills, Pipeline
 from .order import ordered_pipeline
-from .registers import straight, through_sets
+from .registers import through_sets
 from .transfers import background, copies_in_background, ring, straight_to_slots
 
 
@@ -97,7 +97,7 @@ def _pipelined(
         built = background(pipe, note.copies, note.in_flight)
     if built is None:
         pipe = Pipeline(loop, found.settled(), pipe.depth, pipe.n_slots)
-        built = through_sets(pipe, target, 1) or straight(pipe)
+        built = through_sets(pipe, target, 1)
     if built is not None and note.uneven and waves and target.kind == "rocm":
         built = S.seq(_first_half_first(waves[0]), built)
     return built or loop

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from ... import build as B
 from ... import expr as E
@@ -114,21 +115,48 @@ def expand(
     return Expanded(prologue, steady, [S.For(tail, first_left, simplify(B.sub(loop.extent, count)), rest)])
 
 
+class Where(Enum):
+    """Where an item stands among the sums of a step's leaves (`leaves.Weave`)."""
+
+    EARLY = "dealt evenly over the first half"
+    LATE = "over the last leaf's, when all of the slot is read, each as late as that allows"
+    TO_LAST = "over those ahead of the last leaf's"
+    FROM_LAST = "over the last leaf's"
+    AT_LAST = "in one piece before the last leaf's"
+    BEHIND_FIRST = "in one piece behind the first leaf's"
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One statement of a pipeline's turn: `make(step)` gives it for a step of the loop, so many turns `ahead` of that step's end."""
+    """One statement of a pipeline's turn, which `make` gives for it. ahead: it is for the step so many turns ahead of the turn's own, and is left out where there is
+    none (None: each turn has it, those of the prologue too). part: "prologue" or "steady" (and what follows), where only those turns have it. where: its place
+    among the sums, for a turn that weaves them."""
 
-    make: Callable[[E.Expr], S.Stmt]
-    ahead: int = 0
+    make: Callable[[Turn], S.Stmt]
+    ahead: int | None = 0
+    part: str = ""
+    where: Where = Where.EARLY
+
+    def is_of(self, t: Turn) -> bool:
+        """Whether a turn has it."""
+        return self.part != ("steady" if t.in_prologue else "prologue") and (self.ahead is None or t.has(self.ahead))
 
 
-def in_order(items: Sequence[Item]) -> Callable[[Turn], S.Stmt]:
-    """A turn that does its items one after another, each for its own step where there is one."""
+Joined = Callable[[list[S.Stmt], S.Stmt, list[S.Stmt]], S.Stmt]
+
+
+def in_order(items: Sequence[Item], work: Item | None = None, joined: Joined | None = None) -> Callable[[Turn], S.Stmt]:
+    """A turn that does its items one after another. joined: makes one statement of what stands before `work` (one of the items), the work, and what stands behind it."""
 
     def turn(t: Turn) -> S.Stmt:
-        return S.seq(*[t.guard(x.ahead, x.make(t.step(x.ahead))) for x in items if t.has(x.ahead)])
+        made = [(x, x.make(t)) for x in items if x.is_of(t)]
+        at = next((k for k, (x, _) in enumerate(made) if x is work), None)
+        stmts = [s for _, s in made]
+        if joined is None or at is None:
+            return S.seq(*stmts)
+        return joined(stmts[:at], stmts[at], stmts[at + 1 :])
 
     return turn
 
 
-__all__ = ["Expanded", "Item", "Turn", "expand", "in_order"]
+__all__ = ["Expanded", "Item", "Turn", "Where", "expand", "in_order"]

@@ -14,18 +14,9 @@ from ...visit import any_expr, map_stmt
 from ..rewrite_util import SHARED_SCOPES, const_int
 from .body import Body
 from .bulk import effect, is_bulk_fill
-from .expand import Turn
-from .leaves import (
-    interleaved,
-    wants_leaves,
-)
-from .slots import (
-    has_branches,
-    has_conditions,
-    with_slots,
-)
-
-KEPT = effect("keep_order")
+from .expand import Item, Turn
+from .leaves import KEPT, interleaved, wants_leaves
+from .slots import has_branches, has_conditions, with_slots
 
 
 @dataclass(slots=True)
@@ -110,8 +101,13 @@ class Pipeline:
         slot = B.floormod(count, self.n_slots) if self.n_slots > 1 else B.const(0, count.dtype)
         return self.parts.body.in_step(self.loop, stmts, t.step(ahead), self.slots, self.ana.simplify(slot))
 
-    def fill(self, t: Turn, ahead: int) -> S.Stmt:
-        return self.at(self.parts.fills, t, ahead)
+    def filled(self, ahead: int, part: str = "") -> Item:
+        """The fills of a step so many turns ahead, straight into its slot."""
+
+        def make(t: Turn) -> S.Stmt:
+            return S.seq(t.guard(ahead, self.at(self.parts.fills, t, ahead)), *self.fence)
+
+        return Item(make, ahead, part)
 
     def work(self, t: Turn, ahead: int = 0) -> S.Stmt:
         return self.at(self.parts.rest, t, ahead)
@@ -136,4 +132,4 @@ class Pipeline:
         return out
 
 
-__all__ = ["KEPT", "Fills", "Pipeline"]
+__all__ = ["Fills", "Pipeline"]

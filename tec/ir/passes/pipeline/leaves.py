@@ -8,8 +8,7 @@ Written out, it is a row of leaves: some fills of local buffers, then sums. Each
 turn (`Copies`). `Weave` has the sums of a step in order; a pipeline places the rest of its turn before some of them:
 
     interleaved    a step's loads between the sums of the first half, the stores of what came between those of the last leaf, when all of the slot is read
-    carried        the first leaf of the next step is filled before the last sums, behind the step's only barrier
-    across         the same over the slots of a ring of bulk copies, whose work may have a serial loop over blocks
+    woven          the first leaf of the next step is filled before the last sums too; the pipeline's items say where else they stand
 
 A wavefront starts its instructions in order. Where the loads of a step stand together, what is behind them waits until memory has taken those of all
 wavefronts; where a leaf's fills stand before its own sums, the matrix unit waits for shared memory once a leaf (f16, 4096 cubed on MI300X by 128 x 128 tiles,
@@ -21,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ....errors import LoweringError
 from ... import build as B
@@ -33,10 +32,10 @@ from ...notes import FragmentsAhead
 from ...visit import any_stmt, free_vars
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, first_place, redirected, reshaped, stmt_size
 from ..unroll import MOST_WRITTEN
-from .expand import Turn, expand
+from .expand import Item, Turn, Where, in_order
 
-_KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
-_FIRM: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32", {"firm": True}))
+KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
+FIRM: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32", {"firm": True}))
 BARRIER: S.Stmt = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "shared"}))
 
 
@@ -81,20 +80,35 @@ class Copies:
 
 
 class Weave:
-    """The sums of a step's leaves, with each leaf's fills but the first's before the sums of the leaf ahead; `last`: the number of the last leaf's first sum."""
+    """The sums of a step's leaves, with each leaf's fills but the first's before the sums of the leaf ahead. whole: a leaf's sums are one statement. marks: what
+    stands before and behind all that is placed between sums, so that LLVM leaves it there."""
 
-    def __init__(self, row: Sequence[Leaf], held: Copies):
+    def __init__(
+        self, row: Sequence[Leaf], held: Copies, whole: bool = False, marks: tuple[S.Stmt, S.Stmt] = (KEPT, KEPT)
+    ):
+        self.marks = marks
         self.sums: list[S.Stmt] = []
         self.before: dict[int, list[S.Stmt]] = {}
+        self.last = 0  # the number of the last leaf's first sum
         for n, leaf in enumerate(row):
             self.last = len(self.sums)
-            self.sums += pieces_of(held.work(leaf))
+            self.sums += [held.work(leaf)] if whole else pieces_of(held.work(leaf))
             if n + 1 < len(row):
                 self.before[self.last] = [held.fill(row[n + 1])]
 
-    def put(self, *stmts: S.Stmt) -> None:
-        """Before the last leaf's first sum."""
-        self.before.setdefault(self.last, []).extend(stmts)
+    def place(self, where: Where, *stmts: S.Stmt) -> None:
+        """Statements among the sums."""
+        count, half = len(self.sums), len(self.sums) // 2
+        if where == Where.AT_LAST:
+            self.before.setdefault(self.last, []).extend(stmts)
+        elif where == Where.BEHIND_FIRST:
+            self.before.setdefault(1, [])[:0] = stmts
+        elif where == Where.EARLY:
+            self.deal(stmts, 0, max(1, half))
+        elif where == Where.LATE:
+            self.deal(stmts, min(max(self.last, half), count - 1), count, late=True)
+        else:
+            self.deal(stmts, *((0, self.last) if where == Where.TO_LAST else (self.last, count)))
 
     def deal(self, nests: Sequence[S.Stmt], first: int, end: int, late: bool = False) -> None:
         """The parts of the nests, in order, evenly before the sums from `first` to `end`: `late`, each as late as that allows, else as early."""
@@ -108,7 +122,7 @@ class Weave:
     def stmt(self) -> S.Stmt:
         parts: list[S.Stmt] = []
         for k, one in enumerate(self.sums):
-            parts += [_KEPT, *self.before[k], _KEPT, one] if k in self.before else [one]
+            parts += [self.marks[0], *self.before[k], self.marks[1], one] if k in self.before else [one]
         return S.seq(*parts)
 
 
@@ -117,120 +131,25 @@ def interleaved(work: S.Stmt, loads: Sequence[S.Stmt] = (), stores: Sequence[S.S
     row, held = leaves_of(work), Copies()
     filled = held.fill(row[0])
     out = Weave(row, held)
-    count = len(out.sums)
-    half = count // 2
-    out.deal(loads, 0, max(1, half))
-    out.deal(stores, min(max(out.last, half), count - 1), count, late=True)
+    out.place(Where.EARLY, *loads)
+    out.place(Where.LATE, *stores)
     return held.around(S.seq(filled, out.stmt))
 
 
-def carried(
-    row: list[Leaf], after: Leaf | None, held: Copies, loads: Sequence[S.Stmt], stores: Sequence[S.Stmt], early: Sequence[S.Stmt]
-) -> S.Stmt:  # fmt: skip
-    """A step whose first leaf is filled already, and that fills the first of the next, `after`, before its last sums, where each of two steps has a slot. `stores`: the rest of the
-    next step's slot, before that; the barrier between is the step's only one, and behind it nobody reads this step's slot: `early` is the first part of what comes
-    there. So shared memory has as much to do in all parts of a step. `held` stays for all steps: their leaves are even in number (`is_carried`)."""
-    out = Weave(row, held)
-    out.deal(loads, 0, len(out.sums) // 2)
-    out.deal(stores, 0, out.last)
-    if after is not None:
-        # Else insert_barriers, which is exact, puts one between these fills, and another where the loop begins again.
-        out.put(BARRIER, held.fill(after))
-    out.deal(early, out.last, len(out.sums))
-    return out.stmt
-
-
-def is_carried(row: Sequence[Leaf]) -> bool:
-    """Whether steps may begin with registers that the step before has filled: each leaf fills all of them, and the number of leaves is even."""
-    kinds = [{which for which, *_ in leaf.fills} for leaf in row]
-    return len(row) % 2 == 0 and all(k == kinds[0] for k in kinds)
-
-
-def direct(
-    loop: S.For, slots: int, work: Callable[[Turn, int], S.Stmt], loads: Callable[[Turn, int], S.Stmt], meeting: Callable[[int], S.Stmt]
-) -> S.Stmt | None:  # fmt: skip
-    """All steps of a loop with some slots in which loads need no register. Threads meet before a step's last leaf, when all of its slot is read: a later
-    step comes into it from there on, and the next one's first leaf is filled, so that no sum waits for shared memory, and loads are under way for
-    `slots` - 1 steps. None where steps or leaves are few, or leaves odd.
-
-    work: of the step so many turns ahead, on its slot; loads: what it needs, into its slot; meeting: the barrier, behind a wait for loads but those of so many
-    steps."""
-    held = Copies()
-    row = leaves_of(work(Turn(loop, loop.min), 0))
-    fills = [which for leaf in row for which, _, _ in leaf.fills]
-    if (const_int(loop.extent) or 0) <= slots or len(row) < 2 or any(fills.count(w) % 2 for w in fills):
-        return None
-
-    def next_first(t: Turn) -> S.Stmt:
-        return held.fill(leaves_of(work(t, 1))[0])
+def woven(items: Sequence[Item], leaves: Callable[[Turn], list[Leaf]], held: Copies, whole: bool = False, marks: tuple[S.Stmt, S.Stmt] = (KEPT, KEPT)) -> Callable[[Turn], S.Stmt]:  # fmt: skip
+    """A turn with its items among the sums of the step that it ends, whose first leaf is filled already. `held` stays for all steps."""
+    alone = in_order(items)
 
     def turn(t: Turn) -> S.Stmt:
         if t.in_prologue:
-            first = [meeting(slots - 1), _KEPT, next_first(t)] if t.number == -1 else []
-            return S.seq(loads(t, slots), *first)
-        out = Weave(leaves_of(work(t, 0)), held)
-        if t.has(1):
-            out.before[out.last] = [meeting(slots - 2 if t.left is None else t.left - 1), _KEPT, next_first(t)]
-        if t.has(slots):
-            out.deal([loads(t, slots)], out.last, len(out.sums))
+            return alone(t)
+        out = Weave(leaves(t), held, whole, marks)
+        for x in items:
+            if x.is_of(t):
+                out.place(x.where, x.make(t))
         return out.stmt
 
-    return held.around(expand(loop, slots, turn).stmt)
-
-
-def across(
-    loop: S.For, slots: int, rest: Sequence[S.Stmt], step: Callable[[Sequence[S.Stmt], E.Expr], S.Stmt], wait: Callable[[E.Expr], S.Stmt], refill: Callable[[E.Expr], S.Stmt]
-) -> S.Stmt:  # fmt: skip
-    """All steps of a ring of bulk copies, each of one or several blocks; what a block's first leaf reads is filled before the last sums of the block ahead:
-
-    for t in range(steps * blocks):             step t // blocks, block t % blocks
-        for each leaf: the next leaf's fills; sums
-            behind the first: where a step begins, a barrier, and the first thread refills the slot that the step before read
-            before the last: where a step ends, wait until the next slot is full; the next leaf's fills are then its own
-
-    The fills of the last turn read what nobody uses. step(statements, k): statements for a step, counted from 0, in its slot; wait: until a step's slot is
-    full; refill: the slot of a step, if there is a step to come into it. Raises LoweringError where the nest has another form."""
-    if len(rest) != 1:
-        raise _unfit(f"{len(rest)} statements work on a slot", *rest)
-    block, blocks, inner, there_and_back = _block_loop(rest[0])
-    one = loop.var.dtype
-
-    def leaves(t: E.Expr) -> list[Leaf]:
-        """The leaves of a turn's block."""
-        at = B.floormod(t, blocks)
-        body = inner if block is None else clone(inner, {block: B.cast(block.dtype, at)})
-        out = _Leaves(step([body], B.floordiv(t, blocks)), there_and_back)
-        if any(n % 2 for n in out.counts.values()):
-            raise _unfit("a local buffer is filled an odd number of times a block", body)
-        return out.found
-
-    held = Copies()
-
-    def turn(t: Turn) -> S.Stmt:
-        if t.in_prologue:
-            return S.seq(wait(t.step(1)), held.fill(leaves(t.step(1))[0]), _FIRM)
-        k, at = B.floordiv(t.step(), blocks), B.floormod(t.step(), blocks)
-        row = leaves(t.step())
-        if len(row) < 2:
-            raise _unfit("it has one step, and nothing to load ahead of", inner)
-        out: list[S.Stmt] = []
-        for n, leaf in enumerate(row):
-            now = held.work(leaf)
-            if n + 1 == len(row):
-                ends = B.compare("eq", at, blocks - 1)
-                there_is = B.compare("lt", B.add(k, 1), loop.extent)
-                out.append(S.IfThenElse(B.all_of(ends, there_is), wait(B.add(k, 1))))
-            out += [held.fill(row[n + 1] if n + 1 < len(row) else leaves(t.step(1))[0]), _FIRM, now]
-            if n == 0:
-                again = S.seq(BARRIER, S.IfThenElse(B.compare("gt", k, 0), refill(B.sub(k, 1))))
-                out += _computed(leaf.work)
-                out.append(again if blocks == 1 else S.IfThenElse(B.compare("eq", at, 0), again))
-        return S.seq(*out)
-
-    turns = replace(
-        loop, var=E.Var(f"{loop.var.name}_ahead", one), min=B.const(0, one), extent=B.mul(loop.extent, blocks), unroll=loop.unroll or 1
-    )  # fmt: skip
-    return held.around(expand(turns, 1, turn, guarded=True).stmt)
+    return turn
 
 
 # ---- a nest taken apart
@@ -247,6 +166,31 @@ def leaves_of(work: S.Stmt) -> list[Leaf]:
     if block is not None:
         raise _unfit(f"its loop {block} is serial", work)
     return _Leaves(inner, there_and_back).found
+
+
+def blocks_of(rest: Sequence[S.Stmt]) -> tuple[int, Callable[[E.Expr, Callable[[S.Stmt], S.Stmt]], list[Leaf]]]:
+    """Blocks of a step's work, and the leaves of one of them after what a function makes of it. Raises LoweringError for a nest of another form, of one leaf,
+    and where local buffers are filled an odd number of times a block."""
+    if len(rest) != 1:
+        raise _unfit(f"{len(rest)} statements work on a slot", *rest)
+    block, blocks, inner, there_and_back = _block_loop(rest[0])
+
+    def leaves(at: E.Expr, made: Callable[[S.Stmt], S.Stmt]) -> list[Leaf]:
+        body = inner if block is None else clone(inner, {block: B.cast(block.dtype, at)})
+        row = _Leaves(made(body), there_and_back).found
+        if not are_even(row):
+            raise _unfit("a local buffer is filled an odd number of times a block", body)
+        if len(row) < 2:
+            raise _unfit("it has one step, and nothing to load ahead of", inner)
+        return row
+
+    return blocks, leaves
+
+
+def are_even(row: Sequence[Leaf]) -> bool:
+    """Whether leaves fill each local buffer an even number of times: the next step's then take the same copies."""
+    fills = [which for leaf in row for which, _, _ in leaf.fills]
+    return all(fills.count(w) % 2 == 0 for w in fills)
 
 
 def pieces_of(s: S.Stmt) -> list[S.Stmt]:
@@ -322,7 +266,7 @@ def _block_loop(s: S.Stmt) -> tuple[E.Var | None, int, S.Stmt, bool]:
     return var, extent, s, there_and_back
 
 
-def _computed(work: S.Stmt) -> list[S.Stmt]:
+def computed(work: S.Stmt) -> list[S.Stmt]:
     """The sums so far, before what stands behind: else LLVM moves them behind the barrier, and all threads wait for each other with nothing to do."""
     out: list[S.Stmt] = []
     for b in {id(a.buffer): a.buffer for a in effects(work).accesses if a.is_write}.values():
@@ -341,7 +285,6 @@ class _Leaves:
         _check_written(nest)
         self.there_and_back = there_and_back
         self.found: list[Leaf] = []
-        self.counts: dict[int, int] = {}
         self.pending: list[tuple[int, Buffer, S.Stmt]] = []
         self.walk(nest, [])
 
@@ -361,7 +304,6 @@ class _Leaves:
             fills = [x for x in body[:-1] if _fills(x, s.buffer)]
             if not fills or len(fills) != len(body) - 1:
                 raise _unfit(f"{s.buffer.name} is not filled from shared memory before all of its work", s)
-            self.counts[which] = self.counts.get(which, 0) + 1
             self.pending.append((which, s.buffer, S.seq(*fills)))
             self.walk(body[-1], [*held, s.buffer], notes)
         else:
@@ -413,5 +355,5 @@ def _unfit(why: str, *stmts: S.Stmt) -> LoweringError:
 
 
 __all__ = [
-    "BARRIER", "Copies", "Leaf", "across", "carried", "direct", "interleaved", "is_carried", "leaves_of", "pieces_of", "wants_leaves",
+    "BARRIER", "FIRM", "KEPT", "Copies", "Leaf", "are_even", "blocks_of", "computed", "interleaved", "leaves_of", "pieces_of", "wants_leaves", "woven",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ from ...notes import SoftwarePipelineOrder
 from ...visit import visit
 from ..rewrite_util import first_place, redirected
 from .body import Body
-from .expand import Item, expand, in_order
+from .expand import Item, Turn, expand, in_order
 from .slots import with_slots
 
 MOST_REGISTER_SLOTS = 8  # turns of a trip, written out so that each slot of local storage is a register of its own
@@ -56,11 +56,14 @@ def ordered_pipeline(loop: S.For, note: SoftwarePipelineOrder) -> S.Stmt:
     counts = {k: int(n) for k, n in own.items() if k in slotted}
 
     def item(n: int) -> Item:
-        def make(step: E.Expr) -> S.Stmt:
-            s = body.in_step(loop, [body.parts[n]], step, {}, step, [a.buffer for a in shared])
-            return _in_slots(s, slotted, counts, B.sub(step, loop.min))
+        ahead = last - note.stage[n]
 
-        return Item(make, last - note.stage[n])
+        def make(t: Turn) -> S.Stmt:
+            step = t.step(ahead)
+            s = body.in_step(loop, [body.parts[n]], step, {}, step, [a.buffer for a in shared])
+            return t.guard(ahead, _in_slots(s, slotted, counts, B.sub(step, loop.min)))
+
+        return Item(make, ahead)
 
     turn = in_order([item(n) for n in note.places])
     registers = [counts[id(a.buffer)] for a in shared if id(a.buffer) in counts and a.buffer.scope == "local"]

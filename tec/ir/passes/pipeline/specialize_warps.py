@@ -50,7 +50,7 @@ from ...visit import any_stmt, map_expr, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest
 from .bulk import effect
 from .commit_products import settle
-from .hold_operands import hold_operands
+from .hold_epilogue import hold_operands
 from .roles import Roles, Slots, shared_buffers
 from .specialize_region import Region
 

@@ -2,13 +2,13 @@
 
 background          wait, start @n, work             copies that threads start, a group a step
                     wait, begin, end, meet, start    behind a wait for warpgroup products, into the slot that they have left
-straight_to_slots   load @1, work, meet              copies of whole wavefronts; `leaves.direct` where leaves can be filled ahead
-ring                wait, work, meet, fetch @n       bulk copies by one thread; `leaves.across` where leaves can be filled ahead
+straight_to_slots   load @1, work, meet              copies of whole wavefronts; `woven` where leaves can be filled ahead
+ring                wait, work, meet, fetch @n       bulk copies by one thread; `_across` where leaves can be filled ahead
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ....target import Target
@@ -21,9 +21,22 @@ from ...visit import map_stmt
 from ..rewrite_util import const_int
 from .background_copies import as_copies, copies_by_lanes, predicated
 from .bulk import effect, loaded_bytes, reporting
-from .expand import Turn, expand
-from .fills import KEPT, Pipeline
-from .leaves import BARRIER, across, direct, pieces_of, wants_leaves
+from .expand import Item, Turn, Where, expand, in_order
+from .fills import Pipeline
+from .leaves import (
+    BARRIER,
+    FIRM,
+    KEPT,
+    Copies,
+    Leaf,
+    are_even,
+    blocks_of,
+    computed,
+    leaves_of,
+    pieces_of,
+    wants_leaves,
+    woven,
+)
 
 
 def copies_in_background(target: Target) -> bool:
@@ -42,17 +55,18 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     n = pipe.depth
     wait = S.seq(effect("async_wait", n=n - 1), *pipe.fence, BARRIER)
 
-    def turn(t: Turn) -> S.Stmt:
+    def begun(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
         if start and copies != "first" and not t.in_prologue and isinstance(start[0], S.IfThenElse):
             start = [predicated(start[0].then, start[0].cond)]
-        begun = S.seq(*start, effect("async_commit"))
-        if t.in_prologue:
-            return begun
-        if copies == "first":
-            return S.seq(wait, begun, pipe.work(t))
-        return S.seq(wait, _behind_wait(pipe.work(t), begun))
+        return S.seq(*start, effect("async_commit"))
 
+    if copies == "first":
+        items = [Item(lambda t: wait), Item(begun, None), Item(pipe.work)]
+    else:
+        behind = Item(lambda t: _behind_wait(pipe.work(t), begun(t)))
+        items = [Item(begun, None, "prologue"), Item(lambda t: wait), behind]
+    turn = in_order(items)
     parts = expand(pipe.loop, n, turn, guarded=True)
     done = effect("async_wait", n=0)
     if not in_flight:
@@ -88,23 +102,36 @@ def straight_to_slots(pipe: Pipeline, threads: list[S.For]) -> S.Stmt | None:
     if pipe.n_slots < 2 or extent is None or extent < 2 or len(copies) < len(found):
         return None
     a_step = sum(len(pieces_of(c)) for c in copies)
+    slots, held, work = pipe.n_slots, Copies(), Item(pipe.work)
 
-    def loads(t: Turn, ahead: int) -> S.Stmt:
-        return pipe.at(copies, t, ahead)
+    def loads(ahead: int, where: Where = Where.EARLY) -> Item:
+        return Item(lambda t: pipe.at(copies, t, ahead), ahead, where=where)
 
     def meeting(under_way: int) -> S.Stmt:
+        """A barrier, behind a wait for the loads of all steps but so many."""
         return S.seq(effect("async_wait", n=under_way, copies=under_way * a_step), BARRIER)
 
-    def turn(t: Turn) -> S.Stmt:
-        if t.in_prologue:
-            return S.seq(loads(t, 1), meeting(0))
-        begun, met = ([loads(t, 1)], [KEPT, meeting(0)]) if t.has(1) else ([], [])
-        return pipe.one_step(begun, pipe.work(t), met)
+    def met(t: Turn) -> S.Stmt:
+        return S.seq(*([] if t.in_prologue else [KEPT]), meeting(0))
 
+    def met_ahead(t: Turn) -> S.Stmt:
+        under_way = slots - 1 if t.in_prologue else slots - 2 if t.left is None else t.left - 1
+        return S.seq(meeting(under_way), KEPT, held.fill(leaves_of(pipe.work(t, 1))[0]))
+
+    row = leaves_of(pipe.work(Turn(pipe.loop, pipe.loop.min))) if wants_leaves(pipe.parts.rest) else []
     # Of two slots each has code of its own: offsets of shared memory are then constants, and a step has no vector arithmetic.
-    like = replace(pipe.loop, unroll=pipe.loop.unroll or (2 if pipe.n_slots == 2 else 1), pipelined=True)
-    whole = direct(like, pipe.n_slots, pipe.work, loads, meeting) if wants_leaves(pipe.parts.rest) else None
-    whole = whole or expand(replace(like, unroll=1), 1, turn).stmt
+    like = replace(pipe.loop, unroll=pipe.loop.unroll or (2 if slots == 2 else 1), pipelined=True)
+    if extent > slots and len(row) > 1 and are_even(row):
+        # Threads meet when all of a slot is read: a later step comes into it from there on, so that loads are under way for slots - 1 steps, and no sum waits for shared memory.
+        items = [
+            Item(met_ahead, 1, "steady", Where.AT_LAST),
+            loads(slots, Where.FROM_LAST),
+            Item(met_ahead, 1, "prologue"),
+        ]
+        whole = held.around(expand(like, slots, woven(items, lambda t: leaves_of(pipe.work(t)), held)).stmt)
+    else:
+        turn = in_order([loads(1), work, Item(met, 1)], work, pipe.one_step)
+        whole = expand(replace(like, unroll=1), 1, turn).stmt
     # What else lies in this memory comes later.
     return pipe.in_storage(S.seq(whole, meeting(0)), ordered=True)
 
@@ -131,31 +158,65 @@ def ring(pipe: Pipeline, threads: Sequence[S.For]) -> S.Stmt:
 
     def again(t: Turn) -> S.Stmt:
         """The slot that is free now, for the step that comes into it."""
+        if t.in_prologue:
+            return t.guard(n, fetch(t, t.count(n)))
         return S.IfThenElse(B.all_of(is_first, B.compare("lt", t.count(n), loop.extent)), fetch(t, t.count()))
 
-    def turn(t: Turn) -> S.Stmt:
-        if t.in_prologue:
-            return t.guard(n, fetch(t, t.count(n))) if t.has(n) else S.NOP
-        return S.seq(wait(t.count()), pipe.work(t), BARRIER, again(t))
-
+    turn = in_order([Item(lambda t: wait(t.count())), Item(pipe.work), Item(lambda t: BARRIER), Item(again, n)])
     init = [effect("mbarrier_init", E.BufferLoad(full, (B.const(j),)), B.const(1)) for j in range(n)]
     parts = expand(replace(loop, unroll=loop.unroll or 1), n, turn, guarded=True)
     start = S.IfThenElse(is_first, S.seq(*init, effect("mbarrier_fence"), *parts.prologue))
     steps = S.seq(*parts.steady)
     if wants_leaves(pipe.parts.rest):
-
-        def counted(k: E.Expr) -> Turn:
-            return Turn(loop, B.add(loop.min, k))
-
-        def refill(k: E.Expr) -> S.Stmt:
-            return again(counted(k))
-
-        def step(stmts: Sequence[S.Stmt], k: E.Expr) -> S.Stmt:
-            return pipe.at(stmts, counted(k))
-
-        steps = across(loop, n, pipe.parts.rest, step, wait, refill)
+        steps = _across(pipe, wait, again)
     out = S.Alloc(full, S.seq(start, BARRIER, steps), S.StorageNotes(ordered=True))
     return pipe.in_storage(out, ordered=True)
+
+
+def _across(pipe: Pipeline, wait: Callable[[E.Expr], S.Stmt], again: Callable[[Turn], S.Stmt]) -> S.Stmt:
+    """The steps of a ring, each of one or several blocks; what a block's first leaf reads is filled before the last sums of the block ahead:
+
+    for t in range(steps * blocks):             step t // blocks, block t % blocks
+        for each leaf: the next leaf's fills; sums
+            behind the first: where a step begins, a barrier, and the first thread refills the slot that the step before read
+            before the last: where a step ends, wait until the next slot is full; the next leaf's fills are then its own
+
+    The fills of the last turn read what nobody uses. wait: until a step's slot, counted from 0, is full; again: fill the slot of a turn's step again."""
+    loop, held = pipe.loop, Copies()
+    blocks, leaves_at = blocks_of(pipe.parts.rest)
+
+    def step_of(t: Turn, ahead: int = 0) -> E.Expr:
+        return B.floordiv(t.step(ahead), blocks)
+
+    def leaves(t: Turn, ahead: int = 0) -> list[Leaf]:
+        of = Turn(loop, B.add(loop.min, step_of(t, ahead)))
+        return leaves_at(B.floormod(t.step(ahead), blocks), lambda s: pipe.at([s], of))
+
+    def filled(t: Turn) -> S.Stmt:
+        """The next slot full, if this turn is a step's last."""
+        if t.in_prologue:
+            return wait(t.step(1))
+        next_step = B.add(step_of(t), 1)
+        ends = B.compare("eq", B.floormod(t.step(), blocks), blocks - 1)
+        return S.IfThenElse(B.all_of(ends, B.compare("lt", next_step, loop.extent)), wait(next_step))
+
+    def freed(t: Turn) -> S.Stmt:
+        """The slot of the step before filled again, behind the sums so far."""
+        k = step_of(t)
+        refill = again(Turn(loop, B.add(loop.min, B.sub(k, 1))))
+        free = S.seq(BARRIER, S.IfThenElse(B.compare("gt", k, 0), refill))
+        begins = B.compare("eq", B.floormod(t.step(), blocks), 0)
+        return S.seq(*computed(leaves(t)[0].work), free if blocks == 1 else S.IfThenElse(begins, free))
+
+    items = [
+        Item(filled, 1, where=Where.AT_LAST),
+        Item(lambda t: held.fill(leaves(t, 1)[0]), 1, where=Where.AT_LAST),
+        Item(lambda t: FIRM, None, "prologue"),
+        Item(freed, where=Where.BEHIND_FIRST),
+    ]
+    turns = replace(loop, var=E.Var(f"{loop.var.name}_ahead", loop.var.dtype), min=B.const(0, loop.var.dtype), extent=B.mul(loop.extent, blocks), unroll=loop.unroll or 1)  # fmt: skip
+    turn = woven(items, leaves, held, whole=True, marks=(S.NOP, FIRM))
+    return held.around(expand(turns, 1, turn, guarded=True).stmt)
 
 
 __all__ = ["background", "copies_in_background", "ring", "straight_to_slots"]
