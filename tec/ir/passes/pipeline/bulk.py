@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S
 from ...dtype import dtype_info
 from ...effects import is_call
-from ...visit import map_stmt
+from ...visit import map_stmt, substitute
 
 
 def effect(op: str, *args: E.Expr, **attrs: object) -> S.Stmt:
@@ -57,4 +57,12 @@ def reporting(s: S.Stmt, barrier: E.Expr) -> S.Stmt:
     return map_stmt(s, lambda x: reporting(x, barrier), fe)
 
 
-__all__ = ["effect", "is_bulk_fill", "loaded_bytes", "reporting"]
+def of_group(e: E.Expr, groups: Mapping[E.Var, E.Expr]) -> E.Expr:
+    """A warpgroup product whose operands are named by the group's number, known to be the same in all lanes; any other expression as it is."""
+    if type(e) is not E.Call or e.op != "wgmma":
+        return e
+    a, b, acc = e.args
+    return E.Call(e.op, (substitute(a, groups), substitute(b, groups), acc), e.dtype, e.attrs)
+
+
+__all__ = ["effect", "is_bulk_fill", "loaded_bytes", "of_group", "reporting"]

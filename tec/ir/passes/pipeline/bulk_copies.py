@@ -35,6 +35,7 @@ from ...dtype import dtype_info
 from ...effects import is_call
 from ...func import Func
 from ...notes import BulkCopy
+from ...storage_align import row_major_strides
 from ...visit import any_stmt, free_vars, map_expr, map_stmt, substitute, visit
 from ..rewrite_util import SHARED_SCOPES, const_int, same_expr
 from .commit_products import is_piped
@@ -311,7 +312,7 @@ class _Lowering:
                 height = min(_MAX_BOX_ROWS, rows - at)
                 outside = E.BufferLoad(tensor, tuple([B.cast(i.dtype, c) for i, c in zip(first, coords)]))
                 inside = E.BufferLoad(lay.boxes, (B.const(box), B.const(at), B.const(0)))
-                sizes, strides = list(tensor.shape), _strides(tensor)
+                sizes, strides = list(tensor.shape), list(tensor.strides or row_major_strides(tensor.shape, ())[0])
                 facts = [*reversed(coords), *reversed(sizes), *reversed(strides[:-1])]
                 args = (inside, outside, *facts) if is_load else (outside, inside, *facts)
                 heights = [1] * len(first)
@@ -414,16 +415,6 @@ def _is_fenced(func: Func, b: Buffer) -> bool:
 def _elements(b: Buffer) -> int:
     """Elements from one box of a buffer to the next."""
     return (const_int(b.shape[1]) or 0) * (const_int(b.shape[2]) or 0)
-
-
-def _strides(b: Buffer) -> list[Any]:
-    """Elements from one index to the next along each dimension."""
-    if b.strides:
-        return list(b.strides)
-    out: list[Any] = [B.const(1)]
-    for d in reversed(b.shape[1:]):
-        out.insert(0, B.mul(out[0], d))
-    return out
 
 
 __all__ = ["bulk_copies"]

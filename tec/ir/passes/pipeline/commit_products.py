@@ -24,9 +24,9 @@ from ...buffer import Buffer
 from ...effects import is_call
 from ...func import Func
 from ...notes import SoftwarePipeline
-from ...visit import any_stmt, map_stmt, substitute, visit
+from ...visit import any_stmt, map_stmt, visit
 from ..rewrite_util import const_int
-from .bulk import effect
+from .bulk import effect, of_group
 from .leaves import BARRIER
 
 
@@ -108,14 +108,8 @@ class _Commit:
         """Products whose operands are named by the warpgroup's number, known to be the same in all lanes."""
         groups = {f.var: E.Call("readfirstlane", (f.var,), f.var.dtype) for f in self.groups}
 
-        def fe(e: E.Expr) -> E.Expr:
-            if type(e) is E.Call and e.op == "wgmma":
-                a, b, acc = e.args
-                return E.Call(e.op, (substitute(a, groups), substitute(b, groups), acc), e.dtype, e.attrs)
-            return e
-
         def fs(x: S.Stmt) -> S.Stmt:
-            return map_stmt(x, fs, fe)
+            return map_stmt(x, fs, lambda e: of_group(e, groups))
 
         return fs(s)
 

@@ -52,7 +52,7 @@ def _holds_sums(s: S.Alloc) -> bool:
 def _held(s: S.Stmt, b: Buffer) -> S.Stmt:
     """A statement with the buffer's values finished before the first part of it that stores them under a condition."""
     if isinstance(s, (S.Attr, S.Alloc)):
-        return s.with_body(_held(s.body, b)) if hasattr(s, "with_body") else replace(s, body=_held(s.body, b))
+        return replace(s, body=_held(s.body, b))
     if not isinstance(s, S.Seq):
         return s
     filled = False

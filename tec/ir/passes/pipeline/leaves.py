@@ -33,6 +33,7 @@ from ...visit import any_stmt, free_vars
 from ..rewrite_util import SHARED_SCOPES, clone, const_int, first_place, redirected, reshaped, stmt_size
 from ..unroll import MOST_WRITTEN
 from .expand import Item, Turn, Where, in_order
+from .slots import held_until
 
 KEPT: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32"))
 FIRM: S.Stmt = S.Evaluate(E.Call("keep_order", (), "int32", {"firm": True}))
@@ -268,14 +269,8 @@ def _block_loop(s: S.Stmt) -> tuple[E.Var | None, int, S.Stmt, bool]:
 
 def computed(work: S.Stmt) -> list[S.Stmt]:
     """The sums so far, before what stands behind: else LLVM moves them behind the barrier, and all threads wait for each other with nothing to do."""
-    out: list[S.Stmt] = []
-    for b in {id(a.buffer): a.buffer for a in effects(work).accesses if a.is_write}.values():
-        shape = [const_int(d) or 0 for d in b.shape]
-        if b.scope == "local" and b.dtype == "float32":
-            for place in itertools.product(*map(range, shape)):
-                at = tuple([B.const(x) for x in place])
-                out.append(S.BufferStore(b, E.Call("computed", (E.BufferLoad(b, at),), b.dtype), at))
-    return out
+    written = {id(a.buffer): a.buffer for a in effects(work).accesses if a.is_write}
+    return [held_until(b) for b in written.values() if b.scope == "local" and b.dtype == "float32"]
 
 
 class _Leaves:

@@ -16,9 +16,10 @@ from ... import stmt as S
 from ...buffer import Buffer
 from ...effects import is_call
 from ...matrix import WARPGROUP
-from ...visit import any_stmt, free_vars, map_expr, map_stmt, substitute, visit
+from ...visit import any_stmt, free_vars, map_expr, map_stmt, visit
 from ..rewrite_util import SHARED_SCOPES
-from .bulk import effect, is_bulk_fill, loaded_bytes, reporting
+from .bulk import effect, is_bulk_fill, loaded_bytes, of_group, reporting
+from .slots import with_slots
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
 _FETCH_REGISTERS = (
@@ -94,8 +95,7 @@ class Roles:
     def in_ring(self, b: Buffer, ring: Slots) -> None:
         """Let a filled buffer have the slots of a ring."""
         self.rings[id(b)] = ring
-        shape = (B.const(ring.slots), *b.shape)
-        self.slots[id(b)] = Buffer(b.name, b.dtype, shape, (), 0, b.scope, b.align_bytes, loc=b.loc)
+        self.slots[id(b)] = with_slots(b, ring.slots)
 
     def parts(self, fetch: S.Stmt, work: S.Stmt, state: tuple[Buffer, ...] = ()) -> S.Stmt:
         """The kernel: barriers made ready by one thread, then `fetch` by one thread of the last warpgroup, `work` by all of the others, with registers `state`."""
@@ -151,11 +151,7 @@ class Roles:
         """`e` with the buffers of rings replaced by their slot; `group`: warpgroup operands named by the uniform number."""
 
         def fe(e: E.Expr) -> E.Expr:
-            if group and type(e) is E.Call and e.op == "wgmma":
-                a, b, acc = e.args
-                uniform = [fe(substitute(x, {self.group: self.uniform})) for x in (a, b)]
-                return E.Call(e.op, (*uniform, fe(acc)), e.dtype, e.attrs)
-            out = map_expr(e, fe)
+            out = map_expr(of_group(e, {self.group: self.uniform}) if group else e, fe)
             if type(out) is E.BufferLoad and id(out.buffer) in self.slots:
                 return E.BufferLoad(self.slots[id(out.buffer)], (slot_of(out.buffer), *out.indices), out.predicate)
             return out

@@ -46,12 +46,13 @@ from ...effects import is_call
 from ...func import Func
 from ...matrix import WARPGROUP
 from ...notes import MinBlocks, WarpSpecialize
-from ...visit import any_stmt, map_expr, map_stmt, visit
-from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest
+from ...visit import any_stmt, map_stmt, visit
+from ..rewrite_util import SHARED_SCOPES, clone, const_int, is_launch_loop, launch_nest, redirected
 from .bulk import effect
 from .commit_products import settle
 from .hold_epilogue import hold_operands
 from .roles import Roles, Slots, shared_buffers
+from .slots import with_slots
 from .specialize_region import Region
 
 _TAKERS = 2  # warpgroups in turn
@@ -342,28 +343,10 @@ class _Turns(_Loop):
             raise self.error("warp_specialize with turns: the loop stands under a condition")
         if isinstance(s, S.Alloc) and s.buffer.scope in SHARED_SCOPES:
             b = s.buffer
-            own = Buffer(b.name, b.dtype, (B.const(self.workers), *b.shape), (), 0, b.scope, b.align_bytes, loc=b.loc)
-            body = _in_part(self.staged(s.body, b), b, own, self.uniform)
+            own = with_slots(b, self.workers)
+            body = redirected(self.staged(s.body, b), {id(b): own}, self.uniform)
             return S.Alloc(own, body, replace(s.notes, ordered=True))
         return super().consume(s)
-
-
-def _in_part(s: S.Stmt, buffer: Buffer, whole: Buffer, part: E.Expr) -> S.Stmt:
-    """A statement with `buffer` as one part of `whole`."""
-
-    def fe(e: E.Expr) -> E.Expr:
-        out = map_expr(e, fe)
-        if type(out) is E.BufferLoad and out.buffer is buffer:
-            return E.BufferLoad(whole, (part, *out.indices), out.predicate)
-        return out
-
-    def fs(x: S.Stmt) -> S.Stmt:
-        out = map_stmt(x, fs, fe)
-        if isinstance(out, S.BufferStore) and out.buffer is buffer:
-            return S.BufferStore(whole, out.value, (part, *out.indices), out.predicate, out.loc)
-        return out
-
-    return fs(s)
 
 
 def _synchronised(s: S.Stmt) -> S.Stmt:
