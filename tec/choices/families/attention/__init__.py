@@ -12,7 +12,7 @@ from ....ops.forms import Form
 from ....target import Target
 from ...group import Group, extent
 from ...parts import loops
-from . import registers
+from . import paged, registers
 from .cpu import CpuAttention
 from .few_rows import FewRowsAttention
 from .gpu import GpuAttention
@@ -31,9 +31,11 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     sizes = [extent(d) for t in form.inputs[:3] for d in t.shape]
     if any(n == 0 for n in sizes):
         return
-    if places_of(form) is not None:  # keys in blocks: GPUs have plain stages
+    if places_of(form) is not None:  # keys in blocks
         if not target.is_gpu:
             yield CpuAttention(group, target, *found)
+        elif all(isinstance(n, int) for n in _head_sizes(form)):
+            yield from (s for s in (kind(group, target, *found) for kind in paged.SPACES) if s.fits_at_all)
         return
     if not target.is_gpu:
         kinds: list[type[CpuAttention]] = [CpuAttention]

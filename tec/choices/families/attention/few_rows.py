@@ -99,10 +99,10 @@ class FewRowsAttention(SplitAttention):
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
-        grid.launch(lambda of, first, tx, ty: _Streams(kernel, self, choice, of, tx, ty))
+        grid.launch(lambda of, first, tx, ty: Streams(kernel, self, choice, of, tx, ty))
 
 
-class _Streams:
+class Streams:
     """One work-group: the queries of heads that share keys."""
 
     def __init__(self, k: Kernel, space: FewRowsAttention, choice: Choice, of: Rows, tx: Index, ty: Index):
@@ -132,8 +132,11 @@ class _Streams:
         last = te.max(self.k.last_key(self.of.b, high), 0)
         self.last = last if isinstance(last, int) else ib.let("last_key", last)
         begin, end = self.of.blocks(low, high, block, split, splits)
+        if not isinstance(begin, int):
+            begin = ib.let("begin", begin)
+        self._enter(begin * block)
         with ib.for_range(begin, te.max(end, begin), "block") as b:
-            self._block(ib.let("first", b * block + self.stream), block)
+            self._block(b * block, block)
 
     def _local(self, dtype: str, n: int, name: str) -> Any:
         return self.ib.allocate(dtype, (n,), name, scope="local")
@@ -178,15 +181,28 @@ class _Streams:
 
     # ---- keys
 
-    def _block(self, first: Index, block: int) -> None:
-        """`ahead` keys of each stream."""
-        ib, k, piece = self.ib, self.k, self.piece
-        keys = [ib.let("key", first + u * self.streams) for u in range(self.ahead)]
-        there = [ib.let("there", te.min(key, self.last)) for key in keys]
+    def _enter(self, base: Any) -> None:
+        """Ahead of the first step, whose keys begin at `base`."""
+
+    def _bring(self, base: Any, there: list[Any], block: int) -> None:
+        """Keys and values of a step, whose keys begin at `base`, into registers; `there`: the places of this lane's."""
         for operand, to in (("k", self.keys), ("v", self.values)):
             for u, at in enumerate(there):
-                index = stored(order_of(k.form.attrs, operand), (self.of.b, self.of.key_head, at, 0))[:3]
-                loops.put_vector(ib, to, u * piece, loops.vector_at(k.sources[operand], index, self.d, piece))
+                index = stored(order_of(self.k.form.attrs, operand), (self.of.b, self.of.key_head, at, 0))[:3]
+                self._put(operand, to, u, index)
+
+    def _put(self, operand: str, to: Any, u: int, row: tuple[Any, ...]) -> None:
+        """This lane's piece of a row."""
+        value = loops.vector_at(self.k.sources[operand], row, self.d, self.piece)
+        loops.put_vector(self.ib, to, u * self.piece, value)
+
+    def _block(self, base: Any, block: int) -> None:
+        """`ahead` keys of each stream."""
+        ib = self.ib
+        first = ib.let("first", base + self.stream)
+        keys = [ib.let("key", first + u * self.streams) for u in range(self.ahead)]
+        there = [ib.let("there", te.min(key, self.last)) for key in keys]
+        self._bring(base, there, block)
         for r in range(self.rows):
             for u, (key, at) in enumerate(zip(keys, there)):
                 self.s[u] = self._score(r, u, key, at, block)

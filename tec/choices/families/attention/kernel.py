@@ -80,6 +80,10 @@ class Kernel:
             return self.sources[operand][self.block, head, place - self.block_first, d]
         return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
 
+    def near(self, operand: str, b: Index, head: Index, first: Any) -> Callable[[Any, Any], Any]:
+        """Reads of a place and an element of keys or values, in their own type, for places that lie in one block with `first` where keys lie in blocks."""
+        return lambda place, d: self.stored_at(operand, b, head, place, d)
+
     @cached_property
     def turn(self) -> Turn | None:
         """How queries are turned when they are read."""
@@ -164,6 +168,7 @@ class AttentionSpace(loops.LoopForm):
     """What the templates of attention have in common: its sizes, typical ones where they are open, and loops in place of the form."""
 
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
+    kernel: ClassVar[type[Kernel]] = Kernel  # how its loops read operands
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -178,7 +183,7 @@ class AttentionSpace(loops.LoopForm):
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-            self.loops(Kernel.of(self.form, ib, sources, results[0]), choice)
+            self.loops(self.kernel.of(self.form, ib, sources, results[0]), choice)
 
         out = self.form.outputs[0]
         return loops.extern("attention", list(self.form.inputs), [(out.shape, out.dtype)], body)

@@ -173,11 +173,10 @@ class Wave:
 
         def body(e: Any) -> None:
             row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
-            from_ = self._column(operand, column, piece)
+            from_, place = self._column(operand, column, piece), self._place(key + row)
+            read = self.k.near(operand, self.of.b, self.of.key_head, place)
             with ib.for_range(0, piece, "v", kind="vectorize") as v:
-                to[row * step + column + v] = self.k.stored_at(
-                    operand, self.of.b, self.of.key_head, self._place(key + row), from_ + v
-                )
+                to[row * step + column + v] = read(place, from_ + v)
 
         self._fill(self.keys * pieces, body)
 
@@ -197,9 +196,9 @@ class Wave:
             j = te.indexmod(rest, blocks) * along
             d = (te.indexdiv(rest, blocks) * near + x) * own
             from_ = self._column("v", d, own)
+            read = self.k.near("v", self.of.b, self.of.key_head, self._place(key + j))
             with ib.for_range(0, own, "x", kind="unroll") as x, ib.for_range(0, along, "v", kind="vectorize") as v:
-                place = self._place(key + j + v)
-                to[(d + x) * step + j + v] = self.k.stored_at("v", self.of.b, self.of.key_head, place, from_ + x)
+                to[(d + x) * step + j + v] = read(self._place(key + j + v), from_ + x)
 
         self._fill(blocks * self.value_size // own, body)
 

@@ -1,0 +1,148 @@
+"""Attention on a GPU whose keys and values lie in blocks of a pool, found through a table (Kwon and others, arXiv 2309.06180).
+
+The templates are those of keys in one piece. What differs is where a row is read: the table gives the block, and the row's place in the block is the rest.
+Few queries ask the table for the keys of the next step while those of this one are on their way, so that no load waits for two. A tile of keys in shared
+memory is part of one block where blocks are whole tiles: then one entry of the table serves all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from .... import te
+from ....ops.attention import TABLE, block_of, order_of
+from ....ops.forms import Form
+from ....ops.registry import static_shape
+from ....ops.typical import typical
+from ....target import Target
+from ....te import Tensor
+from ....te.like import Index
+from ...group import Group, extent
+from ...space import Choice
+from .few_rows import FewRowsAttention, Streams
+from .gpu import GpuAttention
+from .grid import Grid
+from .kernel import Kernel, places_of
+from .matrix import MatrixAttention
+from .wave import Wave
+
+
+class PagedKernel(Kernel):
+    """Reads keys and values through the table of blocks."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.places = places_of(self.form) or 1
+        blocks = self.form.inputs[1].shape[0]
+        self.blocks = blocks if extent(blocks) is None else extent(blocks)
+
+    def entry(self, b: Index, number: Any) -> Any:
+        """The place in the pool of a batch entry's block."""
+        table = self.sources[TABLE]
+        return self.ib.let("block_at", block_of(lambda *i: table[i], b, number, self.blocks))
+
+    def near(self, operand: str, b: Index, head: Index, first: Any) -> Callable[[Any, Any], Any]:
+        """See `Kernel.near`: one entry of the table for all places of a block, unless it is known already (`enter`)."""
+        if operand == "q" or self.block is not None:
+            return super().near(operand, b, head, first)
+        number = self.ib.let("number", te.indexdiv(first, self.places))
+        block = self.entry(b, number)
+        source = self.sources[operand]
+        return lambda place, d: source[block, head, place - number * self.places, d]
+
+    def stored_at(self, operand: str, *index: Any) -> Any:
+        """See `Kernel.stored_at`."""
+        if operand == "q" or self.block is not None:
+            return super().stored_at(operand, *index)
+        b, head, place, d = index
+        table = self.sources[TABLE]
+        block = block_of(lambda *i: table[i], b, te.indexdiv(place, self.places), self.blocks)
+        return self.sources[operand][block, head, te.indexmod(place, self.places), d]
+
+
+def _typical_batch(form: Form) -> int:
+    """Texts that are expected: choices differ by how many there are."""
+    return typical(static_shape(form.inputs[0])[order_of(form.attrs, "q")[0]])
+
+
+class PagedFewRows(FewRowsAttention):
+    """Few queries of each text: a step of a server."""
+
+    template: ClassVar[str] = "few rows attention, paged"
+    measured_as: ClassVar[str] = FewRowsAttention.template
+    kernel: ClassVar[type[Kernel]] = PagedKernel
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.batch = _typical_batch(form)
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        assert isinstance(kernel, PagedKernel)
+        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
+        grid.launch(lambda of, first, tx, ty: _PagedStreams(kernel, self, choice, of, tx, ty))
+
+
+class _PagedStreams(Streams):
+    """Streams of keys whose blocks are looked up a step ahead."""
+
+    k: PagedKernel
+
+    def _number(self, base: Any, u: int) -> Any:
+        """The block of key `u` of a step of this lane, no further than that of the last key that is seen. Where a block is a whole number of streams' steps,
+        all lanes have the same one, which AMD's scalar unit reads."""
+        places = self.k.places
+        key = base + u * self.streams
+        if places % self.streams:
+            key = key + self.stream
+        return te.min(te.indexdiv(key, places), te.indexdiv(self.last, places))
+
+    def _enter(self, base: Any) -> None:
+        self.ahead_entries = self._local("int32", self.ahead, "entries")
+        for u in range(self.ahead):
+            self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base, u))
+
+    def _bring(self, base: Any, there: list[Any], block: int) -> None:
+        ib, places = self.ib, self.k.places
+        own = [ib.let("entry", self.ahead_entries[u]) for u in range(self.ahead)]
+        at = [ib.let("at", te.indexmod(key, places)) for key in there]
+        for operand, to in (("k", self.keys), ("v", self.values)):
+            for u in range(self.ahead):
+                self._put(operand, to, u, (own[u], self.of.key_head, at[u]))
+        for u in range(self.ahead):
+            self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base + block, u))
+
+
+class PagedMatrix(MatrixAttention):
+    """Tiles of queries on matrix units: pieces of prompts."""
+
+    template: ClassVar[str] = "matrix attention, paged"
+    measured_as: ClassVar[str] = MatrixAttention.template
+    kernel: ClassVar[type[Kernel]] = PagedKernel
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        assert isinstance(kernel, PagedKernel)
+        f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
+        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
+        grid.launch(lambda of, first, tx, ty: _PagedWave(kernel, f, choice, of, first, tx, ty))
+
+
+class _PagedWave(Wave):
+    """A tile of keys in one block has one entry of the table."""
+
+    def _blocks(self, key: Index) -> None:
+        assert isinstance(self.k, PagedKernel)
+        if self.k.places % self.keys == 0:
+            self.k.enter(self.of.b, key)
+        super()._blocks(key)
+
+
+class PagedVector(GpuAttention):
+    """Tiles of queries by vector code, for types and heads that matrix units do not take."""
+
+    template: ClassVar[str] = "gpu attention, paged"
+    measured_as: ClassVar[str] = GpuAttention.template
+    kernel: ClassVar[type[Kernel]] = PagedKernel
+
+
+SPACES = (PagedFewRows, PagedMatrix, PagedVector)
