@@ -36,8 +36,9 @@ LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_ro
 NAMES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8_e4m3",
 }  # fmt: skip
-# What torch's profiler has for a kernel beside its work, by which aiter times: `benchmarks.time_model.PROFILED_US` (published traces on CDNA 3).
-LIMIT_S = 300  # wall clock of a row
+COPIES = 101  # of its operands that aiter's tuner goes through, one a launch (`aiter/test_common.py`): what they are together is what the last cache would have to hold
+WIDTHS = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "f8": 1, "f4": 17 / 32}  # bytes, scales with them
+LIMIT_S = 300  # processor time of a row
 Line = dict[str, Any]
 
 
@@ -75,6 +76,33 @@ def drawn(found: Iterable[Row], count: int, seed: int) -> list[Row]:
     return turns[: count or len(turns)]
 
 
+def operand_bytes(row: Row) -> float:
+    """What a product's operands and result take."""
+    m, n, k = row.sizes[:3]
+    return (m * k + k * n) * WIDTHS[row.dtype] + m * n * WIDTHS[row.out]
+
+
+def in_last_cache(row: Row) -> bool:
+    """Whether the operands were in the last cache when the row was timed: the same ones each time, or copies that it holds all of, since they were written before."""
+    product = find_product(row.product)
+    last = product.level("MALL") if product is not None else None
+    return row.warm or (row.op == "product" and last is not None and COPIES * operand_bytes(row) <= last.size_bytes)
+
+
+def zeros_us(row: Row) -> float:
+    """The zeros that aiter writes first, which its times include: of a result that is a sum in parts (`asm_gemm_a8w8.cu`, `asm_a8w8_blockscale_bpreshuffle.cu`: hipMemsetAsync; its bfloat16
+    kernels write them themselves), and of a mixture's (`gemm_moe_tune.py`: torch.zeros)."""
+    product = find_product(row.product)
+    assert product is not None, row.product
+    if row.op == "moe":
+        nbytes = 2 * row.sizes[0] * row.sizes[1]
+    elif row.op == "product" and row.splits > 1 and not row.kernel.startswith("bf16gemm"):
+        nbytes = 2 * row.sizes[0] * row.sizes[1]
+    else:
+        return 0.0
+    return PROFILED_US + nbytes / level_gbps(product, "memory") * 1e-3
+
+
 def right(row: Row) -> Line:
     """The model's word on the code object that was timed."""
     from benchmarks import aiter_results
@@ -87,9 +115,9 @@ def right(row: Row) -> Line:
         sizes = (*sizes, product.units)
     if row.op == "attention_bwd":
         return gradient(row)
-    e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, row.warm)
+    e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, in_last_cache(row))
     return {
-        "us": e.kernel_us + (0.0 if row.warm else PROFILED_US),
+        "us": e.kernel_us + (0.0 if row.warm else PROFILED_US + zeros_us(row)),
         "limit": e.limit,
         "mhz": round(e.clock_mhz),
         "of": row.kernel,
@@ -171,21 +199,21 @@ def name_of(part: str, row: Row) -> Line:
 
 
 def _late(number: int, frame: Any) -> None:
-    raise tec.TecError(f"not modelled within {LIMIT_S} s")
+    raise tec.TecError(f"not modelled within {LIMIT_S} s of processor time")
 
 
 def measure(part: str, row: Row) -> Line:
     """One row, modelled; "error" where that failed."""
     start = time.process_time()
     line = name_of(part, row)
-    signal.signal(signal.SIGALRM, _late)
-    signal.alarm(LIMIT_S)
+    signal.signal(signal.SIGVTALRM, _late)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT_S)
     try:
         found = PARTS[part][1](row)
     except tec.TecError as e:
         return {**line, "error": str(e).splitlines()[0]}
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     us = found.pop("us")
     return {
         **line,
@@ -200,9 +228,9 @@ def alone(part: str, row: Row) -> Line:
     """`measure` in a process of its own, which a failure of the code generator, or a kernel that takes too long, ends alone."""
     words = [sys.executable, "-m", "benchmarks.amd_model", "--one", part, str(rows().index(row))]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=2 * LIMIT_S, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=8 * LIMIT_S, check=False)
     except subprocess.TimeoutExpired:
-        return {**name_of(part, row), "error": f"not modelled within {2 * LIMIT_S} s"}
+        return {**name_of(part, row), "error": f"not modelled within {8 * LIMIT_S} s"}
     if done.returncode:
         return {**name_of(part, row), "error": (done.stderr.strip().splitlines() or ["it ended"])[-1][:200]}
     found: Line = json.loads(done.stdout.splitlines()[-1])

@@ -42,12 +42,10 @@ from tec.choices import schedule, spaces
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
 from tec.target import find_product
+from tec.target.fitted import fitted
 
 CALL_US = 60.0  # torch's call in such tables takes 20 to 27 (1024 cubed, at 40 to 80 TFLOP/s of 600): a third and more of a time below this
-# What torch's profiler has for a kernel beside its work, from the traces in AMD-AGI/TraceLens (171dd747, tests/traces), none of which is a row here: 1,094 elementwise kernels of one
-# work-group on MI300X, quartiles 2.1, 3.6 and 4.6 us (on MI210 3.7 for 77), less the 0.2 that the model has for one. Where they follow each other without a gap it is the time from one
-# kernel's end to its own: the queue's work between two kernels is theirs.
-PROFILED_US = 3.4
+PROFILED_US = fitted("profiled kernel")  # what torch's profiler has for a kernel beside its work
 DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8": "float8_e4m3", "int8": "int8"}
 
 Types = list[tuple[tuple[int, ...], str]]

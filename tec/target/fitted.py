@@ -29,12 +29,20 @@ FITTED: dict[str, Fitted] = {
         3270, "GB/s", "f8 16x18432x7168 and 8x36864x7168 (ck)", "the fastest streams of weights that no cache holds; ROCm's validation tests expect 2,003",
     ),
     "MI355X float4 clock": Fitted(
-        1600, "MHz", "f4 8192x8192x8192 (asm, 216 us)", "at 2,400 MHz the code object would keep the pipes busy for 0.68 of the time and take 161 us: 1,790 MHz, by the cube of the clock 1,600 where "
-        "they are busy for 0.94",
+        1615, "MHz", "f4 8192x8192x8192 (asm, 216 us) and 3200x53248x16384 (asm, 1,129 us)", "at 2,400 MHz the code objects would keep the pipes busy for 0.68 and 0.65 of the time and take 160 and 861 us: "
+        "1,795 and 1,834 MHz, by the cube of the clock 1,614 and 1,618 where they are busy for 0.94",
     ),
     "MI355X bfloat16 clock": Fitted(
-        1980, "MHz", "bf16 32768x5120x5120 (asm, 1,172 us)", "the same: 1,117 us at 2,400 MHz, pipes busy for 0.61 of the time. A loop of matrix instructions alone, whose operands stay in "
-        "registers, holds 2,133 (1,907 of an MI350X, by the power of both)",
+        1810, "MHz", "bf16 8192x8192x8192 (asm, 689 us), 32768x5120x5120 (asm, 1,172 us), 4096x2560x8192 (asm, 164 us)", "the same: 598, 968, 145 us at 2,400 MHz, so 1,922, 1,804, 1,711, "
+        "whose geometric mean this is. A loop of matrix instructions alone, whose operands stay in registers, holds 2,133 (1,907 of an MI350X, by the power of both)",
+    ),
+    "MI355X memory latency": Fitted(
+        680, "ns", "f4 1x12288x4096, 2x2048x7168, 2x7168x2048, 16x12288x1536, 64x6144x16384, 128x2048x7168 (asm, 4 to 28 us), less the profiler's part", "a few waves that wait for memory: at the "
+        "MI300X's 425 ns they take 0.66 to 0.76 of the time that they took, at 680 ns 0.92 to 1.06. Their operands are other ones each time (101 copies), so pages' first uses are in it",
+    ),
+    "profiled kernel": Fitted(
+        2.1, "us", "f4 2x512x4096, 8x512x4096, 2x16384x2048 (MI355X, asm, 5.4 to 6.2 us)", "what torch's profiler has for a kernel beside its work, where kernels follow each other. In published traces of "
+        "MI300X (TraceLens) the medians of kernels of one work-group are 2.0 and 2.1 us in two of six, 4.2 to 5.2 in the others, whose GPUs wait for their host",
     ),
 }  # fmt: skip
 

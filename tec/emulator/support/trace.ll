@@ -34,7 +34,7 @@ full:
   store i32 1, ptr %cutp
   ret i1 true
 }
-define void @tec_trace_lds_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i32 %tag, i64 %dwords, i64 %banks) noinline {
+define void @tec_trace_lds_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i32 %tag, i64 %dwords, i64 %banks, i64 %glanes) noinline {
   %wanted_q = getelementptr i8, ptr %ctx, i64 $CTX.trace_lds
   %wanted = load i64, ptr %wanted_q
   %want = icmp ne i64 %wanted, 0
@@ -42,7 +42,7 @@ define void @tec_trace_lds_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i32 %tag, i64 
 look:
 $context  br i1 %room, label %put, label %full
 put:
-  %found = call {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks)
+  %found = call {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks, i64 %glanes)
   %clocks = extractvalue {i64, i64} %found, 0
   %c32 = trunc i64 %clocks to i32
   %word = or i32 %tag, %c32

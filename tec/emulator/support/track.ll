@@ -42,8 +42,8 @@ ${first_lines}done:
   %bytes = mul i64 %act64, %nbytes
 $counters$bump_accesses$bump_bytes$bump_lines$bump_lanes  ret void
 }
-define void @tec_banks_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i64 %slot, i64 %dwords, i64 %banks) noinline {
-  %found = call {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks)
+define void @tec_banks_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i64 %slot, i64 %dwords, i64 %banks, i64 %glanes) noinline {
+  %found = call {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks, i64 %glanes)
   %clocks = extractvalue {i64, i64} %found, 0
   %extra = extractvalue {i64, i64} %found, 1
   %act = call i$w @llvm.ctpop.i$w(i$w %m)
@@ -53,14 +53,12 @@ define void @tec_banks_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i64 %slot, i64 %dw
   %bytes = mul i64 %act64, %by64
 $counters$bump_accesses$bump_bytes$bump_clocks$bump_extra  ret void
 }
-define {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks) noinline {
+define {i64, i64} @tec_bank_clocks_$w(<$w x i32> %addr, i$w %m, i64 %dwords, i64 %banks, i64 %glanes) noinline {
 entry:
   br label %d_entry
 d_entry:
   %d_buf = alloca <$w x i32>, align 64
   %bank_buf = alloca <$w x i32>, align 64
-  %glanes0 = udiv i64 32, %dwords
-  %glanes = call i64 @llvm.umax.i64(i64 %glanes0, i64 1)
   %dw32 = trunc i64 %dwords to i32
   %by = mul i32 %dw32, 4
   %byi = insertelement <$w x i32> poison, i32 %by, i64 0

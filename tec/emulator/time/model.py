@@ -19,6 +19,7 @@ import numpy as np
 
 from ...runtime.devices.surface import Dim3
 from ...target import Machine, latency_ns, level_gbps
+from ...target.lds import lds_phase
 from ..chips import DTYPES, Chip, places
 from . import traffic as memory
 from .counters import KernelCounts, summarize
@@ -251,7 +252,9 @@ def _counts(samples: list[GroupSteps], tracer: Tracer, times_more: float) -> Ker
     for r, row in enumerate(tracer.rows):
         counters[r, 1] = counters[r, 0] * tracer.lanes * (1 if row.kind == "block" else row.nbytes)
         if row.kind.startswith("lds"):
-            least = np.ceil(row.nbytes * tracer.lanes / tracer.driver.chip.limits.lds_bytes_a_clock)
+            limits = tracer.driver.chip.limits
+            phase = lds_phase(limits.name, limits.lds_banks, row.kind.removeprefix("lds_"), row.nbytes)
+            least = -(-tracer.lanes // phase.lanes)
             counters[r, 3] = max(0.0, counters[r, 2] - least * counters[r, 0])
     return summarize(tracer.rows, np.round(counters * times_more), tracer.lanes)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...target import CHIPS
+from ...target.lds import lds_phase
 from ..checks.order import Synchronization
 from ..context import CTX, STATE_WORKED
 from ..decode.inst import KernelText
@@ -45,12 +47,12 @@ class Accesses(Wave):
             if self.options.trace:
                 self.trace_access(row, space, kind, nbytes, address, mask)
                 return
-            name, last = ("lines", 7) if space == "global" else ("banks", 64 if self.chip == "gfx950" else 32)
-            size = nbytes if space == "global" else max(1, nbytes // 4)
-            self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, i64, i64)")
-            self.out.put(
-                f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, i64 {size}, i64 {last})"
-            )
+            name, more, last = "lines", "i64, i64", f"i64 {nbytes}, i64 7"
+            if space == "lds":
+                address, mask, more, last = self._phases(kind, nbytes, address, mask)
+                name = "banks"
+            self.out.declares.add(f"declare void @tec_{name}_{w}(<{w} x {at}>, i{w}, ptr, i64, {more})")
+            self.out.put(f"call void @tec_{name}_{w}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i64 {row}, {last})")
 
     def scalar_load(self, address: str, nbytes: int) -> None:
         """The same of a load for the whole wave, as one of lane 0's; none where no lane is on, and so nothing uses the value."""
@@ -92,9 +94,28 @@ class Accesses(Wave):
         tag = event << 30 | row << 12
         more, last = "", ""
         if space == "lds":
-            more, last = ", i64, i64", f", i64 {max(1, nbytes // 4)}, i64 {64 if self.chip == 'gfx950' else 32}"
+            address, mask, more, last = self._phases(kind, nbytes, address, mask)
+            more, last = f", {more}", f", {last}"
         self.out.declares.add(f"declare void {name}(<{w} x {at}>, i{w}, ptr, i32{more})")
         self.out.put(f"call void {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {tag}{last})")
+
+    def _phases(self, kind: int, nbytes: int, address: str, mask: str) -> tuple[str, str, str, str]:
+        """The lanes' addresses and mask in the order in which the LDS serves them; the types and values of dwords a lane, banks and lanes served together (`tec.target.lds`)."""
+        w = self.lanes
+        phase = lds_phase(self.chip, CHIPS[self.chip].lds_banks, ("load", "store", "atomic")[kind], nbytes)
+        if phase.order:
+            lanes = ", ".join(f"i32 {n}" for n in phase.lanes_of(w))
+            order = f"<{w} x i32> <{lanes}>"
+            address = self.out.emit(f"shufflevector <{w} x i32> {address}, <{w} x i32> poison, {order}")
+            bits = self.out.emit(f"bitcast i{w} {mask} to <{w} x i1>")
+            bits = self.out.emit(f"shufflevector <{w} x i1> {bits}, <{w} x i1> poison, {order}")
+            mask = self.out.emit(f"bitcast <{w} x i1> {bits} to i{w}")
+        return (
+            address,
+            mask,
+            "i64, i64, i64",
+            f"i64 {max(1, nbytes // 4)}, i64 {phase.banks}, i64 {phase.lanes}",
+        )
 
     def before_store(
         self, space: str, nbytes: int, address: str, mask: str, data: str, changed: Callable[[], str]

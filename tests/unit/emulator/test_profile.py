@@ -6,6 +6,7 @@ import json
 import struct
 
 import numpy as np
+import pytest
 
 from tec.emulator import emulator_profile
 
@@ -74,6 +75,43 @@ define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) #0 {{
         load = counts.memory["lds_load"]
         assert (load.clocks, load.extra_clocks) == (clocks, clocks - 1), stride
     assert profile(ir(1), "gfx942", 64).launches[0].counts.memory["lds_load"].clocks == 2
+
+
+# Of half a wave: as published (`tec.target.lds`).
+_PHASES = {
+    "gfx942": (32, [[0, 1, 2, 3, 20, 21, 22, 23], [4, 5, 6, 7, 16, 17, 18, 19], [8, 9, 10, 11, 28, 29, 30, 31], [12, 13, 14, 15, 24, 25, 26, 27]]),
+    "gfx950": (64, [[*range(4), *range(12, 16), *range(20, 28)], [*range(4, 12), *range(16, 20), *range(28, 32)]]),
+    "gfx90a": (32, [[*range(n, n + 8)] for n in (0, 8, 16, 24)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chip", sorted(_PHASES))
+def test_reads_of_four_dwords_meet_in_their_phases(chip: str) -> None:
+    """Places of 16 bytes by the lane's bits: a lane meets those that are served with it, which on CDNA 3 and 4 are not its neighbours."""
+    banks, phases = _PHASES[chip]
+    for bit in (2, 3, 4):
+        ir = f"""@l = internal addrspace(3) global [2048 x <4 x float>] poison
+define amdgpu_kernel void @k(ptr addrspace(1) %p, ptr addrspace(1) %o) #0 {{
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %low = and i32 %t, 3
+  %s = lshr i32 %t, {bit}
+  %one = and i32 %s, 1
+  %four = mul i32 %one, 4
+  %far = mul i32 %t, 16
+  %sum = add i32 %low, %four
+  %i = add i32 %sum, %far
+  %a = getelementptr <4 x float>, ptr addrspace(3) @l, i32 %i
+  %x = load volatile <4 x float>, ptr addrspace(3) %a
+  %f = extractelement <4 x float> %x, i32 0
+  %b = getelementptr float, ptr addrspace(1) %o, i32 %t
+  store float %f, ptr addrspace(1) %b
+  ret void
+}}{_TAIL}"""
+        slots = [(t & 3) + 4 * (t >> bit & 1) for t in range(32)]
+        assert max(slots) < banks // 4
+        most = [max(sum(slots[a] == slots[b] for b in phase) for a in phase) for phase in phases]
+        load = profile(ir, chip, 64).launches[0].counts.memory["lds_load"]
+        assert (load.instructions, load.clocks) == (1, 2 * sum(most)), bit
 
 
 def test_report_and_trace(tmp_path) -> None:
