@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
-from ..choices import Choice, Group, Made, Space, chain, is_strict, preferred
+from ..choices import Choice, Group, Made, Space, chain, is_strict, preferred, spaces
 from ..driver import Building, Lowered
 from ..errors import LoweringError, TecError
 from ..ir import Buffer, Expr, Func, IfThenElse, Stmt, Var, build
@@ -124,19 +124,30 @@ def _apart(program: Program, target: Target, name: str) -> tuple[list[_Class], s
         if name not in asked:  # its choice is the same for all sizes
             return [_Class(None, size, (size,), *best)], asked
         found.append(_Class(end, size, (size,) if end is not None else (size, LARGE), *best))
+    judge = _Judge(program, target, name)
     for k in range(len(found) - 1, 0, -1):
         few, many = found[k - 1 : k + 1]
         for own, other in ((many, few), (few, many)):
-            if not any(_gains_at({name: n}, {name: many.end}, own, other) for n in own.judged):
+            if not any(judge.gains(n, many.end, own, other) for n in own.judged):
                 found[k - 1 : k + 1] = [other._replace(end=many.end, judged=few.judged + many.judged)]
                 break
     return found, asked
 
 
-def _gains_at(sizes: dict[str, int], ends: dict[str, int | None], own: _Class, other: _Class) -> bool:
-    """Whether a class's own choice is worth having beside another class's where sizes are these."""
-    with typically(sizes, ends):
-        return _gains(own.space, own.choice, other.choice)
+class _Judge:
+    """Prices choices at sizes that are none of their own classes': a space is made for the size that it is asked about, since templates read it when they are made."""
+
+    def __init__(self, program: Program, target: Target, name: str):
+        self.program, self.target, self.name = program, target, name
+        self._spaces: dict[tuple[int, int | None], list[Space]] = {}
+
+    def gains(self, size: int, end: int | None, own: _Class, other: _Class) -> bool:
+        """Whether a class's own choice is worth having beside another class's, for sizes up to `end` where they are `size`."""
+        with typically({self.name: size}, {self.name: end}):
+            if (size, end) not in self._spaces:
+                self._spaces[size, end] = spaces(self.program.outputs, self.target)
+            there = next((s for s in self._spaces[size, end] if s.template == own.space.template), own.space)
+            return _gains(there, own.choice, other.choice)
 
 
 def _gains(space: Space, own: Choice, other: Choice) -> bool:

@@ -16,6 +16,7 @@ from tec.errors import LoweringError
 from tec.graph import Graph, run_graph, size_classes, units
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
+from tec.graph.programs import program_of
 from tec.graph.size_classes import CLASSES
 from tec.graph.sizes import sizes_of_group
 from tec.ir import IRModule
@@ -184,6 +185,20 @@ def test_every_class_on_the_interpreter(target: str, dtype: str, seed: int, monk
 
 def in_parts(chosen: dict[str, Any]) -> bool:
     return any(max(choice.get("split_k", 1), choice.get("parts", 1)) > 1 for choice in chosen["classes"].values())
+
+
+def test_a_tile_for_few_rows_does_not_serve_many() -> None:
+    """Classes are judged by the price at the sizes that they would serve: tiles of 16 rows cost 2,048 rows several times what theirs do."""
+    c = Case("wide", "float16")
+    c.done(c.op("matmul", c.input("x", "n", 416), c.input("y", 416, 5768)))
+    target = tec.Target("rocm -mcpu=gfx942")
+    with target:
+        graph = optimize(c.graph, target, None)
+        (group,) = (g for g in part_of(graph, (), ()).groups if not g.is_alias)
+        program = program_of(group, 0, sizes_of_group(group), list(graph.guards))
+        found, _ = size_classes._apart(program, target, program.sizes.names[0])
+    few, many = found[0], found[-1]
+    assert few.end is not None and few.choice["rows"] < many.choice["rows"]
 
 
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90a", "cuda -arch=sm_70"])
