@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import os
@@ -64,6 +65,19 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: Any) -> Any:
+    """A test's walks ask the system for no memory (`tec.ir.frames`): a tenth of the processor's time of tests that lower or interpret."""
+    from tec.ir.frames import with_room
+
+    test = pyfuncitem.obj
+    pyfuncitem.obj = functools.wraps(test)(functools.partial(with_room, test))
+    try:
+        return (yield)
+    finally:
+        pyfuncitem.obj = test
 
 
 def pytest_report_header() -> str:

@@ -6,15 +6,16 @@ with a few special node types use `Rewriter` tables: a `dict[type, handler]`, no
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 from ..errors import LoweringError
 from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
+from .frames import P, T, with_room
 from .schema import EXPRS, STMTS, listers, map_tuple, rebuilders, walkers
 
 ExprFn = Callable[[E.Expr], E.Expr]
@@ -193,30 +194,40 @@ def holds(s: S.Stmt, kind: type[S.Stmt]) -> bool:
     return any_stmt(s, lambda x: isinstance(x, kind))
 
 
-@contextmanager
-def deep_recursion() -> Iterator[None]:
-    """Room for the walks of expressions with thousands of terms; a decorator as well. Raises LoweringError where it does not do.
+class deep_recursion:
+    """Room for the walks of expressions with thousands of terms; a decorator as well, which gives their frames room too (`frames`). Raises LoweringError
+    where it does not do.
 
     The limit is the process's: with several threads inside, the last one out puts back what the first one found.
     """
-    global _deep, _usual_limit
-    with _DEEP_LOCK:
-        if _deep == 0:
-            _usual_limit = sys.getrecursionlimit()
-        _deep += 1
-        sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_FRAMES))
-    try:
-        yield
-    except RecursionError:
-        raise LoweringError(
-            "the program is nested too deeply: terms in one expression, or values in a row that each need the one before",
-            hint="compute part of it in a stage of its own; in a kernel, a loop in place of a static_range of thousands",
-        ) from None
-    finally:
+
+    def __enter__(self) -> None:
+        global _deep, _usual_limit
+        with _DEEP_LOCK:
+            if _deep == 0:
+                _usual_limit = sys.getrecursionlimit()
+            _deep += 1
+            sys.setrecursionlimit(max(sys.getrecursionlimit(), MAX_FRAMES))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        global _deep
         with _DEEP_LOCK:
             _deep -= 1
             if _deep == 0:
                 sys.setrecursionlimit(_usual_limit)
+        if isinstance(error, RecursionError):
+            raise LoweringError(
+                "the program is nested too deeply: terms in one expression, or values in a row that each need the one before",
+                hint="compute part of it in a stage of its own; in a kernel, a loop in place of a static_range of thousands",
+            ) from None
+
+    def __call__(self, f: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(f)
+        def deep(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return with_room(f, *args, **kwargs)
+
+        return deep
 
 
 _DEEP_LOCK = fork_safe_lock()
