@@ -37,6 +37,12 @@ def identity(c: Call) -> Any:
     return c.get(0)
 
 
+@onnx_op("Erfc")
+def erfc(c: Call) -> Value:
+    """No operator of ONNX: tf2onnx leaves TensorFlow's in the file where a Keras network has an exact GELU, which ONNX Runtime refuses."""
+    return c.op("subtract", c.const(1, c[0].dtype), c.op("erf", c[0]))
+
+
 _WITH_ATTRS: dict[str, tuple[str, dict[str, tuple[str, float]]]] = {
     # ONNX name: (operator, {its attribute: (ONNX attribute, default)})
     "LeakyRelu": ("leaky_relu", {"alpha": ("alpha", 0.01)}),

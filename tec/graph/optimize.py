@@ -18,6 +18,7 @@ from .passes.byte_products import byte_products
 from .passes.channel_scales import channel_scales
 from .passes.common_subexpressions import common_subexpressions
 from .passes.dead_code import dead_code
+from .passes.einsums import einsums_as_products
 from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
 from .passes.gelu import find_gelu
@@ -53,6 +54,7 @@ def passes() -> tuple[Pass, ...]:
     return (
         clean,
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
+        Pass("einsums_as_products", lambda g, t, d: einsums_as_products(g)),
         Pass("one_spelling", lambda g, t, d: one_spelling(g)),
         clean,
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
@@ -67,6 +69,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("fold_scale", lambda g, t, d: fold_scale(g)),
         clean,
         Pass("move_views", lambda g, t, d: move_views(g, t)),
+        Pass("fold_scale", lambda g, t, d: fold_scale(g)),  # of networks with channels last: transposes have moved away
         Pass("find_gelu", lambda g, t, d: find_gelu(g)),
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),

@@ -204,7 +204,7 @@ class _Look:
                 if a.shape != x.shape or not self.is_product(a):
                     return x
                 f.biases.append(c)
-                x = a
+                x = self.without_zeros(a, c)
             elif (n := self.made_by(x, "where")) is not None:
                 condition, a, c = n.inputs
                 number = _number(c)
@@ -214,6 +214,20 @@ class _Look:
                 x = a
             else:
                 return x
+
+    def without_zeros(self, v: Value, bias: Value) -> Value:
+        """Scores before a constant of zeros and ones that sets those to 0 which a constant bias hides: TensorFlow's choice between scores and a low number is
+        scores * keep + low * (1 - keep)."""
+        n = self.made_by(v, "multiply")
+        if n is None or not bias.is_known:
+            return v
+        low = np.asarray(bias.data)
+        for scores, keep in (n.inputs, n.inputs[::-1]):
+            if keep.is_known and scores.shape == v.shape and keep.shape == bias.shape:
+                kept = np.asarray(keep.data)
+                if np.array_equal(kept, low == 0) and (low[kept == 0] <= HIDDEN).all():
+                    return scores
+        return v
 
     # ---- the operands
 
@@ -421,6 +435,8 @@ def _four(b: Rebuild, mask: Value, lead: Sequence[Any]) -> Value:
 def _known(v: Value, b: Rebuild) -> Value | dict[str, int]:
     """A constant mask as attributes where it says which places are seen, as a choice where it only hides, else as it is."""
     data = np.asarray(v.data)
+    if data[:1, :1].size and (data == data[:1, :1]).all():
+        data = data[:1, :1]  # one mask for all heads, which TensorFlow repeats
     keep = data if v.dtype == "bool" else data.astype(np.float64) > HIDDEN
     if not keep.any(-1).all() or (v.dtype != "bool" and np.any(data[keep] != 0)):
         return v

@@ -2,7 +2,7 @@
 
 conv(x, w) * s        -> conv(x, w * s)              s: one value, or one a channel
 (conv(x, w) + b) * s  -> conv(x, w * s) + b * s
-(x + a) + b           -> x + (a + b)                 a, b constants
+(x + a) + b           -> x + (a + b)                 a, b constants; x - a is x + (-a)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .rewrite import Rebuild, rebuild
 
 def fold_scale(graph: Graph) -> Graph:
     """The graph with per-channel constants folded."""
+    graph = _sums(graph)
     users = graph.users()
     outputs = set(graph.outputs)
 
@@ -69,6 +70,23 @@ def fold_scale(graph: Graph) -> Graph:
         return False
 
     return _merge_sums(rebuild(graph, handle) if gone else graph)
+
+
+def _sums(graph: Graph) -> Graph:
+    """Differences from constants as sums: a batch normalization that an exporter writes out begins with one."""
+
+    def is_found(node: Node) -> bool:
+        return node.op == "subtract" and node.inputs[1].is_known and "float" in node.outputs[0].dtype
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        if not is_found(node):
+            return False
+        x, c = node.inputs
+        negative = b.new.constant(-np.asarray(c.data), c.name, c.dtype)
+        b.map[node.outputs[0]] = b.new.add("add", [b.value(x), negative], {}, node.outputs[0].name, node.origin)[0]
+        return True
+
+    return rebuild(graph, handle) if any(map(is_found, graph.nodes)) else graph
 
 
 def _split(node: Node) -> tuple[Value, Value] | None:

@@ -1,6 +1,7 @@
 """GELU as networks write it, as the one operator that it is:
 
     x * 0.5 * (1 + erf(x * sqrt(0.5)))                                  ->   gelu(x)
+    x * 0.5 * (1 - erf(-x * sqrt(0.5)))                                 ->   gelu(x), as TensorFlow and JAX write it by erfc
     x * 0.5 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x * x * x)))     ->   gelu_tanh(x)
 
 in any order of factors, divisions by constants among them. In 16 bits its parts would be rounded one by one, where the operator works in float32 inside and
@@ -51,11 +52,12 @@ def _gelu(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> tu
     for x, total in (parts, parts[::-1]):
         if x.shape != node.outputs[0].shape:
             continue
-        inside = _one_and(total, "erf", own)
-        if inside is not None:
-            scale, of = _factors(inside, own, False)
-            if of == [x] and abs(scale - math.sqrt(0.5)) < _CLOSE:
-                return "gelu", x
+        for sign, combined in ((1, "add"), (-1, "subtract")):
+            inside = _one_and(total, "erf", own, combined)
+            if inside is not None:
+                scale, of = _factors(inside, own, False)
+                if of == [x] and abs(sign * scale - math.sqrt(0.5)) < _CLOSE:
+                    return "gelu", x
         inside = _one_and(total, "tanh", own)
         if inside is not None and _is_bend(inside, x, own):
             return "gelu_tanh", x
@@ -98,6 +100,9 @@ def _factors(v: Value, own: Callable[[Value], bool], is_root: bool) -> tuple[flo
     if number is not None:
         return number, []
     node = v.node
+    if node is not None and node.op == "neg" and own(v):
+        a, left = _factors(node.inputs[0], own, False)
+        return -a, left
     if node is None or node.op not in ("multiply", "divide") or not (is_root or own(v)):
         return 1.0, [v]
     a, left = _factors(node.inputs[0], own, False)
@@ -107,11 +112,11 @@ def _factors(v: Value, own: Callable[[Value], bool], is_root: bool) -> tuple[flo
     return a * b, left + right
 
 
-def _one_and(v: Value, op: str, own: Callable[[Value], bool]) -> Value | None:
-    """What is y where `v` is 1 + op(y), read by nobody else."""
-    if v.node is None or v.node.op != "add" or not own(v):
+def _one_and(v: Value, op: str, own: Callable[[Value], bool], combined: str = "add") -> Value | None:
+    """What is y where `v` is 1 + op(y), or 1 - op(y), read by nobody else."""
+    if v.node is None or v.node.op != combined or not own(v):
         return None
-    for one, made in (v.node.inputs, v.node.inputs[::-1]):
+    for one, made in (v.node.inputs, v.node.inputs[::-1])[: 1 if combined == "subtract" else 2]:
         if _number(one) == 1.0 and made.node is not None and made.node.op == op and own(made):
             return made.node.inputs[0]
     return None

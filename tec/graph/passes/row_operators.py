@@ -9,7 +9,7 @@ from typing import Any
 
 from ...target import Target
 from ..graph import Graph, Value
-from .spellings import Either, Found, Named, Rule, apply_rule, number
+from .patterns import Either, Found, Named, Rule, apply_rule, number
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 

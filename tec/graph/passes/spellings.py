@@ -1,50 +1,13 @@
-"""One spelling for what exporters write in several: operators in place of their parts, as rules.
-
-A rule is a pattern of operators, a condition that gives the new operator's attributes (None: the rule does not hold), the operator, and why it is one.
-Patterns are nested tuples: (operator, operand, ...); a name stands for any value, the same one wherever it comes again; `Either` lists
-alternatives. Operands of sums and products match in both orders. Parts that something else reads stay, beside the new operator.
-"""
+"""One spelling for what exporters write in several: operators in place of their parts, as rules (`patterns`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import math
 from typing import Any
 
-import numpy as np
-
 from ...ops import registry
-from ..graph import Graph, Node, Value
-from .rewrite import Rebuild, const_of, rebuild
-
-Found = Mapping[str, Value]
-_COMMUTE = frozenset({"add", "multiply"})
-
-
-class Either:
-    """A pattern that matches where one of several does."""
-
-    def __init__(self, *patterns: Any):
-        self.patterns = patterns
-
-
-@dataclass(frozen=True)
-class Rule:
-    """`pattern` is written as `op`, on the values that `operands` name, where `condition` gives its attributes."""
-
-    name: str
-    pattern: tuple[Any, ...]
-    condition: Callable[[Found, Value], dict[str, Any] | None]
-    op: str
-    operands: tuple[str, ...]
-    why: str
-    is_ordered: bool = False  # whether the outermost operands are taken in the order in which they stand
-
-
-def number(v: Value) -> float | None:
-    """A constant's one value."""
-    data = const_of(v)
-    return float(np.asarray(data).reshape(())) if data is not None and np.size(data) == 1 else None
+from ..graph import Graph, Value
+from .patterns import MADE, Either, Found, Named, Rule, apply_rule, number
 
 
 def _norm(found: Found, out: Value) -> dict[str, Any] | None:
@@ -55,6 +18,9 @@ def _norm(found: Found, out: Value) -> dict[str, Any] | None:
     mean, variance = found["mean"].node, found["variance"].node
     assert mean is not None and variance is not None
     axes = sorted({a % x.ndim for a in mean.attrs["axes"]})
+    least = found.get("least")
+    if least is not None and number(least) != 0:
+        return None
     same = sorted({a % x.ndim for a in variance.attrs["axes"]}) == axes
     kept = mean.attrs["keepdims"] and variance.attrs["keepdims"]
     if not axes or not same or not kept or axes != list(range(axes[0], x.ndim)):
@@ -64,6 +30,36 @@ def _norm(found: Found, out: Value) -> dict[str, Any] | None:
 
 def _one(found: Found, out: Value) -> dict[str, Any] | None:
     return {} if number(found["one"]) == 1 and out.dtype.startswith("float") and out.shape == found["x"].shape else None
+
+
+def _mean(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of a sum that is divided by how many it sums."""
+    total = found["total"].node
+    assert total is not None
+    x, n = found["x"], number(found["n"])
+    axes = tuple(total.attrs["axes"])
+    sizes = [x.shape[a] for a in axes]
+    if (
+        n is None
+        or not x.dtype.startswith("float")
+        or out.shape != found["total"].shape
+        or any(not isinstance(s, int) for s in sizes)
+    ):
+        return None
+    count = math.prod(sizes)
+    is_mean = n == count if out.node is not None and out.node.op == "divide" else abs(n * count - 1) < 1e-6
+    return {"axes": axes, "keepdims": total.attrs["keepdims"]} if count and is_mean else None
+
+
+def _kept(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of a reduction whose result gets its dimensions back as ones."""
+    node = found["reduced"].node
+    assert node is not None
+    x = found["x"]
+    axes = tuple(a % x.ndim for a in node.attrs["axes"])
+    if node.attrs["keepdims"] or out.shape != tuple(1 if k in axes else n for k, n in enumerate(x.shape)):
+        return None
+    return {**node.attrs, "keepdims": True}
 
 
 def _is_two(found: Found, out: Value) -> dict[str, Any] | None:
@@ -119,18 +115,66 @@ def _last_two(found: Found, out: Value) -> dict[str, Any] | None:
     return {"perm": (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)}
 
 
-class Named:
-    """A pattern whose value gets a name."""
+def _is_norm_of_rows(found: Found, out: Value) -> dict[str, Any] | None:
+    """As `_norm`, with a factor and a summand that broadcast to the rows."""
+    attrs = _norm(found, found["x"])
+    return attrs if attrs is not None and out.shape == found["x"].shape else None
 
-    def __init__(self, name: str, pattern: Any):
-        self.name, self.pattern = name, pattern
+
+def _is_choice(found: Found, out: Value) -> dict[str, Any] | None:
+    return {} if found["keep"].dtype == "bool" else None
 
 
-_GAP = ("subtract", "x", Named("mean", ("reduce_mean", "x")))
+def _as_it_is(found: Found, out: Value) -> dict[str, Any] | None:
+    assert out.node is not None
+    return dict(out.node.attrs)
+
+
+def _units_apart(found: Found, out: Value) -> dict[str, Any] | None:
+    """The order of the dimensions of `x` that a transpose of it with more dimensions of 1 among them amounts to."""
+    x, wide = found["x"], found["wide"]
+    assert out.node is not None
+    if wide.ndim <= x.ndim:
+        return None
+    stands: dict[int, int] = {}  # a dimension of `wide` -> that of `x`
+    k = 0
+    for place, n in enumerate(wide.shape):
+        left = wide.ndim - place
+        if k < x.ndim and n == x.shape[k] and (n != 1 or left == x.ndim - k):
+            stands[place] = k
+            k += 1
+        elif n != 1:
+            return None
+    if k < x.ndim:
+        return None
+    return {"perm": tuple(stands[p] for p in out.node.attrs["perm"] if p in stands)}
+
+
+_MEAN = Named("mean", ("reduce_mean", "x"))
+_GAP = ("subtract", "x", _MEAN)
 _SQUARE = Either(("square", _GAP), ("multiply", _GAP, _GAP))
-_SPREAD = ("add", Named("variance", ("reduce_mean", _SQUARE)), "epsilon")
+_MOMENTS = ("subtract", Named("variance", ("reduce_mean", ("square", "x"))), ("square", _MEAN))
+_VARIANCE = Either(Named("variance", ("reduce_mean", _SQUARE)), _MOMENTS, ("maximum", _MOMENTS, "least"))
+_SPREAD = ("add", _VARIANCE, "epsilon")
 _ROOT = ("sqrt", _SPREAD)
 _INVERSE = Either(("rsqrt", _SPREAD), ("reciprocal", _ROOT))
+_SCALE = ("multiply", _INVERSE, "gamma")
+
+
+def _moved(scale: Any) -> Any:
+    """x * scale + (beta - mean * scale), as TensorFlow's batch normalization is written."""
+    beside = Either(
+        ("add", ("multiply", ("neg", _MEAN), scale), "beta"), ("subtract", "beta", ("multiply", _MEAN, scale))
+    )
+    return ("add", ("multiply", "x", scale), beside)
+
+
+def _with_dimensions(op: str) -> Rule:
+    return Rule(
+        f"{op} with its dimensions", ("reshape", Named("reduced", (op, "x"))), _kept, op, ("x",),
+        "JAX puts dimensions of 1 back by a reshape, at which a norm would not be seen",
+    )  # fmt: skip
+
 
 RULES = (
     *(
@@ -146,9 +190,32 @@ RULES = (
         "a constant factor second", ("multiply", "a", "b"), _constant_first, "multiply", ("b", "a"),
         "as for sums", is_ordered=True,
     ),
+    _with_dimensions("reduce_sum"),
+    _with_dimensions("reduce_sum_square"),
+    *(
+        Rule(
+            f"mean by a {by} of {a}", (by, Named("total", (op, "x")), "n"), _mean, "reduce_mean", (operand,),
+            "JAX has no operator for a mean",
+        )
+        for by in ("divide", "multiply")
+        for op, a, operand in (("reduce_sum", "sum", "x"), ("reduce_sum_square", "sum of squares", ("square", "x")))
+    ),
+    _with_dimensions("reduce_mean"),
     Rule(
         "square of a product", ("multiply", "x", "x"), _same, "square", ("x",),
         "ONNX's own body of RMSNormalization multiplies x by itself, torch's takes a power",
+    ),
+    Rule(
+        "a choice as a sum", ("add", ("multiply", ("cast", "keep"), "x"), ("multiply", ("cast", ("logical_not", "keep")), "y")), _is_choice,
+        "where", ("keep", "x", "y"), "tf2onnx writes TensorFlow's Select so; a product with a low number is no mask to attention",
+    ),
+    Rule(
+        "a transpose without dimensions of 1", ("transpose", Named("wide", ("reshape", "x"))), _units_apart, "transpose", ("x",),
+        "tf2onnx and jax2onnx write a product along named axes with dimensions of 1 put in and taken out around it", around=("reshape", MADE),
+    ),
+    Rule(
+        "one reshape", ("reshape", ("reshape", "x")), _as_it_is, "reshape", ("x",),
+        "the same; what looks for heads or rows sees one step", is_repeated=True,
     ),
     Rule(
         "transpose of the last two", ("reshape", ("transpose", ("reshape", "x"))), _last_two, "transpose", ("x",),
@@ -175,6 +242,15 @@ RULES = (
         "one kernel in place of two reductions and what reads them; before opset 17, in Keras and in norms of channels there is no operator",
     ),
     Rule(
+        "layer norm by a scale and a shift", _moved(_SCALE), _is_norm_of_rows, "layer_norm", ("x",),
+        "Keras on TensorFlow normalizes layers by x * scale + shift, which reads x three times in kernels of their own",
+        around=("add", ("multiply", MADE, "gamma"), "beta"),
+    ),
+    Rule(
+        "layer norm by a scale and a shift, no factor", _moved(_INVERSE), _is_norm_of_rows, "layer_norm", ("x",),
+        "the same with scale=False", around=("add", MADE, "beta"),
+    ),
+    Rule(
         "layer norm by a quotient", ("divide", _GAP, _ROOT), _norm, "layer_norm", ("x",),
         "the same, as torch's exporters write it",
     ),
@@ -188,61 +264,4 @@ def one_spelling(graph: Graph) -> Graph:
     return graph
 
 
-def apply_rule(rule: Rule, graph: Graph) -> Graph:
-    """The graph with the rule's operator wherever its pattern is found."""
-    made: dict[Node, tuple[Found, dict[str, Any]]] = {}
-    for node in graph.nodes:
-        if node.op != rule.pattern[0]:
-            continue
-        (out,) = node.outputs
-        ways = _all(list(rule.pattern[1:]), node.inputs, {}) if rule.is_ordered else matches(rule.pattern, out, {})
-        for found in ways:
-            attrs = rule.condition(found, out)
-            if attrs is not None:
-                made[node] = found, attrs
-                break
-    if not made:
-        return graph
-
-    def handle(b: Rebuild, node: Node) -> bool:
-        if node not in made:
-            return False
-        found, attrs = made[node]
-        (out,) = node.outputs
-        inputs = [b.value(found[name]) for name in rule.operands]
-        b.map[out] = b.new.add(rule.op, inputs, attrs, out.name, node.origin)[0]
-        return True
-
-    return rebuild(graph, handle)
-
-
-def matches(pattern: Any, value: Value, found: dict[str, Value]) -> Iterator[dict[str, Value]]:
-    """All ways in which a pattern fits a value, with what its names stand for."""
-    if isinstance(pattern, str):
-        if found.get(pattern, value) is value:
-            yield {**found, pattern: value}
-    elif isinstance(pattern, Either):
-        for p in pattern.patterns:
-            yield from matches(p, value, found)
-    elif isinstance(pattern, Named):
-        if found.get(pattern.name, value) is value:
-            yield from matches(pattern.pattern, value, {**found, pattern.name: value})
-    else:
-        op, *parts = pattern
-        node = value.node
-        if node is None or node.op != op or len(node.inputs) != len(parts):
-            return
-        yield from _all(parts, node.inputs, found)
-        if op in _COMMUTE:
-            yield from _all(parts, node.inputs[::-1], found)
-
-
-def _all(parts: list[Any], inputs: list[Value], found: dict[str, Value]) -> Iterator[dict[str, Value]]:
-    if not parts:
-        yield found
-        return
-    for more in matches(parts[0], inputs[0], found):
-        yield from _all(parts[1:], inputs[1:], more)
-
-
-__all__ = ["RULES", "Either", "Named", "Rule", "apply_rule", "matches", "number", "one_spelling"]
+__all__ = ["RULES", "one_spelling"]

@@ -10,6 +10,9 @@
 A value under way is (base, steps): what it is made of, and the steps ("transpose", perm) and ("reshape", shape) from there.
 It becomes nodes where something reads it that steps cannot pass. A transpose passes elementwise work only where that work
 is its one reader, so that none is repeated; a reshape is free and passes always. Empty values are left alone.
+
+Where a network keeps channels last and has several readers of a value (squeeze and excitation, residual sums; Keras and JAX), transposes meet and cancel only if they
+pass all readers. Both ways are tried, and the one that copies fewer elements is taken.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 
 from ...ops.dims import Dim, at_most
 from ...ops.registry import ALONG_AXES, SHAPED
+from ...ops.typical import typical
 from ...ops.views import Steps, apply_shape, normal_steps, swap_last
 from ...target import Target
 from ..graph import Graph, Node, Value
@@ -33,11 +37,20 @@ def move_views(graph: Graph, target: Target) -> Graph:
     """The graph with its transposes and reshapes where they cost least; the same graph where it has none to move."""
     if not any(n.op in ("transpose", "reshape") or _has_rows(n) for n in graph.nodes):
         return graph
-    m = _Mover(graph, target)
-    for node in graph.nodes:
-        if not m.place(node):
-            m.copy(node)
-    return m.finish()
+    near = _Mover(graph, target).run()
+    if not any(n.op == "transpose" for n in near.nodes):
+        return near
+    far = _Mover(graph, target, passes_all=True).run()
+    return far if _transposed(far) < _transposed(near) else near
+
+
+def _transposed(graph: Graph) -> int:
+    """Elements that a graph's transposes copy at each run."""
+    return sum(
+        math.prod(typical(d) for d in n.outputs[0].shape)
+        for n in graph.nodes
+        if n.op == "transpose" and not n.inputs[0].is_const
+    )
 
 
 def _not_empty(*values: Value) -> bool:
@@ -55,13 +68,20 @@ def _has_rows(node: Node) -> bool:
 class _Mover(Rebuild):
     """`views` holds old values that are under way; `map` those that stand as nodes."""
 
-    def __init__(self, graph: Graph, target: Target):
+    def __init__(self, graph: Graph, target: Target, passes_all: bool = False):
         super().__init__(graph)
         self.target = target
+        self.passes_all = passes_all
         self.views: dict[Value, tuple[Value, Steps]] = {}
         self.made: dict[tuple[Value, Steps], Value] = {}
         users = graph.users()
         self.single = {v for v, nodes in users.items() if len(nodes) == 1} - set(graph.outputs)
+
+    def run(self) -> Graph:
+        for node in self.old.nodes:
+            if not self.place(node):
+                self.copy(node)
+        return self.finish()
 
     # ---- values
 
@@ -123,7 +143,7 @@ class _Mover(Rebuild):
     def passes(self, v: Value) -> bool:
         """Whether the steps of v may move past a reader."""
         _, steps = self.views[v]
-        return all(kind == "reshape" for kind, _ in steps) or v in self.single
+        return self.passes_all or all(kind == "reshape" for kind, _ in steps) or v in self.single
 
     def elementwise(self, node: Node) -> bool:
         out = node.outputs[0]
@@ -289,7 +309,7 @@ def _regrouped(now: Sequence[int], here: Sequence[int], target: Sequence[int]) -
     """`now`, which broadcasts to `here`, as what broadcasts alike to `target`, a reshape of `here`; None where there is no such. Dimensions that are one product in
     both are looked at together: of each such part there is all, or one."""
     if any(isinstance(n, Dim) for n in (*now, *here, *target)):
-        return (1,) * len(target) if all(n == 1 for n in now) else None
+        return _regrouped_behind(now, here, target)
     made: list[int] = []
     i = j = 0
     while i < len(here) or j < len(target):
@@ -312,6 +332,23 @@ def _regrouped(now: Sequence[int], here: Sequence[int], target: Sequence[int]) -
         else:
             return None
     return tuple(made)
+
+
+def _regrouped_behind(now: Sequence[int], here: Sequence[int], target: Sequence[int]) -> tuple[int, ...] | None:
+    """`_regrouped` where sizes in front are symbolic: the dimensions behind the last of these are looked at as there, those in front as one part."""
+    if all(n == 1 for n in now):
+        return (1,) * len(target)
+    own, new = (next((k for k in range(len(s), 0, -1) if isinstance(s[k - 1], Dim)), 0) for s in (here, target))
+    for i in range(own, len(here)):
+        for j in range(new, len(target)):
+            if math.prod(here[i:]) != math.prod(target[j:]) or any(isinstance(n, Dim) for n in now[i:]):
+                continue
+            behind = _regrouped(now[i:], here[i:], target[j:])
+            if behind is not None and all(n == 1 for n in now[:i]):
+                return (*(1,) * j, *behind)
+            if behind is not None and tuple(now[:i]) == tuple(here[:i]):
+                return (*target[:j], *behind)
+    return None
 
 
 def _tail(a: Sequence[int], b: Sequence[int]) -> int:

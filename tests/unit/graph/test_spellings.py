@@ -154,6 +154,81 @@ def test_mish_is_one_operator():
     same(g, found)
 
 
+def by_scale_and_shift(mean, inverse, n, gamma=True, difference=False):
+    """As Keras on TensorFlow writes it."""
+    scale = n.multiply(inverse, n.c(np.arange(5.0))) if gamma else inverse
+    shift = (
+        n.subtract(n.c(3.0), n.multiply(mean, scale)) if difference else n.add(n.multiply(n.neg(mean), scale), n.c(3.0))
+    )
+    return n.done(n.add(n.multiply(n.x, scale), shift))
+
+
+def parts_of_norm(n, moments=False, sums=False):
+    """Mean, and 1 over the root of the variance: by moments as flax has it, by sums as JAX writes means."""
+
+    def mean_of(v):
+        if not sums:
+            return n.reduce_mean(v, axes=(-1,), keepdims=True)
+        return n.reshape(n.divide(n.reduce_sum(v, axes=(3,), keepdims=False), n.c(5.0)), shape=(2, 3, 4, 1))
+
+    mean = mean_of(n.x)
+    gap = n.subtract(n.x, mean)
+    variance = mean_of(n.square(gap))
+    if moments:
+        variance = n.maximum(n.c(0.0), n.subtract(mean_of(n.square(n.x)), n.square(mean)))
+    return mean, gap, n.reciprocal(n.sqrt(n.add(variance, n.c(1e-3))))
+
+
+@pytest.mark.parametrize("more", [{}, {"gamma": False}, {"difference": True}])
+def test_layer_norm_by_a_scale_and_a_shift(more):
+    n = Net()
+    mean, _, inverse = parts_of_norm(n)
+    g = by_scale_and_shift(mean, inverse, n, **more)
+    found = one_spelling(g)
+    assert ops(found) == ["layer_norm", *["multiply"] * more.get("gamma", True), "add"]
+    same(g, found)
+
+
+@pytest.mark.parametrize("how", ["moments", "sums"])
+def test_layer_norm_as_jax_writes_it(how):
+    n = Net()
+    _, gap, inverse = parts_of_norm(n, **{how: True})
+    g = n.done(n.multiply(gap, inverse))
+    found = one_spelling(g)
+    assert ops(found) == ["layer_norm"]
+    same(g, found)
+
+
+def test_a_sum_by_another_number_is_no_mean():
+    for other in (n := Net()).c(4.0), n.c(np.full((2, 3, 1, 1), 5.0)):
+        g = n.done(n.divide(n.reduce_sum(n.x, axes=(2, 3), keepdims=True), other))
+        assert ops(one_spelling(g)) == ["reduce_sum", "divide"]
+
+
+def test_a_choice_as_a_sum():
+    n = Net()
+    keep = n.g.input("keep", "bool", (2, 1, 4, 5))
+    kept, hidden = (n.cast(v, dtype="float32") for v in (keep, n.logical_not(keep)))
+    g = n.done(n.add(n.multiply(kept, n.x), n.multiply(hidden, n.c(-1e30))))
+    found = one_spelling(g)
+    assert ops(found) == ["where"]
+    same(g, found, keep=np.random.default_rng(1).random((2, 1, 4, 5)) > 0.5)
+
+
+def test_a_transpose_among_dimensions_of_one():
+    n = Net()
+    wide = n.reshape(n.x, shape=(2, 1, 3, 4, 1, 5))
+    turned = n.transpose(wide, perm=(0, 3, 4, 5, 1, 2))
+    g = n.done(n.reshape(n.reshape(turned, shape=(2, 4, 5, 3, 1)), shape=(8, 15)))
+    found = one_spelling(g)
+    assert ops(found) == ["transpose", "reshape"]
+    same(g, found)
+    n = Net()  # the dimension of 1 is the value's own
+    own = n.g.input("y", "float32", (3, 1, 4))
+    g = n.done(n.transpose(n.reshape(own, shape=(3, 1, 4, 1)), perm=(2, 1, 3, 0)))
+    same(g, one_spelling(g))
+
+
 def test_every_rule_says_why():
     assert len({r.name for r in RULES}) == len(RULES) and all(r.why for r in RULES)
 
@@ -179,17 +254,34 @@ def test_attention_whose_hidden_rows_are_no_numbers():
         same(g, found, mask=mask)
 
 
+def test_attention_whose_mask_is_a_factor_and_a_summand():
+    n = Net()
+    q, k, v = (n.g.input(c, "float32", (1, 2, 4, 8)) for c in "qkv")
+    keep = np.tril(np.ones((1, 2, 4, 4)))
+    for low, is_mask in ((-2e30, True), (-3.0, False)):
+        scores = n.multiply(n.matmul(q, n.transpose(k, perm=(0, 1, 3, 2))), n.c(0.25))
+        scores = n.add(n.multiply(scores, n.c(keep)), n.c((1 - keep) * low))
+        g = n.done(n.matmul(n.softmax(scores, axes=(-1,)), v))
+        found = dead_code(find_attention(g))
+        assert ("multiply" not in ops(found)) == is_mask
+        assert not is_mask or [node.attrs["right"] for node in found.nodes if node.op == "attention"] == [0]
+        same(g, found)
+
+
 def test_gelu_is_one_operator_whatever_its_parts():
     def gelu(tanh, cube):
         n = Net()
         half = n.multiply(n.c(0.5), n.x)
+        if tanh is None:  # TensorFlow and JAX: the complement of the error function
+            scaled = n.multiply(n.neg(n.x), n.c(0.5**0.5))
+            return n.done(n.multiply(half, n.subtract(n.c(1.0), n.erf(scaled))))
         if not tanh:
             return n.done(n.multiply(half, n.add(n.erf(n.divide(n.x, n.c(2**0.5))), n.c(1.0))))
         third = n.power(n.x, n.c(3.0)) if cube else n.multiply(n.x, n.multiply(n.x, n.x))
         inner = n.multiply(n.c((2 / np.pi) ** 0.5), n.add(n.x, n.multiply(n.c(0.044715), third)))
         return n.done(n.multiply(half, n.add(n.c(1.0), n.tanh(inner))))
 
-    for tanh, cube in ((False, False), (True, True), (True, False)):
+    for tanh, cube in ((False, False), (True, True), (True, False), (None, False)):
         g = gelu(tanh, cube)
         found = optimize(g, Target("llvm"))
         assert ops(found) == ["gelu_tanh" if tanh else "gelu"]

@@ -13,6 +13,7 @@ from tec.graph.optimize import optimize
 from tec.graph.passes.dead_code import dead_code
 from tec.graph.passes.fuse import fuse
 from tec.graph.passes.views import _regrouped, move_views
+from tec.ops.dims import Dim
 from tec.ops.views import apply_shape, contiguous_run, normal_steps, swap_last
 from tests import seeds
 from tests.thinned import thinned
@@ -317,6 +318,13 @@ def test_operands_broadcast_alike_behind_a_reshape():
     assert _regrouped([2, 1], [2, 3], [6]) is None
 
 
+def test_what_broadcasts_over_a_reshape_of_open_sizes():
+    n = Dim("n")
+    assert _regrouped([1, 1, 4, 16], [n, 32, 4, 16], [n * 32, 64]) == (1, 64)
+    assert _regrouped([n, 32, 1, 1], [n, 32, 4, 16], [n * 32, 64]) == (n * 32, 1)
+    assert _regrouped([1, 32, 4, 16], [n, 32, 4, 16], [n * 32, 64]) is None
+
+
 def parts(extents, r):
     """Neighbours together, and empty parts between, which are dimensions of one place."""
     at = 0
@@ -399,3 +407,21 @@ def test_a_transformers_layers_have_no_casts_between_them():
     assert ops(after).count("cast") <= 2  # in and out
     feeds = {"x": num(2, 16, 32)}
     np.testing.assert_allclose(run_graph(after, feeds)[0], run_graph(g, feeds)[0], atol=3e-2)
+
+
+def channels_last(is_undone):
+    """Squeeze and excitation on channels last: two readers of a transposed picture, and a sum around both."""
+    g = Graph()
+    x = g.input("x", "float32", (2, 8, 6, 6))
+    (last,) = g.add("transpose", [x], {"perm": (0, 2, 3, 1)})
+    (mean,) = g.add("reduce_mean", [last], {"axes": (1, 2), "keepdims": True})
+    (gated,) = g.add("multiply", [last, mean], {})
+    (total,) = g.add("add", [gated, last], {})
+    (out,) = g.add("transpose", [total], {"perm": (0, 3, 1, 2)}) if is_undone else [total]
+    g.set_outputs([out])
+    return g
+
+
+def test_a_transpose_passes_several_readers_where_it_is_undone_behind_them():
+    assert "transpose" not in ops(moved(channels_last(True)))
+    assert ops(moved(channels_last(False))).count("transpose") == 1

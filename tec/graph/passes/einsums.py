@@ -1,0 +1,86 @@
+"""Sums of products along named axes as matrix products:
+
+    einsum("btd,dhk->bthk", x, w)    ->  reshape(matmul(reshape(x), reshape(w)))
+    einsum("bqhk,bthk->bhqt", q, k)  ->  matmul(transpose(q), transpose(k))
+
+JAX's exporters and models that are written by einsum have no other products. As an operator of its own a sum would be none of the templates' products, and attention
+is not found in it. The transposes and reshapes go on with `move_views`. Axes that both operands and the result have stay apart, in front of the matrices.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ...ops.dims import Dim
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild, rebuild
+
+
+def einsums_as_products(graph: Graph) -> Graph:
+    """The graph with such sums of two operands as products."""
+    if not any(n.op == "einsum" for n in graph.nodes):
+        return graph
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        axes = _axes(node)
+        if axes is None:
+            return False
+        b.map[node.outputs[0]] = _product(b, node, *axes)
+        return True
+
+    return rebuild(graph, handle)
+
+
+def _axes(node: Node) -> tuple[str, str, str] | None:
+    """The letters of the operands and of the result, where they are those of a product of matrices with at least a row or a column each."""
+    if node.op != "einsum" or len(node.inputs) != 2 or "float" not in node.outputs[0].dtype:
+        return None
+    if len({v.dtype for v in (*node.inputs, *node.outputs)}) != 1:
+        return None
+    operands, arrow, out = node.attrs["equation"].partition("->")
+    a, comma, b = operands.partition(",")
+    if not arrow or not comma or "." in node.attrs["equation"]:
+        return None
+    if any(len(set(letters)) != len(letters) for letters in (a, b, out)) or set(a) ^ set(b) != set(out) - (
+        set(a) & set(b)
+    ):
+        return None
+    sizes = [dict(zip(letters, v.shape)) for letters, v in zip((a, b), node.inputs)]
+    common = set(a) & set(b)
+    if any(sizes[0][c] != sizes[1][c] for c in common) or not common - set(out) or set(a) == set(b):
+        return None  # a size of 1 that broadcasts; a product without a sum; a sum of each element's own products
+    return None if any(n == 0 for s in sizes for n in s.values() if not isinstance(n, Dim)) else (a, b, out)
+
+
+def _product(b: Rebuild, node: Node, first: str, second: str, out: str) -> Value:
+    (x, y), made = (b.value(v) for v in node.inputs), node.outputs[0]
+    if x.is_const and not y.is_const:  # weights are the second operand of templates
+        x, y, first, second = y, x, second, first
+    size = dict(zip(first, x.shape)) | dict(zip(second, y.shape))
+    lead = [c for c in out if c in first and c in second]
+    rows, columns = (
+        [c for c in out if c in own and c not in other] for own, other in ((first, second), (second, first))
+    )
+    summed = [c for c in first if c in second and c not in out]
+
+    def add(op: str, v: Value, **attrs: object) -> Value:
+        return b.new.add(op, [v], attrs, made.name, node.origin)[0]
+
+    def matrices(v: Value, letters: str, *parts: list[str]) -> Value:
+        order = [*lead, *parts[0], *parts[1]]
+        if order != list(letters):
+            v = add("transpose", v, perm=tuple(letters.index(c) for c in order))
+        shape = (*(size[c] for c in lead), *(math.prod(size[c] for c in part) for part in parts))
+        return v if v.shape == shape else add("reshape", v, shape=shape)
+
+    product = b.new.add(
+        "matmul", [matrices(x, first, rows, summed), matrices(y, second, summed, columns)], {}, made.name, node.origin
+    )[0]
+    order = [*lead, *rows, *columns]
+    shape = tuple(size[c] for c in order)
+    if product.shape != shape:
+        product = add("reshape", product, shape=shape)
+    return product if order == list(out) else add("transpose", product, perm=tuple(order.index(c) for c in out))
+
+
+__all__ = ["einsums_as_products"]

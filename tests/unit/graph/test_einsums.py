@@ -1,0 +1,66 @@
+"""Sums of products along named axes are products of matrices, and mean the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tec.graph import Graph, run_graph
+from tec.graph.optimize import optimize
+from tec.graph.passes.dead_code import dead_code
+from tec.graph.passes.einsums import einsums_as_products
+from tec.target import Target
+from tests import seeds
+
+SIZES = dict(zip("bhqtkdmn", (2, 3, 4, 5, 6, 7, 8, 9)))
+
+
+def net(equation, *, first_is_weight=False, dtype="float32"):
+    g, rng = Graph(), np.random.default_rng(seeds.number())
+    operands = equation.split("->")[0].split(",")
+    shapes = [tuple(SIZES[c] for c in o) for o in operands]
+    values = [g.input(f"x{k}", dtype, s) for k, s in enumerate(shapes)]
+    if first_is_weight:
+        values[0] = g.constant(rng.standard_normal(shapes[0]).astype(dtype))
+        g.inputs.pop(0)
+    g.set_outputs(g.add("einsum", values, {"equation": equation}))
+    return g, {v.name: rng.standard_normal(v.shape).astype(dtype) for v in g.inputs}
+
+
+@pytest.mark.parametrize(
+    "equation",
+    ["btd,dhk->bthk", "bqhk,bthk->bhqt", "bhqt,bthk->bqhk", "bthk,hkd->btd", "mk,kn->nm", "km,k->m", "bk,bk n->bn".replace(" ", ""), "kmb,nbk->bmn"],
+)  # fmt: skip
+def test_products(equation):
+    g, feeds = net(equation)
+    found = dead_code(einsums_as_products(g))
+    assert [n.op for n in found.nodes].count("matmul") == 1 and "einsum" not in [n.op for n in found.nodes]
+    np.testing.assert_allclose(run_graph(found, feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_weight_is_the_second_operand():
+    g, feeds = net("dk,btd->btk", first_is_weight=True)
+    (product,) = [n for n in einsums_as_products(g).nodes if n.op == "matmul"]
+    assert product.inputs[1].node is None or product.inputs[1].node.inputs[0].is_const
+    np.testing.assert_allclose(
+        run_graph(einsums_as_products(g), feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("equation", ["bt,bt->bt", "bt,hd->bthd", "btd,dk->b", "bt,bt->b", "mk,kn,nd->md"])
+def test_what_is_no_product_of_matrices_stays(equation):
+    g, _ = net(equation)
+    assert [n.op for n in einsums_as_products(g).nodes] == ["einsum"]
+
+
+def test_attention_is_found_in_sums_along_named_axes():
+    g = Graph()
+    q, k, v = (g.input(c, "float32", (2, n, 3, 6)) for c, n in zip("qkv", (4, 5, 5)))
+    (scores,) = g.add("einsum", [q, k], {"equation": "bqhk,bthk->bhqt"})
+    (weights,) = g.add("softmax", [scores], {"axes": (-1,)})
+    g.set_outputs(g.add("einsum", [weights, v], {"equation": "bhqt,bthk->bqhk"}))
+    found = optimize(g, Target("llvm"))
+    assert [n.op for n in found.nodes] == ["attention"]
+    rng = np.random.default_rng(seeds.number())
+    feeds = {x.name: rng.standard_normal(x.shape).astype(np.float32) for x in g.inputs}
+    np.testing.assert_allclose(run_graph(found, feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-5)
