@@ -75,10 +75,9 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     if way is None:
         return operator_seconds("conv", [x, w], node.attrs, target, _GATHERS)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
-    sizes["C"] += -sizes["C"] % way.fill
-    groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged
-    if own_in > 1:
-        own_in += -own_in % way.fill
+    added = -x.shape[1] % way.fill
+    sizes["C"] += added
+    groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged + added
     source = TensorType(x.dtype, way.x.shape(sizes))
     weights = dict(zip("OI" + space(x.ndim), (w.shape[0], own_in, *w.shape[2:])))
     attrs: Attrs = {
