@@ -15,7 +15,8 @@ from ...target import Target
 from ...te import ComputeOp, Operation, intrin
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, reduce_size, same_shape, size_of
+from ..group import Group, const_shape, reduce_size, size_of
+from ..parts.operands import accumulators, anchored
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..space import Choice, Scheduled, Space
 from .products.tile_clocks import walk_clocks
@@ -28,13 +29,10 @@ _OPEN_COLUMNS = 8  # of the register tile where the image's width is symbolic
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The space of a blocked convolution with its elementwise epilogue."""
-    if target.is_gpu or len(group.output_ops) != 1 or len(group.reductions()) != 1:
+    found = next((anchored(group, op) for op in group.reductions() if op.tag in TAGS), None)
+    if target.is_gpu or found is None:
         return
-    (op,) = group.reductions()
-    out = group.output_ops[0]
-    if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
-        return
-    assert isinstance(op, ComputeOp)
+    op, out = found
     tiled = TileConvolution.match(group, target, op, out)
     if tiled is not None:
         yield tiled
@@ -148,9 +146,7 @@ class BlockedConvolution(Space):
 
     def build(self, choice: Choice) -> Scheduled:
         s, op, out, blocks = begin_cpu(self.group, self.target), self.op, self.out, choice["blocks"]
-        cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
-        final, acc = s[out.output(0)], s[cached]
-        acc.set_scope("local")
+        acc, final = s[accumulators(s, op, out, "local")], s[out.output(0)]
         n, co, *depth, oh, w, c = final.op.axis
         wo, wi = final.split(w, factor=choice["columns"])
         co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)

@@ -17,7 +17,8 @@ from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, same_shape
+from ..group import Group, const_shape
+from ..parts.operands import accumulators, anchored
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
@@ -97,12 +98,10 @@ class Sizes:
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The space of a plain convolution with its elementwise epilogue."""
-    if target.is_gpu or len(group.output_ops) != 1 or len(group.reductions()) != 1:
+    anchor = next((anchored(group, op) for op in group.reductions() if op.tag in TAGS), None)
+    if target.is_gpu or anchor is None:
         return
-    (op,), out = group.reductions(), group.output_ops[0]
-    if op.tag not in TAGS or not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
-        return
-    assert isinstance(op, ComputeOp)
+    op, out = anchor
     shapes = [const_shape(t) for t in (*op.inputs, op.output(0))]
     if op.output(0).dtype != "float32" or len(shapes) != 3 or any(None in s for s in shapes):
         return
@@ -179,9 +178,7 @@ class PlainConvolution(Space):
 
     def build(self, choice: Choice) -> Scheduled:
         s, op, out, rows = begin_cpu(self.group, self.target, TAGS), self.op, self.out, choice["rows"]
-        cached = s.cache_write(out.output(0), "local") if out is op else op.output(0)
-        final, acc = s[out.output(0)], s[cached]
-        acc.set_scope("local")
+        acc, final = s[accumulators(s, op, out, "local")], s[out.output(0)]
         n, o, *d, w = final.op.axis
         oo, oi = final.split(o, factor=rows, shift_inwards=True)
         wo, wi = final.split(w, factor=choice["columns"], shift_inwards=True)

@@ -8,7 +8,7 @@ meet in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
@@ -125,6 +125,30 @@ class _Kernel(Plain):
         with self.ib.else_scope():
             emit(1)
 
+    def joined(
+        self, gates: Any, at: tuple[Any, Any, Any, Any], parts: int, part: Callable[[int, int], Any]
+    ) -> list[Any]:
+        """The sums of gates at (direction, entry, step, unit), each the sum of `part(p, i)` for gate i."""
+        d, b, t, u = at
+        sums = []
+        for i, g in enumerate(gates):
+            total = loops.scalar(self.ib, self.acc, "total", self.first(d, b, t, g, u))
+            for p in range(parts):
+                total[0] = total[0] + part(p, i)
+            sums.append(self.ib.let("sum", total[0]))
+        return sums
+
+    def stepped(
+        self, kind: int, sums: list[Any], states: list[Any], more: Any, b: Any, t: Any
+    ) -> tuple[list[Any], Any]:
+        """States after a step, and what is shown of it: beyond the end of an entry as they were, and 0."""
+        old = [self.ib.let("old", x) for x in states]
+        new = [self.ib.let("new", x) for x in self.r.step(kind, sums, old, more)]
+        inside = self.inside(b, t)
+        if inside is not None:
+            new = [self.ib.let("new", te.select(inside, x, o)) for x, o in zip(new, old)]
+        return new, new[0] if inside is None else te.select(inside, new[0], te.const(0, self.acc))
+
     def real(self, unit: Any) -> Any:
         """A unit that there is."""
         return te.min(unit, self.hidden - 1) if self.tail else unit
@@ -194,12 +218,7 @@ class _InOneKernel(_Kernel):
 
                     self.part(phase, d, unit, part, parts, 1, lambda m, k, s=source: s[k], to)
                     with ib.if_scope(first):
-                        sums = []
-                        for i, g in enumerate(gates):
-                            total = loops.scalar(ib, self.acc, "total", self.first(d, b, t, g, u))
-                            for p in range(parts):
-                                total[0] = total[0] + shared[(p * self.space.widest + i) * full + unit]
-                            sums.append(ib.let("sum", total[0]))
+                        sums = self.joined(gates, (d, b, t, u), parts, lambda p, i: shared[(p * self.space.widest + i) * full + unit])  # fmt: skip
                         at = (d, b, t, u, unit)
                         self.by_direction(d, partial(self._finish, phase, sums, at, h, kept, own))
             with self.where(first, unit < self.hidden if self.tail else True):
@@ -208,7 +227,7 @@ class _InOneKernel(_Kernel):
                     self.ends[1][d, b, u] = own[0].astype(self.ends[1].dtype)
 
     def _finish(self, phase: int, sums: list[Any], at: Any, h: Any, kept: Any, own: BufferVar, kind: int) -> None:
-        ib, r = self.ib, self.r
+        r = self.r
         d, b, t, u, unit = at
         if phase + 1 < len(r.phases):
             z, reset = r.reset(kind, sums, h[unit])
@@ -216,15 +235,10 @@ class _InOneKernel(_Kernel):
             kept[unit] = reset
             return
         more = own[0] if phase else self.more(d, b, t, u)
-        old = [ib.let("old", h[unit]), *([ib.let("old", own[0])] if r.states == 2 else [])]
-        new = [ib.let("new", x) for x in r.step(kind, sums, old, more)]
-        inside = self.inside(b, t)
-        if inside is not None:
-            new = [ib.let("new", te.select(inside, x, o)) for x, o in zip(new, old)]
+        new, shown = self.stepped(kind, sums, [h[unit], *([own[0]] if r.states == 2 else [])], more, b, t)
         h[unit] = new[0]
         if r.states == 2:
             own[0] = new[1]
-        shown = new[0] if inside is None else te.select(inside, new[0], te.const(0, self.acc))
         with self.where(unit < self.hidden if self.tail else True):
             self.y[t, d, b, u] = shown.astype(self.y.dtype)
 
@@ -303,30 +317,20 @@ class _ByLaunches(_Kernel):
                 inside = block * rows + m < self.entries if self.ragged else True
                 with self.where(part == m, unit < self.hidden if self.tail else True, inside):
                     b = ib.let("b", entry(m))
-                    sums = []
-                    for i, g in enumerate(gates):
-                        total = loops.scalar(ib, self.acc, "total", self.first(d, b, t, g, u))
-                        for p in range(_PARTS):
-                            total[0] = total[0] + shared[slot(p, m, i)]
-                        sums.append(ib.let("sum", total[0]))
+                    sums = self.joined(gates, (d, b, t, u), _PARTS, lambda p, i, m=m: shared[slot(p, m, i)])
                     at = (d, b, t, u, ib.let("place", self.place(d, b, unit)), now, after)
                     self.by_direction(d, partial(self._finish, phase, sums, at))
 
     def _finish(self, phase: int, sums: list[Any], at: Any, kind: int) -> None:
-        ib, r = self.ib, self.r
+        r = self.r
         d, b, t, u, place, now, after = at
         if phase + 1 < len(r.phases):
             self.update[place], self.kept[place] = r.reset(kind, sums, self.h[now + place])
             return
         more = self.update[place] if phase else self.more(d, b, t, u)
         states = [self.h[now + place], *([self.c[place]] if self.c is not None else [])]
-        old = [ib.let("old", x) for x in states]
-        new = [ib.let("new", x) for x in r.step(kind, sums, old, more)]
-        inside = self.inside(b, t)
-        if inside is not None:
-            new = [ib.let("new", te.select(inside, x, o)) for x, o in zip(new, old)]
+        new, shown = self.stepped(kind, sums, states, more, b, t)
         self.h[after + place] = new[0]
         if self.c is not None:
             self.c[place] = new[1]
-        shown = new[0] if inside is None else te.select(inside, new[0], te.const(0, self.acc))
         self.y[t, d, b, u] = shown.astype(self.y.dtype)

@@ -20,7 +20,7 @@ from ...schedule import Schedule, Stage
 from ...te import ComputeOp, Tensor
 from ..cost import Kernel
 from ..group import Group
-from . import padding, split_k
+from . import grid, padding, split_k
 from .grid import Tiles
 from .operands import Begun, begin_with
 from .padding import Turns
@@ -75,7 +75,7 @@ def sketch(loop: Mainloop, c: Contraction) -> Kernel:
     """What making all tiles asks of a machine: each brings its operands a step at a time. Where the sums go is not counted."""
     (m, n, k, batch), (rows, columns, step) = padding.sizes(c), loop.tile
     groups, steps, threads = (
-        batch * -(-m // rows) * -(-n // columns),
+        grid.count((rows, columns), (m, n), batch),
         -(-k // step),
         math.prod(n for _, n in loop.threads),
     )

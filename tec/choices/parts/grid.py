@@ -14,6 +14,11 @@ from ...te import thread_axis
 from .pointwise import neighbours_on_a_die
 
 
+def count(tile: tuple[int, int], product: tuple[int, int], batch: int = 1) -> int:
+    """Tiles of (rows, columns) that a product of (m, n) has, the last of each row and column perhaps partly empty."""
+    return batch * -(-product[0] // tile[0]) * -(-product[1] // tile[1])
+
+
 class Tiles:
     """The tiles of a stage's result, `rows` by `columns`. `i` and `j` are the axes inside of a tile: a template splits them further, says the order of what it made
     of them (`nest`), and binds the tiles (`bind`)."""
@@ -55,4 +60,4 @@ def joined(stage: Stage, axes: Sequence[Any]) -> Any:
     return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 
-__all__ = ["Tiles", "joined"]
+__all__ = ["Tiles", "count", "joined"]

@@ -15,7 +15,7 @@ from ...ir.visit import walk_exprs
 from ...ops.contraction import Contraction
 from ...schedule import Schedule
 from ...te import ComputeOp, Operation, PlaceholderOp, Tensor
-from ..group import Group, begin, const_shape, depends, extent, substitute
+from ..group import Group, begin, const_shape, depends, extent, same_shape, substitute
 
 IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (see `padding`)
 
@@ -143,6 +143,16 @@ def contraction(group: Group, op: ComputeOp) -> tuple[Contraction, Tensor] | Non
     return found[0].attrs["contraction"], found[1][0]
 
 
+def anchored(group: Group, op: Operation) -> tuple[ComputeOp, ComputeOp] | None:
+    """The group's one reduction `op` and the one output that it ends in, where that has the reduction's shape; None for another group."""
+    if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or group.reductions() != [op]:
+        return None
+    out = group.output_ops[0]
+    if not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
+        return None
+    return op, out
+
+
 def accumulators(s: Schedule, mm: ComputeOp, out: ComputeOp, scope: str, stored: Tensor | None = None) -> Tensor:
     """The sums of a product in a scope of their own: those of `mm` where `out` follows it, else what is copied to `stored`, by default its result."""
     made: Tensor = mm.output(0)
@@ -181,6 +191,7 @@ __all__ = [
     "InMemory",
     "Product",
     "accumulators",
+    "anchored",
     "begin_with",
     "contraction",
     "folds_rows",

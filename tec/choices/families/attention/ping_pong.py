@@ -19,12 +19,13 @@ from ....ops.attention import order_of
 from ....target import Target
 from ....te.like import Index
 from ...parts import needs
+from ...parts.warpgroups import ROWS, WARPS
 from ...space import Choice, Cost
 from .fragments import Fragments
 from .grid import Grid, Results, Rows, ceil_div
 from .kernel import Kernel
 from .tiles import sizes
-from .warpgroup import ROWS, WARPS, Warp, WarpgroupAttention
+from .warpgroup import Warp, WarpgroupAttention
 
 GROUPS = 2
 _WIDE = 64  # elements of a head beyond which work-groups that take turns are the faster ones
@@ -87,9 +88,7 @@ class TurnAttention(WarpgroupAttention):
 
     def cost(self, choice: Choice) -> Cost:
         """Products of both warpgroups one after the other at the unit, by how many rounds of tiles there are."""
-        g, machine = self.g, self.target.machine
-        matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
-        vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
+        machine, (matrix, vector) = self.target.machine, self.step_clocks(choice)
         clocks = max(GROUPS * matrix, GROUPS * vector * self.figures["softmax_bound"], matrix + vector)
         clocks += self.figures["step_clocks"]
         steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)

@@ -21,6 +21,7 @@ from ....target import Target
 from ....te import Tensor
 from ....te.like import Index
 from ...group import Group
+from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
 from ...space import Choice, Cost
 from .fragments import Fragments
 from .grid import Grid, Rows
@@ -29,14 +30,10 @@ from .matrix import fragments
 from .tiles import sizes
 from .wave import Wave
 
-WARPS = 4  # of a warpgroup
-ROWS = 64  # of queries that a warpgroup multiplies at once
-BOX_BYTES = 128  # of a row in shared memory: the copy engine's widest swizzle
 SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
 REGISTERS_BESIDE = (
     16  # of a thread: addresses, masks, maxima, descriptors (ptxas takes 15 to 25, and gives up little below)
 )
-UNIT_REGISTERS = 1 << 16  # of a multiprocessor
 
 
 class WarpgroupAttention(AttentionSpace):
@@ -85,7 +82,7 @@ class WarpgroupAttention(AttentionSpace):
     def shared_bytes(self, choice: Choice) -> int:
         """Of the ring, and of queries where they are not held in registers."""
         bytes_ = dtype_info(self.dtype).bytes
-        size, value_size = (-(-n * bytes_ // BOX_BYTES) * BOX_BYTES for n in (self.g.size, self.g.value_size))
+        size, value_size = (boxed(n, self.dtype) * bytes_ for n in (self.g.size, self.g.value_size))
         queries = 0 if choice["hold"] else ROWS * choice["groups"] * size
         total: int = choice["stages"] * choice["keys"] * (size + value_size) + queries + SLACK_BYTES
         return total
@@ -94,7 +91,7 @@ class WarpgroupAttention(AttentionSpace):
         whole = isinstance(self.g.keys, int) and self.g.keys % choice["keys"] == 0
         if (wrong := self.bug(choice, masked=self.is_masked, whole=whole)) is not None:
             return wrong
-        have = min(255, UNIT_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
+        have = min(255, FILE_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
         if self.registers(choice) > have:
             return f"{self.registers(choice)} registers of a thread, there are {have}"
         need, lds = self.shared_bytes(choice), self.target.chip.unit_lds_bytes // choice["resident"]
@@ -117,13 +114,19 @@ class WarpgroupAttention(AttentionSpace):
                     return choice
         return super().default
 
+    def step_clocks(self, choice: Choice) -> tuple[float, float]:
+        """Of a warpgroup's block of keys: of both products at the unit, and of the softmax between them."""
+        g, machine = self.g, self.target.machine
+        matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
+        vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
+        return matrix, vector
+
     def cost(self, choice: Choice) -> Cost:
         """Products and softmax side by side where warpgroups share a multiprocessor, by how many rounds of work-groups there are."""
         g, machine = self.g, self.target.machine
         groups = self.batch * g.heads * -(-self.queries // (ROWS * choice["groups"]))
         there = choice["resident"] * choice["groups"]  # warpgroups of a multiprocessor
-        matrix = ROWS * choice["keys"] * (g.size + g.value_size) / machine.macs(self.dtype)
-        vector = ROWS * (10 * choice["keys"] + g.value_size) / machine.macs("float32", matrix=False)
+        matrix, vector = self.step_clocks(choice)
         clocks = max(there * max(matrix, vector), matrix + vector) + 120
         steps = -(-self.length // choice["keys"])
         rounds = -(-groups // (machine.units * choice["resident"]))
@@ -159,23 +162,19 @@ class Warp(Wave):
 
     def _tile(self, name: str, rows: int, size: int) -> Any:
         """A tile of whole lines in shared memory."""
-        return self.ib.allocate(self.dtype, (rows, self._columns_of(size)), name, scope="shared")
+        return self.ib.allocate(self.dtype, (rows, boxed(size, self.dtype)), name, scope="shared")
 
     def _bulk_copy(self, operand: str, tile: Any, head: Any, first: Any, rows: int, size: int) -> None:
         """A tile from the places `first` and on of a head; beyond a tensor's edge copies bring 0."""
         ib = self.ib
         with ib.new_scope():
             ib.scope_attr(None, "bulk_copy", None)
-            with ib.for_range(0, rows, "row") as row, ib.for_range(0, self._columns_of(size), "column") as column:
+            with ib.for_range(0, rows, "row") as row, ib.for_range(0, boxed(size, self.dtype), "column") as column:
                 tile[row, column] = self.k.stored_at(operand, self.of.b, head, first + row, column)
-
-    def _columns_of(self, size: int) -> int:
-        width = BOX_BYTES // self.bytes
-        return -(-size // width) * width
 
     def _fill_queries(self) -> None:
         """The work-group's queries as the unit reads them from shared memory, where threads have written them."""
-        ib, piece, columns = self.ib, 16 // self.bytes, self._columns_of(self.g.size)
+        ib, piece, columns = self.ib, 16 // self.bytes, boxed(self.g.size, self.dtype)
         self.q = ib.allocate(self.dtype, (self.group_rows, columns), "query_tile", scope="shared")
         pieces = self.size // piece
         thread = self.wave * 32 + self.lane

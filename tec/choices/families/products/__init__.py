@@ -11,15 +11,14 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
-from .... import te
 from ....ops.contraction import Contraction
 from ....ops.typical import typical
 from ....target import Target
 from ....te import ComputeOp, Operation, intrin
 from ... import parallel, rules
 from ...cost import Footprint, on_cores
-from ...group import Group, const_shape, reduce_size, same_shape, size_of, substitute
-from ...parts.operands import contraction
+from ...group import Group, const_shape, reduce_size, size_of
+from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
 from ...space import Choice, Scheduled, Space
@@ -55,7 +54,7 @@ def _of_images(group: Group, target: Target) -> Iterator[Space]:
 
 def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
     for op in group.reductions():
-        pair = _anchor_and_output(group, op)
+        pair = anchored(group, op)
         tiled = TileProduct.match(group, target, *pair) if pair is not None else None
         if tiled is not None:
             yield tiled
@@ -135,7 +134,7 @@ class RegisterTiles(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target, op: Operation) -> RegisterTiles | None:
-        pair = _anchor_and_output(group, op)
+        pair = anchored(group, op)
         if pair is None or len(pair[0].axis) < 2 or len(op.reduce_axis) != 1:
             return None
         n = const_shape(op.output(0))[-1]
@@ -187,16 +186,15 @@ class RegisterTiles(Space):
         return on_cores(clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf)
 
     def build(self, choice: Choice) -> Scheduled:
-        group, mm, out = self._whole_panels() if self._is_ragged else (self.group, self.op, self.out)
+        whole = (self.group, self.op, self.out)
+        group, mm, out = packing.whole(self.group, self.op, self.block or 1) if self._is_ragged else whole
         packed = packing.packed(group, mm, choice["columns"]) if choice["panels"] and not self.block else None
         if packed is not None:
             group, _, mm, out = packed
         s = begin_cpu(group, self.target, keep=[] if packed is None else [packed.panels])
         n, lanes = self.n, self.lanes
         height, width = choice["rows"], choice["columns"]
-        stage = s[out]
-        cached = s.cache_write(out.output(0), "local") if out is mm else mm.output(0)
-        final = s[out.output(0)] if out is mm else stage
+        cached, final = accumulators(s, mm, out, "local"), s[out.output(0)]
         axes = list(final.op.axis)
         # A ragged last tile begins earlier and repeats what the one before computed: all are full, and their sums stay in registers.
         io, ii = final.split(axes[-2], factor=height, shift_inwards=True)
@@ -236,25 +234,6 @@ class RegisterTiles(Space):
         """Whether the last of B's panels is filled up."""
         return bool(self.block and self.n is not None and self.n % self.block)
 
-    def _whole_panels(self) -> tuple[Group, ComputeOp, ComputeOp]:
-        """The group with a product of whole panels, of which the real columns are taken, that product, and the output."""
-        found = contraction(self.group, self.op)
-        assert found is not None and self.n is not None and self.block is not None
-        c, result = found
-        k = te.reduce_axis((0, c.k), "k")
-
-        def body(*at: Any) -> Any:
-            *batch, i, j = at
-            return te.sum(c.a.at(batch, i, k).astype(c.acc) * c.b.at(batch, j, k).astype(c.acc), axis=k)
-
-        shape = (*c.batch, c.m, -(-self.n // self.block) * self.block)
-        wide = te.compute(shape, body, name="matmul", tag="matmul", attrs=self.op.attrs)
-        taken = te.compute(result.shape, lambda *at: wide(*at).astype(result.dtype), name="matmul_columns")
-        group = Group.of(substitute(self.group.outputs, {result: taken}))
-        (out,) = group.output_ops
-        assert isinstance(out, ComputeOp) and isinstance(wide.op, ComputeOp)
-        return group, wide.op, out
-
 
 def _lanes(n: int | None, target: Target) -> int:
     """Of vectors along `n` columns: a whole register's, or fewer for few columns."""
@@ -262,13 +241,3 @@ def _lanes(n: int | None, target: Target) -> int:
     while n is not None and lanes > max(n, _FEWEST_LANES):
         lanes //= 2
     return lanes
-
-
-def _anchor_and_output(group: Group, op: Operation) -> tuple[ComputeOp, ComputeOp] | None:
-    """The product and the one output it ends in, where the output has the product's shape."""
-    if not isinstance(op, ComputeOp) or len(group.output_ops) != 1 or len(group.reductions()) != 1:
-        return None
-    out = group.output_ops[0]
-    if not isinstance(out, ComputeOp) or not same_shape(out.output(0), op.output(0)):
-        return None
-    return op, out

@@ -16,7 +16,7 @@ from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ....te.like import Index
 from ...group import Group
-from ...parts import ends, needs, split_k, sums
+from ...parts import ends, grid, needs, split_k, sums
 from ...parts.grid import Tiles
 from ...parts.operands import InMemory, Product, accumulators, in_memory
 from ...parts.sums import RUN
@@ -83,7 +83,7 @@ class BulkProduct(Space):
 
     def drafts(self) -> Iterator[Choice]:
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
-            few = self.batch * -(-self.m // rows) * -(-self.n // columns) < self.target.machine.units
+            few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
                 told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts), {})
                 how = {"order": told.get("order", "blocks"), "prefetch": told.get("prefetch", False)}
@@ -98,7 +98,7 @@ class BulkProduct(Space):
         """Rounds of tiles over the multiprocessors: sums at the rate that registers give, of small blocks at that of shared memory; the traffic of parts."""
         machine, c = self.target.machine, choice
         rows, columns, parts, resident = c["rows"], c["columns"], c["split_k"], c["occupancy"]
-        tiles = self.batch * -(-self.m // rows) * -(-self.n // columns) * parts
+        tiles = grid.count((rows, columns), (self.m, self.n), self.batch) * parts
         depth = self.k // parts
         block = rows // _THREADS[0], columns // _THREADS[1]
         known = self.figures

@@ -14,7 +14,7 @@ from .... import te
 from ....ir import IterVar
 from ....schedule import Schedule, Stage
 from ....target import Target
-from ....te import ComputeOp
+from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, substitute
 from ...parts.operands import contraction
 from ...rules import figures
@@ -58,12 +58,35 @@ def packed(group: Group, op: ComputeOp, width: int) -> Packed:
         b = panels(*batch, te.indexdiv(j, width), k, te.indexmod(j, width))
         return te.sum(c.a.at(batch, i, k).astype(c.acc) * b, axis=k)
 
-    wide = te.compute((*c.batch, c.m, count * width), body, name="matmul", tag="matmul", attrs=op.attrs)
+    made, wide, out = _taken(group, result, te.compute((*c.batch, c.m, count * width), body, name="matmul", tag="matmul", attrs=op.attrs))  # fmt: skip
+    assert isinstance(panels.op, ComputeOp)
+    return Packed(made, panels.op, wide, out)
+
+
+def whole(group: Group, op: ComputeOp, block: int) -> tuple[Group, ComputeOp, ComputeOp]:
+    """The group with a product of whole panels, the last of which lies filled up; that product, and the output."""
+    found = contraction(group, op)
+    assert found is not None
+    c, result = found
+    k = te.reduce_axis((0, c.k), "k")
+
+    def body(*at: Any) -> Any:
+        *batch, i, j = at
+        return te.sum(c.a.at(batch, i, k).astype(c.acc) * c.b.at(batch, j, k).astype(c.acc), axis=k)
+
+    n = const_shape(op.output(0))[-1]
+    assert n is not None
+    shape = (*c.batch, c.m, -(-n // block) * block)
+    return _taken(group, result, te.compute(shape, body, name="matmul", tag="matmul", attrs=op.attrs))
+
+
+def _taken(group: Group, result: Tensor, wide: Tensor) -> tuple[Group, ComputeOp, ComputeOp]:
+    """The group with the real columns of a wider product in place of its result; the product, and the output."""
     taken = te.compute(result.shape, lambda *at: wide(*at).astype(result.dtype), name="matmul_columns")
     made = Group.of(substitute(group.outputs, {result: taken}))
     (out,) = made.output_ops
-    assert isinstance(out, ComputeOp) and isinstance(wide.op, ComputeOp) and isinstance(panels.op, ComputeOp)
-    return Packed(made, panels.op, wide.op, out)
+    assert isinstance(out, ComputeOp) and isinstance(wide.op, ComputeOp)
+    return made, wide.op, out
 
 
 def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[IterVar], tiles: tuple[Any, Any, Any, Any], together: int, lanes: int, threads: bool) -> Any:  # fmt: skip

@@ -23,7 +23,7 @@ from ....schedule import Schedule, Stage
 from ....target import Target, l2_gbps
 from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...group import Group, const_shape
-from ...parts import ends, needs, padding, split_k, warpgroups
+from ...parts import ends, grid, needs, padding, split_k, warpgroups
 from ...parts.grid import Tiles
 from ...parts.operands import contraction, follows, operands
 from ...parts.pointwise import moved_bytes
@@ -155,7 +155,7 @@ class PaddedWarpgroupProduct(Space):
         """Rounds of work-groups over the multiprocessors: each step its products, what its threads issue to bring the tiles, or the tiles at the second-level cache's rate."""
         machine, known, c = self.target.machine, self.figures, self.contraction
         rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
-        groups = self.batch * splits * -(-self.m // rows) * -(-self.n // columns)
+        groups = grid.count((rows, columns), (self.m, self.n), self.batch * splits)
         at_once = min(self._resident(choice), -(-groups // machine.units))
         steps = self._steps(splits)
         # Narrow products read A from shared memory as often as wide ones: 64 rows of 128 bytes take the time of 64 columns.

@@ -17,7 +17,7 @@ from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ...group import Group, same_shape
-from ...parts import ends, needs, padding, split_k, sums
+from ...parts import ends, grid, needs, padding, split_k, sums
 from ...parts.grid import Tiles
 from ...parts.operands import accumulators, contraction
 from ...parts.staging import bring
@@ -92,7 +92,7 @@ class RegisterBlocks(Space):
         rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
         y, x = _threads(choice)
         block = rows // y, columns // x
-        groups = batch * -(-m // rows) * -(-n // columns) * parts
+        groups = grid.count((rows, columns), (m, n), batch) * parts
         steps = -(-k // (step * self.words.pack * parts))
         # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread.
         rate = machine.macs(c.acc, matrix=False) * self.figures.along("block_rate", block[0] * block[1])

@@ -18,7 +18,7 @@ from ....ir.passes.pipeline.slots import MAX_REGISTER_BYTES
 from ....target import Target, l2_gbps, latency_ns, level_gbps
 from ....te import intrin
 from ... import rules
-from ...parts import needs
+from ...parts import grid, needs
 from ...parts.ends import PIECE
 from ...rules import figures
 from . import narrow_loads
@@ -214,10 +214,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         return f"{threads} threads"
     if t.m * t.step // piece % threads or t.n * t.step // piece % threads:
         return "the threads have not all as many pieces of a step to bring"
-    slots = max(1, t.stages)
-    lds = max((t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * slots, _meeting(t, shape))
-    if lds > target.lds_bytes:
-        return f"{lds} bytes of shared memory of {target.lds_bytes}"
+    if (wrong := needs.shared_memory(max(_ring(t, shape), _meeting(t, shape)), target.lds_bytes)) is not None:
+        return wrong
     slotted = t.stages == 2 and not target.chip.background_copies
     if t.prefetch_distance > 1 and (
         not (t.stages == 1 or slotted)
@@ -239,6 +237,12 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     if t.group_m and (-(-shape.m // t.m) % t.group_m or groups(t, shape) // shape.batch % target.machine.dies):
         return f"the tiles are not whole bands of {t.group_m} rows, or not as many for each die"
     return None
+
+
+def _ring(t: Tiling, shape: Shape) -> int:
+    """Bytes of shared memory of the tiles of all steps under way."""
+    row = t.k + (0 if t.swizzle else PIECE_BYTES // shape.bytes)
+    return (t.m + t.n) * row * t.slice_k * shape.bytes * max(1, t.stages)
 
 
 def _meeting(t: Tiling, shape: Shape) -> int:
@@ -334,7 +338,7 @@ def _fits_registers(o: Outline, i: MatrixInstr, step: int, shape: Shape, units: 
 
 def groups(t: Tiling, shape: Shape) -> int:
     """Work-groups, one a tile."""
-    return shape.batch * -(-shape.m // t.m) * -(-shape.n // t.n)
+    return grid.count((t.m, t.n), (shape.m, shape.n), shape.batch)
 
 
 def interleaves(target: Target) -> bool:
@@ -454,11 +458,9 @@ def held(t: Tiling, shape: Shape, target: Target) -> int:
     """Work-groups that a unit holds at once, by their tiles in shared memory and by registers: sums, as many again for what comes and goes."""
     chip, threads = target.chip, t.waves * target.wavefront_size
     registers = min(chip.vgprs, 32 + 2 * t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4)
-    piece = PIECE_BYTES // shape.bytes
-    tiles = (t.m + t.n) * (t.k + (0 if t.swizzle else piece)) * t.slice_k * shape.bytes * max(1, t.stages)
-    lds = tiles + _meeting(t, shape)
+    lds = _ring(t, shape) + _meeting(t, shape)
     if lds > target.lds_bytes:  # then they lie over each other (`ir.passes.plan_storage`)
-        lds = max(tiles, _meeting(t, shape))
+        lds = max(_ring(t, shape), _meeting(t, shape))
     waves, _ = chip.occupancy(registers, 0, t.waves, target.wavefront_size)
     by_lds = (chip.unit_lds_bytes or target.lds_bytes) // lds
     return max(1, min(waves * chip.simds // t.waves, by_lds))

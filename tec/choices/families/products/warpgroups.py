@@ -21,7 +21,7 @@ from ....schedule import Schedule
 from ....target import Target, l2_gbps
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
 from ...group import Group, const_shape
-from ...parts import needs, warpgroups
+from ...parts import grid, needs, warpgroups
 from ...parts.grid import Tiles
 from ...parts.needs import filled
 from ...parts.operands import InMemory, Product, accumulators, begin_with, in_memory
@@ -123,8 +123,7 @@ class WarpgroupProduct(Space):
         )
 
     def tiles(self, c: Choice) -> int:
-        rows, columns = int(c["rows"]), int(c["columns"])
-        return self.batch * -(-self.m // rows) * -(-self.n // columns)
+        return grid.count((c["rows"], c["columns"]), (self.m, self.n), self.batch)
 
     @property
     def step(self) -> int:
