@@ -312,12 +312,15 @@ class _ByLaunches(_Kernel):
             def to(m: int, i: int, value: Any) -> None:
                 shared[slot(part, m, i)] = value
 
+            def part_of(m: int, p: int, i: int) -> Any:
+                return shared[slot(p, m, i)]
+
             self.part(phase, d, unit, part, _PARTS, rows, read, to)
             for m in range(rows):
                 inside = block * rows + m < self.entries if self.ragged else True
                 with self.where(part == m, unit < self.hidden if self.tail else True, inside):
                     b = ib.let("b", entry(m))
-                    sums = self.joined(gates, (d, b, t, u), _PARTS, lambda p, i, m=m: shared[slot(p, m, i)])
+                    sums = self.joined(gates, (d, b, t, u), _PARTS, partial(part_of, m))
                     at = (d, b, t, u, ib.let("place", self.place(d, b, unit)), now, after)
                     self.by_direction(d, partial(self._finish, phase, sums, at))
 
