@@ -385,3 +385,18 @@ def test_autotune_measures_and_leaves_arrays_as_they_were() -> None:
     assert (x == 4).all()
     with pytest.raises(tec.KernelError, match="no parameter"):
         tec.kernel(autotune=[{"U": 1}])(scale.__tec_kernel__)
+
+
+@tec.kernel
+def quotient_beside_a_shift(x, y, o):
+    i = tec.grid_idx(1)
+    a = i // y[i]
+    o[i] = a + (i >> i * x[i])
+
+
+def test_facts_of_products_that_shift() -> None:
+    """What is known of a quotient is looked up beside a product that only a shift has: the algebra of monomials knew no such term."""
+    i = np.arange(64, dtype=np.int32)
+    x, y, out = (i < 32).astype(np.int32), i + 1, np.zeros(64, np.int32)
+    quotient_beside_a_shift[2, 32](x, y, out)
+    np.testing.assert_array_equal(out, i // y + (i >> i * x))

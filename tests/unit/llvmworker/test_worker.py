@@ -18,7 +18,7 @@ import tec
 from tec import te
 from tec.codegen import llvm_util
 from tec.errors import CodegenError
-from tec.llvmworker import client
+from tec.llvmworker import client, jobs
 
 X86 = llvm_util.LLVMMachine("x86_64-unknown-linux-gnu", "x86-64")
 AMD = llvm_util.LLVMMachine("amdgcn-amd-amdhsa", "gfx942")
@@ -145,7 +145,7 @@ SCRIPT = """
 import os, sys, threading, time
 import numpy as np, tec
 from tec import te
-from tec.llvmworker import client
+from tec.llvmworker import client, jobs
 def add(k, n=16):
     a = te.placeholder((n,), name="A")
     b = te.compute((n,), lambda i: a[i] + float(k), name="B")
@@ -243,3 +243,20 @@ def test_ctrl_c_while_llvm_works_leaves_the_caller_whole():
     )
     done = run(code)
     assert done.stdout.strip() == "interrupted True", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("asked", "hard", "set_to"),
+    [(0, -1, None), (1 << 30, -1, 1 << 30), (1 << 30, 1 << 31, 1 << 30), (1 << 31, 1 << 30, None), (0, 1 << 30, None)],
+)
+def test_a_worker_lowers_its_memory_and_never_raises_it(
+    monkeypatch: pytest.MonkeyPatch, asked: int, hard: int, set_to: int | None
+) -> None:
+    resource = pytest.importorskip("resource")
+    told: dict[int, tuple[int, int]] = {}
+    limit = resource.RLIM_INFINITY if hard < 0 else hard
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    monkeypatch.setattr(resource, "setrlimit", told.__setitem__)
+    jobs._limits(asked)
+    assert told.pop(resource.RLIMIT_CORE) == (0, 0)
+    assert told == ({} if set_to is None else {resource.RLIMIT_AS: (set_to, limit)})

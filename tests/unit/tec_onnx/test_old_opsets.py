@@ -80,3 +80,19 @@ def test_hardmax(opset: int, axis: int | None) -> None:
         want = np.moveaxis(np.eye(x.shape[k], dtype=np.float32)[x.argmax(k)], -1, k)
     for got in results(node, opset, TensorProto.FLOAT, x):
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("op", "opset"), [("Resize", 10), ("Upsample", 9)])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_sizes_of_before_count_from_the_corner(op: str, opset: int, mode: str) -> None:
+    """Place i of the result is place i / scale of the input, kept within it; from opset 11 on Resize counts from the middles of places."""
+    x = np.array([1, 2, 4, 8], np.float32).reshape(1, 1, 1, 4)
+    graph = helper.make_graph(
+        [helper.make_node(op, ["x", "scales"], ["y"], mode=mode)], "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)], [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.array([1, 1, 1, 2], np.float32), "scales")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=5)
+    read, _ = tec_onnx.from_onnx(model)
+    want = [1, 1.5, 2, 3, 4, 6, 8, 8] if mode == "linear" else [1, 1, 2, 2, 4, 4, 8, 8]
+    np.testing.assert_array_equal(run_graph(read, {"x": x})[0].reshape(-1), want)

@@ -16,6 +16,7 @@ from tec_onnx.quantization.samples import samples_of
 from tec_onnx.quantization.thresholds import Seen, threshold
 
 import tec
+from tec.errors import TecError
 from tests.unit.cli.conftest import tec_cli  # noqa: F401
 
 RNG = np.random.default_rng(11)
@@ -274,3 +275,23 @@ def test_the_commands_types(tmp_path: Path, tec_cli: Any) -> None:  # noqa: F811
     assert [x["name"] for x in json.loads(got.stdout)["layers"] if x["quantized"]] == ["second"]
     wrong = tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "x.npz", "--dtype", "bfloat16")
     assert wrong.exit_code == 2 and "'int8', 'float32'" in wrong.output
+
+
+@pytest.mark.parametrize("words", [(), ("--no-sensitivity",)])
+def test_the_command_measures_layers_unless_told_not_to(
+    tmp_path: Path,
+    tec_cli: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],  # noqa: F811
+) -> None:
+    asked: list[Any] = []
+
+    def stand_in(*args: Any, **options: Any) -> Any:
+        asked.append(options["sensitivity"])
+        raise TecError("no more is asked here")
+
+    monkeypatch.setattr("tec.cli.quantizing.quantizer_of", lambda model: stand_in)
+    onnx.save(NET, tmp_path / "net.onnx")
+    np.savez(tmp_path / "s.npz", x=X[:2])
+    tec_cli("quantize", tmp_path / "net.onnx", "-c", tmp_path / "s.npz", *words)
+    assert asked == [not words]

@@ -174,3 +174,21 @@ def test_prints_and_asserts(capsys: pytest.CaptureFixture[str], monkeypatch: pyt
         with pytest.raises(tec.KernelError, match="small"):
             says[(1,)](tec.nd.array(np.arange(4, dtype=np.float32), dev))
         assert capsys.readouterr().out.count("a") >= 4
+
+
+@tl.jit
+def claims(x):
+    tl.device_assert(tl.load(x) > 0, "above none")
+    tl.store(x, 1.0)
+
+
+@pytest.mark.parametrize(("tec_debug", "triton_debug", "is_told"), [(None, None, False), ("1", None, True), (None, "1", True), ("0", "0", False)])  # fmt: skip
+def test_assertions_are_read_where_the_environment_asks(
+    monkeypatch: pytest.MonkeyPatch, tec_debug: str | None, triton_debug: str | None, is_told: bool
+) -> None:
+    for name, value in (("TEC_DEBUG", tec_debug), ("TRITON_DEBUG", triton_debug)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    x = np.ones(1, np.float32)
+    assert ("above none" in str(claims.ir(x))) == is_told
