@@ -245,6 +245,7 @@ RIGHT = [
     Bug("scalar_load_where_no_lane_is_on", "", f"v_mov_b32_e32 v6, 5\ns_cmp_lg_u32 s2, 0\ns_cbranch_scc1 .Lread\nglobal_store_dword v2, v6, s[6:7] offset:8\ns_endpgm\n.Lread:\ns_mov_b64 exec, 0\ns_load_dwordx4 s[12:15], s[6:7], 0x0\n{WAIT}", grid=2, block=1),
     Bug("two_arrays_of_lds_by_one_instruction", "", f"; LDS arrays of k: 0 512\nv_mov_b32_e32 v3, v0\nds_write2st64_b32 v1, v0, v3 offset1:2\n{WAIT}s_barrier\nds_read2st64_b32 v[4:5], v1 offset0:2 offset1:0\n{WAIT}"),
     Bug("reads_the_clock", "", f"s_memtime s[12:13]\ns_memrealtime s[14:15]\n{WAIT}v_mov_b32_e32 v3, s12\nv_add_u32_e32 v3, s14, v3\n{_STORE}"),
+    Bug("waves_store_halves_of_a_pair", "", "v_and_b32_e32 v3, 31, v0\nv_lshrrev_b32_e32 v4, 5, v0\nv_lshlrev_b32_e32 v6, 3, v3\nv_lshl_add_u32 v3, v4, 2, v6\nds_store_b32 v3, v0\nglobal_store_b32 v3, v0, s[6:7]\ns_waitcnt lgkmcnt(0)\ns_barrier\nds_load_b64 v[4:5], v6\ns_waitcnt lgkmcnt(0)\nv_add_nc_u32_e32 v4, v4, v5\nglobal_store_b32 v3, v4, s[6:7] offset:256", chip="gfx1100", block=64),
     Bug("reads_the_clock_on_rdna", "", "s_getreg_b32 s12, hwreg(HW_REG_SHADER_CYCLES, 0, 20)\ns_sendmsg_rtn_b64 s[14:15], sendmsg(MSG_RTN_GET_REALTIME)\ns_waitcnt lgkmcnt(0)\nv_mov_b32_e32 v3, s12\nv_add_nc_u32_e32 v3, s14, v3\nglobal_store_b32 v1, v3, s[6:7]", chip="gfx1100"),
     Bug("matrix_result_after_its_wait", "", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 6\nv_add_f32_e32 v3, v16, v17\n{_LEFT}"),
     Bug("matrix_results_in_a_chain", "", f"{_ZERO}s_nop 1\n{_MFMA}{_MFMA}{_MFMA}s_nop 6\nglobal_store_dwordx4 v2, v[16:19], s[6:7]", block=64),

@@ -164,6 +164,25 @@ def test_parts_of_addresses() -> None:
         np.testing.assert_allclose(values, want, rtol=0, atol=3e-7, err_msg=name)
 
 
+@pytest.mark.parametrize(
+    ("kind", "shape", "axes"), [("1D", (9, 4), 1), ("1D_ARRAY", (6, 9, 4), 1), ("3D", (3, 5, 7, 4), 3)]
+)
+def test_derivatives_are_two_an_axis(kind: str, shape: tuple[int, ...], axes: int) -> None:
+    """Before the coordinates lie derivatives along both axes of the screen, for each axis of the image but a layer."""
+    names = ("x", "layer") if kind == "1D_ARRAY" else ("x", "y", "z")[:axes]
+    b = bench("gfx1030", {**dict.fromkeys(names, 1), "junk": 1})
+    where = ", ".join([b.reg("junk")] * (2 * axes) + [b.reg(k) for k in names])
+    at = b.case([f"image_sample_d v[2:5], [{where}], s[40:47], s[48:51] dmask:0xf dim:SQ_RSRC_IMG_{kind}"], dwords=4)
+    raw = {k: near("", b.lanes) for k in (*names, "junk")}
+    if "layer" in raw:
+        raw["layer"] = near("", b.lanes, -2, 8)
+    data = RNG.random(shape).astype(F)
+    got, _ = on("gfx1030", b, data, raw, kind, filter="linear", address="wrap", normalized=True)
+    whole = data[:, None] if kind == "1D_ARRAY" else data.reshape(*(1,) * (4 - data.ndim), *shape)
+    want = reference.sample(whole, [raw[k] for k in "xyz"[:axes]], ("wrap",) * 3, True, True, layer=raw.get("layer"))
+    np.testing.assert_allclose(got[at : at + 4].view(F).T, want, rtol=0, atol=3e-7)
+
+
 def test_cubes() -> None:
     """A face's elements by its own coordinates; a filter takes those beyond an edge from the face that lies there."""
     b = bench("gfx1100", {"x": 1, "y": 1, "z": 1})

@@ -280,9 +280,9 @@ def test_the_commands_types(tmp_path: Path, tec_cli: Any) -> None:  # noqa: F811
 @pytest.mark.parametrize("words", [(), ("--no-sensitivity",)])
 def test_the_command_measures_layers_unless_told_not_to(
     tmp_path: Path,
-    tec_cli: Any,
+    tec_cli: Any,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-    words: tuple[str, ...],  # noqa: F811
+    words: tuple[str, ...],
 ) -> None:
     asked: list[Any] = []
 
