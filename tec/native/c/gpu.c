@@ -279,6 +279,18 @@ static int32_t make_map(tec_net *net, int64_t k) {
   return TEC_OK;
 }
 
+/* Nets on one device have one function of each kernel: without the lock one could lower what another has just raised. */
+static int32_t allow_shared(tec_gpu_net *n, int64_t kernel, int64_t bytes) {
+  int32_t status = 0;
+  pthread_mutex_lock(&lock);
+  if (bytes > n->on->most_shared[kernel]) {
+    status = tec_allow_shared(n->driver, n->on->functions[kernel], bytes);
+    if (!status) n->on->most_shared[kernel] = bytes;
+  }
+  pthread_mutex_unlock(&lock);
+  return status;
+}
+
 static int32_t launch(tec_net *net, int64_t k) {
   const tec_gpu *g = net->model->gpu;
   tec_gpu_net *n = net->gpu;
@@ -294,10 +306,9 @@ static int32_t launch(tec_net *net, int64_t k) {
     int32_t status = make_map(net, j);
     if (status) return status;
   }
-  if (geometry[6] > n->on->most_shared[l->kernel]) {
-    int32_t status = tec_allow_shared(n->driver, n->on->functions[l->kernel], geometry[6]);
+  if (geometry[6]) {
+    int32_t status = allow_shared(n, l->kernel, geometry[6]);
     if (status) return failed(net, g->kernels[l->kernel], status);
-    n->on->most_shared[l->kernel] = geometry[6];
   }
   for (int64_t j = 0; j < l->n_offsets; j++) n->params[j] = n->arguments.data + l->begin + l->offsets[j];
   int32_t status = tec_launch_kernel(n->driver, n->on->functions[l->kernel], geometry, n->stream, n->params, n->arguments.data + l->begin, (size_t)l->bytes, (int)l->early);
