@@ -317,3 +317,9 @@ def test_a_remainder_is_below_its_divisor(extent, most):
     a, v = Analyzer(), E.Var("v")
     a.bind(v, rng(extent))
     assert a.const_int_bound(E.FloorMod(v, E.IntImm(8))) == (0, most)
+
+
+@pytest.mark.parametrize("text", ["D[i] + 1", "D[i] - 1", "D[i] * 3"])
+def test_a_sum_with_what_memory_holds_may_wrap_at_either_end(ana, text):
+    """An index's own arithmetic never wraps; that of values that are read does, so such a sum is anything of its type."""
+    assert ana.const_int_bound(parse_expr(text, NAMES)) == (-(2**31), 2**31 - 1)
