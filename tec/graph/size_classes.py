@@ -27,7 +27,7 @@ from ..ir import Buffer, Expr, Func, IfThenElse, Stmt, Var, build
 from ..ir.visit import deep_recursion, substitute_stmt
 from ..ops.dims import names_of
 from ..ops.registry import static_shape
-from ..ops.typical import typically
+from ..ops.typical import typical, typically
 from ..target import Target
 from .programs import Program
 
@@ -193,6 +193,9 @@ def _one(program: Program, target: Target, few: Choice, single: Callable[[], Pro
     try:
         one = single()
     except TecError:  # a definition that has no form for it
+        return None
+    # An image of one row, smaller than its filters.
+    if any(typical(d) < 1 for t in one.outputs for d in static_shape(t)):
         return None
     best = preferred(one.outputs, target) if one.inputs == program.inputs else None
     return one if best is not None and _gains(*best, few) else None

@@ -287,6 +287,21 @@ def serves(net: Any) -> None:
         close(executor.run(feeds)[0].numpy(), feeds["x"].astype("f8") @ feeds["y"].astype("f8"), "float16", n)
 
 
+def test_a_size_of_one_that_no_input_has() -> None:
+    """Filters of 6 rows on images of one: the class of that size would have sizes below 0."""
+    g = Graph("narrow")
+    x = g.input("x", "float32", (Dim("n"), 3, Dim("h"), 4))
+    w = g.constant(np.ones((8, 3, 6, 4), "f4"), "w")
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (0, 0), "after": (0, 0), "groups": 1}
+    g.set_outputs(list(g.add("conv", [x, w], attrs, "conv")), ["y"])
+    with strictly():
+        net = tec.compile(g, "rocm -mcpu=gfx942", cache=False)
+    image = np.random.default_rng(0).standard_normal((2, 3, 9, 4)).astype("f")
+    (out,) = net.run([image], tec.rocm_emu("gfx942"))
+    (expected,) = run_graph(g, {"x": image})
+    close(out, np.asarray(expected, "f8"), "float32", 9)
+
+
 def test_a_class_that_cannot_be_made_is_served_by_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(size_classes, "_made", lambda *_: None)
     with strictly(False):
