@@ -266,6 +266,15 @@ def test_one_choice_for_all_sizes_is_one_function() -> None:
     assert "classes" not in unit.chosen
 
 
+def test_a_choice_is_judged_at_large_sizes_by_what_they_ask() -> None:
+    """A tile of 16 by 16 takes as long as one of 64 by 64 where rows are few; of 8,192 rows it is four times as many work-groups."""
+    c = Case("large", "float16")
+    c.done(c.op("matmul", c.input("x", "n", 48), c.input("y", 48, 408)))
+    unit, _ = made(c, "cuda -arch=sm_90a")
+    many = unit.chosen["classes"]["more"]
+    assert many["rows"] * many["columns"] >= 64 * 64, unit.chosen["classes"]
+
+
 # ---- what serves where a class cannot be made
 
 
