@@ -300,7 +300,7 @@ def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
 
 
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
-    """All data axes fused and bound to blocks and threads; vectors of so many bytes where they divide. Returns the thread's axis."""
+    """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)
     bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
@@ -316,7 +316,9 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0
         return inner
     fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
     lanes = vector // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
-    if total is not None and lanes > 1 and total % lanes == 0 and total >= lanes * 64:
+    while total is not None and lanes > 1 and total % lanes:
+        lanes //= 2
+    if total is not None and lanes > 1 and total >= lanes * 64:
         fused, vec = stage.split(fused, factor=lanes)
         stage.vectorize(vec)
         total //= lanes

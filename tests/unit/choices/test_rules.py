@@ -78,7 +78,7 @@ FEATURES = {
     "gpu pixel windows": {"channels"},
     "warpgroup attention": {"keys", "size", "tiles"},
     "attention in turns": {"size"},
-    "bulk product": {"rows", "split_k"},
+    "bulk product": {"rows", "split_k", "turned"},
     "warpgroup product": {"n"},
     "running sum": {"lines", "usual", "bytes", "groups"},
     "gpu attention": {"keys"},

@@ -22,10 +22,10 @@ from tests.unit.codegen_gpu.test_warpgroups import HOPPER, operands, sgemm
 AHEAD = {"template": "bulk product", "ahead": True, "order": "turns", "step": 32, "stages": 2, "blocks": 2}
 
 
-def product(m: int, n: int, k: int, **choice: Any) -> tuple[Any, list[Any]]:
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+def product(m: int, n: int, k: int, trans_b: bool = False, **choice: Any) -> tuple[Any, list[Any]]:
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((n, k) if trans_b else (k, n), name="B")
     kk = te.reduce_axis((0, k), "k")
-    c = te.compute((m, n), lambda i, j: te.sum(a[i, kk] * b[kk, j], axis=kk), name="C")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, kk] * (b[j, kk] if trans_b else b[kk, j]), axis=kk), name="C")
     made = schedule([c], HOPPER, {**AHEAD, **choice})
     return made.schedule, [a, b, *made.outputs]
 
@@ -37,20 +37,23 @@ def pipelined(s: Any, args: list[Any]) -> Any:
 
 
 @thinned_rows(
-    2,
+    3,
     ("m", "n", "k", "choice"),
     [
         (100, 68, 132, {"rows": 64, "columns": 64}),
         (100, 68, 132, {"rows": 64, "columns": 64, "step": 64, "stages": 3, "order": "blocks"}),
         (128, 96, 256, {"rows": 32, "columns": 32, "parts": 4}),
         (128, 64, 96, {"rows": 128, "columns": 64, "blocks": 4, "order": "rows"}),
+        (100, 67, 132, {"rows": 64, "columns": 64, "trans_b": True}),
+        (128, 64, 96, {"rows": 64, "columns": 64, "trans_b": True, "order": "blocks", "ahead": False}),
+        (64, 96, 256, {"rows": 32, "columns": 32, "parts": 4, "trans_b": True, "order": "rows"}),
     ],
 )
 def test_each_step_reads_its_own_slot(m: int, n: int, k: int, choice: dict[str, Any]) -> None:
     s, args = product(m, n, k, **choice)
     a, b = operands(m, n, k, "float32")
     c = np.full((m, n), np.nan, np.float32)
-    run(pipelined(s, args), [a, b, c])
+    run(pipelined(s, args), [a, np.ascontiguousarray(b.T) if choice.get("trans_b") else b, c])
     np.testing.assert_allclose(c, a @ b, rtol=1e-4, atol=1e-4)
 
 

@@ -1,7 +1,7 @@
 """Matrix products without matrix units on chips with bulk copies (Hopper): a ring of tiles that one thread fills, a block of the result in each thread's registers.
 
 A thread's rows lie as far apart as there are threads along them, so that all its rows of A share their swizzle and four steps of k come by one load; its
-columns are runs of four. Products of few tiles are summed in parts: a kernel makes sums over pieces of k, another adds them up and ends the computation.
+columns are runs of four, or where B is [n, k] as its rows are. Products of few tiles are summed in parts: a kernel makes sums over pieces of k, another adds them up and ends the computation.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class BulkProduct(Space):
             x is None
             or x.p.a.dtype != "float32"
             or x.p.trans_a
-            or x.p.trans_b
-            or x.n % RUN
+            or (x.n % RUN and not x.p.trans_b)
             or x.k % RUN
             or min(x.m, x.n, x.k) < 32
         ):
@@ -85,7 +84,7 @@ class BulkProduct(Space):
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
             few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
-                told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts), {})
+                told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b), {})
                 how = {"order": told.get("order", "blocks"), "prefetch": told.get("prefetch", False)}
                 for step, occupancy in told.get("steps", ((32, 3), (64, 2))):
                     c = self.choice(
@@ -139,7 +138,7 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
     def at(t: Tensor, row: Index, column: Index) -> Any:
         return t[(*(0,) * (len(t.shape) - 2), row, column)]
 
-    x, y = lambda _, i, k: at(p.a, i, k), lambda _, j, k: at(p.b, k, j)
+    x, y = lambda _, i, k: at(p.a, i, k), lambda _, j, k: at(p.b, *((j, k) if p.trans_b else (k, j)))
     part = split_k.sums((p.m, p.n), p.k // parts, parts, x, y, p.a.dtype, "part")
     r = te.reduce_axis((0, parts), "r")
     shape = (*(1,) * lead, p.m, p.n)
@@ -174,36 +173,47 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, p: Product, choice: Cho
     shared = [s.cache_read(t, "shared", [acc]) for t in (p.a, p.b)]
     own = [s.cache_read(t, "local", [acc]) for t in shared]
     final, step = s[out.output(0)], choice["step"]
-    # Rows of A by four steps, B's by one.
-    steps = sums.block(s, acc, own, final, _result(final, choice), step, (True, False), choice["stages"], unrolled)
+    # Rows of A by four steps; B's by one, or its columns by four where they are rows in memory.
+    thread, along = _result(final, choice, p.trans_b), (True, p.trans_b)
+    steps = sums.block(s, acc, own, final, thread, step, along, choice["stages"], unrolled)
     steps.stage.pragma(steps.term, "min_blocks", choice["occupancy"])
     if choice["prefetch"]:
         steps.stage.pragma(steps.part, "fragments_ahead", choice["order"] == "serpentine")
     for tensor in shared:
         s[tensor].compute_at(steps.stage, steps.step)
         # A warp reads runs of B's rows side by side; of A it reads columns.
-        is_b = tensor is shared[1]
-        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_b and choice["prefetch"] else ()))
+        is_rows = tensor is shared[1] and not p.trans_b
+        s[tensor].pragma(s[tensor].op.axis[0], "bulk_copy", *((False,) if is_rows and choice["prefetch"] else ()))
 
 
-def _result(final: Stage, choice: Choice) -> Any:
+def _result(final: Stage, choice: Choice, trans_b: bool) -> Any:
     """The result's tiles over work-groups, in bands of rows, and a tile over threads. Returns the thread's axis.
 
     The order of a thread's multiply-adds counts, since ptxas puts registers in banks by it, and which loads are under way (`rules/matrix_products.jsonl`).
     """
     tiles, (threads_y, threads_x) = Tiles(final, choice["rows"], choice["columns"]), _THREADS
-    columns = sums.share(final, tiles.j, threads_x, single=False)
-    i, near, far = tiles.i, columns.near, [columns.far]
+    i, j, far, near = tiles.i, tiles.j, [], []
     if choice["order"] != "serpentine":  # blocks of two by two
         pair, i = final.split(i, factor=2 * threads_y)
-        half, near = final.split(near, factor=2)
-        far = [pair, columns.far, half]
+        far.append(pair)
+        if trans_b:
+            pair, j = final.split(j, factor=2 * threads_x)
+            far.append(pair)
+    columns = sums.share(final, j, threads_x, single=trans_b)
+    far.append(columns.far)
+    if not trans_b:
+        run = columns.near
+        if choice["order"] != "serpentine":
+            half, run = final.split(run, factor=2)
+            far.append(half)
+        near.append(run)
     rows = sums.share(final, i, threads_y, single=True)
     far.insert({"serpentine": 0, "rows": 2, "blocks": 3}[choice["order"]], rows.far)
-    sums.nest(tiles, rows, columns, far, [near])
+    sums.nest(tiles, rows, columns, far, near)
     tiles.bind(choice["group_m"])
     thread = sums.over_threads(final, rows, columns, far, thread_axis("threadIdx.x"))
-    final.vectorize(near)
+    if near:
+        final.vectorize(near[0])
     return thread
 
 
