@@ -17,7 +17,7 @@ def turned_products(target, readers=1, dtype="float32", rows=128):
 
 
 def test_a_weight_lies_as_the_quickest_template_reads_it():
-    """Bulk copies bring rows of B: on a Hopper a product of float32 with rows of B along the sum has none."""
+    """On a Hopper registers are filled ahead where float32's B lies along its rows, and not where along the sum."""
     g, after = turned_products("cuda -arch=sm_90a", readers=2)
     assert [n.attrs["transpose_b"] for n in after.nodes] == [False, False]
     assert [v.shape for v in after.constants()] == [(256, 512)], "turned once"

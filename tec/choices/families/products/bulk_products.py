@@ -1,7 +1,8 @@
 """Matrix products without matrix units on chips with bulk copies (Hopper): a ring of tiles that one thread fills, a block of the result in each thread's registers.
 
 A thread's rows lie as far apart as there are threads along them, so that all its rows of A share their swizzle and four steps of k come by one load; its
-columns are runs of four, or where B is [n, k] as its rows are. Products of few tiles are summed in parts: a kernel makes sums over pieces of k, another adds them up and ends the computation.
+columns are runs of four, or where B is [n, k] as its rows are. Products of few tiles are summed in parts: a kernel makes sums over pieces of k, another adds them up
+and ends the computation.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class BulkProduct(Space):
         block = rows // _THREADS[0], columns // _THREADS[1]
         known = self.figures
         rate = known["prefetch_rate" if c["prefetch"] else "rate" if resident < 3 else "crowded_rate"]
-        rate *= known.along("block_rate", block[0] * block[1])
+        rate *= known.along("block_rate", block[0] * block[1]) * (known["turned_rate"] if self.p.trans_b else 1.0)
         macs = rows * columns / (machine.macs("float32", matrix=False) * rate)
         # A step of k brings block[0] / 4 + block[1] / 4 loads of 16 bytes a thread; a warp's take 1 clock of A (4 lines) and of B each.
         loads = 4 * (block[0] / 4 + block[1] / 4)
@@ -139,7 +140,7 @@ def in_parts(p: Product, parts: int, lead: int = 0) -> Tensor:
         return t[(*(0,) * (len(t.shape) - 2), row, column)]
 
     x, y = lambda _, i, k: at(p.a, i, k), lambda _, j, k: at(p.b, *((j, k) if p.trans_b else (k, j)))
-    part = split_k.sums((p.m, p.n), p.k // parts, parts, x, y, p.a.dtype, "part")
+    part = split_k.sums((p.m, p.n), p.k // parts, parts, x, y, p.a.dtype, "part", "part")
     r = te.reduce_axis((0, parts), "r")
     shape = (*(1,) * lead, p.m, p.n)
     total: Tensor = te.compute(shape, lambda *x: te.sum(part[r, x[-2], x[-1]], axis=r), name="total")

@@ -156,10 +156,15 @@ class MatrixProduct(Space):
         return choice
 
     def cost(self, choice: Choice) -> Cost:
-        found = self._seconds(self.tiling(choice), choice["split_k"])
-        if "over_price" not in self.figures:
+        found, known = self._seconds(self.tiling(choice), choice["split_k"]), self.figures
+        if "over_price" not in known:
             return found
-        return replace(found, seconds=found.seconds * self.figures.along("over_price", self._copied_bytes()))
+        seconds = found.seconds * known.along("over_price", self._copied_bytes())
+        if choice["split_k"] == 1:  # a lane's results are two neighbours of a row each
+            shape, machine = self.shape, self.target.machine
+            stored = shape.batch * shape.m * shape.n * dtype_info(self.group.outputs[0].dtype).bytes
+            seconds += stored / (known["out_bytes_a_clock"] * machine.units * machine.clock_mhz * 1e6)
+        return replace(found, seconds=seconds)
 
     def _copied_bytes(self) -> int:
         """Bytes that one copy of an operand brings, of the one whose copies are shorter."""
