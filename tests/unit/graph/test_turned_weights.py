@@ -6,12 +6,12 @@ from tec.graph.passes.weights import order_weights
 from tests.unit.graph.test_pixels import const, product, same
 
 
-def turned_products(target, readers=1, dtype="float32", rows=128):
-    """Products of 128 x 256 with one weight of 512 x 256 whose rows are along the sum."""
+def turned_products(target, readers=1, dtype="float32", rows=512):
+    """Products of 512 x 768 with one weight of 1024 x 768 whose rows are along the sum."""
     g = Graph()
-    w = const(g, (512, 256), dtype)
+    w = const(g, (1024, 768), dtype)
     g.set_outputs(
-        [g.add("matmul", [g.input(n, dtype, (rows, 256)), w], {"transpose_b": True})[0] for n in "xyz"[:readers]]
+        [g.add("matmul", [g.input(n, dtype, (rows, 768)), w], {"transpose_b": True})[0] for n in "xyz"[:readers]]
     )
     return g, order_weights(g, tec.Target(target))
 
@@ -20,11 +20,11 @@ def test_a_weight_lies_as_the_quickest_template_reads_it():
     """On a Hopper registers are filled ahead where float32's B lies along its rows, and not where along the sum."""
     g, after = turned_products("cuda -arch=sm_90a", readers=2)
     assert [n.attrs["transpose_b"] for n in after.nodes] == [False, False]
-    assert [v.shape for v in after.constants()] == [(256, 512)], "turned once"
+    assert [v.shape for v in after.constants()] == [(768, 1024)], "turned once"
     same(g, after, 1e-4)
-    for target, dtype, rows in (("cuda -arch=sm_80", "float32", 128), ("cuda -arch=sm_90a", "float16", 128), ("cuda -arch=sm_90a", "float32", 1)):  # fmt: skip
+    for target, dtype, rows in (("cuda -arch=sm_80", "float32", 512), ("cuda -arch=sm_90a", "float16", 512), ("cuda -arch=sm_90a", "float32", 1)):  # fmt: skip
         _, after = turned_products(target, dtype=dtype, rows=rows)
-        assert [v.shape for v in after.constants()] == [(512, 256)]
+        assert [v.shape for v in after.constants()] == [(1024, 768)]
 
 
 def test_a_weight_that_others_read_as_it_is_is_not_held_twice():
@@ -33,7 +33,7 @@ def test_a_weight_that_others_read_as_it_is_is_not_held_twice():
     (rows,) = g.add("gather", [w, g.input("at", "int64", (4,))], {"axis": 0})
     g.set_outputs([*g.outputs, rows])
     after = order_weights(g, tec.Target("cuda -arch=sm_90a"))
-    assert [v.shape for v in after.constants()] == [(512, 256)]
+    assert [v.shape for v in after.constants()] == [(1024, 768)]
 
 
 def test_a_weight_that_is_an_input_is_not_moved():
