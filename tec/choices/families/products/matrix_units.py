@@ -160,7 +160,8 @@ class MatrixProduct(Space):
         if "over_price" not in known:
             return found
         seconds = found.seconds * known.along("over_price", self._copied_bytes())
-        if choice["split_k"] == 1:  # a lane's results are two neighbours of a row each
+        # A lane's results are two neighbours of a row each; behind long sums others' products go beside these stores.
+        if choice["split_k"] == 1 and self.shape.k < known["short_sum"]:
             shape, machine = self.shape, self.target.machine
             stored = shape.batch * shape.m * shape.n * dtype_info(self.group.outputs[0].dtype).bytes
             seconds += stored / (known["out_bytes_a_clock"] * machine.units * machine.clock_mhz * 1e6)
