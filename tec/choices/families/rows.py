@@ -118,7 +118,7 @@ class GpuRows(Space):
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
         self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
         self.parameters = {
-            "threads": (32, 64, 128, 256, 512, 1024), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8), "parts": self._parts(),
+            "threads": (32, 64, 128, 256, 512, 1024, 16, 8), "piece": (16, 8, 4, 0), "rows": (1, 2, 4, 8, 16), "parts": self._parts(),
         }  # fmt: skip
 
     def _parts(self) -> tuple[int, ...]:
