@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ..errors import printable
+from ..errors import ArgumentError, printable
 from . import common
 from .errors import Refused
 
@@ -56,6 +56,10 @@ Examples:
 @click.option("--end-token", "end", multiple=True, type=int, metavar="ID", help="A token that ends the text.")
 @click.option("--start-token", "start", type=int, metavar="ID", help="What an answer begins with, behind an encoder.")
 @click.option("--recompute", is_flag=True, help="ONNX: without caches, the decoder reads all tokens anew for each.")
+@click.option("--ngrams", is_flag=True, help="Guess tokens from what the text repeats; it is the same text, sooner.")
+@click.option(
+    "--draft", type=click.Path(exists=True, path_type=Path), metavar="MODEL", help="Guess tokens by a smaller model."
+)
 @common.json_option
 def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
     """Write text with a model: a GGUF file, a folder (Hugging Face's, onnxruntime-genai's or optimum's), or .onnx files. The text goes to standard output as it
@@ -102,6 +106,11 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
+    if said["ngrams"] or said["draft"] is not None:
+        raise ArgumentError(
+            "--ngrams and --draft guess for GGUF files and Hugging Face folders, not for ONNX models",
+            hint="without them",
+        )
     made = Generator(
         list(models), tokenizer=said["tokenizer"], cached=not said["recompute"], end=said["end"] or None, start=said["start"], **place_of(said)
     )  # fmt: skip
@@ -113,7 +122,8 @@ def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setting
 
     model = load(models[0], context=said["context"], **place_of(said))
     model.ends |= set(said["end"])
-    return model.generate(prompt, **settings)
+    draft = None if said["draft"] is None else load(said["draft"], context=model.context, **place_of(said))
+    return model.generate(prompt, ngrams=said["ngrams"], draft=draft, **settings)
 
 
 def _shown(run: Any, as_json: bool) -> None:

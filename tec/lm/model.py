@@ -27,6 +27,7 @@ from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import boundary
 from .sampling import Sampling
+from .speculative import Speculative, Verifier, guesser_of
 from .starting import code_of
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
@@ -82,6 +83,8 @@ class LanguageModel:
         compile_seconds = time.perf_counter() - start
         weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
         self.network = made.network(weights)
+        self._weights, self._recipes, self._cached = weights, made.recipes, cache
+        self._verifier: Verifier | None = None
         self._lookup = Lookup(checkpoint.tensors)
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
         self._takes_length = "text_length" in self.network.plan.inputs
@@ -167,7 +170,8 @@ class LanguageModel:
 
     def generate(
         self, prompt: Prompt, *, max_tokens: int | None = None, temperature: float | None = None, top_k: int | None = None,
-        top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), logprobs: int = 0, **penalties: Any,
+        top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), logprobs: int = 0, ngrams: bool = False,
+        draft: LanguageModel | None = None, **penalties: Any,
     ) -> Generation:  # fmt: skip
         """Generates text behind a prompt. Returns an iterator over pieces of text (`Generation`).
 
@@ -175,7 +179,8 @@ class LanguageModel:
         makes a text. max_tokens: by default as many as the context has room for. temperature, top_k, top_p, min_p:
         see `Sampling`; for messages the defaults are those of the model's files, and otherwise the most likely token.
         seed: equal seeds draw equal texts. stop: texts that end the generation. logprobs: how many of the most likely
-        tokens are kept for each step. There is one text at a time: a new one ends the one before, and their common
+        tokens are kept for each step. ngrams, draft: guess the next tokens from the text, or by a smaller model of the
+        same vocabulary, and check them in one run (`speculative`); the text is the same. There is one text at a time: a new one ends the one before, and their common
         beginning is not processed again. Raises ArgumentError for a prompt that does not fit the context.
         """
         ids = self.encode(prompt)
@@ -186,7 +191,9 @@ class LanguageModel:
         )  # fmt: skip
         self.check_room(len(ids))
         most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
-        return Generation(self, self._text(), ids, most, settings, stop, self.ends, logprobs)
+        guesser = guesser_of(self, ngrams, draft)
+        decoder = self if guesser is None else Speculative(self, guesser)
+        return Generation(decoder, self._text(), ids, most, settings, stop, self.ends, logprobs)
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Raises ArgumentError if there are none."""
@@ -244,6 +251,24 @@ class LanguageModel:
         with self._lock:
             self.check_room(len(self.ids) + len(tokens))
             return self._read(list(tokens))
+
+    def checked(self, ids: Sequence[int], guesses: Sequence[int]) -> Any:
+        """The logits [1 + guesses, vocabulary] behind a text and behind each guess that follows it. The caches hold all of them then. Raises ArgumentError for a
+        model that cannot take tokens back."""
+        self._end_writer()
+        with self._lock:
+            if not self._has_rows_alone or self._boundary is not None or self._takes_length:
+                raise ArgumentError(
+                    f"{self.checkpoint.architecture} cannot take back tokens that were guessed wrong",
+                    hint="without ngrams= and draft=",
+                )
+            self.check_room(len(ids) + len(guesses))
+            same = _common(self.ids, ids[:-1])
+            if same < len(self.ids):
+                same = self._cut(same)
+            if self._verifier is None:
+                self._verifier = Verifier(self, self._weights, self._recipes, self._cached)
+            return self._verifier.logits(self, [*ids[same:], *guesses])[len(ids) - same - 1 :]
 
     def ahead(self, token: int, sampling: Sampling, rng: Any, most: int) -> Generator[int, None, None] | None:
         """The tokens behind `token`, `most` of them, chosen by the device, which does not wait for the host between them; None where the host has to choose: on

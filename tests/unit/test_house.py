@@ -54,6 +54,7 @@ _PRINTS = "an IR node prints, loads and stores itself by what stands on the IR"
 LAZY_IMPORTS = {
     "tec/late_assembly.py -> codegen": _START + ": the compiler, for a model whose code is on the disk",
     "tec/lm/kept.py -> filling": _START + ": the compiler's layouts, for weights that are on the disk",
+    "tec/lm/speculative.py -> filling": _START + ": the compiler's layouts, for weights in another order",
     "tec/lm/starting.py -> .compiled": _START + ": the compiler, for a model whose code is on the disk",
     "tec/lm/model.py -> .ahead": _START + ": the compiler, for a text that the host chooses",
     "tec/lm/opening.py -> importlib.metadata": _START + ": packages of others, for files that tec's own do not take",

@@ -62,8 +62,9 @@ class PagedKernel(Kernel):
 
 
 def _typical_batch(form: Form) -> int:
-    """Texts that are expected: choices differ by how many there are."""
-    return typical(static_shape(form.inputs[0])[order_of(form.attrs, "q")[0]])
+    """Texts that choices are made for: a fourth of how many there may be. There are fewer most of the time and their lengths differ, and too few parts of keys
+    cost more than too many (docs/decisions/paged-cache.md has the figures)."""
+    return max(1, typical(static_shape(form.inputs[0])[order_of(form.attrs, "q")[0]]) // 4)
 
 
 class PagedFewRows(FewRowsAttention):
