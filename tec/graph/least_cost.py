@@ -63,7 +63,7 @@ class Problem:
         for v in left:
             left[v] = entries(v)
         while left:
-            v = min(left, key=lambda u: (left[u], u))
+            v = min(zip(left.values(), left))[1]
             if left[v] <= most_entries:
                 names = around(v)
                 total = sum(_spread(t, (*names, v)) for t in of[v])

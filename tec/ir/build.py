@@ -28,7 +28,7 @@ from .convert import (
     round_float as round_float,
     wrap_int as wrap_int,
 )
-from .dtype import dtype_info, with_lanes
+from .dtype import dtype_info, int_range, with_lanes
 from .intrin import INTRINS, result_dtype
 
 # ---- arithmetic
@@ -41,7 +41,9 @@ def _folder(
         if type(a) is not type(b):
             return None
         if isinstance(a, E.IntImm) and isinstance(b, E.IntImm) and int_op is not None and a.dtype != "bool":
-            return E.IntImm(wrap_int(int_op(a.value, b.value), a.dtype), a.dtype)
+            value = int_op(a.value, b.value)
+            low, high = int_range(a.dtype)
+            return E.IntImm(value if low <= value <= high else wrap_int(value, a.dtype), a.dtype)
         if isinstance(a, E.FloatImm) and isinstance(b, E.FloatImm) and float_op is not None:
             try:
                 return E.FloatImm(round_float(float_op(a.value, b.value), a.dtype), a.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ExprError
 from . import expr as E
-from .dtype import dtype_info, int_range, normalize_dtype, with_lanes
+from .dtype import dtype_info, int_range, named_dtype, normalize_dtype, with_lanes
 
 
 def round_float(value: float, dtype: str) -> float:
@@ -59,7 +59,7 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
             dtype = "float32"
         else:
             raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
-    info = dtype_info(normalize_dtype(dtype))
+    info = named_dtype(dtype) if isinstance(dtype, str) else dtype_info(normalize_dtype(dtype))
     if info.lanes > 1:
         return E.Broadcast(const(value, info.element), info.lanes)
     if info.kind == "bool":
@@ -164,7 +164,9 @@ def _promote_elements(a: str, b: str) -> str:
 
 def cast(dtype: Any, value: Any) -> E.Expr:
     """`value` as `dtype`; constants are folded, a scalar given a vector dtype is broadcast."""
-    e = convert(value)
+    e = value if isinstance(value, E.Expr) else convert(value)
+    if e.dtype == dtype:
+        return e
     dtype = normalize_dtype(dtype)
     if e.dtype == dtype:
         return e
@@ -205,7 +207,8 @@ def match(a: Any, b: Any) -> tuple[E.Expr, E.Expr]:
     else:
         like = getattr(a, "dtype", None) or getattr(b, "dtype", None)
         like = like if isinstance(like, str) else None
-        x, y = convert(a, like), convert(b, like)
+        x = a if isinstance(a, E.Expr) else convert(a, like)
+        y = b if isinstance(b, E.Expr) else convert(b, like)
     if x.dtype == y.dtype:
         return x, y
     common = promote(x.dtype, y.dtype)

@@ -34,27 +34,21 @@ class DTypeInfo:
     bits: int
     lanes: int
 
+    bytes: int = field(init=False, compare=False)  # storage of one lane
+    element: str = field(init=False, compare=False)  # the dtype of one lane
     is_float: bool = field(init=False, compare=False)
     is_int: bool = field(init=False, compare=False)  # signed or unsigned integer; not bool
 
     def __post_init__(self) -> None:
         set_once = object.__setattr__
+        set_once(self, "bytes", max(1, (self.bits + 7) // 8))
+        set_once(self, "element", self.name.partition("x")[0] if self.lanes > 1 else self.name)
         set_once(self, "is_float", self.kind in ("float", "bfloat") or self.kind.startswith("float8"))
         set_once(self, "is_int", self.kind in ("int", "uint"))
 
     @property
     def is_signed(self) -> bool:
         return self.kind == "int" or self.is_float
-
-    @property
-    def element(self) -> str:
-        """The dtype of one lane."""
-        return self.name.partition("x")[0] if self.lanes > 1 else self.name
-
-    @property
-    def bytes(self) -> int:
-        """Storage of one lane, in bytes."""
-        return max(1, (self.bits + 7) // 8)
 
 
 @cache
@@ -81,6 +75,7 @@ def from_ml_dtypes_name(name: str) -> str:
     return {"float8_e4m3fn": "float8_e4m3"}.get(name, name)
 
 
+@cache
 def with_lanes(dtype: str, lanes: int) -> str:
     """The same element type with another number of lanes."""
     element = dtype_info(dtype).element
@@ -90,12 +85,18 @@ def with_lanes(dtype: str, lanes: int) -> str:
 _ALIASES = {"float": "float32", "int": "int32", "double": "float64", "half": "float16", "uint1": "bool"}
 
 
+@cache
+def named_dtype(dtype: str) -> DTypeInfo:
+    """What a string from a user means, with the names that C and Python use; raises ExprError on an unknown one."""
+    return dtype_info(_ALIASES.get(dtype, dtype))
+
+
 def normalize_dtype(dtype: Any) -> str:
     """A dtype string from what a user may give: a string, a NumPy dtype or type, or None (float32)."""
     if dtype is None:
         return "float32"
     if isinstance(dtype, str):
-        return dtype_info(_ALIASES[dtype] if dtype in _ALIASES else dtype).name
+        return named_dtype(dtype).name
     if dtype is float:
         return "float32"
     if dtype is int:
@@ -107,6 +108,7 @@ def normalize_dtype(dtype: Any) -> str:
     return dtype_info(name).name
 
 
+@cache
 def int_range(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer (or bool) dtype."""
     info = dtype_info(dtype)

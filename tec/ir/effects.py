@@ -97,7 +97,8 @@ class _Walk:
             self._call(e)
             return e
         for c in CHILDREN[t](e):
-            self.expr(c)
+            if type(c) not in LEAVES:
+                self.expr(c)
         if t is E.BufferLoad:
             self.loads.append(Access(e.buffer, e.indices, False, self.loc))  # type: ignore[attr-defined]
         return e

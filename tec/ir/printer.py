@@ -32,7 +32,7 @@ from .dtype import dtype_info
 from .func import Func, IRModule
 from .intrin import result_dtype
 from .schema import EXPRS, FIELDS
-from .visit import deep_recursion, walk_exprs
+from .visit import CHILDREN, LEAVES, deep_recursion, walk_exprs
 
 # Operators: text, precedence (Python's).
 _INFIX: dict[type, tuple[str, int]] = {
@@ -272,11 +272,25 @@ class Printer:
                 items = x if f.how == "many" else (x,) if x is not None else ()
                 (found if f.holds == "buffer" else exprs).extend(items)
         for e in exprs:
-            found += [x.buffer for x in walk_exprs(e) if type(x) is E.BufferLoad]
+            if type(e) not in LEAVES and not self._declared(e):
+                found += [x.buffer for x in walk_exprs(e) if type(x) is E.BufferLoad]
         for b in found:
             if not self.names.known(b):
                 args = self.buffer_args(b)
                 self.lines.append(f"{pad}{self.names.of(b)} = view({args})")
+
+    def _declared(self, e: E.Expr) -> bool:
+        """Whether all buffers that are read below an expression have names: nearly always, and their order does not count then."""
+        left, seen = [e], {id(e)}
+        for x in left:  # grows
+            t = type(x)
+            if t is E.BufferLoad and id(x.buffer) not in self.names.by_id:  # type: ignore[attr-defined]
+                return False
+            for c in CHILDREN[t](x):
+                if type(c) not in LEAVES and id(c) not in seen:
+                    seen.add(id(c))
+                    left.append(c)
+        return True
 
     # ---- statements
 

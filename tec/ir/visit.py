@@ -16,13 +16,13 @@ from ..locks import fork_safe_lock
 from . import expr as E
 from . import stmt as S
 from .frames import P, T, with_room
-from .schema import EXPRS, STMTS, listers, map_tuple, rebuilders, walkers
+from .schema import EXPRS, STMTS, listers, map_tuple, no_children, rebuilders, walkers
 
 ExprFn = Callable[[E.Expr], E.Expr]
 StmtFn = Callable[[S.Stmt], S.Stmt]
 
 
-_MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = rebuilders(EXPRS, {"expr": "f"})
+MAP: dict[type, Callable[[Any, ExprFn], E.Expr]] = rebuilders(EXPRS, {"expr": "f"})
 
 
 def _seq(s: S.Seq, fs: StmtFn, fe: ExprFn) -> S.Stmt:
@@ -43,7 +43,7 @@ STMT_CHILDREN = listers(STMTS, "stmt")  # the statements right below a statement
 
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
     """`e` with `f` applied to each direct child."""
-    return _MAP[type(e)](e, f)
+    return MAP[type(e)](e, f)
 
 
 def children(e: E.Expr) -> tuple[E.Expr, ...]:
@@ -88,7 +88,7 @@ class Rewriter:
             if hit is not None:
                 return hit[1]
         handler = self.exprs.get(type(e))
-        out = handler(e, self) if handler is not None else _MAP[type(e)](e, self.expr)
+        out = handler(e, self) if handler is not None else MAP[type(e)](e, self.expr)
         if self._memo is not None:
             self._memo[id(e)] = (e, out)
         return out
@@ -98,7 +98,7 @@ class Rewriter:
         return handler(s, self) if handler is not None else map_stmt(s, self.stmt, self.expr)
 
     def expr_children(self, e: E.Expr) -> E.Expr:
-        return _MAP[type(e)](e, self.expr)
+        return MAP[type(e)](e, self.expr)
 
     def stmt_children(self, s: S.Stmt) -> S.Stmt:
         return map_stmt(s, self.stmt, self.expr)
@@ -144,7 +144,11 @@ def _visit_expr(e: E.Expr, seen: dict[int, None], expr: Callable[[E.Expr], None]
         t = type(e)
         if t not in LEAVES:
             for c in CHILDREN[t](e):
-                _visit_expr(c, seen, expr)
+                if type(c) not in LEAVES:
+                    _visit_expr(c, seen, expr)
+                elif id(c) not in seen:  # most nodes are leaves: they take no call of this function
+                    seen[id(c)] = None
+                    expr(c)
         expr(e)
 
 
@@ -155,8 +159,10 @@ def _visit_stmt(s: S.Stmt, walk: tuple[dict[int, None], Callable[[E.Expr], None]
 
 def _visit_stmts(s: S.Stmt, stmt: Callable[[S.Stmt], Any]) -> None:
     """The statements alone."""
-    for c in (STMT_CHILDREN.get(type(s)) or _of_base(s, STMT_CHILDREN))(s):
-        _visit_stmts(c, stmt)
+    below = STMT_CHILDREN.get(type(s)) or _of_base(s, STMT_CHILDREN)
+    if below is not no_children:
+        for c in below(s):
+            _visit_stmts(c, stmt)
     stmt(s)
 
 
@@ -270,7 +276,7 @@ class _Substituter:
         hit = self._memo.get(id(e))
         if hit is not None:
             return hit[1]
-        out = _MAP[t](e, self)
+        out = MAP[t](e, self)
         if out is not e:
             folder = _REBUILD.get(t)
             if folder is not None:
@@ -296,6 +302,8 @@ def substitute_stmt(s: S.Stmt, values: Mapping[E.Var, E.Expr]) -> S.Stmt:
 
 def free_vars(root: E.Expr | S.Stmt) -> list[E.Var]:
     """Variables used and not bound inside (loops, lets), in order of appearance; buffers' data pointers not counted."""
+    if type(root) in LEAVES:
+        return [root] if type(root) is E.Var else []
     bound: set[int] = set()
     used: dict[int, E.Var] = {}
 

@@ -31,26 +31,24 @@ class Measured(Row):
     figures: Mapping[str, Value]
 
 
-class Figures:
-    """The figures of one template on one machine."""
+class Figures(dict[str, float]):
+    """The figures of one template on one machine: numbers by name, a dictionary's since prices ask for them tens of thousands of times a network. Asking for one
+    that is missing raises TecError."""
 
     def __init__(self, template: str, machine: str, found: Mapping[str, Value]):
-        self.template, self.machine, self._found = template, machine, found
-
-    def _value(self, name: str) -> Value:
-        try:
-            return self._found[name]
-        except KeyError:
-            raise TecError(f"no row of rules/{FIGURES} gives {name!r} of {self.template} on {self.machine}", locate=False) from None  # fmt: skip
+        super().__init__({name: value for name, value in found.items() if not isinstance(value, tuple)})
+        self.template, self.machine = template, machine
+        self._curves = {name: value for name, value in found.items() if isinstance(value, tuple)}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._found
+        return super().__contains__(name) or name in self._curves
 
-    def __getitem__(self, name: str) -> float:
-        """A number. Raises TecError where no row of the machine has it."""
-        value = self._value(name)
-        assert not isinstance(value, tuple), f"{name} goes by a size"
-        return value
+    def __missing__(self, name: str) -> float:
+        assert name not in self._curves, f"{name} goes by a size"
+        raise self._unknown(name)
+
+    def _unknown(self, name: str) -> TecError:
+        return TecError(f"no row of rules/{FIGURES} gives {name!r} of {self.template} on {self.machine}", locate=False)
 
     def count(self, name: str) -> int:
         """A number that counts something."""
@@ -58,8 +56,10 @@ class Figures:
 
     def along(self, name: str, x: float) -> float:
         """A figure that goes by a size: as measured, in proportion between, and beyond both ends as there."""
-        value = self._value(name)
-        assert isinstance(value, tuple), f"{name} is one number"
+        if name not in self._curves:
+            assert not super().__contains__(name), f"{name} is one number"
+            raise self._unknown(name)
+        value = self._curves[name]
         below = [p for p in value if p[0] <= x] or [value[0]]
         above = [p for p in value if p[0] >= x] or [value[-1]]
         (x0, y0), (x1, y1) = below[-1], above[0]

@@ -146,7 +146,8 @@ class Analyzer(Simplifier):
 
     def simplify(self, e: Any) -> Any:
         """An equal expression, no larger; `e` itself where there is nothing to do. Takes numbers and IterVars too."""
-        e = convert(e)
+        if not isinstance(e, E.Expr):
+            e = convert(e)
         c = self.intern(e)
         out = self.simp(c)
         return e if out is c or self._reordered(c, out) else out

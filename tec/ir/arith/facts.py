@@ -16,7 +16,8 @@ from .. import expr as E
 from ..build import wrap_int
 from ..dtype import dtype_info, int_range
 from ..intrin import INTRINS
-from ..visit import map_expr
+from ..schema import EXPRS
+from ..visit import CHILDREN, MAP
 from .bounds import BOUND, EVERYTHING, INDEX_DTYPES, INF, Bound, clamp
 from .linear import Lin
 
@@ -65,12 +66,13 @@ class Facts:
         if hit is not None:
             return hit[1]
         t = type(e)
-        c = self._put(e) if t is E.Var or t is E.IntImm or t is E.FloatImm else self._put(map_expr(e, self.intern))
+        c = self._put(e) if t is E.Var or t is E.IntImm or t is E.FloatImm else self._put(MAP[t](e, self.intern))
         self._canon[k] = (e, c)
         return c
 
     def _put(self, e: E.Expr) -> E.Expr:
-        key = _key(e)
+        t = type(e)
+        key = (t, id(e.a), id(e.b)) if t in _BINARY else _key(e)  # type: ignore[attr-defined]
         c = self._table.get(key)
         if c is None:
             c = self._table[key] = e
@@ -190,16 +192,7 @@ class Facts:
         """Whether a value from memory or a call is anywhere below `e`."""
         hit = self._data.get(id(e))
         if hit is None:
-            found = is_data(e)
-            if not found and type(e) not in (E.Var, E.IntImm):
-
-                def look(x: E.Expr) -> E.Expr:
-                    nonlocal found
-                    found = found or self.has_data(x)
-                    return x
-
-                map_expr(e, look)
-            hit = self._data[id(e)] = found
+            hit = self._data[id(e)] = is_data(e) or any(map(self.has_data, CHILDREN[type(e)](e)))
         return hit
 
     def trusted(self, form: Lin, dtype: str) -> bool:
@@ -282,7 +275,7 @@ class Facts:
         """Bounds of a linear form, from those of its atoms and from the scope's constraints."""
         lo = hi = form.const
         for atom, c in form.terms.values():
-            a, b = self.bound(atom)
+            a, b = self._bounds.get(id(atom)) or self.bound(atom)
             if c > 0:
                 lo += c * a
                 hi += c * b
@@ -366,6 +359,10 @@ def factors(atom: E.Expr) -> tuple[E.Expr, ...]:
 
 
 # ---- keys of nodes with canonical children
+
+
+# Most nodes: what tells them apart is written where it is needed, without a call.
+_BINARY = frozenset(t for t in EXPRS if t.__match_args__ == ("a", "b"))  # type: ignore[attr-defined]
 
 
 def _attr_key(attrs: Any) -> Any:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .... import te
 from ....ir import IterVar
 from ....schedule import Schedule, Stage
 from ....target import Target
+from ....target.cpus import Core
 from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, substitute
 from ...parts.operands import contraction
@@ -122,11 +124,11 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
     if together:
         making = 0.0 if is_block else told["gathered_vector" if gathered else "packed_vector"]
-        clocks += _panel_clocks(target, k, columns, wide, high, together, far, making)
+        clocks += _panel_clocks(target, told, k, columns, wide, high, together, far, making)
     else:
         # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
         under_way = told["misses"] if is_block else min(told["misses"], told["ahead"] * lines / instructions)
-        near = _near_clocks(target, k * max(row_bytes, LINE_BYTES))
+        near = _near_clocks(target.core, told, k * max(row_bytes, LINE_BYTES))
         clocks += wide * k * lines * (far + near * (high - 1)) / under_way
         if (
             not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES
@@ -139,27 +141,26 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     return float(size * clocks)
 
 
-def _panel_clocks(target: Target, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
+def _panel_clocks(target: Target, told: figures.Figures, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
     """Of `wide` panels of `columns`: making them (a vector in so many clocks; 0: that was done before), whose lines come from `far` away, and the lines that `high` tiles read of
     each where the first level does not hold those that rows go along together."""
-    told = figures.of("cpu product", target)
     lines, row_bytes = 4.0 * columns / LINE_BYTES, 4.0 * columns
     made = making * row_bytes / target.vector_bytes + lines * far / told["misses"]
     if making:  # neighbouring panels share the lines in which they meet
         made += told["cut_lines"] / together * far / told["misses"]
     held = together * k * row_bytes
-    again = lines * _near_clocks(target, held) / told["misses"] * high
+    again = lines * _near_clocks(target.core, told, held) / told["misses"] * high
     return wide * k * (made + again)
 
 
-def _near_clocks(target: Target, held: float) -> float:
+def _near_clocks(core: Core, told: figures.Figures, held: float) -> float:
     """Clocks to a line of bytes that were there a tile ago."""
-    core, told = target.core, figures.of("cpu product", target)
     if held <= core.l1_bytes / 2:
         return 0.0
     return told["l2_clocks"] if held <= 0.75 * core.l2_bytes else told["memory_clocks"]
 
 
+@lru_cache(maxsize=512)  # a network has the same convolution many times, and each is asked about by several passes
 def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: bool) -> float:
     """Of the cheapest tile of a product whose second operand is copied into panels."""
     lanes = max(4, target.vector_bytes // 4)

@@ -6,6 +6,8 @@ loop; `loads`, of a clock; `tile`, clocks of a tile beside its sums.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ....ops.dims import Size
 from ....target import Target
 from ...rules import figures
@@ -17,6 +19,7 @@ OPEN_ROWS = 8  # that a product has whose number of rows is symbolic
 SOME_ROWS = (8, 64, 512)  # by all of which the tile of such a product is judged
 
 
+@lru_cache(maxsize=4096)  # a search asks for the same tiles for each product of a network
 def step(target: Target, rows: int, vectors: int, load: float = 1) -> tuple[float, float]:
     """Clocks of a step of `rows` by `vectors` sums, and its instructions: multiply-adds, a broadcast of each operand of A (of one vector it is part of an AVX-512 core's
     multiply-add), loads of B, of `load` instructions each."""
