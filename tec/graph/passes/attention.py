@@ -24,6 +24,9 @@ from ..precision import precision_of
 from .rewrite import Rebuild, const_of
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
+# What a score weighs nothing with beside seen ones, exp(-9984) being 0 in every type, unless it is greater than all of them by some 9,900. Exporters write
+# -10,000 for 16 bits, the lowest float16 is -65,504, and -10,000 in bfloat16 is -9,984. ONNX Runtime takes such constants for hidden places as well.
+WEIGHTLESS = -9984.0
 FEW_QUERIES = 16  # one tile of the smallest kind: the work is reading keys and values
 SHORT = 256  # queries and keys up to which launches take longer than the products
 _PRODUCT = ("transpose_a", "transpose_b", "view_a", "view_b", "out_dtype")
@@ -208,7 +211,7 @@ class _Look:
             elif (n := self.made_by(x, "where")) is not None:
                 condition, a, c = n.inputs
                 number = _number(c)
-                if number is None or not number <= HIDDEN or a.shape != x.shape:
+                if number is None or not _hides(number, condition) or a.shape != x.shape:
                     return x
                 f.chosen.append((condition, number))
                 x = a
@@ -225,7 +228,8 @@ class _Look:
         for scores, keep in (n.inputs, n.inputs[::-1]):
             if keep.is_known and scores.shape == v.shape and keep.shape == bias.shape:
                 kept = np.asarray(keep.data)
-                if np.array_equal(kept, low == 0) and (low[kept == 0] <= HIDDEN).all():
+                most = WEIGHTLESS if (low == 0).any(-1).all() else HIDDEN
+                if np.array_equal(kept, low == 0) and (low[kept == 0] <= most).all():
                     return scores
         return v
 
@@ -294,6 +298,17 @@ def _is_unseen(rows: Value, biases: Sequence[Value]) -> bool:
     if _number(low) != -np.inf or top is None or top.op != "reduce_max" or top.inputs[0] not in biases:
         return False
     return [a % top.inputs[0].ndim for a in top.attrs["axes"]] == [top.inputs[0].ndim - 1]
+
+
+def _hides(number: float, condition: Value) -> bool:
+    """Whether a number in place of the scores that a condition does not choose hides them. In a row of such alone all weigh the same, so that scores must
+    sink in it; beside one that is seen they need only weigh nothing."""
+    return number <= HIDDEN or (number <= WEIGHTLESS and _always_sees(condition))
+
+
+def _always_sees(condition: Value) -> bool:
+    """Whether a condition is known, and chooses a score of every row."""
+    return condition.is_known and condition.ndim > 0 and bool(np.asarray(condition.data).any(-1).all())
 
 
 def _lie(v: Value, order: _Order) -> _Operand:
@@ -412,7 +427,7 @@ def _emit(b: Rebuild, f: _Found) -> None:
 
 def _mask(b: Rebuild, condition: Value, number: float) -> Value:
     """What chooses scores, as what adds to them; it stays a choice where the others weigh nothing in any row."""
-    if number == -np.inf:
+    if number == -np.inf or _always_sees(condition):
         return condition
     zero, low = (b.new.constant(np.float32(x), "mask") for x in (0.0, number))
     return b.new.add("where", [b.value(condition), zero, low], {}, "mask")[0]
@@ -437,7 +452,7 @@ def _known(v: Value, b: Rebuild) -> Value | dict[str, int]:
     data = np.asarray(v.data)
     if data[:1, :1].size and (data == data[:1, :1]).all():
         data = data[:1, :1]  # one mask for all heads, which TensorFlow repeats
-    keep = data if v.dtype == "bool" else data.astype(np.float64) > HIDDEN
+    keep = data if v.dtype == "bool" else data.astype(np.float64) > WEIGHTLESS
     if not keep.any(-1).all() or (v.dtype != "bool" and np.any(data[keep] != 0)):
         return v
     if keep.all():

@@ -8,7 +8,9 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
+from tec.choices.families.attention.deal import longest
 from tec.choices.families.attention.matrix import MatrixAttention, fragments
+from tec.choices.families.attention.warpgroup import WarpgroupAttention
 from tec.codegen.static_report import report
 from tec.ir.interp import run as interpret
 from tec.ops import get_op
@@ -248,6 +250,18 @@ def test_warpgroups_in_turns(attrs, extras, sizes, choice):
     assert ("bar.arrive" in text) == full["turns"]
 
 
+@pytest.mark.parametrize("template,rest", [("warpgroup attention", {"groups": 1}), ("attention in turns", {})])
+def test_tiles_by_their_length(monkeypatch, template, rest):
+    """The heads of all batch entries side by side, the longest tiles first."""
+    monkeypatch.setattr(WarpgroupAttention, "sorts", lambda *_: True)
+    g = build({"right": 0}, {}, (2, 2, 1, 130, 130, 32, 32), "bfloat16")
+    f = typed(feeds(g), "bfloat16")
+    func, _ = as_loops(g, HOPPER, {"template": template, "keys": 64, "stages": 2, **rest}, simple_mode=True)
+    out = np.zeros(g.outputs[0].shape, np_dtype("bfloat16"))
+    interpret(func, [*(f[v.name] for v in g.inputs), out], {}, wave=32)
+    np.testing.assert_allclose(out.astype(np.float64), dense(f, {"right": 0}), atol=TOLERANCE["bfloat16"])
+
+
 @thinned(1, ("size,value", [(64, (1, 128)), (128, (2, 64)), (256, (2, 80))]), ("causal", [True, False]))
 def test_what_hopper_takes(size, value, causal):
     """The choices measured on an H200; queries stay out of registers where blocks are masked."""
@@ -324,3 +338,29 @@ def test_loads_of_the_next_keys_stay_early(chip: str, dtype: str, size: int, cau
     made = get_op("attention").compute(attrs, q, [TensorType(dtype, (1, 4, 1024, size))])
     scheduled = schedule(made, f"rocm -mcpu={chip}")
     check_code(tec.build(scheduled.schedule, [*q, *scheduled.outputs], f"rocm -mcpu={chip}", name="attention"))
+
+
+@thinned(2, ("size,value_size", [(64, 64), (20, 32), (16, 24), (48, 128)]), ("causal", [True, False]))
+def test_float32_of_nvidia_in_the_interpreter(size, value_size, causal):
+    """Queries, keys, weights and values are read several numbers at once where rows allow it."""
+    attrs = {"right": 0, "offset": 3} if causal else {}
+    g = build(attrs, {}, (1, 2, 1, 37, 40, size, value_size), "float32")
+    f = typed(feeds(g), "float32")
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    made = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    choice = {"template": "gpu attention", "queries": 32, "keys": 32, "splits": 1}
+    scheduled = schedule(made, "cuda -arch=sm_90a", choice)
+    (func,) = tec.lower(scheduled.schedule, [*ins, *scheduled.outputs], target="cuda -arch=sm_90a")
+    out = np.zeros(g.outputs[0].shape, np.float32)
+    interpret(func, [*(f[v.name] for v in g.inputs), out], {}, wave=32)
+    np.testing.assert_allclose(out.astype(np.float64), dense(f, attrs), atol=1e-5)
+
+
+def test_tiles_are_dealt_evenly():
+    """Of four heads by 56 tiles, the longest of 56 blocks: by length nobody has more than one long tile; head by head one has two of 73 blocks together."""
+    blocks = tuple(range(56, 0, -1))
+    assert longest(blocks, 4, True, 132, 1, True) == (56, 1, 56)
+    assert longest(blocks, 4, False, 132, 1, True)[0] == 73
+    loads = [longest(blocks, 4, True, 132, resident, False)[0] for resident in (1, 2)]
+    assert 56 * 57 // 2 * 4 / 132 <= loads[0] <= loads[1] <= 2 * 56
+    assert longest((3, 2, 1), 1, False, 132, 2, False) == (3, 1, 3)

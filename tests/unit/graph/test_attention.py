@@ -55,6 +55,24 @@ def causal_constant():
     return n.done(n.matmul(n.softmax(n.add(x, n.c(mask)), axes=(3,)), v)), {"right": 0, "offset": 0, "extras": ()}
 
 
+def causal_low(low, spelled):
+    """Places hidden by a number that is low for 16 bits, but in which float32 scores do not sink."""
+    n = Net()
+    q, k, v = (n.x(c, B, N, S, H) for c in "qkv")
+    keep = np.tril(np.ones((1, 1, S, S), bool))
+    x = n.matmul(q, k, transpose_b=True)
+    if spelled == "sum":
+        x = n.add(x, n.c(np.where(keep, 0, low)))
+    elif spelled == "choice":
+        x = n.where(n.c(keep, bool), x, n.c(low))
+    else:
+        x = n.add(
+            n.multiply(x, n.c(np.broadcast_to(keep, (B, N, S, S)))),
+            n.c(np.broadcast_to(np.where(keep, 0, low), (B, N, S, S))),
+        )
+    return n.done(n.matmul(n.softmax(x, axes=(3,)), v)), {"right": 0, "offset": 0, "extras": ()}  # fmt: skip
+
+
 def window_constant():
     n = Net()
     q, k, v = (n.x(c, B, N, S, H) for c in "qkv")
@@ -151,6 +169,7 @@ def half_with_casts():
 FOUND = [
     bert, causal_constant, window_constant, chosen, heads_in_the_batch, heads_in_the_batch_without_mask,
     three_dimensions, places_first, places_first_of_three_dimensions, repeated_heads, one_key_head, half_with_casts,
+    lambda: causal_low(-1e4, "sum"), lambda: causal_low(-65504.0, "choice"), lambda: causal_low(-1e4, "factor"),
 ]  # fmt: skip
 
 
@@ -203,7 +222,25 @@ def mask_that_does_not_hide():
     return n.done(n.matmul(n.softmax(x, axes=(3,)), v))
 
 
-@pytest.mark.parametrize("make", [weights_used_twice, softmax_over_queries, mask_that_does_not_hide])
+def low_numbers_where_a_row_may_see_none(known):
+    """In a row of such numbers alone all keys weigh the same, whatever their scores."""
+    n = Net()
+    q, k, v = (n.x(c, B, N, S, H) for c in "qkv")
+    keep = n.c(np.arange(S)[:, None] > np.zeros(T), bool) if known else n.x("keep", B, 1, 1, T, dtype="bool")
+    x = n.where(keep, n.matmul(q, k, transpose_b=True), n.c(-1e4))
+    return n.done(n.matmul(n.softmax(x, axes=(3,)), v))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        weights_used_twice,
+        softmax_over_queries,
+        mask_that_does_not_hide,
+        lambda: low_numbers_where_a_row_may_see_none(True),
+        lambda: low_numbers_where_a_row_may_see_none(False),
+    ],
+)
 def test_is_left_alone(make):
     g = make()
     assert find_attention(g) is g

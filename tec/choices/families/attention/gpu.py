@@ -8,12 +8,14 @@ maximum, sum and weighted values, which a second small kernel joins ("flash deco
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir.dtype import dtype_info
+from ....ops.attention import Geometry
 from ....ops.forms import Form
 from ....target import Target
 from ....te import Tensor
@@ -25,6 +27,7 @@ from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
 
+WIDE = 4  # float32 numbers that one instruction reads of shared memory
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
 
 
@@ -44,7 +47,7 @@ class GpuAttention(SplitAttention):
         return self.why_not(self.choice(queries=16, keys=16, splits=1)) is None
 
     def why_not(self, choice: Choice) -> str | None:
-        need, have = _shared_bytes(self, choice), self.target.static_lds_bytes
+        need, have = _shared_bytes(self, choice), self.target.lds_bytes
         if need > have:
             return f"tiles take {need} bytes of shared memory, there are {have}"
         sums = choice["queries"] // SIDE * -(-self.g.value_size // SIDE)
@@ -70,43 +73,58 @@ class GpuAttention(SplitAttention):
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], choice["queries"], choice["splits"], (SIDE, SIDE))
-        grid.launch(lambda of, first, tx, ty: _Tile(kernel, choice, of, first, tx, ty))
+        grid.launch(lambda of, first, tx, ty: _Tile(kernel, choice, of, first, tx, ty, self.target))
 
 
-def _stride(elements: int, dtype: str) -> int:
-    """Elements from row to row in shared memory: an odd number of 32-bit words, so that rows begin in different banks."""
-    per = max(1, 4 // dtype_info(dtype).bytes)
+def _widths(g: Geometry, dtype: str, target: Target) -> tuple[int, int]:
+    """Elements that a thread reads at once of rows of queries, keys and weights, and of rows of values. One at a time, two products of float32 wait for three
+    reads; four at a time, products set the time."""
+    if dtype != "float32" or target.kind != "cuda":
+        return 1, 1
+    return WIDE if g.size % WIDE == 0 else 1, math.gcd(WIDE, g.value_size // SIDE) if g.value_size % SIDE == 0 else 1
+
+
+def _stride(elements: int, dtype: str, width: int) -> int:
+    """Elements from row to row in shared memory: an odd number of 32-bit words, or of what is read at once, so that rows begin in different banks."""
+    per = max(width, 4 // dtype_info(dtype).bytes)
     words = -(-elements // per)
     return (words | 1) * per
+
+
+def _strides(g: Geometry, dtype: str, acc: str, keys: int, target: Target) -> tuple[int, int, int]:
+    """Of queries, of keys and values, and of weights."""
+    one, values = _widths(g, dtype, target)
+    size, both = g.size, max(g.size, g.value_size)
+    return _stride(size, dtype, one), _stride(both, dtype, max(one, values)), _stride(keys, acc, one)
 
 
 def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
     dtype = space.form.inputs[0].dtype
     acc = "float64" if dtype == "float64" else "float32"
     q, k = choice["queries"], choice["keys"]
-    rows = q * _stride(space.g.size, dtype) + k * _stride(max(space.g.size, space.g.value_size), dtype)
-    total: int = rows * dtype_info(dtype).bytes + q * _stride(k, acc) * dtype_info(acc).bytes
+    step_q, step_k, step_p = _strides(space.g, dtype, acc, k, space.target)
+    total: int = (q * step_q + k * step_k) * dtype_info(dtype).bytes + q * step_p * dtype_info(acc).bytes
     return total
 
 
 class _Tile:
     """One tile of queries: its loop over blocks of keys."""
 
-    def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Index, tx: Index, ty: Index):
+    def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Index, tx: Index, ty: Index, target: Target):
         self.k, self.ib, self.g, self.acc = k, k.ib, k.g, k.acc
         self.of, self.first, self.tx, self.ty = of, first, tx, ty
         self.queries, self.keys = choice["queries"], choice["keys"]
         self.own_rows, self.own_keys = self.queries // SIDE, self.keys // SIDE
         self.columns = -(-self.g.value_size // SIDE)
         self.dtype = k.sources["q"].dtype
+        self.wide, self.wide_values = _widths(self.g, self.dtype, target)
+        self.step_q, self.step_k, self.step_p = _strides(self.g, self.dtype, self.acc, self.keys, target)
 
     def row(self, a: int) -> Any:
         return self.ty * self.own_rows + a
 
     def run(self, split: Index, splits: int) -> None:
         ib, g, dtype = self.ib, self.g, self.dtype
-        self.step_q, self.step_p = _stride(g.size, dtype), _stride(self.keys, self.acc)
-        self.step_k = _stride(max(g.size, g.value_size), dtype)
         self.q = ib.allocate(dtype, (self.queries * self.step_q,), "q_tile", scope="shared")
         self.kv = ib.allocate(dtype, (self.keys * self.step_k,), "key_tile", scope="shared")
         self.p = ib.allocate(self.acc, (self.queries * self.step_p,), "weights", scope="shared")
@@ -132,10 +150,18 @@ class _Tile:
         """All threads write rows of `size` elements into shared memory."""
 
         def one(e: Any) -> None:
-            row, d = te.indexdiv(e, size), te.indexmod(e, size)
-            to[row * step + d] = value(row, d)
+            row, d = te.indexdiv(e, pieces), te.indexmod(e, pieces) * wide
+            if wide == 1:
+                to[row * step + d] = value(row, d)
+                return
+            with self.ib.for_range(0, wide, "v", kind="vectorize") as v:
+                to[row * step + d + v] = value(row, d + v)
 
-        loops.dealt(self.ib, rows * size, SIDE * SIDE, (self.ty * SIDE, self.tx), one, "serial")
+        wide = self.wide if size % self.wide == 0 and step % self.wide == 0 else 1
+        pieces = size // wide
+        # Loads of several rows are under way at once where they are wide.
+        kind = "serial" if wide == 1 else "unroll"
+        loops.dealt(self.ib, rows * pieces, SIDE * SIDE, (self.ty * SIDE, self.tx), one, kind)
 
     def _load(self, operand: str, key: Index, size: int) -> None:
         # A block's end beyond the last key repeats that key; its scores are hidden.
@@ -150,25 +176,42 @@ class _Tile:
         s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")
         for n in range(self.own_rows * self.own_keys):
             s[n] = self.k.const(0)
-        with ib.for_range(0, g.size, "d") as d:
-            x = [ib.let("x", self.q[self.row(a) * self.step_q + d].astype(acc)) for a in range(self.own_rows)]
-            y = [ib.let("y", self.kv[(c * SIDE + self.tx) * self.step_k + d].astype(acc)) for c in range(self.own_keys)]
-            for a in range(self.own_rows):
-                for c in range(self.own_keys):
-                    s[a * self.own_keys + c] = s[a * self.own_keys + c] + x[a] * y[c]
+        with ib.for_range(0, g.size // self.wide, "d") as part:
+            d = part * self.wide
+            x = [self._some(self.q, self.row(a) * self.step_q + d, self.wide) for a in range(self.own_rows)]
+            y = [self._some(self.kv, (c * SIDE + self.tx) * self.step_k + d, self.wide) for c in range(self.own_keys)]
+            for e in range(self.wide):
+                for a in range(self.own_rows):
+                    for c in range(self.own_keys):
+                        s[a * self.own_keys + c] = s[a * self.own_keys + c] + x[a][e] * y[c][e]
         self._load("v", key, g.value_size)
         for a in range(self.own_rows):
             self._weights(a, key, s)
-        with ib.for_range(0, self.keys, "j") as j:
-            x = [ib.let("x", self.p[self.row(a) * self.step_p + j]) for a in range(self.own_rows)]
-            for c in range(self.columns):
-                column = self.tx + c * SIDE
-                if (c + 1) * SIDE > g.value_size:
-                    column = te.min(column, g.value_size - 1)
-                y = ib.let("y", self.kv[j * self.step_k + column].astype(acc))
-                for a in range(self.own_rows):
-                    n = a * self.columns + c
-                    self.o[n] = self.o[n] + x[a] * y
+        with ib.for_range(0, self.keys // self.wide, "j") as part:
+            x = [
+                self._some(self.p, self.row(a) * self.step_p + part * self.wide, self.wide)
+                for a in range(self.own_rows)
+            ]
+            for e in range(self.wide):
+                for c in range(0, self.columns, self.wide_values):
+                    y = self._some(self.kv, (part * self.wide + e) * self.step_k + self._column(c), self.wide_values)
+                    for a in range(self.own_rows):
+                        for v in range(self.wide_values):
+                            n = a * self.columns + c + v
+                            self.o[n] = self.o[n] + x[a][e] * y[v]
+
+    def _column(self, c: int) -> Any:
+        """The first of the columns of values that a thread reads at once with its c-th; no further than the last."""
+        column = c * SIDE + self.tx * self.wide_values
+        return te.min(column, self.g.value_size - 1) if (c + 1) * SIDE > self.g.value_size else column
+
+    def _some(self, buffer: BufferVar, first: Index, n: int) -> list[Any]:
+        """Elements side by side, read at once, in the accumulator's type."""
+        if n == 1:
+            return [self.ib.let("x", buffer[first].astype(self.acc))]
+        some = self.ib.allocate(self.acc, (n,), "some", scope="local")
+        loops.put_vector(self.ib, some, 0, loops.vector(buffer, first, n))
+        return [some[e] for e in range(n)]
 
     def _weights(self, a: int, key: Index, s: BufferVar) -> None:
         """Scores of one row into weights; what was summed before is scaled."""
@@ -203,7 +246,9 @@ class _Tile:
         for a in range(self.own_rows):
             with out.row(self.first + self.row(a), self.top[a], self.total[a], self.tx == 0) as put:
                 for c in range(self.columns):
-                    column, value = self.tx + c * SIDE, self.o[a * self.columns + c]
+                    first = c // self.wide_values * self.wide_values
+                    column = first * SIDE + self.tx * self.wide_values + c % self.wide_values
+                    value = self.o[a * self.columns + c]
                     if (c + 1) * SIDE > g.value_size:
                         with self.ib.if_scope(column < g.value_size):
                             put(column, value)

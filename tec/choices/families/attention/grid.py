@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .... import te
+from ....ops.attention import Geometry
+from ....target import Target
 from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
@@ -75,6 +77,16 @@ def ceil_div(a: Any, b: int) -> Any:
     return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)
 
 
+def is_sorted(g: Geometry, target: Target, bytes_: int) -> bool:
+    """Whether tiles under a causal mask go by their length, the longest of all heads first, rather than head by head: so that no unit has two of the longest.
+    Heads then pass through the second-level cache side by side, which half of it must hold: units ask for the same keys at other times."""
+    cache = target.machine.level("L2")
+    sizes_ = (g.batch, g.key_heads, g.keys, g.size, g.value_size)
+    if cache is None or not all(isinstance(n, int) for n in sizes_):
+        return False
+    return bool(2 * g.batch * g.key_heads * g.keys * (g.size + g.value_size) * bytes_ <= cache.size_bytes)
+
+
 @dataclass
 class Grid:
     """Work-groups of `threads` (x, y): `tile` rows of queries of a head each, or of the heads that share keys (`folded`)."""
@@ -86,6 +98,7 @@ class Grid:
     threads: tuple[int, int]
     resident: int = 0  # work-groups that a unit is to hold at once, where that bounds registers
     early: bool = False  # both kernels begin before the one ahead has ended, where that pays
+    sorted: bool = False  # see `is_sorted`
 
     @property
     def heads(self) -> Any:
@@ -107,7 +120,8 @@ class Grid:
                 k.acc, (g.batch * self.heads * tiles * self.tile * splits * (g.value_size + 2),), "parts"
             )
         with ib.new_scope():
-            bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in "xyz")
+            # Work-groups start in the order of x, then y, then z.
+            bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in ("zxy" if self.sorted else "xyz"))
             tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
             shape = zip((bx, by, bz, tx, ty), (tiles * splits, self.heads, g.batch, *self.threads))
             for axis, n in shape:

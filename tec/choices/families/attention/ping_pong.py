@@ -9,7 +9,6 @@ Source: Shah and others, "FlashAttention-3" (2024), "pingpong scheduling"; PTX I
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, ClassVar
 
 from .... import te
@@ -29,7 +28,6 @@ from .warpgroup import Warp, WarpgroupAttention
 
 GROUPS = 2
 _WIDE = 64  # elements of a head beyond which work-groups that take turns are the faster ones
-_MOST_TRIED = 1 << 14  # tiles whose dealing out is tried; of more, each work-group has enough for a mean
 REGISTERS = 232  # of a working thread, where the fetching warpgroup keeps 40 of the unit's
 
 
@@ -91,31 +89,17 @@ class TurnAttention(WarpgroupAttention):
         machine, (matrix, vector) = self.target.machine, self.step_clocks(choice)
         clocks = max(GROUPS * matrix, GROUPS * vector * self.figures["softmax_bound"], matrix + vector)
         clocks += self.figures["step_clocks"]
-        steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)
-        clocks = rounds * (steps * clocks + 500) * self.unevenness + 1500
+        if (work := self.causal_work(ROWS * GROUPS, choice["keys"], 1, True)) is not None:
+            clocks = work[0] * clocks + work[1] * 500 + 1500
+        else:
+            steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)
+            clocks = rounds * (steps * clocks + 500) + 1500
         return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
-
-    @cached_property
-    def unevenness(self) -> float:
-        """Under a causal mask, the work of the work-group that has most, of that of one with as many tiles of mean length: see `launch`."""
-        g, units = self.g, self.target.machine.units
-        sizes_ = (g.batch, g.heads, g.queries)
-        if self.form.attrs.get("right") is None or not all(isinstance(n, int) for n in sizes_):
-            return 1.0
-        each, total = -(-g.queries // (ROWS * GROUPS)), self.tiles
-        if not units < total <= _MOST_TRIED:
-            return 1.0
-        work = [0] * units
-        for at in range(total):
-            round_, one = divmod(at, units)
-            work[units - 1 - one if round_ % 2 else one] += each - at % each
-        mean = sum(work) / total * -(-total // units)
-        return float(max(1.0, max(work) / mean))
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, units = self.fragments(), self.target.machine.units
         asked = {**choice, "rows": 16, "waves": WARPS * GROUPS, "hold": False, "masked": self.is_masked}
-        grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1)
+        grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1, sorted=self.sorts(ROWS * GROUPS))
         few = (
             self.figures.count("few_rounds") * units
         )  # tiles of so short a kernel that it may begin beside the one ahead
@@ -150,7 +134,10 @@ def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
                 at = te.select(te.indexmod(round_, 2) == 0, at, there - 1 - at)
             at = ib.let("tile", at + round_ * units)
             with ib.if_scope(at < total):
-                b_head, place = te.indexdiv(at, tiles), te.indexmod(at, tiles)
+                if grid.sorted:
+                    b_head, place = te.indexmod(at, g.batch * g.heads), te.indexdiv(at, g.batch * g.heads)
+                else:
+                    b_head, place = te.indexdiv(at, tiles), te.indexmod(at, tiles)
                 b, head = ib.let("b", te.indexdiv(b_head, g.heads)), ib.let("head", te.indexmod(b_head, g.heads))
                 first = ib.let("first", (tiles - 1 - place if uneven else place) * grid.tile)
                 of = Rows(k, False, b, head)

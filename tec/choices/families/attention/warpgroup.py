@@ -23,13 +23,15 @@ from ....te.like import Index
 from ...group import Group
 from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
 from ...space import Choice, Cost
+from .deal import longest
 from .fragments import Fragments
-from .grid import Grid, Rows
+from .grid import Grid, Rows, is_sorted
 from .kernel import AttentionSpace, Kernel
 from .matrix import fragments
 from .tiles import sizes
 from .wave import Wave
 
+MOST_TRIED = 1 << 14  # tiles whose dealing out is tried; of more, each work-group has enough for a mean
 SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
 REGISTERS_BESIDE = (
     16  # of a thread: addresses, masks, maxima, descriptors (ptxas takes 15 to 25, and gives up little below)
@@ -130,12 +132,55 @@ class WarpgroupAttention(AttentionSpace):
         clocks = max(there * max(matrix, vector), matrix + vector) + 120
         steps = -(-self.length // choice["keys"])
         rounds = -(-groups // (machine.units * choice["resident"]))
-        return Cost(rounds * (steps * clocks + 1500) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
+        if (work := self.causal_work(ROWS * choice["groups"], choice["keys"], choice["resident"])) is not None:
+            # Work-groups of a multiprocessor share it until the shorter ones end: each has its part of the whole.
+            alone = matrix + vector + 120
+            clocks = max(work[0] * clocks / choice["resident"], work[2] * alone) + work[1] * 1500 / choice["resident"]
+        else:
+            clocks = rounds * (steps * clocks + 1500)
+        return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
+
+    def sorts(self, rows: int) -> bool:
+        """Whether tiles of so many queries go by their length (see `grid.is_sorted`). Where each multiprocessor has one at most, order makes none shorter."""
+        g = self.g
+        if not self.is_causal or not all(isinstance(n, int) for n in (g.batch, g.heads, g.queries)):
+            return False
+        tiles = g.batch * g.heads * -(-g.queries // rows)
+        return tiles > self.target.machine.units and is_sorted(g, self.target, dtype_info(self.dtype).bytes)
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the last queries see the most keys."""
+        return self.form.attrs.get("right") is not None
+
+    def causal_work(self, rows: int, keys: int, resident: int, stay: bool = False) -> tuple[int, int, int] | None:
+        """Under a causal mask, of the multiprocessor with the most work: blocks of keys and tiles; and blocks of the longest tile. None without such a mask,
+        where sizes are open, or tiles so many that each has enough of them for a mean. stay: see `deal.longest`."""
+        g, offset = self.g, self.form.attrs.get("offset", 0)
+        sizes_ = (g.batch, g.heads, g.queries, g.keys, offset)
+        if (
+            not self.is_causal
+            or "start" in self.form.attrs.get("extras", ())
+            or not all(isinstance(n, int) for n in sizes_)
+        ):
+            return None
+        lines, tiles = g.batch * g.heads, -(-g.queries // rows)
+        if lines * tiles > MOST_TRIED:
+            return None
+        left, right = self.form.attrs.get("left"), self.form.attrs["right"]
+        blocks = []
+        for at in reversed(range(tiles)):
+            end = max(0, min(min((at + 1) * rows, g.queries) + offset + right, g.keys))
+            begin = 0 if left is None else max(0, at * rows + offset - left) // keys
+            blocks.append(max(0, -(-end // keys) - begin))
+        return longest(tuple(blocks), lines, self.sorts(rows), self.target.machine.units, resident, stay)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, groups = self.fragments(), choice["groups"]
         asked = {**choice, "rows": 16, "waves": WARPS * groups}
-        grid = Grid(kernel, False, ROWS * groups, 1, (WARPGROUP, groups), choice["resident"])
+        grid = Grid(
+            kernel, False, ROWS * groups, 1, (WARPGROUP, groups), choice["resident"], sorted=self.sorts(ROWS * groups)
+        )
         grid.launch(lambda of, first, tx, ty: Warp(kernel, f, asked, of, first, tx, ty, self.target))
 
 
