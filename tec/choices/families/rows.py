@@ -102,7 +102,7 @@ class CpuRows(Space):
 
 
 class GpuRows(Space):
-    """`threads` a row; `rows` a work-group, where its wavefronts have rows of their own. `parts`: each reduction is made of so many parts of a row, by a kernel of
+    """`threads` a row; `rows` a work-group, where a row has a wavefront's threads or fewer. `parts`: each reduction is made of so many parts of a row, by a kernel of
     its own, and so is the result: rows are read once more each time, by all units."""
 
     template: ClassVar[str] = "gpu rows"
@@ -169,19 +169,25 @@ class GpuRows(Space):
                 break
         else:
             found = self.choice(threads=min(threads, self.target.max_threads), piece=0, rows=1, parts=1)
-        if len(self.parameters["parts"]) == 1:
-            return found
-        parted = self.legal(
-            {"threads": (_PART_THREADS,), "piece": (0,), "rows": (1,), "parts": self.parameters["parts"]}
-        )
-        return min((found, *parted), key=lambda c: self.cost(c).seconds)
+        others = [*self._short(), *self._parted_choices()]
+        return min((found, *others), key=lambda c: self.cost(c).seconds) if others else found
+
+    def _short(self) -> Iterator[Choice]:
+        """Of short rows several by a wavefront, where a figure says up to which length that is quicker; the price tells how many."""
+        if "short" in self.figures and self.longest <= self.figures["short"]:
+            shared = {"threads": (8, 16, 32), "piece": self.parameters["piece"], "rows": (8, 4, 2), "parts": (1,)}
+            yield from (c for c in self.legal(shared) if c["threads"] < 2 * self.longest)
+
+    def _parted_choices(self) -> Iterator[Choice]:
+        parts = self.parameters["parts"][1:]
+        return self.legal({"threads": (_PART_THREADS,), "piece": (0,), "rows": (1,), "parts": parts})
 
     def why_not(self, choice: Choice) -> str | None:
         if choice["parts"] > 1:
             usual = choice["rows"] == 1 and choice["piece"] == 0 and choice["threads"] == _PART_THREADS
             return None if usual else "parts of rows have one number of threads, which load in pieces of their own"
         if choice["rows"] > 1 and (choice["threads"] > self.target.wavefront_size or self._rows() % choice["rows"]):
-            return "a work-group has one row, or a whole number of them by a wavefront each"
+            return "a work-group has one row, or several that divide all, each by a wavefront's threads or fewer"
         run = self._run(choice)
         # Where a figure says so the last pieces of a row may be some threads' alone.
         whole = run if "ragged" in self.figures else run * choice["threads"]

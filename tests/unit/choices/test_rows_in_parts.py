@@ -1,4 +1,4 @@
-"""Few very long rows on GPUs: reductions by parts, a kernel each, and the result by all units."""
+"""Few very long rows on GPUs: reductions by parts, a kernel each, and the result by all units. Many short ones: several by a wavefront."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import tec
+from tec import te
+from tec.choices import schedule, spaces
 from tec.graph import Graph
+from tec.ops.registry import TensorType, get_op
 from tests import seeds
 
 AMD = "rocm -mcpu=gfx942"
@@ -58,3 +61,31 @@ def test_one_row_on_other_gpus() -> None:
     for target in ("cuda -arch=sm_90a", "rocm -mcpu=gfx1100"):
         net = tec.compile(rows("layer_norm", (1, 1 << 22), "float32"), target=target)
         assert choice(net)["parts"] >= 16
+
+
+def softmax(shape: tuple[int, int], dtype: str) -> tuple[Any, Any]:
+    x = te.placeholder(shape, dtype, name="x")
+    types = [TensorType(dtype, shape)]
+    (y,) = get_op("softmax").compute({"axes": (1,)}, [x], get_op("softmax").infer(types, {"axes": (1,)}))
+    return x, y
+
+
+@pytest.mark.parametrize("seed", seeds.some(3))
+def test_rows_that_share_a_wavefront(seed: int) -> None:
+    """Right by any number of threads that a row may have, with rows that some of these have no element of."""
+    rng = random.Random(seed)
+    chip, dtype, threads = rng.choice(("gfx942", "gfx1100")), rng.choice(("float32", "float16")), rng.choice((8, 16))
+    shape = 8 * rng.randint(1, 5), rng.choice((7, 24, 77, 120))
+    x, y = softmax(shape, dtype)
+    made = schedule([y], f"rocm -mcpu={chip}", {"template": "gpu rows", "threads": threads, "piece": 0, "rows": rng.choice((2, 4, 8)), "parts": 1})  # fmt: skip
+    f, dev = tec.build(made.schedule, [x, *made.outputs], f"rocm -mcpu={chip}"), tec.rocm_emu(chip, check="all")
+    a, out = np.random.default_rng(seed).standard_normal(shape).astype(dtype), tec.nd.empty(shape, dtype, dev)
+    f(tec.nd.array(a, dev), out)
+    assert abs(out.numpy() - wanted("softmax", a.astype("f8"))).max() <= (2e-3 if dtype == "float16" else 1e-6)
+
+
+def test_many_short_rows_share_wavefronts() -> None:
+    """Where they divide into work-groups; elsewhere, and on chips of which no figure says so, each has a wavefront."""
+    for target, count, want in ((AMD, 40000, (8, 8)), (AMD, 40001, (32, 1)), ("cuda -arch=sm_90a", 40000, (32, 1))):
+        chosen = spaces([softmax((count, 24), "float32")[1]], target)[0].default
+        assert (chosen["threads"], chosen["rows"]) == want
