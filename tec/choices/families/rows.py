@@ -173,8 +173,8 @@ class GpuRows(Space):
         return min((found, *others), key=lambda c: self.cost(c).seconds) if others else found
 
     def _short(self) -> Iterator[Choice]:
-        """Of short rows several by a wavefront, where a figure says up to which length that is quicker; the price tells how many."""
-        if "short" in self.figures and self.longest <= self.figures["short"]:
+        """Of short rows several by a wavefront, where a figure says up to how many bytes that is quicker; the price tells how many."""
+        if "short" in self.figures and self.longest * self.element_bytes <= self.figures["short"]:
             shared = {"threads": (8, 16, 32), "piece": self.parameters["piece"], "rows": (8, 4, 2), "parts": (1,)}
             yield from (c for c in self.legal(shared) if c["threads"] < 2 * self.longest)
 
