@@ -34,7 +34,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def with_room(f: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def with_room(f: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """`f(*args, **kwargs)`, in a frame with room behind it for the frames of what it calls; a call within such a call has that room already."""
     if _thread.has_room:
         return f(*args, **kwargs)

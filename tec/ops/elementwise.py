@@ -15,6 +15,7 @@ from ..ir.dtype import dtype_info
 from ..te import Tensor
 from .registry import (
     BROADCAST,
+    COMMUTES,
     COSTLY,
     ELEMENTWISE,
     FINITE,
@@ -50,11 +51,11 @@ def _gelu(x: Any) -> Any:
 
 
 # What the passes count on, in the words of the tables below.
-_TRAITS = {"f": FINITE, "c": COSTLY, "h": FOLLOWS_16}
+_TRAITS = {"f": FINITE, "c": COSTLY, "h": FOLLOWS_16, "x": COMMUTES}
 
 
 def _unary(name: str, f: Callable[..., Any], infer: Any = same_type, traits: str = "") -> None:
-    """An operator on one input; `traits`: letters of f (finite of finite), c (costly), h (follows its input into half precision)."""
+    """An operator on one input; `traits`: letters of f (finite of finite), c (costly), h (follows its input into half precision), x (commutes)."""
 
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x = inputs[0]
@@ -195,15 +196,15 @@ def _floor_mod(a: Any, b: Any) -> Any:
 
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
-    "add": (lambda a, b: a + b, "fh"),
+    "add": (lambda a, b: a + b, "fhx"),
     "subtract": (lambda a, b: a - b, "fh"),
-    "multiply": (lambda a, b: a * b, "fh"),
+    "multiply": (lambda a, b: a * b, "fhx"),
     "divide": (te.div, ""),
     "floor_mod": (_floor_mod, ""),
     "trunc_mod": (te.truncmod, ""),
     "power": (_power, "c"),
-    "maximum": (te.maximum, "fh"),
-    "minimum": (te.minimum, "fh"),
+    "maximum": (te.maximum, "fhx"),
+    "minimum": (te.minimum, "fhx"),
     "bitwise_and": (te.bitwise_and, ""),
     "bitwise_or": (te.bitwise_or, ""),
     "bitwise_xor": (te.bitwise_xor, ""),

@@ -45,9 +45,10 @@ REGION = "region"  # its attributes hold graphs, which run many times or not at 
 COLLECTIVE = (
     "collective"  # exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective)
 )
+COMMUTES = "commutes"  # its two inputs may change places
 TRAITS = (
     VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED, REGION,
-    COLLECTIVE,
+    COLLECTIVE, COMMUTES,
 )  # fmt: skip
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 

@@ -366,7 +366,7 @@ def _alone(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int
     """A thread for each sum, which asks for `loads` of its elements at once. Where they do not divide the sum, the last ones come under a condition."""
     inner, stage, length = bind_all(s, out, threads), s[red], reduce_size(red) or 1
     run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
-    if run > 1:
+    if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
         k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
         stage.unroll(stage.split(k, factor=run)[1])
     if out is not red:

@@ -2,7 +2,7 @@
 
 A rule is a pattern of operators, a condition that gives the new operator's attributes (None: the rule does not hold), the operator, and why it is one.
 Patterns are nested tuples: (operator, operand, ...); a name stands for any value, the same one wherever it comes again; `Either` lists
-alternatives. Operands of sums, products and maxima match in both orders. Parts that something else reads stay, beside the new operator.
+alternatives. Operands of what commutes match in both orders. Parts that something else reads stay, beside the new operator.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ...ops.registry import COMMUTES
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, const_of, rebuild
 
 Found = Mapping[str, Value]
 MADE = "made"  # in what stands around a new operator: its result
-_COMMUTE = frozenset({"add", "multiply", "maximum"})
 
 
 class Either:
@@ -115,7 +115,7 @@ def matches(pattern: Any, value: Value, found: dict[str, Value]) -> Iterator[dic
         if node is None or node.op != op or len(node.inputs) != len(parts):
             return
         yield from _all(parts, node.inputs, found)
-        if op in _COMMUTE:
+        if COMMUTES in node.definition.traits:
             yield from _all(parts, node.inputs[::-1], found)
 
 
