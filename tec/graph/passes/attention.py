@@ -25,7 +25,7 @@ from .rewrite import Rebuild, const_of
 
 HIDDEN = -1e9  # what float32 scores sink in: beside one that is seen, such a score has no weight
 # What a score weighs nothing with beside seen ones, exp(-9984) being 0 in every type, unless it is greater than all of them by some 9,900. Exporters write
-# -10,000 for 16 bits, the lowest float16 is -65,504, and -10,000 in bfloat16 is -9,984. ONNX Runtime takes such constants for hidden places as well.
+# -10,000 for 16 bits, the lowest float16 is -65,504, and -10,000 in bfloat16 is -9,984. The default of `mask_filter_value` in com.microsoft's attention is -10,000 too.
 WEIGHTLESS = -9984.0
 FEW_QUERIES = 16  # one tile of the smallest kind: the work is reading keys and values
 SHORT = 256  # queries and keys up to which launches take longer than the products
