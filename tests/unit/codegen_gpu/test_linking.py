@@ -7,9 +7,10 @@ import struct
 
 import pytest
 
-from tec.codegen.objects.linking import find_lld, link
+from tec.codegen.objects.linking import link
 from tec.errors import CodegenError
 from tec.runtime.objects.codeobject import CodeObject, read_code_object
+from tests.linkers import has_lld
 
 # One kernel with static and dynamic LDS, a call, a constant table, a global that other global data points to.
 IR = r"""
@@ -48,7 +49,7 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" }
 !0 = !{i32 1, !"amdhsa_code_object_version", i32 500}
 """
 REL_LO, REL_HI, REL64, ABS64, GOT_LO, RELATIVE64 = 10, 11, 5, 3, 8, 13
-needs_lld = pytest.mark.skipif(find_lld() is None, reason="no ld.lld here")
+needs_lld = pytest.mark.skipif(not has_lld(), reason="no ld.lld here")
 
 
 def compile_object(ir: str, chip: str) -> bytes:

@@ -14,6 +14,7 @@ from tec.codegen.objects.linking import find_lld, link
 from tec.codegen.objects.merging import merge_objects, pack
 from tec.errors import CodegenError
 from tec.runtime.objects.codeobject import _msgpack, read_code_object
+from tests.linkers import has_lld
 
 from .test_linking import IR, check_image, compile_object
 
@@ -26,7 +27,7 @@ def renamed(ir: str) -> str:
 
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
 @pytest.mark.parametrize(
-    "linker", ["own", pytest.param("lld", marks=pytest.mark.skipif(find_lld() is None, reason="no ld.lld here"))]
+    "linker", ["own", pytest.param("lld", marks=pytest.mark.skipif(not has_lld(), reason="no ld.lld here"))]
 )
 def test_kernels_with_data_of_their_own(chip, linker):
     merged = merge_objects([compile_object(IR, chip), compile_object(renamed(IR), chip)])
@@ -127,7 +128,7 @@ def test_the_dynamic_array_is_declared_once():
     assert got.index(".extern") < got.index("k16") < got.index("k128")
 
 
-@pytest.mark.skipif(find_lld() is None, reason="no ld.lld here")
+@pytest.mark.skipif(not has_lld(), reason="no ld.lld here")
 def test_lld_takes_what_was_merged(monkeypatch):
     monkeypatch.setenv("TEC_LLD", "own")
     own = two("rocm -mcpu=gfx942").get_binary()

@@ -8,12 +8,13 @@ import struct
 import llvmlite.binding as llvm
 import pytest
 
-from tec.codegen.objects.linking import find_lld, link
+from tec.codegen.objects.linking import link
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.decode.disassemble import disassemble
 from tec.runtime.objects.codeobject import read_code_object
 from tec.runtime.objects.linetable import read_line_table
 from tests import seeds
+from tests.linkers import has_lld
 from tests.unit.cli.test_kernel_report import IR
 
 
@@ -63,7 +64,7 @@ def test_damaged_tables_give_no_lines():
     assert read_line_table({}).where(0) == ""
 
 
-@pytest.mark.skipif(find_lld() is None, reason="tec's own linker leaves debug information out")
+@pytest.mark.skipif(not has_lld(), reason="tec's own linker leaves debug information out")
 @pytest.mark.parametrize("dwarf", [4, 5])
 def test_against_the_assembly(dwarf, tmp_path):
     """Every instruction of the disassembled text has the line that `.loc` gives it in LLVM's."""
