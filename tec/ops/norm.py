@@ -106,10 +106,7 @@ def _layer_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
     axis = normalize_axis(attrs["axis"], x.ndim)
     acc = "float64" if x.dtype == "float64" else "float32"
     axes = list(range(axis, x.ndim))
-    count = 1
-    for n in shape[axis:]:
-        count *= n
-    scale = one_over(count, acc)
+    scale = one_over(math.prod(shape[axis:]), acc)
     kept = shape[:axis]
     total = reduction(x, kept, axes, False, te.sum, lambda e, i: e.astype(acc), "layer_sum")
 
@@ -142,10 +139,7 @@ def _rms_norm(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     shape = static_shape(x)
     axis = normalize_axis(attrs["axis"], x.ndim)
     acc = "float64" if x.dtype == "float64" else "float32"
-    count = 1
-    for n in shape[axis:]:
-        count *= n
-    scale, eps = one_over(count, acc), te.const(attrs["epsilon"], acc)
+    scale, eps = one_over(math.prod(shape[axis:]), acc), te.const(attrs["epsilon"], acc)
     axes = list(range(axis, x.ndim))
     total = reduction(x, shape[:axis], axes, False, te.sum, lambda e, i: e.astype(acc) * e.astype(acc), "rms_square")
 

@@ -120,7 +120,7 @@ def added(loop: Mainloop, group: Group, c: Contraction, result: Tensor, parts: i
 def added_tiles(loop: Mainloop, group: Group, result: Tensor, total: Tensor) -> Begun:
     """The same of a `total` whose parts are whole tiles of sums (`padding.padded`, `split_k.sums`)."""
     begun = begin_with(group, result, total)
-    (product,) = (o for o in begun.group.reductions() if o.tag == "tiled_product" or o.name == "part")
+    (product,) = (o for o in begun.group.reductions() if o.tag in ("tiled_product", "part"))
     split_k.schedule_total(begun.s, begun.group, product)
     loop.schedule(begun.s, product, product)
     return begun

@@ -56,6 +56,19 @@ def number(v: Value) -> float | None:
     return float(np.asarray(data).reshape(())) if data is not None and np.size(data) == 1 else None
 
 
+def last_axes(*reductions: Value) -> int | None:
+    """The first of the dimensions that all reductions are over; None unless these are the last ones and stay with extent 1."""
+    found = set()
+    for v in reductions:
+        assert v.node is not None
+        ndim = v.node.inputs[0].ndim
+        axes = sorted({a % ndim for a in v.node.attrs["axes"]})
+        if not v.node.attrs.get("keepdims", True) or not axes or axes != list(range(axes[0], ndim)):
+            return None
+        found.add(axes[0])
+    return found.pop() if len(found) == 1 else None
+
+
 def apply_rule(rule: Rule, graph: Graph) -> Graph:
     """The graph with a rule's pattern as its operator; the same graph where it is nowhere."""
     after = _once(rule, graph)
@@ -127,4 +140,4 @@ def _all(parts: list[Any], inputs: list[Value], found: dict[str, Value]) -> Iter
         yield from _all(parts[1:], inputs[1:], more)
 
 
-__all__ = ["MADE", "Either", "Found", "Named", "Rule", "apply_rule", "matches", "number"]
+__all__ = ["MADE", "Either", "Found", "Named", "Rule", "apply_rule", "last_axes", "matches", "number"]

@@ -9,34 +9,21 @@ from typing import Any
 
 from ...target import Target
 from ..graph import Graph, Value
-from .patterns import Either, Found, Named, Rule, apply_rule, number
+from .patterns import Either, Found, Named, Rule, apply_rule, last_axes, number
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
-def _last_axes(*reductions: Value) -> int | None:
-    """The first of the dimensions that all reductions are over, which are the last ones and stay with extent 1."""
-    found = set()
-    for v in reductions:
-        assert v.node is not None
-        ndim = v.node.inputs[0].ndim
-        axes = sorted({a % ndim for a in v.node.attrs["axes"]})
-        if not v.node.attrs.get("keepdims", True) or not axes or axes != list(range(axes[0], ndim)) or axes[0] == 0:
-            return None
-        found.add(axes[0])
-    return found.pop() if len(found) == 1 else None
-
-
 def _rms(found: Found, out: Value) -> dict[str, Any] | None:
-    axis, epsilon = _last_axes(found["mean"]), number(found["epsilon"])
-    if axis is None or epsilon is None or out.dtype not in _FLOATS or out.shape != found["x"].shape:
+    axis, epsilon = last_axes(found["mean"]), number(found["epsilon"])
+    if not axis or epsilon is None or out.dtype not in _FLOATS or out.shape != found["x"].shape:
         return None
     return {"axis": axis, "epsilon": epsilon}
 
 
 def _log_sum(found: Found, out: Value) -> dict[str, Any] | None:
-    axis = _last_axes(found["top"], found["total"])
-    if axis is None or number(found["zero"]) != 0 or out.dtype not in _FLOATS:
+    axis = last_axes(found["top"], found["total"])
+    if not axis or number(found["zero"]) != 0 or out.dtype not in _FLOATS:
         return None
     return {"axis": axis}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...ops import registry
 from ..graph import Graph, Value
-from .patterns import MADE, Either, Found, Named, Rule, apply_rule, number
+from .patterns import MADE, Either, Found, Named, Rule, apply_rule, last_axes, number
 
 
 def _norm(found: Found, out: Value) -> dict[str, Any] | None:
@@ -15,17 +15,11 @@ def _norm(found: Found, out: Value) -> dict[str, Any] | None:
     x, epsilon = found["x"], number(found["epsilon"])
     if epsilon is None or x.dtype not in ("float32", "float64", "float16") or out.shape != x.shape:
         return None
-    mean, variance = found["mean"].node, found["variance"].node
-    assert mean is not None and variance is not None
-    axes = sorted({a % x.ndim for a in mean.attrs["axes"]})
     least = found.get("least")
     if least is not None and number(least) != 0:
         return None
-    same = sorted({a % x.ndim for a in variance.attrs["axes"]}) == axes
-    kept = mean.attrs["keepdims"] and variance.attrs["keepdims"]
-    if not axes or not same or not kept or axes != list(range(axes[0], x.ndim)):
-        return None
-    return {"axis": axes[0], "epsilon": epsilon}
+    axis = last_axes(found["mean"], found["variance"])
+    return None if axis is None else {"axis": axis, "epsilon": epsilon}
 
 
 def _one(found: Found, out: Value) -> dict[str, Any] | None:

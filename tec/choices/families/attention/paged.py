@@ -35,7 +35,8 @@ class PagedKernel(Kernel):
         super().__post_init__()
         self.places = places_of(self.form) or 1
         blocks = self.form.inputs[1].shape[0]
-        self.blocks = blocks if extent(blocks) is None else extent(blocks)
+        known = extent(blocks)
+        self.blocks = blocks if known is None else known
 
     def entry(self, b: Index, number: Any) -> Any:
         """The place in the pool of a batch entry's block."""
