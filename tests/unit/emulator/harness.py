@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
+import pytest
 
 from tec.codegen.objects.linking import link
 from tec.emulator import get_driver
@@ -186,3 +188,30 @@ def run_instruction(
 ) -> np.ndarray:
     """One instruction over one wave, see `Job`."""
     return run_jobs(chip, [Job(instruction, sources, old, mask, scalar)])[0]
+
+
+# What a test has asked for: (chip, job, verify). All of a chip run as one kernel, at the test's end: compiling each by itself takes ten times as long.
+_ASKED: list[tuple[str, Job, Callable[[np.ndarray], None]]] = []
+
+
+@pytest.fixture
+def asked() -> Iterator[None]:
+    """Runs and verifies what a test asked for when its body is through."""
+    _ASKED.clear()
+    yield
+    run_asked()
+
+
+def ask(chip: str, job: Job, verify: Callable[[np.ndarray], None]) -> None:
+    """Have a job run with the others of its test; `verify` gets its result."""
+    _ASKED.append((chip, job, verify))
+
+
+def run_asked() -> None:
+    todo = _ASKED[:]
+    _ASKED.clear()
+    for chip in dict.fromkeys(chip for chip, _, _ in todo):
+        mine = [(job, verify) for c, job, verify in todo if c == chip]
+        for got, (_, verify) in zip(run_jobs(chip, [job for job, _ in mine]), mine, strict=True):
+            with np.errstate(all="ignore"):
+                verify(got)

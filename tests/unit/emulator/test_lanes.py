@@ -7,8 +7,9 @@ import pytest
 
 from tests import seeds
 
-from .harness import LANES, run_instruction
+from .harness import LANES, Job, ask, asked, run_instruction  # noqa: F401  (a fixture)
 
+pytestmark = pytest.mark.usefixtures("asked")
 U32 = np.uint32
 JUNK = 0xDEADBEEF
 
@@ -19,6 +20,18 @@ def data(lanes: int, seed: int = 0) -> np.ndarray:
 
 def masks(lanes: int) -> list[int]:
     return [(1 << lanes) - 1, 0x0F0F_F731_8001_6C35 & ((1 << lanes) - 1)]
+
+
+def expect(
+    chip: str, text: str, sources: list[np.ndarray], want: list[int], mask: int | None = None, scalar: str = ""
+) -> None:
+    """Ask that an instruction over registers of junk gives `want`, a value a lane; it runs at the test's end, with the others."""
+
+    def verify(got: np.ndarray) -> None:
+        bad = np.flatnonzero(got != np.array(want, U32))
+        assert not len(bad), (chip, text, hex(mask or 0), f"lane {bad[0]}", hex(got[bad[0]]), hex(want[bad[0]]))
+
+    ask(chip, Job(text, sources, np.full(LANES[chip], JUNK, U32), mask, scalar), verify)
 
 
 def dpp_source(kind: str, lanes: int) -> list[int | None]:
@@ -70,17 +83,15 @@ def test_dpp(chip: str) -> None:
             for bound in ("", " bound_ctrl:1"):
                 for row_mask, bank_mask in ((15, 15), (10, 15), (15, 5)):
                     a, b = data(lanes, 1), data(lanes, 2)
-                    old = np.full(lanes, JUNK, U32)
                     text = f"v_add_{'nc_' if chip == 'gfx1100' else ''}u32_dpp $0, $1, $2 {kind} row_mask:{row_mask:#x} bank_mask:{bank_mask:#x}{bound}"
-                    got = run_instruction(chip, text, [a, b], old, mask)
+                    want = [JUNK] * lanes
                     for l in range(lanes):
                         on = mask >> l & 1 and row_mask >> (l // 16 % 4) & 1 and bank_mask >> (l // 4 % 4) & 1
                         s = source[l]
                         valid = s is not None and mask >> s & 1
-                        want = JUNK
                         if on and (valid or bound):
-                            want = (int(a[s]) if valid else 0) + int(b[l]) & 0xFFFFFFFF
-                        assert got[l] == want, (chip, text, l, hex(mask))
+                            want[l] = (int(a[s]) if valid else 0) + int(b[l]) & 0xFFFFFFFF
+                    expect(chip, text, [a, b], want, mask)
 
 
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx1100"])
@@ -90,27 +101,24 @@ def test_swizzle_and_permutes(chip: str) -> None:
     address = data(lanes, 4)
     for mask in masks(lanes):
         visible = [int(a[l]) if mask >> l & 1 else 0 for l in range(lanes)]
-        old = np.full(lanes, JUNK, U32)
+        on = [bool(mask >> l & 1) for l in range(lanes)]
         for offset in (0x041F, 0x401F, 0x8000 | 0x1B, 0x0C1F, 0x0018, 0x7C00 | 0x1F):
-            got = run_instruction(
-                chip, f"ds_swizzle_b32 $0, $1 offset:{offset}\\0As_waitcnt lgkmcnt(0)", [a], old, mask
-            )
+            want = [JUNK] * lanes
             for l in range(lanes):
                 if offset & 0x8000:
                     s = l & ~3 | offset >> 2 * (l & 3) & 3
                 else:
                     s = l & ~31 | ((l & offset & 31) | offset >> 5 & 31) ^ (offset >> 10 & 31)
-                assert got[l] == (visible[s] if mask >> l & 1 else JUNK), (offset, l)
-        got = run_instruction(chip, "ds_bpermute_b32 $0, $1, $2\\0As_waitcnt lgkmcnt(0)", [address, a], old, mask)
-        for l in range(lanes):
-            assert got[l] == (visible[(int(address[l]) >> 2) % lanes] if mask >> l & 1 else JUNK)
-        got = run_instruction(chip, "ds_permute_b32 $0, $1, $2\\0As_waitcnt lgkmcnt(0)", [address, a], old, mask)
+                want[l] = visible[s] if on[l] else JUNK
+            expect(chip, f"ds_swizzle_b32 $0, $1 offset:{offset}\\0As_waitcnt lgkmcnt(0)", [a], want, mask)
+        want = [visible[(int(address[l]) >> 2) % lanes] if on[l] else JUNK for l in range(lanes)]
+        expect(chip, "ds_bpermute_b32 $0, $1, $2\\0As_waitcnt lgkmcnt(0)", [address, a], want, mask)
         sent = [0] * lanes
         for l in range(lanes):
             if mask >> l & 1:
                 sent[(int(address[l]) >> 2) % lanes] = int(a[l])
-        for l in range(lanes):
-            assert got[l] == (sent[l] if mask >> l & 1 else JUNK)
+        want = [sent[l] if on[l] else JUNK for l in range(lanes)]
+        expect(chip, "ds_permute_b32 $0, $1, $2\\0As_waitcnt lgkmcnt(0)", [address, a], want, mask)
 
 
 def test_permlane() -> None:
@@ -124,16 +132,13 @@ def test_permlane() -> None:
                 for fi, bc in ((0, 0), (1, 0), (0, 1)):
                     mod = f" op_sel:[{fi},{bc}]" if fi or bc else ""
                     sources = [a, np.full(lanes, s1, U32), np.full(lanes, s2, U32)]
-                    got = run_instruction(
-                        chip, f"{name} $0, $1, $2, $3{mod}", sources, np.full(lanes, JUNK, U32), mask, "23"
-                    )
+                    want = [JUNK] * lanes
                     for l in range(lanes):
                         pick = (s2 if l & 8 else s1) >> 4 * (l & 7) & 15
                         s = (l & 16 ^ cross) | pick
-                        want = JUNK
                         if mask >> l & 1:
-                            want = int(a[s]) if fi or mask >> s & 1 else 0 if bc else JUNK
-                        assert got[l] == want, (name, mod, l)
+                            want[l] = int(a[s]) if fi or mask >> s & 1 else 0 if bc else JUNK
+                    expect(chip, f"{name} $0, $1, $2, $3{mod}", sources, want, mask, "23")
 
 
 @pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
@@ -168,7 +173,6 @@ def test_readlane_writelane_mbcnt(chip: str) -> None:
 def test_sdwa() -> None:
     chip, lanes = "gfx90a", 64
     a, b = data(lanes, 8), data(lanes, 9)
-    old = np.full(lanes, JUNK, U32)
     field = {
         "BYTE_0": (0, 8),
         "BYTE_1": (8, 8),
@@ -185,7 +189,7 @@ def test_sdwa() -> None:
         ("WORD_1", "BYTE_1", "WORD_0", "UNUSED_SEXT"),
     ):
         text = f"v_add_u32_sdwa $0, $1, sext($2) dst_sel:{dst} dst_unused:{unused} src0_sel:{sel0} src1_sel:{sel1}"
-        got = run_instruction(chip, text, [a, b], old)
+        wanted = []
         for l in range(lanes):
             (s0, w0), (s1, w1), (sd, wd) = field[sel0], field[sel1], field[dst]
             x = int(a[l]) >> s0 & ((1 << w0) - 1)
@@ -197,4 +201,5 @@ def test_sdwa() -> None:
                 want |= JUNK & ~(((1 << wd) - 1) << sd)
             elif unused == "UNUSED_SEXT" and value >> (wd - 1):
                 want |= -1 << (sd + wd)
-            assert got[l] == want & 0xFFFFFFFF, (text, l)
+            wanted.append(want & 0xFFFFFFFF)
+        expect(chip, text, [a, b], wanted)

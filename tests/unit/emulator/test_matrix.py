@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,12 +42,18 @@ def registers(n: int) -> str:
     return f"<{n} x i32>" if n > 1 else "i32"
 
 
+@cache
+def kernel(chip: str, text: str, lanes: int, operand: int, result: int) -> Any:
+    """(driver, kernel) of one instruction, of so many registers: compiled once for all its values."""
+    wave64 = ' "target-features"="+wavefrontsize64"' if lanes == 64 and chip.startswith("gfx1") else ""
+    shapes = {"A": registers(operand), "C": registers(result)}
+    return function(_IR.format(text=text, lanes=lanes, wave64=wave64, **shapes), chip)
+
+
 def run(chip: str, text: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """a, b, c: one row a lane, as registers."""
     lanes = len(a)
-    shapes = {"A": registers(a.view(np.uint32).shape[1]), "C": registers(c.view(np.uint32).shape[1])}
-    wave64 = ' "target-features"="+wavefrontsize64"' if lanes == 64 and chip.startswith("gfx1") else ""
-    driver, k = function(_IR.format(text=text, lanes=lanes, wave64=wave64, **shapes), chip)
+    driver, k = kernel(chip, text, lanes, a.view(np.uint32).shape[1], c.view(np.uint32).shape[1])
     assert k.info.wavefront_size == lanes
     pa, pb, pc = upload(driver, a), upload(driver, b), upload(driver, c)
     driver.launch(k, (1, 1, 1), (lanes, 1, 1), 0, struct.pack("<QQQ", pa, pb, pc))

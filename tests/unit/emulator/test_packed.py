@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .harness import LANES, run_instruction
+from .harness import LANES, Job, ask, asked, run_instruction  # noqa: F401  (a fixture)
 from .test_valu import F16, F32, U32, U64, fmax, same, values
 
+pytestmark = pytest.mark.usefixtures("asked")
 CHIPS = ("gfx90a", "gfx942", "gfx1100")
 
 
@@ -20,13 +21,17 @@ def registers(a: np.ndarray) -> np.ndarray:
 
 
 def check(chip: str, text: str, want: np.ndarray, sources: list[np.ndarray]) -> None:
-    got = run_instruction(chip, text, [registers(s) for s in sources], np.zeros(len(want), U32))
-    for half in (0, 1):
-        bits = (got >> np.uint32(16 * half)) & np.uint32(0xFFFF)
-        w = want[:, half]
-        good = same(bits, w) if w.dtype == F16 else bits == w.view(np.uint16)
-        bad = np.flatnonzero(~good)
-        assert not len(bad), (chip, text, half, [s[bad[0]] for s in sources], w[bad[0]], hex(bits[bad[0]]))
+    """Ask that a packed instruction gives `want`, a pair a lane; it runs at the test's end, with the others."""
+
+    def verify(got: np.ndarray) -> None:
+        for half in (0, 1):
+            bits = (got >> np.uint32(16 * half)) & np.uint32(0xFFFF)
+            w = want[:, half]
+            good = same(bits, w) if w.dtype == F16 else bits == w.view(np.uint16)
+            bad = np.flatnonzero(~good)
+            assert not len(bad), (chip, text, half, [s[bad[0]] for s in sources], w[bad[0]], hex(bits[bad[0]]))
+
+    ask(chip, Job(text, [registers(s) for s in sources], np.zeros(len(want), U32)), verify)
 
 
 @pytest.mark.parametrize("chip", CHIPS)

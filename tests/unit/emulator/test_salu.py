@@ -7,7 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from .harness import LANES, run_instruction
+from .harness import LANES, Job, ask, asked  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.usefixtures("asked")
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 CHIPS = ("gfx942", "gfx1100")
@@ -25,12 +27,17 @@ def s64(x: int) -> int:
     return x - 2**64 if x >> 63 else x
 
 
-def run(chip: str, text: str, sources: list[int], wide_sources: tuple[bool, ...], wide: bool, old: int = 0) -> int:
+def expect(chip: str, text: str, sources: list[int], wide_sources: tuple[bool, ...], wide: bool, want: int) -> None:
+    """Ask that an instruction's result is `want`; it runs at the test's end, with the others."""
     lanes = LANES[chip]
     arrays = [np.full(lanes, v, np.uint64 if w else np.uint32) for v, w in zip(sources, wide_sources)]
-    out = np.full(lanes, old, np.uint64 if wide else np.uint32)
+    out = np.full(lanes, 0, np.uint64 if wide else np.uint32)
     scalar = "o" + "".join(str(i + 1) for i in range(len(sources)))
-    return int(run_instruction(chip, text, arrays, out, scalar=scalar)[0])
+
+    def verify(got: np.ndarray) -> None:
+        assert int(got[0]) == want, (chip, text, [hex(x) for x in sources], hex(int(got[0])), hex(want))
+
+    ask(chip, Job(text, arrays, out, scalar=scalar), verify)
 
 
 def bfe(a: int, b: int, signed: bool, bits: int) -> int:
@@ -83,7 +90,7 @@ def test_two_words(chip: str) -> None:
             before = int(rng.integers(0, 2))
             text = f"s_cmp_eq_u32 {before}, 1\\0A{name} s20, $1, $2\\0As_cselect_b32 s21, 1, 0\\0As_lshl_b32 s21, s21, 31\\0As_xor_b32 $0, s20, s21"
             want = (value ^ (int(before if scc is None else scc) << 31)) & M32
-            assert run(chip, text, [a, b], (False, False), False) == want, (chip, name, hex(a), hex(b))
+            expect(chip, text, [a, b], (False, False), False, want)
 
 
 WIDE = {
@@ -99,18 +106,14 @@ WIDE = {
 def test_wide(chip: str) -> None:
     for name, reference in WIDE.items():
         for a, b in itertools.product(QUADS[2:6], WORDS[1::3]):
-            assert run(chip, f"{name} $0, $1, $2", [a, b], (True, False), True) == reference(a, b) & M64, (
-                name,
-                hex(a),
-                hex(b),
-            )
+            expect(chip, f"{name} $0, $1, $2", [a, b], (True, False), True, reference(a, b) & M64)
     for name, reference in {
         "s_and_b64": lambda a, b: a & b,
         "s_orn2_b64" if chip == "gfx942" else "s_or_not1_b64": lambda a, b: a | ~b,
         "s_xnor_b64": lambda a, b: ~(a ^ b),
     }.items():
         for a, b in itertools.product(QUADS[3:6], QUADS[2:5]):
-            assert run(chip, f"{name} $0, $1, $2", [a, b], (True, True), True) == reference(a, b) & M64, name
+            expect(chip, f"{name} $0, $1, $2", [a, b], (True, True), True, reference(a, b) & M64)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -137,7 +140,7 @@ def test_one_source(chip: str) -> None:
         ("s_abs_i32", False, lambda a: abs(s32(a))),
     ):
         for a in QUADS if wide else WORDS:
-            assert run(chip, f"{name} $0, $1", [a], (wide,), False) == reference(a) & M32, (name, hex(a))
+            expect(chip, f"{name} $0, $1", [a], (wide,), False, reference(a) & M32)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -145,16 +148,16 @@ def test_carry_chain_compares_and_bits(chip: str) -> None:
     for a, b in itertools.product(QUADS, QUADS[2:6]):
         lo = [a & M32, b & M32, a >> 32, b >> 32]
         text = "s_add_u32 s20, $1, $2\\0As_addc_u32 $0, $3, $4"
-        assert run(chip, text, lo, (False,) * 4, False) == (a + b) >> 32 & M32
+        expect(chip, text, lo, (False,) * 4, False, (a + b) >> 32 & M32)
         text = "s_sub_u32 s20, $1, $2\\0As_subb_u32 $0, $3, $4"
-        assert run(chip, text, lo, (False,) * 4, False) == (a - b) >> 32 & M32
+        expect(chip, text, lo, (False,) * 4, False, (a - b) >> 32 & M32)
     cases = {"eq": int.__eq__, "lg": int.__ne__, "lt": int.__lt__, "le": int.__le__, "gt": int.__gt__, "ge": int.__ge__}
     for a, b in itertools.product(WORDS[::3], WORDS[::4]):
         for name, fn in cases.items():
             text = f"s_cmp_{name}_u32 $1, $2\\0As_cselect_b32 s20, 2, 0\\0As_cmp_{name}_i32 $1, $2\\0As_addc_u32 $0, s20, 0"
-            assert run(chip, text, [a, b], (False, False), False) == 2 * fn(a, b) + fn(s32(a), s32(b)), (name, a, b)
+            expect(chip, text, [a, b], (False, False), False, 2 * fn(a, b) + fn(s32(a), s32(b)))
         text = "s_bitcmp1_b32 $1, $2\\0As_cselect_b32 $0, 1, 0"
-        assert run(chip, text, [a, b], (False, False), False) == a >> (b & 31) & 1
+        expect(chip, text, [a, b], (False, False), False, a >> (b & 31) & 1)
 
 
 def test_immediates() -> None:
@@ -169,6 +172,6 @@ def test_immediates() -> None:
         ("s_mov_b32 $0, 7\\0As_addk_i32 $0, 0xfffe", 5),
         ("s_mov_b32 $0, 7\\0As_mulk_i32 $0, 0xfffe", M32 - 13),
     ):
-        assert run(chip, text, [], (), False) == want, text
+        expect(chip, text, [], (), False, want)
     for text, want in (("s_mov_b64 $0, 1.0", 0x3FF0000000000000), ("s_mov_b64 $0, -1", M64), ("s_mov_b64 $0, 5", 5)):
-        assert run(chip, text, [], (), True) == want, text
+        expect(chip, text, [], (), True, want)
