@@ -57,6 +57,7 @@ class ExprMachine:
         self.tiles: dict[int, Array] = {}  # tile registers, by number
         self.loc: Loc | None = None
         self._strides: dict[int, tuple[Buffer, list[Array], Array | int]] = {}
+        self._numbers: dict[int, tuple[E.Expr, Array]] = {}
 
     def error(self, message: str, hint: str | None = None) -> InterpError:
         return InterpError(message, where=self.loc, hint=hint)
@@ -92,7 +93,11 @@ class ExprMachine:
         return value
 
     def _imm(self, e: E.IntImm | E.FloatImm) -> Array:
-        return np.array([e.value], held(e.dtype))
+        hit = self._numbers.get(id(e))
+        if hit is None:
+            hit = self._numbers[id(e)] = (e, np.array([e.value], held(e.dtype)))
+            hit[1].setflags(write=False)
+        return hit[1]
 
     def _string(self, e: E.StringImm) -> str:
         return e.value

@@ -185,12 +185,20 @@ def reinterpret(x: Array, src: str, dst: str) -> Array:
 # ---- arithmetic
 
 
+def _is_one_divisor(b: Array) -> bool:
+    """Whether all lanes divide by one number that is not 0, as most divisions of indices do: nothing to look for then."""
+    return b.size == 1 and bool(b.item())
+
+
 def _nonzero(b: Array) -> Array:
     return np.where(b == 0, np.ones_like(b), b)
 
 
 def trunc_div(a: Array, b: Array) -> Array:
     """Integer division toward zero; 0 where b is 0, as NumPy has it and compiled code does."""
+    if _is_one_divisor(b):
+        q = np.floor_divide(a, b)
+        return np.where((q < 0) & (q * b != a), q + np.ones_like(q), q) if a.dtype.kind == "i" else q
     by = _nonzero(b)
     q = np.floor_divide(a, by)
     q = np.where((q < 0) & (q * by != a), q + np.ones_like(q), q) if a.dtype.kind == "i" else q
@@ -211,11 +219,13 @@ def _mod(a: Array, b: Array) -> Array:
 def _floor_div(a: Array, b: Array) -> Array:
     if a.dtype.kind == "f":
         return np.floor_divide(a, b)
+    if _is_one_divisor(b):
+        return np.asarray(np.floor_divide(a, b))
     return np.where(b == 0, np.zeros_like(a), np.floor_divide(a, _nonzero(b)))
 
 
 def _floor_mod(a: Array, b: Array) -> Array:
-    return np.mod(a, b if a.dtype.kind == "f" else _nonzero(b))
+    return np.asarray(np.mod(a, b if a.dtype.kind == "f" or _is_one_divisor(b) else _nonzero(b)))
 
 
 def _min(a: Array, b: Array) -> Array:

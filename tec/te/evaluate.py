@@ -171,6 +171,8 @@ def _combine(
 ) -> list[Array]:
     """`acc` combined with all values along the last axis of `got`, in order."""
     ufunc = _UFUNC.get(c.name) if len(acc) == 1 else None
+    if ufunc is not None and got[0].shape[-1] == 1:  # one sum or product of two: rounded once in any case
+        return [np.asarray(ufunc(acc[0], got[0][..., 0])).astype(dtypes[0], copy=False)]
     if ufunc is not None and got[0].shape[-1]:
         wide = got[0].astype(np.float64) if c.name in ("sum", "prod") and dtypes[0].kind not in "iub" else got[0]
         total = ufunc.reduce(wide, axis=-1, dtype=None if wide.dtype.kind == "b" else wide.dtype)

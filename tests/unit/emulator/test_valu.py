@@ -71,7 +71,8 @@ def check(
     """Ask that an opcode gives what the reference gives, for five sets of values and four masks of lanes."""
     lanes = LANES[chip]
     with np.errstate(all="ignore"):
-        whole = (1 << lanes) - 1  # always a mask, so that an instruction is compiled once: the kernel writes EXEC for some in any case
+        # Always a mask, so that an instruction is compiled once: the kernel writes EXEC for some in any case.
+        whole = (1 << lanes) - 1
         for seed, mask in ((1, whole), (2, whole), (3, whole), (4, 0x5A5A_1234_8001_F00F & whole), (5, 0)):
             sources = [values(k, lanes, seed * 10 + i) for i, k in enumerate(kinds)]
             want = np.asarray(reference(*sources)).astype(out)
