@@ -126,9 +126,9 @@ class Space:
             if self.why_not(choice) is None and (not is_sketched or self._unfit(choice) is None):
                 yield choice
 
-    def threads_up_to_limit(self, *options: int) -> tuple[int, ...]:
-        """Those of some numbers of threads that a work-group may have, for templates that are asked for hundreds of choices: their sketch need not say it."""
-        return tuple(n for n in options if n <= self.target.max_threads)
+    def threads_up_to_limit(self, *options: int, each: int = 1) -> tuple[int, ...]:
+        """Those of some numbers of threads (or of what has `each` of them, wavefronts) that a work-group may have: a sketch need not say it, nor a refusal."""
+        return tuple(n for n in options if n * each <= self.target.max_threads)
 
     def choice(self, **values: Any) -> Choice:
         """Values as a choice of this template."""

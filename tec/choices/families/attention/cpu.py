@@ -28,6 +28,7 @@ from ...space import Choice
 from ..products import tile_clocks
 from .few import MOST, FewQueries
 from .kernel import AttentionSpace, Kernel, places_of
+from .softmax import RunningSoftmax
 
 _OPEN_SIZE = 64  # of a head whose size is open
 _SIDE = 8  # of a square of queries by elements that is turned in registers
@@ -59,9 +60,6 @@ class CpuAttention(AttentionSpace):
         # Of few queries tiles that leave few lanes without one.
         some = self.legal({**self.parameters, "keys": (self.keys,), "rows": (rows, 4, 6, 8)})
         return min((usual, *some), key=lambda c: self.sketch(c).kernels[0].issued)
-
-    def why_not(self, choice: Choice) -> str | None:
-        return None if choice["keys"] >= choice["rows"] else "a block has fewer keys than are summed at once"
 
     def sketch(self, choice: Choice) -> Footprint:
         """Steps of register tiles (`tile_clocks`) of whole tiles of queries, and turning the queries and results; loops where registers do not hold the sums."""
@@ -142,8 +140,7 @@ class Tile:
         self.q = make(self.acc, (g.size * w,), "q_tile", scope="local")
         self.o = make(self.acc, (g.value_size * w,), "o_tile", scope="local")
         self.p = make(self.acc, (self.keys * w,), "weights", scope="local")
-        self.top = make(self.acc, (w,), "top", scope="local")
-        self.total = make(self.acc, (w,), "total", scope="local")
+        self.softmax = RunningSoftmax(self.kernel, w)
         self.factor = make(self.acc, (w,), "factor", scope="local")
         self._begin()
         last = te.min(self.first + w, g.queries) - 1
@@ -162,8 +159,7 @@ class Tile:
         ib, g, w, k = self.ib, self.g, self.width, self.kernel
         self._put_queries()
         with self._lanes() as lane:
-            self.top[lane] = k.lowest
-            self.total[lane] = k.const(0)
+            self.softmax.begin(lane)
         with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
             self.o[d * w + lane] = k.const(0)
 
@@ -224,22 +220,21 @@ class Tile:
 
     def _block(self, key: Index, count: Index) -> None:
         """Keys `key` and on, `count` of them."""
-        ib, w = self.ib, self.width
+        ib, w, softmax = self.ib, self.width, self.softmax
         self.kernel.enter(self.b, key)
         self._score_block(key, count)
         fresh = ib.allocate(self.acc, (w,), "fresh", scope="local")
         with self._lanes() as lane:
-            fresh[lane] = self.top[lane]
+            fresh[lane] = softmax.top[lane]
         with ib.for_range(0, count, "j") as j, self._lanes() as lane:
             fresh[lane] = te.max(fresh[lane], self.p[j * w + lane])
         with self._lanes() as lane:
-            self.factor[lane] = te.exp(self.top[lane] - fresh[lane])
-            self.top[lane] = fresh[lane]
-            self.total[lane] = self.total[lane] * self.factor[lane]
+            self.factor[lane] = softmax.raised(lane, fresh[lane])
+            softmax.scale(lane, self.factor[lane])
         with ib.for_range(0, count, "j") as j, self._lanes() as lane:
-            self.p[j * w + lane] = te.exp(self.p[j * w + lane] - self.top[lane])
+            self.p[j * w + lane] = softmax.weight(self.p[j * w + lane] - softmax.top[lane])
         with ib.for_range(0, count, "j") as j, self._lanes() as lane:
-            self.total[lane] = self.total[lane] + self.p[j * w + lane]
+            softmax.add(lane, self.p[j * w + lane])
         self._value_block(key, count)
 
     def _score_block(self, key: Index, count: Index) -> None:
@@ -267,11 +262,9 @@ class Tile:
                 self.p[(j + r) * w + lane] = self._masked(sums[r * w + lane], lane, place)
 
     def _masked(self, score: Any, lane: Index, key: Index) -> Any:
-        k, scores = self.kernel, self.kernel.scores
         i = te.min(self.first + lane, self.g.queries - 1)
-        score = scores.biased(scores.capped(score), k.extra, (self.b, self.head, i, key))
-        seen = scores.seen(k.extra, self.b, self.first + lane + scores.offset(k.extra, self.b), key)
-        return score if seen is None else te.select(seen, score, k.const(float("-inf")))
+        score = self.kernel.biased(score, (self.b, self.head, i, key))
+        return self.kernel.seen(score, self.b, self.first + lane, key)
 
     def _values(self, key: Index, d: Index, n: int, count: Index) -> None:
         ib, w, k = self.ib, self.width, self.kernel
@@ -289,17 +282,17 @@ class Tile:
                 self.o[(d + r) * w + lane] = sums[r * w + lane]
 
     def _finish(self) -> None:
-        ib, g, w, k = self.ib, self.g, self.width, self.kernel
+        ib, g, w, k, softmax = self.ib, self.g, self.width, self.kernel, self.softmax
         if self._is_turned(g.value_size):
             with self._lanes() as lane:
                 at = (self.b, self.head, self.first + lane)
-                self.factor[lane] = k.normalized(k.const(1), self.total[lane], self.top[lane], at)
+                self.factor[lane] = k.normalized(k.const(1), softmax.total[lane], softmax.top[lane], at)
             with ib.for_range(0, g.value_size, "d") as d, self._lanes() as lane:
                 self.o[d * w + lane] = self.o[d * w + lane] * self.factor[lane]
             self._squares(g.value_size, self._turn_results)
             return
         with ib.for_range(0, te.min(w, g.queries - self.first), "i") as i:
             at = (self.b, self.head, self.first + i)
-            one = ib.let("one", k.normalized(k.const(1), self.total[i], self.top[i], at))
+            one = ib.let("one", k.normalized(k.const(1), softmax.total[i], softmax.top[i], at))
             with ib.for_range(0, g.value_size, "d") as d:
                 k.write((*at, d), self.o[d * w + i] * one)

@@ -5,12 +5,14 @@ The work is reading keys and values once; all queries that share a key head, of 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 from .... import te
 from ....te.like import Index
 from .kernel import Kernel
+from .softmax import RunningSoftmax
 
 MOST = 8  # queries times heads of a group: beyond, lanes of queries are filled well enough
 _SUMS = 8  # vectors of results that are summed at once
@@ -34,8 +36,7 @@ class FewQueries:
         self.q = ib.allocate(self.acc, (MOST * g.size,), "queries", scope="local")
         self.o = ib.allocate(self.acc, (MOST * g.value_size,), "sums", scope="local")
         self.p = ib.allocate(self.acc, (self.keys,), "weights", scope="local")
-        self.top = ib.allocate(self.acc, (MOST,), "top", scope="local")
-        self.total = ib.allocate(self.acc, (MOST,), "total", scope="local")
+        self.softmax = softmax = RunningSoftmax(k, MOST)
         with ib.for_range(0, self.count, "row") as row:
             head, i = self._at(row)
 
@@ -45,8 +46,7 @@ class FewQueries:
             k.each_element(self.b, head, i, put)
             with ib.for_range(0, g.value_size, "d") as d:
                 self.o[row * g.value_size + d] = k.const(0)
-            self.top[row] = k.lowest
-            self.total[row] = k.const(0)
+            softmax.begin(row)
         begin, end = k.key_range(self.b, 0, g.queries - 1, self.keys)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             key = ib.let("key", block * self.keys)
@@ -56,7 +56,7 @@ class FewQueries:
                 self._block(row, key, count)
         with ib.for_range(0, self.count, "row") as row:
             at = (self.b, *self._at(row))
-            one = ib.let("one", k.normalized(k.const(1), self.total[row], self.top[row], at))
+            one = ib.let("one", k.normalized(k.const(1), softmax.total[row], softmax.top[row], at))
             with ib.for_range(0, g.value_size, "d") as d:
                 k.write((*at, d), self.o[row * g.value_size + d] * one)
 
@@ -85,7 +85,7 @@ class FewQueries:
         return ib.let("all", self._folded(part, 0, lanes, both))
 
     def _block(self, row: Index, key: Index, count: Index) -> None:
-        ib, k, lanes = self.ib, self.kernel, self.lanes
+        ib, lanes, softmax = self.ib, self.lanes, self.softmax
         whole = te.indexdiv(count, self.rows)
         with ib.for_range(0, whole, "j") as j:
             self._scores(row, key, j * self.rows, self.rows)
@@ -94,13 +94,13 @@ class FewQueries:
         with ib.for_range(0, self.keys // lanes, "c") as c, self._vector(lanes) as lane:
             j = c * lanes + lane
             self.p[j] = self._masked(row, key, j, count)
-        fresh = ib.let("fresh", te.max(self.top[row], self._over_keys(te.max)))
-        factor = ib.let("factor", te.exp(self.top[row] - fresh))
-        self.top[row] = fresh
+        fresh = ib.let("fresh", te.max(softmax.top[row], self._over_keys(te.max)))
+        factor = softmax.raised(row, fresh)
         with ib.for_range(0, self.keys // lanes, "c") as c, self._vector(lanes) as lane:
-            self.p[c * lanes + lane] = te.exp(self.p[c * lanes + lane] - fresh)
-        self.total[row] = self.total[row] * factor + self._over_keys(lambda x, y: x + y)
-        del k
+            self.p[c * lanes + lane] = softmax.weight(self.p[c * lanes + lane] - fresh)
+        more = self._over_keys(operator.add)
+        softmax.scale(row, factor)
+        softmax.add(row, more)
         self._values(row, key, count, factor)
 
     def _scores(self, row: Index, key: Index, j: Index, n: int) -> None:
@@ -117,16 +117,12 @@ class FewQueries:
                     x = self.q[row * size + d] * k.at("k", self.b, self.key_head, key + j + r, d)
                     sums[r * lanes + lane] = sums[r * lanes + lane] + x
         for r in range(n):
-            self.p[j + r] = self._folded(sums, r * lanes, lanes, lambda x, y: x + y)
+            self.p[j + r] = self._folded(sums, r * lanes, lanes, operator.add)
 
     def _masked(self, row: Index, key: Index, j: Index, count: Index) -> Any:
-        k, scores = self.kernel, self.kernel.scores
         head, i = self._at(row)
         at = te.min(key + j, self.g.keys - 1)
-        score = scores.biased(scores.capped(self.p[j]), k.extra, (self.b, head, i, at))
-        seen = scores.seen(k.extra, self.b, i + scores.offset(k.extra, self.b), at)
-        inside = j < count
-        return te.select(inside if seen is None else te.all(inside, seen), score, k.const(float("-inf")))
+        return self.kernel.seen(self.kernel.biased(self.p[j], (self.b, head, i, at)), self.b, i, at, [j < count])
 
     def _values(self, row: Index, key: Index, count: Index, factor: Any) -> None:
         ib, k, size = self.ib, self.kernel, self.g.value_size

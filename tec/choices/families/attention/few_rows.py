@@ -24,10 +24,11 @@ from ....target import Target, level_gbps
 from ....te import Tensor
 from ....te.like import Index
 from ...group import Group
-from ...parts import loops
+from ...parts import loops, needs
 from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
+from .softmax import RunningSoftmax, joined
 
 _PIECE_BYTES = 16  # of a lane's load
 _GROUPS_A_UNIT = 6  # of four wavefronts
@@ -43,7 +44,8 @@ class FewRowsAttention(SplitAttention):
         super().__init__(group, target, form, carriers)
         self.piece = _PIECE_BYTES // dtype_info(self.dtype).bytes
         self.wave = target.wavefront_size
-        self.parameters = {"waves": (4, 8, 2, 1), "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
+        waves = self.threads_up_to_limit(4, 8, 2, 1, each=self.wave)
+        self.parameters = {"waves": waves, "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
 
     @property
     def lanes(self) -> int:
@@ -66,12 +68,8 @@ class FewRowsAttention(SplitAttention):
         return int(choice["waves"]) * (self.wave // self.lanes)
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["waves"] * self.wave > self.target.max_threads:
-            return f"{choice['waves']} wavefronts are more than a work-group has"
-        need = choice["waves"] * self.rows[0] * (self.g.value_size + 2) * 4
-        if need > self.target.static_lds_bytes:
-            return f"sums take {need} bytes of shared memory"
-        return None
+        sums = choice["waves"] * self.rows[0] * (self.g.value_size + 2) * 4
+        return needs.shared_memory(sums, self.target.static_lds_bytes)
 
     @property
     def default(self) -> Choice:
@@ -119,11 +117,11 @@ class Streams:
         self.stream = ib.let("stream", self.ty * (self.wave // self.lanes) + te.indexdiv(self.tx, self.lanes))
         self.q, self.o = self._local(self.acc, rows * piece, "queries"), self._local(self.acc, rows * piece, "sums")
         self.keys, self.values = (self._local(self.dtype, self.ahead * piece, n) for n in ("keys", "values"))
-        self.top, self.total = self._local(self.acc, rows, "top"), self._local(self.acc, rows, "total")
+        self.softmax = RunningSoftmax(self.k, rows)
         self.s = self._local(self.acc, self.ahead, "scores")
         for r in range(rows):
             self._query(r)
-            self.top[r], self.total[r] = self.k.lowest, self.k.const(0)
+            self.softmax.begin(r)
             for i in range(piece):
                 self.o[r * piece + i] = self.k.const(0)
         block = self.streams * self.ahead
@@ -216,23 +214,21 @@ class Streams:
             total[0] = total[0] + self.q[r * piece + i] * self.keys[u * piece + i].astype(self.acc)
         loops.over_lanes(ib, total, loops.doublings(self.lanes), self.lanes, operator.add)
         head, i = self.of.at(r)
-        score = k.scores.biased(k.scores.capped(total[0]), k.extra, (self.of.b, head, i, there))
-        return k.seen(score, self.of.b, i, key, block)
+        score = k.biased(total[0], (self.of.b, head, i, there))
+        return k.seen(score, self.of.b, i, key, k.inside(key, block))
 
     def _add(self, r: int) -> None:
         """A block's weights and values of one query to what was summed before."""
-        ib, piece = self.ib, self.piece
-        best = self.top[r]
+        ib, piece, softmax = self.ib, self.piece, self.softmax
+        best = softmax.top[r]
         for u in range(self.ahead):
             best = te.max(best, self.s[u])
         best = ib.let("best", best)
-        factor = ib.let("factor", te.exp(self.top[r] - best))
-        weights = [ib.let("weight", te.exp(self.s[u] - best)) for u in range(self.ahead)]
-        self.top[r] = best
-        total = self.total[r] * factor
+        factor = softmax.raised(r, best)
+        weights = [ib.let("weight", softmax.weight(self.s[u] - best)) for u in range(self.ahead)]
+        softmax.scale(r, factor)
         for w in weights:
-            total = total + w
-        self.total[r] = total
+            softmax.add(r, w)
         for i in range(piece):
             y = self.o[r * piece + i] * factor
             for u, w in enumerate(weights):
@@ -256,37 +252,31 @@ class Streams:
                 for i in range(piece):
                     shared[at + self.d + i] = self.o[r * piece + i]
                 with ib.if_scope(self.tx == 0):
-                    shared[at + size] = self.top[r]
-                    shared[at + size + 1] = self.total[r]
+                    shared[at + size] = self.softmax.top[r]
+                    shared[at + size + 1] = self.softmax.total[r]
 
         def one(e: Any) -> None:
             row, column = ib.let("row", te.indexdiv(e, size)), ib.let("column", te.indexmod(e, size))
-            top = loops.scalar(ib, self.acc, "all_top", shared[row * line + size])
-            for w in range(1, self.waves):
-                top[0] = te.max(top[0], shared[(w * rows + row) * line + size])
-            total, value = (loops.scalar(ib, self.acc, n, self.k.const(0)) for n in ("all_total", "value"))
-            for w in range(self.waves):
-                at = ib.let("at", (w * rows + row) * line)
-                factor = ib.let("factor", te.exp(shared[at + size] - top[0]))
-                total[0] = total[0] + shared[at + size + 1] * factor
-                value[0] = value[0] + shared[at + column] * factor
-            with out.row(row, top[0], total[0], column == 0) as put:
-                put(column, value[0])
+            value, total, top = joined(self.k, shared, self.waves, lambda wave: (wave * rows + row) * line, column)
+            with out.row(row, top, total, column == 0) as put:
+                put(column, value)
 
         loops.dealt(ib, rows * size, self.waves * self.wave, (self.ty * self.wave, self.tx), one)
 
     def _join(self, r: int, step: int) -> None:
         """The sums of two streams of a wavefront become those of both."""
-        ib, piece = self.ib, self.piece
+        ib, piece, softmax = self.ib, self.piece, self.softmax
 
         def theirs(x: Any) -> Any:
             return ib.let("theirs", te.call_intrin(self.acc, "shuffle_xor", x, step, self.wave))
 
-        other = theirs(self.top[r])
-        best = ib.let("best", te.max(self.top[r], other))
-        mine, its = ib.let("mine", te.exp(self.top[r] - best)), ib.let("its", te.exp(other - best))
-        self.top[r] = best
-        self.total[r] = self.total[r] * mine + theirs(self.total[r]) * its
+        other = theirs(softmax.top[r])
+        best = ib.let("best", te.max(softmax.top[r], other))
+        mine = softmax.raised(r, best)
+        its = ib.let("its", softmax.weight(other - best))
+        total = theirs(softmax.total[r])
+        softmax.scale(r, mine)
+        softmax.add(r, total * its)
         for i in range(piece):
             x = self.o[r * piece + i]
             self.o[r * piece + i] = x * mine + theirs(x) * its

@@ -22,10 +22,11 @@ from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...group import Group
-from ...parts import loops
+from ...parts import loops, needs
 from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
+from .softmax import RunningSoftmax
 
 WIDE = 4  # float32 numbers that one instruction reads of shared memory
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
@@ -47,11 +48,10 @@ class GpuAttention(SplitAttention):
         return self.why_not(self.choice(queries=16, keys=16, splits=1)) is None
 
     def why_not(self, choice: Choice) -> str | None:
-        need, have = _shared_bytes(self, choice), self.target.lds_bytes
-        if need > have:
-            return f"tiles take {need} bytes of shared memory, there are {have}"
         sums = choice["queries"] // SIDE * -(-self.g.value_size // SIDE)
-        return f"a thread would hold {sums} sums of values" if sums > 64 else None
+        return needs.first(
+            needs.shared_memory(_shared_bytes(self, choice), self.target.lds_bytes), needs.sums(sums, 64)
+        )
 
     @property
     def default(self) -> Choice:
@@ -128,12 +128,10 @@ class _Tile:
         self.q = ib.allocate(dtype, (self.queries * self.step_q,), "q_tile", scope="shared")
         self.kv = ib.allocate(dtype, (self.keys * self.step_k,), "key_tile", scope="shared")
         self.p = ib.allocate(self.acc, (self.queries * self.step_p,), "weights", scope="shared")
-        self.top = ib.allocate(self.acc, (self.own_rows,), "top", scope="local")
-        self.total = ib.allocate(self.acc, (self.own_rows,), "total", scope="local")
+        self.softmax = RunningSoftmax(self.k, self.own_rows)
         self.o = ib.allocate(self.acc, (self.own_rows * self.columns,), "sums", scope="local")
         for a in range(self.own_rows):
-            self.top[a] = self.k.lowest
-            self.total[a] = self.k.const(0)
+            self.softmax.begin(a)
             for c in range(self.columns):
                 self.o[a * self.columns + c] = self.k.const(0)
 
@@ -215,36 +213,35 @@ class _Tile:
 
     def _weights(self, a: int, key: Index, s: BufferVar) -> None:
         """Scores of one row into weights; what was summed before is scaled."""
-        ib, k = self.ib, self.k
-        best = loops.scalar(ib, self.acc, "best", self.top[a])
+        ib, k, softmax = self.ib, self.k, self.softmax
+        best = loops.scalar(ib, self.acc, "best", softmax.top[a])
         for c in range(self.own_keys):
             n = a * self.own_keys + c
             s[n] = self._masked(s[n] * k.const(k.scores.scale), self.first + self.row(a), key + c * SIDE + self.tx)
             best[0] = te.max(best[0], s[n])
         loops.over_lanes(self.ib, best, loops.doublings(SIDE), SIDE, te.max)
-        factor = ib.let("factor", te.exp(self.top[a] - best[0]))
-        self.top[a] = best[0]
+        factor = softmax.raised(a, best[0])
         more = loops.scalar(ib, self.acc, "more", k.const(0))
         for c in range(self.own_keys):
-            weight = ib.let("weight", te.exp(s[a * self.own_keys + c] - self.top[a]))
+            weight = ib.let("weight", softmax.weight(s[a * self.own_keys + c] - softmax.top[a]))
             more[0] = more[0] + weight
             self.p[self.row(a) * self.step_p + c * SIDE + self.tx] = weight
         loops.over_lanes(self.ib, more, loops.doublings(SIDE), SIDE, operator.add)
-        self.total[a] = self.total[a] * factor + more[0]
+        softmax.scale(a, factor)
+        softmax.add(a, more[0])
         for c in range(self.columns):
             self.o[a * self.columns + c] = self.o[a * self.columns + c] * factor
 
     def _masked(self, score: Any, row: Index, key: Index) -> Any:
-        k, scores = self.k, self.k.scores
+        k, b = self.k, self.of.b
         head, i = self.of.at(te.min(row, self.of.count - 1))
-        at = te.min(key, self.g.keys - 1)
-        score = scores.biased(scores.capped(score), k.extra, (self.of.b, head, i, at))
-        return k.seen(score, self.of.b, i, key, self.keys)
+        score = k.biased(score, (b, head, i, te.min(key, self.g.keys - 1)))
+        return k.seen(score, b, i, key, k.inside(key, self.keys))
 
     def results(self, out: Results) -> None:
-        g = self.g
+        g, softmax = self.g, self.softmax
         for a in range(self.own_rows):
-            with out.row(self.first + self.row(a), self.top[a], self.total[a], self.tx == 0) as put:
+            with out.row(self.first + self.row(a), softmax.top[a], softmax.total[a], self.tx == 0) as put:
                 for c in range(self.columns):
                     first = c // self.wide_values * self.wide_values
                     column = first * SIDE + self.tx * self.wide_values + c % self.wide_values

@@ -15,8 +15,8 @@ from .... import te
 from ....ops.attention import Geometry
 from ....target import Target
 from ....te.like import Index
-from ...parts import loops
 from .kernel import Kernel
+from .softmax import joined
 
 _JOINING = (
     64  # threads of a work-group that joins: they wait for memory alone, so that few of them on many units are best
@@ -162,21 +162,11 @@ class Grid:
                 column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
                 row, b_head = te.indexmod(line, self.rows), te.indexdiv(line, self.rows)
                 b, head = te.indexdiv(b_head, self.heads), te.indexmod(b_head, self.heads)
-                top = loops.scalar(ib, k.acc, "top", k.lowest)
-                value = loops.scalar(ib, k.acc, "value", k.const(0))
-                total = loops.scalar(ib, k.acc, "total", k.const(0))
                 first = ib.let("at", self.place(tiles, b, head, row, 0))
-                # Two passes, whose loads wait for nothing but the one maximum of all.
-                with ib.for_range(0, self.splits, "split", kind="unroll") as split:
-                    top[0] = te.max(top[0], parts[first + split * (g.value_size + 2) + g.value_size])
-                with ib.for_range(0, self.splits, "split", kind="unroll") as split:
-                    at = ib.let("at", first + split * (g.value_size + 2))
-                    theirs = ib.let("theirs", te.exp(parts[at + g.value_size] - top[0]))
-                    value[0] = value[0] + parts[at + column] * theirs
-                    total[0] = total[0] + parts[at + (g.value_size + 1)] * theirs
+                found = joined(k, parts, self.splits, lambda split: first + split * (g.value_size + 2), column)
                 query_head, i = Rows(k, self.folded, b, head).at(row)
                 at = (b, query_head, i)
-                k.write((*at, column), k.normalized(value[0], total[0], top[0], at))
+                k.write((*at, column), k.normalized(*found, at))
 
 
 @dataclass

@@ -155,12 +155,19 @@ class Kernel:
             end = te.min(end, self.extra("length", (b,)).astype("int32"))
         return end - 1
 
-    def seen(self, score: Any, b: Index, i: Index, key: Index, block: int) -> Any:
-        """A score of query `i` and a key of a block of so many, -inf where the query does not see the key, or there is none."""
+    def biased(self, product: Any, at: Sequence[Any]) -> Any:
+        """The score of a product, scaled, of the query and key that lie at (batch entry, head, query, key)."""
+        return self.scores.biased(self.scores.capped(product), self.extra, at)
+
+    def inside(self, key: Index, block: int) -> list[Any]:
+        """The condition that there is a key of a block of so many; none where all blocks are whole."""
         keys = self.g.keys
-        conditions = [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
+        return [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
+
+    def seen(self, score: Any, b: Index, i: Index, key: Index, conditions: Sequence[Any] = ()) -> Any:
+        """A score of query `i` and a key, -inf where the query does not see the key, or one of some conditions does not hold."""
         seen = self.scores.seen(self.extra, b, i + self.scores.offset(self.extra, b), key)
-        conditions += [] if seen is None else [seen]
+        conditions = [*conditions, *([] if seen is None else [seen])]
         return te.select(te.all(*conditions), score, self.const(float("-inf"))) if conditions else score
 
 

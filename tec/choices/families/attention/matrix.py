@@ -19,6 +19,7 @@ from ....ops.forms import Form
 from ....target import Target, level_gbps
 from ....te import Tensor, intrin
 from ...group import Group
+from ...parts import needs
 from ...space import Choice, Cost
 from .fragments import Fragments
 from .grid import Grid
@@ -58,6 +59,7 @@ class MatrixAttention(SplitAttention):
     """`waves` wavefronts of `rows` queries each by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "matrix attention"
+    wave_loops: ClassVar[type[Wave]] = Wave
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -65,7 +67,7 @@ class MatrixAttention(SplitAttention):
         # Where heads of 256 leave AMD's units room for two wavefronts by 32 keys, there is room for four by 16, with the next step's under way.
         keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
-            "waves": (4, 8, 2, 1), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
+            "waves": self.threads_up_to_limit(4, 8, 2, 1, each=target.wavefront_size), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
             "splits": (1, 2, 4, 8, 16, 32), "hold": (True, False),
         }  # fmt: skip
 
@@ -96,12 +98,8 @@ class MatrixAttention(SplitAttention):
 
     def why_not(self, choice: Choice) -> str | None:
         f = self.units[choice["unit"]]
-        if choice["rows"] % f.queries:
-            return "a wavefront's queries are no whole number of tiles"
-        if choice["keys"] % max(f.instr.k, f.keys):
-            return "a block is no whole number of tiles"
-        if choice["waves"] * self.target.wavefront_size > self.target.max_threads:
-            return "a work-group has too many threads"
+        if choice["rows"] % f.queries or choice["keys"] % max(f.instr.k, f.keys):
+            return "a wavefront's queries, or the keys of a block, are no whole number of tiles"
         chip, need = self.target.chip, self.registers(choice)
         if need > chip.vgprs:
             return f"{need} registers of a lane, there are {chip.vgprs}"
@@ -110,10 +108,7 @@ class MatrixAttention(SplitAttention):
         tight = need - spared
         if chip.registers(self.target.wavefront_size)[0] // tight * chip.simds < choice["waves"]:
             return f"a unit has not the registers for {choice['waves']} wavefronts of {need}"
-        lds = shared_bytes(f, self.g, self.dtype, choice)
-        if lds > self.target.lds_bytes:
-            return f"tiles take {lds} bytes of shared memory, there are {self.target.lds_bytes}"
-        return None
+        return needs.shared_memory(shared_bytes(f, self.g, self.dtype, choice), self.target.lds_bytes)
 
     def drafts(self) -> Iterator[Choice]:
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
@@ -172,4 +167,4 @@ class MatrixAttention(SplitAttention):
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
         grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
-        grid.launch(lambda of, first, tx, ty: Wave(kernel, f, choice, of, first, tx, ty))
+        grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, first, tx, ty))

@@ -115,20 +115,6 @@ class _PagedStreams(Streams):
             self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base + block, u))
 
 
-class PagedMatrix(MatrixAttention):
-    """Tiles of queries on matrix units: pieces of prompts."""
-
-    template: ClassVar[str] = "matrix attention, paged"
-    measured_as: ClassVar[str] = MatrixAttention.template
-    kernel: ClassVar[type[Kernel]] = PagedKernel
-
-    def loops(self, kernel: Kernel, choice: Choice) -> None:
-        assert isinstance(kernel, PagedKernel)
-        f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
-        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
-        grid.launch(lambda of, first, tx, ty: _PagedWave(kernel, f, choice, of, first, tx, ty))
-
-
 class _PagedWave(Wave):
     """A tile of keys in one block has one entry of the table."""
 
@@ -137,6 +123,15 @@ class _PagedWave(Wave):
         if self.k.places % self.keys == 0:
             self.k.enter(self.of.b, key)
         super()._blocks(key)
+
+
+class PagedMatrix(MatrixAttention):
+    """Tiles of queries on matrix units: pieces of prompts."""
+
+    template: ClassVar[str] = "matrix attention, paged"
+    measured_as: ClassVar[str] = MatrixAttention.template
+    kernel: ClassVar[type[Kernel]] = PagedKernel
+    wave_loops: ClassVar[type[Wave]] = _PagedWave
 
 
 class PagedVector(GpuAttention):

@@ -23,6 +23,7 @@ from ...space import Choice, Cost
 from .fragments import Fragments
 from .grid import Grid, Results, Rows, ceil_div
 from .kernel import Kernel
+from .softmax import RunningSoftmax
 from .tiles import sizes
 from .warpgroup import Warp, WarpgroupAttention
 
@@ -199,12 +200,10 @@ class Turn(Warp):
         self.o = ib.allocate(acc, (self.value_tiles * self.acc,), "sums", scope="local")
         self.s = ib.allocate(acc, (self.key_tiles * self.acc,), "scores", scope="local")
         self.p = ib.allocate(self.dtype, (self.keys // f.instr.k * self.q_elems,), "weights", scope="local")
-        self.top = ib.allocate(acc, (f.slots,), "top", scope="local")
-        self.total = ib.allocate(acc, (f.slots * 2,), "total", scope="local")
+        self.softmax = RunningSoftmax(self.k, f.slots, 2, self.power)
         self.places = [[self.of.at(te.min(self._row(0, s), self.of.count - 1)) for s in range(f.slots)]]
         for n in range(f.slots):
-            self.top[n] = self.k.lowest
-            self._store(self.total, 2 * n, Broadcast(self.k.const(0), 2))
+            self.softmax.begin(n)
         self._store(self.o, 0, Broadcast(self.k.const(0), self.value_tiles * self.acc))
         begin, end = self._range(0, 1)
         last = ib.let("last", te.max(end, begin + 1) - 1)

@@ -69,7 +69,8 @@ class TileAttention(CpuAttention):
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.parameters = {"queries": (32, 64), "keys": (64, 32, 128), "rows": (8, 4)}
+        keys = tuple(n for n in (64, 32, 128) if not isinstance(self.g.keys, int) or n <= self.g.keys)
+        self.parameters = {"queries": (32, 64), "keys": keys, "rows": (8, 4)}
 
     @property
     def default(self) -> Choice:
@@ -78,11 +79,6 @@ class TileAttention(CpuAttention):
         few = isinstance(g.queries, int) and g.queries < 512
         short = isinstance(g.keys, int) and g.keys % 64 >= 32
         return self.choice(queries=32 if few else 64, keys=32 if short else 64, rows=8)
-
-    def why_not(self, choice: Choice) -> str | None:
-        keys = self.g.keys
-        none = isinstance(keys, int) and keys < choice["keys"]
-        return f"{keys} keys are not one block" if none else super().why_not(choice)
 
     def sketch(self, choice: Choice) -> Footprint:
         """Products at the unit's rate, and the softmax between them, by the share of lanes that have a query."""

@@ -21,6 +21,7 @@ from ....target import Target
 from ....te import Tensor
 from ....te.like import Index
 from ...group import Group
+from ...parts import needs
 from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
 from ...space import Choice, Cost
 from .deal import longest
@@ -96,10 +97,8 @@ class WarpgroupAttention(AttentionSpace):
         have = min(255, FILE_REGISTERS // WARPGROUP // (choice["groups"] * choice["resident"]) // 8 * 8)
         if self.registers(choice) > have:
             return f"{self.registers(choice)} registers of a thread, there are {have}"
-        need, lds = self.shared_bytes(choice), self.target.chip.unit_lds_bytes // choice["resident"]
-        if need > min(lds, self.target.lds_bytes):
-            return f"the ring takes {need} bytes of shared memory, there are {min(lds, self.target.lds_bytes)}"
-        return None
+        lds = min(self.target.chip.unit_lds_bytes // choice["resident"], self.target.lds_bytes)
+        return needs.shared_memory(self.shared_bytes(choice), lds)
 
     @property
     def default(self) -> Choice:

@@ -19,6 +19,7 @@ from ...space import Choice
 from .fragments import Fragments
 from .grid import Results, Rows
 from .kernel import Kernel
+from .softmax import RunningSoftmax
 from .tiles import PIECE_BYTES, sizes, strides
 
 TURN_BYTES = 8  # of a column of values that a thread turns at once
@@ -72,15 +73,13 @@ class Wave:
         self.lane = ib.let("lane", self.lane + 0)
         self.q_elems = f.instr.elems(f.query_role)
         self.o = ib.allocate(acc, (self.tiles * self.value_tiles * self.acc,), "sums", scope="local")
-        self.top = ib.allocate(acc, (self.tiles * f.slots,), "top", scope="local")
-        self.total = ib.allocate(acc, (self.tiles * f.slots * 2,), "total", scope="local")
+        self.softmax = RunningSoftmax(self.k, self.tiles * f.slots, 2, self.power)
         self.places = [
             [self.of.at(te.min(self._row(a, s), self.of.count - 1)) for s in range(f.slots)] for a in range(self.tiles)
         ]
         self._read_queries()
         for n in range(self.tiles * f.slots):
-            self.top[n] = self.k.lowest
-            self._store(self.total, 2 * n, Broadcast(self.k.const(0), 2))
+            self.softmax.begin(n)
         for n in range(self.tiles * self.value_tiles):
             self._store(self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
         begin, end = self._range(split, splits)
@@ -311,11 +310,10 @@ class Wave:
         return cases
 
     def _masked(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
-        return self.k.seen(score, b, i, key, self.keys)
+        return self.k.seen(score, b, i, key, self.k.inside(key, self.keys))
 
     def _biased(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
-        k, scores = self.k, self.k.scores
-        return scores.biased(scores.capped(score * k.const(scores.scale)), k.extra, (b, head, i, self._place(key)))
+        return self.k.biased(score * self.k.const(self.k.scores.scale), (b, head, i, self._place(key)))
 
     def _own(self, a: int, slot: int) -> list[int]:
         """Places of a tile's scores that are of one slot."""
@@ -325,16 +323,11 @@ class Wave:
     def _maximum(self, a: int, slot: int) -> Any:
         """The running maximum of a slot brought up to date; what sums so far are to be scaled by."""
         ib, k, at = self.ib, self.k, a * self.f.slots + slot
-        best = loops.scalar(ib, k.acc, "best", self.top[at])
+        best = loops.scalar(ib, k.acc, "best", self.softmax.top[at])
         for n in self._own(a, slot):
             best[0] = te.max(best[0], self.s[n])
         loops.over_lanes(ib, best, self.f.partners, self.f.instr.wave, te.max)
-        factor = ib.let("factor", self._exp2((self.top[at] - best[0]) * k.const(self.power)))
-        self.top[at] = best[0]
-        return factor
-
-    def _exp2(self, x: Any) -> Any:
-        return te.call_intrin(x.dtype, "exp2_fast", x)
+        return self.softmax.raised(at, best[0])
 
     def _weights(self, a: int, factors: list[Any]) -> None:
         """Scores of a tile into weights, and these into operands of the second product."""
@@ -343,18 +336,17 @@ class Wave:
 
     def _exponentials(self, a: int, factors: list[Any]) -> None:
         """Scores of a tile into weights, in their place; sums of weights brought up to date."""
-        ib, k, f = self.ib, self.k, self.f
+        ib, f, softmax = self.ib, self.f, self.softmax
         for slot in range(f.slots):
             at = a * f.slots + slot
             # Of products alone the maximum is taken off with the scaling; biases may be so large that this would lose all digits.
-            low = ib.let("low", -(self.top[at] * k.const(self.power))) if self.is_raw else None
+            low = ib.let("low", -(softmax.top[at] * self.k.const(self.power))) if self.is_raw else None
             # Two at a time, which CDNA's vector units do at once.
-            factor = Broadcast(factors[slot], 2)
-            self._store(self.total, 2 * at, self._load(self.total, 2 * at, 2) * factor)
+            softmax.scale(at, factors[slot])
             for n in self._own(a, slot)[::2]:
                 with ib.new_scope():
-                    weights = ib.let("weights", self._exp2(self._relative(self._load(self.s, n, 2), at, low)))
-                    self._store(self.total, 2 * at, self._load(self.total, 2 * at, 2) + weights)
+                    weights = ib.let("weights", softmax.exp2(self._relative(self._load(self.s, n, 2), at, low)))
+                    softmax.add(at, weights)
                     self._store(self.s, n, weights)
 
     def _packed(self, a: int) -> None:
@@ -376,7 +368,7 @@ class Wave:
         power = Broadcast(self.k.const(self.power), 2)
         if low is not None:
             return te.fma(scores, power, Broadcast(low, 2))
-        below: Expr = (scores - Broadcast(self.top[at], 2)) * power
+        below: Expr = (scores - Broadcast(self.softmax.top[at], 2)) * power
         return below
 
     def _exchanged(self, to: int, from_: int) -> None:
@@ -428,16 +420,16 @@ class Wave:
     # ---- the end
 
     def results(self, out: Results) -> None:
-        ib, f, k = self.ib, self.f, self.k
+        ib, f, k, softmax = self.ib, self.f, self.k, self.softmax
         is_first = (
             te.all(*[te.bitwise_and(self.lane, m) == 0 for m in f.partners]) if f.partners else te.const(True, "bool")
         )
         for a in range(self.tiles):
             for slot in range(f.slots):
                 at = a * f.slots + slot
-                total = loops.scalar(ib, k.acc, "whole", self.total[2 * at] + self.total[2 * at + 1])
+                total = loops.scalar(ib, k.acc, "whole", softmax.total[2 * at] + softmax.total[2 * at + 1])
                 loops.over_lanes(ib, total, f.partners, f.instr.wave, operator.add)
-                top = self.top[at] * k.const(self.power / LOG2_E)
+                top = softmax.top[at] * k.const(self.power / LOG2_E)
                 with out.row(self._row(a, slot), top, total[0], is_first) as put:
                     self._columns(a, slot, put)
 
