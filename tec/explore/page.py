@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentError
-from ..report.template import asset, filled
+from ..report.template import assets, filled
 from ..target import MACHINES
 
 EXAMPLE = """import tec
@@ -50,12 +50,8 @@ def exported(code: str, answers: Sequence[tuple[str, dict[str, Any]]], title: st
 
 
 def _filled(data: dict[str, Any], title: str) -> str:
-    style = asset("page.css")
-    palette = style[: style.index("\n*") + 1]
-    code_style = "".join(line + "\n" for line in style.splitlines() if line.startswith(".code"))
-    shared = asset("code.js")
-    words = shared[shared.index("const WORDS") : shared.index("const pane")]
-    return filled("explore.html", title, palette + asset("explore.css") + code_style, words + asset("explore.js"), data)
+    style, script = assets("palette.css", "explore.css", "listing.css"), assets("words.js", "explore.js")
+    return filled("explore.html", title, style, script, data)
 
 
 def program(path: Path) -> str:

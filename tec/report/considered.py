@@ -9,12 +9,12 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ..choices import spaces
 from ..choices.group import Group
-from ..choices.space import Choice, Space
+from ..choices.proof import words_of
+from ..choices.space import Choice, Space, text
 from ..choices.store.shipped import ShippedChoices
 from ..graph.graph import Graph
 from ..graph.optimize import optimize
@@ -57,11 +57,15 @@ def _of_group(some: list[Space], entry: Mapping[str, Any], refused: list[dict[st
     rows, default = [], None
     for k, space in enumerate(some):
         choices: list[Choice] = []
-        with suppress(Exception):  # a template that fails at its default has none
+        try:
             choices.append(space.default)
             default = choices[0] if k == 0 else default
             drafts = [c for c in itertools.islice(space.drafts(), _PRICED) if c != choices[0]]
             choices += heapq.nsmallest(_OF_A_SPACE - 1, drafts, key=lambda c: space.cost(c).seconds)
+        except NotImplementedError:  # plain loops have no sketch for some groups
+            pass
+        except Exception as error:  # what a template cannot say is said in its row
+            rows.append(_words(space, {}, f"choice: {words_of(error)}"))
         if chosen.get("template") == space.template and chosen not in choices:
             choices.append(chosen)
         rows += [_row(space, c, c == chosen, refused) for c in choices]
@@ -70,14 +74,29 @@ def _of_group(some: list[Space], entry: Mapping[str, Any], refused: list[dict[st
 
 
 def _row(space: Space, choice: Choice, is_chosen: bool, refused: list[dict[str, Any]]) -> dict[str, Any]:
-    us, limit = None, ""
-    with suppress(Exception):  # plain loops have no sketch for some groups
-        cost = space.cost(choice)
-        us, limit = cost.seconds * 1e6, cost.limit
     said = next((r for r in refused if r["template"] == space.template and r.get("choice") == choice), None)
-    why = f"{said['stage']}: {next(iter(said['reason'].splitlines()), '')}" if said else ""
-    words = ", ".join(f"{k} {v}" for k, v in choice.items() if k != "template")
-    return {"template": space.template, "choice": words, "us": us, "limit": limit, "chosen": is_chosen, "refused": why}
+    row = _words(space, choice, f"{said['stage']}: {next(iter(said['reason'].splitlines()), '')}" if said else "")
+    row["chosen"] = is_chosen
+    try:
+        cost = space.cost(choice)
+        row["us"], row["limit"] = cost.seconds * 1e6, cost.limit
+    except NotImplementedError:
+        pass
+    except Exception as error:
+        row["refused"] = row["refused"] or f"cost: {words_of(error)}"
+    return row
+
+
+def _words(space: Space, choice: Choice, refused: str) -> dict[str, Any]:
+    """A row without a price."""
+    return {
+        "template": space.template,
+        "choice": text(choice),
+        "us": None,
+        "limit": "",
+        "chosen": False,
+        "refused": refused,
+    }
 
 
 def _why(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..target import level_gbps
-from .template import DATA, asset, filled
+from .template import DATA, assets, filled
 from .words import duration, size
 
 if TYPE_CHECKING:
@@ -47,14 +47,7 @@ def page(launch: CountedLaunch, chip: Chip, against: Path | None = None) -> str:
         other = _read(against)
         data["against"] = other
         data["rows"] = _aligned([row[0] for row in data["lines"]], [row[0] for row in other["lines"]])
-    return filled(
-        "kernel.html", data["title"], _palette(asset("page.css")) + asset("kernel.css"), asset("kernel.js"), data
-    )
-
-
-def _palette(style: str) -> str:
-    """What stands before the first rule of a style: its colours, light and dark."""
-    return style[: style.index("\n*") + 1]
+    return filled("kernel.html", data["title"], assets("palette.css", "kernel.css"), assets("kernel.js"), data)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -21,11 +21,11 @@ from .limits import ceilings, dots, limit_of
 from .listing import main_operator
 from .measure import KernelTime, device_of, kernel_times, random_array
 from .memory import memory_of
-from .template import DATA, asset, filled
+from .template import DATA, assets, filled
 from .texts import texts_of
 from .words import duration, size
 
-SCRIPTS = ("data", "graph", "table", "roofline", "timeline", "sources", "code", "compare", "main")
+SCRIPTS = ("data", "graph", "table", "roofline", "timeline", "sources", "words", "code", "compare", "main")
 
 # A fact of `listing.resources` -> its words on the page.
 _LABELS = {
@@ -51,7 +51,13 @@ def page(
     data["facts"] += facts
     if other is not None:
         data["against"] = slim(other)
-    return filled("page.html", title, asset("page.css"), "\n".join(asset(f"{name}.js") for name in SCRIPTS), data)
+    return filled(
+        "page.html",
+        title,
+        assets("palette.css", "page.css", "listing.css"),
+        assets(*(f"{name}.js" for name in SCRIPTS)),
+        data,
+    )
 
 
 def data_of(

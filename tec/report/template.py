@@ -18,6 +18,11 @@ def asset(name: str) -> str:
     return files("tec.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
+def assets(*names: str) -> str:
+    """The texts of several, one behind the other."""
+    return "\n".join(map(asset, names))
+
+
 def filled(template: str, title: str, style: str, script: str, data: dict[str, Any]) -> str:
     """The page that a template of `assets/` makes; `data` cannot end its script, nor does a text of it
     hold what turns the text around it."""
