@@ -85,11 +85,6 @@ def is_const(e: E.Expr, value: int | float) -> bool:
     return isinstance(e, E.FloatImm) and e.value == value and not (e.value == 0 and math.copysign(1, e.value) < 0)
 
 
-def _no_bool(what: str, a: E.Expr) -> None:
-    if a.dtype.startswith("bool"):
-        raise ExprError(f"{what} of bools", hint="use tec.all / tec.any / ~ for logic, or cast to int32 first")
-
-
 def _arith(a: E.Expr, b: E.Expr) -> tuple[E.Expr, E.Expr]:
     """bools count as int32 in arithmetic, as in Python."""
     if a.dtype.startswith("bool"):

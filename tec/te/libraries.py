@@ -12,18 +12,20 @@ from typing import Any
 from ..errors import ExprError
 from ..ir import Buffer, build
 from ..runtime.modules.callbacks import Argument, symbol
+from ..runtime.vendor.finding import LIBRARIES
 from .extern import extern
 from .math import call_with
 from .tensor import Tensor
 
-PRODUCTS = {"cublas": "cuda", "rocblas": "rocm", "hipblaslt": "rocm", "onednn": "llvm"}
-CONVOLUTIONS = {"cudnn": "cuda", "miopen": "rocm"}
-TRANSFORMS = {"cufft": "cuda", "rocfft": "rocm"}
+
+def serving(operations: str) -> dict[str, str]:
+    """The libraries that have "products", "convolutions" or "Fourier transforms", each with the kind of its targets."""
+    return {k.name: "llvm" if k.kind == "cpu" else k.kind for k in LIBRARIES.values() if k.operations == operations}
 
 
-def _checked(library: str, some: dict[str, str], what: str) -> None:
-    if library not in some:
-        raise ExprError(f"{library!r} has no {what}", hint=f"one of {', '.join(some)}")
+def _checked(library: str, operations: str) -> None:
+    if library not in (some := serving(operations)):
+        raise ExprError(f"{library!r} has no {operations}", hint=f"one of {', '.join(some)}")
 
 
 def _call(function: str, texts: Sequence[str], arrays: Sequence[Buffer]) -> Any:
@@ -44,7 +46,7 @@ def matmul(
     [..., n, k] with transpose_b; float16, bfloat16, float32 or float64, sums in float32 or float64. One of them may have two dimensions: it serves all products of a
     batch. dtype: of the result, the operands' by default; float32 is possible for operands of 16 bits. Raises ExprError for shapes that do not go together.
     """
-    _checked(library, PRODUCTS, "products")
+    _checked(library, "products")
     if min(a.ndim, b.ndim) < 2 or a.dtype != b.dtype:
         raise ExprError(f"a product of {a.dtype} {a.name} of {a.ndim} dimensions and {b.dtype} {b.name} of {b.ndim}")
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
@@ -65,7 +67,7 @@ def conv2d(
     groups: int = 1, name: str = "conv",
 ) -> Tensor:  # fmt: skip
     """A convolution of images [n, c, h, w] by weights [k, c / groups, r, s], by "cudnn" or "miopen". padding: rows above and below, columns left and right."""
-    _checked(library, CONVOLUTIONS, "convolutions")
+    _checked(library, "convolutions")
     n, _, h, width = x.shape
     k, _, r, s = w.shape
     shape = (
@@ -86,7 +88,7 @@ def conv2d(
 
 def fft(x: Tensor, library: str, inverse: bool = False, name: str = "fft") -> Tensor:
     """The complex Fourier transform of [..., n, 2] (pairs of a real and an imaginary part; float32, float64) along n, by "cufft" or "rocfft". The inverse has no scale."""
-    _checked(library, TRANSFORMS, "Fourier transforms")
+    _checked(library, "Fourier transforms")
     way = "inverse" if inverse else "forward"
     made = extern(
         tuple(x.shape), [x], lambda ins, outs: _call("tec.library.fft", [library, way], [*ins, *outs]), name=name, dtype=x.dtype
@@ -95,4 +97,4 @@ def fft(x: Tensor, library: str, inverse: bool = False, name: str = "fft") -> Te
     return made
 
 
-__all__ = ["CONVOLUTIONS", "PRODUCTS", "TRANSFORMS", "conv2d", "fft", "matmul"]
+__all__ = ["conv2d", "fft", "matmul", "serving"]

@@ -39,10 +39,6 @@ def using(asked: bool) -> Iterator[None]:
         _ASKED.reset(token)
 
 
-def is_asked() -> bool:
-    return _ASKED.get()
-
-
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The space of a group whose one reduction is a product of tensors as they lie."""
     if not _ASKED.get():
@@ -72,7 +68,7 @@ class LibraryProduct(Space):
         result, given = op.output(0).dtype, x.p.a.dtype
         fits = result == given or (result == "float32" and given in ("float16", "bfloat16"))
         some = tuple(
-            name for name, kind in libraries.PRODUCTS.items() if kind == target.kind and fits and given in _TYPES.get(name, _GPU_TYPES)
+            name for name, kind in libraries.serving("products").items() if kind == target.kind and fits and given in _TYPES.get(name, _GPU_TYPES)
         )  # fmt: skip
         return cls(group, target, op, x, some) if some else None
 

@@ -304,9 +304,6 @@ class Ops:
         picked = self.select(self.fcmp("oeq", t, a, b), t, tie, picked)
         return self.select(self.fcmp("uno", t, b, b), t, a, picked)
 
-    def minmax_i(self, name: str, a: str, b: str, t: str = "i32") -> str:
-        return self.call(name, t, a, b)
-
     def pack(self, lo: str, hi: str) -> str:
         """Two i32 to one i64."""
         high = self.shl(self.zext("i32", "i64", hi), self.const("i64", 32), "i64")

@@ -222,11 +222,6 @@ class Analyzer(Simplifier):
         """The values of `e` while each variable of `domain` ranges over its IntSet, Range or (min, max) pair."""
         return SetEvaluator(self, domain).eval(self.simp(self.intern(convert(e))))
 
-    def int_sets(self, exprs: Iterable[Any], domain: Mapping[E.Var, Any]) -> list[IntSet]:
-        """`int_set` of several expressions over one domain."""
-        ev = SetEvaluator(self, domain)
-        return [ev.eval(self.simp(self.intern(convert(e)))) for e in exprs]
-
     def union(self, sets: Iterable[Any]) -> IntSet:
         """The smallest interval that holds all the sets."""
         ev = SetEvaluator(self, {})
@@ -236,11 +231,6 @@ class Analyzer(Simplifier):
             high = low if s.min is s.max else None if s.max is None else self.simp(self.intern(s.max))
             fixed.append(IntSet(low, high))
         return ev.union(fixed)
-
-    def simplify_range(self, s: IntSet) -> E.Range:
-        """Min and simplified extent of a bounded set."""
-        r = s.to_range()
-        return E.Range(self.simplify(r.min), self.simplify(r.extent))
 
     # ---- shapes of expressions
 

@@ -45,23 +45,9 @@ class IntSet:
         return IntSet(r.min, r.min + r.extent - 1)
 
     @property
-    def is_everything(self) -> bool:
-        return self.min is None and self.max is None
-
-    @property
-    def is_bounded(self) -> bool:
-        return self.min is not None and self.max is not None
-
-    @property
     def is_point(self) -> bool:
         """Whether both ends are one expression (ends from an Analyzer are canonical, so that equal is identical)."""
         return self.min is not None and self.min is self.max
-
-    def to_range(self) -> E.Range:
-        """min and extent; the set must be bounded."""
-        if self.min is None or self.max is None:
-            raise ValueError("an unbounded set has no range")
-        return E.Range(self.min, self.max - self.min + 1)
 
     def __repr__(self) -> str:
         low = "-inf" if self.min is None else str(self.min)

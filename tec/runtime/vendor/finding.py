@@ -19,6 +19,8 @@ from typing import Any
 from ...errors import DeviceError
 from ..devices.dynlib import find_library
 
+_DEVICES = {"rocm": "AMD GPUs", "cuda": "NVIDIA GPUs", "cpu": "CPUs"}
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -26,10 +28,15 @@ class Known:
 
     name: str
     kind: str  # of the devices whose arrays it takes: "cuda", "rocm" or "cpu"
-    what: str
+    operations: str  # "products", "convolutions" or "Fourier transforms"
     sonames: tuple[str, ...]
     folders: tuple[str, ...]
     version: Callable[[Any], str]
+
+    @property
+    def what(self) -> str:
+        """In words."""
+        return f"{self.operations} on {_DEVICES[self.kind]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +119,14 @@ def _onednn_version(lib: Any) -> str:
 LIBRARIES = {
     k.name: k
     for k in (
-        Known("rocblas", "rocm", "products on AMD GPUs", ("librocblas.so.5", "librocblas.so.4", "librocblas.so"), (), _text_version("rocblas_get_version_string")),
-        Known("hipblaslt", "rocm", "products on AMD GPUs", ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"), (), _hipblaslt_version),
-        Known("miopen", "rocm", "convolutions on AMD GPUs", ("libMIOpen.so.1", "libMIOpen.so"), (), _miopen_version),
-        Known("rocfft", "rocm", "Fourier transforms on AMD GPUs", ("librocfft.so.0", "librocfft.so"), (), _text_version("rocfft_get_version_string")),
-        Known("cublas", "cuda", "products on NVIDIA GPUs", ("libcublas.so.13", "libcublas.so.12", "libcublas.so"), ("nvidia/cu13/lib", "nvidia/cublas/lib"), _cublas_version),
-        Known("cudnn", "cuda", "convolutions on NVIDIA GPUs", ("libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"), ("nvidia/cudnn/lib",), _by_word("cudnnGetVersion", 10000, 100)),
-        Known("cufft", "cuda", "Fourier transforms on NVIDIA GPUs", ("libcufft.so.12", "libcufft.so.11", "libcufft.so"), ("nvidia/cu13/lib", "nvidia/cufft/lib"), _cufft_version),
-        Known("onednn", "cpu", "products on CPUs", ("libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"), ("../..", "../../.."), _onednn_version),
+        Known("rocblas", "rocm", "products", ("librocblas.so.5", "librocblas.so.4", "librocblas.so"), (), _text_version("rocblas_get_version_string")),
+        Known("hipblaslt", "rocm", "products", ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"), (), _hipblaslt_version),
+        Known("miopen", "rocm", "convolutions", ("libMIOpen.so.1", "libMIOpen.so"), (), _miopen_version),
+        Known("rocfft", "rocm", "Fourier transforms", ("librocfft.so.0", "librocfft.so"), (), _text_version("rocfft_get_version_string")),
+        Known("cublas", "cuda", "products", ("libcublas.so.13", "libcublas.so.12", "libcublas.so"), ("nvidia/cu13/lib", "nvidia/cublas/lib"), _cublas_version),
+        Known("cudnn", "cuda", "convolutions", ("libcudnn.so.9", "libcudnn.so.8", "libcudnn.so"), ("nvidia/cudnn/lib",), _by_word("cudnnGetVersion", 10000, 100)),
+        Known("cufft", "cuda", "Fourier transforms", ("libcufft.so.12", "libcufft.so.11", "libcufft.so"), ("nvidia/cu13/lib", "nvidia/cufft/lib"), _cufft_version),
+        Known("onednn", "cpu", "products", ("libdnnl.so.3", "libdnnl.so.2", "libdnnl.so"), ("../..", "../../.."), _onednn_version),
     )
 }  # fmt: skip
 

@@ -218,10 +218,8 @@ def test_int_sets(ana):
     assert show("int64(i + j)", four) == "[int64(i), int64(i + 3)]"
     assert show("D[j]", four) == "[-inf, inf]"
     assert ana.int_set(I, {J: rng(4)}).is_point
-    assert ana.int_set(I + J, {I: IntSet.everything()}).is_everything
+    assert str(ana.int_set(I + J, {I: IntSet.everything()})) == "[-inf, inf]"
     assert str(ana.union([IntSet.point(I), IntSet.point(I + 3)])) == "[i, i + 3]"
-    r = ana.simplify_range(ana.int_set(I * 4 + J, four))
-    assert (str(r.min), r.extent.value) == ("i * 4", 4)
 
 
 def test_detect_linear(ana):
