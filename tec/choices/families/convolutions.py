@@ -57,7 +57,7 @@ class BlockedConvolution(Space):
         self.parameters = {
             "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
             "rows": (1,) if self.rows is None else tuple(r for r in (1, 2, 3, 4) if self.rows % r == 0),
-            "blocks": (1, 2, 4) if self.is_sum else (1,), "unroll": (0, 1, 2),
+            "blocks": tuple(b for b in (1, 2, 4) if not (self.channels or 0) % b) if self.is_sum else (1,), "unroll": (0, 1, 2),
             "outer": ("channels", "rows"), "parallel": (True, False),
         }  # fmt: skip
 
@@ -109,13 +109,9 @@ class BlockedConvolution(Space):
         most = self.target.core.registers
         if registers > most:
             return f"{registers} vector registers of {most}"
-        if self.channels is not None and self.channels % choice["blocks"]:
-            return f"{choice['blocks']} blocks do not divide the {self.channels} there are"
-        inner = (
-            [a.dom.extent for a in self._loops(self.op) if a.dom is not None][-choice["unroll"] :]
-            if choice["unroll"]
-            else []
-        )
+        if not choice["unroll"]:
+            return None
+        inner = [a.dom.extent for a in self._loops(self.op) if a.dom is not None][-choice["unroll"] :]
         written = tile * (size_of(inner) or _MOST_WRITTEN)
         if inner and written > _MOST_WRITTEN:
             return f"{written} multiply-adds written out, more than the {_MOST_WRITTEN} that instruction caches hold"

@@ -62,8 +62,10 @@ class Gather(Space):
         held = math.prod(n or 1 for n in const_shape(table.tensor)) * self.bytes
         self.features = {"table": held, "near": l2.size_bytes if l2 is not None else 0}
         self.is_second = not self._rule("first", False)
+        before, behind = (math.prod(self._extents(axes[-1:])) for axes in (table.before, table.behind))
         self.parameters = {
-            "rows": (1, 2, 4, 8, 16), "across": (1, 2, 4, 8, 16, 32, 64), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
+            "rows": tuple(n for n in (1, 2, 4, 8, 16) if before % n == 0),
+            "across": tuple(n for n in (1, 2, 4, 8, 16, 32, 64) if behind % n == 0), "threads": (256, 1024, 512, 128, 64), "piece": (4, 2, 8, 1),
         }  # fmt: skip
 
     @classmethod
@@ -92,14 +94,8 @@ class Gather(Space):
         return all_ // int(choice["rows"] * choice["across"])
 
     def why_not(self, choice: Choice) -> str | None:
-        rows, across, piece = choice["rows"], choice["across"], choice["piece"]
-        before, behind = self._extents(self.table.before[-1:]), self._extents(self.table.behind[-1:])
-        if (before or [1])[0] % rows or (behind or [1])[0] % across:
-            return "tiles would be cut off at the edges"
-        picks = math.prod(self._extents(self.table.picked))
-        if (across if behind else picks) % piece:
-            return "neighbours are no whole number of pieces"
-        return None
+        neighbours = choice["across"] if self.table.behind else math.prod(self._extents(self.table.picked))
+        return "neighbours are no whole number of pieces" if neighbours % choice["piece"] else None
 
     @property
     def default(self) -> Choice:

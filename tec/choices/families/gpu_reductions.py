@@ -130,16 +130,12 @@ class GpuReduction(Space):
         parts, lanes = choice["parts"], self._lanes(choice)
         if choice["wide"]:
             return self._why_not_wide(choice)
-        if parts > 1 and (self.length or 0) < parts * _SHARE:
-            return f"parts of a sum of {self.length} have {_SHARE} elements at least"
         if choice["piece"]:
             last = self._last
             if choice["shared"] or self.along or parts == 1:
                 return "pieces are for parts of sums whose neighbours lie side by side"
             if lanes < 2 or last is None or last % lanes:
                 return "the sums are no whole number of pieces"
-        if choice.get("columns", 1) > 1 and (choice["shared"] or parts > 1 or choice["wide"]):
-            return "several pixels are for a thread that has its sums for itself"
         return None
 
     def _why_not_wide(self, choice: Choice) -> str | None:

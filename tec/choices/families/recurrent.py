@@ -67,13 +67,9 @@ class CpuRecurrence(RecurrentForm):
         self.lanes = lanes_for(accumulator(form.inputs[0].dtype), target)
         self.parameters = {
             "units": (self.r.panel,) if self.r.panel else tuple(n * self.lanes for n in (1, 2, 4, 8)),
-            "rows": (1, 2, 3, 4, 6, 8),
+            "rows": tuple(n for n in (1, 2, 3, 4, 6, 8) if self.batch is None or n <= max(1, self.batch)),
             "threads": ("tasks", "panels", "none"),
         }
-
-    def why_not(self, choice: Choice) -> str | None:
-        batch = self.batch
-        return f"there are {batch} rows" if batch is not None and choice["rows"] > max(1, batch) else None
 
     @property
     def default(self) -> Choice:

@@ -41,18 +41,16 @@ class GpuRecurrence(RecurrentForm):
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.parameters = {"time": ("loop", "launches"), "rows": (1, 2, 4)}
         self.full = -(-self.hidden // GPU_PANEL) * GPU_PANEL
+        # A work-group that goes through time has a thread for each unit.
+        times = ("loop", "launches") if self.full <= _MOST_THREADS else ("launches",)
+        self.parameters = {"time": times, "rows": (1, 2, 4)}
         self.acc_bytes = dtype_info(accumulator(form.inputs[0].dtype)).bytes
         self.widest = max(map(len, self.r.phases))
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["time"] == "loop":
-            if choice["rows"] != 1:
-                return "a work-group goes through time with one batch entry"
-            if self.full > _MOST_THREADS:
-                return f"{self.hidden} units are more than a work-group has threads"
-        return None
+        alone = choice["time"] == "launches" or choice["rows"] == 1
+        return None if alone else "a work-group goes through time with one batch entry"
 
     def sketch(self, choice: Choice) -> Footprint:
         """Parts of sums in shared memory, and the state; the price is `cost`."""

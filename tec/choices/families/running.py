@@ -42,8 +42,9 @@ class Running(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
+        chunks = (CHUNK, 64, 128, 512) if target.is_gpu else ()
         self.parameters = {
-            "chunk": (0, CHUNK, 64, 128, 512) if target.is_gpu else (0,),
+            "chunk": (0, *(n for n in chunks if self.lines.n > 2 * n)),
             "wave": (0, 64, 128, 256, 512, 1024) if target.is_gpu else (0,),
         }
 
@@ -68,10 +69,7 @@ class Running(loops.LoopForm):
         return alone
 
     def why_not(self, choice: Choice) -> str | None:
-        chunk, wave = choice["chunk"], choice["wave"]
-        if chunk and wave:
-            return "a line goes by chunks or by a work-group"
-        return f"a line has {self.lines.n} elements" if chunk and self.lines.n <= 2 * chunk else None
+        return "a line goes by chunks or by a work-group" if choice["chunk"] and choice["wave"] else None
 
     def sketch(self, choice: Choice) -> Footprint:
         """Elements that one thread adds one after another, in passes of one kernel each."""

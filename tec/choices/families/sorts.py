@@ -41,31 +41,23 @@ class Largest(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        self.parameters = {"algorithm": ("heap", "bitonic", "selection" if target.is_gpu else "list")}
+        x, k = form.inputs[0], form.attrs["k"]
+        other = (
+            {"selection": selection.can(x.dtype, k)} if target.is_gpu else {"list": insertions.can(target, x.dtype, k)}
+        )
+        self.parameters = {"algorithm": ("heap", "bitonic", *(name for name, can in other.items() if can))}
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
         self.is_second = target.is_gpu and self._rule("counted", False)
 
     @property
     def default(self) -> Choice:
-        chosen = self.choice(algorithm=self._rule("algorithm", "selection"))
-        if self.target.is_gpu and self.why_not(chosen) is None:
-            return chosen
-        if self.target.is_gpu:
-            return self.choice(algorithm="bitonic")
-        listed = self.choice(algorithm="list")
-        return listed if self.why_not(listed) is None else self.choice(algorithm="heap")
+        gpu = self.target.is_gpu
+        wanted, otherwise = (self._rule("algorithm", "selection"), "bitonic") if gpu else ("list", "heap")
+        return self.choice(algorithm=wanted if wanted in self.parameters["algorithm"] else otherwise)
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these lines."""
         return self.rule(name, otherwise, k=self.form.attrs["k"], n=self.lines.n, lines=self.lines.count)
-
-    def why_not(self, choice: Choice) -> str | None:
-        x, k = self.form.inputs[0], self.form.attrs["k"]
-        if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
-            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
-        if choice["algorithm"] == "list" and not insertions.can(self.target, x.dtype, k):
-            return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {x.dtype}"
-        return None
 
     def sketch(self, choice: Choice) -> Footprint:
         """A heap's comparisons in one thread, a selection's steps over the keys of a work-group's threads, or a sort's passes, one kernel each."""

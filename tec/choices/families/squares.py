@@ -85,12 +85,6 @@ class Squares(Space):
             wide = 1
         return self.choice(side=self.parameters["side"][0], wide=wide, inner=inner, parallel=threads)
 
-    def why_not(self, choice: Choice) -> str | None:
-        there = self.columns if choice["inner"] == "along" else self.rows
-        if choice["wide"] > 1 and there < choice["wide"] * choice["side"]:
-            return "there are no squares side by side"
-        return None
-
     def sketch(self, choice: Choice) -> Footprint:
         """A load and a store of a vector, and its part of the shuffles, one a clock."""
         elements = math.prod(n or 1 for n in const_shape(self.out.output(0)))

@@ -32,6 +32,11 @@ def extents(tile: tuple[int, int], product: tuple[int, int], part: tuple[int, in
     return None
 
 
+def parts_of(size: int, options: Iterable[int], part: int) -> tuple[int, ...]:
+    """Those rows or columns of a tile that a product of `size` has, whose parts are taken whole."""
+    return tuple(n for n in options if n <= filled(size, part))
+
+
 def dealt(pieces: Iterable[int], threads: int, what: str = "elements") -> str | None:
     """All threads bring as many pieces of each operand's step."""
     if any(n % threads for n in pieces):
@@ -49,4 +54,4 @@ def sums(registers: int, most: int) -> str | None:
     return f"{registers} registers of a thread for the sums alone" if registers > most else None
 
 
-__all__ = ["THREAD_PART", "dealt", "extents", "filled", "first", "shared_memory", "sums"]
+__all__ = ["THREAD_PART", "dealt", "extents", "filled", "first", "parts_of", "shared_memory", "sums"]

@@ -65,26 +65,24 @@ class MxProduct(FusedForm):
         a, b = self.contraction.formats
         self.units = {f"{m}x{n}x{k}": ScaledMatrix(a, b, m, n, k) for m, n, k in target.chip.scaled_matrix}  # fmt: skip
         self.parameters = {
-            "rows": (128, 64, 256, 32), "columns": (128, 64, 256, 32), "step": (256, 128, 512), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
+            "rows": (128, 64, 256, 32), "columns": (128, 64, 256, 32), "step": tuple(n for n in (256, 128, 512) if self.contraction.k % n == 0), "waves_m": (2, 1, 4), "waves_n": (2, 1, 4),
             "instruction": tuple(self.units), "interleave": (True, False),
         }  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
-        c, unit = self.contraction, self.units[choice["instruction"]]
-        t = Tile(self, choice)
+        t, unit = Tile(self, choice), self.units[choice["instruction"]]
         if choice["rows"] % (choice["waves_m"] * unit.m) or choice["columns"] % (choice["waves_n"] * unit.n):
             return "a wavefront's part is not a whole number of instructions"
-        if c.k % choice["step"] or choice["step"] % unit.k:
-            return f"a sum of {c.k} is not whole steps of {choice['step']}, or these not whole instructions"
-        for rows, f in zip((choice["rows"], choice["columns"]), unit.formats):
-            for bytes_ in (f.stored(choice["step"]), choice["step"] // BLOCK):
-                if (wrong := needs.dealt((rows * bytes_,), t.threads, "pieces")) is not None:
-                    return wrong
-        if (wrong := needs.shared_memory(t.lds_bytes, self.target.lds_bytes)) is not None:
-            return wrong
-        if t.registers > _REGISTERS:
-            return f"some {t.registers} registers of a thread for sums, elements and what comes next"
-        return None
+        brought = [
+            rows * bytes_
+            for rows, f in zip((choice["rows"], choice["columns"]), unit.formats)
+            for bytes_ in (f.stored(choice["step"]), choice["step"] // BLOCK)
+        ]
+        return needs.first(
+            needs.dealt(brought, t.threads, "pieces"),
+            needs.shared_memory(t.lds_bytes, self.target.lds_bytes),
+            needs.sums(t.registers, _REGISTERS),
+        )
 
     def drafts(self) -> Iterator[Choice]:
         """For each tile its best instruction and step."""

@@ -77,7 +77,11 @@ class FewRows(FusedForm):
         self.piece = _WORDS * self.weights.per  # codes that a lane loads at once
         self.groups = unit.wave // _SIDE // unit.copies  # lanes that have other parts of a row
         self.row_tiles = -(-self.rows // _SIDE)
-        self.parameters = {"tiles": (1, 2, 4), "waves": (8, 16, 4, 2, 1), "ahead": (4, 8, 2, 1, 7, 3, 5, 6)}
+        self.parameters = {
+            "tiles": (1, 2, 4),
+            "waves": self.threads_up_to_limit(8, 16, 4, 2, 1, each=unit.wave),
+            "ahead": (4, 8, 2, 1, 7, 3, 5, 6),
+        }
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront: each is a load of every row's codes."""
@@ -87,8 +91,6 @@ class FewRows(FusedForm):
 
     def why_not(self, choice: Choice) -> str | None:
         tiles, waves, ahead = choice["tiles"], choice["waves"], choice["ahead"]
-        if waves * self.unit.wave > self.target.chip.max_threads:
-            return f"{waves} wavefronts are more than a work-group has"
         if (wrong := needs.shared_memory(self.lds_bytes(choice), self.target.lds_bytes)) is not None:
             return wrong
         if tiles * ahead * (_WORDS + 1) > _IN_FLIGHT:

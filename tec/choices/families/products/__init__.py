@@ -128,7 +128,7 @@ class RegisterTiles(Space):
         )
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
-            "columns": columns, "unroll": (4, 1, 2, 8), "parallel": (True,) if self.is_open else (True, False),
+            "columns": columns, "unroll": tuple(u for u in (4, 1, 2, 8) if u == 1 or not reduce_size(op) or self._steps() % u == 0), "parallel": (True,) if self.is_open else (True, False),
             "panels": _TOGETHER if self._has_panels() else (0,),
         }  # fmt: skip
 
@@ -165,8 +165,6 @@ class RegisterTiles(Space):
             return f"{registers} vector registers of {most}"
         if choice["panels"] > max(1, -(-(self.n or 1) // choice["columns"])):
             return f"there are fewer than {choice['panels']} panels of {choice['columns']} columns"
-        if reduce_size(self.op) and self._steps() % choice["unroll"]:
-            return f"{choice['unroll']} steps do not divide the sum"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:

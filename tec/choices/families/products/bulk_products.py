@@ -43,8 +43,8 @@ class BulkProduct(Space):
         self.op, self.p, self.batch = op, x.p, x.batch
         self.m, self.n, self.k = x.m, x.n, x.k
         self.parameters = {
-            "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (64, 32), "stages": (2, 3), "occupancy": (2, 3, 4, 1),
-            "order": ("blocks", "rows", "serpentine"), "group_m": (8, 16, 1), "split_k": (1, 2, 3, 4, 6, 8, 12, 16),
+            "rows": needs.parts_of(self.m, (128, 64, 32), needs.THREAD_PART), "columns": needs.parts_of(self.n, (64, 32, 128), needs.THREAD_PART), "step": (64, 32), "stages": (2, 3), "occupancy": (2, 3, 4, 1),
+            "order": ("blocks", "rows", "serpentine"), "group_m": (8, 16, 1), "split_k": (1, 2, 3, 4, 6, 8, 12, 16) if self.batch == 1 else (1,),
             "prefetch": (False, True),
         }  # fmt: skip
 
@@ -69,20 +69,14 @@ class BulkProduct(Space):
         if rows * columns > 128 * 64 and choice["occupancy"] > 2:
             return f"{choice['occupancy']} work-groups of {rows} x {columns} sums are more than the registers of a multiprocessor"
         lds = choice["occupancy"] * (choice["stages"] * (rows + columns) * step * 4 + _SLACK_BYTES)
-        wrong = needs.first(
-            needs.extents((rows, columns), (self.m, self.n), (needs.THREAD_PART, needs.THREAD_PART)),
-            needs.shared_memory(lds, self.target.lds_bytes),
-        )
-        if wrong is not None:
-            return wrong
-        if parts > 1 and (self.k % (parts * step) or self.batch > 1):
-            return f"{parts} parts are not whole steps" if self.batch == 1 else "a batch is not summed in parts"
-        if self.k < 2 * step * parts:
-            return f"a part of the sum has {self.k // parts} terms, less than two steps"
-        return None
+        if (parts > 1 and self.k % (parts * step)) or self.k < 2 * step * parts:
+            return f"{parts} parts of {self.k} terms are not whole steps of {step}, two at least"
+        return needs.shared_memory(lds, self.target.lds_bytes)
 
     def drafts(self) -> Iterator[Choice]:
         for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
+            if rows not in self.parameters["rows"] or columns not in self.parameters["columns"]:
+                continue
             few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
                 told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b), {})

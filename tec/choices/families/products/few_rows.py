@@ -70,11 +70,12 @@ class FewRows(FusedForm):
         # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
         self.is_second = operands.m == 1 and not target.chip.early_start
         self.parameters = {
-            "columns": (4, 2, 1, 8), "waves": (8, 4, 16, 2, 1), "split_k": (1, 2, 4, 8, 16), "ahead": (1, 2, 4, 8),
-            "early": ("staged", "start", "") if target.chip.early_start else ("",),
+            "columns": (4, 2, 1, 8), "waves": self.threads_up_to_limit(8, 4, 16, 2, 1, each=self.wave), "split_k": (1, 2, 4, 8, 16), "ahead": (1, 2, 4, 8),
+            "early": ("start", "") if target.chip.early_start else ("",),
         }  # fmt: skip
-        if operands.packed is not None:
-            self.parameters["early"] = tuple(e for e in self.parameters["early"] if e != "staged")
+        # The kernel ahead may write weights that are no constants.
+        if target.chip.early_start and operands.packed is None and operands.w.op.attrs.get("constant"):
+            self.parameters["early"] = ("staged", "start", "")
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront, each a load of every row of its weights."""
@@ -116,16 +117,12 @@ class FewRows(FusedForm):
         waves = choice["waves"]
         if waves % choice["split_k"]:
             return "wavefronts that share a sum are of one work-group"
-        if waves * self.wave > self.target.max_threads:
-            return f"{waves} wavefronts are more than a work-group has"
         if self.loads(choice) > _MOST_LOADS:
             return "weights under way take too many registers"
         if self.sums(choice) > _MOST_SUMS:
             return "sums take too many registers"
         if (wrong := needs.shared_memory(self.lds_bytes(choice), self.target.lds_bytes)) is not None:
             return wrong
-        if choice["early"] == "staged" and not self.o.w.op.attrs.get("constant"):
-            return "the kernel ahead may write the weights"
         if choice["early"] == "staged" and self.steps(choice) != choice["ahead"]:
             return "weights are staged all at once"
         if choice["ahead"] > self._each(choice) or choice["split_k"] * self.along > self.pieces + self.along - 1:
@@ -162,8 +159,7 @@ class FewRows(FusedForm):
         if not self.target.chip.early_start:
             return ""
         few = self.o.weight_bytes <= self.figures["staged_bytes"] and self.o.packed is None
-        is_staged = few and bool(self.o.w.op.attrs.get("constant"))
-        return "staged" if is_staged else "start"
+        return "staged" if few and "staged" in self.parameters["early"] else "start"
 
     def _idle(self, choice: Choice) -> float:
         """What a step's lanes do for nothing, of what they do."""

@@ -96,6 +96,8 @@ def match(group: Group, target: Target) -> Iterator[FewRows]:
         return
     made = FewRowsMatrix if found[2].packed is None else PackedRows
     space = made(group, target, *found, unit)
+    if isinstance(space, PackedRows) and space.o.scale is not None and not space.shared_bytes:
+        return  # a norm is of rows in shared memory
     if space.epilogue is not None and next(space.drafts(), None) is not None:
         yield space
 
@@ -152,11 +154,6 @@ class PackedRows(FewRowsMatrix):
     def lds_bytes(self, choice: Choice) -> int:
         """Of the parts of sums, and of x."""
         return super().lds_bytes(choice) + self.shared_bytes
-
-    def why_not(self, choice: Choice) -> str | None:
-        if self.o.scale is not None and not self.shared_bytes:
-            return "the rows that a norm is of are too many for shared memory"
-        return super().why_not(choice)
 
     def issued(self, choice: Choice) -> float:
         """Instructions of a lane: numbers of codes, products, and its share of x."""

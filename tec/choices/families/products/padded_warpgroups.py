@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ....ir.dtype import dtype_info
-from ....ir.matrix import WARPGROUP, find_warpgroup, warpgroup_columns
+from ....ir.matrix import WARPGROUP, warpgroup_columns
 from ....ops.contraction import Contraction, Operand
 from ....ops.dims import is_symbolic
 from ....ops.matmul import accumulator
@@ -34,7 +34,6 @@ from .tilings import PIECE_BYTES
 
 _TYPES = ("float16", "bfloat16")  # whose operands may lie along either axis
 _SLACK_BYTES = 1024  # of shared memory: tiles begin at a multiple of 1 KB
-_MOST_SUMS = 128  # of a thread, beside the addresses of what it brings
 _OTHER_REGISTERS = 40  # of a thread: addresses, counters, what an epilogue has under way
 _MOST_RESIDENT = 8  # work-groups of a multiprocessor that gain anything
 _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -59,8 +58,8 @@ class PaddedWarpgroupProduct(Space):
         }  # elements that a copy brings
         fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
         self.parameters = {
-            "rows": (128, 64, 192, 256), "columns": self._columns(), "stages": (4, 3, 5, 6, 2), "group_m": (0, 4, 8, 16),
-            "occupancy": (2, 1, 3, 4), "split_k": _SPLITS if fixed else (1,), "stage_out": (True, False),
+            "rows": needs.parts_of(self.m, (128, 64, 192, 256), ROWS), "columns": self._columns(), "stages": (4, 3, 5, 6, 2), "group_m": (0, 4, 8, 16),
+            "occupancy": (2, 1, 3, 4), "split_k": tuple(n for n in _SPLITS if self._is_split(n)) if fixed else (1,), "stage_out": (True, False),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
@@ -87,23 +86,13 @@ class PaddedWarpgroupProduct(Space):
         return space if next(space.drafts(), None) is not None else None
 
     def why_not(self, choice: Choice) -> str | None:
-        rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
-        if find_warpgroup(self.target, self.contraction.a.dtype, columns, self.step) is None:
-            return f"the unit has no {columns} columns for {self.contraction.a.dtype}"
-        if (wrong := needs.extents((rows, columns), (self.m, self.n), (ROWS, columns))) is not None:
-            return wrong
-        if columns * ROWS // WARPGROUP > _MOST_SUMS:
-            return f"{columns} columns are more sums than a thread's registers hold"
+        splits = choice["split_k"]
         if self._by_registers(choice) < choice["occupancy"]:
             return f"{choice['occupancy']} such work-groups are more than the registers of a multiprocessor"
         if (wrong := needs.shared_memory(choice["occupancy"] * self._lds(choice), self.target.lds_bytes)) is not None:
             return wrong
         if splits > 1 and choice["stage_out"]:
             return "sums of parts are whole lines of memory as they lie in registers"
-        if splits > 1 and self._steps(splits) < self.figures["least_steps"]:
-            return f"a part of the sum has {self._steps(splits)} steps"
-        if (splits - 1) * self._steps(splits) >= self._steps(1):
-            return f"a sum of {self._steps(1)} steps leaves the last of {splits} parts nothing"
         if choice["stages"] > 2 and choice["stages"] > self._steps(splits) + 1:
             return "there are more slots than steps"
         return None
@@ -129,8 +118,14 @@ class PaddedWarpgroupProduct(Space):
         whole = -(-self.k // self.step)
         return -(-whole // splits)
 
+    def _is_split(self, splits: int) -> bool:
+        """Whether a sum in so many parts has steps enough in each, and some in the last."""
+        enough = splits == 1 or self._steps(splits) >= self.figures["least_steps"]
+        return enough and (splits - 1) * self._steps(splits) < self._steps(1)
+
     def drafts(self) -> Iterator[Choice]:
-        for rows, columns in itertools.product((128, 64, 256, 192), self._draft_columns()):
+        high = [n for n in (128, 64, 256, 192) if n in self.parameters["rows"]]
+        for rows, columns in itertools.product(high, self._draft_columns()):
             for splits, stages in itertools.product(self.parameters["split_k"], (4, 3, 2)):
                 c = self.choice(
                     rows=rows,

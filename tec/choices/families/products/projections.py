@@ -36,12 +36,10 @@ class Projection(Space):
         super().__init__(group, target)
         self.out = group.output_ops[0]
         self.count = size_of(self.out.output(0).shape) or 1
-        self.parameters = {"threads": (64, 32, 128, 256), "columns": (1, 2, 4, 8)}
-
-    def why_not(self, choice: Choice) -> str | None:
-        if self.count % choice["columns"]:
-            return f"{self.count} columns are no whole number of {choice['columns']}"
-        return None
+        self.parameters = {
+            "threads": (64, 32, 128, 256),
+            "columns": tuple(n for n in (1, 2, 4, 8) if self.count % n == 0),
+        }
 
     @property
     def default(self) -> Choice:

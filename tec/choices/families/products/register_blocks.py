@@ -42,8 +42,9 @@ class RegisterBlocks(Space):
         self.words, self.result = words, result
         self.contraction = c = words.contraction
         is_open = is_unbounded(c.m) or is_symbolic((*c.batch, c.n, c.k))
+        m, n, *_ = padding.sizes(c)
         self.parameters = {
-            "rows": (128, 64, 32), "columns": (64, 32, 128), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
+            "rows": needs.parts_of(m, (128, 64, 32), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
             "split_k": (1,) if is_open else (1, 2, 3, 4, 6, 8, 12, 16),
         }  # fmt: skip
 
@@ -63,11 +64,9 @@ class RegisterBlocks(Space):
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, size = choice["rows"], choice["columns"], choice["step"], self.words.bytes
         y, x = _threads(choice)
-        m, n, k, _ = padding.sizes(self.contraction)
         if not 64 <= x * y <= min(256, self.target.max_threads) or y < 4 or x < 4:
             return f"{y} by {x} threads"
         wrong = needs.first(
-            needs.extents((rows, columns), (m, n), (needs.THREAD_PART, needs.THREAD_PART)),
             needs.dealt((rows * step // RUN, columns * step), x * y),
             needs.sums(rows * columns // (x * y) * size // 4, self.target.chip.vgprs // 2),
             needs.shared_memory((rows + columns) * (step + RUN) * size, self.target.static_lds_bytes),
@@ -76,6 +75,7 @@ class RegisterBlocks(Space):
             return wrong
         if (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
+        k = padding.sizes(self.contraction)[2]
         if choice["split_k"] > 1 and k < 4 * step * self.words.pack * choice["split_k"]:
             return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None

@@ -170,8 +170,6 @@ def why_not_outline(t: Tiling, shape: Shape) -> str | None:
         return wrong
     if t.m // t.waves_m % t.instr_m or t.n // t.waves_n % t.instr_n:
         return "a wavefront's part is not a whole number of instructions"
-    if t.instr_m * t.instr_n == 1024 and min(t.m, t.n) < 64:
-        return "instructions of 32 by 32 leave small tiles a wavefront or two"
     if t.ping_pong and (t.waves_m % 2 or t.waves_m * t.waves_n < 8):
         return "half of the wavefronts along the rows come first where two share a vector unit"
     return None
@@ -193,28 +191,24 @@ def in_parts(k: int, parts: int, step: int, target: Target) -> bool:
 
 def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     """Why a tiling does not fit a product on the chip; None where it does."""
-    i = next(
-        (i for i in instructions(shape, target) if (i.m, i.n, instr_k(i, shape)) == (t.instr_m, t.instr_n, t.instr_k)),
-        None,
-    )
-    if i is None:
-        return "the chip has no such instruction for these types"
     if (wrong := why_not_outline(t, shape)) is not None:
         return wrong
     if t.k % t.instr_k:
         return "a step is not a whole number of instructions"
-    if t.slice_k > 1 and (
-        target.chip.background_copies or not shape.fixed or not in_parts(shape.k, t.slice_k, t.k, target)
-    ):
-        return f"wavefronts have parts of a sum on AMD's alone, of whole steps: {t.slice_k} of {t.k} of {shape.k}"
+    if t.slice_k > 1 and not in_parts(shape.k, t.slice_k, t.k, target):
+        return f"a sum of {shape.k} is not {t.slice_k} parts of whole steps of {t.k}"
     if not shape.padded and shape.k % t.k:
         return f"a step does not divide the sum of {shape.k}, and the operands are not padded"
-    threads, piece = t.waves * i.wave, PIECE_BYTES // shape.bytes
+    threads, piece = t.waves * target.wavefront_size, PIECE_BYTES // shape.bytes
     if threads > target.max_threads:
         return f"{threads} threads"
-    if t.m * t.step // piece % threads or t.n * t.step // piece % threads:
-        return "the threads have not all as many pieces of a step to bring"
-    if (wrong := needs.shared_memory(max(_ring(t, shape), _meeting(t, shape)), target.lds_bytes)) is not None:
+    registers = t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4
+    wrong = needs.first(
+        needs.dealt((t.m * t.step // piece, t.n * t.step // piece), threads, "pieces"),
+        needs.shared_memory(max(_ring(t, shape), _meeting(t, shape)), target.lds_bytes),
+        needs.sums(registers, (target.chip.vgprs + 1) // 2),
+    )
+    if wrong is not None:
         return wrong
     slotted = t.stages == 2 and not target.chip.background_copies
     if t.prefetch_distance > 1 and (
@@ -222,15 +216,12 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
         or (t.m + t.n) * t.step * shape.bytes // threads * t.prefetch_distance > MAX_REGISTER_BYTES
     ):
         return "registers hold the steps ahead with one slot alone, on AMD with two, and few bytes of them"
-    if t.direct_to_lds and (not target.chip.loads_lds_by_16 or t.stages < 2 or t.slice_k > 1 or not t.swizzle):
-        return "loads of 16 bytes straight into shared memory are CDNA 4's, into two slots of swizzled tiles that wavefronts share"
-    if t.interleave and (not target.chip.counts_loads or not t.stages):
-        return "loads between sums are for AMD's, where the loop is a pipeline"
-    if t.ping_pong and (not target.chip.counts_loads or not t.stages or t.slice_k > 1):
-        return "half of the wavefronts come first in AMD's pipelines alone, of those that share no sum"
-    registers = t.m * t.n * t.slice_k // threads * dtype_info(shape.acc).bytes // 4
-    if 2 * registers > target.chip.vgprs + 1:
-        return f"{registers} registers of a thread for the sums alone"
+    if t.direct_to_lds and (t.stages < 2 or t.slice_k > 1 or not t.swizzle):
+        return "loads straight into shared memory go into two slots of swizzled tiles that wavefronts share"
+    if ((t.interleave or t.ping_pong) and not t.stages) or (t.ping_pong and t.slice_k > 1):
+        return (
+            "loads between sums and wavefronts that come first are for pipelines, the latter of those that share no sum"
+        )
     if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
         if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
             return "with guards it would need more registers than there are"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ....ir import Call
 from ....ir.dtype import dtype_info
 from ....ir.expr import BinaryExpr
-from ....ir.matrix import find_warpgroup, warpgroup_columns
+from ....ir.matrix import warpgroup_columns
 from ....ir.visit import walk_exprs
 from ....ops.matmul import accumulator
 from ....schedule import Schedule
@@ -72,18 +72,20 @@ class WarpgroupProduct(Space):
         self.epilogue = _instructions(group, op)
         self.read_bytes = _read_bytes(group, op)
         self.parameters = {
-            "rows": (128, 64, 192), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (16, 8, 4, 1), "persistent": (True, False),
+            "rows": needs.parts_of(self.m, (128, 64, 192), ROWS), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (16, 8, 4, 1), "persistent": (True, False),
             "occupancy": (1, 2), "ping_pong": (False, True),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
-        """Of a tile: the usual ones, and whatever else the unit has up to the product's own."""
-        unit = [c for c in warpgroup_columns(self.p.a.dtype) if _LEAST_COLUMNS <= c <= self.n]
-        return tuple(dict.fromkeys((*_USUAL_COLUMNS, *reversed(unit))))
+        """Of a tile: the usual ones, and whatever else the unit has up to the product's own, a row of results of a tile whole boxes."""
+        unit = [c for c in warpgroup_columns(self.p.a.dtype) if c >= _LEAST_COLUMNS]
+        whole = BOX_BYTES // self.out_bytes
+        some = dict.fromkeys((*_USUAL_COLUMNS, *reversed(unit)))
+        return tuple(c for c in some if c == self.n or (c < self.n and c % whole == 0))
 
     def _draft_columns(self) -> Iterator[int]:
         """The usual ones; others where they leave no tile at the end partly empty, and no usual one but the narrowest does."""
-        yield from _USUAL_COLUMNS
+        yield from (c for c in _USUAL_COLUMNS if c in self.parameters["columns"])
         if all(self.n % c for c in _USUAL_COLUMNS if c > _LEAST_COLUMNS):
             yield from (c for c in self.parameters["columns"] if c not in _USUAL_COLUMNS and self.n % c == 0)
 
@@ -144,12 +146,6 @@ class WarpgroupProduct(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns = choice["rows"], choice["columns"]
-        if (wrong := needs.extents((rows, columns), (self.m, self.n), (ROWS, 1))) is not None:
-            return wrong
-        if find_warpgroup(self.target, self.p.a.dtype, columns, self.step) is None:
-            return f"the unit has no {columns} columns for {self.p.a.dtype}"
-        if columns < self.n and columns % (BOX_BYTES // self.out_bytes):
-            return f"a row of results, {columns} of {self.n} columns, is not a whole number of {BOX_BYTES} bytes"
         if rows * columns > 128 * 256:
             return f"{rows} x {columns} sums are more than the registers of three warpgroups hold beside the one that fetches"
         lds = choice["stages"] * self.step_bytes(rows, columns) + self.result_bytes(choice) + _SLACK_BYTES
@@ -168,7 +164,8 @@ class WarpgroupProduct(Space):
     def drafts(self) -> Iterator[Choice]:
         deepest = sorted(self.parameters["stages"], reverse=True)
         # Not three warpgroups at work, nor two work-groups a multiprocessor: slower than their price says (`rules/matrix_products.jsonl`).
-        for columns, rows in itertools.product(self._draft_columns(), (128, 64)):
+        high = [n for n in (128, 64) if n in self.parameters["rows"]]
+        for columns, rows in itertools.product(self._draft_columns(), high):
             yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
         for told in self.ruled(n=self.n):
             # Where there are less columns, all of them.
