@@ -85,6 +85,26 @@ _reducer("sum_square", te.sum, lambda e: e * e)
 _reducer("sum_abs", te.sum, te.abs)
 
 
+def _parts_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    if types[0].ndim != 1 or attrs["length"] < 1:
+        raise fail(f"parts of {attrs['length']} elements of {types[0].ndim} dimensions")
+    return [TensorType("bool", (-(-types[0].shape[0] // attrs["length"]),))]
+
+
+@register("all_in_parts", REDUCTION, _parts_type, flops=_work, takes=1)
+def _all_in_parts(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """Of each part of `length` elements whether all are true; the last part ends with the last element again and again where it has fewer."""
+    (x,), length = inputs, attrs["length"]
+    (n,) = static_shape(x)
+    k = te.reduce_axis((0, length), "k")
+
+    def body(i: Any) -> Any:
+        at = i * length + k
+        return te.all(x(at if n % length == 0 else te.min(at, n - 1)), axis=k)
+
+    return [te.compute(outputs[0].shape, body, name="reduce_all")]
+
+
 @register("reduce_mean", REDUCTION, _reduce_type, flops=_work, traits=[FOLLOWS_16, ALONG_AXES], takes=1)
 def _mean(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The mean over `axes`; `keepdims` keeps them with extent 1. Integers divide toward zero."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ...ir import IntImm, TensorRead
+from ...ir import Expr, IntImm, Min, TensorRead
+from ...ir.arith import Analyzer
 from ...ir.visit import free_vars, walk_exprs
 from ...te import ComputeOp
 from ..group import const_shape, size_of
+
+LONG_RUN = 128  # elements: lines of what is summed
 
 
 def most_read(red: ComputeOp) -> TensorRead | None:
@@ -20,9 +23,24 @@ def along(red: ComputeOp) -> bool:
     if most is None:
         return False
     inner = free_vars(most.indices[-1])
-    return any(v is a.var for v in inner for a in red.reduce_axis) and not any(
-        v is a.var for v in inner for a in red.axis
-    )
+    summed = any(v is a.var for v in inner for a in red.reduce_axis)
+    return summed and (not any(v is a.var for v in inner for a in red.axis) or _has_long_runs(most.indices[-1], red))
+
+
+def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
+    """Whether one axis is both what is summed and what is kept: its elements in runs of a sum each, one run behind the other, and long ones (windows are short)."""
+    if isinstance(index, Min) and isinstance(index.b, IntImm):  # the last run ends with the last element
+        index = index.a
+    axes = [*red.axis, *red.reduce_axis]
+    found = Analyzer().detect_linear(index, [a.var for a in axes])
+    if found is None or any(not isinstance(c, IntImm) for c in found):
+        return False
+    steps = [(a, c.value) for a, c in zip(axes, found) if isinstance(c, IntImm) and c.value]
+    run = [a for a, c in steps if c == 1 and a in red.reduce_axis]
+    length = run[0].dom.extent if len(run) == 1 and run[0].dom is not None else None
+    if not isinstance(length, IntImm) or length.value < LONG_RUN:
+        return False
+    return all(c >= length.value for a, c in steps if a is not run[0])
 
 
 def in_a_row(red: ComputeOp) -> bool:

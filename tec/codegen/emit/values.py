@@ -81,6 +81,8 @@ class Values(Part):
             return (src.kind in ("uint", "bool") and dst.bits > src.bits) or (
                 src.kind == "int" and dst.bits >= src.bits and self.is_nonneg(e.value)
             )
+        if t is E.Select:
+            return self.is_nonneg(e.b) and (self.is_nonneg(e.a) or _is_rest(e))
         if t is E.Ramp or t is E.Broadcast:
             return all(self.is_nonneg(c) for c in ((e.base, e.stride) if t is E.Ramp else (e.value,)))
         return dtype_info(e.dtype).kind == "uint"
@@ -107,3 +109,16 @@ class Values(Part):
         if t is E.Cast and dtype_info(e.value.dtype).is_int:
             return self.multiple_of(e.value)
         return _UNKNOWN_MULTIPLE
+
+
+def _is_rest(e: E.Select) -> bool:
+    """Whether `x >= c` chooses `x - c`, as a rest of lanes that cross a multiple of c (`ir.passes.crossings`)."""
+    x, c, a = getattr(e.cond, "a", None), getattr(e.cond, "b", None), e.a
+    if not (type(e.cond) is E.GE and type(x) is E.Ramp and type(a) is E.Ramp and type(c) is E.Broadcast):
+        return False
+    size, less = c.value, a.base
+    if type(size) is not E.IntImm or (a.stride is not x.stride and str(a.stride) != str(x.stride)):
+        return False
+    if type(less) is E.Sub:
+        return less.a is x.base and type(less.b) is E.IntImm and bool(less.b.value == size.value)
+    return type(less) is E.Add and less.a is x.base and type(less.b) is E.IntImm and bool(less.b.value == -size.value)

@@ -25,6 +25,7 @@ from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import any_expr, any_stmt, map_stmt, visit
+from .crossings import Crossings, of_one_of_two
 from .lane_forms import all_lanes, any_lane, repeats
 from .rewrite_util import clone, const_int, reshaped
 
@@ -45,7 +46,7 @@ def vectorize(func: Func, target: Target) -> Func:
                 analyzer.bind(s.var, E.Range(s.min, s.extent))
                 body = stmt(s.body)
                 if s.kind == S.ForKind.VECTORIZED:
-                    return _vector_loop(s, body, analyzer, not target.is_gpu)
+                    return _vector_loop(s, body, analyzer, target)
             return s if body is s.body else s.with_body(body)
         return map_stmt(s, stmt, _keep)
 
@@ -56,7 +57,7 @@ def _keep(e: E.Expr) -> E.Expr:
     return e
 
 
-def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer, parts_guards: bool) -> S.Stmt:
+def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer, target: Target) -> S.Stmt:
     lanes = const_int(loop.extent)
     if lanes is None:
         raise LoweringError(
@@ -69,7 +70,9 @@ def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer, parts_guards: bo
         return clone(body, {loop.var: loop.min})
     if lanes > _MAX_LANES:
         return S.For(loop.var, loop.min, loop.extent, body)
-    return _Vectorizer(loop.var, loop.min, lanes, analyzer, parts_guards).statement(body)
+    crossings = Crossings(loop.var, lanes, body, analyzer) if target.kind == "rocm" else None
+    made = _Vectorizer(loop.var, loop.min, lanes, analyzer, not target.is_gpu, crossings).statement(body)
+    return made if crossings is None else crossings.around(made)
 
 
 def lanes_of(e: E.Expr) -> int:
@@ -82,12 +85,15 @@ def widen(e: E.Expr, lanes: int) -> E.Expr:
 
 
 class _Vectorizer:
-    def __init__(self, var: E.Var, lo: E.Expr, lanes: int, analyzer: Analyzer, parts_guards: bool):
+    def __init__(
+        self, var: E.Var, lo: E.Expr, lanes: int, analyzer: Analyzer, parts_guards: bool, crossings: Crossings | None
+    ):
         self.var = var
         self.lo = lo
         self.lanes = lanes
         self.analyzer = analyzer
         self.parts_guards = parts_guards
+        self.crossings = crossings
         self.lets: dict[E.Var, E.Expr] = {}
         self.grown: dict[int, Buffer] = {}
         self.predicates: list[E.Expr] = []  # vector conditions that hold where we are
@@ -290,8 +296,12 @@ class _Vectorizer:
                     return E.Ramp(B.mul(ramp.base, other), self.analyzer.simplify(B.mul(ramp.stride, other)), lanes)
         if cls in (E.FloorDiv, E.FloorMod) and isinstance(a, E.Ramp):
             split = self.split_ramp(cls, a, b)
+            if split is None and self.crossings is not None:
+                split = self.crossings.divided(cls, a, b)
             if split is not None:
                 return split
+        if self.crossings is not None and (chosen := of_one_of_two(cls, a, b, self.binary)) is not None:
+            return chosen
         result: E.Expr = cls(widen(a, lanes), widen(b, lanes))
         return result
 

@@ -190,6 +190,20 @@ def test_an_index_that_is_outside_is_an_error_and_touches_nothing(chip):
             assert len(net.run(feeds, device=tec.rocm_emu(chip) if chip else None)) == 1
 
 
+@pytest.mark.parametrize("count", [2048, 2053])
+def test_many_indices_are_checked_in_parts(count):
+    """A flag a part, of which the last may have fewer indices: an index that is outside is found wherever it stands."""
+    x, index = np.arange(6, dtype=np.float32).reshape(3, 2), np.arange(count) % 3
+    net = tec.compile(graph_of("gather", [x, index], {"axis": 0}), target="llvm", cache=False)
+    assert any("all_in_parts" in ops for ops in net.report.functions.values())
+    np.testing.assert_array_equal(net.run({"x0": x, "x1": index})[0], x[index])
+    for place in (0, 1023, 1024, count - 1):
+        wrong = index.copy()
+        wrong[place] = 3
+        with pytest.raises(tec.ArgumentError, match="index of gather .* is outside of -3 to 2"):
+            net.run({"x0": x, "x1": wrong})
+
+
 def test_a_constant_index_that_is_outside_is_refused():
     g = Graph("g")
     x = g.input("x", "float32", (3, 4))
