@@ -200,7 +200,7 @@ def test_many_indices_are_checked_in_parts(count):
     for place in (0, 1023, 1024, count - 1):
         wrong = index.copy()
         wrong[place] = 3
-        with pytest.raises(tec.ArgumentError, match="index of gather .* is outside of -3 to 2"):
+        with pytest.raises(tec.ArgumentError, match=r"index of gather .* is outside of -3 to 2"):
             net.run({"x0": x, "x1": wrong})
 
 
