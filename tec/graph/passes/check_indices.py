@@ -163,7 +163,7 @@ def _inside(b: Rebuild, index: Value, sizes: list[Size], number: int) -> Value:
 
 def _part(count: Size) -> int:
     """How many of so many indices a flag stands for; 0 where one stands for all. Who reads the flags reads them all: one flag of many indices is two kernels on a GPU
-    one after the other, or one that a single work-group takes long for (16,384 indices 6.3 us on an MI300X by the time model, in 16 parts 2.6)."""
+    one after the other, or one that a single work-group takes long for."""
     if not isinstance(count, int) or not 2 * _PARTED <= count <= _PARTED * _MOST_FLAGS:
         return 0
     whole = [n for n in range(_PARTED // 8, _PARTED * 4) if count % n == 0 and count // n <= _MOST_FLAGS]

@@ -3,7 +3,7 @@
 `ramp // c` has one of two values in each lane then, which are two scalars, and a comparison says which. Where several numbers are divided by, as the fused axes of an
 elementwise result are by each of their sizes (`// 485 % 242`, `// 117370 % 9`), lanes cross a multiple of the finest one where they cross any: one division
 gives the row of the first lane, what is asked of rows is asked of two scalars, and lanes compare once. An AMD GPU divides by a number in four instructions or more;
-lane by lane these took three fourths of a padded image's time by the time model of an MI300X.
+lane by lane that can be most of what a copy does.
 """
 
 from __future__ import annotations
