@@ -134,6 +134,8 @@ def measure(tracer: Tracer, chip: Chip, places: int, sampled: list[GroupTrace], 
     dies = max(1, machine.dies)
     units = machine.units
     touched = stream(sampled)
+    if not len(touched.line):  # no memory: the windows' work-groups would run for nothing
+        return Traffic(none := np.zeros(rows), none, none, none, none, 0.0, 0.0)
     per_group = len(touched.line) / mean
     own = by_row(touched.row, np.ones(len(touched.row), bool), rows)
     l1, l2, mall = machine.level("L1"), machine.level("L2"), machine.level("MALL")

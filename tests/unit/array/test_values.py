@@ -90,7 +90,7 @@ def _program(seed: int, device: Any, steps: int) -> None:
         np.testing.assert_array_equal(view, kept, err_msg=f"seed {seed}: memory that NumPy sees was written")
 
 
-@pytest.mark.parametrize("seed", seeds.some(4 if seeds.number() else 2))
+@pytest.mark.parametrize("seed", seeds.some(4 if seeds.number() else 1))
 def test_random_programs(seed: int) -> None:
     _program(seed, tec.cpu(), 30)
 

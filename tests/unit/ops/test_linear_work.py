@@ -62,15 +62,15 @@ RNG = np.random.default_rng(0)
     2,
     ("shape, axis", [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1)]),
     ("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]),
+    ("dtype", ["float32", "int32"]),
     ("chip", CHIPS),
 )
-def test_running_sums(shape, axis, flags, chip):
-    for dtype in ("float32", "int32"):
-        x = (RNG.standard_normal(shape) * 4).astype(dtype)
-        attrs = {"axis": axis, **flags}
-        want = host("cumsum", [x], attrs)
-        same(run("cumsum", [x], attrs, chip), want, 1e-3 if dtype == "float32" else 0)
-        same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
+def test_running_sums(shape, axis, flags, dtype, chip):
+    x = (RNG.standard_normal(shape) * 4).astype(dtype)
+    attrs = {"axis": axis, **flags}
+    want = host("cumsum", [x], attrs)
+    same(run("cumsum", [x], attrs, chip), want, 1e-3 if dtype == "float32" else 0)
+    same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
 
 
 def test_running_sums_of_chunks_of_chunks():
@@ -94,15 +94,15 @@ def test_running_products_and_16_bits(chip):
     2,
     ("shape, axis, k", [((9,), 0, 4), ((2, 50), 1, 50), ((30, 4), 0, 1), ((2, 700, 2), 1, 9)]),
     ("largest", [True, False]),
+    ("dtype", ["float32", "int64", "uint8"]),
     ("chip", CHIPS),
 )
-def test_the_largest_in_order(shape, axis, k, largest, chip):
-    for dtype in ("float32", "int64", "uint8"):
-        # Few values, so that there are equals, whose order is told.
-        x = RNG.integers(0, 12, shape).astype(dtype)
-        attrs = {"axis": axis, "k": k, "largest": largest}
-        same(run("topk", [x], attrs, chip), host("topk", [x], attrs))
-        same(in_te("topk", [x], attrs), host("topk", [x], attrs))
+def test_the_largest_in_order(shape, axis, k, largest, dtype, chip):
+    # Few values, so that there are equals, whose order is told.
+    x = RNG.integers(0, 12, shape).astype(dtype)
+    attrs = {"axis": axis, "k": k, "largest": largest}
+    same(run("topk", [x], attrs, chip), host("topk", [x], attrs))
+    same(in_te("topk", [x], attrs), host("topk", [x], attrs))
 
 
 @pytest.mark.parametrize("chip", CHIPS[:2])

@@ -26,7 +26,7 @@ def distributed() -> Any:
 def test_a_cluster_finds_what_one_process_finds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, distributed: Any
 ) -> None:
-    tuned(tmp_path / "local.db", trials=48)
+    tuned(tmp_path / "local.db", trials=28)
     log = tmp_path / "log"
     monkeypatch.setenv("TEC_FAKE_LOG", str(log))
     monkeypatch.setenv("TEC_FAKE_SLEEP", "0.02")
@@ -38,16 +38,16 @@ def test_a_cluster_finds_what_one_process_finds(
         def disturb(event: dict[str, Any]) -> None:
             nonlocal measured
             measured += 1
-            if measured == 12:
+            if measured == 8:
                 os.kill(workers[0], signal.SIGKILL)
-            if measured == 20:
+            if measured == 14:
                 cluster.scale(3)
 
-        tuner = make_tuner(scale, (1024,), target="llvm", db=tmp_path / "dask.db", measure=fake.measure, trials=48,
+        tuner = make_tuner(scale, (1024,), target="llvm", db=tmp_path / "dask.db", measure=fake.measure, trials=28,
                            executor=client.get_executor(), progress=disturb)  # fmt: skip
         tuner.run()
         tuner.database.close()
-        assert measured > 40
+        assert measured > 22
     assert records(tmp_path / "dask.db") == records(tmp_path / "local.db") != []
     key = scale.task((1024,), Target("llvm")).key
     with Database(tmp_path / "dask.db") as there, Database(tmp_path / "local.db") as here:
