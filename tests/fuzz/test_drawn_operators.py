@@ -39,7 +39,7 @@ def close(got: Any, want: Any, what: str) -> None:
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * top, err_msg=what)
 
 
-@pytest.mark.parametrize("seed", range(4 if seeds.number() else 2))
+@pytest.mark.parametrize("seed", range(4 if seeds.number() else 1))
 @pytest.mark.parametrize("kind", KINDS)
 def test_against_numpy(kind: str, seed: int) -> None:
     compare(kind, seed)

@@ -19,7 +19,7 @@ WORKER = (sys.executable, "-m", "tests.fuzz.form_worker")
 
 
 def test_random_forms() -> None:
-    check(FIRST, int(os.environ.get("TEC_FUZZ_SEEDS", "20")), WORKER)
+    check(FIRST, int(os.environ.get("TEC_FUZZ_SEEDS", "10")), WORKER)
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def check(first: int, seeds: int, worker: Sequence[str] = WORKER) -> None:
 
 
 def test_random_kernels() -> None:
-    check(FIRST, int(os.environ.get("TEC_FUZZ_SEEDS", "12")))
+    check(FIRST, int(os.environ.get("TEC_FUZZ_SEEDS", "6")))
 
 
 @pytest.mark.slow

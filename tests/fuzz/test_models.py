@@ -55,7 +55,7 @@ def drive(first: int, seconds: float) -> dict[str, int]:
 
 
 def test_refused_or_right():
-    counts = drive(seeds.first(), float(os.environ.get("TEC_FUZZ_SECONDS", "2")))
+    counts = drive(seeds.first(), float(os.environ.get("TEC_FUZZ_SECONDS", "1")))
     assert counts.get("ran", 0) > 0 and counts.get("refused", 0) > 0, counts
 
 

@@ -23,7 +23,7 @@ from tec.target import Target
 from tests import seeds
 
 _FROM = int(os.environ.get("TEC_FUZZ_FROM", seeds.first()))
-SEEDS = range(_FROM, int(os.environ.get("TEC_FUZZ_TO", _FROM + 16)))
+SEEDS = range(_FROM, int(os.environ.get("TEC_FUZZ_TO", _FROM + (16 if seeds.number() else 8))))
 
 
 def program(rng: random.Random, least: int) -> tuple[list[Any], Any, dict[str, int]]:

@@ -235,7 +235,8 @@ class Scheduler:
             self.stage().rolling_buffer()
 
 
-@pytest.mark.parametrize("seed", range(FIRST, FIRST + SEEDS))
+# Seed 37 draws 2**17 runs of a thread's statements, a third of all seeds' time: left to `make fuzz` and a night.
+@pytest.mark.parametrize("seed", [k for k in range(FIRST, FIRST + SEEDS) if k != 37 or SEEDS > 60])
 def test_random_schedule(seed):
     rng = random.Random(seed)
     inputs, tensors, outputs, sizes = computation(rng)

@@ -18,7 +18,7 @@ from tec.ir.interp import eval_expr
 from tec.ir.structural import structural_equal
 from tests import seeds
 
-CASES = int(os.environ.get("TEC_FUZZ_CASES", "100"))
+CASES = int(os.environ.get("TEC_FUZZ_CASES", "50"))
 CONSTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 _PY = {
     E.Add: lambda a, b: a + b,

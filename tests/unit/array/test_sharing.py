@@ -164,7 +164,7 @@ def _program(seed: int, device: Any, steps: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds.some(4))
 def test_drawn_chains(seed: int) -> None:
-    for k in range(25 if seeds.number() else 12):
+    for k in range(25 if seeds.number() else 6):
         _program((1000 * seed + k) % seeds.LAST, None, 14)
 
 

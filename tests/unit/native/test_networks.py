@@ -150,7 +150,7 @@ def test_loops_in_loops(trips, made):
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("seed", seeds.some(8))
+@pytest.mark.parametrize("seed", seeds.some(8 if seeds.number() else 4))
 def test_drawn_networks(seed, made):
     """Drawn graphs, half of them with open sizes, are in a library what the same compiled network is in Python."""
     names = ("n", "h") if seed % 2 else ()

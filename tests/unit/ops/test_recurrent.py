@@ -170,7 +170,7 @@ def test_the_definition_is_what_numpy_says():
     from tec.ops import TensorType, get_op
     from tec.schedule import create_schedule, to_loops
 
-    for case in ("gru before", "gru after", "lstm of all"):
+    for case in ("gru before", "lstm of all"):  # "gru after" by the compiled tests above
         g, feeds = recurrence(**CASES[case], constant=False)
         node, op = g.nodes[0], get_op("recurrence")
         xs = [te.placeholder(v.shape, v.dtype, name=f"x{k}") for k, v in enumerate(node.inputs)]

@@ -1,5 +1,7 @@
 """The NumPy meaning of tensor expressions, held against NumPy written by hand."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -125,3 +127,20 @@ def test_missing_and_misshapen_inputs():
         run(B, {})
     with pytest.raises(ExprError, match="dimension 0 of the array for A is 5, not 4"):
         run(B, {A: np.zeros(5, "float32")})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("how", ["sum", "max"])
+def test_terms_that_come_one_by_one(dtype: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index space that is too large at once is stepped through: each term is added to the sum so far, and rounded."""
+    x = (np.random.default_rng(0).standard_normal((3, 9)) * 20).astype(dtype)
+    a = te.placeholder(x.shape, dtype, name="a")
+    k = te.reduce_axis((0, 9), name="k")
+    y = te.compute((3,), lambda i: getattr(te, how)(a[i, k], axis=k), name="y")
+    monkeypatch.setattr(sys.modules["tec.te.evaluate"], "_CHUNK", 1)
+    (got,) = te.evaluate([y], {a: x})
+    want = np.zeros(3, dtype) if how == "sum" else x[:, 0]
+    for column in x.T:
+        want = want + column if how == "sum" else np.maximum(want, column)
+    assert got.dtype == dtype
+    np.testing.assert_array_equal(got, want)

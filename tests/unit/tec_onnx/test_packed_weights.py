@@ -15,7 +15,7 @@ from tec.choices import layouts
 from tec.ops.packed import Weights
 from tec.ops.registry import TensorType, get_op
 from tests.networks.genai import MS, quantized
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -218,7 +218,8 @@ def at_level_4(k: int, n: int, bits: int, block: int, zeros: str) -> Any:
     return proto
 
 
-@pytest.mark.parametrize(
+@thinned_rows(  # of each width of a number one, with and without zeros
+    3,
     ("k", "n", "bits", "block", "zeros"),
     [(64, 64, 4, 16, ""), (100, 33, 4, 32, "packed"), (512, 70, 4, 128, ""), (96, 33, 8, 32, "packed"), (256, 32, 8, 64, "")],
 )  # fmt: skip
