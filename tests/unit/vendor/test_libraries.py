@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def amd(monkeypatch):
 
 
 def _versioned(known):
-    return finding.Known(known.name, known.kind, known.what, known.sonames, known.folders, lambda lib: "1.2.3")
+    return replace(known, version=lambda lib: "1.2.3")
 
 
 def drawn_product(rng):
