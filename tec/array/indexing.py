@@ -25,9 +25,6 @@ from .errors import ArrayIndexError, ArrayValueError
 from .node import RECORDERS, Node, leaf, note, scalar
 from .search_kernels import places_of
 
-_MOST_GRID = 3  # dimensions of a launch
-
-
 # ---- reading an index
 
 

@@ -72,7 +72,6 @@ _IGNORED = (
     "ir_override",
     "ctas_per_cga",
 )
-_MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
 
 
 @dataclass(repr=False)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .emitter import Emitter
 
 SHARED_SPACE = 3
-_MAX_BYTES_OF_32_BIT_OFFSET = 1 << 32
 
 
 class GpuFrame(Frame):

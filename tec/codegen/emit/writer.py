@@ -80,7 +80,6 @@ class Writer:
     exact_half_from_double: ClassVar[bool] = True  # fptrunc double to half lowers without a library call
     # Whether llvm.fpto*i.sat of half is right; LLVM 22 with avx512fp16 gives -32768 for the int16 of NaN.
     saturates_half: ClassVar[bool] = True
-    pointer_bits: ClassVar[int] = 64
 
     def __init__(self, target: Target):
         self.target = target

@@ -26,7 +26,6 @@ from .rewrite_util import same_expr
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
 _NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fmod", "ldexp", "min_nan", "max_nan"))
-_EXACT = frozenset(("abs", "copysign", "fma"))
 _LIBM_F64 = frozenset(("sin", "cos", "tan"))
 
 

@@ -148,7 +148,6 @@ class HostProgram:
         self.function = function
         self.slots = {name: i for i, name in enumerate([*tensors, *(n for n, _ in scalars)])}
         self._n_params = len(self.slots)
-        self._tensor_names = set(tensors)
         self._scalar_dtypes = dict(scalars)
         self._known = {*self._scalar_dtypes, *implicit}
         self._scratch: dict[str, int] = {}

@@ -35,7 +35,6 @@ class States:
         self._size = {
             s.input: str(plan.values[s.input].shape[s.axis]) for s in self.growing.values() if s.axis is not None
         }
-        self._capacity = {self._size[n]: s.capacity for n, s in self.growing.items()}
         self._shapes = {n: [exprs.compile_expr(e) for e in plan.values[n].shape] for n in self.names}
         outputs = {o.name: o.value for o in plan.outputs}
         self._grown = {

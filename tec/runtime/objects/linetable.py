@@ -30,9 +30,6 @@ class LineTable:
         return self.places[k] if k >= 0 else ""
 
 
-NO_LINES = LineTable([], [])
-
-
 def read_line_table(sections: Mapping[str, bytes]) -> LineTable:
     """The table of a file's debug sections, by name; an empty one where they are missing or damaged."""
     rows: dict[int, str] = {}
