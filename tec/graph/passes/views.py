@@ -38,10 +38,11 @@ def move_views(graph: Graph, target: Target) -> Graph:
     if not any(n.op in ("transpose", "reshape") or _has_rows(n) for n in graph.nodes):
         return graph
     near = _Mover(graph, target).run()
-    if not any(n.op == "transpose" for n in near.nodes):
+    copied = _transposed(near)
+    if not copied:
         return near
     far = _Mover(graph, target, passes_all=True).run()
-    return far if _transposed(far) < _transposed(near) else near
+    return far if _transposed(far) < copied else near
 
 
 def _transposed(graph: Graph) -> int:
