@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +71,8 @@ class Store:
         path = folder / key[:2] / (key + self.suffix)
         try:
             path.parent.mkdir(0o700, exist_ok=True)
+            import tempfile  # to write alone
+
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
             try:
                 with os.fdopen(handle, "wb") as f:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import warnings
 from functools import cache
 from pathlib import Path
@@ -74,6 +73,8 @@ def lock_folder() -> Path | None:
     if not hasattr(os, "getuid"):
         return None
     places = [Path(run) / "tec"] if (run := os.environ.get("XDG_RUNTIME_DIR")) else []
+    import tempfile  # where it is reached alone
+
     for path in [*places, Path(tempfile.gettempdir()) / f"tec-{os.getuid()}"]:
         try:
             path.mkdir(0o700, exist_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape as _escape
 
 from .errors import one_line, printable
 
@@ -28,7 +27,9 @@ _STYLE = (
 
 def escape(text: str, quote: bool = True) -> str:
     """A text within HTML: no tag, nor a control or mark of direction that turns what stands around it."""
-    return _escape(printable(text), quote)
+    import html  # for notebooks alone
+
+    return html.escape(printable(text), quote)
 
 
 def code(text: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import Checkpoint, PackedTensor
+from tec.lm.text.texts import Texts
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
 
@@ -36,7 +37,7 @@ def checkpoint_of(path: Path) -> Checkpoint:
     meta = Metadata(metadata, architecture, path)
     tensors = tensors_of(parts, meta)
     tokens = metadata.get("tokenizer.ggml.tokens")
-    config = config_of(meta, tensors, len(tokens) if isinstance(tokens, list) else None)
+    config = config_of(meta, tensors, len(tokens) if isinstance(tokens, (list, Texts)) else None)
     families.complete(meta, config, tensors)
     template = metadata.get("tokenizer.chat_template")
     own = (f"{architecture}.", "tokenizer.", "split.")
@@ -119,8 +120,9 @@ def generation_of(metadata: dict[str, Any]) -> dict[str, Any]:
     ends = [metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("eos", "eot", "eom")]
     tokens = metadata.get("tokenizer.ggml.tokens")
     named: list[int] = []
-    if isinstance(tokens, list):
-        named = end_ids({t: tokens.index(t) for t in set(ENDS).intersection(tokens)}.get)
+    if isinstance(tokens, (list, Texts)):
+        there = set(ENDS).intersection(tokens) if isinstance(tokens, list) else [t for t in ENDS if t in tokens]
+        named = end_ids({t: tokens.index(t) for t in there}.get)
     found["eos_token_ids"] = list(dict.fromkeys([*(e for e in ends if isinstance(e, int)), *named]))
     for ours, theirs in (
         ("bos_token_id", "bos"),

@@ -16,6 +16,7 @@ import numpy as np
 from tec.errors import ImportModelError
 from tec.lm.container import identity, keep, kept
 from tec.lm.formats import Format
+from tec.lm.text.texts import PARTS, Texts, table_of
 
 from . import reader
 from .reader import Entry, GgufFile
@@ -49,7 +50,7 @@ def _keep(key: str, file: GgufFile) -> None:
             arrays[k] = v
         elif isinstance(v, list) and len(v) >= LEAST_TEXTS and all(isinstance(t, str) and "\0" not in t for t in v):
             facts[k] = ["texts"]
-            arrays[k] = np.frombuffer("\0".join(v).encode("utf-8", "surrogatepass"), np.uint8)
+            arrays |= {f"{k}/{part}": a for part, a in table_of(v).items()}
         elif isinstance(v, list) and any(isinstance(x, (np.ndarray, list)) for x in v):
             return  # arrays within arrays: no known file has them
         else:
@@ -78,4 +79,4 @@ def _value(name: str, how: list[Any], arrays: dict[str, Any]) -> Any:
         return how[1]
     if how[0] == "numbers":
         return arrays[name]
-    return arrays[name].tobytes().decode("utf-8", "surrogatepass").split("\0")
+    return Texts({part: arrays[f"{name}/{part}"] for part in PARTS})

@@ -43,7 +43,7 @@ def compiled(checkpoint: Checkpoint, form: Form, progress: Any = None) -> Compil
     net = compile_graph(graph, form.target, progress=progress or default_progress(), state=graph.state)
     _check_recipes(net.params, recipes)
     constants = {n: v for n, v in net.params.items() if not isinstance(v, Deferred)}
-    return Compiled(net.module, net.plan, net.report, recipes, constants, slow)
+    return Compiled(net.module, net.plan, net.report, recipes, constants, slow, layout=net._layout)
 
 
 def _check_recipes(params: Any, recipes: list[Recipe]) -> None:

@@ -14,9 +14,7 @@ import json
 import math
 import mmap
 import os
-import shutil
 import struct
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -47,9 +45,9 @@ class Kept:
         self.facts, self.arrays = facts, arrays
 
 
-def kept(key: str, held: Held = np.dtype) -> Kept | None:
-    """What is kept under a key (letters of a hash). None where nothing is, or what is there does not fit. held: as it was for the writer."""
-    folder = cache_part(PART) if limit_bytes() else None
+def kept(key: str, held: Held = np.dtype, part: str = PART) -> Kept | None:
+    """What is kept under a key (letters of a hash). None where nothing is, or what is there does not fit. held, part: as they were for the writer."""
+    folder = cache_part(part) if limit_bytes() else None
     if folder is None:
         return None
     path = folder / f"{key}.tec"
@@ -92,14 +90,25 @@ def _nbytes(kind: Any, shape: Sequence[int]) -> int:
 class Writer:
     """A file in the making: `arrays` may be written; `finish` puts it in place. Raises OSError where there is no room, or no folder."""
 
-    def __init__(self, key: str, facts: Any, specs: Specs, held: Held = np.dtype):
-        folder = cache_part(PART, make=True) if limit_bytes() else None
+    def __init__(
+        self,
+        key: str,
+        facts: Any,
+        specs: Specs,
+        held: Held = np.dtype,
+        part: str = PART,
+        limit: int = MODELS_CACHE_BYTES,
+    ):
+        folder = cache_part(part, make=True) if limit_bytes() else None
         if folder is None:
             raise OSError("the cache is off")
         header, table, total = _header(facts, specs, held)
-        if total > min(MODELS_CACHE_BYTES, shutil.disk_usage(folder).free // _SHARE_OF_DISK):
+        import shutil  # to write alone
+        import tempfile
+
+        if total > min(limit, shutil.disk_usage(folder).free // _SHARE_OF_DISK):
             raise OSError("too large for the cache")
-        self._path, self._folder = folder / f"{key}.tec", folder
+        self._path, self._folder, self._limit = folder / f"{key}.tec", folder, limit
         handle, self._temporary = tempfile.mkstemp(dir=folder, prefix=_NEW)
         try:
             if not hasattr(os, "posix_fallocate"):
@@ -130,7 +139,7 @@ class Writer:
         except OSError:
             self.drop()
             return
-        trim(self._folder, MODELS_CACHE_BYTES)
+        trim(self._folder, self._limit)
 
     def drop(self) -> None:
         """Nothing is kept."""
@@ -141,21 +150,31 @@ class Writer:
 def _header(facts: Any, specs: Specs, held: Held) -> tuple[bytes, dict[str, Any], int]:
     """(what the file begins with, the table of arrays, bytes of the file)."""
     table: dict[str, Any] = {n: [dtype, list(shape), 0] for n, (dtype, shape) in specs.items()}
-    text = json.dumps({"facts": facts, "arrays": table, "nbytes": 0})
+    text = json.dumps({"facts": facts, "arrays": table, "nbytes": 0}, default=_plain)
     # Places are numbers of more digits than the 0 that stands for them here.
     room = len(_MAGIC) + _LENGTH.size + len(text.encode()) + 24 * (len(table) + 1)
     at = -(-room // _PAGE) * _PAGE
     for entry in table.values():
         entry[2] = at
         at += -(-_nbytes(held(entry[0]), entry[1]) // _ALIGN) * _ALIGN
-    raw = json.dumps({"facts": facts, "arrays": table, "nbytes": at}).encode()
+    raw = json.dumps({"facts": facts, "arrays": table, "nbytes": at}, default=_plain).encode()
     return _MAGIC + _LENGTH.pack(len(raw)) + raw, table, at
 
 
-def keep(key: str, facts: Any, arrays: Mapping[str, Any]) -> None:
-    """Keep facts and arrays; where that fails, nothing is kept."""
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no plain data")
+
+
+def keep(
+    key: str, facts: Any, arrays: Mapping[str, Any], held: Held = np.dtype, names: Callable[[Any], str] = str,
+    part: str = PART, limit: int = MODELS_CACHE_BYTES,
+) -> None:  # fmt: skip
+    """Keep facts and arrays; where that fails, nothing is kept. names: what a dtype is called, which `held` takes back. part: of the cache, which takes
+    `limit` bytes."""
     try:
-        made = Writer(key, facts, {n: (a.dtype.name, a.shape) for n, a in arrays.items()})
+        made = Writer(key, facts, {n: (names(a.dtype), a.shape) for n, a in arrays.items()}, held, part, limit)
     except OSError:
         return
     for name, a in arrays.items():

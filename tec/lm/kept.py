@@ -13,25 +13,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..disk_cache import trim
+import numpy as np
+
 from ..errors import TecError
-from ..folders import cache_part, cache_root, is_own
+from ..folders import cache_root
 from ..late_assembly import offer_assembly
-from ..runtime.arrays.dtypes import numpy_dtype
+from ..runtime.arrays.dtypes import dtype_name, numpy_dtype
 from ..runtime.modules.module import Module
-from ..runtime.modules.package import read_package, write_package
 from ..runtime.networks.network import Network
 from ..runtime.networks.report import Report
+from ..runtime.plans import kept_layout
+from ..runtime.plans.layout import PlanLayout
 from ..runtime.plans.plan import Plan
 from ..source_stamp import llvm_stamp, source_stamp
 from ..target import Target, host_features
 from .checkpoint import Checkpoint
-from .container import Specs, Writer, identity, kept
+from .container import Specs, Writer, identity, keep, kept
 from .recipes import Recipe, placed
 
 NETWORK_CACHE_BYTES = 4 << 30
 _PART = "networks"
 _KIND = "language model"
+_BLOB = "blob/"  # what arrays of a module's bytes are called
+_IMAGE = "code/image"
 _FRONTENDS = ("tec_gguf", "tec_hf")
 
 
@@ -62,6 +66,7 @@ class Compiled:
     constants: dict[str, Any]
     slow: list[str] = field(default_factory=list)
     from_cache: bool = False
+    layout: PlanLayout | None = None
 
     @property
     def missing(self) -> Specs:
@@ -72,7 +77,8 @@ class Compiled:
 
     def network(self, weights: Mapping[str, Any]) -> Network:
         """The network with these weights, which a CPU reads in place."""
-        net = Network(self.module, self.plan, {**self.constants, **weights}, self.report, trusted=self.from_cache)
+        params = {**self.constants, **weights}
+        net = Network(self.module, self.plan, params, self.report, trusted=self.from_cache, layout=self.layout)
         net.provide(weights)
         return net
 
@@ -99,46 +105,45 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
 
 def read(key: str) -> Compiled | None:
     """The code under a key; None where none is, or what is there cannot be read."""
-    folder = cache_part(_PART)
-    if folder is None:
-        return None
-    path = folder / f"{key}.tec"
+    found = kept(key, numpy_dtype, _PART)
     try:
-        if not is_own(os.stat(path)):
-            return None
-        with read_package(path, _KIND) as package:
-            meta = package.meta
-            plan, report = Plan.from_json(meta["plan"]), Report.from_json(meta["report"])
-            module = Module.from_data(meta["module"], package.blob)
-            recipes = [Recipe.from_json(r) for r in meta["recipes"]]
-            constants = {n: package.array(n) for n in package.array_names}
-            made = Compiled(module, plan, report, recipes, constants, list(meta["slow"]), True)
-            if set(made.missing) & set(constants):
-                return None
-        os.utime(path)
-        offer_assembly(module)
-        return made
-    except (OSError, TecError, KeyError, TypeError, ValueError):
+        return None if found is None or found.facts["kind"] != _KIND else _read(found.facts, found.arrays)
+    except (TecError, KeyError, TypeError, ValueError, AttributeError):
         return None
+
+
+def _read(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> Compiled | None:
+    if hashlib.sha256(arrays[_BLOB + _IMAGE] if _BLOB + _IMAGE in arrays else b"").hexdigest() != facts["image"]:
+        return None  # code of which a bit fell over is not run
+    plan, report = Plan.from_own(facts["plan"]), Report.from_json(facts["report"])
+    module = Module.from_data(facts["module"], lambda name: arrays[_BLOB + name].tobytes(), late_texts=True)
+    constants = {n: a for n, a in arrays.items() if not n.startswith(_BLOB) and not kept_layout.is_layout(n)}
+    layout = kept_layout.of_data(plan, facts["layout"], arrays) if facts["layout"] is not None else None
+    recipes = [Recipe.from_json(r) for r in facts["recipes"]]
+    made = Compiled(module, plan, report, recipes, constants, list(facts["slow"]), True, layout)
+    offer_assembly(module)
+    return None if set(made.missing) & set(constants) else made
 
 
 def write(key: str, made: Compiled) -> None:
     """Keep code; where that fails, it costs time at the next start."""
-    folder = cache_part(_PART, make=True)
-    if folder is None:
-        return
     blobs: dict[str, bytes] = {}
-    meta = {
-        "plan": made.plan.to_json(), "module": made.module.to_data(blobs, unmade=False), "report": made.report.to_json(),
-        "recipes": [r.to_json() for r in made.recipes], "slow": made.slow,
+    laid = kept_layout.to_data(made.layout) if made.layout is not None else None
+    facts = {
+        "kind": _KIND, "plan": made.plan.to_json(), "module": made.module.to_data(blobs, unmade=False), "report": made.report.to_json(),
+        "recipes": [r.to_json() for r in made.recipes], "slow": made.slow, "layout": None if laid is None else laid[0],
+        "image": hashlib.sha256(blobs.get(_IMAGE, b"")).hexdigest(),
     }  # fmt: skip
-    path = folder / f"{key}.tec"
-    try:
-        write_package(path, _KIND, meta, blobs, made.constants, durable=False)
-        path.chmod(0o600)
-    except (OSError, TecError):
-        return
-    trim(folder, NETWORK_CACHE_BYTES)
+    arrays = {_BLOB + n: np.frombuffer(b, np.uint8) for n, b in blobs.items()}
+    keep(
+        key,
+        facts,
+        {**made.constants, **(laid[1] if laid is not None else {}), **arrays},
+        numpy_dtype,
+        dtype_name,
+        _PART,
+        NETWORK_CACHE_BYTES,
+    )
 
 
 # ---- weights

@@ -10,11 +10,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
@@ -176,6 +173,9 @@ def _fill(f: Any, content: Content) -> None:
 def _write_regular(real: str, mode: int | None, content: Content, durable: bool) -> None:
     if mode is not None and not os.access(real, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), real)  # a rename would not ask
+    import secrets  # a program that only reads writes nothing
+    import shutil
+
     temporary = os.path.join(os.path.dirname(real), f".tec-{secrets.token_hex(8)}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
@@ -236,6 +236,9 @@ def _sync_folder(folder: str) -> None:
 
 def _write_stream(handle: int, content: Content, name: str, cut: bool = False) -> None:
     """Write into an open descriptor and close it. The content is made whole first: what fails halfway writes nothing."""
+    import shutil
+    import tempfile
+
     with os.fdopen(handle, "wb") as out, tempfile.SpooledTemporaryFile(_SPOOLED_BYTES) as whole:
         if not isinstance(content, str) and os.isatty(handle):
             raise OSError(errno.EINVAL, "bytes are nothing for a terminal", name)

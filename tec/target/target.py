@@ -7,7 +7,6 @@ widths, thread limits); passes and operators ask those and never the target's na
 
 from __future__ import annotations
 
-import difflib
 import platform
 import re
 import shlex
@@ -76,6 +75,8 @@ def _options(name: str, words: list[str]) -> tuple[str, dict[str, str]]:
     """The kind and the options of a target's words. Raises TargetError with the known ones."""
     if name not in _KINDS:
         known = f"known targets: {', '.join(sorted(set(_KINDS)))}, native, or a chip's or a product's name (gfx942, mi300x, h200)"
+        import difflib  # for messages alone
+
         close = difflib.get_close_matches(name.lower(), [*_KINDS, "native", *CHIPS, *MACHINES], 3, 0.75)
         raise TargetError(f"unknown target {name!r}", hint=f"did you mean {' or '.join(close)}?" if close else known)
     kind = _KINDS[name]

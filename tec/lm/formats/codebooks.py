@@ -6,8 +6,6 @@ Each is zlib and base 85 of its entries' codes, packed from the lowest bits of a
 
 from __future__ import annotations
 
-import base64
-import zlib
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,9 @@ import numpy as np
 
 def unpack(packed: str, bits: int) -> Any:
     """A codebook's codes as uint8."""
+    import base64  # for those formats alone
+    import zlib
+
     raw = np.frombuffer(zlib.decompress(base64.b85decode(packed)), np.uint8)
     return (raw[:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & ((1 << bits) - 1)).reshape(-1)
 

@@ -6,8 +6,11 @@ from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from ...errors import ImportModelError, MissingPackageError, install
 from .splitting import Rule, rule
+from .texts import are_distinct, bytes_of, ids_of
 from .vocabulary import BYTE, Vocabulary
 
 SPACE = "\u2581"
@@ -74,9 +77,9 @@ class Pairs:
     def __init__(self, vocabulary: Vocabulary, found: Rule):
         self.vocabulary, self._rule = vocabulary, found
         self._splitter = _splitter(package(), found)
-        if "\0".join(vocabulary.merges).count(" ") != len(vocabulary.merges):
+        if np.count_nonzero(bytes_of(vocabulary.merges) == ord(" ")) != len(vocabulary.merges):
             _check_merges(vocabulary)
-        self._ranks = dict(zip(vocabulary.merges, range(len(vocabulary.merges))))
+        self._ranks, self._last = ids_of(vocabulary.merges), len(vocabulary.merges)
         self._tokens_of = lru_cache(WORDS_KEPT)(self._join)
 
     @cached_property
@@ -104,7 +107,7 @@ class Pairs:
         parts = list(word)
         if not all(c in ids for c in parts):
             return None
-        last = len(self._ranks)
+        last = self._last
         while len(parts) > 1:
             ranks = [rank_of(f"{x} {y}", last) for x, y in pairwise(parts)]
             least = min(ranks)
@@ -124,8 +127,8 @@ class Pairs:
 def pairs(vocabulary: Vocabulary) -> Library | Pairs:
     """ "gpt2" and "gemma4"."""
     found = rule(vocabulary.pre if vocabulary.model == "gpt2" else vocabulary.model)
-    plain = not found.raw and vocabulary.add_space is not True and len(set(vocabulary.merges)) == len(vocabulary.merges)
-    return Pairs(vocabulary, found) if plain else _library(vocabulary, found)
+    plain = not found.raw and vocabulary.add_space is not True
+    return Pairs(vocabulary, found) if plain and are_distinct(vocabulary.merges) else _library(vocabulary, found)
 
 
 def _check_merges(vocabulary: Vocabulary) -> None:
@@ -143,7 +146,7 @@ def _library(vocabulary: Vocabulary, found: Rule) -> Library:
     tk = package()
     _check_merges(vocabulary)
     model = tk.models.BPE(
-        vocab=vocabulary.ids, merges=[tuple(m.split(" ", 1)) for m in vocabulary.merges], ignore_merges=found.whole_words, byte_fallback=found.raw,
+        vocab=dict(vocabulary.ids), merges=[tuple(m.split(" ", 1)) for m in vocabulary.merges], ignore_merges=found.whole_words, byte_fallback=found.raw,
         unk_token=None if vocabulary.unknown is None or not found.raw else vocabulary.tokens[vocabulary.unknown],
     )  # fmt: skip
     made = tk.Tokenizer(model)

@@ -7,10 +7,15 @@ by scores takes what a text's length asks for. Source: `llm_tokenizer_spm` in ll
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
 
 from ...errors import ImportModelError
+from .texts import bytes_of
 from .vocabulary import BYTE, NORMAL, USER, Vocabulary
 
 SPACE = "\u2581"
@@ -26,15 +31,23 @@ class Pieces:
                 "the file's tokenizer is SentencePiece's, and has no scores", hint="tokenizer.ggml.scores"
             )
         self.vocabulary = vocabulary
-        self.scores = vocabulary.scores.tolist()
+        scores: Any = np.array(vocabulary.scores, np.float32)  # a copy, which is aligned
+        self.scores = memoryview(scores)
         self.add_space = vocabulary.add_space is not False
         self._words = re.compile(self._boundary(vocabulary.tokens))
         self._tokens_of = lru_cache(WORDS_KEPT)(self._join)
 
     @staticmethod
-    def _boundary(tokens: list[str]) -> str:
+    def _boundary(tokens: Sequence[str]) -> str:
         """Words begin at a space behind another character, since no token holds one there; where some do (">▁</"), not behind such a character."""
-        inner = {m[0][0] for m in re.finditer(f"[^{SPACE}\n]{SPACE}", "\n".join(tokens))}
+        raw = bytes_of(tokens)
+        a, b, c = SPACE.encode()
+        spaces = np.flatnonzero((raw[:-2] == a) & (raw[1:-1] == b) & (raw[2:] == c))
+        is_space = np.zeros(len(raw) + 1, bool)
+        is_space[spaces + 2] = True  # its last byte
+        before = spaces[(spaces > 0) & ~is_space[spaces - 1]] - 1
+        within = before[(raw[before] != 0) & (raw[before] != ord("\n"))].tolist()
+        inner = {bytes(raw[max(0, at - 3) : at + 1]).decode("utf-8", "ignore")[-1] for at in within}
         kept = "".join(re.escape(c) for c in sorted(inner))
         return f"(?<=[^{SPACE}{kept}])(?={SPACE})"
 

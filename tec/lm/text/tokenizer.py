@@ -8,12 +8,12 @@ tokenizer.encode(what_a_stranger_wrote, special=False)       # ... and here they
 from __future__ import annotations
 
 import codecs
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ...errors import ArgumentError, ImportModelError, one_line
 from . import bytelevel
+from .finder import Finder
 from .guard import unmarked
 from .pieces import Pieces
 from .splitting import RULES
@@ -45,7 +45,7 @@ class VocabularyTokenizer:
         self.vocabulary = vocabulary
         self._method = method(vocabulary)
         self._all = {**vocabulary.added, **vocabulary.special}
-        self._trusted, self._plain = _finder(self._all), _finder(vocabulary.added)
+        self._trusted, self._plain = Finder(self._all), Finder(vocabulary.added)
         begin, end = vocabulary.begin, vocabulary.end
         if vocabulary.model == "bert":
             begin, end = vocabulary.classifier if begin is None else begin, vocabulary.separator if end is None else end
@@ -56,7 +56,7 @@ class VocabularyTokenizer:
         """See `tec.lm.checkpoint.Tokenizer`."""
         found = list(self._head) if add_special else []
         text, begins = _whole(text), True
-        for part, token in _cut(text, self._trusted if special else self._plain, self._all):
+        for part, token in (self._trusted if special else self._plain).cut(text):
             if token is not None:
                 found.append(token)
             else:
@@ -142,24 +142,6 @@ def _begins(vocabulary: Vocabulary) -> bool:
     if vocabulary.model == "gpt2":
         return vocabulary.pre in RULES and RULES[vocabulary.pre].begins
     return vocabulary.model in ("llama", "gemma4", "bert")
-
-
-def _finder(tokens: Mapping[str, int]) -> re.Pattern[str] | None:
-    """What finds tokens in a text: at one place the longest."""
-    if not tokens:
-        return None
-    return re.compile("|".join(re.escape(t) for t in sorted(tokens, key=len, reverse=True)))
-
-
-def _cut(text: str, finder: re.Pattern[str] | None, ids: Mapping[str, int]) -> Iterator[tuple[str, int | None]]:
-    at = 0
-    for match in finder.finditer(text) if finder is not None else ():
-        if match.start() > at:
-            yield text[at : match.start()], None
-        yield match[0], ids[match[0]]
-        at = match.end()
-    if at < len(text):
-        yield text[at:], None
 
 
 _METHODS |= {

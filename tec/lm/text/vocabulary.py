@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...errors import ImportModelError, one_line
+from .texts import Texts, ids_of
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)  # kinds of tokens: `tokenizer.ggml.token_type`
 
@@ -20,7 +21,7 @@ class Vocabulary:
     unigram), "bert" (word pieces). kinds: a number a token. begin, end, ...: ids, None where there is none."""
 
     model: str
-    tokens: list[str]
+    tokens: Sequence[str]
     kinds: Any
     scores: Any = None
     merges: Sequence[str] = ()
@@ -34,10 +35,11 @@ class Vocabulary:
     add_end: bool | None = None
     add_space: bool | None = None
     charsmap: bytes = b""
-    ids: dict[str, int] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        self.ids = dict(zip(self.tokens, range(len(self.tokens))))
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """Tokens by their texts."""
+        return ids_of(self.tokens)
 
     @cached_property
     def special(self) -> dict[str, int]:
@@ -64,7 +66,12 @@ def vocabulary_of(metadata: Mapping[str, Any]) -> Vocabulary | None:
     tokens, model = metadata.get("tokenizer.ggml.tokens"), metadata.get("tokenizer.ggml.model")
     if tokens is None and model in (None, "none", "no_vocab"):
         return None
-    if not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str) or not isinstance(model, str):
+    if (
+        not isinstance(tokens, (list, Texts))
+        or not tokens
+        or not isinstance(tokens[0], str)
+        or not isinstance(model, str)
+    ):
         raise ImportModelError(
             "the file's tokenizer has no list of tokens", hint="tokenizer.ggml.tokens and tokenizer.ggml.model"
         )
@@ -73,7 +80,7 @@ def vocabulary_of(metadata: Mapping[str, Any]) -> Vocabulary | None:
     if scores is not None and not np.isfinite(scores.astype(np.float32)).all():
         raise ImportModelError("the file's tokenizer has scores that are no numbers")
     merges = metadata.get("tokenizer.ggml.merges", [])
-    if not isinstance(merges, list):
+    if not isinstance(merges, (list, Texts)):
         raise ImportModelError("the file's tokenizer has merges that are no texts")
     charsmap = metadata.get("tokenizer.ggml.precompiled_charsmap")
     return Vocabulary(

@@ -8,9 +8,6 @@ function. Everything here is plain data and bytes: no compiler is needed to run 
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -221,6 +218,10 @@ class Module:
         return self.image or next((code for m in self.imported_modules if (code := m.get_binary())), b"")
 
     def _sass(self) -> str:
+        import shutil  # for this alone
+        import subprocess
+        import tempfile
+
         tool = shutil.which("nvdisasm") or shutil.which("nvdisasm", path="/usr/local/cuda/bin")
         if tool is None:
             raise ArgumentError(
@@ -389,8 +390,13 @@ class Module:
         }
 
     @staticmethod
-    def from_data(data: Any, blob: Callable[[str], bytes]) -> Module:
-        """The module of `to_data`; `blob` gives the bytes of a name. PackageError where the data is not in form."""
+    def from_data(data: Any, blob: Callable[[str], bytes], late_texts: bool = False) -> Module:
+        """The module of `to_data`; `blob` gives the bytes of a name. late_texts: sources of functions are read when they are asked for. PackageError where
+        the data is not in form."""
+
+        def text(name: str) -> Source:
+            return (lambda: blob(name).decode()) if late_texts else blob(name).decode()
+
         try:
             return Module(
                 str(data["kind"]),
@@ -398,8 +404,8 @@ class Module:
                 functions=data["functions"],
                 image=blob(data["image"]) if data["image"] else b"",
                 sources={str(k): blob(v).decode() for k, v in data["sources"].items()},
-                texts={str(n): {str(k): blob(v).decode() for k, v in t.items()} for n, t in data["texts"].items()},
-                imported=[Module.from_data(m, blob) for m in data["imported"]],
+                texts={str(n): {str(k): text(v) for k, v in t.items()} for n, t in data["texts"].items()},
+                imported=[Module.from_data(m, blob, late_texts) for m in data["imported"]],
                 target=str(data["target"]),
                 support=[blob(s) for s in data["support"]],
                 attrs=data["attrs"],

@@ -18,10 +18,8 @@ import math
 import os
 import re
 import sys
-import zipfile
-import zlib
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -29,6 +27,9 @@ from ...errors import ArgumentError, PackageError
 from ..arrays.dtypes import dtype_name, itemsize, numpy_dtype
 from ..files import open_regular
 from ..outputs import write_output
+
+if TYPE_CHECKING:
+    import zipfile  # imported where a file is one: what a start reads is none
 
 FORMAT = "tec-package"
 VERSION = 3
@@ -121,6 +122,8 @@ def _plain(value: Any) -> Any:
 
 
 def _write_zip(f: BinaryIO, manifest: bytes, entries: list[tuple[str, Any, bool]]) -> None:
+    import zipfile
+
     with zipfile.ZipFile(f, "w", zipfile.ZIP_STORED, allowZip64=True) as z:
         for name, data, shrink in [(_MANIFEST, manifest, True), *entries]:
             info = zipfile.ZipInfo(name, _DATE)
@@ -137,6 +140,8 @@ class Package:
     """
 
     def __init__(self, path: str, kind: str | None, versions: tuple[int, ...] = (VERSION,)):
+        import zipfile
+
         self.path = path
         try:
             self._file = open_regular(path)
@@ -244,6 +249,9 @@ class Package:
 
     def _read(self, info: zipfile.ZipInfo, size: int, limit: int) -> bytes:
         """An entry's bytes; no more than the file holds when stored, no more than `limit` when compressed."""
+        import zipfile
+        import zlib
+
         if info.flag_bits & 1:
             raise damaged(f"{info.filename!r} is encrypted")
         if info.compress_type == zipfile.ZIP_STORED:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import statistics
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,11 +26,15 @@ class TimeResult:
     @property
     def mean(self) -> float:
         """Mean of the repeats, in seconds."""
+        import statistics  # for those who measure
+
         return statistics.fmean(self.results)
 
     @property
     def median(self) -> float:
         """Median of the repeats, in seconds."""
+        import statistics
+
         return statistics.median(self.results)
 
     @property
@@ -47,6 +50,8 @@ class TimeResult:
     @property
     def std(self) -> float:
         """Standard deviation of the repeats, in seconds."""
+        import statistics
+
         return statistics.pstdev(self.results)
 
     @property

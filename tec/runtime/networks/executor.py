@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,6 +28,8 @@ from .inputs import Feeds, as_array
 from .state import States
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     from .device_engine import Settled
     from .network import Network
 
@@ -273,6 +274,8 @@ class Executor:
         """
         if self.device.driver is None:
             if self._worker is None:
+                from concurrent.futures import ThreadPoolExecutor  # for `launch` alone
+
                 self._worker = ThreadPoolExecutor(1, "tec-executor")
             return Job(self._worker.submit(self.run, inputs, outputs), [], None, None)
         with self._lock:

@@ -60,15 +60,16 @@ class Network:
         report: Report | None = None,
         *,
         trusted: bool = False,
+        layout: PlanLayout | None = None,
     ):
-        """trusted: the plan was checked when the same user's cache took it, whose machine code is trusted too."""
+        """trusted: the plan was checked when the same user's cache took it, whose machine code is trusted too. layout: the plan's, where it is there already."""
         self.module = module
         self.plan = plan
         self.params = dict(params)
         self.report = report or Report()
         if not trusted:
             self._check_plan()
-        self._layout = PlanLayout(plan, self.signature)
+        self._layout = PlanLayout(plan, self.signature) if layout is None else layout
         self._feeds = Feeds(plan)
         self._idle: dict[Device, list[Executor]] = {}
         self._is_direct = module.device_kind == "cpu" and direct_run.serves(plan)

@@ -35,6 +35,18 @@ class SizeTable:
         self._monomials: list[Monomial] = []
         self._matrix: Any = None
 
+    @classmethod
+    def of(
+        cls, atoms: list[Any], polynomials: list[tuple[tuple[Monomial, int], ...]], known: dict[str | int, int]
+    ) -> SizeTable:
+        """The table whose atoms, rows and rows by what was asked for are these."""
+        made = cls()
+        made._atoms = {a if isinstance(a, str) else repr(a): k for k, a in enumerate(atoms)}
+        made._expressions, made._compiled = list(atoms), [exprs.compile_expr(a) for a in atoms]
+        made._polynomials, made._rows = polynomials, {p: k for k, p in enumerate(polynomials)}
+        made._known = known
+        return made
+
     def row(self, e: Any) -> int:
         """The row of an expression. PackageError for what is none."""
         key = e if type(e) is int or type(e) is str else repr(e)

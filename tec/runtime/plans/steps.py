@@ -66,6 +66,11 @@ class Call:
         return {"op": "call", "function": self.function, "args": args}
 
     @classmethod
+    def from_own(cls, data: Mapping[str, Any]) -> Call:
+        """See `Plan.from_own`."""
+        return cls(data["function"], tuple(a if isinstance(a, str) else Scalar(a["scalar"]) for a in data["args"]))
+
+    @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Call:
         function, args = data.get("function"), data.get("args")
         if not isinstance(function, str):

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tec.errors import TecError
 from tec.lm import container, load
 from tec.lm import open as open_checkpoint
+from tec.runtime.networks.network import Network
+from tec.runtime.plans.layout import PlanLayout
 from tests.unit.tec_gguf.files import LLAMA, llama_tensors, write
 
 from .test_models import reference
@@ -88,3 +91,38 @@ def test_no_room_on_the_disk_is_no_error(cache: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     container.keep("a" * 64, {}, {"y": np.zeros(10, np.float32)})
     assert not list(cache.iterdir())
+
+
+def test_what_is_kept_of_code_is_what_was_compiled(tmp_path: Path, cache: Path) -> None:
+    path = _file(tmp_path / "m.gguf", 0)
+    first = load(path, target="llvm")
+    expected = first.begin(IDS)
+    again = load(path, target="llvm").network
+    assert again.get_source("ir") == first.network.get_source("ir") and again.get_source("asm")
+    _check_layout(again)
+    # Code of which a bit fell over is compiled anew.
+    (code,) = (cache.parent / "networks").glob("*.tec")
+    raw = bytearray(code.read_bytes())
+    raw[raw.index(b"\x7fELF") + 200] ^= 1
+    code.write_bytes(raw)
+    third = load(path, target="llvm")
+    assert not third.report["from_cache"]
+    np.testing.assert_array_equal(third.begin(IDS), expected)
+
+
+def _check_layout(again: Network) -> None:
+    """A layout that is kept gives the numbers, and the errors, of a new one."""
+    kept, new = again._layout, PlanLayout(again.plan, again.signature)
+    assert again.plan.is_open and (kept.bases, kept.calls, kept.shapes) == (new.bases, new.calls, new.shapes)
+    env = {"tokens": 5, "past": 3, "past.capacity": 64}
+    a, b = kept.bind(env), new.bind(env)
+    assert a.arena_bytes == b.arena_bytes and kept.outputs(a) == new.outputs(b)
+    for name in ("offsets", "pointers", "scalars"):
+        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
+    told = []
+    for layout in (kept, new):  # what the code was not compiled for, and rows that are not there
+        for wrong in ({"tokens": 1 << 30, "past.capacity": 1 << 31}, {"past": 70}):
+            with pytest.raises(TecError) as error:
+                layout.bind({**env, **wrong})
+            told.append(str(error.value).split("\n")[0])
+    assert told[:2] == told[2:] and told[0] != told[1]
