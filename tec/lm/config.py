@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ImportModelError
+from .kinds import check
 
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 
 
 class Config:
-    """Reads `values`. What is not there and has no default raises ImportModelError, and so does a size that is no positive int."""
+    """Reads `values`. What is not there and has no default raises ImportModelError, and so does a key that holds what it cannot (`kinds`)."""
 
     def __init__(self, values: Mapping[str, Any], architecture: str):
         self.values = dict(values)
         self.architecture = architecture
+        check(self.values, architecture)
 
     def get(self, name: str, default: Any = None) -> Any:
         """A value; `default` where it is missing or null."""

@@ -294,6 +294,11 @@ class Layers:
         if self._ends_in_features:
             return self.features(x)
         head = "lm_head" if self.w.has("lm_head.weight") else tied
+        if head == tied and self.c.get("tie_word_embeddings") is False:
+            raise ImportModelError(
+                f"the checkpoint of {self.c.architecture} has no lm_head.weight, and its configuration says tie_word_embeddings = False",
+                hint="a part of it is missing",
+            )
         y = self.scaled(self.linear(x, head, sizes=[self.c.vocabulary])[0], scale)
         y = self.b.cast(y, "float32")
         if softcap:
@@ -305,11 +310,24 @@ class Layers:
         return self.b.cast(x, "float32")
 
     def finish(self, logits: Value) -> Graph:
-        """The graph, whose outputs are the logits and what the caches become."""
+        """The graph, whose outputs are the logits and what the caches become. ImportModelError where the checkpoint has layers that the configuration has not."""
+        self._check_layers()
         names = [name.replace("past.", "present.", 1) for name, _ in self._caches]
         self.graph.set_outputs([logits, *(v for _, v in self._caches)], ["logits", *names])
         self.graph.state = {name: made for (name, _), made in zip(self._caches, names)}
         return self.graph
+
+    def _check_layers(self) -> None:
+        """A layer that is left out changes what the model says. Those that predict more tokens (`num_nextn_predict_layers`) stand behind the others."""
+        known = self.c.layers + int(self.c.get("num_nextn_predict_layers", 0))
+        start = self.prefix + "."
+        numbers = {n[len(start) :].partition(".")[0] for n in self.w.tensors if n.startswith(start)}
+        last = max((int(n) for n in numbers if n.isdecimal()), default=0)
+        if last >= known:
+            raise ImportModelError(
+                f"the checkpoint of {self.c.architecture} has a layer {last}, and its configuration says num_hidden_layers = {self.c.layers}",
+                hint="the configuration is another model's",
+            )
 
 
 def constant(layers: Layers, array: Any) -> Value:

@@ -36,9 +36,9 @@ def frequencies(
     """base: theta, where it is not the configuration's. scaling: a `rope_scaling` in place of the configuration's. head_size: features that are turned, where it is
     not the configuration's. Raises ImportModelError."""
     parameters = c.get("rope_parameters") or {}
-    theta = float(base if base is not None else c.get("rope_theta", parameters.get("rope_theta", 10000.0)))
+    theta = float(base if base is not None else c.get("rope_theta", _said(parameters, "rope_theta", 10000.0)))
     size = head_size or int(
-        c.head_size * c.number("partial_rotary_factor", float(parameters.get("partial_rotary_factor", 1.0)))
+        c.head_size * c.number("partial_rotary_factor", float(_said(parameters, "partial_rotary_factor", 1.0)))
     )
     size -= size % 2
     plain = 1.0 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)
@@ -59,6 +59,12 @@ def frequencies(
     if wrong is not None:
         raise ImportModelError(f"rope_scaling of {c.architecture} has {np.size(wrong)} factors for {size} features")
     return found
+
+
+def _said(table: Mapping[str, Any], name: str, default: float) -> Any:
+    """What a table says; `default` where it says nothing, or null."""
+    value = table.get(name)
+    return default if value is None else value
 
 
 def _scaling(c: Config) -> Mapping[str, Any]:
