@@ -17,7 +17,9 @@ _LARGEST = 1 << 31
 
 
 def _is_number(x: Any) -> bool:
-    return isinstance(x, numbers.Real) and not isinstance(x, bool) and math.isfinite(x)
+    """Of a size that float32 holds, its inverse too."""
+    is_real = isinstance(x, numbers.Real) and not isinstance(x, bool) and math.isfinite(x)
+    return is_real and (x == 0 or 1e-30 < abs(x) < 1e30)
 
 
 def _is_count(x: Any) -> bool:
@@ -51,7 +53,7 @@ _COUNT = _is_count, "an int from 0 on"
 _FLAG = _is_flag, "true or false"
 _NUMBER = _is_number, "a number"
 _POSITIVE = (lambda x: _is_number(x) and x > 0), "a number above 0"
-_BASE = (lambda x: _is_number(x) and 1 <= x <= 1e30), "a number from 1 on"  # whose powers float32 holds
+_BASE = (lambda x: _is_number(x) and x >= 1), "a number from 1 on"
 _FROM_ZERO = (lambda x: _is_number(x) and x >= 0), "a number from 0 on"
 _SHARE = (lambda x: _is_number(x) and 0 < x <= 1), "a number above 0, 1 at most"
 _TEXT = (lambda x: isinstance(x, str)), "a text"
