@@ -23,7 +23,7 @@ def _is_number(x: Any) -> bool:
 
 
 def _is_count(x: Any) -> bool:
-    return isinstance(x, numbers.Integral) and not isinstance(x, bool) and 0 <= x < _LARGEST
+    return isinstance(x, numbers.Integral) and not isinstance(x, bool) and 0 <= int(x) < _LARGEST
 
 
 def _is_flag(x: Any) -> bool:
@@ -31,7 +31,7 @@ def _is_flag(x: Any) -> bool:
 
 
 def _is_token(x: Any) -> bool:
-    return isinstance(x, numbers.Integral) and not isinstance(x, bool) and -1 <= x < _LARGEST
+    return isinstance(x, numbers.Integral) and not isinstance(x, bool) and -1 <= int(x) < _LARGEST
 
 
 def _each(kind: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
