@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.unit.lm.families import CASES, DATA, EMBEDDERS, KEPT, SIZES, TOKENS, filled
+from tests.unit.lm.families import CASES, DATA, EMBEDDERS, KEPT, RERANKERS, SECOND, SIZES, TOKENS, filled
 
 
 def model_of(kind: str, more: dict[str, Any], headless: bool = False) -> Any:
@@ -51,9 +51,32 @@ def reference(kind: str, more: dict[str, Any], headless: bool = False) -> dict[s
     return {"config": config, "shapes": shapes, "logits": [[float(f"{x:.6g}") for x in row] for row in logits]}
 
 
+def score(kind: str, more: dict[str, Any]) -> dict[str, Any]:
+    """The same of a reranker, whose logit is one number."""
+    import torch
+    import transformers
+
+    config = transformers.AutoConfig.for_model(kind, **{**SIZES, **more, "num_labels": 1})
+    model = (
+        transformers.AutoModelForSequenceClassification.from_config(config, attn_implementation="eager").eval().float()
+    )
+    types = {"token_type_ids": torch.tensor([[int(k >= SECOND) for k in range(len(TOKENS))]])} if kind == "bert" else {}
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if value.dtype.is_floating_point:
+                value.copy_(torch.from_numpy(filled(name, tuple(value.shape))))
+        logits = model(torch.tensor([TOKENS]), **types).logits.double().numpy()
+    shapes = {n: list(v.shape) for n, v in model.state_dict().items() if v.dtype.is_floating_point}
+    with tempfile.TemporaryDirectory() as folder:
+        model.config.save_pretrained(folder)
+        made = json.loads((Path(folder) / "config.json").read_text())
+    return {"config": made, "shapes": shapes, "logits": logits.tolist()}
+
+
 def main() -> None:
     found = {name: reference(kind, more) for name, (kind, more) in CASES.items()}
     found |= {f"embedder {name}": reference(kind, more, True) for name, (kind, more) in EMBEDDERS.items()}
+    found |= {f"reranker {name}": score(kind, more) for name, (kind, more) in RERANKERS.items()}
     assert all(np.isfinite(c["logits"]).all() for c in found.values())
     DATA.parent.mkdir(exist_ok=True)
     with open(DATA, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as f:

@@ -68,8 +68,8 @@ class Embedder:
         self._lookup, self._kind, self._lock = Lookup(checkpoint.tensors, offset), numpy_dtype(dtype), threading.Lock()
         self.context = self.config.context - offset
 
-    def features(self, tokens: Sequence[int]) -> Any:
-        """The last features of tokens, float32 [tokens, hidden]. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""
+    def features(self, tokens: Sequence[int], more: Any = None) -> Any:
+        """The last features of tokens, float32 [tokens, hidden]. more: numbers of that shape that are added to the rows of the embedding table. Raises ArgumentError for none, for more than the context has, and for tokens that are none."""
         tokens = [int(t) for t in tokens]
         if not tokens or len(tokens) > self.context:
             raise ArgumentError(f"a text of {len(tokens)} tokens, and the model reads 1 to {self.context}")
@@ -80,6 +80,8 @@ class Embedder:
             if self.network.plan.states:
                 self.executor.reset()
             inputs = {n: rows.astype(self._kind, copy=False) for n, rows in self._lookup(tokens).items()}
+            if more is not None:
+                inputs["embeddings"] = (inputs["embeddings"] + more).astype(self._kind, copy=False)
             if "text_length" in self.network.plan.inputs:
                 inputs["text_length"] = np.full((1, 1), len(tokens), np.float32)
             return np.array(self.executor.run(inputs)[0].numpy(), np.float32)

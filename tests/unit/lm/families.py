@@ -537,6 +537,11 @@ EMBEDDERS: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("bert", {}), "xlm-roberta": ("xlm-roberta", {"pad_token_id": 1}), "qwen3": ("qwen3", {"head_dim": 16}),
     "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 5, "use_bidirectional_attention": True}),
 }  # fmt: skip
+RERANKERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "bert": ("bert", {}), "roberta": ("roberta", {"pad_token_id": 1, "type_vocab_size": 1}), "xlm-roberta": ("xlm-roberta", {"pad_token_id": 1, "type_vocab_size": 1}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
+}  # fmt: skip
+SECOND = 9  # of TOKENS, where the second segment begins
 CASES = {f"{kind} {k}": (kind, more) for kind, all_ in FAMILIES.items() for k, more in enumerate(all_)}
 
 

@@ -15,7 +15,7 @@ from tec.lm.plain import graph_of
 from tests.seeds import first
 from tests.thinned import thinned_rows
 
-from .families import CASES, EMBEDDERS, FAMILIES, KEPT, TOKENS, filled, references
+from .families import CASES, EMBEDDERS, FAMILIES, KEPT, RERANKERS, SECOND, TOKENS, filled, references
 from .steps import Steps
 
 
@@ -112,3 +112,12 @@ def test_configurations_that_are_not_read_name_the_key(known: Any, tmp_path: Pat
         with pytest.raises(tec.ImportModelError) as told:
             graph_of(tec.lm.open(folder_of(case, tmp_path)), "llvm")
         assert key in str(told.value) or str(value) in str(told.value) or "spiral" in str(told.value)
+
+
+@thinned_rows(1, "name", list(RERANKERS))
+def test_rerankers(name: str, known: Any, tmp_path: Path) -> None:
+    case = known[f"reranker {name}"]
+    model: Any = tec.lm.reranker(folder_of(case, tmp_path), target="llvm", cache=False)
+    assert abs(model.score_tokens(TOKENS, SECOND) - case["logits"][0][0]) < 1e-4
+    if name == "bert":  # segments are told apart
+        assert abs(model.score_tokens(TOKENS) - case["logits"][0][0]) > 1e-3
