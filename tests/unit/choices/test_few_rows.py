@@ -45,6 +45,7 @@ def check(chip: str, params: list[Any], y: Any, arrays: list[Any], want: Any, ch
         ("gfx942", 9, 70, 520, "float16", {"template": MATRIX}),
         ("gfx90a", 5, 64, 256, "float16", {"template": MATRIX, "columns": 16, "waves": 4, "split_k": 2, "ahead": 2, "early": ""}),
         ("gfx1201", 20, 80, 256, "float16", {"template": MATRIX}),
+        ("gfx942", 20, 72, 1032, "float16", {"template": MATRIX, "columns": 16, "waves": 2, "split_k": 2, "ahead": 2, "early": "", "prefetch": True}),
     ],
 )  # fmt: skip
 def test_products(chip: str, m: int, n: int, k: int, dtype: str, choice: dict[str, Any]) -> None:

@@ -229,19 +229,26 @@ class RowLoops:
             self.lines = [self._line(first + c, half) for half in range(self.halves) for c in self._columns()]
             self._allocate()
             self._ask()
-            is_one = self.steps == self.ahead
-            if not is_one:
-                self._share_x()
-            with ib.for_range(0, self.steps // self.ahead, "chunk") as chunk:
-                places = [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
-                for u, (at, _) in enumerate(places):
-                    for r, line in enumerate(self.lines):
-                        self._bring(u * len(self.lines) + r, line, at)
-                if is_one:
-                    self._share_x()  # weights are under way meanwhile
-                for u, (at, counts) in enumerate(places):
-                    self._multiply(u, at, counts)
+            self._walk(self.steps // self.ahead)
             self._meet(out, groups)
+
+    def _walk(self, chunks: int) -> None:
+        """Chunk after chunk of `ahead` steps: its loads of weights, then its products."""
+        if chunks > 1:
+            self._share_x()
+        with self.ib.for_range(0, chunks, "chunk") as chunk:
+            places = [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
+            self._bring_steps(places, 0)
+            if chunks == 1:
+                self._share_x()  # weights are under way meanwhile
+            for u, (at, counts) in enumerate(places):
+                self._multiply(u, at, counts)
+
+    def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
+        """The weights of some steps, into registers from a step's on."""
+        for u, (at, _) in enumerate(places):
+            for r, line in enumerate(self.lines):
+                self._bring((slot + u) * len(self.lines) + r, line, at)
 
     def _share_x(self) -> None:
         """Bring x to shared memory, where a template has it there."""

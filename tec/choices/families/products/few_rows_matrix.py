@@ -1,19 +1,20 @@
 """Few rows times a matrix whose rows lie along the sum, on matrix units: from some rows on the vector units are busier with sums than memory with weights.
 
 As `few_rows`, but a wavefront's columns are tiles of the instruction's rows, and its lanes hold 16 bytes of a row of weights as the unit wants them: which k stands where is no
-matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else. Packed weights are such products from the first row
+matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else. With `prefetch` the loads of the next steps, of x too, are under way while a wavefront multiplies: few work-groups fill a chip, and memory
+would wait for each of them at the same times. Packed weights are such products from the first row
 on: making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. Their x, in the codes' order and
 with a norm's scale, is brought to shared memory once for all wavefronts, where it fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import build
+from ....ir import IntImm, build
 from ....ir.dtype import dtype_info
 from ....ir.expr import Broadcast, Expr
 from ....ir.matrix import MatrixInstr, instructions
@@ -36,6 +37,8 @@ FUSED_ROWS = (
     16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
 )
 LEAST_ROWS = 5  # below, vector units keep up with memory
+_MOST_REGISTERS = 255  # of a lane, by the encoding of NVIDIA's instructions
+_REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavefronts loads of 112 registers ran as they should, of 192 spilled
 _SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
 _UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
 _SIDE = 16  # columns of a tile
@@ -107,6 +110,8 @@ class FewRowsMatrix(FewRows):
 
     template: ClassVar[str] = "few rows by matrix units"
     stage: ClassVar[str] = "few_rows_matrix"
+    neutral: ClassVar[Mapping[str, Any]] = {"prefetch": False}
+    can_prefetch: ClassVar[bool] = True
 
     def __init__(
         self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands, unit: MatrixInstr
@@ -116,10 +121,35 @@ class FewRowsMatrix(FewRows):
         self.along = unit.k // _terms(unit)
         self.row_tiles = -(-operands.m // unit.n)
         self.parameters["columns"] = (16, 32, 64)
+        if self.can_prefetch:
+            self.parameters["prefetch"] = (True, False)
 
     def sums(self, choice: Choice) -> int:
         """Of a lane."""
         return self.weights(choice) // _SIDE * self.row_tiles * self.unit.acc_elems
+
+    def registers(self, choice: Choice) -> int:
+        """Of a lane, with all loads of two chunks under way."""
+        steps = 2 * int(choice["ahead"])
+        weights = self.weights(choice) * self.along // self.wave * PIECE_BYTES
+        scale = PIECE_BYTES * dtype_info(self.o.scale.dtype).bytes // 2 if self.o.scale is not None else 0
+        return steps * (weights + self.row_tiles * PIECE_BYTES + scale) // 4 + self.sums(choice)
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice.get("prefetch"):
+            if choice["early"] == "staged" or self.steps(choice) == choice["ahead"]:
+                return "all loads are under way at once as it is"
+            have = (
+                min(_MOST_REGISTERS, int(self.figures["registers"]) // (choice["waves"] * self.wave))
+                - _REGISTERS_BESIDE
+            )
+            if self.registers(choice) > have:
+                return f"loads of two chunks take {self.registers(choice)} registers, a lane has {have} for them"
+        return super().why_not(choice)
+
+    def _worth(self, choice: Choice) -> tuple[Any, ...]:
+        units, idle, *rest = super()._worth(choice)
+        return units, idle, self.can_prefetch and choice["prefetch"] != bool(self.figures["prefetch"]), *rest
 
     def issued(self, choice: Choice) -> float:
         """Instructions of a lane: loads, and a product each for the parts of a load."""
@@ -139,6 +169,7 @@ class PackedRows(FewRowsMatrix):
 
     template: ClassVar[str] = "few packed rows"
     stage: ClassVar[str] = "few_packed_rows"
+    can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
 
     @property
     def wanted_steps(self) -> float:
@@ -183,6 +214,9 @@ class _MatrixLoops(RowLoops):
         self.shared = space.shared_bytes if isinstance(space, PackedRows) else 0
         if self.shared and space.o.scale is not None:
             self.square_parts = self.waves
+        self.prefetch = bool(choice.get("prefetch"))
+        if self.prefetch:
+            self.kept = 2 * self.ahead
 
     def _places(self, role: str, row: int, k: int) -> list[tuple[int, int]]:
         at = [self.unit.coords(role, 0, e) for e in range(self.unit.elems(role))]
@@ -203,7 +237,7 @@ class _MatrixLoops(RowLoops):
 
     def _allocate(self) -> None:
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
-        self._allocate_weights("uint32", self.piece // 2)
+        self._allocate_weights("uint32", self.piece // 2 * (2 if self.prefetch else 1))
         self._allocate_stage()
         self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
         self.a, self.b = (
@@ -313,6 +347,44 @@ class _MatrixLoops(RowLoops):
             self.squares[m] = self.squares[m] + x * x
             own[i] = (x * factors[i].astype("float32")).astype(o.x.dtype)
         return loops.vector(own, 0, _UNIT)
+
+    # ---- loads ahead of products
+
+    def _walk(self, chunks: int) -> None:
+        if not self.prefetch:
+            super()._walk(chunks)
+            return
+        self._bring_steps(self._places_of(0), 0)
+        with self.ib.for_range(0, chunks - 1, "chunk") as chunk:
+            self._bring_steps(self._places_of(chunk + 1), self.ahead)
+            self._multiply_chunk(chunk)
+            for buffer in (self.weights, self.row, *((self.factors,) if self.o.scale is not None else ())):
+                self._take_fresh(buffer)
+        self._multiply_chunk(chunks - 1)
+
+    def _places_of(self, chunk: Any) -> list[tuple[Any, Any]]:
+        return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
+
+    def _multiply_chunk(self, chunk: Any) -> None:
+        for u, (at, counts) in enumerate(self._places_of(chunk)):
+            self._multiply(u, at, counts)
+
+    def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
+        super()._bring_steps(places, slot)
+        if self.prefetch:
+            for u, (at, _) in enumerate(places):
+                self._bring_x(slot + u, at)
+
+    def _step_of_x(self, u: int, at: Any) -> int:
+        return u if self.prefetch else super()._step_of_x(u, at)
+
+    def _take_fresh(self, buffer: BufferVar) -> None:
+        """The second half of registers, of the next chunk, becomes the first."""
+        (size,) = buffer.buffer.shape
+        assert isinstance(size, IntImm)
+        half, width = size.value // 2, PIECE_BYTES // dtype_info(buffer.dtype).bytes
+        for first in range(0, half, width):
+            loops.put_vector(self.ib, buffer, first, loops.vector(buffer, half + first, min(width, half - first)))
 
     # ---- products
 
