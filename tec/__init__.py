@@ -52,7 +52,7 @@ _KERNEL_NAMES = """
     thread_idx block_idx block_dim grid_dim grid_idx grid_size
     shared local barrier wave_barrier vload vstore vector
     atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_cas
-    wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce wave_scan match_any match_all block_reduce block_scan
+    fence lanemask_lt wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce wave_scan match_any match_all block_reduce block_scan
     static_range unrolled
 """
 

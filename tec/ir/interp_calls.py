@@ -287,7 +287,7 @@ CallMachine.calls = {
     "barrier": CallMachine._barrier, "address_of": CallMachine._address, "access_ptr": CallMachine._address,
     "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "mma_scaled": CallMachine._mma_scaled, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot4_narrow": CallMachine._dot, "dot2": CallMachine._dot,
     **interp_bulk.CALLS, **interp_tiles.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
-    **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order"), CallMachine._nothing),
+    **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order", "fence"), CallMachine._nothing),
     **dict.fromkeys(_ATOMICS, CallMachine._atomic),
     **dict.fromkeys(("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx"), CallMachine._shuffle_lanes),
     **dict.fromkeys(

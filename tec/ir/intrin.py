@@ -152,6 +152,14 @@ _add(
     collective="group",
 )
 _add(
+    "fence",
+    0,
+    "what the thread wrote is seen before what it writes behind here, and what it reads behind here is as new; attrs: scope ('group', 'device', 'system')",
+    "scalar",
+    "int32",
+    opaque=True,
+)
+_add(
     "shuffle_xor shuffle_up shuffle_down shuffle_idx",
     3,
     "(value, lane mask/delta/index, width): value of another lane of the wavefront; 32-bit and smaller or 64-bit scalars",

@@ -367,7 +367,7 @@ def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int,
         )
     grid, ndim = extents(name, "the grid", config[0], least=0)
     block, _ = extents(name, "the block", config[1])
-    stream = config[2] if len(config) > 2 else None
+    stream = config[2] if len(config) > 2 and config[2] != 0 else None  # 0 is the default stream, as in CUDA
     if stream is not None and not isinstance(stream, Stream):
         raise KernelError(
             f"{name}: {stream!r} in the stream's place", hint="dev.stream() gives one; None is the device's own"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import math
-from types import BuiltinFunctionType, FunctionType
+import operator
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,7 @@ import numpy as np
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
-from . import complexes, elsewhere, language
+from . import complexes, elsewhere, language, numbers
 from .expressions import AsType
 from .values import Array, Complex, Record, Records, Weak, as_dtype, describe, is_scalar, level, part_dtype, settle
 from .words import Words
@@ -26,10 +29,41 @@ _MATH = {
 }  # fmt: skip
 _OTHER_NAMES = {
     "fabs": "abs", "absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arctan2": "atan2", "arcsinh": "asinh",
-    "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "float_power": "pow", "rint": "nearbyint",
+    "arccosh": "acosh", "arctanh": "atanh", "power": "pow", "float_power": "pow", "rint": "nearbyint", "rad2deg": "degrees", "deg2rad": "radians",
 }  # fmt: skip
+# Functions that are operators, by Python's and NumPy's names.
+_OPERATORS: dict[Any, ast.operator] = {
+    f: op
+    for op, functions in (
+        (ast.Add(), (operator.add, np.add)), (ast.Sub(), (operator.sub, np.subtract)), (ast.Mult(), (operator.mul, np.multiply)),
+        (ast.Div(), (operator.truediv, np.divide)), (ast.FloorDiv(), (operator.floordiv, np.floor_divide)),
+        (ast.Mod(), (operator.mod, np.remainder)), (ast.Pow(), (operator.pow,)), (ast.BitAnd(), (operator.and_, np.bitwise_and)),
+        (ast.BitOr(), (operator.or_, np.bitwise_or)), (ast.BitXor(), (operator.xor, np.bitwise_xor)),
+        (ast.LShift(), (operator.lshift, np.left_shift)), (ast.RShift(), (operator.rshift, np.right_shift)),
+    )
+    for f in functions
+}  # fmt: skip
+_COMPARISONS: dict[Any, ast.cmpop] = {
+    operator.lt: ast.Lt(), np.less: ast.Lt(), operator.le: ast.LtE(), np.less_equal: ast.LtE(), operator.gt: ast.Gt(), np.greater: ast.Gt(),
+    operator.ge: ast.GtE(), np.greater_equal: ast.GtE(), operator.eq: ast.Eq(), np.equal: ast.Eq(), operator.ne: ast.NotEq(),
+    np.not_equal: ast.NotEq(),
+}  # fmt: skip
+# Plain functions that are inlined, by the name of what is called: of numbers as they are, and of floats.
+_OF_NUMBERS: dict[str, FunctionType] = {
+    f.__name__: f
+    for f in (numbers.sign, numbers.square, numbers.positive, numbers.negative, numbers.clip, numbers.gcd, numbers.lcm, numbers.isqrt)
+}  # fmt: skip
+_OF_NUMBERS |= {"conj": numbers.positive, "conjugate": numbers.positive, "real": numbers.positive}
+_OF_FLOATS: dict[str, FunctionType] = {
+    f.__name__: f
+    for f in (
+        numbers.reciprocal, numbers.heaviside, numbers.signbit, numbers.modf, numbers.cbrt, numbers.logaddexp, numbers.logaddexp2, numbers.sinc,
+        numbers.isclose, numbers.erfc, numbers.gamma, numbers.lgamma,
+    )
+}  # fmt: skip
+_OF_FLOATS |= {"round": numbers.rounded, "around": numbers.rounded}
 _HINTS = {
-    "sum": "add them up in a loop", "sorted": "kernels sort by their own loops", "enumerate": "for i in range(len(a))",
+    "sorted": "kernels sort by their own loops", "enumerate": "for i in range(len(a))",
     "zip": "for i in range(len(a))", "map": "write a loop", "list": "use a tuple, or tec.local((n,), dtype)", "any": "write or",
     "all": "write and", "input": "pass it as an argument", "open": "kernels reach no files", "isinstance": "types are known: ask a.dtype",
     "str": "text is for print()", "reversed": "range(n - 1, -1, -1)",
@@ -46,11 +80,7 @@ class Functions(Words):
         if f is print:
             self.output.printed(self, node)
             return None
-        if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
-            raise self.error("* and ** in a call", hint="name each argument")
-        n = len(node.args)
-        values = self.ordered(*[lambda x=x: self.expr(x) for x in (*node.args, *[k.value for k in node.keywords])])
-        args, named = values[:n], {str(k.arg): v for k, v in zip(node.keywords, values[n:])}
+        f, args, named = self._unwrapped(f, *self._given(node))
         if isinstance(f, complexes.Method):
             return f.call(*args)
         if isinstance(f, AsType):
@@ -67,6 +97,14 @@ class Functions(Words):
             word = None
         if word is not None:
             return self.word(word, node, args, named)
+        if hashable(f) and len(args) == 2 and not named:
+            if f in _OPERATORS:
+                return self.operate(_OPERATORS[f], *self.held(args, "side"), node)
+            if f in _COMPARISONS:
+                return self._compare(_COMPARISONS[f], *self.held(args, "side"))
+        if f is np.where and len(args) == 3 and not named:
+            test = self.truth(args[0])
+            return self._selected(test, *args[1:]) if isinstance(test, E.Expr) else args[1 if test else 2]
         if complexes.concerns(f, args):
             return complexes.called(self, f, node, args, named)
         dtype = as_dtype(f) if isinstance(f, type) else None
@@ -77,6 +115,31 @@ class Functions(Words):
                 else self.compute(f, args[0])
             )
         return self._function(f, node, args, named)
+
+    def _given(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call; a starred tuple is its elements."""
+        if any(k.arg is None for k in node.keywords):
+            raise self.error("** in a call", hint="name each argument")
+        n = len(node.args)
+        plain = [a.value if isinstance(a, ast.Starred) else a for a in node.args]
+        values = self.ordered(*[lambda x=x: self.expr(x) for x in (*plain, *[k.value for k in node.keywords])])
+        args: list[Any] = []
+        for a, v in zip(node.args, values):
+            if isinstance(a, ast.Starred) and not isinstance(v, tuple):
+                raise self.error(f"* of {describe(v)} in a call", hint="it takes a tuple")
+            args += v if isinstance(a, ast.Starred) else (v,)
+        return args, {str(k.arg): v for k, v in zip(node.keywords, values[n:])}
+
+    def _unwrapped(self, f: Any, args: list[Any], named: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+        """A partial as its function and all arguments; a method as a function of its object."""
+        while isinstance(f, (partial, MethodType)):
+            if isinstance(f, MethodType):
+                f, args = f.__func__, [f.__self__, *args]
+            else:
+                args = [*[self.outside(a, "an argument of a partial") for a in f.args], *args]
+                named = {**{k: self.outside(v, k) for k, v in f.keywords.items()}, **named}
+                f = f.func
+        return f, args, named
 
     def _converted(self, dtype: str, v: Any) -> Any:
         v = self.number(v, f"what becomes {dtype}")
@@ -92,7 +155,8 @@ class Functions(Words):
         if isinstance(f, np.ufunc) or module == "math" or module.startswith("numpy"):
             if known((*args, *named.values())):
                 return self.compute(f, *args, **named) if named else self.compute(f, *args)
-            return self._math(module or "numpy", name, args)
+            own = self._library(module, name, node, args, named)
+            return own if own is not None else self._math(module or "numpy", name, args)
         if module.startswith(("tec.te", "tec.ir.build")):
             return self._te(f, name, args, named)
         if isinstance(f, FunctionType):
@@ -108,6 +172,42 @@ class Functions(Words):
 
     def _wrong_count(self, f: Any, args: list[Any]) -> Any:
         raise self.error(f"{f.__name__}() of {len(args)} argument{'s'[: len(args) != 1]}")
+
+    def _library(self, module: str, name: str, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+        """A function of math or NumPy that is a plain function here; None if it is none of these."""
+        if name in ("logical_and", "logical_or", "logical_xor") and len(args) == 2:
+            a, b = (B.convert(self.truth(v)) for v in args)
+            return B.compare("ne", a, b) if name == "logical_xor" else getattr(B, name)(a, b)
+        if name == "logical_not" and len(args) == 1:
+            return B.logical_not(B.convert(self.truth(args[0])))
+        if name in ("invert", "bitwise_invert") and len(args) == 1:
+            return B.bitwise_not(settle(self.number(args[0], "the operand")))
+        if name == "hypot" and len(args) > 2:
+            squares = [self.operate(ast.Mult(), v, v, self.here) for v in self.held(args, "side")]
+            total = squares[0]
+            for q in squares[1:]:
+                total = self.operate(ast.Add(), total, q, self.here)
+            return self._math(module, "sqrt", [total])
+        f = _OF_NUMBERS.get(name) or _OF_FLOATS.get(name)
+        if f is None:
+            return None
+        if name == "isclose" and module != "math":
+            f = numbers.numpy_isclose
+        given = [v if v is None else self.number(v, f"an argument of {name}") for v in args]
+        if name in _OF_NUMBERS:
+            return self.inlined(
+                f, node, self.held([settle(v) if isinstance(v, Weak) else v for v in given], "x"), named
+            )
+        reals = [v if known((v,)) else self._real(v) for v in given]
+        narrow = next((r.dtype for r in reals if isinstance(r, E.Expr) and dtype_info(r.dtype).bits == 16), None)
+        if narrow is not None:
+            reals = [B.cast("float32", r) if isinstance(r, E.Expr) else r for r in reals]
+        dtype = narrow or next((r.dtype for r in reals if isinstance(r, E.Expr)), "float32")
+        out = self.inlined(f, node, self.held(reals, "x"), named)
+        if isinstance(out, tuple):
+            return tuple(B.cast(dtype, settle(p)) for p in out)
+        e = settle(out)
+        return e if e.dtype == "bool" else B.cast(dtype, e)
 
     def _math(self, module: str, name: str, args: list[Any]) -> Any:
         """A function of math or NumPy on numbers, some known at run time alone."""
@@ -146,10 +246,15 @@ class Functions(Words):
             return self.operate(ast.Mult(), args[0], 180 / math.pi if op == "degrees" else math.pi / 180, self.here)
         if op == "ldexp" and len(parts) == 2:
             return B.call("ldexp", self._real(parts[0]), B.cast("int32", settle(parts[1])))
-        if _MATH.get(op) != len(parts):
+        takes = _MATH.get(op)
+        if takes is not None and takes != len(parts):
+            raise self.error(f"{module}.{name} takes {takes} number{'s' * (takes > 1)}, {len(parts)} given")
+        if takes is None:
+            there = (*_MATH, *_OF_NUMBERS, *_OF_FLOATS)
+            close = difflib.get_close_matches(name, there, 1, 0.75)
             raise self.error(
-                f"{module}.{name} of {len(parts)} is not in the language of kernels",
-                hint=f"there are {', '.join(_MATH)}",
+                f"{module}.{name} is not in the language of kernels",
+                hint=f"is {close[0]} meant?" if close else f"there are {', '.join(sorted(there))}",
             )
         reals = [self._real(p) for p in parts]
         same = reals[0]
@@ -251,9 +356,11 @@ def _abs(t: Functions, v: Any) -> Any:
     return Weak(B.absolute(v.expr)) if isinstance(v, Weak) else B.absolute(t.number(v, "the argument of abs()"))
 
 
-def _round(t: Functions, v: Any) -> Any:
-    if known((v,)):
-        return t.compute(round, v)
+def _round(t: Functions, v: Any, digits: Any = None) -> Any:
+    if known((v, digits)):
+        return t.compute(round, v) if digits is None else t.compute(round, v, digits)
+    if digits is not None:
+        return t._library("numpy", "round", t.node, [v, digits], {})
     e = settle(t.number(v, "the argument of round()"))
     return (
         e
@@ -271,6 +378,15 @@ def _divmod(t: Functions, a: Any, b: Any) -> Any:
     return t.operate(ast.FloorDiv(), a, b, t.here), t.operate(ast.Mod(), a, b, t.here)
 
 
+def _sum(t: Functions, v: Any, start: Any = 0) -> Any:
+    if not isinstance(v, tuple):
+        raise t.error(f"sum() of {describe(v)}", hint="add them up in a loop; sum() takes a tuple")
+    out = start
+    for part in v:
+        out = t.operate(ast.Add(), t.held(out, "sum"), part, t.here)
+    return out
+
+
 def _tuple(t: Functions, v: Any) -> Any:
     if not isinstance(v, tuple):
         raise t.error(f"tuple() of {describe(v)}")
@@ -279,4 +395,5 @@ def _tuple(t: Functions, v: Any) -> Any:
 
 _BUILTINS: dict[Any, Any] = {
     len: _len, min: _extremum("min"), max: _extremum("max"), abs: _abs, round: _round, pow: _pow, divmod: _divmod, tuple: _tuple,
+    sum: _sum,
 }  # fmt: skip

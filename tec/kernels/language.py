@@ -114,6 +114,16 @@ def wave_barrier() -> None:
 
 
 @_word
+def fence(scope: str = "device") -> None:
+    """Orders memory without waiting for other threads: what the thread wrote before it is seen by others before what it writes
+    behind it, and what it reads behind it is as new. An atomic before or behind it tells the other side.
+
+    scope: "block", "device" or "system" (the host and other devices too).
+    """
+    _outside("fence")
+
+
+@_word
 def vload(array: Any, index: Any, lanes: int) -> Any:
     """A vector of `lanes` (2, 4, 8, 16) neighbours along the last dimension, beginning at `array[index]`. It is one
     access if the address is aligned.
@@ -239,6 +249,14 @@ def shuffle_xor(value: Any, mask: Any, width: Any = None) -> Any:
 def ballot(condition: Any) -> Any:
     """A uint64 with one bit for each lane that arrives here with a true condition."""
     _outside("ballot")
+
+
+@_word
+def lanemask_lt() -> Any:
+    """A uint64 with one bit for each lane below this one: `tec.popcount(tec.ballot(c) & tec.lanemask_lt())` is this lane's
+    place among those that vote.
+    """
+    _outside("lanemask_lt")
 
 
 @_word

@@ -50,6 +50,10 @@ def linear_thread() -> Any:
     return (tec.thread_idx.z * tec.block_dim.y + tec.thread_idx.y) * tec.block_dim.x + tec.thread_idx.x
 
 
+def lanemask_lt() -> Any:
+    return (np.uint64(1) << np.uint64(tec.lane())) - np.uint64(1)
+
+
 def wave_scan(value: Any, op: Any, exclusive: Any, none: Any) -> Any:
     lane = tec.lane()
     total = value

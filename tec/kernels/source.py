@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
+import linecache
 import textwrap
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
@@ -71,35 +73,57 @@ def source_of(f: Any, what: str = "the kernel") -> Source:
             where=where,
             hint="write it in a file or a notebook cell; text run by exec() has no source",
         ) from None
-    tree = _parse("".join(lines), f)
+    tree = _lambda_of(f) if f.__name__ == "<lambda>" else _parse("".join(lines), f)
     if tree is None:
         raise KernelError(
             f"the definition of {f.__name__} was not found in its source",
             where=where,
             hint="write it as a def of its own",
         )
-    ast.increment_lineno(tree, max(first, 1) - 1)
     if isinstance(tree, ast.FunctionDef):
+        ast.increment_lineno(tree, max(first, 1) - 1)
         _check_parameters(tree, where)
     return Source(f, tree, where.file)
 
 
-def _parse(text: str, f: FunctionType) -> ast.FunctionDef | ast.Lambda | None:
-    text = textwrap.dedent(text)
-    if f.__name__ != "<lambda>":
-        try:
-            module = ast.parse(text)
-        except SyntaxError:
-            return None
-        return next((x for x in ast.walk(module) if isinstance(x, ast.FunctionDef) and x.name == f.__name__), None)
+def _parse(text: str, f: FunctionType) -> ast.FunctionDef | None:
     try:
-        module = ast.parse(text.strip().rstrip(","))
+        module = ast.parse(textwrap.dedent(text))
     except SyntaxError:
         return None
-    found = [x for x in ast.walk(module) if isinstance(x, ast.Lambda)]
+    return next((x for x in ast.walk(module) if isinstance(x, ast.FunctionDef) and x.name == f.__name__), None)
+
+
+def _lambda_of(f: FunctionType) -> ast.Lambda | None:
+    """A lambda's tree, with the lines of its file: of those that its code's positions lie in, the innermost."""
+    lines = linecache.getlines(f.__code__.co_filename, f.__globals__)
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
-    found = [x for x in found if tuple(a.arg for a in x.args.args) == names]
-    return found[0] if len(found) == 1 else None
+    used = [(p[0], p[2]) for p in f.__code__.co_positions() if p[0] is not None and p[2] and p[1] is not None]
+    found = [
+        x
+        for x in _lambdas("".join(lines))
+        if x.lineno == f.__code__.co_firstlineno
+        and tuple(a.arg for a in x.args.args) == names
+        and all(_start(x.body) <= p <= _end(x.body) for p in used)
+    ]
+    return min(found, key=lambda x: (_end(x)[0] - x.lineno, _end(x)[1] - x.col_offset), default=None)
+
+
+def _start(x: ast.expr) -> tuple[int, int]:
+    return x.lineno, x.col_offset
+
+
+def _end(x: ast.expr) -> tuple[int, int]:
+    return x.end_lineno or x.lineno, x.end_col_offset or 0
+
+
+@lru_cache(maxsize=32)
+def _lambdas(text: str) -> tuple[ast.Lambda, ...]:
+    """The lambdas of a file."""
+    try:
+        return tuple(x for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Lambda))
+    except SyntaxError:
+        return ()
 
 
 def _check_parameters(tree: ast.FunctionDef, where: Loc) -> None:

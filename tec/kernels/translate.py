@@ -24,7 +24,7 @@ from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.effects import Effects, effects, is_call
 from ..ir.func import Func
-from ..ir.visit import deep_recursion, map_stmt
+from ..ir.visit import any_stmt, deep_recursion, map_stmt
 from ..target import Target
 from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
@@ -153,7 +153,8 @@ def _round(
     if t.output.places:
         params.append(t.output.buffer)
     attrs: dict[str, Any] = {"simt": True, "loc": source.loc}
-    if alias:
+    # Behind a fence memory holds what other threads wrote; LLVM takes memory that only one parameter reaches to be its own.
+    if alias or any_stmt(body, lambda s: is_call(s, "fence")):
         attrs["noalias"] = False
     return Translated(
         Func(_identifier(source.name), tuple(params), body, attrs), tuple(t.output.places), (), bool(does.collective)

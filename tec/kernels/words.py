@@ -24,6 +24,7 @@ _ATOMICS = {
     "atomic_add": "atomic_add", "atomic_min": "atomic_min", "atomic_max": "atomic_max", "atomic_and": "atomic_and",
     "atomic_or": "atomic_or", "atomic_xor": "atomic_xor", "atomic_exchange": "atomic_exch", "atomic_sub": "atomic_add",
 }  # fmt: skip
+_FENCES = {"block": "group", "device": "device", "system": "system"}
 _REDUCERS = {
     "add": B.add, "mul": B.mul, "min": B.minimum, "max": B.maximum, "and": B.bitwise_and, "or": B.bitwise_or, "xor": B.bitwise_xor,
 }  # fmt: skip
@@ -149,6 +150,14 @@ class Words(Statements):
     def _wave_barrier(self, node: ast.Call) -> Any:
         self.perform(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "wave"}), self.where(node)))
 
+    def _fence(self, node: ast.Call, scope: Any = "device") -> Any:
+        found = _FENCES.get(scope) if isinstance(scope, str) else None
+        if found is None:
+            raise self.error(
+                f"tec.fence({describe(scope)})", hint=f"its scope is one of {', '.join(map(repr, _FENCES))}"
+            )
+        self.perform(S.Evaluate(E.Call("fence", (), "int32", {"scope": found}), self.where(node)))
+
     def _lanes(self, lanes: Any) -> int:
         if lanes not in (2, 4, 8, 16):
             raise self.error(f"a vector of {describe(lanes)} lanes", hint="2, 4, 8 or 16")
@@ -268,6 +277,9 @@ class Words(Statements):
 
     def _lane(self, node: ast.Call) -> Any:
         return self.let("lane", E.Call("wave_lane", (), "int32"))
+
+    def _lanemask_lt(self, node: ast.Call) -> Any:
+        return self.inlined(library.lanemask_lt, node, [], {})
 
     def _wave_size(self, node: ast.Call) -> Any:
         return self._width(None)

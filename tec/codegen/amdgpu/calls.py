@@ -46,6 +46,10 @@ def barrier(em: AmdgpuEmitter, e: E.Call) -> str:
     return "0"
 
 
+def fence(em: AmdgpuEmitter, e: E.Call) -> str:
+    return calls.fence(em, e, {"group": "workgroup", "device": "agent"})
+
+
 def _await_shared(em: AmdgpuEmitter) -> None:
     """Wait for this wavefront's stores to shared memory. The release fence asks for it too, but LLVM 22 drops a fence's wait at the head of a loop where nothing is under way when the
     loop is entered, and does not put it back for what the loop's end leaves under way."""
@@ -372,7 +376,7 @@ def _is_number(e: E.Expr) -> bool:
 
 CALLS: dict[str, CallHandler] = {
     **calls.CALLS,
-    "barrier": barrier, "keep_order": keep_order, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+    "barrier": barrier, "fence": fence, "keep_order": keep_order, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
     "shuffle_xor": shuffle_xor, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit,
     **dict.fromkeys(("shuffle_up", "shuffle_down", "shuffle_idx"), shuffle_lane),
     **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "mma_scaled": mma_scaled,

@@ -6,7 +6,7 @@ whitelist, `native_math(op, dtype)`: an intrinsic that a target lacks does not r
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...ir import expr as E
@@ -407,6 +407,13 @@ def dot(em: Emitter, e: E.Call) -> str:
 # ---- what a target must bring
 
 
+def fence(em: Emitter, e: E.Call, scopes: Mapping[str, str] | None = None) -> str:
+    """A fence; `scopes`: what the target calls the IR's."""
+    scope = (scopes or {}).get(str((e.attrs or {}).get("scope", "device")), "")
+    em.line(f'fence syncscope("{scope}") seq_cst' if scope else "fence seq_cst")
+    return "0"
+
+
 def unsupported(em: Emitter, e: E.Call) -> str:
     raise em.error(f"{e.op} is not available on this target")
 
@@ -426,7 +433,7 @@ def _c_result(t: str) -> str:
 
 CALLS: dict[str, CallHandler] = {
     "abs": absolute, "reinterpret": reinterpret, "likely": likely, "if_then_else": if_then_else,
-    "prefetch": prefetch, "undef": undef, "keep_order": hint, "fmod": fmod, "rsqrt": rsqrt, "ldexp": ldexp,
+    "prefetch": prefetch, "undef": undef, "keep_order": hint, "fence": fence, "fmod": fmod, "rsqrt": rsqrt, "ldexp": ldexp,
     **dict.fromkeys(("isnan", "isinf", "isfinite"), classify),
     **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
     **dict.fromkeys(("bitand", "bitor", "bitxor", "shl", "shr", "mulhi", "bitnot", "popcount", "clz", "ctz", "bitreverse"), bits),

@@ -38,6 +38,10 @@ def barrier(em: NvptxEmitter, e: E.Call) -> str:
     return "0"
 
 
+def fence(em: NvptxEmitter, e: E.Call) -> str:
+    return calls.fence(em, e, {"group": "block", "device": "device"})
+
+
 def own_lane(em: NvptxEmitter) -> str:
     return em.intrinsic("llvm.nvvm.read.ptx.sreg.laneid", "i32", [], "range(i32 0, 32) ")
 
@@ -211,7 +215,7 @@ def bitor(em: NvptxEmitter, e: E.Call) -> str:
 
 CALLS: dict[str, CallHandler] = {
     **calls.CALLS,
-    "barrier": barrier, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+    "barrier": barrier, "fence": fence, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
     "fmod": remainder.fmod, "if_then_else": if_then_else,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
