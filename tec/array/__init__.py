@@ -17,8 +17,10 @@ import math as _math
 
 from . import complex_math as _complex_math
 from . import fft, linalg, nn, optim, random
+from . import numpy_names as _numpy_names
 from .array import Array
 from .computing import compute as _compute
+from .contraction import einsum
 from .creation import (
     arange,
     asarray,
@@ -171,6 +173,8 @@ from .statistical import (
     var,
 )
 
+array = _numpy_names.FUNCTIONS["array"]  # the modules of these names are found by imports alone
+trace = _numpy_names.FUNCTIONS["trace"]
 e = _math.e
 inf = _math.inf
 nan = _math.nan
@@ -186,6 +190,16 @@ def block(*arrays: Array) -> None:
     for group in by_device.values():
         _compute(*(x._node for x in group))
         group[0].device.sync()
+
+
+def __getattr__(name: str) -> object:
+    """NumPy's names: functions that the standard leaves out, and other names of those that it has."""
+    found = _numpy_names.FUNCTIONS.get(name)
+    if found is not None:
+        return found
+    if name in _numpy_names.ALIASES:
+        return globals()[_numpy_names.ALIASES[name]]
+    raise AttributeError(f"module 'tec.array' has no attribute {name!r}{_numpy_names.near(name, globals())}")
 
 
 __all__ = sorted(n for n in dir() if not n.startswith("_") or n.startswith("__array")) + ["__array_namespace_info__"]

@@ -23,14 +23,6 @@ from .node import Node, leaf
 if TYPE_CHECKING:
     from .array import Array
 
-# NumPy's names for functions that the namespace calls otherwise.
-_NAMES = {
-    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
-    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "invert": "bitwise_invert", "absolute": "abs", "power": "pow",
-    "true_divide": "divide", "rint": "round", "fabs": "abs", "conjugate": "conj", "concatenate": "concat", "transpose": "permute_dims",
-    "cumsum": "cumulative_sum", "cumprod": "cumulative_prod", "amax": "max", "amin": "min", "mod": "remainder", "swapaxes": "matrix_transpose",
-}  # fmt: skip
-
 
 def no_array(x: Any, what: str = "the operand") -> ArrayTypeError:
     """The error for what is no array."""
@@ -67,7 +59,7 @@ def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None 
 
 
 def _namesake(name: str) -> Any:
-    return getattr(inspection.namespace(None), _NAMES.get(name, name), None)
+    return getattr(inspection.namespace(None), name, None)
 
 
 def array_ufunc(self: Array, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:

@@ -23,7 +23,7 @@ from .elementwise import abs as _abs
 from .elementwise import log, multiply, pow, sign, sqrt
 from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
-from .manipulation import axes_of, broadcast_to, concat, expand_dims, reshape
+from .manipulation import axes_of, broadcast_to, concat, expand_dims, moveaxis, reshape
 from .node import RECORDERS, Node, leaf, note
 from .node import broadcast_shapes as common
 from .products import matmul, matrix_transpose, tensordot, vecdot
@@ -376,3 +376,17 @@ def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: A
     if ord == 2:
         return sqrt(_sum(size * size, axis=axes, keepdims=keepdims))
     return pow(_sum(pow(size, float(ord)), axis=axes, keepdims=keepdims), 1.0 / float(ord))
+
+
+def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """NumPy's name for both: without `ord` that of all elements; else of vectors along an axis, of matrices along two."""
+    axes = None if axis is None else axes_of(axis, x.ndim)
+    if ord is None or (axes is not None and len(axes) == 1) or (axes is None and x.ndim == 1):
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
+    a, b = axes if axes is not None else (-2, -1)
+    made = matrix_norm(moveaxis(x, (a, b), (-2, -1)), ord=ord)
+    return (
+        reshape(made, tuple(1 if k in (a % x.ndim, b % x.ndim) else n for k, n in enumerate(x.shape)))
+        if keepdims
+        else made
+    )

@@ -49,12 +49,12 @@ _COMPARISONS: dict[Any, ast.cmpop] = {
     np.not_equal: ast.NotEq(),
 }  # fmt: skip
 # Plain functions that are inlined, by the name of what is called: of numbers as they are, and of floats.
-_OF_NUMBERS: dict[str, FunctionType] = {
+_OF_NUMBERS: dict[str, Any] = {
     f.__name__: f
     for f in (numbers.sign, numbers.square, numbers.positive, numbers.negative, numbers.clip, numbers.gcd, numbers.lcm, numbers.isqrt)
 }  # fmt: skip
 _OF_NUMBERS |= {"conj": numbers.positive, "conjugate": numbers.positive, "real": numbers.positive}
-_OF_FLOATS: dict[str, FunctionType] = {
+_OF_FLOATS: dict[str, Any] = {
     f.__name__: f
     for f in (
         numbers.reciprocal, numbers.heaviside, numbers.signbit, numbers.modf, numbers.cbrt, numbers.logaddexp, numbers.logaddexp2, numbers.sinc,
@@ -99,7 +99,8 @@ class Functions(Words):
             return self.word(word, node, args, named)
         if hashable(f) and len(args) == 2 and not named:
             if f in _OPERATORS:
-                return self.operate(_OPERATORS[f], *self.held(args, "side"), node)
+                a, b = self.held(args, "side")
+                return self.operate(_OPERATORS[f], a, b, node)
             if f in _COMPARISONS:
                 return self._compare(_COMPARISONS[f], *self.held(args, "side"))
         if f is np.where and len(args) == 3 and not named:
@@ -173,7 +174,7 @@ class Functions(Words):
     def _wrong_count(self, f: Any, args: list[Any]) -> Any:
         raise self.error(f"{f.__name__}() of {len(args)} argument{'s'[: len(args) != 1]}")
 
-    def _library(self, module: str, name: str, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+    def _library(self, module: str, name: str, node: Any, args: list[Any], named: dict[str, Any]) -> Any:
         """A function of math or NumPy that is a plain function here; None if it is none of these."""
         if name in ("logical_and", "logical_or", "logical_xor") and len(args) == 2:
             a, b = (B.convert(self.truth(v)) for v in args)
@@ -188,7 +189,7 @@ class Functions(Words):
             for q in squares[1:]:
                 total = self.operate(ast.Add(), total, q, self.here)
             return self._math(module, "sqrt", [total])
-        f = _OF_NUMBERS.get(name) or _OF_FLOATS.get(name)
+        f: Any = _OF_NUMBERS.get(name) or _OF_FLOATS.get(name)
         if f is None:
             return None
         if name == "isclose" and module != "math":

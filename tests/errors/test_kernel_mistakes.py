@@ -165,7 +165,7 @@ def takes_an_array(x, n):
     x[0] = ARRAY[0]  # <-
 
 
-@mistake("sum() is not", "loop")
+@mistake("sum() of the array x", "loop")
 def calls_sum(x, n):
     x[0] = sum(x)  # <-
 
@@ -303,9 +303,9 @@ def lane_beyond(x):
     x[0] = v[4]  # <-
 
 
-@mistake("math.gamma", "", "x")
+@mistake("math.nextafter is not", "there are acos", "x")
 def unknown_math(x):
-    x[0] = math.gamma(x[0])  # <-
+    x[0] = math.nextafter(x[0], 1.0)  # <-
 
 
 @mistake("300 does not fit", "", "b")

@@ -66,7 +66,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: xp.logical_and(_x(2), _x(2)), TypeError, "bools"),
     (lambda: xp.bitwise_and(_x(2), 1.5), TypeError, "integers"),
     (lambda: np.fft.fft(_x(4)), TypeError, "numpy()"),
-    (lambda: np.median(_x(4)), TypeError, "numpy()"),
+    (lambda: np.corrcoef(_x(4)), TypeError, "numpy()"),
     (lambda: np.asarray(_x(4, device=tec.rocm_emu(EMU))), TypeError, "x.numpy()"),
     (lambda: np.add.reduce(_x(4)), TypeError, "numpy()"),
     (lambda: xp.random.Generator(-1), ValueError, "seed"),

@@ -1,0 +1,169 @@
+"""NumPy's functions that the standard leaves out, and its names for those that the standard calls otherwise; and methods of arrays.
+
+`tec.array.NAME` finds them (`__getattr__` of the namespace), and `Array` has the methods. Each is written in functions of the standard, so it is an expression like any
+other. Arguments are NumPy's; those that are not there raise TypeError.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import creation, elementwise, inspection, manipulation, numpy_shapes, numpy_statistics, searching, sorting
+from .array import Array, node_of
+
+# NumPy's names for functions of the namespace with the same arguments.
+ALIASES = {
+    "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
+    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "invert": "bitwise_invert", "bitwise_not": "bitwise_invert",
+    "absolute": "abs", "power": "pow", "true_divide": "divide", "rint": "round", "fabs": "abs", "conjugate": "conj", "concatenate": "concat",
+    "mod": "remainder", "fmax": "maximum", "fmin": "minimum",
+}  # fmt: skip
+
+
+_MODULES = (numpy_shapes, numpy_statistics)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: f
+    for m in _MODULES
+    for name, f in vars(m).items()
+    if getattr(f, "__module__", None) == m.__name__ and not name.startswith("_")
+}
+
+_ELSEWHERE = {
+    "ndarray": "tec.array.Array", "asnumpy": "x.numpy() copies to the host", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
+    "RawKernel": "@tec.kernel makes a kernel of a Python function", "ElementwiseKernel": "@tec.kernel, or an expression: it becomes one kernel",
+    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "tec.kernel",
+    "vectorize": "tec.vmap, or an expression", "grad": "tec.grad", "vmap": "tec.vmap", "lax": "if, for and while of Python are followed",
+    "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "cfunction": "tec.kernel",
+    "lexsort": "argsort by the last key first, each time on what take() has put in order", "apply_along_axis": "tec.vmap",
+}  # fmt: skip
+
+
+def near(name: str, names: Any) -> str:
+    """What to write instead of a name that is not there, as the end of a message; "" where nothing is near."""
+    if name in _ELSEWHERE:
+        return f": {_ELSEWHERE[name]}"
+    close = difflib.get_close_matches(name, [*names, *FUNCTIONS, *ALIASES], 1, 0.75)
+    if close:
+        return f": is {close[0]} meant?"
+    return f": np.{name}(x.numpy()) computes it on the host" if hasattr(np, name) and not name.startswith("_") else ""
+
+
+# ---- methods
+
+
+def _reshape(x: Array, *shape: Any) -> Array:
+    """`x.reshape(2, 3)`, `x.reshape((2, 3))`."""
+    return manipulation.reshape(
+        x, tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
+    )
+
+
+def _permuted(x: Array, *axes: Any) -> Array:
+    """`x.transpose()`, `x.transpose(1, 0)`, `x.transpose((1, 0))`."""
+    given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+    return numpy_shapes.transpose(x, given)
+
+
+def _squeeze(x: Array, axis: Any = None) -> Array:
+    """Without dimensions of extent 1."""
+    return manipulation.squeeze(x, tuple(k for k, n in enumerate(x.shape) if n == 1) if axis is None else axis)
+
+
+def _copy(x: Array) -> Array:
+    """Another array of the same elements."""
+    return creation.asarray(x, copy=True)
+
+
+def _astype(x: Array, dtype: Any, copy: bool = True) -> Array:
+    """Its elements in another type."""
+    return manipulation.astype(x, dtype, copy=copy)
+
+
+def _clip(x: Array, min: Any = None, max: Any = None) -> Array:
+    """Its elements within bounds."""
+    return elementwise.clip(x, min, max)
+
+
+def _round(x: Array, decimals: int = 0) -> Array:
+    """Its elements rounded to so many decimals."""
+    scale = 10.0**decimals
+    return elementwise.round(x) if not decimals else elementwise.round(x * scale) / scale
+
+
+def _extreme_index(f: Any) -> Any:
+    def method(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
+        return f(x, axis=axis, keepdims=keepdims)  # type: ignore[no-any-return]
+
+    method.__doc__ = f.__doc__
+    return method
+
+
+def _argsort(x: Array, axis: int = -1) -> Array:
+    """The order in which its elements ascend."""
+    return sorting.argsort(x, axis=axis)
+
+
+def _sort(x: Array, axis: int = -1) -> None:
+    """Its elements in ascending order, in place."""
+    x._become(node_of(sorting.sort(x, axis=axis)))
+
+
+def _fill(x: Array, value: Any) -> None:
+    """Sets all elements."""
+    x[...] = value
+
+
+def _take(x: Array, indices: Array, axis: int | None = None) -> Array:
+    """The elements at indices along an axis, by default of all in order."""
+    return manipulation.take(numpy_shapes.ravel(x) if axis is None else x, indices, axis=0 if axis is None else axis)
+
+
+def _repeat(x: Array, repeats: Any, axis: int | None = None) -> Array:
+    """Each element several times."""
+    return manipulation.repeat(x, repeats, axis=axis)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "reshape": _reshape, "transpose": _permuted, "squeeze": _squeeze, "copy": _copy, "astype": _astype, "clip": _clip, "round": _round,
+    "argmax": _extreme_index(searching.argmax), "argmin": _extreme_index(searching.argmin), "argsort": _argsort, "sort": _sort, "fill": _fill,
+    "take": _take, "repeat": _repeat, "flatten": numpy_shapes.ravel, "nonzero": searching.nonzero, "conj": elementwise.conj,
+    "conjugate": elementwise.conj, "searchsorted": searching.searchsorted,
+    **{name: FUNCTIONS[name] for name in ("ravel", "swapaxes", "diagonal", "trace", "dot", "cumsum", "cumprod", "ptp")},
+}  # fmt: skip
+
+for _name, _f in METHODS.items():
+    setattr(Array, _name, _f)
+for _name, _g in (
+    ("real", elementwise.real),
+    ("imag", elementwise.imag),
+    ("itemsize", lambda x: x.nbytes // max(x.size, 1)),
+):
+    setattr(Array, _name, property(_g))
+
+
+_OF_OTHERS = {
+    "get": "x.numpy()", "cpu": "x.to_device(tec.cpu())", "cuda": "x.to_device(tec.cuda(0))", "to": "x.to_device(dev), x.astype(dtype)",
+    "unsqueeze": "tec.array.expand_dims(x, axis=k)", "view": "x.reshape(shape)", "permute": "x.transpose(axes)", "at": "x[i] = value assigns",
+    "detach": "arrays carry no gradients: tec.grad(f) makes them", "backward": "tec.grad(f)", "grad": "tec.grad(f)", "data": "x.nd",
+    "block_until_ready": "x.block()", "strides": "arrays are values: what lies in memory, x.nd knows", "flags": "x.nd", "base": "no two arrays share elements",
+}  # fmt: skip
+
+
+def _missing(self: Array, name: str) -> Any:
+    if not name.startswith("__"):
+        hint = _OF_OTHERS.get(name)
+        if hint is None and callable(getattr(inspection.namespace(None), name, None)):
+            hint = f"tec.array.{name}(x)"
+        if hint is None:
+            close = difflib.get_close_matches(name, [n for n in dir(Array) if not n.startswith("_")], 1, 0.75)
+            hint = f"is {close[0]} meant?" if close else None
+        if hint is not None:
+            raise AttributeError(f"an array has no attribute {name!r}: {hint}")
+    raise AttributeError(f"an array has no attribute {name!r}")
+
+
+Array.__getattr__ = _missing  # type: ignore[attr-defined]

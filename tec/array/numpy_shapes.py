@@ -1,0 +1,214 @@
+"""NumPy's functions that make, shape, join and multiply arrays, and that the standard leaves out (`numpy_names`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import creation, elementwise, linalg, manipulation, products, statistical
+from .array import Array
+from .errors import ArrayValueError
+
+# ---- making arrays
+
+
+def array(x: Any, dtype: Any = None, copy: bool = True, device: Any = None) -> Array:
+    """`asarray`, by default of a copy."""
+    return creation.asarray(x, dtype=dtype, copy=copy or None, device=device)
+
+
+def identity(n: int, dtype: Any = None, device: Any = None) -> Array:
+    """The unit matrix of n by n."""
+    return creation.eye(n, dtype=dtype, device=device)
+
+
+def logspace(start: float, stop: float, num: int = 50, endpoint: bool = True, base: float = 10.0) -> Array:
+    """`num` numbers from base**start to base**stop, in equal ratios."""
+    return elementwise.pow(creation.full((), float(base)), creation.linspace(start, stop, num, endpoint=endpoint))
+
+
+# ---- their form
+
+
+def ravel(x: Array) -> Array:
+    """One dimension."""
+    return manipulation.reshape(x, (-1,))
+
+
+def transpose(x: Array, axes: Sequence[int] | None = None) -> Array:
+    """The dimensions in the order of `axes`, by default backwards."""
+    return manipulation.permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else tuple(axes))
+
+
+def swapaxes(x: Array, axis1: int, axis2: int) -> Array:
+    """Two dimensions exchanged."""
+    order = list(range(x.ndim))
+    a, b = manipulation.axis_of(axis1, x.ndim), manipulation.axis_of(axis2, x.ndim)
+    order[a], order[b] = order[b], order[a]
+    return manipulation.permute_dims(x, tuple(order))
+
+
+def atleast_1d(x: Array) -> Array:
+    """At least one dimension."""
+    return x if x.ndim else manipulation.reshape(x, (1,))
+
+
+def atleast_2d(x: Array) -> Array:
+    """At least two dimensions, new ones in front."""
+    return x if x.ndim > 1 else manipulation.reshape(x, (1, -1))
+
+
+def vstack(arrays: Any) -> Array:
+    """Joined along the first of at least two dimensions."""
+    return manipulation.concat([atleast_2d(x) for x in arrays], axis=0)
+
+
+def hstack(arrays: Any) -> Array:
+    """Joined along the second dimension, along the first for arrays of one."""
+    parts = [atleast_1d(x) for x in arrays]
+    return manipulation.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+def column_stack(arrays: Any) -> Array:
+    """Arrays of one dimension as the columns of a matrix."""
+    return manipulation.concat([x if x.ndim > 1 else manipulation.reshape(x, (-1, 1)) for x in arrays], axis=1)
+
+
+def array_split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
+    """Parts along `axis`: as many as `sections` says, of sizes that differ by at most 1; or between the indices that it lists."""
+    k = manipulation.axis_of(axis, x.ndim)
+    n = x.shape[k]
+    if isinstance(sections, int):
+        each, more = divmod(n, sections)
+        ends = [(i + 1) * each + min(i + 1, more) for i in range(sections)]
+    else:
+        ends = [*sections, n]
+    lead = (slice(None),) * k
+    return [x[(*lead, slice(a, b))] for a, b in zip([0, *ends], ends)]
+
+
+def split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
+    """`array_split` of equal parts."""
+    if isinstance(sections, int) and x.shape[manipulation.axis_of(axis, x.ndim)] % sections:
+        raise ArrayValueError(f"{x.shape[axis]} elements in {sections} equal parts", hint="tec.array.array_split(x, n)")
+    return array_split(x, sections, axis)
+
+
+def flipud(x: Array) -> Array:
+    """The first dimension backwards."""
+    return manipulation.flip(x, axis=0)
+
+
+def fliplr(x: Array) -> Array:
+    """The second dimension backwards."""
+    return manipulation.flip(x, axis=1)
+
+
+def rot90(x: Array, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
+    """Turned by k times 90 degrees from the first of `axes` to the second."""
+    a, b = axes
+    turned = (k % 4 + 4) % 4
+    if turned == 2:
+        return manipulation.flip(x, axis=axes)
+    if not turned:
+        return x
+    return swapaxes(manipulation.flip(x, axis=b), a, b) if turned == 1 else manipulation.flip(swapaxes(x, a, b), axis=b)
+
+
+def pad(x: Array, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Array:
+    """With a constant around it. `pad_width`: a number, (before, after), or such a pair for each dimension."""
+    if mode != "constant":
+        raise ArrayValueError(f"pad(mode={mode!r})", hint='mode="constant" is there')
+    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    for k, (before, after) in enumerate(widths):
+        shape = list(x.shape)
+        parts = [x]
+        for n, at in ((before, 0), (after, len(parts) + 1)):
+            if n:
+                shape[k] = n
+                parts.insert(at, creation.full(tuple(shape), constant_values, dtype=x.dtype, device=x.device))
+        x = manipulation.concat(parts, axis=k) if len(parts) > 1 else x
+    return x
+
+
+def append(x: Array, values: Array, axis: int | None = None) -> Array:
+    """`values` behind `x`; both of one dimension for `axis` None."""
+    parts = [ravel(x), ravel(values)] if axis is None else [x, values]
+    return manipulation.concat(parts, axis=0 if axis is None else axis)
+
+
+def diagonal(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The diagonal of two dimensions, as the last one."""
+    return linalg.diagonal(manipulation.moveaxis(x, (axis1, axis2), (-2, -1)), offset=offset)
+
+
+def diag(x: Array, k: int = 0) -> Array:
+    """The diagonal of a matrix; of a vector the matrix that has it there."""
+    if x.ndim == 2:
+        return linalg.diagonal(x, offset=k)
+    n = x.shape[0] + abs(k)
+    column = manipulation.reshape(pad(x, (max(k, 0), max(-k, 0))), (1, n))
+    return column * creation.eye(n, k=k, dtype=x.dtype, device=x.device)
+
+
+def trace(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+    """The sum of the diagonal."""
+    return statistical.sum(diagonal(x, offset, axis1, axis2), axis=-1)
+
+
+# ---- products
+
+
+def dot(a: Any, b: Any) -> Array:
+    """NumPy's: of vectors the sum of products, of matrices their product, else over the last dimension of `a` and the last but one of `b`."""
+    if not (isinstance(a, Array) and isinstance(b, Array)) or 0 in (a.ndim, b.ndim):
+        return elementwise.multiply(a, b)
+    if b.ndim < 3:
+        return products.matmul(a, b)
+    return products.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 2,)))
+
+
+def inner(a: Array, b: Array) -> Array:
+    """Over the last dimensions of both."""
+    return products.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
+
+
+def vdot(a: Array, b: Array) -> Array:
+    """The sum of conj(a) b over all elements."""
+    return products.vecdot(ravel(a), ravel(b))
+
+
+def outer(a: Array, b: Array) -> Array:
+    """Each element of `a` times each of `b`."""
+    return manipulation.reshape(a, (-1, 1)) * manipulation.reshape(b, (1, -1))
+
+
+def kron(a: Array, b: Array) -> Array:
+    """The Kronecker product."""
+    n = max(a.ndim, b.ndim)
+    s, t = ((1,) * (n - x.ndim) + x.shape for x in (a, b))
+    spread = manipulation.reshape(a, tuple(v for d in s for v in (d, 1)))
+    over = manipulation.reshape(b, tuple(v for d in t for v in (1, d)))
+    return manipulation.reshape(spread * over, tuple(p * q for p, q in zip(s, t)))
+
+
+def convolve(a: Array, v: Array, mode: str = "full") -> Array:
+    """The convolution of two vectors: "full", "same" or "valid"."""
+    if len(v) > len(a):
+        a, v = v, a
+    n, m = len(a), len(v)
+    spread = pad(a, m - 1)
+    windows = creation.arange(n + m - 1, device=a.device)[:, None] + creation.arange(m, device=a.device)[None, :]
+    taken = manipulation.reshape(
+        manipulation.take(spread, manipulation.reshape(windows, (-1,)), axis=0), (n + m - 1, m)
+    )
+    whole = products.matmul(taken, manipulation.flip(v))
+    if mode == "full":
+        return whole
+    if mode == "same":
+        return whole[(m - 1) // 2 : (m - 1) // 2 + n]
+    if mode == "valid":
+        return whole[m - 1 : n]
+    raise ArrayValueError(f"convolve(mode={mode!r})", hint='"full", "same" or "valid"')

@@ -1,0 +1,120 @@
+"""NumPy's functions and methods that the standard leaves out give what NumPy gives; names of other libraries get a hint."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tests import seeds
+
+xp = tec.array
+EMU = "gfx942"
+RNG = np.random.default_rng(seeds.first(34))
+M = (RNG.integers(-20, 20, (4, 6)) / 4).astype(np.float32)
+N = (RNG.integers(-20, 20, (4, 6)) / 4).astype(np.float32)
+V, W = M[0].copy(), np.array([1.0, 0.5, -2.0], np.float32)
+I = RNG.integers(0, 9, 40)
+EDGES = np.array([-2.0, 0.0, 2.5], np.float32)
+HOLES = np.where(M > 3, np.float32(np.nan), M)
+ONE, TWO, THREE = (f"f({x})" for x in ("m", "m, n", "v"))
+
+# name -> the call, of f, the arrays below and k (NumPy or the namespace)
+FUNCTIONS: dict[str, str] = {
+    **dict.fromkeys("ravel transpose flipud fliplr rot90 ptp cumsum cumprod median exp2 deg2rad rad2deg amax amin average trace diagonal".split(), ONE),
+    **dict.fromkeys("fmax fmin isclose array_equal allclose outer kron append inner vdot logaddexp2".split(), TWO),
+    **dict.fromkeys("diag atleast_2d cbrt".split(), THREE),
+    **dict.fromkeys("nansum nanmean nanmax nanmin nan_to_num".split(), "f(h)"),
+    "vstack": "f([m, n])", "hstack": "f([v, w])", "column_stack": "f([v, v])", "concatenate": "f([m, n], axis=1)", "swapaxes": "f(m, 0, 1)",
+    "array_split": "f(m, 4, axis=1)", "split": "f(m, [1, 3])", "pad": "f(m, ((1, 0), (2, 3)), constant_values=7)", "dot": "f(m, n.T)",
+    "convolve": "f(v, w, 'same')", "quantile": "f(m, 0.3, axis=0)", "percentile": "f(m, 80)", "bincount": "f(i, minlength=12)",
+    "histogram": "f(m, 7)[0]", "digitize": "f(v, e)", "interp": "f(v, e, w)",
+    "unique": "f(i, return_counts=True)", "fmod": "f(m, 0.75)", "logspace": "f(0, 2, 5)", "identity": "f(3)", "absolute": "f(m)", "mod": "f(m, 0.75)",
+    "power": "f(k.abs(m), 1.5)", "arctan2": "f(m, n)", "cumsum of rows": "f(m, axis=1)", "transpose of three": "f(k.reshape(m, (2, 2, 6)), (2, 0, 1))",
+}  # fmt: skip
+METHODS = """m.reshape(3, 8)|m.reshape((8, 3))|m.T.reshape(-1)|m.flatten()|m.ravel()|m.transpose()|m.argmax()|m.argmin(axis=1)|m.astype('int32')|m.clip(-1, 1)|
+m.round()|m.round(1)|m.cumsum(0)|m.copy()|m.swapaxes(0, 1)|m.repeat(2)|m.dot(n.T)|m.trace()|m.diagonal()|k.take_along_axis(m, m.argsort(), axis=1)|m.sum(axis=0)|m.std()|
+m.reshape(4, 1, 6).squeeze()|m.take(i)|m.ptp() if k is x else k.ptp(m)|m.real|m.conj()""".replace("\n", "").split("|")
+EINSUMS = [
+    "ij,kj->ik",
+    "ij,ij->",
+    "ij->ji",
+    "ij->j",
+    "ij,ij,kj->ik",
+    "ij,kl->il",
+    "...j,kj->...k",
+    "i...,i...",
+    "ij,jk->ik",
+    "ij,j,kj->ik",
+    "i,j,k->ikj",
+]
+
+
+def given(k: Any, dev: Any) -> dict[str, Any]:
+    arrays = {"m": M, "n": N, "v": V, "w": W, "i": I, "h": HOLES, "e": EDGES}
+    return {"k": k, "x": xp, **({a: xp.asarray(v, device=dev) for a, v in arrays.items()} if k is xp else arrays)}
+
+
+def same(got: Any, want: Any, what: str) -> None:
+    if isinstance(want, (tuple, list)):
+        assert len(got) == len(want), what
+        for g, w in zip(got, want):
+            same(g, w, what)
+        return
+    got = got.numpy() if isinstance(got, xp.Array) else np.asarray(got)
+    assert got.shape == np.shape(want), what
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5, err_msg=what)
+
+
+def check(dev: Any, calls: list[tuple[str, str]]) -> None:
+    for name, text in calls:
+        want = eval(text, {**given(np, dev), "f": getattr(np, name.split()[0], None)})
+        got = eval(text, {**given(xp, dev), "f": getattr(xp, name.split()[0], None)})
+        same(got, want, f"{name}: {text}")
+
+
+CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS)]
+PARTS = 6  # of which the gate runs one, on the CPU, and a night all, on both
+
+
+@pytest.mark.parametrize("dev", [None, pytest.param(EMU, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("part", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, PARTS))])
+def test_functions_and_methods_give_what_numpy_gives(part: int, dev: str | None) -> None:
+    order = CALLS.copy()
+    random.Random(seeds.stream("names")).shuffle(order)
+    check(dev and tec.rocm_emu(dev), order[part::PARTS])
+
+
+@pytest.mark.parametrize("dev", [None, pytest.param(EMU, marks=pytest.mark.slow)])
+def test_einsum_gives_what_numpy_gives(dev: str | None) -> None:
+    rng = random.Random(seeds.stream("einsum"))
+    drawn = []
+    for _ in range(2 if not seeds.number() else 20):  # each index two to four wide
+        terms = ["".join(rng.sample("abcd", rng.randint(1, 3))) for _ in range(rng.randint(2, 3))]
+        result = "".join(c for c in sorted(set("".join(terms)), key=lambda _: rng.random()) if rng.random() < 0.6)
+        drawn.append(f"{','.join(terms)}->{result}")
+    sizes = {c: rng.randint(2, 4) for c in "abcdefgijkl"}
+    for text in [*(rng.sample(EINSUMS, 3) if not seeds.number() else EINSUMS), *drawn]:
+        shapes = [[sizes[c] for c in t.replace("...", "ab")] for t in text.split("->")[0].split(",")]
+        arrays = [RNG.integers(-3, 4, s).astype(np.float32) for s in shapes]
+        got = xp.einsum(text, *(xp.asarray(a, device=dev and tec.rocm_emu(dev)) for a in arrays))
+        same(got, np.einsum(text, *arrays), text)
+
+
+def test_einsum_takes_diagonals() -> None:
+    a = RNG.integers(-3, 4, (4, 4, 3)).astype(np.float32)
+    same(xp.einsum("iij->j", xp.asarray(a)), np.einsum("iij->j", a), "iij->j")
+
+
+@pytest.mark.parametrize(("call", "says"), [
+    (lambda x: x.get(), "numpy"), (lambda x: x.unsqueeze(0), "expand_dims"), (lambda x: x.exp(), "tec.array.exp"), (lambda x: x.reshap(3), "reshape meant"),
+    (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.corrcoef(x), "np.corrcoef"),
+    (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
+    (lambda x: xp.split(x, 2), "array_split"), (lambda x: xp.bincount(x), "vector of integers"), (lambda x: xp.pad(x, 1, mode="wrap"), "constant"),
+])  # fmt: skip
+def test_what_is_not_there_gets_a_hint(call: Any, says: str) -> None:
+    with pytest.raises((AttributeError, ValueError, TypeError), match=says):
+        call(xp.asarray([1.0, 2.0, 3.0]))
