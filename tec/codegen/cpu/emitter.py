@@ -27,7 +27,7 @@ from ..emit.emitter import Emitter, Parts
 from ..emit.frame import Frame, alias_groups
 from ..emit.memory import Memory
 from ..emit.statements import Statements
-from ..emit.writer import quote
+from ..emit.writer import Pointer, quote
 from . import dots
 from .tiles import OPS, Tiles, tile
 
@@ -296,6 +296,23 @@ class CpuStatements(Statements):
         self.memo_clear()
 
 
+def _without_constant(e: E.Expr) -> tuple[E.Expr, int]:
+    """A sum without its numbers, and these added up."""
+    if isinstance(e, E.IntImm):
+        return E.IntImm(0, e.dtype), e.value
+    if type(e) is not E.Add and type(e) is not E.Sub:
+        return e, 0
+    (a, x), (b, y) = _without_constant(e.a), _without_constant(e.b)
+    constant = x + y if type(e) is E.Add else x - y
+    if a is e.a and b is e.b:
+        return e, 0
+    if isinstance(b, E.IntImm) and b.value == 0:
+        return a, constant
+    if isinstance(a, E.IntImm) and a.value == 0 and type(e) is E.Add:
+        return b, constant
+    return type(e)(a, b), constant
+
+
 class CpuMemory(Memory):
     """Gathers where the core has wide ones."""
 
@@ -304,6 +321,35 @@ class CpuMemory(Memory):
     def __init__(self, em: CpuEmitter):
         super().__init__(em)
         self.gather_bits = (32, 64) if em.wide == 64 else ()
+
+    def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
+        """What varies and the constant are steps of their own: neighbours of a register tile share the first, and the second is part of the instruction. In one sum the constant is among
+        32-bit terms, which LLVM orders anew for each neighbour, and extends one by one in the innermost loop."""
+        rest, constant = _without_constant(index)
+        if constant == 0 or isinstance(rest, E.IntImm) or dtype_info(index.dtype).kind != "int":
+            return super().address(buffer, index)
+        self.em.keep.append(rest)
+        p, element = self.pointer(buffer), self.type_of(buffer.dtype).element
+        type_, offset = self.offset(p, buffer, rest)
+        # Of a smaller number the first step stays within the buffer; otherwise it may lie outside.
+        gep = "getelementptr inbounds" if constant > 0 and self.is_nonneg(rest) else "getelementptr"
+        first = self.op(f"{gep} {element}, {p.type} {p.value}, {type_} {offset}")
+        return self.op(f"{gep} {element}, {p.type} {first}, i64 {constant}"), p
+
+    def _load_lanes(self, e: E.BufferLoad, index: E.Expr, form: tuple[E.Expr, int] | None, lanes: int) -> str:
+        """Every second element from two whole vectors, of which the second ends with the last element: all that they read lies between elements that are read anyway. LLVM keeps scalar
+        loads, an insertion for each lane."""
+        t = self.type_of(e.dtype)
+        if form is None or form[1] != 2 or e.predicate is not None or t.kind == "bool":
+            return super()._load_lanes(e, index, form, lanes)
+        low, p = self.address(e.buffer, form[0])
+        last = self.op(f"getelementptr inbounds {self.type_of(e.buffer.dtype).element}, {p.type} {low}, i64 {lanes - 1}")
+        align = dtype_info(e.buffer.dtype).bytes
+        a, b = (self.op(f"load {t.mem}, {p.type} {at}, align {align}{p.load_suffix}") for at in (low, last))
+        # Of 2 * lanes - 1 elements the second vector has the last ones: its odd places are even ones of all.
+        picks = ", ".join(f"i32 {2 * i if 2 * i < lanes else 2 * i + 1}" for i in range(lanes))
+        value = self.op(f"shufflevector {t.mem} {a}, {t.mem} {b}, <{lanes} x i32> <{picks}>")
+        return self.from_memory(value, e.dtype)
 
     def store_contiguous(self, buffer: Buffer, base: E.Expr, value: str, dtype: str, mask: str) -> None:
         """LLVM 22's AArch64 back end fails on storing three bytes truncated from 64 bits: three stores then."""

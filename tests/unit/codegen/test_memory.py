@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import re
+
 import numpy as np
 import pytest
 
@@ -26,9 +29,11 @@ from tec.ir import (
     Ramp,
     Select,
     Seq,
+    Sub,
     Var,
 )  # fmt: skip
 from tec.ir import build as B
+from tests.seeds import first
 from tests.thinned import thinned
 
 from .harness import buffer, compile_func
@@ -125,6 +130,41 @@ def test_affine_forms_become_one_vector_access():
     x, got = np.arange(256, dtype="f4"), np.zeros(256, "f4")
     k(x, got)
     np.testing.assert_array_equal(x, got)
+
+
+def test_every_second_element_comes_by_two_vectors():
+    """The second one ends with the last element: of a buffer of 15 no 16th is read."""
+    k = compile_func(copy_kernel(Ramp(IntImm(0), IntImm(2), 8), Ramp(IntImm(0), IntImm(1), 8), 8, n=15))
+    assert k.code.llvm.count("load <8 x float>") == 2 and "load float" not in k.code.llvm
+    assert re.search(r"getelementptr inbounds float, ptr %\S+, i64 7\b", k.code.llvm)
+    x, got = np.arange(15, dtype="f4"), np.zeros(15, "f4")
+    assert k(x, got) == 0
+    np.testing.assert_array_equal(got[:8], x[::2])
+
+
+def test_constants_of_an_index_are_a_step_of_their_own():
+    """Sums of loop variables and numbers in any order, drawn: each constant, also one that the rest takes below the buffer, is what the address ends with."""
+    rng = random.Random(first(32))
+    for _ in range(6):
+        loops = {"i": Var("i"), "j": Var("j")}
+        terms = [*((v, rng.randint(-3, 3)) for v in loops), *(("", rng.randint(-9, 9)) for _ in range(3))]
+        rng.shuffle(terms)
+        low = sum(min(0, 3 * c) if v else c for v, c in terms)
+        terms.insert(rng.randrange(len(terms)), ("", rng.randint(0, 4) - low))
+        index = IntImm(0)
+        for v, c in terms:
+            term = Mul(loops[v], IntImm(c)) if v else IntImm(c)
+            index = Sub(index, IntImm(-c)) if not v and rng.random() < 0.4 else Add(index, term)
+        i, j = loops.values()
+        a, out = buffer("a", "float32", N), buffer("out", "float32", 16)
+        store = BufferStore(out, BufferLoad(a, (index,)), (Add(Mul(i, IntImm(4)), j),))
+        k = compile_func(Func("main", (a, out), For(i, IntImm(0), IntImm(4), For(j, IntImm(0), IntImm(4), store))))
+        x, got = np.arange(N, dtype="f4"), np.zeros(16, "f4")
+        assert k(x, got) == 0
+        at = [sum(c * {"i": p, "j": q, "": 1}[v] for v, c in terms) for p in range(4) for q in range(4)]
+        np.testing.assert_array_equal(got, x[at])
+        constant = sum(c for v, c in terms if not v)
+        assert not constant or re.search(rf"getelementptr (inbounds )?float, ptr %\S+, i64 {constant}\b", k.code.llvm)
 
 
 def test_alignment_is_what_is_provable():
