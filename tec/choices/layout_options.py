@@ -21,7 +21,7 @@ from ..target import Target
 from . import layouts, parallel
 from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .families.products import packing
-from .families.products.tile_clocks import walk_clocks
+from .families.products.tile_clocks import blocked_tile, walk_clocks
 from .layouts import Convolution
 from .rules import figures
 from .store import records
@@ -36,6 +36,7 @@ _SCALAR = (
 )
 _DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
 _PICTURE = 224  # rows and columns of a network's input that are open: only how copies compare with sums follows from it
+_FEW_REGISTERS = 16  # vectors that a core without AVX-512 has
 _HOPELESS = 3.0  # times the best by the model: it errs by less
 
 
@@ -117,6 +118,10 @@ def _blocked(
         clocks = pixels * _padded(w.shape[0], to) * window / to / _vectors_a_clock(target, to)
         if to != sizes[0]:
             clocks *= _NARROW
+        elif target.core.registers <= _FEW_REGISTERS and not _is_depthwise(w, attrs):
+            # A multiply-add takes no element of memory for all lanes there: each is a load, which tiles of few registers share among few sums.
+            row, _, _ = blocked_tile(target, -(-w.shape[0] // to), y.shape[-1])
+            clocks = max(clocks, pixels // y.shape[-1] * window * row)
         far = _far_clocks(target, w, y, attrs, to)
         if _is_depthwise(w, attrs):
             made = Convolution(lies, Layout(f"O{axes}{to}o"), lies, dtype=acc)

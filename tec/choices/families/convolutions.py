@@ -19,6 +19,7 @@ from ..group import Group, const_shape, reduce_size, size_of
 from ..parts.operands import accumulators, anchored
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..space import Choice, Scheduled, Space
+from .products import tile_clocks
 from .products.tile_clocks import walk_clocks
 from .products.tiles import TileConvolution
 
@@ -57,7 +58,7 @@ class BlockedConvolution(Space):
         self.parameters = {
             "columns": (usual, *[w for w in range(1, 29) if w != usual and (self.columns is None or w <= self.columns)]),
             "rows": (1,) if self.rows is None else tuple(r for r in (1, 2, 3, 4) if self.rows % r == 0),
-            "blocks": tuple(b for b in (1, 2, 4) if not (self.channels or 0) % b) if self.is_sum else (1,), "unroll": (0, 1, 2),
+            "blocks": tuple(b for b in (1, 2, 4) if b <= (self.channels or 1)) if self.is_sum else (1,), "unroll": (0, 1, 2),
             "outer": ("channels", "rows"), "parallel": (True, False),
         }  # fmt: skip
 
@@ -71,7 +72,9 @@ class BlockedConvolution(Space):
         threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
         told = next(self.ruled(**self._features()), {})
         blocks, registers = told.get("blocks", 1), self.target.core.registers
-        if "columns" in told:
+        if told.get("priced"):
+            _, columns, blocks = tile_clocks.blocked_tile(self.target, self.channels or 1, ow, vectors)
+        elif "columns" in told:
             columns = min(ow, told["columns"])
         elif "least" in told:
             columns = two_block_tile(
@@ -145,7 +148,8 @@ class BlockedConvolution(Space):
         acc, final = s[accumulators(s, op, out, "local")], s[out.output(0)]
         n, co, *depth, oh, w, c = final.op.axis
         wo, wi = final.split(w, factor=choice["columns"])
-        co, ci = final.split(co, factor=blocks) if blocks > 1 else (co, None)
+        # Where they do not divide the blocks there are, the last ones begin earlier, and one block is computed twice.
+        co, ci = final.split(co, factor=blocks, shift_inwards=True) if blocks > 1 else (co, None)
         oh, hi = final.split(oh, factor=choice["rows"]) if choice["rows"] > 1 else (oh, None)
         written = [axis for axis in (ci, hi) if axis is not None]
         outer = (n, *depth, oh, co) if choice["outer"] == "rows" else (n, co, *depth, oh)

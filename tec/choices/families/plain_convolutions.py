@@ -34,8 +34,8 @@ _MOST_WRITTEN = 256  # multiply-adds of a body that is written out
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a plain convolution. own_in, own_out: channels of a group; space: of the output; copied: elements of the image that is made with its padding, 0 for none; apart: whether
-    the window moves by more than one column."""
+    """Of a plain convolution. own_in, own_out: channels of a group; space: of the output; copied: elements of the image that is made with its padding, 0 for none; step: columns
+    that the window moves by."""
 
     images: int
     groups: int
@@ -44,7 +44,7 @@ class Sizes:
     taps: tuple[int, ...]
     space: tuple[int, ...]
     copied: int
-    apart: bool
+    step: int
 
     @staticmethod
     def of(x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> Sizes:
@@ -54,7 +54,7 @@ class Sizes:
         groups = attrs["groups"]
         return Sizes(
             x.shape[0], groups, w.shape[1], w.shape[0] // groups, tuple(w.shape[2:]), tuple(y.shape[2:]),
-            full if any(around) else 0, attrs["strides"][-1] > 1,
+            full if any(around) else 0, attrs["strides"][-1],
         )  # fmt: skip
 
     def legal(self, target: Target, rows: int, columns: int) -> bool:
@@ -78,7 +78,7 @@ class Sizes:
     def clocks(self, target: Target, rows: int, columns: int) -> float:
         """Of a core: multiply-adds and loads of all tiles, loops over the window, and the copy with padding."""
         told, vectors = figures.of(TEMPLATE, target), columns // self.lanes(target)
-        step = tile_clocks.step(target, rows, vectors, told["apart"] if self.apart else 1)[0]
+        step = tile_clocks.step(target, rows, vectors, told["apart"] if self.step > 1 else 1)[0]
         turns = self.own_in * math.prod(self.taps[:-1])
         tile = turns * (self.taps[-1] * step + told["turn"]) + told["tile"] + rows * vectors
         channels = self.groups * -(-self.own_out // rows)
@@ -137,7 +137,7 @@ class PlainConvolution(Space):
         groups = x[1] // w[1]
         copied = math.prod(x) if op.inputs[0].op.tag == "pad" else 0
         self.sizes = Sizes(
-            x[0], groups, w[1], w[0] // groups, tuple(w[2:]), tuple(y[2:]), copied, op.attrs["strides"][-1] > 1
+            x[0], groups, w[1], w[0] // groups, tuple(w[2:]), tuple(y[2:]), copied, op.attrs["strides"][-1]
         )
         self.weight_bytes = 4 * math.prod(w)
         self.parameters = {
@@ -151,21 +151,29 @@ class PlainConvolution(Space):
         return self.legal({**self.parameters, "parallel": (threads,)})
 
     def _order_clocks(self, choice: Choice) -> float:
-        """Of the order of tiles: along the channels, rows of the results that lie in more pages than a core has at hand, and weights that come again for each tile of pixels; along the
-        pixels, lines of the image that come again for each tile of channels."""
-        z, core, told = self.sizes, self.target.core, figures.of(TEMPLATE, self.target)
-        rows, columns = choice["rows"], choice["columns"]
-        tiles = z.images * z.groups * -(-z.own_out // rows) * math.prod(z.space[:-1]) * -(-z.space[-1] // columns)
-        lines = 4 * columns / _LINE_BYTES + 1
+        """Of the order of tiles: lines of weights and of the image that come again for each tile, from the cache that holds what was read since they came last; and where tiles go
+        along the channels, rows of the results, and of the groups' images, that lie in more pages than a core has at hand."""
+        z, told, rows, columns = self.sizes, figures.of(TEMPLATE, self.target), choice["rows"], choice["columns"]
+        high, turns = -(-z.own_out // rows), z.own_in * math.prod(z.taps[:-1])  # tiles of a group's channels
+        tiles = z.images * z.groups * high * math.prod(z.space[:-1]) * -(-z.space[-1] // columns)
+        weights = rows * turns * z.taps[-1] * 4 / _LINE_BYTES
+        window = turns * (4 * columns * z.step / _LINE_BYTES + 1)
+        tile_bytes, row_bytes = (weights + window) * _LINE_BYTES, 4 * turns * z.space[-1] * z.step
         if choice["outer"] == "channels":
-            pages = z.groups * z.own_out * min(1.0, 4 * math.prod(z.space) / _PAGE_BYTES)
-            again, held = rows * z.own_in * math.prod(z.taps) * 4 / _LINE_BYTES, self.weight_bytes
-            far = rows * told["page"] if pages > _PAGES else 0.0
+            read = self.weight_bytes, tile_bytes if high > 1 else row_bytes * z.groups
+            planes = z.groups * z.own_out * min(1.0, 4 * math.prod(z.space) / _PAGE_BYTES)
+            met = rows + (z.own_in / high if z.groups > 1 else 0)
+            far = met * told["page"] if planes > _PAGES else 0.0
         else:
-            again, held = z.own_in * math.prod(z.taps[:-1]) * lines, 4 * math.prod(z.space) * z.own_in * z.groups
-            far = 0.0
-        line = told["far_line"] if held > core.l2_bytes / 2 else told["near_line"] if held > core.l1_bytes / 2 else 0.0
-        return float(tiles * (far + again * line))
+            image = 4 * z.own_in * math.prod(n * z.step for n in z.space)
+            read, far = (tile_bytes, image if high > 1 else row_bytes), 0.0
+        again = weights * self._line_clocks(read[0]) + window * self._line_clocks(read[1])
+        return float(tiles * (far + again))
+
+    def _line_clocks(self, read: float) -> float:
+        """Of a line behind which so many bytes were read."""
+        core, told = self.target.core, figures.of(TEMPLATE, self.target)
+        return told["far_line"] if read > core.l2_bytes / 2 else told["near_line"] if read > core.l1_bytes / 2 else 0.0
 
     def why_not(self, choice: Choice) -> str | None:
         if self.sizes.legal(self.target, choice["rows"], choice["columns"]):

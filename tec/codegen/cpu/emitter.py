@@ -343,7 +343,9 @@ class CpuMemory(Memory):
         if form is None or form[1] != 2 or e.predicate is not None or t.kind == "bool":
             return super()._load_lanes(e, index, form, lanes)
         low, p = self.address(e.buffer, form[0])
-        last = self.op(f"getelementptr inbounds {self.type_of(e.buffer.dtype).element}, {p.type} {low}, i64 {lanes - 1}")
+        last = self.op(
+            f"getelementptr inbounds {self.type_of(e.buffer.dtype).element}, {p.type} {low}, i64 {lanes - 1}"
+        )
         align = dtype_info(e.buffer.dtype).bytes
         a, b = (self.op(f"load {t.mem}, {p.type} {at}, align {align}{p.load_suffix}") for at in (low, last))
         # Of 2 * lanes - 1 elements the second vector has the last ones: its odd places are even ones of all.

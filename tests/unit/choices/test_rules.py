@@ -101,7 +101,7 @@ PREFERENCES = {
     "running sum": {"across", "words"},
     "gpu attention": {"blocks"},
     "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
-    "cpu convolution": {"blocks", "columns", "least", "most"},
+    "cpu convolution": {"blocks", "columns", "least", "most", "priced"},
     tilings.TEMPLATE: {"tiles", "shared", "slice_k", "least_steps", *(f.name for f in fields(tilings.Outline))},
 }
 

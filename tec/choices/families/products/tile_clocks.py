@@ -48,6 +48,22 @@ def panel_vectors(target: Target, lanes: int, m: Size, n: int) -> int:
     return 1 if n <= lanes else min((2, 3, 4), key=lambda v: (clocks(v), v))
 
 
+def blocked_tile(target: Target, channels: int, width: int, vectors: int = 1) -> tuple[float, int, int]:
+    """Of a convolution of blocked channels: clocks of a step along the sum for a row of `width` columns of all `channels` (in blocks of so many vectors), and columns and blocks of the
+    tile that takes the fewest. Of two blocks, or vectors, it has as many columns as LLVM, which loads a step's input ahead, has registers for."""
+    registers = target.core.registers
+    tiles = [(c, b) for b in (1, 2) if b <= channels for c in range(1, width + 1)]
+
+    def fits(columns: int, blocks: int) -> bool:
+        own = blocks * vectors
+        return columns * own + (own + 1 if own == 1 else columns + own) <= registers
+
+    def clocks(columns: int, blocks: int) -> float:
+        return -(-channels // blocks) * -(-width // columns) * step(target, columns, blocks * vectors)[0]
+
+    return min((clocks(*t), *t) for t in tiles if fits(*t) or t == (1, 1))
+
+
 def again_clocks(target: Target, held: float, times: float) -> float:
     """Of a core, of bytes that come again so many times, from the level that holds them."""
     core, told = target.core, figures.of("cpu product", target)
