@@ -19,6 +19,7 @@ ATOMIC = 1 << 10
 
 ID = -1 & ~(ATOMIC | 15)  # what names the accessor, the atomic bit apart
 LAUNCH = 0xFF << LAUNCH_SHIFT
+LAUNCH_I64 = LAUNCH - (1 << 64)  # in the texts of `support`
 OTHER_SPAN = (1 << LAUNCH_SHIFT) - (1 << GROUP_SHIFT)
 # The same in their places in a record.
 ONE_LAUNCH, ONE_EPOCH, ONE_GROUP = 1 << LAUNCH_SHIFT, 1 << EPOCH_SHIFT, 1 << GROUP_SHIFT
