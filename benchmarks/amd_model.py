@@ -27,10 +27,11 @@ from typing import Any
 
 import tec
 from benchmarks.model_rows import LAUNCHES, Row, rows
-from benchmarks.time_model import PROFILED_US, op
+from benchmarks.time_model import op, profiled_us
 from tec.choices import schedule
 from tec.ops.layouts import Layout
 from tec.target import find_product, level_gbps
+from tec.target.fitted import fitted
 
 LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_rows/README.md`)
 NAMES = {
@@ -91,7 +92,7 @@ def in_last_cache(row: Row) -> bool:
 
 def zeros_us(row: Row) -> float:
     """The zeros that aiter writes first, which its times include: of a result that is a sum in parts (`asm_gemm_a8w8.cu`, `asm_a8w8_blockscale_bpreshuffle.cu`: hipMemsetAsync; its bfloat16
-    kernels write them themselves), and of a mixture's (`gemm_moe_tune.py`: torch.zeros)."""
+    kernels write them themselves), and of a mixture's (`gemm_moe_tune.py`: torch.zeros). A launch of their own, and memory's rate."""
     product = find_product(row.product)
     assert product is not None, row.product
     if row.op == "moe":
@@ -100,7 +101,7 @@ def zeros_us(row: Row) -> float:
         nbytes = 2 * row.sizes[0] * row.sizes[1]
     else:
         return 0.0
-    return PROFILED_US + nbytes / level_gbps(product, "memory") * 1e-3
+    return fitted("zeros written first") + nbytes / level_gbps(product, "memory") * 1e-3
 
 
 def right(row: Row) -> Line:
@@ -117,7 +118,7 @@ def right(row: Row) -> Line:
         return gradient(row)
     e = aiter_results.estimate(row.product, row.kernel, sizes, row.splits, in_last_cache(row))
     return {
-        "us": e.kernel_us + (0.0 if row.warm else PROFILED_US + zeros_us(row)),
+        "us": e.kernel_us + (0.0 if row.warm or product is None else profiled_us(product) + zeros_us(row)),
         "limit": e.limit,
         "mhz": round(e.clock_mhz),
         "of": row.kernel,
@@ -173,7 +174,7 @@ def good(row: Row) -> Line:
     p = tec.model(f, args, row.product, row.warm)
     longest = max(p.launches, key=lambda x: x.estimate.microseconds).estimate
     us = sum(x.estimate.kernel_us for x in p.launches)
-    us += product.launch_us * (len(p.launches) - 1) if row.warm else PROFILED_US * len(p.launches)
+    us += product.launch_us * (len(p.launches) - 1) if row.warm else profiled_us(product) * len(p.launches)
     done = 2e-6 * math.prod(row.sizes) / us if row.op == "product" else 0.0
     peak = done / product.peak_tflops(NAMES[row.dtype])
     return {

@@ -15,7 +15,7 @@ A model is judged by what a kernel of that quality takes, so each row is of the 
 - nothing: tec's default, also where its source's compiler or files are not here ("of" says whose kernel it was); with --tec in all rows.
 
 "wall" (column "how"): the result includes the cost of a call from Python; products below `CALL_US` say more of that than of a kernel, and are counted apart. "profiled": it is the
-sum of what torch's profiler has for the kernels of a call, which is more than they take (`PROFILED_US`). "warm": the benchmark repeats itself on the same operands, so the last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by
+sum of what torch's profiler has for the kernels of a call, which is more than they take (`profiled_us`). "warm": the benchmark repeats itself on the same operands, so the last cache keeps what fits. At the end: how many rows lie within 25 %, by kind, and of pairs of one table that differ by
 20 % and more how many the model puts in order. `--out`: lines go to this file as they come, and rows that it has are not modelled again.
 """
 
@@ -41,12 +41,17 @@ import tec
 from tec.choices import schedule, spaces
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op
-from tec.target import find_product
+from tec.target import Machine, find_product
 from tec.target.fitted import fitted
 
 CALL_US = 60.0  # torch's call in such tables takes 20 to 27 (1024 cubed, at 40 to 80 TFLOP/s of 600): a third and more of a time below this
-PROFILED_US = fitted("profiled kernel")  # what torch's profiler has for a kernel beside its work
 DTYPES = {"f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f8": "float8_e4m3", "int8": "int8"}
+
+
+def profiled_us(product: Machine) -> float:
+    """What torch's profiler has for a kernel on `product` beside its work."""
+    return fitted("profiled kernel, CDNA 3" if product.chip == "gfx942" else "profiled kernel")
+
 
 Types = list[tuple[tuple[int, ...], str]]
 Made = tuple[Any, list[Any]]  # te outputs, placeholders
@@ -171,7 +176,7 @@ def modelled(row: Row, kernel: str) -> tuple[float, Any, int]:
     us = sum(r.estimate.kernel_us for r in p.launches)
     count = len(p.launches)
     if "profiled" in row.how:
-        us += PROFILED_US * count
+        us += profiled_us(product) * count
     else:
         us += product.launch_us * (count if "wall" in row.how else count - 1)
     return us, max(p.launches, key=lambda r: r.estimate.microseconds), len(p.launches)
@@ -215,7 +220,8 @@ def measure(row: Row, own: bool = False) -> dict[str, Any]:
             line["missing"] = str(fault).splitlines()[0]
     if found is not None:
         us, whose, which = found
-        us += PROFILED_US if "profiled" in row.how else 0.0  # one kernel
+        if "profiled" in row.how and (product := find_product(row.product)) is not None:
+            us += profiled_us(product)  # one kernel
         line |= {"of": whose, "modelled_us": round(us, 1), "ratio": round(us / row.us, 2), "which": which}
     else:
         kernel = "" if elsewhere or (own and row.kind != "order") else row.kernel

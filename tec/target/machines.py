@@ -215,7 +215,9 @@ _MI455X_ASSUMED = (
     "multiply-adds of the vector units in a clock are MI300X's in float32 and float64 (128, 64), RDNA's in float16 (256)"
 )
 _MI355X_NS = (None, None, None, fitted("MI355X memory latency"))
-_MI350_L2 = 27_000.0 / (304 * 2100) * 256  # of CDNA 4, whose L2 is CDNA 3's: by units and a megahertz
+# [O], taken to be at the highest clock: 28 bytes a clock of each unit. The fastest of AMD's kernels, whose tiles live off the L2, take 14.4 TB/s from it at the clocks that power leaves them.
+_MI350_L2 = 17_000.0 / 2400  # a megahertz
+_MI350_MALL = fitted("MI355X last cache")
 
 # The first of each chip is what `-mcpu=gfx...` stands for.
 _AMD = (
@@ -235,8 +237,8 @@ _AMD = (
     # Its memory reads 4287 GB/s in ROCm's validation tests.
     _amd("MI325X", "gfx942", 304, 2100, 256, 6000, l1=32, l2=4, mall=256, dies=8, reached=(38_800.0, 27_000.0, 7_310.0, 4_287.0), ns=_MI300_NS, matrix_mhz=_MI325X_MHZ,
          power=_MI325X_POWER),
-    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, 8_530.0, 6_000.0), ns=_MI355X_NS, matrix_mhz=_MI355X_MHZ),  # [O]
-    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, 8_530.0, 6_000.0), ns=_MI355X_NS, matrix_mhz=_MI350X_MHZ),  # [O]
+    _amd("MI355X", "gfx950", 256, 2400, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2400, _MI350_MALL, 6_000.0), ns=_MI355X_NS, matrix_mhz=_MI355X_MHZ),  # [O]
+    _amd("MI350X", "gfx950", 256, 2200, 288, 8000, l1=32, l2=4, mall=256, dies=8, reached=(None, _MI350_L2 * 2200, _MI350_MALL, 6_000.0), ns=_MI355X_NS, matrix_mhz=_MI350X_MHZ),  # [O]
     _amd("MI455X", "gfx1250", 256, 2400, 432, 19_600, l1=64, l2=24, dies=8, assumed=_MI455X_ASSUMED),  # [J]
     _amd("RX 6900 XT", "gfx1030", 80, 2250, 16, 512, l2=4, mall=128, ns=(28.5, 85.9, 162.5, None)),  # [G]: 73, 220, 416 clocks at 2560 MHz
     _amd("RX 6800 XT", "gfx1030", 72, 2250, 16, 512, l2=4, mall=128),
