@@ -44,6 +44,15 @@ Examples:
     "--blocks", type=click.IntRange(1), metavar="N", help="Of the cache; by default as slots and memory allow."
 )
 @click.option(
+    "--ngrams", is_flag=True, help="Guess greedy texts ahead from what they repeat; texts go on in turn then."
+)
+@click.option(
+    "--draft",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="MODEL",
+    help="The same by a smaller model of the same vocabulary.",
+)
+@click.option(
     "--api-key",
     multiple=True,
     metavar="KEY",
@@ -103,7 +112,7 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
         lm = load(checkpoint, dtype=said["dtype"], context=said["context"], **how)
         served = served_of(
             lm, name, device=said["device"], slots=said["slots"], queue=said["queue"], limits=limits, block=said["block"], blocks=said["blocks"],
-            cache=not said["no_cache"],
+            cache=not said["no_cache"], ngrams=said["ngrams"], draft=load(said["draft"], dtype=said["dtype"], context=lm.context, **how) if said["draft"] else None,
         )  # fmt: skip
         common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if not keys and host not in ("127.0.0.1", "localhost", "::1"):

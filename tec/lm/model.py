@@ -257,18 +257,23 @@ class LanguageModel:
         model that cannot take tokens back."""
         self._end_writer()
         with self._lock:
-            if not self._has_rows_alone or self._boundary is not None or self._takes_length:
-                raise ArgumentError(
-                    f"{self.checkpoint.architecture} cannot take back tokens that were guessed wrong",
-                    hint="without ngrams= and draft=",
-                )
+            verifier = self.verifier()
             self.check_room(len(ids) + len(guesses))
             same = _common(self.ids, ids[:-1])
             if same < len(self.ids):
                 same = self._cut(same)
-            if self._verifier is None:
-                self._verifier = Verifier(self, self._weights, self._recipes, self._cached)
-            return self._verifier.logits(self, [*ids[same:], *guesses])[len(ids) - same - 1 :]
+            return verifier.logits(self, [*ids[same:], *guesses])[len(ids) - same - 1 :]
+
+    def verifier(self) -> Verifier:
+        """What gives the logits of all tokens of a run. Raises ArgumentError for a model that cannot take tokens back."""
+        if not self._has_rows_alone or self._boundary is not None or self._takes_length:
+            raise ArgumentError(
+                f"{self.checkpoint.architecture} cannot take back tokens that were guessed wrong",
+                hint="without ngrams and draft",
+            )
+        if self._verifier is None:
+            self._verifier = Verifier(self, self._weights, self._recipes, self._cached)
+        return self._verifier
 
     def ahead(self, token: int, sampling: Sampling, rng: Any, most: int) -> Generator[int, None, None] | None:
         """The tokens behind `token`, `most` of them, chosen by the device, which does not wait for the host between them; None where the host has to choose: on

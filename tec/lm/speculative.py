@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .model import LanguageModel
 
 # Guesses of a run at first, and the most. Rows beside the first cost little as long as weights take longer to read than to multiply.
-_FIRST, _MOST = 4, 8
+FIRST_GUESSES, _MOST = 4, 8
 # Queries of heads that share keys which a CPU's attention takes together in the order of one query (`choices.families.attention.few`). Sums of more are rounded
 # differently in the last bit, and where products round activations to bytes, a bit becomes a byte: logits of SmolLM2 in Q4_0 then differ by 0.6 in place of 0.
 _ALIKE = 8
@@ -92,7 +92,7 @@ class Verifier:
             more = placed({n: made.missing[n] for r in others for n in r.params.values()})
             fill(others, lm.checkpoint.tensors, more, 2)
             own |= more
-        network = made.network(own)
+        self.network = network = made.network(own)
         network.share(lm.network)
         whole = lm.executor
         self.executor = network.executor(whole.device, capacity=max(1, len(lm.ids)), stream=whole.stream)
@@ -118,7 +118,7 @@ class Speculative:
         self._ids: list[int] = []  # the text
         self._known: list[tuple[int, Any]] = []  # guesses that the caches hold behind it, with the logits behind each
         self._most = most_guesses(lm)
-        self._count = min(_FIRST, self._most)
+        self._count = min(FIRST_GUESSES, self._most)
 
     @property
     def room(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from ...errors import ArgumentError, CodegenError, ImportModelError, LoweringError
@@ -11,44 +11,13 @@ from ..embedding import Embedder, makes_embeddings
 from ..model import LanguageModel
 from ..text.template import template_of
 from .batches import BatchEngine
+from .compiled_slots import CompiledSlot
+from .guessing import GuessingModel
 from .joint import BLOCK, PagedModel
 from .served import Limits, Served
 from .slots import SlotEngine
 
 _LOG = logging.getLogger("tec.serve")
-_ROWS = 256  # that a slot's caches have room for at first; they grow
-
-
-class CompiledSlot:
-    """See `Slot`."""
-
-    def __init__(self, lm: LanguageModel, device: Any):
-        self._lm = lm
-        self._executor = lm.network.executor(device, capacity=min(lm.context, _ROWS))
-        self.ids: list[int] = []
-        self._length = 0  # of the text when it was read last
-
-    def read(self, tokens: Sequence[int]) -> Any:
-        """See `Slot.read`."""
-        if self.ids and self._lm.is_stale(self._length, len(self.ids) + len(tokens)):
-            tokens = [*self.ids, *tokens]
-            self.cut(0)
-        self._length = len(self.ids) + len(tokens)
-        logits = self._executor.run(self._lm.inputs(tokens, len(self.ids)))[0]
-        self.ids += tokens
-        return logits.numpy()[-1]
-
-    def cut(self, rows: int) -> int:
-        """See `Slot.cut`: of a model with states that have no rows, all is forgotten."""
-        if rows >= len(self.ids):
-            return len(self.ids)
-        if rows and all(s.axis is not None for s in self._lm.network.plan.states):
-            self._executor.truncate(rows)
-        else:
-            self._executor.reset()
-            rows = 0
-        del self.ids[rows:]
-        return rows
 
 
 class CompiledModel:
@@ -66,15 +35,23 @@ class CompiledModel:
 
 def served_of(
     lm: LanguageModel, name: str, *, device: Any = None, slots: int = 4, queue: int = 64, limits: Limits | None = None, block: int = BLOCK,
-    blocks: int | None = None, cache: bool = True,
+    blocks: int | None = None, cache: bool = True, ngrams: bool = False, draft: LanguageModel | None = None,
 ) -> Served:  # fmt: skip
     """A model, ready for `application`. slots: texts under way at once; block, blocks: tokens of a block of the cache, and blocks; 0 for `block`: texts go on in turn, each
-    with caches of its own. cache: keep compiled code on the disk. Raises ArgumentError where its files have no tokenizer."""
+    with caches of its own. cache: keep compiled code on the disk. ngrams, draft: guess greedy texts ahead (`guessing`), which go on in turn then. Raises ArgumentError where its files have no tokenizer."""
     tokenizer = _tokenizer_of(lm)
     embed = None
     if makes_embeddings(lm.checkpoint):
         embed = Embedder(lm.checkpoint, lm.target, device, "float32", None, True, True).embed
-    engine = engine_of(lm, device, slots=slots, queue=queue, embed=embed, block=block, blocks=blocks, cache=cache)
+    engine: BatchEngine | SlotEngine
+    if ngrams or draft is not None:
+        if ngrams and draft is not None:
+            raise ArgumentError("guesses come from n-grams or from a draft model", hint="one of the two")
+        engine = SlotEngine(
+            GuessingModel(lm, device, draft), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed
+        )
+    else:
+        engine = engine_of(lm, device, slots=slots, queue=queue, embed=embed, block=block, blocks=blocks, cache=cache)
     return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())
 
 

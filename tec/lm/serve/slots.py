@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..text.tokenizer import Stream
 from .engine import Done, Listener, Request
@@ -26,6 +26,20 @@ class Slot(Protocol):
 
     def cut(self, rows: int) -> int:
         """Forget all but the first tokens. How many are left: fewer where the model's states have no rows."""
+
+
+@runtime_checkable
+class GuessingSlot(Slot, Protocol):
+    """One that guesses what a text goes on with, and reads several tokens at once."""
+
+    def guess(self, ids: Sequence[int], room: int) -> list[int]:
+        """Tokens that may follow a text, `room` at the most, or none."""
+
+    def check(self, tokens: Sequence[int]) -> Any:
+        """The text goes on with these tokens. The logits [tokens, vocabulary] behind each."""
+
+    def learn(self, right: bool) -> None:
+        """Whether all guesses of the last run were right."""
 
 
 class Model(Protocol):
@@ -75,6 +89,9 @@ class SlotEngine(TextEngine[_Job]):
             if job.slot is None:
                 self._begin(job)
             assert job.slot is not None
+            if job.written and job.request.sampling.temperature == 0 and isinstance(job.slot, GuessingSlot):
+                self._guess(job, job.slot)
+                return
             piece, job.left = job.left[:PIECE], job.left[PIECE:]
             with self._model_lock:
                 logits = job.slot.read(piece)
@@ -83,6 +100,26 @@ class SlotEngine(TextEngine[_Job]):
                 job.left = job.written[-1:]
         except Exception as error:
             self._failed(job, error)
+
+    def _guess(self, job: _Job, slot: GuessingSlot) -> None:
+        """The tokens behind the last one, as far as the model chooses what was guessed, and one more."""
+        request = job.request
+        text = [*request.prompt, *job.written]
+        room = min(request.most - len(job.written), self.context - len(text)) - 1
+        with self._model_lock:
+            guesses = slot.guess(text, room)
+            rows = slot.check([text[-1], *guesses])
+        held = len(slot.ids) - len(guesses)
+        right = 0
+        for k, row in enumerate(rows):
+            self._write(job, row)
+            if job not in self._running or k == len(guesses) or job.written[-1] != guesses[k]:
+                break
+            right += 1
+        slot.cut(held + right)
+        if guesses:
+            slot.learn(right == len(guesses))
+        job.left = job.written[-1:]
 
     def _begin(self, job: _Job) -> None:
         prompt = list(job.request.prompt)

@@ -13,6 +13,7 @@ from tec.lm import embedder, load
 from tec.lm.serve.app import application, socket_at
 from tec.lm.serve.compiled import CompiledModel, served_embedder, served_of
 from tec.lm.serve.engine import Done, Request, Token
+from tec.lm.serve.guessing import GuessingModel
 from tec.lm.serve.slots import SlotEngine
 from tests.unit.lm.tiny import llama
 
@@ -32,9 +33,14 @@ def alone(lm, prompt: str, most: int = 12) -> list[int]:
     return generation.ids
 
 
-@pytest.mark.parametrize("slots", [1, 3])
-def test_texts_together(lm, slots):
-    engine = SlotEngine(CompiledModel(lm), lm.checkpoint.tokenizer.token_bytes, slots=slots)
+@pytest.mark.parametrize("slots, guesses", [(3, ""), (2, "ngrams"), (2, "draft")])
+def test_texts_together(lm, slots, guesses):
+    model = (
+        GuessingModel(lm, draft=load(llama(what=3), context=48, target="llvm") if guesses == "draft" else None)
+        if guesses
+        else CompiledModel(lm)
+    )
+    engine = SlotEngine(model, lm.checkpoint.tokenizer.token_bytes, slots=slots)
     ends = [threading.Event() for _ in PROMPTS]
     tokens: list[list[int]] = [[] for _ in PROMPTS]
 

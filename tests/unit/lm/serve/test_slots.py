@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
 import pytest
 
 from tec.errors import ArgumentError, InternalError
 from tec.lm.sampling import Sampling
 from tec.lm.serve.engine import Done, Refused, Request, Token
 from tec.lm.serve.slots import PIECE, SlotEngine
+from tests.seeds import some
 
-from .scripted import Scripted, byte_tokenizer
+from .scripted import Scripted, ScriptedSlot, byte_tokenizer
 
 TOKENIZER = byte_tokenizer()
 
@@ -173,3 +175,52 @@ def test_refusals(made):
         engine.submit(ask("say x"), Kept())
     with pytest.raises(ArgumentError, match="one slot"):
         SlotEngine(model, TOKENIZER.token_bytes, slots=0)
+
+
+class Guessed(ScriptedSlot):
+    """Guesses the script, with a wrong token now and then."""
+
+    def __init__(self, model, rng):
+        super().__init__(model)
+        self.rng, self.right, self.runs = rng, 0, 0
+
+    def guess(self, ids, room):
+        found = []
+        for _ in range(min(room, int(self.rng.integers(0, 6)))):
+            best = int(np.argmax(self.model.logits([*ids, *found])))
+            found.append(best if self.rng.random() < 0.8 else int(self.rng.integers(0, 256)))
+        return found
+
+    def check(self, tokens):
+        self.runs += 1
+        rows = []
+        for t in tokens:
+            self.ids.append(t)
+            rows.append(self.model.logits(self.ids))
+        return np.array(rows)
+
+    def learn(self, right):
+        self.right += right
+
+
+@pytest.mark.parametrize("k", some(3))
+def test_guessed_texts_are_the_same(made, k):
+    rng = np.random.default_rng(k)
+    model, slots = Scripted(), []
+    model.slot = lambda: slots.append(Guessed(model, rng)) or slots[-1]
+    engine, plain = made(model, slots=2), made(slots=2)
+    requests = [
+        ask(f"say {'abcdefgh' * int(rng.integers(1, 5))}", int(rng.integers(1, 40)), stop=["ha"] * int(n % 2))
+        for n in range(6)
+    ]
+    for request in requests:
+        got, want = Kept(), Kept()
+        engine.submit(request, got)
+        plain.submit(request, want)
+        assert got.wait().reason == want.wait().reason and got.text == want.text
+        assert [e.id for e in got.events[:-1]] == [e.id for e in want.events[:-1]]
+    assert sum(s.runs for s in slots) < sum(r.most for r in requests) and sum(s.right for s in slots)
+    drawn = Kept()
+    runs = sum(s.runs for s in slots)
+    engine.submit(ask("draw", 5, sampling=Sampling(temperature=1.0)), drawn)
+    assert drawn.wait().reason and runs == sum(s.runs for s in slots)  # what is drawn is not guessed
