@@ -261,6 +261,7 @@ class EmuDriver:
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None
         self._jit: Jit | None = None
         self._hostcalls: Hostcalls | None = None
+        self._captured: tuple[Any, list[Callable[[], None]]] | None = None  # a stream, and what was queued in it
 
     @property
     def hostcalls(self) -> Hostcalls:
@@ -364,12 +365,16 @@ class EmuDriver:
         ctypes.memmove(dst_host, src, nbytes)
 
     def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
+        if self._is_captured(stream, lambda: self.copy_on_device(ordinal, dst, src, nbytes)):
+            return
         self.memory.check_range(src, nbytes, "copy on device, source")
         self.memory.check_range(dst, nbytes, "copy on device, destination")
         ctypes.memmove(dst, src, nbytes)
         self.memory.copy_undefined(dst, src, nbytes)
 
     def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
+        if self._is_captured(stream, lambda: self.memset(ordinal, dst, byte, nbytes)):
+            return
         self.memory.check_range(dst, nbytes, "memset")
         ctypes.memset(dst, byte & 255, nbytes)
         self.memory.mark_written(dst, nbytes)
@@ -380,6 +385,11 @@ class EmuDriver:
         cooperative: bool = False,
     ) -> None:  # fmt: skip
         """Run a kernel to its end. `cooperative`: all work-groups at once, so that they may wait for each other."""
+        if self._is_captured(
+            stream,
+            lambda: self.launch(function, grid, block, shared_bytes, kernargs, cooperative=cooperative),
+        ):
+            return
         estimate = None
         if self.observer is not None:
             # Before it runs: what it does may depend on what it overwrites.
@@ -395,6 +405,30 @@ class EmuDriver:
         elif self.observer is not None:
             now = time.perf_counter()
             self.observer(function, None, grid, block, estimate, None, now, now)
+
+    # Graphs: what is queued in a stream, done again in its order.
+    def capture_begin(self, ordinal: int, stream: Any) -> None:
+        self._ordinal(ordinal)
+        self._captured = (stream, [])
+
+    def capture_end(self, ordinal: int, stream: Any) -> list[Callable[[], None]]:
+        assert self._captured is not None
+        steps, self._captured = self._captured[1], None
+        return steps
+
+    def graph_launch(self, ordinal: int, graph: list[Callable[[], None]], stream: Any = None) -> None:
+        for step in graph:
+            step()
+
+    def graph_destroy(self, ordinal: int, graph: Any) -> None:
+        pass
+
+    def _is_captured(self, stream: Any, step: Callable[[], None]) -> bool:
+        """Whether a stream is being captured, which then holds the step."""
+        if self._captured is None or stream is None or stream is not self._captured[0]:
+            return False
+        self._captured[1].append(step)
+        return True
 
     def set_counting(self, ordinal: int, on: bool) -> None:
         """Count what launches do from here on, for `last_counters` (see `tec.profile`)."""

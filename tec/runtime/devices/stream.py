@@ -126,7 +126,10 @@ class GraphCapture:
         self.keep: list[Any] = []
         self._driver: Any = device.driver
         if self._driver is None or not hasattr(self._driver, "capture_begin"):
-            raise DeviceError(f"{device} has no graph capture", hint="graphs are there on CUDA and HIP devices")
+            raise DeviceError(
+                f"{device} has no graph capture",
+                hint="GPUs have graphs, the software GPU too; on a CPU call the functions again",
+            )
         self._graph: Any = None
         self._scratch: list[int] = []
         self._stream: Stream | None = None

@@ -101,3 +101,24 @@ def test_lanes_below_give_a_place_to_each(chip: str) -> None:
     given = arrays(dev, x, np.zeros(300), [0])
     compacted[5, BLOCK](*given)
     assert sorted(given[1].numpy()[: given[2].numpy()[0]]) == sorted(x[x > 0])
+
+
+@tec.kernel
+def add_one(x):
+    i = tec.grid_idx(1)
+    if i < len(x):
+        x[i] += 1
+
+
+def test_launches_are_captured_on_the_software_gpu() -> None:
+    dev = tec.rocm_emu("gfx942")
+    (x,) = arrays(dev, np.zeros(10))
+    with dev.capture() as graph:
+        add_one[1, BLOCK](x)
+        add_one[1, BLOCK](x)
+    assert (x.numpy() == 0).all()  # recorded, not run
+    for _ in range(2):
+        graph.launch()
+    assert (x.numpy() == 4).all()
+    add_one[1, BLOCK](x)
+    assert (x.numpy() == 5).all()
