@@ -168,8 +168,8 @@ def _higher_digit(f: Simplifier, form: Lin, x: Lin, c: int, a: int, dtype: str) 
 
     (y // c) * (a*c) + (x % c) * a -> y * a             ((y // c) % m) * (a*c) + (x % c) * a -> (y % (c*m)) * a
 
-    where y is x but for multiples of c: remainders have their coefficients reduced (`floormod`), quotients have not.
-    (8*i + j) // 7 * 7 + (i + j) % 7 is 8*i + j.
+    where y is x but for multiples of c: remainders have their coefficients reduced, and remainders within them opened (`floormod`), quotients have not.
+    (8*i + j) // 7 * 7 + (i + j) % 7 is 8*i + j, and (16 * (i % 5) + j) // 40 * 40 + (16*i + j) % 40 is 16 * (i % 5) + j.
     """
     for atom, k in form.terms.values():
         quotient: Any = atom
@@ -180,7 +180,8 @@ def _higher_digit(f: Simplifier, form: Lin, x: Lin, c: int, a: int, dtype: str) 
             continue
         y = f.trusted_lin(quotient.a)
         apart = y.plus(x, -1)
-        if m >= 0 and apart.const % c == 0 and all(t % c == 0 for _, t in apart.terms.values()):
+        rest = floormod(f, apart, c, dtype) if m >= 0 else apart
+        if not rest.terms and not rest.const:
             return atom, floormod(f, y, c * m, dtype) if m else y
     return None
 
