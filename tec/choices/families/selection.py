@@ -23,6 +23,7 @@ from ..parts import loops
 MOST = 256  # that are looked for: each counts those ahead of it
 _ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
 _NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
+_FEW = 8  # elements of a thread, all of which a wavefront asks at each step of its search
 _KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
 
 
@@ -71,10 +72,18 @@ def unkeyed(k: Index, dtype: str, largest: bool) -> Any:
     return te.call_intrin(dtype, "reinterpret", flipped)
 
 
-def selected(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
-    """Values and places of the k largest of each line, in order."""
+def can_by_wave(n: int, k: int, target: Target) -> bool:
+    """Whether a wavefront may have a line for itself: its threads keep the line's elements, and have as many best ones as are looked for."""
+    return k <= target.wavefront_size and n <= target.wavefront_size * _KEPT
+
+
+def selected(
+    x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target, by_wave: bool = False
+) -> list[Tensor]:
+    """Values and places of the k largest of each line, in order; by_wave: by a wavefront alone, which meets at no barrier."""
     lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
     threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
+    threads = target.wavefront_size if by_wave else threads
 
     def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
         with ib.new_scope():
@@ -97,6 +106,7 @@ class _Selection:
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
         self.wave, self.units = target.wavefront_size, target.machine.units
         self.waves = threads // self.wave
+        self.room = max(threads, _ROOM * (1 << (k - 1).bit_length()))  # for elements that reach the bound
         self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
         while lines.n % self.piece:
             self.piece //= 2
@@ -106,13 +116,14 @@ class _Selection:
         self.keys: Any = None
 
     def run(self) -> None:
-        ib, room = self.ib, self.threads
+        ib, room = self.ib, self.room
         words = ib.allocate("uint64", (room,), "words", scope="shared")
         places = ib.allocate("int32", (room,), "places", scope="shared")
         filled = ib.allocate("int32", (1,), "filled", scope="shared")
         if self.own <= _KEPT:
             self.elements = ib.allocate(self.wide, (self.own,), "elements", scope="local")
-        places[self.t] = te.max_value("int32")
+        for begin in range(0, room, self.threads):
+            places[self.t + begin] = te.max_value("int32")
         least = ib.allocate("uint32", (1,), "least", scope="shared")
         with ib.if_scope(self.t == 0):
             filled[0] = te.const(0, "int32")
@@ -122,6 +133,9 @@ class _Selection:
         self._bound(least)
         self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
         count = ib.let("count", filled[0])
+        if self.waves == 1 and self.lines.n <= room:
+            self._ranked(words, places, count)
+            return
         with ib.if_scope(count <= room):
             self._ranked(words, places, count)
         with ib.else_scope():
@@ -151,9 +165,27 @@ class _Selection:
             if self.elements is not None:
                 self.elements[j] = v
             # NaNs are left out: the bound is no greater for it, and they reach it.
-            best[0] = (te.max if self.largest else te.min)(best[0], v)
+            if keys is None:
+                best[0] = (te.max if self.largest else te.min)(best[0], v)
+            else:
+                keys[j] = key(v, self.largest)
 
+        # A wavefront asks all of its few elements: then few more reach the bound than are looked for.
+        keys = (
+            ib.allocate("uint32", (self.own,), "keys", scope="local")
+            if self.waves == 1 and self.own <= _FEW and 8 * self.k > self.wave
+            else None
+        )
+        for j in range(self.own if keys is not None else 0):
+            keys[j] = te.const(0, "uint32")
         self.each(look)
+        if self.waves == 1:
+            found = self._near(
+                [ib.let("mine", key(best[0], self.largest))] if keys is None else [keys[j] for j in range(self.own)]
+            )
+            with ib.if_scope(t == 0):
+                bound[0] = found
+            return
         own = ib.allocate("uint32", (self.threads,), "own", scope="shared")
         own[t] = key(best[0], self.largest)
         turn = self._turn
@@ -189,6 +221,9 @@ class _Selection:
 
     def _gather(self, places: Any, filled: Any, bound: Index) -> None:
         """Places of what reaches the bound to shared memory, in any order, as far as there is room."""
+        if self.waves == 1:
+            self._gather_in_lanes(places, filled, bound)
+            return
         ib = self.ib
         those = loops.scalar(ib, "uint32", "those", te.const(0, "uint32"))
 
@@ -201,13 +236,36 @@ class _Selection:
                 j = ib.let("j", te.ctz(those[0]).astype("int32"))
                 piece = (turn + te.indexdiv(j, self.piece)) * self.threads + self.t
                 slot = ib.let("slot", te.call_intrin("int32", "atomic_add", filled[0], te.const(1, "int32")))
-                with ib.if_scope(slot < self.threads):
+                with ib.if_scope(slot < self.room):
                     # An atomic, and no store: no two threads have one slot, which only they know.
                     at = piece * self.piece + te.indexmod(j, self.piece)
                     ib.emit(te.call_intrin("int32", "atomic_min", places[slot], at))
                 those[0] = te.bitwise_and(those[0], those[0] - te.const(1, "uint32"))
 
         self.each(note, keep)
+
+    def _gather_in_lanes(self, places: Any, filled: Any, bound: Index) -> None:
+        """The same by a wavefront alone: a vote on each element of its threads says where each goes, and nothing is counted in shared memory."""
+        ib = self.ib
+        before = ib.let("before", (te.const(1, "uint64") << self.t.astype("uint64")) - te.const(1, "uint64"))
+        base = loops.scalar(ib, "int32", "base", te.const(0, "int32"))
+
+        def keep(j: int, at: Index) -> None:
+            # Of what lies behind the line's end nothing reaches the bound; all threads vote.
+            inside = at < self.lines.n
+            reaches = ib.let("reaches", te.all(inside, self._reaches(j, te.min(at, self.lines.n - 1), bound)))
+            votes = ib.let("votes", self._ballot(reaches))
+            slot = ib.let("slot", base[0] + te.popcount(te.bitwise_and(votes, before)).astype("int32"))
+            with ib.if_scope(te.all(reaches, slot < self.room)):
+                places[slot] = at
+            base[0] = base[0] + te.popcount(votes).astype("int32")
+
+        for turn in range(self.own // self.piece):
+            begin = ib.let("begin", turn * self.threads * self.piece + self.t * self.piece)
+            for j in range(self.piece):
+                keep(turn * self.piece + j, begin + j)
+        with ib.if_scope(self.t == 0):
+            filled[0] = base[0]
 
     def _ballot(self, holds: Any) -> Any:
         return te.call_intrin("uint64", "ballot", holds)
@@ -218,29 +276,41 @@ class _Selection:
 
     def _ranked(self, words: Any, places: Any, count: Index) -> None:
         """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
-        ib, turn = self.ib, 16
+        ib = self.ib
         t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
+        held = [self._word(words, places, t, begin, count) for begin in range(0, self.room, self.threads)]
+        for begin, (mine, at, value) in zip(range(0, self.room, self.threads), held):
+            with ib.if_scope(t + begin < count):
+                self._put(words, count, mine, at, value)
+
+    def _word(self, words: Any, places: Any, t: Index, begin: int, count: Index) -> tuple[Any, Any, Any]:
+        """A thread's element from a place on as a word, in shared memory too; 0 where there is none."""
+        ib = self.ib
         mine, at = (
             loops.scalar(ib, "uint64", "mine", te.const(0, "uint64")),
             loops.scalar(ib, "int32", "at", te.const(0, "int32")),
         )
         value = ib.allocate(self.src.dtype, (1,), "value", scope="local")
-        with ib.if_scope(t < count):
-            at[0] = places[t]
+        with ib.if_scope(t + begin < count):
+            at[0] = places[t + begin]
             value[0] = self.src[self.lines.at(self.line, at[0])]
             place = (te.const((1 << 31) - 1, "int32") - at[0]).astype("uint64")
             high = key(value[0], self.largest).astype("uint64") << te.const(32, "uint64")
             mine[0] = te.bitwise_or(high, place)
-        words[t] = mine[0]
-        with ib.if_scope(t < count):
-            ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
-            with ib.for_range(0, te.indexdiv(count + (turn - 1), turn), "c") as c:
-                for j in range(turn):
-                    ahead[0] = ahead[0] + (words[c * turn + j] > mine[0]).astype("int32")
-            with ib.if_scope(ahead[0] < self.k):
-                to = self.kept.at(self.line, ahead[0])
-                self.results[0][to] = value[0]
-                self.results[1][to] = at[0].astype("int64")
+        words[t + begin] = mine[0]
+        return mine, at, value
+
+    def _put(self, words: Any, count: Index, mine: Any, at: Any, value: Any) -> None:
+        """An element to where the number of words ahead of it says, if that is one of the k."""
+        ib, turn = self.ib, 16
+        ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
+        with ib.for_range(0, te.indexdiv(count + (turn - 1), turn), "c") as c:
+            for j in range(turn):
+                ahead[0] = ahead[0] + (words[c * turn + j] > mine[0]).astype("int32")
+        with ib.if_scope(ahead[0] < self.k):
+            to = self.kept.at(self.line, ahead[0])
+            self.results[0][to] = value[0]
+            self.results[1][to] = at[0].astype("int64")
 
     # ---- by the k-th
 

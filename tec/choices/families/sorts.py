@@ -41,23 +41,40 @@ class Largest(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        x, k = form.inputs[0], form.attrs["k"]
-        other = (
-            {"selection": selection.can(x.dtype, k)} if target.is_gpu else {"list": insertions.can(target, x.dtype, k)}
-        )
-        self.parameters = {"algorithm": ("heap", "bitonic", *(name for name, can in other.items() if can))}
+        self.parameters = {
+            "algorithm": ("heap", "bitonic", "selection" if target.is_gpu else "list"),
+            "by_wave": (False, True) if target.is_gpu else (False,),
+        }
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
         self.is_second = target.is_gpu and self._rule("counted", False)
 
     @property
     def default(self) -> Choice:
-        gpu = self.target.is_gpu
-        wanted, otherwise = (self._rule("algorithm", "selection"), "bitonic") if gpu else ("list", "heap")
-        return self.choice(algorithm=wanted if wanted in self.parameters["algorithm"] else otherwise)
+        algorithm = self._rule("algorithm", "selection")
+        chosen = self.choice(algorithm=algorithm, by_wave=algorithm == "selection" and self._rule("by_wave", False))
+        for found in (chosen, {**chosen, "by_wave": False}):
+            if self.target.is_gpu and self.why_not(found) is None:
+                return found
+        if self.target.is_gpu:
+            return self.choice(algorithm="bitonic", by_wave=False)
+        listed = self.choice(algorithm="list", by_wave=False)
+        return listed if self.why_not(listed) is None else self.choice(algorithm="heap", by_wave=False)
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these lines."""
         return self.rule(name, otherwise, k=self.form.attrs["k"], n=self.lines.n, lines=self.lines.count)
+
+    def why_not(self, choice: Choice) -> str | None:
+        x, k = self.form.inputs[0], self.form.attrs["k"]
+        if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
+            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
+        if choice.get("by_wave", False) and (
+            choice["algorithm"] != "selection" or not selection.can_by_wave(self.lines.n, k, self.target)
+        ):
+            return "a wavefront selects as many elements as it has threads, of a line that these keep"
+        if choice["algorithm"] == "list" and not insertions.can(self.target, x.dtype, k):
+            return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {x.dtype}"
+        return None
 
     def sketch(self, choice: Choice) -> Footprint:
         """A heap's comparisons in one thread, a selection's steps over the keys of a work-group's threads, or a sort's passes, one kernel each."""
@@ -68,7 +85,8 @@ class Largest(loops.LoopForm):
         if choice["algorithm"] == "list":
             return self.chains(n, count)
         if choice["algorithm"] == "selection":
-            return self.chains(_SEARCHED * (1 + n / loops.THREADS) + k, count * loops.THREADS)
+            threads = self.target.wavefront_size if choice.get("by_wave", False) else loops.THREADS
+            return self.chains(_SEARCHED * (1 + n / threads) + k, count * threads)
         passes = deep * (deep + 1) // 2
         return self.chains(passes, count * n, passes)
 
@@ -76,6 +94,10 @@ class Largest(loops.LoopForm):
         a, x = self.form.attrs, self.form.inputs[0]
         if choice["algorithm"] == "list":
             return insertions.inserted(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, _offered)
+        if choice.get("by_wave", False):
+            return selection.selected(
+                x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, by_wave=True
+            )
         make = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected}[choice["algorithm"]]
         return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
 

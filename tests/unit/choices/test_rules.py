@@ -87,7 +87,7 @@ FEATURES = {
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
-    "largest": {"algorithm", "counted"},
+    "largest": {"algorithm", "by_wave", "counted"},
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces", "by_sketch"},
     "cpu squares": {"inner"},
