@@ -171,13 +171,11 @@ class _Selection:
                 keys[j] = key(v, self.largest)
 
         # A wavefront asks all of its few elements: then few more reach the bound than are looked for.
-        keys = (
-            ib.allocate("uint32", (self.own,), "keys", scope="local")
-            if self.waves == 1 and self.own <= _FEW and 8 * self.k > self.wave
-            else None
-        )
-        for j in range(self.own if keys is not None else 0):
-            keys[j] = te.const(0, "uint32")
+        keys: Any = None
+        if self.waves == 1 and self.own <= _FEW and 8 * self.k > self.wave:
+            keys = ib.allocate("uint32", (self.own,), "keys", scope="local")
+            for j in range(self.own):
+                keys[j] = te.const(0, "uint32")
         self.each(look)
         if self.waves == 1:
             found = self._near(
@@ -246,8 +244,8 @@ class _Selection:
 
     def _gather_in_lanes(self, places: Any, filled: Any, bound: Index) -> None:
         """The same by a wavefront alone: a vote on each element of its threads says where each goes, and nothing is counted in shared memory."""
-        ib = self.ib
-        before = ib.let("before", (te.const(1, "uint64") << self.t.astype("uint64")) - te.const(1, "uint64"))
+        ib, lane = self.ib, te.const(0, "int32") + self.t
+        before = ib.let("before", (te.const(1, "uint64") << lane.astype("uint64")) - te.const(1, "uint64"))
         base = loops.scalar(ib, "int32", "base", te.const(0, "int32"))
 
         def keep(j: int, at: Index) -> None:
