@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -11,8 +12,17 @@ from ..te import ComputeOp, ExternOp
 from . import parallel
 from .cost import Footprint, Kernel, on_cores
 from .families.reductions import cpu_reduction
-from .group import Group, begin, reduce_size, size_of
-from .parts.pointwise import THREADS, begin_cpu, bind_all, computed, elementwise, moved_bytes, work
+from .group import Group, begin, const_shape, reduce_size, size_of
+from .parts.pointwise import (
+    THREADS,
+    begin_cpu,
+    bind_all,
+    computed,
+    elementwise,
+    moved_bytes,
+    row_axes,
+    work,
+)
 from .space import Choice, Scheduled, Space
 
 
@@ -55,11 +65,25 @@ class GpuStages(Space):
 
     def __init__(self, group: Group, target: Target):
         super().__init__(group, target)
-        self.parameters = {"threads": (256, 64, 128, 512, 1024), "vector": (16, 8, 4, 1)}
+        self.parameters = {
+            "threads": (256, 64, 128, 512, 1024),
+            "vector": (16, 8, 4, 1),
+        }
 
     @property
     def default(self) -> Choice:
-        return self.choice(threads=min(THREADS, self.target.max_threads), vector=self.target.max_vector_bytes)
+        """Vectors as wide as a load, or as a rule says where what lies side by side in all that is read and made is shorter."""
+        widest, made = self.target.max_vector_bytes, computed(self.group)
+        vector = self.rule("vector", widest, **self._features(made[0])) if len(made) == 1 else widest
+        return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector)
+
+    def _features(self, op: ComputeOp) -> dict[str, int]:
+        """What rules may ask: elements that lie side by side in the result and in all that it is made of, what vectors of a load leave of them, and bytes of an element."""
+        shape, size = const_shape(op.output(0)), dtype_info(op.output(0).dtype).bytes
+        lanes = max(1, self.target.max_vector_bytes // size)
+        last = shape[-row_axes(op) :] if shape and not op.reduce_axis and None not in shape else (0,)
+        run = math.prod(n or 0 for n in last)
+        return {"run": run, "rest": run % lanes, "bytes": size}
 
     def sketch(self, choice: Choice) -> Footprint:
         """A kernel each stage, in which a thread makes some neighbours, or one sum by itself. What moves is shared out by what stages make."""

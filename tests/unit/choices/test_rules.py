@@ -69,6 +69,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 
 
 FEATURES = {
+    "gpu stages": {"run", "rest", "bytes"},
     "largest": {"k", "n", "lines"},
     "gpu rows": {"longest", "bytes", "rows"},
     "gpu transpose": {"width", "tiles"},
@@ -87,6 +88,7 @@ FEATURES = {
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
+    "gpu stages": {"vector"},
     "largest": {"algorithm", "by_wave", "counted"},
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces", "by_sketch"},
