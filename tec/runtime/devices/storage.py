@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,8 +95,8 @@ class Storage:
             self.address = device.allocator.alloc(nbytes)
             self._own = True
 
-    def __del__(self) -> None:
-        if self._own:
+    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if self._own and not ending():  # at the end of the process modules are taken apart, and the memory goes with it
             self._own = False
             if self.device.allocator is None:
                 CpuCount.add(-self.nbytes, -1)
