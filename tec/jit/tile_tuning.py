@@ -5,7 +5,6 @@ constants.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
@@ -13,11 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import KernelError, TecError
-from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray, empty
+from ..runtime.devices.device import Device, as_device
 from .tile_arguments import array_of
-from .tiles import TileKernel
+from .tiles import TileKernel, device_elsewhere
 
 _ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts
+_AHEAD_BYTES = (
+    256 << 20
+)  # set before a timed launch: the caches hold nothing of it, and the device is busy until the launch is queued
 
 
 class Config:
@@ -129,7 +132,8 @@ class Autotuner(Chooser):
         early = self.prune.get("early_config_prune")
         if early is not None:
             configs = list(early(configs, given, **named))
-        one_is_enough = len(configs) == 1 or os.environ.get("TEC_INTERPRET") == "1" or _on_software(given.values())
+        device = _device_of(given.values())
+        one_is_enough = len(configs) == 1 or os.environ.get("TEC_INTERPRET") == "1" or _is_software(device)
         kept = {n: _copy(given[n]) for n in self.restore_value if given.get(n) is not None}
         times: list[tuple[float, int]] = []
         failed: TecError | None = None
@@ -139,7 +143,7 @@ class Autotuner(Chooser):
                     if os.environ.get("TEC_INTERPRET") != "1":
                         self.fn.run(*args, grid=grid, warmup=True, **{**named, **config.all_kwargs()})
                     return config
-                times.append((self._timed(args, named, grid, given, config), k))
+                times.append((self._timed(args, named, grid, given, config, device), k))
             except TecError as e:  # a tile that the chip has no room for: another configuration may fit
                 failed = e
             for n, v in kept.items():
@@ -149,18 +153,30 @@ class Autotuner(Chooser):
         return configs[min(times)[1]]
 
     def _timed(
-        self, args: Sequence[Any], named: dict[str, Any], grid: Any, given: dict[str, Any], config: Config
+        self,
+        args: Sequence[Any],
+        named: dict[str, Any],
+        grid: Any,
+        given: dict[str, Any],
+        config: Config,
+        device: Device | None,
     ) -> float:
+        """Milliseconds of a launch, by the device's own marks."""
+        device = device or as_device("cpu")
+        start, stop = device.event(), device.event()
+        ahead = empty((_AHEAD_BYTES,), "int8", device) if device.driver is not None else None
         best = float("inf")
         for turn in range(_ROUNDS + 1):
             self._hook(config, given)
-            start = time.perf_counter()
+            if ahead is not None and device.driver is not None:
+                device.driver.memset(device.index, ahead.address, 0, _AHEAD_BYTES, device.local.stream)
+            start.record()
             self.fn.run(*args, grid=grid, **{**named, **config.all_kwargs()})
-            for v in given.values():
-                if isinstance(v, NDArray) and v.device.driver is not None:
-                    v.device.sync()
+            stop.record()
             if turn:
-                best = min(best, time.perf_counter() - start)
+                best = min(best, start.elapsed_ms(stop))
+            elif device.driver is not None:
+                device.sync()
         return best
 
 
@@ -212,16 +228,27 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
 
 
 def _told(v: Any) -> Any:
-    return v if isinstance(v, (int, float, str, bool, type(None))) else repr(type(v))
+    return v if isinstance(v, (int, float, str, bool, type(None))) else type(v)
 
 
 def _kind(v: Any) -> Any:
-    return str(getattr(v, "dtype", type(v).__name__))
+    return getattr(v, "dtype", None) or type(v)
 
 
-def _on_software(values: Any) -> bool:
-    arrays = (v for v in values if isinstance(v, NDArray))
-    return any(a.device.driver is not None and "emu" in type(a.device.driver).__module__ for a in arrays)
+def _device_of(values: Any) -> Device | None:
+    """The device that launches with these arguments run on; None where no array says it."""
+    elsewhere = device_elsewhere()
+    if elsewhere is not None:
+        return elsewhere
+    for v in values:
+        a = array_of(getattr(v, "base", v) if hasattr(v, "block_shape") else v, "an argument")
+        if a is not None:
+            return a.device
+    return None
+
+
+def _is_software(device: Device | None) -> bool:
+    return device is not None and device.driver is not None and "emu" in type(device.driver).__module__
 
 
 def _host(v: Any) -> Any:

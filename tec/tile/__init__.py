@@ -42,6 +42,8 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module("tec.jit.tile_tuning"), name)
     if name == "triton":
         return import_module("tec.jit.triton_names")
+    if name in ("core", "standard", "semantic"):  # modules of Triton's language
+        return language
     if hasattr(language, name):
         return getattr(language, name)
     if name == "next_power_of_2":

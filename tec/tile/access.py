@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from . import grammar as G
@@ -107,6 +108,17 @@ def store(
     return None
 
 
+_ORDERS = {"acquire": "acquire", "release": "release", "acq_rel": "acq_rel", "relaxed": "monotonic"}
+
+
+def _order(sem: Any) -> str:
+    """LLVM's name of the order that an atomic operation asks for."""
+    asked = plain(sem) or "acq_rel"
+    if asked not in _ORDERS:
+        raise current().error(f"Memory semantic {asked} not supported", hint=f"one of {', '.join(_ORDERS)}")
+    return _ORDERS[asked]
+
+
 def atomic_word(fn: str, doc: str) -> Any:
     def word(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
         b = current()
@@ -120,7 +132,9 @@ def atomic_word(fn: str, doc: str) -> Any:
         p = b.broadcast_to(p, b.joint(p.ty.shape, v.ty.shape)) if p.ty.shape else p
         v = b.cast(b.broadcast_to(v, p.ty.shape), element)
         p, m = _masked(p, mask, f"tl.atomic_{fn}")
-        return b.value("atomic", [p, v] if m is None else [p, v, m], TileType(p.ty.shape, element), fn=fn)
+        return b.value(
+            "atomic", [p, v] if m is None else [p, v, m], TileType(p.ty.shape, element), fn=fn, order=_order(sem)
+        )
 
     word.__name__ = word.__qualname__ = f"atomic_{fn}"
     word.__doc__ = doc + " Gives what stood there before. Programs see it at once, and what was stored before it."
@@ -144,7 +158,7 @@ def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = N
     if element.primitive_bitwidth not in (16, 32, 64):
         raise b.error("atomic_cas only supports elements with width {16, 32, 64}")
     c, v = (b.cast(b.broadcast_to(x, p.ty.shape), element) for x in (cmp, val))
-    return b.value("atomic_cas", (p, c, v), TileType(p.ty.shape, element))
+    return b.value("atomic_cas", (p, c, v), TileType(p.ty.shape, element), order=_order(sem))
 
 
 # ---- products
@@ -165,7 +179,7 @@ def dot(
     b, out = current(), plain(out_dtype)
     x, y = input, other
     for v, name in ((x, "first"), (y, "second")):
-        if not isinstance(v, G.Value) or len(v.ty.shape) not in (2, 3):
+        if not isinstance(v, G.Value) or len(v.ty.shape) < 2:
             raise b.error(f"tl.dot: Both inputs must be either 2D or 3D; the {name} is {describe(v)}")
     if len(x.ty.shape) != len(y.ty.shape) or x.ty.shape[-1] != y.ty.shape[-2] or x.ty.shape[:-2] != y.ty.shape[:-2]:
         raise b.error(
@@ -173,6 +187,12 @@ def dot(
             "(second index of first shape must be equal to first index of second shape)",
             hint="(M, K) and (K, N): tl.trans(b) turns (N, K)",
         )
+    outer = x.ty.shape[:-2]
+    if len(outer) > 1:  # several dimensions of products are one
+        x, y = (b.reshape(v, (prod(outer), *v.ty.shape[-2:])) for v in (x, y))
+        sums = None if plain(acc) is None else b.reshape(acc, (prod(outer), *acc.ty.shape[-2:]))
+        made = dot(x, y, sums, input_precision, allow_tf32, max_num_imprecise_acc, out_dtype)
+        return b.reshape(made, (*outer, *made.ty.shape[-2:]))
     a_type, b_type = x.ty.dtype, y.ty.dtype
     if a_type != b_type and not (a_type.is_fp8() and b_type.is_fp8()):
         raise b.error(f"Both operands must be same dtype. Got {a_type} and {b_type}", hint="convert one with .to()")

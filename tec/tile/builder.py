@@ -62,6 +62,12 @@ class constexpr:
     def __bool__(self) -> bool:
         return bool(self.value)
 
+    def __eq__(self, other: object) -> bool:
+        return bool(self.value == (other.value if isinstance(other, constexpr) else other))
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
     def __class_getitem__(cls, item: Any) -> Any:
         return cls
 

@@ -19,7 +19,7 @@ from ..kernels.source import Source
 from . import access, reductions, words
 from . import grammar as G
 from .blocks import tensor_descriptor
-from .builder import building, describe, int32, int64, plain
+from .builder import building, current, describe, int32, int64, plain
 from .expressions import (
     NOTHING,
     Expressions,
@@ -34,6 +34,17 @@ from .expressions import (
 from .grammar import Program, TileType, pointer_type
 
 MAX_UNROLLED = 1 << 12  # turns of a loop that is written out
+
+
+class Bound(ast.stmt):
+    """A turn's value for the target of a loop that is written out."""
+
+    _fields = ()
+
+    def __init__(self, loop: ast.For, value: Any):
+        super().__init__()
+        ast.copy_location(self, loop)
+        self.target, self.value = loop.target, value
 
 
 class Reader(Expressions):
@@ -52,6 +63,16 @@ class Reader(Expressions):
                 continue
             if isinstance(s, ast.Return):
                 return None if s.value is None else self.expr(s.value)
+            if isinstance(s, ast.For) and not s.orelse and leaves_by_return(s.body):
+                over = self.iterated(s.iter)
+                if not isinstance(
+                    over, words.range
+                ):  # written out with what follows it, which a turn's return leaves out
+                    turns = [x for v in self.turns(over) for x in (Bound(s, v), *s.body)]
+                    return self.body([*turns, *stmts[k + 1 :]])
+            if isinstance(s, Bound):
+                self.assign(s.target, s.value)
+                continue
             method = getattr(self, "do_" + type(s).__name__, None)
             if method is None:
                 raise self.error(
@@ -121,7 +142,10 @@ class Reader(Expressions):
         """An `if`; where a side returns, with all that follows it. None, or what was returned."""
         test = plain(self.expr(s.test))
         if not isinstance(test, G.Value):
-            made = self.body(s.body if test else s.orelse)
+            part = s.body if test else s.orelse
+            if leaves_by_return(part):  # what follows is left only where the return is reached
+                return (self.body([*part, *rest]),)
+            made = self.body(part)
             return None if made is NOTHING else (made,)
         test = self.scalar_truth(test, "if")
         returns = leaves_by_return(s.body) or leaves_by_return(s.orelse)
@@ -229,15 +253,19 @@ class Reader(Expressions):
         over = self.iterated(s.iter)
         if isinstance(over, words.range):
             return self.loop(s, over)
-        turns = list(over)
-        if len(turns) > MAX_UNROLLED:
-            raise self.error(f"a loop of {len(turns)} turns that is written out", hint="range()")
-        for v in turns:
+        for v in self.turns(over):
             self.assign(s.target, v)
             made = self.body(s.body)
             if made is not NOTHING:
                 return (made,)
         return None
+
+    def turns(self, over: Any) -> list[Any]:
+        """The values of a loop that is written out."""
+        turns = list(over)
+        if len(turns) > MAX_UNROLLED:
+            raise self.error(f"a loop of {len(turns)} turns that is written out", hint="range()")
+        return turns
 
     def iterated(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Call):
@@ -400,6 +428,7 @@ class Described:
         base = value("base", TileType((), pointer_type(self.element)))
         shape = [value(f"size_{k}", TileType((), int32)) for k in range(rank)]
         strides = [value(f"stride_{k}", TileType((), int64)) for k in range(rank)]
+        strides[-1] = current().const(1, int64)  # it is asserted of every descriptor: neighbours are side by side
         made = tensor_descriptor(base, shape, strides, (), self.block)
         made.padding = self.padding
         return made

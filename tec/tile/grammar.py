@@ -61,7 +61,22 @@ OPS: dict[str, tuple[str, bool]] = {
 class dtype:
     """A type of numbers. `name` as Triton spells it ("fp32"), `tec` as the loop IR does ("float32")."""
 
-    def __init__(self, name: str, tec: str, kind: str, bits: int):
+    SINT_TYPES = ("int8", "int16", "int32", "int64")
+    UINT_TYPES = ("int1", "uint8", "uint16", "uint32", "uint64")
+    FP_TYPES = ("fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64")
+    STANDARD_FP_TYPES = ("fp16", "bf16", "fp32", "fp64")
+    OTHER_TYPES = ("void",)
+    _MANTISSA = {"fp8e4b15": 3, "fp8e4nv": 3, "fp8e4b8": 3, "fp8e5": 2, "fp8e5b16": 2, "fp16": 10, "bf16": 7, "fp32": 23, "fp64": 53}  # fmt: skip
+
+    name: str
+    tec: str
+    kind: str
+    primitive_bitwidth: int
+
+    def __init__(self, name: str, tec: str | None = None, kind: str = "", bits: int = 0):
+        if tec is None:  # a type by its name, as Triton's programs make one
+            known = OF_NAME[name]
+            name, tec, kind, bits = known.name, known.tec, known.kind, known.primitive_bitwidth
         self.name, self.tec, self.kind, self.primitive_bitwidth = name, tec, kind, bits
 
     class SIGNEDNESS:
@@ -87,6 +102,14 @@ class dtype:
 
     def __hash__(self) -> int:
         return hash(self.name)
+
+    @property
+    def fp_mantissa_width(self) -> int:
+        """Bits of a float's fraction, as Triton counts them."""
+        return self._MANTISSA[self.name]
+
+    def is_standard_floating(self) -> bool:
+        return self.name in self.STANDARD_FP_TYPES
 
     @property
     def itemsize(self) -> int:

@@ -39,8 +39,9 @@ from .blocks import (
     store_tensor_descriptor,
     tensor_descriptor,
 )
-from .builder import constexpr
-from .grammar import DTYPES, dtype, pointer_type
+from .builder import constexpr, plain
+from .grammar import DTYPES, OF_NAME, dtype, pointer_type
+from .libdevice import library as _more_of_library
 from .microscaled import dot_scaled
 from .random import (
     pair_uniform_to_normal,
@@ -117,6 +118,7 @@ from .words import (
     split,
     sqrt,
     sqrt_rn,
+    squeeze,
     static_range,
     sub,
     swizzle2d,
@@ -124,6 +126,7 @@ from .words import (
     to_tensor,
     trans,
     umulhi,
+    unsqueeze,
     view,
     where,
     zeros,
@@ -136,11 +139,40 @@ float8e5, float8e4nv, float8e4b8, float8e5b16 = (
     DTYPES[n] for n in ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")
 )
 float16, bfloat16, float32, float64 = (DTYPES[n] for n in ("float16", "bfloat16", "float32", "float64"))
+float8e4b15 = dtype(
+    "fp8e4b15", "float8_e4b15", "float", 8
+)  # Triton's own: a name that no chip's unit and no array of tec's has
 pi32_t = pointer_type(int32)
 void = None
 TRITON_MAX_TENSOR_NUMEL = 1 << 20
+CONSTEXPR_0 = constexpr(0)
 tuple = tuple
 const = pointer_type
+
+
+def _log2(i: object) -> object:
+    """The whole logarithm of a constant to base 2."""
+    return plain(i).bit_length() - 1
+
+
+def _unwrap_iterable(x: object) -> object:
+    """The one argument that is a sequence, or all of them."""
+    first = x[0] if isinstance(x, (builtins.tuple, list)) and len(x) == 1 else None
+    return first if isinstance(first, (builtins.tuple, list)) else x
+
+
+def str_to_ty(name: str, c: object = None) -> dtype | None:
+    """The type that Triton's signatures name: "i32", "fp16", "*fp32". Raises KeyError for none."""
+    if name == "void":
+        return None
+    if name.startswith("*"):
+        return pointer_type(_named(name.removeprefix("*").removeprefix("k")))
+    return _named(name)
+
+
+def _named(name: str) -> dtype:
+    long = {"i": "int", "u": "uint"}.get(name[:1])
+    return OF_NAME[f"{long}{name[1:]}" if long and name[1:].isdigit() else name]
 
 
 def slice(start: object = None, stop: object = None, step: object = None) -> object:
@@ -159,13 +191,18 @@ def _library() -> SimpleNamespace:
     made["nearbyint"] = made["rint"] = _words._math("nearbyint", "Rounded to nearest, half to even.")
     made |= {f"fast_{n}f": made[n] for n in ("sin", "cos", "tan", "exp10", "log", "log2", "log10", "exp")}
     made |= {"fast_dividef": fdiv, "rcp_rn": lambda x: 1.0 / x, "max": maximum, "min": minimum, "sigmoid": sigmoid}
-    return SimpleNamespace(**made)
+    return SimpleNamespace(**{**vars(_more_of_library()), **made})
 
 
 math, libdevice = _library(), _library()
 for _n in ("exp", "exp2"):  # NVIDIA's library is within 2 units in the last place for arguments of any size
     setattr(libdevice, _n, _words._math(_n, f"{_n} of x.", exact=True))
-extra = SimpleNamespace(libdevice=libdevice)
+extra = SimpleNamespace(
+    libdevice=libdevice,
+    cuda=SimpleNamespace(libdevice=libdevice),
+    hip=SimpleNamespace(libdevice=libdevice),
+    intel=SimpleNamespace(libdevice=libdevice),
+)
 
 METHODS.update(
     {
@@ -184,14 +221,14 @@ __all__ = [
     "atomic_xchg", "atomic_xor", "bfloat16", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",
     "clamp", "condition", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier", "device_assert",
     "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
-    "float32", "float64", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather",
+    "float32", "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather",
     "histogram", "int1", "int16", "int32", "int64", "int8", "interleave", "item", "join", "libdevice", "load",
     "load_tensor_descriptor", "log", "log2", "make_block_ptr", "make_tensor_descriptor", "math", "max",
     "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of", "num_programs",
     "pair_uniform_to_normal", "permute", "philox", "philox_impl", "pi32_t", "pointer_type", "program_id", "rand",
     "rand4x", "randint", "randint4x", "randn", "randn4x", "range", "ravel", "reduce", "reduce_or", "reshape", "rsqrt",
-    "sigmoid", "sin", "slice", "softmax", "sort", "split", "sqrt", "sqrt_rn", "static_assert", "static_print",
-    "static_range", "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tanh", "tensor",
+    "sigmoid", "sin", "slice", "softmax", "sort", "split", "sqrt", "sqrt_rn", "squeeze", "static_assert", "static_print",
+    "static_range", "store", "store_tensor_descriptor", "str_to_ty", "sub", "sum", "swizzle2d", "tanh", "tensor",
     "tensor_descriptor", "to_tensor", "topk", "trans", "tuple", "uint16", "uint32", "uint64", "uint8",
-    "uint_to_uniform_float", "umulhi", "view", "void", "where", "xor_sum", "zeros", "zeros_like",
+    "uint_to_uniform_float", "umulhi", "unsqueeze", "view", "void", "where", "xor_sum", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -186,6 +186,9 @@ class Lowering(Saying, Products):
         return max(self.alignment.get(name, 1), dtype_info(element).bytes)
 
 
+PIECES = (2, 4, 8)  # shares of shared memory for a product's operands, one after the other, where whole ones do not fit
+
+
 @deep_recursion()
 def lower(
     program: Program,
@@ -196,9 +199,12 @@ def lower(
     alignment: dict[str, int] | None = None,
 ) -> Lowered:
     """Loop IR of a tile program. `alias`: arrays may share memory; `alignment`: bytes of arrays' addresses and divisors of numbers, by name; see `axes`. Raises LoweringError at the user's line."""
-    for room in ROOM:
+    attempts: list[tuple[float, int | None]] = [(room, None) for room in ROOM]
+    if target.is_gpu:
+        attempts += [(ROOM[-1], target.lds_bytes // parts) for parts in PIECES]
+    for room, piece in attempts:
         state = Lowering(program, target, num_warps, grid_ndim)
-        state.alignment, state.loop_room = alignment or {}, room
+        state.alignment, state.loop_room, state.piece_bytes = alignment or {}, room, piece
         made = state.run(alias)
         if not target.is_gpu or made.shared_bytes <= target.lds_bytes:
             return made

@@ -78,6 +78,8 @@ class Memory(Reading, Exchange):
         if op.name in ("if", "select"):
             sides = [b.yields[op.results.index(v)] for b in op.blocks] if op.name == "if" else list(op.operands[1:])
             one, other = (self.base(x) for x in sides)
+            if one is not other and op.name == "select":
+                return self.world(v)
             if one is not other:
                 raise self.error(
                     "a pointer into one of two arrays, which is known at run time alone",
@@ -122,11 +124,15 @@ class Memory(Reading, Exchange):
             return buffer
         if dtype_info(want).bytes == dtype_info(buffer.dtype).bytes:
             return buffer
-        raise self.error(
-            f"a pointer to {buffer.dtype} taken for one to {want}",
-            hint="view the array before the launch: x.view(dtype)",
-            loc=v.of.loc if v.of else None,
-        )
+        return self.world(v)
+
+    def _side(self, x: Value, at: E.Expr, v: Value) -> E.Expr:
+        """An offset of a pointer that `v` is made of, as one of `v`: by its address where the two are told from different places."""
+        have, want = self.base(x), self.base(v)
+        if have is want:
+            return at
+        address = E.Call("address_of", (E.BufferLoad(have, (at,)),), "handle")
+        return self._placed(E.Cast("int64", address), v)
 
     def offset(self, v: Value) -> E.Expr:
         """A scalar pointer's elements from the start of its array."""
@@ -145,7 +151,10 @@ class Memory(Reading, Exchange):
         if op.name == "cast" and not op.operands[0].ty.dtype.is_ptr():
             return self.let("at", self._placed(self.scalar(op.operands[0]), v))
         if op.name == "select":
-            return B.select(self.scalar(op.operands[0]), self.offset(op.operands[1]), self.offset(op.operands[2]))
+            a, b = (self._side(x, self.offset(x), v) for x in op.operands[1:])
+            return B.select(self.scalar(op.operands[0]), a, b)
+        if op.name == "cast":
+            return self._side(op.operands[0], self.offset(op.operands[0]), v)
         return self.offset(op.operands[0])
 
     def scalar(self, v: Value) -> E.Expr:
@@ -157,7 +166,13 @@ class Memory(Reading, Exchange):
             return lambda at: _further(p(at), by(at))
         if op.name == "cast" and v.ty.dtype.is_ptr():
             read = self.reader(op.operands[0], layout)
-            return read if op.operands[0].ty.dtype.is_ptr() else lambda at: self._placed(read(at), v)
+            if not op.operands[0].ty.dtype.is_ptr():
+                return lambda at: self._placed(read(at), v)
+            return lambda at: self._side(op.operands[0], read(at), v)
+        if op.name == "select" and v.ty.dtype.is_ptr():
+            cond, a, b = (self.reader(x, layout) for x in op.operands)
+            x, y = op.operands[1:]
+            return lambda at: B.select(cond(at), self._side(x, a(at), v), self._side(y, b(at), v))
         return super()._lazy_reader(op, v, layout)
 
     # ---- which dimension is contiguous
@@ -330,7 +345,9 @@ class Memory(Reading, Exchange):
 
         def call(at: E.Expr, args: list[E.Expr]) -> E.Expr:
             load = E.BufferLoad(base, (at,))
-            return E.Call(word, (load, *[self.as_stored(a, base) for a in args]), base.dtype, {"order": "acq_rel"})
+            return E.Call(
+                word, (load, *[self.as_stored(a, base) for a in args]), base.dtype, {"order": op.attrs["order"]}
+            )
 
         if not p.ty.shape:
             self.barrier()

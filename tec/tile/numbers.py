@@ -67,6 +67,8 @@ def _unary(fn: str, x: E.Expr) -> E.Expr:
         return B.bitwise_not(x)
     if fn == "abs":
         return B.absolute(x)
+    if fn in ("isnan", "isinf", "isfinite"):
+        return E.Call(fn, (x,), "bool")
     return E.Call(fn, (x,), x.dtype)
 
 
@@ -86,8 +88,8 @@ def _binary(fn: str, a: E.Expr, b: E.Expr) -> E.Expr:
         return E.Call(fn, (a, b), a.dtype)
     if fn == "div":
         return B.truediv(a, b)
-    if fn == "fmod":
-        return E.Call("fmod", (a, b), a.dtype)
+    if fn in ("fmod", "pow", "atan2", "hypot"):
+        return E.Call(fn, (a, b), a.dtype)
     if fn in ("idiv", "imod"):
         if isinstance(b, E.IntImm) and b.value == 0:
             return B.const(0, a.dtype)

@@ -26,7 +26,7 @@ from ..ir.matrix import MatrixInstr
 from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
 from .control import Control
-from .grammar import Block, Op, Value, walk
+from .grammar import Block, Op, TileType, Value, walk
 from .layouts import Dim, Layout, bits, padded, turning
 from .state import ZERO, Axis, Point, begin, lane_of
 
@@ -121,6 +121,9 @@ class Operands(Control):
     places: dict[int, Place]
     loop_bytes: int = 0  # of shared memory with a buffer of its own
     loop_room: float = ROOM[0]
+    piece_bytes: int | None = (
+        None  # of shared memory for what a product's operands bring there at a time; None: all of them
+    )
 
     def unit(self, op: Op) -> Unit | None:
         raise NotImplementedError
@@ -137,7 +140,7 @@ class Operands(Control):
         """(dimension of neighbours, elements that the tile takes) of an operand in shared memory."""
         k_axis = 1 if role == "a" else 0
         size = dtype_info(v.ty.dtype.tec).bytes
-        as_it_is = unit.instr.unit == "wgmma" or (unit.instr.unit == "mma.sync" and size == 2)
+        as_it_is = unit.instr.unit in ("wgmma", "mma.sync") and size == 2  # operands of 8 bits lie along k
         along = self.along(v, k_axis) if as_it_is else k_axis
         rows, columns = v.ty.shape[1 - along], v.ty.shape[along]
         if unit.instr.unit == "wgmma" or self.is_turned(v, unit, role):
@@ -203,6 +206,34 @@ class Operands(Control):
         self.visit(layout, put, lanes, place.along)
         if unit.instr.unit == "wgmma":
             self.emit(S.Evaluate(E.Call("proxy_fence", (), "int32"), self.loc))
+        self.barrier()
+        return place
+
+    def piece(self, v: Value, unit: Unit, role: str, start: int, count: int) -> Place:
+        """`count` of an operand's k, from `start` on, in shared memory; where it lies there already, all of it."""
+        found = self.found(v)
+        if found is not None:
+            return found
+        axis = 1 if role == "a" else 0
+        shape = tuple(count if d == axis else n for d, n in enumerate(v.ty.shape))
+        part = Value(TileType(shape, v.ty.dtype), v.of)
+        buffer = self.arena(v.ty.dtype.tec, self.lying(part, unit, role)[1], role)
+        place = self.place(part, unit, role, buffer)
+        self.hold(v)
+        layout = self.natural(v)
+        read, owner = self.reader(v, layout), self.leader(layout)
+        self.barrier()
+
+        def put(p: Point) -> S.Stmt:
+            first, lane = begin(p), lane_of(p)
+            along = B.sub(first[axis].at, start)
+            at = place.at(*[along if d == axis else first[d].at for d in (0, 1)])
+            s = self.store(place.buffer, [at if lane is None else B.add(at, lane)], read(p))
+            inside = B.all_of(B.compare("ge", along, E.IntImm(0)), B.compare("lt", along, E.IntImm(count)))
+            return S.IfThenElse(inside if owner is None else B.all_of(owner, inside), s, None, self.loc)
+
+        lanes = min(layout[place.along].low_run(), ACCESS_BYTES // dtype_info(buffer.dtype).bytes)
+        self.visit(layout, put, min(lanes, count) if place.along == axis else lanes, place.along)
         self.barrier()
         return place
 

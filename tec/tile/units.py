@@ -43,16 +43,18 @@ class Units(Operands):
         """The product by warpgroups, where the chip has them and the tile is 64 rows at least."""
         a, b, v = *op.operands[:2], op.results[0]
         in_dtype, size = a.ty.dtype.tec, dtype_info(a.ty.dtype.tec).bytes
+        if in_dtype == "float32" and op.attrs["precision"] != "ieee":
+            in_dtype = "tf32"
         known = (
             [k for i, acc, k in self.target.chip.warpgroup if i == in_dtype and acc == v.ty.dtype.tec]
             if self.gpu
             else []
         )
-        if not known or size != _TO_LDMATRIX or len(v.ty.shape) != 2 or self.warps % _WARPS:
+        if not known or len(v.ty.shape) != 2 or self.warps % _WARPS or a.ty.dtype != b.ty.dtype:
             return None
         (m, n), k = v.ty.shape, a.ty.shape[1]
         for x, axis in ((a, 1), (b, 0)):
-            along = self.along(x, axis)
+            along = self.along(x, axis) if size == _TO_LDMATRIX else axis
             if x.ty.shape[along] * size % LINE_BYTES or x.ty.shape[1 - along] % LINES:
                 return None
         groups = self.warps // _WARPS
@@ -181,8 +183,11 @@ class Units(Operands):
         v, instr = op.results[0], unit.instr
         start = self.reader(acc, unit.layout)
         held = self.in_registers(a, unit)
-        left_at, fresh = (None, False) if held is not None else self.operand(a, unit, "a")
-        right_at, also = self.operand(b, unit, "b")
+        pieces = self._pieces([(b, "b")] if held is not None else [(a, "a"), (b, "b")], unit, a.ty.shape[1] // instr.k)
+        left_at, right_at, fresh, also = None, None, False, False
+        if pieces == 1:
+            left_at, fresh = (None, False) if held is not None else self.operand(a, unit, "a")
+            right_at, also = self.operand(b, unit, "b")
         made = self.stored(start, unit.layout, v.ty.dtype.tec, "sum")
         lane = self.let("lane", B.floormod(self.thread, self.wave))
         wave_row, wave_column = self.wave_of(unit, self.wave)
@@ -193,16 +198,26 @@ class Units(Operands):
             for i in range(tiles[0])
             for j in range(tiles[1])
         }
-        for step in range(a.ty.shape[1] // instr.k):
+        each = a.ty.shape[1] // instr.k // pieces
+        for number in range(a.ty.shape[1] // instr.k):
+            at_left = at_right = number
+            if pieces > 1 and number % each == 0:
+                left_at = None if held is not None else self.piece(a, unit, "a", number * instr.k, each * instr.k)
+                right_at = self.piece(b, unit, "b", number * instr.k, each * instr.k)
+                fresh = True
+            if pieces > 1:
+                at_left = number if self.found(a) is not None else number % each
+                at_right = number if self.found(b) is not None else number % each
+            assert right_at is not None
             left = []
             for i in range(tiles[0]):
                 if held is not None:
-                    left.append(self.let("a", self._of_held(held, instr, i, step)))
+                    left.append(self.let("a", self._of_held(held, instr, i, number)))
                 else:
                     assert left_at is not None
                     at = B.add(first[0], i * instr.m * unit.waves[0])
-                    left.append(self._operand(left_at, instr, "a", lane, at, step))
-            right = self._columns(right_at, instr, lane, first[1], unit.waves[1], tiles[1], step)
+                    left.append(self._operand(left_at, instr, "a", lane, at, at_left))
+            right = self._columns(right_at, instr, lane, first[1], unit.waves[1], tiles[1], at_right)
             for i, j in sums:
                 sums[i, j] = self.let("sums", instr.call(left[i], right[j], sums[i, j]))
         for (i, j), vector in sums.items():
@@ -212,6 +227,20 @@ class Units(Operands):
         if fresh or also:
             self.barrier()
         self.held[id(v)] = Held(made.buffer, unit.layout)
+
+    def _pieces(self, operands: list[tuple[Value, str]], unit: Unit, steps: int) -> int:
+        """In how many pieces of k operands come to shared memory, so that they take no more than `piece_bytes` of it."""
+        if self.piece_bytes is None:
+            return 1
+        size = sum(
+            self.lying(v, unit, role)[1] * dtype_info(v.ty.dtype.tec).bytes
+            for v, role in operands
+            if self.found(v) is None
+        )
+        pieces = 1
+        while size > self.piece_bytes * pieces and steps % (2 * pieces) == 0:
+            pieces *= 2
+        return pieces
 
     def _columns(
         self, place: Place, instr: MatrixInstr, lane: E.Expr, first: E.Expr, waves: int, tiles: int, step: int

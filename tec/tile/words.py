@@ -133,6 +133,21 @@ def expand_dims(input: Any, axis: Any) -> Any:
     return v
 
 
+def unsqueeze(input: Any, dim: Any) -> Any:
+    """A new dimension of 1 at `dim`."""
+    return expand_dims(input, dim)
+
+
+def squeeze(input: Any, dim: Any) -> Any:
+    """Without its dimension `dim`, which is 1. Raises KernelError where it is not."""
+    b, v, dim = current(), current().of_number(input), plain(dim)
+    shape = v.ty.shape
+    if not isinstance(dim, int) or not -len(shape) <= dim < len(shape) or shape[dim] != 1:
+        raise b.error(f"tl.squeeze of a tile {v.ty} at {dim}", hint="the dimension's size is 1")
+    at = dim % len(shape)
+    return b.reshape(v, (*shape[:at], *shape[at + 1 :]))
+
+
 def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Any:
     """The same elements in row-major order under another shape."""
     return current().reshape(current().of_number(input), sizes(shape))
@@ -185,13 +200,20 @@ def interleave(a: Any, b: Any) -> Any:
     return c if len(shape) == 1 else current().reshape(c, (*shape[:-2], 2 * shape[-2]))
 
 
-def cat(input: Any, other: Any, can_reorder: Any = False) -> Any:
-    """One tile of one dimension behind the other."""
+def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Any:
+    """One tile behind the other along the dimension `dim`."""
     a, b = current().pair(input, other)
-    if len(a.ty.shape) != 1:
-        raise current().error(f"tl.cat of tiles {a.ty}", hint="it takes one dimension: tl.join, tl.reshape")
-    joined = current().permute(join(a, b), (1, 0))
-    return current().reshape(joined, (2 * a.ty.shape[0],))
+    rank, at = len(a.ty.shape), plain(dim)
+    if not isinstance(at, int) or not -rank <= at < rank:
+        raise current().error(f"tl.cat of tiles {a.ty} along {at}", hint="a dimension of the tiles")
+    at %= rank
+    order = (
+        *builtins.range(at),
+        rank,
+        *builtins.range(at, rank),
+    )  # what tells the two apart comes before the dimension
+    joined = current().permute(join(a, b), order)
+    return current().reshape(joined, (*a.ty.shape[:at], 2 * a.ty.shape[at], *a.ty.shape[at + 1 :]))
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:

@@ -42,6 +42,20 @@ _OUT_OF_MEMORY = -1
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
 _FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
 _PARALLEL = ("tec_parallel_work", "declare i32 @tec_parallel_work(ptr, ptr, i64, i64) nounwind")
+# LLVM rounds to bfloat by this function of compiler-rt where the CPU has no instruction: to nearest, half to even.
+_TO_BFLOAT = """define weak hidden bfloat @__truncsfbf2(float %x) nounwind {
+  %bits = bitcast float %x to i32
+  %nan = fcmp uno float %x, 0.0
+  %upper = lshr i32 %bits, 16
+  %odd = and i32 %upper, 1
+  %half = add i32 %odd, 32767
+  %sum = add i32 %bits, %half
+  %high = lshr i32 %sum, 16
+  %kept = select i1 %nan, i32 32704, i32 %high
+  %short = trunc i32 %kept to i16
+  %made = bitcast i16 %short to bfloat
+  ret bfloat %made
+}"""
 
 
 class CpuFrame(Frame):
@@ -425,6 +439,10 @@ class CpuEmitter(Emitter):
     frame: CpuFrame
     exact_half_from_double: ClassVar[bool] = False
     saturates_half: ClassVar[bool] = False
+
+    def needs_rounding_to(self, float_type: str) -> None:
+        if float_type == "bfloat":
+            self.declarations.setdefault("__truncsfbf2", _TO_BFLOAT)
 
     def __init__(self, target: Target, machine: llvm_util.LLVMMachine):
         self.machine = machine

@@ -291,9 +291,20 @@ def atomic(em: Emitter, e: E.Call) -> str:
         return _compare_and_swap(em, e, pointer, type_, scope, order)
     signed, unsigned, floating = _ATOMICS[e.op]
     how = floating if t.info.is_float else signed if t.kind == "int" else unsigned
-    if not how or em.is_soft(load.buffer.dtype):
+    soft = em.is_soft(load.buffer.dtype)
+    if not how or (soft and not load.buffer.dtype.endswith("float16")):
         raise em.error(f"{e.op} on a buffer of {load.buffer.dtype}")
     value = em.expr(e.args[1])
+    if (
+        soft
+    ):  # held as an integer: the operation is on the float, which LLVM does by compare and swap where the chip cannot
+        float_type = "bfloat" if load.buffer.dtype == "bfloat16" else "half"
+        em.needs_rounding_to(float_type)
+        value = em.op(f"bitcast {t.reg} {value} to {float_type}")
+        made = em.op(
+            f"atomicrmw {how} {type_} {pointer}, {float_type} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
+        )
+        return em.op(f"bitcast {float_type} {made} to {t.reg}")
     return em.op(
         f"atomicrmw {how} {type_} {pointer}, {t.mem} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
     )
@@ -305,7 +316,7 @@ def _compare_and_swap(em: Emitter, e: E.Call, pointer: str, type_: str, scope: s
     word = f"i{t.info.bits}"
     if t.info.is_float and t.reg != word:
         old, new = (em.op(f"bitcast {t.reg} {v} to {word}") for v in (old, new))
-    failing = "acquire" if order == "acq_rel" else order
+    failing = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
     pair = em.op(
         f"cmpxchg {type_} {pointer}, {word} {old}, {word} {new} {scope}{order} {failing}, align {t.info.bytes}"
     )

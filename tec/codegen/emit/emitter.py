@@ -171,6 +171,9 @@ class Emitter(Writer):
         """The syncscope of an atomic on memory of `scope`."""
         return self.atomic_scope
 
+    def needs_rounding_to(self, float_type: str) -> None:
+        """Said before an operation of LLVM's on 16-bit floats, which it may round to by a function of its runtime library."""
+
     def atomic_suffix(self, e: E.Call) -> str:
         """Metadata of an atomic operation."""
         return ""

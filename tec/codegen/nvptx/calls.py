@@ -213,8 +213,53 @@ def bitor(em: NvptxEmitter, e: E.Call) -> str:
     return em.op(f'call i32 asm "{text}", "=r,r"(i32 {em.expr(x)})')
 
 
+# PTX's words of atomic operations on global memory, and the types that each has; others go LLVM's way.
+_PTX_ATOMICS = {
+    "atomic_add": ("add", {"int32": "u32", "uint32": "u32", "int64": "u64", "uint64": "u64", "float32": "f32", "float64": "f64"}),
+    "atomic_min": ("min", {"int32": "s32", "uint32": "u32", "int64": "s64", "uint64": "u64"}),
+    "atomic_max": ("max", {"int32": "s32", "uint32": "u32", "int64": "s64", "uint64": "u64"}),
+    **{f"atomic_{n}": (n, {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64")}) for n in ("and", "or", "xor")},
+    "atomic_exch": ("exch", {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64", "float32", "float64")}),
+    "atomic_cas": ("cas", {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64", "int16", "uint16")}),
+}  # fmt: skip
+_HALVES = {
+    "float16": ("noftz.f16", 70),
+    "bfloat16": ("noftz.bf16", 90),
+}  # of additions: the type, and from which chip on
+_ORDERS = {"monotonic": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
+_CONSTRAINTS = {16: "h", 32: "r", 64: "l"}
+
+
+def atomic(em: NvptxEmitter, e: E.Call) -> str:
+    """An atomic operation of global memory with the order that its author asks for: LLVM's own instructions have none on additions of floats."""
+    load = em.memory.load_of(e.args[0], e.op)
+    dtype, order = load.buffer.dtype, (e.attrs or {}).get("order")
+    word, types = _PTX_ATOMICS[e.op]
+    kind = types.get(dtype)
+    if e.op == "atomic_add" and dtype in _HALVES and em.sm >= _HALVES[dtype][1]:
+        kind = _HALVES[dtype][0]
+    if kind is None or order is None or load.buffer.scope != "global" or em.sm < _FIRST_ORDERED:
+        return calls.atomic(em, e)
+    pointer, type_ = em.memory.element_pointer(load)
+    t = em.type_of(dtype)
+    held, letter = f"i{t.info.bits}", _CONSTRAINTS[t.info.bits]
+    if kind in ("f32", "f64"):
+        held, letter = {"f32": ("float", "f"), "f64": ("double", "d")}[kind]
+    values = [em.expr(a) for a in e.args[1:]]
+    if t.reg != held:
+        values = [em.op(f"bitcast {t.reg} {v} to {held}") for v in values]
+    operands = ", ".join(f"${k + 2}" for k in range(len(values)))
+    text = f"atom.global.gpu.{_ORDERS[order]}.{word}.{kind} $0, [$1], {operands};"
+    given = ", ".join([f"{type_} {pointer}", *[f"{held} {v}" for v in values]])
+    clauses = ",".join([f"={letter}", "l", *[letter] * len(values), "~{memory}"])
+    made = em.op(f'call {held} asm sideeffect "{text}", "{clauses}"({given}) nounwind')
+    return made if t.reg == held else em.op(f"bitcast {held} {made} to {t.reg}")
+
+
+_FIRST_ORDERED = 70  # the first chip whose atomic operations take an order (PTX ISA, "atom")
+
 CALLS: dict[str, CallHandler] = {
-    **calls.CALLS,
+    **calls.CALLS, **dict.fromkeys(_PTX_ATOMICS, atomic),
     "barrier": barrier, "fence": fence, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
     "fmod": remainder.fmod, "if_then_else": if_then_else,

@@ -472,13 +472,18 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
     return NDArray(Storage(_CPU, x.nbytes, address, x), address, x.shape, name, strides, flags.writeable)
 
 
-def from_dlpack(x: Any) -> NDArray:
-    """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule."""
+def from_dlpack(x: Any, in_order: bool = False) -> NDArray:
+    """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule.
+
+    in_order: what uses the array is queued in the producer's own stream, so that nobody waits.
+    """
     capsule = x
     if hasattr(x, "__dlpack__"):
         kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else dlpack.CPU
         # CUDA numbers its default stream 1 in DLPack, HIP 0; producers order their work before it.
         stream = {dlpack.CUDA: 1, dlpack.CUDA_MANAGED: 1, dlpack.ROCM: 0}.get(int(kind))
+        if in_order and stream is not None:
+            stream = -1
         kwargs: dict[str, Any] = {} if stream is None else {"stream": stream}
         try:
             capsule = x.__dlpack__(max_version=dlpack.VERSION, **kwargs)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import threading
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -217,6 +218,16 @@ def _get(kind: str, index: int, driver: Driver | None, label: str) -> Device:
         with _LOCK:
             device = _DEVICES.setdefault(key, Device(kind, index, driver, label))
     return device
+
+
+# The device of launches whose arguments name none: of `tec.tile.on_device`.
+WITHOUT_ARRAYS: ContextVar[Device | None] = ContextVar("tec_device_without_arrays", default=None)
+
+
+def without_arrays(kind: str) -> Device:
+    """The device of a launch without arrays, of code for `kind`."""
+    wanted = WITHOUT_ARRAYS.get()
+    return wanted if wanted is not None and wanted.kind == kind else as_device(f"{kind}:0")
 
 
 def _check_index(index: Any, what: str) -> int:

@@ -301,7 +301,7 @@ class Function:
         assert program is not None
         device = self.checker.device(args)
         if device is None:
-            device = devices.as_device(f"{self.kind}:0")
+            device = devices.without_arrays(self.kind)
         env = self.checker.bind(args)
         for p in self.checker.tensors:
             if isinstance(p.offset, str):

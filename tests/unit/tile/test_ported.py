@@ -1,0 +1,154 @@
+"""What kernels written for Triton do that a draw of its tests and of public kernels found wrong: one case of each."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import tec
+import tec.tile as tl
+from tec.tile import triton
+
+torch = pytest.importorskip("torch")
+
+HOPPER, CDNA = "cuda -arch=sm_90a", "rocm -mcpu=gfx942"
+
+
+@tl.jit
+def _ends_early(x, out, TURNS: tl.constexpr, KIND: tl.constexpr):
+    if KIND == "branch":
+        if tl.load(x) > 0:
+            tl.store(out, 1)
+            return
+    else:
+        for k in tl.static_range(TURNS):
+            if tl.load(x + k) > 0:
+                tl.store(out, 10 + k)
+                return
+    tl.store(out, 2)
+
+
+@pytest.mark.parametrize("kind,x,want", [("branch", 1, 1), ("branch", 0, 2), ("loop", 3, 11), ("loop", 0, 2)])
+def test_a_return_below_what_is_constant_ends_only_its_own_side(kind: str, x: int, want: int) -> None:
+    values, out = np.array([0, x, 0] if kind == "loop" else [x], np.int32), np.zeros(1, np.int32)
+    _ends_early[(1,)](values, out, TURNS=len(values), KIND=kind)
+    assert out[0] == want
+
+
+@tl.jit
+def _pointers(a, b, out, wide, N: tl.constexpr):
+    at = tl.arange(0, N)
+    odd = (at % 2 == 1) & (tl.load(out) == 0)
+    tl.store(out + at, tl.load(tl.where(odd, a + at, b + at)))
+    low = a.to(tl.pointer_type(tl.int16))
+    tl.store(wide + at, tl.load(low + 2 * at).to(tl.int32))
+
+
+@tl.jit
+def _added(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.atomic_add(out + at % 8, tl.load(x + at), sem="relaxed")
+
+
+@tl.jit
+def _shapes(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.reshape(tl.load(x + at), (2, N // 2))
+    tl.store(out + tl.arange(0, 2 * N), tl.ravel(tl.cat(v, v + 1.0, dim=1)))
+    tl.static_assert(tl.unsqueeze(v, 0).shape == (1, 2, N // 2))
+    tl.static_assert(tl.squeeze(tl.unsqueeze(v, 0), 0).shape == (2, N // 2))
+
+
+@tl.jit
+def _large(a, b, out, M: tl.constexpr, K: tl.constexpr):
+    m, k = tl.arange(0, M), tl.arange(0, K)
+    x, y = tl.load(a + m[:, None] * K + k[None, :]), tl.load(b + k[:, None] * M + m[None, :])
+    tl.store(out + m[:, None] * M + m[None, :], tl.dot(x, y, input_precision="ieee"))
+
+
+@tl.jit
+def _nothing(n):
+    tl.device_assert(tl.sum(tl.arange(0, 16)) == n)
+
+
+def test_on_a_software_gpu() -> None:
+    with tl.on_device(tec.rocm_emu("gfx942")):
+        a, b = (torch.arange(k, k + 64, dtype=torch.int32) for k in (100, 1000))
+        out, wide = torch.zeros(64, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+        _pointers[(1,)](a, b, out, wide, N=64)
+        assert torch.equal(out, torch.where(torch.arange(64) % 2 == 1, a, b)) and torch.equal(wide, a)
+        x, sums = torch.randint(-4, 5, (64,)).bfloat16(), torch.zeros(8).bfloat16()
+        _added[(1,)](x, sums, N=64)
+        assert torch.equal(sums.float(), x.float().view(8, 8).sum(0))
+        _nothing[(1,)](120)  # no array says where
+
+
+@pytest.mark.slow
+def test_operands_that_shared_memory_does_not_hold_come_in_pieces() -> None:
+    rng = np.random.default_rng(0)
+    p, q = (rng.standard_normal(s).astype(np.float32) for s in ((32, 512), (512, 32)))
+    c = np.zeros((32, 32), np.float32)
+    with tl.on_device(tec.rocm_emu("gfx942")):
+        _large[(1,)](p, q, c, M=32, K=512, num_warps=32)  # 128 KB of operands, and more waves than a work-group has
+    np.testing.assert_allclose(c, p @ q, rtol=1e-4, atol=1e-4)
+
+
+def test_pieces_of_operands_are_within_the_chips_shared_memory() -> None:
+    text = _large.ir("*fp32", "*fp32", "*fp32", M=64, K=256, target=CDNA, what="loops")
+    sizes = [int(n) for n in re.findall(r'alloc\(\((\d+),\), "float32", scope="shared"\)', text)]
+    assert sizes and 4 * sum(sizes) <= 65536
+
+
+def test_on_the_cpu() -> None:
+    x, sums = torch.randint(-4, 5, (64,)).bfloat16(), torch.zeros(8).bfloat16()
+    _added[(1,)](x, sums, N=64)
+    assert torch.equal(sums.float(), x.float().view(8, 8).sum(0))
+    v, out = torch.rand(16), torch.zeros(32)
+    _shapes[(1,)](v, out, N=16)
+    w = v.view(2, 8)
+    assert torch.equal(out.view(2, 16), torch.cat([w, w + 1], 1))
+
+
+@tl.jit
+def _described(desc, out, N: tl.constexpr):
+    tile = desc.load([0, 0])
+    tl.store(out + tl.arange(0, 32)[:, None] * N + tl.arange(0, N)[None, :], tile)
+
+
+def test_code_of_descriptors_atomics_and_texts() -> None:
+    half = torch.zeros(64, 64, dtype=torch.float16)
+    desc = triton.TensorDescriptor.from_tensor(half, [32, 64])
+    made = _described.compiled_for(HOPPER, desc, "*fp16:16", N=64, num_warps=4)
+    assert "ld.global.nc.v4.b32" in made.asm["ptx"]  # the last stride is 1, which nobody has to say
+    assert made.asm["ttir"].startswith("tile _described") and "amdgcn" not in made.asm
+    text = _added.asm(HOPPER, "*bf16", "*bf16", N=64)
+    assert "atom.global.gpu.relaxed.add.noftz.bf16" in text
+
+
+def test_launches_like_one_before_take_the_new_arguments() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        x = torch.arange(64).to(dtype)
+        for shift, n in ((0, 64), (1, 32), (0, 16)):
+            sums, part = torch.zeros(8, dtype=dtype), x[shift : shift + n]
+            _added[(1,)](part, sums, N=n)
+            assert torch.equal(sums.float(), part.float().view(-1, 8).sum(0)), (dtype, shift, n)
+    assert len(_added._known) >= 4
+    wrapped = triton.reinterpret(torch.tensor([-1] * 16, dtype=torch.int32), tl.uint32)
+    out = torch.zeros(8, dtype=torch.int64)
+    _widened[(1,)](wrapped, out)
+    assert out[0] == 2**32 - 1
+
+
+@tl.jit
+def _widened(x, out):
+    at = tl.arange(0, 8)
+    tl.store(out + at, tl.load(x + at).to(tl.int64))
+
+
+def test_tritons_knobs_stand_and_change_nothing() -> None:
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.override_arch = "sm80"
+    assert triton.knobs.runtime.override_arch is None
+    assert triton.knobs.language.copy().reset().default_fp_fusion is True
