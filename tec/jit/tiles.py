@@ -62,6 +62,7 @@ from .tile_arguments import (
 from .tile_launches import Launch, described, same, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
+_MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
 _IGNORED = (
     "num_ctas",
     "maxnreg",
