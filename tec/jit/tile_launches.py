@@ -7,7 +7,8 @@ kernels are specialised for. What is not plainly a tensor, a number or a constan
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,8 @@ from ..tile.grammar import dtype
 from .tile_arguments import KNOWN, flattened
 
 if TYPE_CHECKING:
-    from .tiles import Compiled, TileKernel
+    from .tile_code import Compiled
+    from .tiles import TileKernel
 
 _CONSTANTS = (bool, int, float, str, type(None), dtype, FunctionType)  # whose equality and hash say all
 _DTYPES = (
@@ -99,6 +101,16 @@ def _class_of(v: int) -> int:
     return width | (0 if v % KNOWN else 1) | (0 if v >= 0 else 2)
 
 
+def _descriptor(torch: Torch, v: Any) -> tuple[Any, list[Any]] | None:
+    """As `described`, of a host-made tensor descriptor."""
+    a = torch.array(v.base)
+    if a is None:
+        return None
+    numbers = [*map(int, v.shape), *map(int, v.strides)]
+    about = (a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN)
+    return (about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)), [a, *numbers]
+
+
 def described(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, list[Any]] | None:
     """What tells a launch from others, and its run-time arguments in order; None where that takes the long way."""
     torch, shape = torch_here(), kernel.shape
@@ -145,13 +157,11 @@ def described(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) ->
             flat.append(a)
             key.append((a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN))
         elif hasattr(v, "block_shape") and type(v.base) in tensors:
-            a = torch.array(v.base)  # type: ignore[union-attr]
-            numbers = [*map(int, v.shape), *map(int, v.strides)]
-            if a is None:
+            made = _descriptor(torch, v)  # type: ignore[arg-type]
+            if made is None:
                 return None
-            flat += [a, *numbers]
-            about = (a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN)
-            key.append((about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)))
+            key.append(made[0])
+            flat += made[1]
         else:
             return None
         if k >= len(args):
@@ -172,4 +182,21 @@ def same(flat: Sequence[Any], other: Sequence[Any]) -> bool:
     )
 
 
-__all__ = ["Launch", "described", "same", "torch_here"]
+@contextmanager
+def in_stream_of_torch(values: Iterable[Any], device: Device | None) -> Iterator[None]:
+    """Launches with tensors of torch go to torch's current stream, as torch's own do."""
+    torch = sys.modules.get("torch")
+    if device is None or device.kind != "cuda" or torch is None or device.local.stream is not None:
+        yield
+        return
+    if not any(isinstance(v, torch.Tensor) for v in values):
+        yield
+        return
+    device.local.stream = torch.cuda.current_stream(device.index).cuda_stream or None
+    try:
+        yield
+    finally:
+        device.local.stream = None
+
+
+__all__ = ["Launch", "described", "in_stream_of_torch", "same", "torch_here"]

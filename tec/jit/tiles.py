@@ -11,25 +11,20 @@ runs programs one after another in NumPy.
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import os
-import re
-import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from types import FunctionType, SimpleNamespace
-from typing import Any, ClassVar
+from types import FunctionType
+from typing import Any
 
 import numpy as np
 
 from ..driver import Building, checks_bounds
 from ..errors import KernelError
 from ..kernels.source import Source, parameters, source_of
-from ..kernels.translate import LaunchShape
 from ..locks import fork_safe_lock
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices import device as devices
@@ -43,7 +38,7 @@ from ..tile.expressions import is_constexpr
 from ..tile.foreign import ours
 from ..tile.frontend import Described, read
 from ..tile.grammar import Program, TileType, pointer_type
-from ..tile.lowering import Lowered, lower
+from ..tile.lowering import lower
 from . import messages
 from .packs import device_of
 from .specialise import target_of
@@ -59,7 +54,8 @@ from .tile_arguments import (
     told,
     warps_of,
 )
-from .tile_launches import Launch, described, same, torch_here
+from .tile_code import Compiled, Signature, text_of
+from .tile_launches import Launch, described, in_stream_of_torch, same, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
@@ -76,111 +72,6 @@ _IGNORED = (
     "ir_override",
     "ctas_per_cga",
 )
-
-
-class Texts(Mapping[str, str]):
-    """A compiled kernel's texts by name, each made when it is asked for: its stages, and Triton's names for stages that are like them."""
-
-    _LIKE: ClassVar[dict[str, str]] = {
-        "tiles": "tiles", "loops": "loops", "llvm": "llvm", "asm": "asm", "ttir": "tiles", "ttgir": "loops", "llir": "llvm",
-    }  # fmt: skip
-    _ASSEMBLY: ClassVar[dict[str, str]] = {"cuda": "ptx", "rocm": "amdgcn"}
-
-    def __init__(self, compiled: Compiled):
-        self.compiled = compiled
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._LIKE
-        if self.compiled.target.kind in self._ASSEMBLY:
-            yield self._ASSEMBLY[self.compiled.target.kind]
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def __getitem__(self, name: str) -> str:
-        c = self.compiled
-        like = "asm" if name == self._ASSEMBLY.get(c.target.kind) else self._LIKE[name]
-        if like == "tiles":
-            return str(c.program)
-        return str(c.lowered.func) if like == "loops" else text_of(c.module, like)
-
-
-@dataclass(slots=True)
-class Signature:
-    """A kernel's parameters: their names, which are constants, their places, and the values of those that may be left out."""
-
-    names: list[str]
-    constant: tuple[bool, ...]
-    place: dict[str, int]
-    defaults: dict[str, Any]
-
-
-@dataclass(repr=False)
-class Compiled:
-    """A kernel for one specialisation. `call` takes flat arrays, numbers, the grid's extents, and the message buffer."""
-
-    lowered: Lowered
-    program: Program
-    module: Any
-    target: Target
-    grid_ndim: int
-    options: dict[str, Any]
-    kernel: Any = None
-    call: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.call = self.module[self.lowered.func.name]
-
-    def __repr__(self) -> str:
-        return f"<{self.program.name}, compiled for {self.target}>"
-
-    @property
-    def places(self) -> Any:
-        return self.lowered.places
-
-    @property
-    def launch(self) -> Any:
-        return LaunchShape((self.lowered.block, 1, 1), self.grid_ndim)
-
-    @functools.cached_property
-    def asm(self) -> Texts:
-        """The kernel in text: "tiles", "loops", "llvm", "asm"; and under Triton's names for the stages that are like these."""
-        return Texts(self)
-
-    @property
-    def name(self) -> str:
-        return self.program.name
-
-    @property
-    def metadata(self) -> Any:
-        """`shared`: bytes of shared memory of a program; `num_warps`, `num_stages`."""
-        return SimpleNamespace(shared=max(1, self.lowered.shared_bytes), name=self.program.name, **self.options)
-
-    @property
-    def n_regs(self) -> int:
-        """Registers of a thread, as the assembly says; 0 where it says none."""
-        found = re.search(r"\.vgpr_count:\s*(\d+)", text_of(self.module, "asm"))
-        return int(found[1]) if found else 32
-
-    n_spills = 0
-
-    def _init_handles(self) -> None:
-        """Triton's programs load a kernel by it; tec's is loaded."""
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        names = self.kernel.arg_names
-        options = {k: v for k, v in self.options.items() if v is not None and k not in names}
-        return lambda *args, **named: self.kernel.run(*args, grid=grid, **{**options, **named})
-
-
-def text_of(module: Any, what: str) -> str:
-    """Assembly, LLVM IR or loop IR of a module's device code."""
-    inner = module.imported_modules[0] if module.imported_modules else module
-    texts = []
-    for t in inner.texts.values():
-        made = t.get(what)
-        texts.append(made() if callable(made) else made or "")
-    return "\n".join(texts)
 
 
 _ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
@@ -203,23 +94,6 @@ def on_device(device: DeviceLike) -> Iterator[Device]:
 def device_elsewhere() -> Device | None:
     """The device of the `on_device` around, if there is one."""
     return _ELSEWHERE.get()
-
-
-@contextmanager
-def _in_stream_of_torch(values: Iterable[Any], device: Device | None) -> Iterator[None]:
-    """Launches with tensors of torch go to torch's current stream, as torch's own do."""
-    torch = sys.modules.get("torch")
-    if device is None or device.kind != "cuda" or torch is None or device.local.stream is not None:
-        yield
-        return
-    if not any(isinstance(v, torch.Tensor) for v in values):
-        yield
-        return
-    device.local.stream = torch.cuda.current_stream(device.index).cuda_stream or None
-    try:
-        yield
-    finally:
-        device.local.stream = None
 
 
 def jit(fn: Any = None, **options: Any) -> Any:
@@ -405,7 +279,7 @@ class TileKernel:
         compiled = self.compiled(types, options, target, ndim, aligned)
         if warmup or 0 in extents:
             return compiled
-        with _in_stream_of_torch(taken.values(), device):
+        with in_stream_of_torch(taken.values(), device):
             self._launch(compiled, flat, extents[:ndim], device, types, aligned)
         if about is not None and device is not None and not compiled.places and same(about[1], flat):
             if len(self._known) >= _MAX_KNOWN:

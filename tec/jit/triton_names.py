@@ -31,8 +31,9 @@ from .. import tile as language
 from ..errors import KernelError
 from ..tile.host import cdiv, next_power_of_2
 from . import mxfp
+from .tile_code import Compiled
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
-from .tiles import Compiled, TileKernel, jit
+from .tiles import TileKernel, jit
 from .triton_device import CublasLt, Driver
 from .triton_tensors import SHORT, TensorWrapper, knobs, reinterpret
 from .triton_testing import (

@@ -344,10 +344,8 @@ class Memory(Reading, Exchange):
         used = bool(self.uses.get(id(v)))
 
         def call(at: E.Expr, args: list[E.Expr]) -> E.Expr:
-            load = E.BufferLoad(base, (at,))
-            return E.Call(
-                word, (load, *[self.as_stored(a, base) for a in args]), base.dtype, {"order": op.attrs["order"]}
-            )
+            given = (E.BufferLoad(base, (at,)), *[self.as_stored(a, base) for a in args])
+            return E.Call(word, given, base.dtype, {"order": op.attrs["order"]})
 
         if not p.ty.shape:
             self.barrier()

@@ -473,10 +473,7 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
 
 
 def from_dlpack(x: Any, in_order: bool = False) -> NDArray:
-    """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule.
-
-    in_order: what uses the array is queued in the producer's own stream, so that nobody waits.
-    """
+    """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule. in_order: it is used in x's own stream."""
     capsule = x
     if hasattr(x, "__dlpack__"):
         kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else dlpack.CPU
