@@ -143,7 +143,7 @@ class FewRows(FusedForm):
             self._idle(choice),
             abs(math.log2(self.steps(choice) / self.wanted_steps)),
             abs(math.log2(loads / f["loads"])),
-            abs(math.log2(self.weights(choice) / f["rows"])),
+            abs(math.log2(self.weights(choice) / self.wanted_rows)),
             abs(math.log2(choice["waves"] / f["waves"])),
             choice["early"] != self._early,
         )
@@ -152,6 +152,11 @@ class FewRows(FusedForm):
     def wanted_steps(self) -> float:
         """Steps of a wavefront that were quickest."""
         return self.figures["steps"]
+
+    @property
+    def wanted_rows(self) -> float:
+        """Rows of weights of a wavefront that were quickest."""
+        return self.figures["rows"]
 
     @property
     def _early(self) -> str:

@@ -128,6 +128,13 @@ class FewRowsMatrix(FewRows):
         """Of a lane."""
         return self.weights(choice) // _SIDE * self.row_tiles * self.unit.acc_elems
 
+    @property
+    def wanted_rows(self) -> float:
+        """Twice as many where each wavefront multiplies x by a norm's scale and squares it."""
+        return super().wanted_rows * (
+            1 if self.o.scale is None or self.o.packed is not None else self.figures["normed"]
+        )
+
     def registers(self, choice: Choice) -> int:
         """Of a lane, with all loads of two chunks under way."""
         steps = 2 * int(choice["ahead"])
