@@ -122,18 +122,6 @@ class Residual(nn.Module):
         return self.out(y.mean((2, 3)))
 
 
-class Encoder(nn.Module):
-    """A layer that norms ahead. torch's own one the older exporter does not take: whether it is causal is a tensor to it."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.attention, self.forward_part = nn.LayerNorm(64), Attention(), feed_forward(nn.GELU())
-
-    def forward(self, x):
-        x = x + self.attention(self.norm(x))
-        return x + self.forward_part(x)
-
-
 def feed_forward(act):
     return nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), act, nn.Linear(128, 64))
 
@@ -149,7 +137,6 @@ MODULES = {
     "layer norm of channels": (ChannelsLast, PICTURE),
     "places first": (PlacesFirst, TEXT),
     "squeeze and excitation": (Gated, PICTURE),
-    "encoder layer": (Encoder, TEXT),
     "decoder step": (DecoderStep, (2, 1, 64), (2, 2, 11, 16), (2, 2, 11, 16)),
     "residual block": (Residual, PICTURE),
 }
