@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -13,6 +12,9 @@ from ..kernels.translate import LaunchShape
 from ..target import Target
 from ..tile.grammar import Program
 from ..tile.lowering import Lowered
+from .reflection import resources_of
+
+_REGISTERS = 32  # a thread's share where a multiprocessor of 65,536 is full: 2,048 threads
 
 
 class Texts(Mapping[str, str]):
@@ -88,18 +90,25 @@ class Compiled:
     def name(self) -> str:
         return self.program.name
 
-    @property
+    @functools.cached_property
     def metadata(self) -> Any:
         """`shared`: bytes of shared memory of a program; `num_warps`, `num_stages`."""
         return SimpleNamespace(shared=max(1, self.lowered.shared_bytes), name=self.program.name, **self.options)
 
+    @functools.cached_property
+    def resources(self) -> dict[str, Any]:
+        """What the device code takes, as `reflection.resources_of` says; read once."""
+        return next(iter(resources_of(self.module).values()), {})
+
     @property
     def n_regs(self) -> int:
-        """Registers of a thread, as the assembly says; 0 where it says none."""
-        found = re.search(r"\.vgpr_count:\s*(\d+)", text_of(self.module, "asm"))
-        return int(found[1]) if found else 32
+        """Vector registers of a thread on AMD GPUs. Elsewhere the code does not say (of PTX the driver makes it), and programs are sized as for _REGISTERS."""
+        return self.resources.get("vgprs") or _REGISTERS
 
-    n_spills = 0
+    @property
+    def n_spills(self) -> int:
+        """Registers of a thread that lie in memory; 0 where the code does not say."""
+        return sum(self.resources.get(k, 0) for k in ("vgpr_spills", "sgpr_spills"))
 
     def _init_handles(self) -> None:
         """Triton's programs load a kernel by it; tec's is loaded."""

@@ -246,13 +246,13 @@ class TileKernel:
         """Launch on the device of the arrays. grid: the number of programs along one to three axes, or a function of
         the dict of arguments. Raises KernelError.
         """
-        about = None if warmup or _ELSEWHERE.get() is not None else described(self, args, named)
+        about = None if _ELSEWHERE.get() is not None else described(self, args, named)
         if about is not None:
             environ = os.environ
             if "TEC_INTERPRET" in environ or "TEC_DEBUG" in environ or "TRITON_DEBUG" in environ:
                 about = None
             else:
-                again = self._again(about, args, named, grid)
+                again = self._again(about, args, named, grid, warmup)
                 if again is not None:
                     return again
         values, options = self.bound(args, named)
@@ -277,10 +277,11 @@ class TileKernel:
         ndim = max(k + 1 for k in range(3) if k == 0 or extents[k] != 1)
         aligned = known_of(run_time_names(types), flat)
         compiled = self.compiled(types, options, target, ndim, aligned)
-        if warmup or 0 in extents:
+        if 0 in extents:
             return compiled
-        with in_stream_of_torch(taken.values(), device):
-            self._launch(compiled, flat, extents[:ndim], device, types, aligned)
+        if not warmup:
+            with in_stream_of_torch(taken.values(), device):
+                self._launch(compiled, flat, extents[:ndim], device, types, aligned)
         if about is not None and device is not None and not compiled.places and same(about[1], flat):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
@@ -292,9 +293,9 @@ class TileKernel:
         return compiled
 
     def _again(
-        self, about: tuple[Any, list[Any]], args: Sequence[Any], named: dict[str, Any], grid: Any
+        self, about: tuple[Any, list[Any]], args: Sequence[Any], named: dict[str, Any], grid: Any, warmup: bool
     ) -> Compiled | None:
-        """Launch as one before was; None where none was like it."""
+        """Launch as one before was (for a warmup, find its code); None where none was like it."""
         key, flat = about
         if callable(grid):
             shape = self.shape
@@ -304,6 +305,8 @@ class TileKernel:
         found = self._known.get((key, ndim))
         if found is None or not (x and y and z) or not self._fresh():
             return None
+        if warmup:
+            return found.compiled
         extents, device = (x, y, z)[:ndim], found.device
         torch = torch_here()
         if torch is None or device.kind != "cuda" or device.local.stream is not None or torch.raw_stream is None:

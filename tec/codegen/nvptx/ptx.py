@@ -45,6 +45,20 @@ def ordered_loads(ptx: str) -> str:
     return ptx.replace("ld.global.nc.", "ld.global.") if "griddepcontrol.wait" in ptx else ptx
 
 
+_PAIR_SUM = re.compile(r"\badd\.[su]16x2[ \t]+(%r\d+), (%r\d+), (%r\d+);")
+
+
+def sums_one_by_one(ptx: str) -> str:
+    """The text with sums of pairs of 16-bit integers (add.s16x2, sm_90 and later) done one by one. Where one sum of a pair is used and an operand is a
+    constant, ptxas 13.0 adds 0 instead: `mov.b32 %r2, 65537; add.s16x2 %r3, %r1, %r2; mov.b32 {%rs1, _}, %r3` becomes `VIADD.16x2 R0, R0, 0x0`. It does so
+    with -O1, too; pairs' least and greatest and sums of halfs are right. What is a constant ptxas finds out for itself, so that no such sum stays."""
+    return _PAIR_SUM.sub(
+        r"{ .reg .b16 %pair<4>; mov.b32 {%pair0, %pair1}, \2; mov.b32 {%pair2, %pair3}, \3; "
+        r"add.s16 %pair0, %pair0, %pair2; add.s16 %pair1, %pair1, %pair3; mov.b32 \1, {%pair0, %pair1}; }",
+        ptx,
+    )
+
+
 _DYNAMIC = re.compile(r"(?m)^\.extern \.shared \.align (\d+) (\.b8 \w+\[\]);\n+")
 _HEADER = re.compile(r"(?s)\A.*?^\.address_size \d+\n", re.M)
 

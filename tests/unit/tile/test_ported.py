@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tec
 import tec.tile as tl
+from tec.jit import tile_code
+from tec.jit.reflection import resources_of
 from tec.tile import triton
 
 torch = pytest.importorskip("torch")
@@ -139,6 +145,47 @@ def test_launches_like_one_before_take_the_new_arguments() -> None:
     out = torch.zeros(8, dtype=torch.int64)
     _widened[(1,)](wrapped, out)
     assert out[0] == 2**32 - 1
+
+
+def test_a_second_warmup_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any, **named: Any) -> None:
+        raise AssertionError("made again")
+
+    x, sums = torch.ones(64), torch.zeros(8)
+    first = _added.warmup(x, sums, N=64, grid=(1,))
+    for name in ("bound", "program", "compiled"):
+        monkeypatch.setattr(type(_added), name, never)
+    assert _added.warmup(torch.ones(64), torch.zeros(8), N=64, grid=(1,)) is first
+    assert not sums.any()
+    _added[(1,)](x, sums, N=64)  # a launch like it is found, too
+    assert torch.equal(sums, torch.full((8,), 8.0))
+    with pytest.raises(AssertionError, match="made again"):
+        _added.warmup(x.double(), sums.double(), N=64, grid=(1,))
+
+
+def test_registers_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _added.compiled_for(CDNA, "*fp32:16", "*fp32:16", N=64)
+    read: list[Any] = []
+    monkeypatch.setattr(tile_code, "resources_of", lambda m: read.append(m) or resources_of(m))
+    found = [(made.n_regs, made.n_spills) for _ in range(3)]
+    assert read == [made.module]
+    assert found == [(int(re.search(r"\.vgpr_count:\s*(\d+)", made.asm["amdgcn"])[1]), 0)] * 3
+
+
+@tl.jit
+def _some_more(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    v = tl.load(x + at)
+    tl.store(out + at, tl.where(v > 3, v + 5, v))
+
+
+def test_sums_of_pairs_of_small_integers_are_done_one_by_one(tmp_path: Path) -> None:
+    """Where one sum of a pair is used, ptxas 13.0 takes another addend for a constant 0."""
+    text = _some_more.asm(HOPPER, "*i16:16", "*i16:16", N=1024)
+    assert "add.s16x2" not in text and text.count("add.s16 %pair") == 8
+    if shutil.which("ptxas"):
+        (tmp_path / "k.ptx").write_text(text)
+        subprocess.run(["ptxas", "-arch=sm_90a", "k.ptx", "-o", "k.o"], cwd=tmp_path, check=True)
 
 
 @tl.jit
