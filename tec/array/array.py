@@ -279,7 +279,13 @@ def _assigned(x: Array, value: Any) -> Node:
             )
         build.one_device((x._node, found))
         return build.cast(found, x.dtype)
-    return number(value, x._node)
+    made = number(value.item() if isinstance(value, np.generic) else value, x._node)
+    if made.dtype != x.dtype:
+        raise ArrayTypeError(
+            f"the number {value} assigned to an array of {x.dtype}",
+            hint=f'round it, or convert the array: tec.array.astype(x, "{made.dtype}")',
+        )
+    return made
 
 
 def number(value: Any, beside: Node) -> Node:

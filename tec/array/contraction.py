@@ -29,9 +29,11 @@ def einsum(subscripts: str, /, *operands: Array, optimize: Any = None) -> Array:
         )
     for x in operands:
         node_of(x, "an operand of einsum")
-    terms, result = _terms(subscripts, operands)
-    sizes = _sizes(subscripts, terms, operands)
-    held = [_without_repeats(x, t) for x, t in zip(operands, terms)]
+    spelled, result, dots = _terms(subscripts, operands)
+    sizes = _sizes(subscripts, spelled, operands, dots)
+    held = [_without_ones(x, t, sizes) for x, t in zip(operands, spelled)]
+    terms = [t for _, t in held]
+    held = [_without_repeats(x, t) for x, t in held]
     for step in _path(terms, result, sizes, optimize):
         taken = [held.pop(k) for k in sorted(step, reverse=True)][::-1]
         made = taken[0]
@@ -40,11 +42,13 @@ def einsum(subscripts: str, /, *operands: Array, optimize: Any = None) -> Array:
         held.append(made)
     ((x, term),) = held
     x, term = _summed(x, term, set(result))
-    return x if term == result else manipulation.permute_dims(x, tuple(term.index(c) for c in result))
+    if term == result:
+        return Array(node_of(x)) if any(x is v for v in operands) else x
+    return manipulation.permute_dims(x, tuple(term.index(c) for c in result))
 
 
-def _terms(subscripts: str, operands: tuple[Array, ...]) -> tuple[list[str], str]:
-    """The letters of each operand and of the result, `...` spelled out."""
+def _terms(subscripts: str, operands: tuple[Array, ...]) -> tuple[list[str], str, str]:
+    """The letters of each operand and of the result, `...` spelled out, and the letters that stand for it."""
     text = subscripts.replace(" ", "")
     left, arrow, right = text.partition("->")
     terms = left.split(",")
@@ -63,22 +67,35 @@ def _terms(subscripts: str, operands: tuple[Array, ...]) -> tuple[list[str], str
     if not arrow:
         every = "".join(spelled)
         once = sorted(c for c in set(every) if every.count(c) == 1 and c not in letters)
-        return spelled, letters + "".join(once)
+        return spelled, letters + "".join(once), letters
+    if letters and "..." not in right:
+        raise ArrayValueError(f'einsum "{subscripts}": the result has no "..."', hint=f'"{left}->...{right}"')
     result = right.replace("...", letters, 1)
     if len(set(result)) != len(result) or not set(result) <= set("".join(spelled)):
         raise ArrayValueError(
             f'einsum "{subscripts}": the result "{right}" has an index twice, or one that no operand has'
         )
-    return spelled, result
+    return spelled, result, letters
 
 
-def _sizes(subscripts: str, terms: list[str], operands: tuple[Array, ...]) -> dict[str, int]:
+def _sizes(subscripts: str, terms: list[str], operands: tuple[Array, ...], dots: str) -> dict[str, int]:
+    """The extent of each letter; those of `...` broadcast."""
     sizes: dict[str, int] = {}
     for x, t in zip(operands, terms):
         for c, n in zip(t, x.shape):
-            if sizes.setdefault(c, n) != n:
-                raise ArrayValueError(f'einsum "{subscripts}": the index {c} has extents {sizes[c]} and {n}')
+            known = sizes.setdefault(c, n)
+            if known != n and not (c in dots and 1 in (known, n)):
+                raise ArrayValueError(f'einsum "{subscripts}": the index {c} has extents {known} and {n}')
+            sizes[c] = n if known == 1 else known
     return sizes
+
+
+def _without_ones(x: Array, term: str, sizes: dict[str, int]) -> tuple[Array, str]:
+    """Without dimensions of extent 1 that are wider elsewhere: it does not depend on those."""
+    kept = [k for k, c in enumerate(term) if x.shape[k] == sizes[c]]
+    if len(kept) == x.ndim:
+        return x, term
+    return manipulation.reshape(x, tuple(x.shape[k] for k in kept)), "".join(term[k] for k in kept)
 
 
 def _path(terms: list[str], result: str, sizes: dict[str, int], optimize: Any) -> list[tuple[int, ...]]:

@@ -23,7 +23,7 @@ from .elementwise import abs as _abs
 from .elementwise import log, multiply, pow, sign, sqrt
 from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
-from .manipulation import axes_of, broadcast_to, concat, expand_dims, moveaxis, reshape
+from .manipulation import axes_of, axis_of, broadcast_to, concat, expand_dims, moveaxis, reshape
 from .node import RECORDERS, Node, leaf, note
 from .node import broadcast_shapes as common
 from .products import matmul, matrix_transpose, tensordot, vecdot
@@ -363,6 +363,8 @@ def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: A
     n = node_of(x)
     if not (dtypes.is_float(n.dtype) or is_complex(n)):
         raise ArrayTypeError(f"vector_norm of {n.dtype}", hint='tec.array.astype(x, "float32") converts')
+    if not isinstance(ord, (int, float, np.number)):
+        raise ArrayValueError(f"vector_norm(ord={ord!r})", hint="a number, inf or -inf")
     axes = axes_of(axis, len(n.shape))
     size = _abs(x)
     if ord == np.inf:
@@ -380,13 +382,16 @@ def vector_norm(x: Array, /, *, axis: Any = None, keepdims: bool = False, ord: A
 
 def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
     """NumPy's name for both: without `ord` that of all elements; else of vectors along an axis, of matrices along two."""
-    axes = None if axis is None else axes_of(axis, x.ndim)
-    if ord is None or (axes is not None and len(axes) == 1) or (axes is None and x.ndim == 1):
+    n = node_of(x)
+    if dtypes.is_int(n.dtype):
+        x = Array(build.cast(n, dtypes.DEFAULT_FLOAT))
+    axes = axes_of(axis, x.ndim)
+    if ord is None or len(axes) == 1:
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
-    a, b = axes if axes is not None else (-2, -1)
+    if len(axes) != 2:
+        raise ArrayValueError(
+            f"norm(ord={ord!r}) along {len(axes)} axes", hint="of vectors along one, of matrices along two"
+        )
+    a, b = axes if axis is None else (axis_of(k, x.ndim) for k in axis)  # rows first: their order counts
     made = matrix_norm(moveaxis(x, (a, b), (-2, -1)), ord=ord)
-    return (
-        reshape(made, tuple(1 if k in (a % x.ndim, b % x.ndim) else n for k, n in enumerate(x.shape)))
-        if keepdims
-        else made
-    )
+    return reshape(made, tuple(1 if k in axes else n for k, n in enumerate(x.shape))) if keepdims else made

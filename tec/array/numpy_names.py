@@ -12,19 +12,30 @@ from typing import Any
 
 import numpy as np
 
-from . import creation, elementwise, inspection, manipulation, numpy_shapes, numpy_statistics, searching, sorting
+from ..runtime.arrays.dtypes import itemsize
+from . import (
+    creation,
+    dtypes,
+    elementwise,
+    inspection,
+    manipulation,
+    numpy_elementwise,
+    numpy_shapes,
+    numpy_statistics,
+    searching,
+    sorting,
+)
 from .array import Array, node_of
 
 # NumPy's names for functions of the namespace with the same arguments.
 ALIASES = {
     "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "invert": "bitwise_invert", "bitwise_not": "bitwise_invert",
-    "absolute": "abs", "power": "pow", "true_divide": "divide", "rint": "round", "fabs": "abs", "conjugate": "conj", "concatenate": "concat",
-    "mod": "remainder", "fmax": "maximum", "fmin": "minimum",
+    "absolute": "abs", "power": "pow", "true_divide": "divide", "conjugate": "conj", "mod": "remainder",
 }  # fmt: skip
 
 
-_MODULES = (numpy_shapes, numpy_statistics)
+_MODULES = (numpy_shapes, numpy_statistics, numpy_elementwise)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: f
     for m in _MODULES
@@ -90,8 +101,14 @@ def _clip(x: Array, min: Any = None, max: Any = None) -> Array:
 
 def _round(x: Array, decimals: int = 0) -> Array:
     """Its elements rounded to so many decimals."""
-    scale = 10.0**decimals
-    return elementwise.round(x) if not decimals else elementwise.round(x * scale) / scale
+    scale = 10.0 ** abs(decimals)
+    if dtypes.is_int(x.dtype):
+        if decimals >= 0:
+            return _copy(x)
+        return manipulation.astype(elementwise.round(manipulation.astype(x, dtypes.float64) / scale) * scale, x.dtype)
+    if decimals < 0:
+        return elementwise.round(x / scale) * scale
+    return elementwise.round(x * scale) / scale if decimals else elementwise.round(x)
 
 
 def _extreme_index(f: Any) -> Any:
@@ -117,13 +134,17 @@ def _fill(x: Array, value: Any) -> None:
     x[...] = value
 
 
-def _take(x: Array, indices: Array, axis: int | None = None) -> Array:
-    """The elements at indices along an axis, by default of all in order."""
+def _take(x: Array, indices: Any, axis: int | None = None) -> Array:
+    """The elements at indices (an array, or a list of integers) along an axis, by default of all in order."""
+    if isinstance(indices, (list, tuple)):
+        indices = creation.asarray(indices, device=x.device)
     return manipulation.take(numpy_shapes.ravel(x) if axis is None else x, indices, axis=0 if axis is None else axis)
 
 
 def _repeat(x: Array, repeats: Any, axis: int | None = None) -> Array:
-    """Each element several times."""
+    """Each element several times: a number, or as many as an array or a list says for each."""
+    if isinstance(repeats, (list, tuple)):
+        repeats = creation.asarray(repeats, device=x.device)
     return manipulation.repeat(x, repeats, axis=axis)
 
 
@@ -140,7 +161,7 @@ for _name, _f in METHODS.items():
 for _name, _g in (
     ("real", elementwise.real),
     ("imag", elementwise.imag),
-    ("itemsize", lambda x: x.nbytes // max(x.size, 1)),
+    ("itemsize", lambda x: itemsize(x.dtype.name)),
 ):
     setattr(Array, _name, property(_g))
 

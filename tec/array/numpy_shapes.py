@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from . import creation, elementwise, linalg, manipulation, products, statistical
-from .array import Array
+from . import creation, dtypes, elementwise, linalg, manipulation, products, searching, statistical
+from .array import Array, node_of
 from .errors import ArrayValueError
 
 # ---- making arrays
@@ -32,6 +32,11 @@ def logspace(start: float, stop: float, num: int = 50, endpoint: bool = True, ba
 # ---- their form
 
 
+def _value(x: Array) -> Array:
+    """The same elements as an array of its own: an assignment to it does not change `x`."""
+    return Array(node_of(x))
+
+
 def ravel(x: Array) -> Array:
     """One dimension."""
     return manipulation.reshape(x, (-1,))
@@ -52,12 +57,17 @@ def swapaxes(x: Array, axis1: int, axis2: int) -> Array:
 
 def atleast_1d(x: Array) -> Array:
     """At least one dimension."""
-    return x if x.ndim else manipulation.reshape(x, (1,))
+    return _value(x) if x.ndim else manipulation.reshape(x, (1,))
 
 
 def atleast_2d(x: Array) -> Array:
     """At least two dimensions, new ones in front."""
-    return x if x.ndim > 1 else manipulation.reshape(x, (1, -1))
+    return _value(x) if x.ndim > 1 else manipulation.reshape(x, (1, -1))
+
+
+def concatenate(arrays: Any, axis: int | None = 0) -> Array:
+    """`concat`, whose axis is also taken by position."""
+    return manipulation.concat(arrays, axis=axis)
 
 
 def vstack(arrays: Any) -> Array:
@@ -80,7 +90,9 @@ def array_split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
     """Parts along `axis`: as many as `sections` says, of sizes that differ by at most 1; or between the indices that it lists."""
     k = manipulation.axis_of(axis, x.ndim)
     n = x.shape[k]
-    if isinstance(sections, int):
+    if isinstance(sections, (int, np.integer)):
+        if sections < 1:
+            raise ArrayValueError(f"an array in {sections} parts", hint="at least one part")
         each, more = divmod(n, sections)
         ends = [(i + 1) * each + min(i + 1, more) for i in range(sections)]
     else:
@@ -91,8 +103,9 @@ def array_split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
 
 def split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
     """`array_split` of equal parts."""
-    if isinstance(sections, int) and x.shape[manipulation.axis_of(axis, x.ndim)] % sections:
-        raise ArrayValueError(f"{x.shape[axis]} elements in {sections} equal parts", hint="tec.array.array_split(x, n)")
+    n = x.shape[manipulation.axis_of(axis, x.ndim)]
+    if isinstance(sections, (int, np.integer)) and sections > 0 and n % sections:
+        raise ArrayValueError(f"{n} elements in {sections} equal parts", hint="tec.array.array_split(x, n)")
     return array_split(x, sections, axis)
 
 
@@ -108,12 +121,14 @@ def fliplr(x: Array) -> Array:
 
 def rot90(x: Array, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     """Turned by k times 90 degrees from the first of `axes` to the second."""
-    a, b = axes
-    turned = (k % 4 + 4) % 4
+    a, b = (manipulation.axis_of(axis, x.ndim) for axis in axes)
+    if a == b:
+        raise ArrayValueError(f"rot90 from axis {axes[0]} to {axes[1]}", hint="two axes that differ")
+    turned = k % 4
     if turned == 2:
         return manipulation.flip(x, axis=axes)
     if not turned:
-        return x
+        return _value(x)
     return swapaxes(manipulation.flip(x, axis=b), a, b) if turned == 1 else manipulation.flip(swapaxes(x, a, b), axis=b)
 
 
@@ -122,19 +137,22 @@ def pad(x: Array, pad_width: Any, mode: str = "constant", constant_values: Any =
     if mode != "constant":
         raise ArrayValueError(f"pad(mode={mode!r})", hint='mode="constant" is there')
     widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
+    made = x
     for k, (before, after) in enumerate(widths):
-        shape = list(x.shape)
-        parts = [x]
+        shape = list(made.shape)
+        parts = [made]
         for n, at in ((before, 0), (after, len(parts) + 1)):
             if n:
                 shape[k] = n
                 parts.insert(at, creation.full(tuple(shape), constant_values, dtype=x.dtype, device=x.device))
-        x = manipulation.concat(parts, axis=k) if len(parts) > 1 else x
-    return x
+        made = manipulation.concat(parts, axis=k) if len(parts) > 1 else made
+    return _value(x) if made is x else made
 
 
-def append(x: Array, values: Array, axis: int | None = None) -> Array:
-    """`values` behind `x`; both of one dimension for `axis` None."""
+def append(x: Array, values: Any, axis: int | None = None) -> Array:
+    """`values`, an array or what `asarray` takes, behind `x`; both of one dimension for `axis` None."""
+    if not isinstance(values, Array):
+        values = creation.asarray(values, device=x.device)
     parts = [ravel(x), ravel(values)] if axis is None else [x, values]
     return manipulation.concat(parts, axis=0 if axis is None else axis)
 
@@ -148,9 +166,12 @@ def diag(x: Array, k: int = 0) -> Array:
     """The diagonal of a matrix; of a vector the matrix that has it there."""
     if x.ndim == 2:
         return linalg.diagonal(x, offset=k)
+    if x.ndim != 1:
+        raise ArrayValueError(f"diag of an array of {x.ndim} dimensions", hint="it takes vectors and matrices")
     n = x.shape[0] + abs(k)
     column = manipulation.reshape(pad(x, (max(k, 0), max(-k, 0))), (1, n))
-    return column * creation.eye(n, k=k, dtype=x.dtype, device=x.device)
+    there = creation.eye(n, k=k, dtype=dtypes.bool, device=x.device)
+    return searching.where(there, column, creation.zeros((), dtype=x.dtype, device=x.device))
 
 
 def trace(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -171,7 +192,9 @@ def dot(a: Any, b: Any) -> Array:
 
 
 def inner(a: Array, b: Array) -> Array:
-    """Over the last dimensions of both."""
+    """Over the last dimensions of both; of a number each element times it."""
+    if 0 in (a.ndim, b.ndim):
+        return elementwise.multiply(a, b)
     return products.tensordot(a, b, axes=((a.ndim - 1,), (b.ndim - 1,)))
 
 

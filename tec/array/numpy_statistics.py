@@ -1,4 +1,4 @@
-"""NumPy's statistics, histograms, comparisons and powers that the standard leaves out (`numpy_names`), written in functions of the standard."""
+"""NumPy's statistics and histograms that the standard leaves out (`numpy_names`), written in functions of the standard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from . import creation, dtypes, elementwise, manipulation, searching, sets, sorting, statistical
 from .array import Array
 from .errors import ArrayTypeError, ArrayValueError
-from .numpy_shapes import ravel
+from .numpy_shapes import _value, ravel
 
 # ---- statistics
 
@@ -25,9 +25,9 @@ def amin(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     return statistical.min(x, axis=axis, keepdims=keepdims)
 
 
-def ptp(x: Array, axis: Any = None) -> Array:
+def ptp(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """The greatest less the least."""
-    return amax(x, axis) - amin(x, axis)
+    return amax(x, axis, keepdims) - amin(x, axis, keepdims)
 
 
 def cumsum(x: Array, axis: int | None = None, dtype: Any = None) -> Array:
@@ -40,15 +40,25 @@ def cumprod(x: Array, axis: int | None = None, dtype: Any = None) -> Array:
     return statistical.cumulative_prod(ravel(x) if axis is None else x, axis=0 if axis is None else axis, dtype=dtype)
 
 
-def average(x: Array, axis: int | None = None, weights: Array | None = None) -> Array:
-    """The mean, where `weights` of the same shape are given the weighted one."""
+def average(x: Array, axis: Any = None, weights: Array | None = None, keepdims: bool = False) -> Array:
+    """The mean, or the one weighted by `weights`: of the same shape, or a vector of one weight for each place along `axis`."""
     if weights is None:
-        return statistical.mean(x, axis=axis)
-    return statistical.sum(x * weights, axis=axis) / statistical.sum(weights, axis=axis)
+        return statistical.mean(x, axis=axis, keepdims=keepdims)
+    if weights.shape != x.shape:
+        if not isinstance(axis, int) or weights.shape != (x.shape[manipulation.axis_of(axis, x.ndim)],):
+            raise ArrayValueError(
+                f"average of shape {x.shape} along {axis} with weights of shape {weights.shape}",
+                hint="weights of the same shape, or a vector along an axis that is given",
+            )
+        along = [1] * x.ndim
+        along[axis] = -1
+        weights = manipulation.broadcast_to(manipulation.reshape(weights, tuple(along)), x.shape)
+    total = statistical.sum(x * weights, axis=axis, keepdims=keepdims)
+    return total / statistical.sum(weights, axis=axis, keepdims=keepdims)
 
 
-def quantile(x: Array, q: float, axis: int | None = None) -> Array:
-    """The value below which the part `q` lies, interpolated between neighbours."""
+def quantile(x: Array, q: float, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The value below which the part `q` lies, interpolated between neighbours; NaN where an element is."""
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise ArrayValueError(f"quantile {q!r}", hint="a number from 0 to 1")
     k = 0 if axis is None else manipulation.axis_of(axis, x.ndim)
@@ -56,57 +66,91 @@ def quantile(x: Array, q: float, axis: int | None = None) -> Array:
     if not dtypes.is_float(ordered.dtype):
         ordered = manipulation.astype(ordered, dtypes.DEFAULT_FLOAT)
     lead, at = (slice(None),) * k, q * (ordered.shape[k] - 1)
-    below, above = (ordered[(*lead, f(at))] for f in (math.floor, math.ceil))
-    return below + (above - below) * (at - math.floor(at))
+    if not ordered.shape[k]:
+        raise ArrayValueError(f"a quantile of no elements: shape {x.shape} along {axis}")
+    below, above, last = (ordered[(*lead, i)] for i in (math.floor(at), math.ceil(at), -1))
+    between = below + (above - below) * (at - math.floor(at))
+    # Infinities that are equal have no difference; NaN is sorted to the end.
+    made = searching.where(elementwise.isnan(last), last, searching.where(below == above, below, between))
+    if keepdims:
+        made = manipulation.reshape(made, tuple(1 if axis is None or d == k else n for d, n in enumerate(x.shape)))
+    return made
 
 
-def percentile(x: Array, q: float, axis: int | None = None) -> Array:
+def percentile(x: Array, q: float, axis: int | None = None, keepdims: bool = False) -> Array:
     """`quantile` of q / 100."""
-    return quantile(x, q / 100, axis)
+    return quantile(x, q / 100, axis, keepdims)
 
 
-def median(x: Array, axis: int | None = None) -> Array:
-    """The middle value, or the mean of the two in the middle."""
-    return quantile(x, 0.5, axis)
+def median(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The middle value, or the mean of the two in the middle; NaN where an element is."""
+    return quantile(x, 0.5, axis, keepdims)
 
 
 def nan_to_num(x: Array, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
     """Numbers in place of NaN and infinities."""
+    if dtypes.is_complex(x.dtype):
+        re, im = (nan_to_num(part, nan, posinf, neginf) for part in (elementwise.real(x), elementwise.imag(x)))
+        return re + im * 1j
     if not dtypes.is_float(x.dtype):
-        return x
+        return _value(x)
     most = float(dtypes.finfo(x.dtype).max)
     out = searching.where(elementwise.isnan(x), nan, x)
     out = searching.where(out == math.inf, most if posinf is None else posinf, out)
     return searching.where(out == -math.inf, -most if neginf is None else neginf, out)
 
 
-def nansum(x: Array, axis: Any = None) -> Array:
+def _filled(x: Array, value: float) -> Array:
+    """A number in the place of NaN, which integers have not."""
+    return searching.where(elementwise.isnan(x), value, x) if _has_nan(x) else x
+
+
+def _has_nan(x: Array) -> Any:
+    return dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype)
+
+
+def nansum(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """The sum of what is not NaN."""
-    return statistical.sum(searching.where(elementwise.isnan(x), 0.0, x), axis=axis)
+    return statistical.sum(_filled(x, 0.0), axis=axis, keepdims=keepdims)
 
 
-def nanmean(x: Array, axis: Any = None) -> Array:
+def nanmean(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
     """The mean of what is not NaN."""
+    if not _has_nan(x):
+        return statistical.mean(x, axis=axis, keepdims=keepdims)
     held = manipulation.astype(elementwise.logical_not(elementwise.isnan(x)), x.dtype)
-    return nansum(x, axis) / statistical.sum(held, axis=axis)
+    return nansum(x, axis, keepdims) / statistical.sum(held, axis=axis, keepdims=keepdims)
 
 
-def nanmax(x: Array, axis: Any = None) -> Array:
-    """The greatest of what is not NaN."""
-    return statistical.max(searching.where(elementwise.isnan(x), -math.inf, x), axis=axis)
+def _nan_extreme(x: Array, f: Any, least: float, axis: Any, keepdims: bool) -> Array:
+    found: Array = f(_filled(x, least), axis=axis, keepdims=keepdims)
+    if not _has_nan(x):
+        return found
+    none = statistical.all(elementwise.isnan(x), axis=axis, keepdims=keepdims)
+    return searching.where(none, math.nan, found)
 
 
-def nanmin(x: Array, axis: Any = None) -> Array:
-    """The least of what is not NaN."""
-    return statistical.min(searching.where(elementwise.isnan(x), math.inf, x), axis=axis)
+def nanmax(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
+    """The greatest of what is not NaN; NaN where all are."""
+    return _nan_extreme(x, statistical.max, -math.inf, axis, keepdims)
+
+
+def nanmin(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
+    """The least of what is not NaN; NaN where all are."""
+    return _nan_extreme(x, statistical.min, math.inf, axis, keepdims)
+
+
+# ---- histograms
 
 
 def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Array:
-    """How often each number from 0 stands in a vector of integers, or the sum of its weights. Computes the greatest of them."""
+    """How often each number from 0 stands in a vector of integers, or the sum of its weights in float64. Computes the greatest of them."""
     if not dtypes.is_int(x.dtype) or x.ndim != 1:
         raise ArrayTypeError(f"bincount of {x.dtype} and shape {x.shape}", hint="it takes a vector of integers")
+    if weights is not None and weights.shape != x.shape:
+        raise ArrayValueError(f"bincount of {len(x)} numbers with weights of shape {weights.shape}")
     if not len(x):
-        return creation.zeros((minlength,), dtype=dtypes.int64 if weights is None else weights.dtype, device=x.device)
+        return creation.zeros((minlength,), dtype=dtypes.int64 if weights is None else dtypes.float64, device=x.device)
     ends = np.asarray([int(statistical.min(x)), int(statistical.max(x))])
     if ends[0] < 0:
         raise ArrayValueError(f"bincount of {ends[0]}", hint="its numbers are at least 0")
@@ -117,8 +161,27 @@ def bincount(x: Array, weights: Array | None = None, minlength: int = 0) -> Arra
     )
     if weights is None:
         return edges[1:] - edges[:-1]
-    running = statistical.cumulative_sum(manipulation.take(weights, order, axis=0), include_initial=True)
-    return manipulation.take(running, edges[1:], axis=0) - manipulation.take(running, edges[:-1], axis=0)
+    return _sums_between(manipulation.astype(manipulation.take(weights, order, axis=0), dtypes.float64), edges)
+
+
+def _sums_between(x: Array, edges: Array) -> Array:
+    """The sums of x[edges[i]:edges[i + 1]]: differences of one running sum, of what is finite; infinities and NaN are counted. Computes whether there are some."""
+
+    def sums(v: Array) -> Array:
+        running = statistical.cumulative_sum(v, include_initial=True)
+        return manipulation.take(running, edges[1:], axis=0) - manipulation.take(running, edges[:-1], axis=0)
+
+    finite = elementwise.isfinite(x)
+    if bool(statistical.all(finite)):
+        return sums(x)
+    total = sums(searching.where(finite, x, 0.0))
+    for value, there in ((math.inf, x == math.inf), (-math.inf, x == -math.inf), (math.nan, elementwise.isnan(x))):
+        total = total + searching.where(sums(manipulation.astype(there, dtypes.int64)) > 0, value, _zero(total))
+    return total
+
+
+def _zero(beside: Array) -> Array:
+    return creation.zeros((), dtype=beside.dtype, device=beside.device)
 
 
 def histogram(x: Array, bins: Any = 10, range: tuple[float, float] | None = None) -> tuple[Array, Array]:
@@ -126,12 +189,12 @@ def histogram(x: Array, bins: Any = 10, range: tuple[float, float] | None = None
     flat = ravel(x)
     if not dtypes.is_float(flat.dtype):
         flat = manipulation.astype(flat, dtypes.DEFAULT_FLOAT)
-    if isinstance(bins, int):
-        low, high = (float(statistical.min(flat)), float(statistical.max(flat))) if range is None else range
-        low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
-        edges = creation.linspace(low, high, bins + 1, dtype=flat.dtype, device=x.device)
+    if isinstance(bins, (int, np.integer)):
+        edges = creation.linspace(*_range(flat, int(bins), range), int(bins) + 1, dtype=flat.dtype, device=x.device)
     else:
-        edges = bins
+        edges = bins if isinstance(bins, Array) else creation.asarray(bins, device=x.device)
+        if not _ascends(edges):
+            raise ArrayValueError("histogram between edges that do not ascend")
     ordered = sorting.sort(flat)
     places = searching.searchsorted(ordered, edges[:-1])
     last = searching.searchsorted(ordered, edges[-1:], side="right")  # the last bin has both of its ends
@@ -139,9 +202,28 @@ def histogram(x: Array, bins: Any = 10, range: tuple[float, float] | None = None
     return ends[1:] - ends[:-1], edges
 
 
+def _range(x: Array, bins: int, given: tuple[float, float] | None) -> tuple[float, float]:
+    if bins < 1:
+        raise ArrayValueError(f"histogram of {bins} bins", hint="at least one")
+    low, high = given or ((float(statistical.min(x)), float(statistical.max(x))) if x.size else (0.0, 1.0))
+    if not low <= high or math.isinf(low) or math.isinf(high):
+        raise ArrayValueError(f"histogram from {low} to {high}", hint="range=(low, high), finite and ascending")
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def _ascends(edges: Array) -> bool:
+    return bool(statistical.all(edges[1:] >= edges[:-1]))
+
+
 def digitize(x: Array, bins: Array, right: bool = False) -> Array:
-    """The bin of each element, between ascending edges."""
-    return searching.searchsorted(bins, x, side="left" if right else "right")
+    """The bin of each element, between edges that ascend or descend. Computes which."""
+    side = "left" if right else "right"
+    if _ascends(bins):
+        return searching.searchsorted(bins, x, side=side)
+    backwards = manipulation.flip(bins)
+    if not _ascends(backwards):
+        raise ArrayValueError("digitize between edges that neither ascend nor descend")
+    return len(bins) - searching.searchsorted(backwards, x, side=side)
 
 
 def interp(x: Array, xp: Array, fp: Array) -> Array:
@@ -161,55 +243,3 @@ def unique(x: Array, return_index: bool = False, return_inverse: bool = False, r
     found = sets.unique_all(x)
     asked = ((return_index, found[1]), (return_inverse, found[2]), (return_counts, found[3]))
     return (found[0], *[v for wanted, v in asked if wanted])
-
-
-# ---- comparing
-
-
-def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> Array:
-    """Where |a - b| <= atol + rtol |b|, or both are the same infinity."""
-    near = elementwise.abs(a - b) <= atol + rtol * (elementwise.abs(b) if isinstance(b, Array) else abs(b))
-    return elementwise.logical_or(near, a == b)
-
-
-def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8) -> bool:
-    """Whether `isclose` holds everywhere. Computes."""
-    return bool(statistical.all(isclose(a, b, rtol, atol)))
-
-
-def array_equal(a: Array, b: Array) -> bool:
-    """Whether shapes and elements are the same. Computes."""
-    return a.shape == b.shape and bool(statistical.all(elementwise.equal(a, b)))
-
-
-def logaddexp2(a: Array, b: Array) -> Array:
-    """log2(2**a + 2**b)."""
-    return elementwise.logaddexp(a * math.log(2), b * math.log(2)) * (1 / math.log(2))
-
-
-def fmod(a: Any, b: Any) -> Array:
-    """The rest of the division, with the sign of `a`."""
-    rest = elementwise.remainder(
-        elementwise.abs(a) if isinstance(a, Array) else abs(a), elementwise.abs(b) if isinstance(b, Array) else abs(b)
-    )
-    return searching.where(a < 0, -rest, rest)
-
-
-def deg2rad(x: Array) -> Array:
-    """Degrees in radians."""
-    return x * (math.pi / 180)
-
-
-def rad2deg(x: Array) -> Array:
-    """Radians in degrees."""
-    return x * (180 / math.pi)
-
-
-def exp2(x: Array) -> Array:
-    """2**x."""
-    return elementwise.pow(creation.full((), 2.0, dtype=x.dtype, device=x.device), x)
-
-
-def cbrt(x: Array) -> Array:
-    """The cube root."""
-    return elementwise.copysign(elementwise.pow(elementwise.abs(x), 1 / 3), x)

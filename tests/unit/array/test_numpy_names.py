@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,21 @@ FUNCTIONS: dict[str, str] = {
 METHODS = """m.reshape(3, 8)|m.reshape((8, 3))|m.T.reshape(-1)|m.flatten()|m.ravel()|m.transpose()|m.argmax()|m.argmin(axis=1)|m.astype('int32')|m.clip(-1, 1)|
 m.round()|m.round(1)|m.cumsum(0)|m.copy()|m.swapaxes(0, 1)|m.repeat(2)|m.dot(n.T)|m.trace()|m.diagonal()|k.take_along_axis(m, m.argsort(), axis=1)|m.sum(axis=0)|m.std()|
 m.reshape(4, 1, 6).squeeze()|m.take(i)|m.ptp() if k is x else k.ptp(m)|m.real|m.conj()""".replace("\n", "").split("|")
+EDGE, BYTES, NONE = (
+    np.array([np.inf, 1, np.nan, -np.inf], np.float32),
+    np.array([100, 100, -128], np.int8),
+    np.zeros((0, 3), np.float32),
+)
+# Infinities, NaN, bytes at their limits, no elements, negative axes, kept dimensions, integers where floats come out.
+ODD = """k.diag(q)|k.diag(q > 0)|k.fmax(q, 2.0)|k.fmin(q, w[:1])|k.fmax(i, 3)|k.fmod(b, 3)|k.fmod(b, k.flip(b))|k.fmod(7.5, v + 9)|
+k.exp2(-i)|k.rint(i)|k.fabs(i)|k.cbrt(i)|k.isclose(w[:1], np.inf)|k.isclose(q, q)|k.isclose(q, q, equal_nan=True)|k.isclose(b, b - 100)|k.isclose(q > 0, q > 0)|
+k.array_equal(q, q, equal_nan=True)|k.average(m[:3, :3], axis=0, weights=w)|k.average(m, axis=-1, weights=v)|k.median(h, axis=-1)|k.median(m, axis=0, keepdims=True)|
+k.median(k.abs(q[::3]))|k.nan_to_num(q * 1j)|k.nansum(i)|k.nansum(h, axis=-1, keepdims=True)|k.nanmax(q[2:3])|k.nanmin(h, axis=-1)|k.nanmean(i)|k.nanmax(i)|
+k.bincount(i[:4], weights=q)|k.bincount(i[:4], weights=m[:, 0] * 1e8)|k.histogram(v[:0], 3)[0]|k.histogram(v, e)[0]|k.digitize(v, -e)|k.digitize(v, -e, right=True)|
+k.concatenate([m, n], -1)|k.append(v, 3.0)|k.inner(v[0], w)|k.array_split(m, [2, -1], axis=-1)|i.round(-1)|i.round(1)|v.round(-1)|v.take([0, -1])|
+w.repeat([2, 0, 1])|d.reshape(-1)|d.sum(axis=0)|d[:, 0].itemsize|m.T.reshape(8, -1)|m[::-1, ::2].flatten()|m.argmax(-1, keepdims=True)|
+k.einsum('...i,...i->...', m[:1], n)|k.einsum('ij,kj->ik', d, w.reshape(1, 3))|k.linalg.norm(k.reshape(m, (2, 2, 6)), axis=(-1, 0), ord=1)|
+k.linalg.norm(i)""".replace("\n", "").split("|")  # fmt: skip
 EINSUMS = [
     "ij,kj->ik",
     "ij,ij->",
@@ -54,8 +70,13 @@ EINSUMS = [
 
 
 def given(k: Any, dev: Any) -> dict[str, Any]:
-    arrays = {"m": M, "n": N, "v": V, "w": W, "i": I, "h": HOLES, "e": EDGES}
-    return {"k": k, "x": xp, **({a: xp.asarray(v, device=dev) for a, v in arrays.items()} if k is xp else arrays)}
+    arrays = {"m": M, "n": N, "v": V, "w": W, "i": I, "h": HOLES, "e": EDGES, "q": EDGE, "b": BYTES, "d": NONE}
+    return {
+        "k": k,
+        "x": xp,
+        "np": np,
+        **({a: xp.asarray(v, device=dev) for a, v in arrays.items()} if k is xp else arrays),
+    }
 
 
 def same(got: Any, want: Any, what: str) -> None:
@@ -65,19 +86,21 @@ def same(got: Any, want: Any, what: str) -> None:
             same(g, w, what)
         return
     got = got.numpy() if isinstance(got, xp.Array) else np.asarray(got)
-    assert got.shape == np.shape(want), what
+    assert (got.shape, got.dtype.kind) == (np.shape(want), np.asarray(want).dtype.kind), what
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5, err_msg=what)
 
 
 def check(dev: Any, calls: list[tuple[str, str]]) -> None:
     for name, text in calls:
-        want = eval(text, {**given(np, dev), "f": getattr(np, name.split()[0], None)})
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = eval(text, {**given(np, dev), "f": getattr(np, name.split()[0], None)})
         got = eval(text, {**given(xp, dev), "f": getattr(xp, name.split()[0], None)})
         same(got, want, f"{name}: {text}")
 
 
-CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS)]
-PARTS = 6  # of which the gate runs one, on the CPU, and a night all, on both
+CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS), *(("an odd one", o) for o in ODD)]
+PARTS = 9  # of which the gate runs one, on the CPU, and a night all, on both
 
 
 @pytest.mark.parametrize("dev", [None, pytest.param(EMU, marks=pytest.mark.slow)])
@@ -104,6 +127,25 @@ def test_einsum_gives_what_numpy_gives(dev: str | None) -> None:
         same(got, np.einsum(text, *arrays), text)
 
 
+@pytest.mark.parametrize("call", [
+    lambda x: xp.pad(x, 0), lambda x: xp.nan_to_num(x), lambda x: xp.atleast_1d(x), lambda x: xp.einsum("i->i", x), lambda x: xp.ravel(x), lambda x: x.round(1),
+])  # fmt: skip
+def test_what_is_assigned_to_a_result_does_not_change_its_argument(call: Any) -> None:
+    x = xp.asarray([1, 2, 3])
+    call(x)[0] = 9
+    assert x.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("key", [0, ..., slice(None), slice(0, 2), xp.asarray([True, False, True]), xp.asarray([0, 2])])
+def test_a_number_that_the_type_does_not_hold_is_not_assigned(key: Any) -> None:
+    x = xp.asarray([1, 2, 3])
+    with pytest.raises(tec.TecError, match="assigned to an array of int64"):
+        x[key] = 2.5
+    y = xp.asarray([1.0, 2.0, 3.0])
+    y[key] = np.float64(2.5)  # a number, of any width
+    assert (x.tolist(), x.dtype, y.dtype) == ([1, 2, 3], xp.int64, xp.float32)
+
+
 def test_einsum_takes_diagonals() -> None:
     a = RNG.integers(-3, 4, (4, 4, 3)).astype(np.float32)
     same(xp.einsum("iij->j", xp.asarray(a)), np.einsum("iij->j", a), "iij->j")
@@ -113,6 +155,11 @@ def test_einsum_takes_diagonals() -> None:
     (lambda x: x.get(), "numpy"), (lambda x: x.unsqueeze(0), "expand_dims"), (lambda x: x.exp(), "tec.array.exp"), (lambda x: x.reshap(3), "reshape meant"),
     (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.corrcoef(x), "np.corrcoef"),
     (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
+    (lambda x: xp.array_split(x, 0), "one part"), (lambda x: xp.split(x, -1), "one part"), (lambda x: xp.diag(x[0]), "vectors and matrices"),
+    (lambda x: xp.rot90(x.reshape(1, 3), 1, (0, -2)), "differ"), (lambda x: xp.average(x.reshape(1, 3), weights=x), "weights"), (lambda x: xp.histogram(x, 0), "at least one"),
+    (lambda x: xp.histogram(x, 2, range=(1.0, 0.0)), "ascending"), (lambda x: xp.digitize(x, xp.asarray([1.0, 0.0, 2.0])), "neither"), (lambda x: xp.median(x[:0]), "no elements"),
+    (lambda x: xp.bincount(xp.arange(3), weights=x[:2]), "weights of shape"), (lambda x: xp.einsum("...i->i", x.reshape(1, 3)), "no \"...\""),
+    (lambda x: xp.linalg.norm(x, ord="fro"), "a number"), (lambda x: xp.linalg.norm(x.reshape(1, 1, 3), ord=1), "along two"),
     (lambda x: xp.split(x, 2), "array_split"), (lambda x: xp.bincount(x), "vector of integers"), (lambda x: xp.pad(x, 1, mode="wrap"), "constant"),
 ])  # fmt: skip
 def test_what_is_not_there_gets_a_hint(call: Any, says: str) -> None:

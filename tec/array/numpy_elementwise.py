@@ -1,0 +1,120 @@
+"""NumPy's comparisons, extrema, rests and powers that the standard leaves out (`numpy_names`), written in functions of the standard."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import creation, dtypes, elementwise, manipulation, searching, statistical
+from .array import Array, pair
+
+
+def _pair(a: Any, b: Any) -> tuple[Array, Array]:
+    """Two arrays of one type; one may be given as a number."""
+    m, n = pair(a, b)
+    return Array(m), Array(n)
+
+
+def _floating(x: Array) -> Array:
+    """Integers become the default float."""
+    return x if dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype) else manipulation.astype(x, dtypes.DEFAULT_FLOAT)
+
+
+# ---- comparing
+
+
+def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+    """Where |a - b| <= atol + rtol |b|, or both are the same infinity, or with `equal_nan` both NaN."""
+    x, y = _pair(a, b)
+    if not (dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype)):  # their differences leave their types
+        x, y = (manipulation.astype(v, dtypes.float64) for v in (x, y))
+    near = elementwise.logical_and(elementwise.abs(x - y) <= atol + rtol * elementwise.abs(y), elementwise.isfinite(y))
+    close = elementwise.logical_or(near, x == y)
+    return elementwise.logical_or(close, _both_nan(x, y)) if equal_nan else close
+
+
+def _both_nan(x: Array, y: Array) -> Array:
+    return elementwise.logical_and(elementwise.isnan(x), elementwise.isnan(y))
+
+
+def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds everywhere. Computes."""
+    return bool(statistical.all(isclose(a, b, rtol, atol, equal_nan)))
+
+
+def array_equal(a: Array, b: Array, equal_nan: bool = False) -> bool:
+    """Whether shapes and elements are the same, with `equal_nan` also where both are NaN. Computes."""
+    if a.shape != b.shape:
+        return False
+    same = elementwise.equal(a, b)
+    if equal_nan and dtypes.is_float(dtypes.result_type(a, b)):
+        same = elementwise.logical_or(same, elementwise.logical_and(a != a, b != b))
+    return bool(statistical.all(same))
+
+
+# ---- arithmetic
+
+
+def _of_numbers(f: Any, a: Any, b: Any) -> Array:
+    x, y = _pair(a, b)
+    found: Array = f(x, y)
+    if not dtypes.is_float(x.dtype):
+        return found
+    return searching.where(elementwise.isnan(x), y, searching.where(elementwise.isnan(y), x, found))
+
+
+def fmax(a: Any, b: Any) -> Array:
+    """The greater of two; beside NaN the other."""
+    return _of_numbers(elementwise.maximum, a, b)
+
+
+def fmin(a: Any, b: Any) -> Array:
+    """The lesser of two; beside NaN the other."""
+    return _of_numbers(elementwise.minimum, a, b)
+
+
+def fmod(a: Any, b: Any) -> Array:
+    """The rest of the division, with the sign of `a`."""
+    x, y = _pair(a, b)
+    if dtypes.is_float(x.dtype):
+        return elementwise.copysign(elementwise.remainder(elementwise.abs(x), elementwise.abs(y)), x)
+    rest = elementwise.remainder(x, y)  # with the sign of y
+    other = elementwise.logical_and(rest != 0, elementwise.logical_xor(x < 0, y < 0))
+    return searching.where(other, rest - y, rest)
+
+
+def fabs(x: Array) -> Array:
+    """The absolute value, as a float."""
+    return elementwise.abs(_floating(x))
+
+
+def rint(x: Array) -> Array:
+    """The nearest whole number, as a float; the even one of two."""
+    return elementwise.round(_floating(x))
+
+
+def logaddexp2(a: Array, b: Array) -> Array:
+    """log2(2**a + 2**b)."""
+    return elementwise.logaddexp(a * math.log(2), b * math.log(2)) * (1 / math.log(2))
+
+
+def deg2rad(x: Array) -> Array:
+    """Degrees in radians."""
+    return x * (math.pi / 180)
+
+
+def rad2deg(x: Array) -> Array:
+    """Radians in degrees."""
+    return x * (180 / math.pi)
+
+
+def exp2(x: Array) -> Array:
+    """2**x. Integers become the default float."""
+    power = _floating(x)
+    return elementwise.pow(creation.full((), 2.0, dtype=power.dtype, device=x.device), power)
+
+
+def cbrt(x: Array) -> Array:
+    """The cube root. Integers become the default float."""
+    root = _floating(x)
+    return elementwise.copysign(elementwise.pow(elementwise.abs(root), 1 / 3), root)
