@@ -18,6 +18,7 @@ from ..errors import KernelError
 from ..kernels.source import Source
 from . import access, reductions, words
 from . import grammar as G
+from .accumulate import into_products
 from .blocks import tensor_descriptor
 from .builder import building, current, describe, int32, int64, plain
 from .expressions import (
@@ -406,6 +407,7 @@ def read(
                 hint="store it through a pointer argument",
                 locate=False,
             )
+    into_products(r.b.blocks[0])
     prints = any(op.name in ("print", "assert") for op in G.walk(r.b.blocks[0]))
     return Program(source.name, params, r.b.blocks[0], source.loc, prints), r
 

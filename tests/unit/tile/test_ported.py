@@ -17,6 +17,8 @@ from tec.jit import tile_code
 from tec.jit.reflection import resources_of
 from tec.tile import triton
 
+from .nvidia import interpreted
+
 torch = pytest.importorskip("torch")
 
 HOPPER, CDNA = "cuda -arch=sm_90a", "rocm -mcpu=gfx942"
@@ -186,6 +188,35 @@ def test_sums_of_pairs_of_small_integers_are_done_one_by_one(tmp_path: Path) -> 
     if shutil.which("ptxas"):
         (tmp_path / "k.ptx").write_text(text)
         subprocess.run(["ptxas", "-arch=sm_90a", "k.ptx", "-o", "k.o"], cwd=tmp_path, check=True)
+
+
+@tl.jit
+def _summed(a, b, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, TURNS: tl.constexpr, KEPT: tl.constexpr):
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    total, last = tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32)
+    for turn in range(TURNS):
+        x = tl.load(a + m[:, None] * K * TURNS + turn * K + k[None, :])
+        made = tl.dot(x, tl.load(b + (turn * K + k)[:, None] * N + n[None, :]))
+        total += made
+        if KEPT:
+            last += made * made
+    tl.store(out + m[:, None] * N + n[None, :], total + last)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_products_begin_from_what_they_are_added_to(kept: bool) -> None:
+    """Unless they are used elsewhere, too: small whole numbers, whose sums are exact."""
+    sizes = {"M": 64, "N": 16, "K": 32, "TURNS": 2, "KEPT": kept}
+    assert ("fn=add) : <64, 16, fp32>" in _summed.ir("*fp16", "*fp16", "*fp32", **sizes).split("yield")[0]) == kept
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-3, 4, s).astype(np.float16) for s in ((64, 64), (64, 16)))
+    parts = [a[:, k : k + 32].astype(float) @ b[k : k + 32] for k in (0, 32)]
+    want = sum(parts) + kept * sum(p * p for p in parts)
+    here, there = np.zeros((2, 64, 16), np.float32)
+    _summed[(1,)](a, b, here, **sizes)
+    interpreted(_summed, HOPPER, (1, 1), a, b, there, **sizes, num_warps=4)
+    np.testing.assert_array_equal(here, want)
+    np.testing.assert_array_equal(there, want)
 
 
 @tl.jit
