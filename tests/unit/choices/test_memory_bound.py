@@ -143,7 +143,6 @@ def test_choices_of_a_sum_that_are_not_legal() -> None:
         {"wide": 64, "threads": 64},
         {"wide": 32, "parts": 4},
         {"wide": 32, "shared": True},
-        {"parts": 1024, "shared": False},
         {"parts": 1, "piece": 16, "shared": False},
     ):
         with pytest.raises(tec.TecError):

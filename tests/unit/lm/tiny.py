@@ -62,7 +62,8 @@ def llama(
 
     add("model.embed_tokens.weight", VOCABULARY, HIDDEN)
     add("model.norm.weight", HIDDEN)
-    for k in range(CONFIG["num_hidden_layers"]):
+    config = {**CONFIG, **(more or {})}
+    for k in range(min(config["num_hidden_layers"], CONFIG["num_hidden_layers"])):
         at = f"model.layers.{k}"
         add(f"{at}.input_layernorm.weight", HIDDEN)
         add(f"{at}.post_attention_layernorm.weight", HIDDEN)
@@ -72,7 +73,7 @@ def llama(
         add(f"{at}.mlp.gate_proj.weight", FEED, HIDDEN)
         add(f"{at}.mlp.up_proj.weight", FEED, HIDDEN)
         add(f"{at}.mlp.down_proj.weight", HIDDEN, FEED)
-    return Checkpoint("llama", {**CONFIG, **(more or {})}, tensors, Bytes)
+    return Checkpoint("llama", config, tensors, Bytes)
 
 
 def mixture(format: Format, experts: int = 4, size: int = 32) -> Checkpoint:
