@@ -8,6 +8,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -242,7 +243,7 @@ def test_clear_takes_all_parts(place, tmp_path):
 
 def test_the_folder_for_locks(tmp_path, monkeypatch):
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-    monkeypatch.setattr(folders.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
     found = folders.lock_folder()
     assert found == tmp_path / f"tec-{os.getuid()}" and mode(found) == 0o700 and folders.lock_folder() == found
     found.rmdir()
@@ -260,7 +261,7 @@ def test_a_planted_link_is_not_written_through(tmp_path, monkeypatch):
     from tec.llvmworker import client
     from tec.tuning import measure
 
-    monkeypatch.setattr(folders.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     victim = tmp_path / "victim"
     victim.write_text("precious")

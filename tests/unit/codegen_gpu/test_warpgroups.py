@@ -462,7 +462,7 @@ def test_parts_are_whole_steps() -> None:
     a, b = te.placeholder((128, 200), name="A"), te.placeholder((200, 128), name="B")
     k = te.reduce_axis((0, 200), "k")
     c = te.compute((128, 128), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
-    with pytest.raises(tec.ScheduleError, match="4 parts are not whole steps"):
+    with pytest.raises(tec.ScheduleError, match="4 parts of 200 terms are not whole steps"):
         schedule([c], HOPPER, {"template": "bulk product", "rows": 64, "columns": 64, "step": 32, "parts": 4})
 
 
