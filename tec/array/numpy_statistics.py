@@ -236,10 +236,20 @@ def interp(x: Array, xp: Array, fp: Array) -> Array:
     return manipulation.reshape(y0 + (y1 - y0) * part, x.shape)
 
 
-def unique(x: Array, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The distinct elements in order, and with them what is asked for."""
-    if not (return_index or return_inverse or return_counts):
-        return sets.unique_values(x)
-    found = sets.unique_all(x)
-    asked = ((return_index, found[1]), (return_inverse, found[2]), (return_counts, found[3]))
-    return (found[0], *[v for wanted, v in asked if wanted])
+def unique(
+    x: Array,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    equal_nan: bool = True,
+) -> Any:
+    """The distinct elements in order, and with them what is asked for. NaN stands once, unless `equal_nan` is false."""
+    asked = (return_index, return_inverse, return_counts)
+    values, index, inverse, counts = sets.unique_all(x)
+    none = int(statistical.count_nonzero(elementwise.isnan(values))) if equal_nan and _has_nan(x) else 0
+    if none > 1:  # they stand at the end, each for itself
+        n = len(values) - none + 1
+        values, index, inverse = values[:n], index[:n], elementwise.minimum(inverse, n - 1)
+        counts = manipulation.concat([counts[: n - 1], creation.full((1,), none, dtype=counts.dtype, device=x.device)])
+    rest = [v for wanted, v in zip(asked, (index, inverse, counts)) if wanted]
+    return (values, *rest) if rest else values

@@ -53,7 +53,7 @@ k.bincount(i[:4], weights=q)|k.bincount(i[:4], weights=m[:, 0] * 1e8)|k.histogra
 k.concatenate([m, n], -1)|k.append(v, 3.0)|k.inner(v[0], w)|k.array_split(m, [2, -1], axis=-1)|i.round(-1)|i.round(1)|v.round(-1)|v.take([0, -1])|
 w.repeat([2, 0, 1])|d.reshape(-1)|d.sum(axis=0)|d[:, 0].itemsize|m.T.reshape(8, -1)|m[::-1, ::2].flatten()|m.argmax(-1, keepdims=True)|
 k.einsum('...i,...i->...', m[:1], n)|k.einsum('ij,kj->ik', d, w.reshape(1, 3))|k.linalg.norm(k.reshape(m, (2, 2, 6)), axis=(-1, 0), ord=1)|
-k.linalg.norm(i)""".replace("\n", "").split("|")  # fmt: skip
+k.linalg.norm(i)|k.unique(h, return_index=True, return_inverse=True, return_counts=True)""".replace("\n", "").split("|")  # fmt: skip
 EINSUMS = [
     "ij,kj->ik",
     "ij,ij->",
