@@ -152,12 +152,17 @@ def erfc(x: Any) -> Any:
     return x if math.isnan(x) else 2.0 - y if x < 0 else y
 
 
-def _gamma_above(x: Any) -> Any:
-    """Gamma of x >= 0.5, a float64. Above 171.7 it is infinite."""
-    y, a = min(x, 180.0) - 1.0, np.float64(0.99999999999980993)
+def _lanczos(y: Any) -> Any:
+    a = np.float64(0.99999999999980993)
     for k in tec.static_range(8):
         a += LANCZOS[k] / (y + (k + 1))
-    t = y + 7.5
+    return a
+
+
+def _gamma_above(x: Any) -> Any:
+    """Gamma of x >= 0.5, a float64. Above 171.7 it is infinite."""
+    y = min(x, 180.0) - 1.0
+    a, t = _lanczos(y), y + 7.5
     half = math.pow(t, 0.5 * (y + 0.5))  # the whole power overflows before its product with exp(-t) does
     return 2.5066282746310002 * a * half * math.exp(-t) * half
 
@@ -176,10 +181,8 @@ def lgamma(x: Any) -> Any:
     v = np.float64(x)
     reflected = v < 0.5
     w = 1.0 - v if reflected else v
-    y, a = w - 1.0, np.float64(0.99999999999980993)
-    for k in tec.static_range(8):
-        a += LANCZOS[k] / (y + (k + 1))
-    t = y + 7.5
+    y = w - 1.0
+    a, t = _lanczos(y), y + 7.5
     above = HALF_LOG_2PI + (y + 0.5) * math.log(t) - t + math.log(a)
     by_pi = 1.1447298858494002 - math.log(abs(_sin_pi(v))) - above
     pole = v <= 0.0 and v == np.floor(v)

@@ -181,12 +181,16 @@ def remainder(x: Any, y: Any) -> Any:
     return W.where((far > size) | ((far == size) & odd), r - copysign(size, r), r)
 
 
+# log(erfc(z) exp(z^2) / t) in t = 1 / (1 + z / 2), highest power first
+_ERFC = (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223)  # fmt: skip
+
+
 @_wide
 def erfc(x: Any) -> Any:
     """1 - erf(x), also where that is near 0."""
     z = W.abs(x)
     t = 1.0 / (1.0 + 0.5 * z)
-    p = _series(t, (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223))  # fmt: skip
+    p = _series(t, _ERFC)
     far = t * W.exp(p - z * z)
     return W.where(z < 0.5, 1.0 - W.erf(x), W.where(x < 0, 2.0 - far, far))
 
@@ -196,7 +200,7 @@ def erfcx(x: Any) -> Any:
     """exp(x * x) * erfc(x)."""
     z = W.abs(x)
     t = 1.0 / (1.0 + 0.5 * z)
-    p = _series(t, (0.17087277, -0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196, 1.00002368, -1.26551223))  # fmt: skip
+    p = _series(t, _ERFC)
     far = t * W.exp(p)
     return W.where(x < 0, 2.0 * W.exp(x * x) - far, far)
 

@@ -242,12 +242,15 @@ class RowLoops:
         if chunks > 1:
             self._share_x()
         with self.ib.for_range(0, chunks, "chunk") as chunk:
-            places = [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
+            places = self._places_of(chunk)
             self._bring_steps(places, 0)
             if chunks == 1:
                 self._share_x()  # weights are under way meanwhile
             for u, (at, counts) in enumerate(places):
                 self._multiply(u, at, counts)
+
+    def _places_of(self, chunk: Any) -> list[tuple[Any, Any]]:
+        return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
 
     def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
         """The weights of some steps, into registers from a step's on."""

@@ -369,9 +369,6 @@ class _MatrixLoops(RowLoops):
                 self._take_fresh(buffer)
         self._multiply_chunk(chunks - 1)
 
-    def _places_of(self, chunk: Any) -> list[tuple[Any, Any]]:
-        return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
-
     def _multiply_chunk(self, chunk: Any) -> None:
         for u, (at, counts) in enumerate(self._places_of(chunk)):
             self._multiply(u, at, counts)
