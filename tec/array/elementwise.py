@@ -8,7 +8,7 @@ from typing import Any
 from . import build, dtypes
 from .array import Array, node_of, number, of_one, of_two, pair
 from .dtypes import DType
-from .errors import ArrayTypeError
+from .errors import ArrayTypeError, ArrayValueError
 from .foreign import no_array
 from .node import Node
 
@@ -243,10 +243,15 @@ _POWERS = {2.0: "square", 1.0: "identity", 0.5: "sqrt", -1.0: "reciprocal"}
 
 
 def pow(x1: Any, x2: Any, /) -> Array:
-    """x1 to the power x2. Of integers a negative exponent has no meaning."""
+    """x1 to the power x2. Integers to a negative power are 0, but for 1 and -1: the quotient toward 0. Raises ArrayValueError where the exponent of integers is
+    a negative number."""
     a, b = pair(x1, x2)
     _numeric("pow", a)
     if dtypes.is_int(a.dtype):
+        if type(x2) is int and x2 < 0:
+            raise ArrayValueError(
+                f"pow: integers ({a.dtype}) to the power {x2}", hint="as floats: x.astype(xp.float32) ** -1"
+            )
         if x2 is not None and type(x2) is int and x2 == 2:
             return Array(build.unary("square", a))
         return Array(build.binary("int_power", a, b))

@@ -24,9 +24,9 @@ _CORE_BLOCKS = 4  # blocks for each core of a CPU, so that the last to end do no
 class Occupancy:
     """What a compute unit (a multiprocessor, a core of a CPU) holds of a kernel at once.
 
-    block: threads of a block. registers: of a thread; None where the driver alone knows (NVIDIA) or there are none to count (a CPU). shared_bytes: of a
+    block: threads of a block. registers: of a thread; None where no driver is there to say (NVIDIA) or there are none to count (a CPU). shared_bytes: of a
     block. scratch_bytes: of a thread, which spills take. waves, blocks: of a unit. most_waves: that a unit of this chip holds. limited_by: "waves" (the
-    slots), "VGPRs", "LDS", "threads" or "cores".
+    slots), "VGPRs", "registers", "LDS", "threads" or "cores".
     """
 
     target: str
@@ -76,19 +76,29 @@ def _occupancy(module: Any, target: Target, threads: int, shared_bytes: int) -> 
     group, shared = -(-threads // wave), int(facts.get("lds_bytes", 0)) + shared_bytes
     scratch = int(facts.get("scratch_bytes", 0) or 0)
     most = chip.waves_a_simd * chip.simds
-    if (
-        target.kind == "cuda"
-    ):  # 2,048 threads a multiprocessor; its registers are given out when the driver has compiled the kernel
+    if target.kind == "cuda":  # 2,048 threads a multiprocessor
         most = 2048 // wave
-        blocks, limit = most // group, "threads"
-        if shared and chip.unit_lds_bytes // shared < blocks:
-            blocks, limit = chip.unit_lds_bytes // shared, "LDS"
-        return Occupancy(target.text, threads, None, shared, scratch, blocks * group, blocks, most, limit)
+        registers = facts.get("registers")  # None where no driver has compiled the kernel
+        fits = {"threads": most // group}
+        if shared:
+            fits["LDS"] = chip.unit_lds_bytes // shared
+        if registers:
+            fits["registers"] = _warps_by_registers(registers) // group
+        limit = min(fits, key=lambda what: fits[what])
+        blocks = fits[limit]
+        local = facts.get("local_bytes", scratch)
+        return Occupancy(target.text, threads, registers, shared, local, blocks * group, blocks, most, limit)
     a_simd, limit = chip.occupancy(int(facts["vgprs"]), shared, group, wave)
     blocks = a_simd * chip.simds // group
     return Occupancy(
         target.text, threads, int(facts["vgprs"]), shared, scratch, blocks * group, blocks, most, limit
     )  # fmt: skip
+
+
+def _warps_by_registers(registers: int) -> int:
+    """Warps whose registers a multiprocessor has: four parts of 16,384, of which a warp gets a multiple of 256 (CUDA's occupancy calculator)."""
+    of_a_warp = -(-registers * 32 // 256) * 256
+    return 16384 // of_a_warp * 4
 
 
 def launch_configuration(kernel: Kernel, *args: Any, target: Any = None) -> tuple[int, int]:

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from .. import driver
-from ..errors import KernelError
+from ..errors import DeviceError, KernelError
 from ..kernels.source import parameters
 from ..kernels.translate import Argument, LaunchShape
+from ..runtime import cuda, cuda_exists
 from ..target import Target, as_target
 from .packs import device_of
 
@@ -101,7 +102,7 @@ def _optimised(module: Any, name: str) -> str:
 
 
 def resources_of(module: Any) -> dict[str, dict[str, Any]]:
-    """For each kernel of a module its registers and memory."""
+    """For each kernel of a module its registers and memory. Of PTX the driver makes the code: its registers are known where an NVIDIA GPU is there to ask."""
     out: dict[str, dict[str, Any]] = {}
     for part in (module, *module.imported_modules):
         target = Target(part.target)
@@ -112,9 +113,24 @@ def resources_of(module: Any) -> dict[str, dict[str, Any]]:
                 wave = int(k.get("wavefront_size") or target.wavefront_size)
                 waves, limit = target.chip.occupancy(k["vgprs"], k["lds_bytes"], -(-(x * y * z) // wave), wave)
                 mine["occupancy"], mine["limited_by"] = waves, limit
+            elif target.kind == "cuda":
+                mine.update(_as_loaded(part, name))
     if not out:
         out[module.entry_name] = {"code_bytes": len(module.get_binary())}
     return out
+
+
+def _as_loaded(module: Any, name: str) -> dict[str, int]:
+    """What CUDA's driver made of a kernel: `registers` of a thread and `local_bytes`, its memory beside them; empty where no device takes the code."""
+    if not cuda_exists():
+        return {}
+    device = cuda(0)
+    driver: Any = device.driver
+    try:
+        found = driver.function_resources(module.kernel(device, name))
+    except DeviceError:  # code for a newer chip
+        return {}
+    return {key: found[key] for key in ("registers", "local_bytes")}
 
 
 @contextmanager

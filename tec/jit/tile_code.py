@@ -102,13 +102,14 @@ class Compiled:
 
     @property
     def n_regs(self) -> int:
-        """Vector registers of a thread on AMD GPUs. Elsewhere the code does not say (of PTX the driver makes it), and programs are sized as for _REGISTERS."""
-        return self.resources.get("vgprs") or _REGISTERS
+        """Registers of a thread, vector ones on AMD GPUs. Where nothing says (PTX without a GPU whose driver compiles it, a CPU), programs are sized as for _REGISTERS."""
+        return self.resources.get("vgprs") or self.resources.get("registers") or _REGISTERS
 
     @property
     def n_spills(self) -> int:
-        """Registers of a thread that lie in memory; 0 where the code does not say."""
-        return sum(self.resources.get(k, 0) for k in ("vgpr_spills", "sgpr_spills"))
+        """Registers of a thread that lie in memory; 0 where nothing says. On NVIDIA GPUs also arrays of a thread, as Triton counts."""
+        spilled = sum(self.resources.get(k, 0) for k in ("vgpr_spills", "sgpr_spills"))
+        return int(spilled + self.resources.get("local_bytes", 0) // 4)
 
     def _init_handles(self) -> None:
         """Triton's programs load a kernel by it; tec's is loaded."""

@@ -78,7 +78,12 @@ def _pow(a: Any, b: Any) -> Any:
         taken = te.bitwise_and(b >> _c(bit, b), _c(1, b)) != _c(0, b)
         result = te.select(taken, result * square, result)
         square = square * square
-    return te.select(_both(a == _c(0, a), b != _c(0, b)), _c(0, a), result)
+    result = te.select(_both(a == _c(0, a), b != _c(0, b)), _c(0, a), result)
+    if dtype_info(b.dtype).kind.startswith("u"):
+        return result
+    # Toward 0, as integers divide: of what a negative exponent gives, only 1 and -1 are whole, and of these the bits above have told.
+    far_from_one = te.any(a > _c(1, a), a < _c(-1, a))
+    return te.select(_both(b < _c(0, b), far_from_one), _c(0, a), result)
 
 
 def _shift(left: bool) -> Any:

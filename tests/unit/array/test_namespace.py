@@ -239,3 +239,14 @@ def test_integers_that_divide_by_zero_and_overflow() -> None:
 def test_importing_tec_does_not_import_arrays() -> None:
     code = "import sys, tec; assert not any(m.startswith('tec.array') for m in sys.modules); tec.array.float32"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_integers_to_negative_powers(dtype: str) -> None:
+    """The quotient toward 0; a number that is known to be negative is refused, as NumPy refuses it."""
+    base, power = (x.ravel() for x in np.meshgrid(np.arange(-3, 4), np.arange(-4, 5)))
+    got = (xp.asarray(base.astype(dtype)) ** xp.asarray(power.astype(dtype))).numpy()
+    want = [int(float(b) ** int(p)) if b else int(p == 0) for b, p in zip(base, power)]
+    assert got.tolist() == want
+    with pytest.raises(ValueError, match="to the power -1"):
+        xp.asarray(base.astype(dtype)) ** -1

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import tec
+from tec.jit import reflection
 from tests import seeds
 
 DEVICES = [tec.cpu(), tec.rocm_emu("gfx942")]
@@ -368,6 +369,25 @@ def test_occupancy_and_sizes_that_are_picked() -> None:
         assert (y.numpy() == 2 * np.arange(5000)).all()
     with pytest.raises(tec.KernelError, match="called like a function"):
         crowded(np.zeros(256, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("registers", "block", "waves", "limit"),
+    [(255, 256, 8, "registers"), (128, 128, 16, "registers"), (32, 256, 64, "threads")],
+)
+def test_occupancy_with_what_cudas_driver_says(
+    monkeypatch: pytest.MonkeyPatch, registers: int, block: int, waves: int, limit: str
+) -> None:
+    """The numbers of CUDA's occupancy calculator: a warp's registers come in steps of 256 out of four parts of 16,384."""
+
+    @tec.kernel
+    def twice(x):
+        x[tec.grid_idx(1)] *= 2.0
+
+    assert tec.kernel.occupancy(twice, "float32[:]", block=block, target="cuda -arch=sm_90").registers is None
+    monkeypatch.setattr(reflection, "_as_loaded", lambda module, name: {"registers": registers, "local_bytes": 16})
+    found = tec.kernel.occupancy(twice, "float32[:]", block=block, target="cuda -arch=sm_90")
+    assert (found.registers, found.waves, found.limited_by, found.scratch_bytes) == (registers, waves, limit, 16)
 
 
 def test_autotune_measures_and_leaves_arrays_as_they_were() -> None:
