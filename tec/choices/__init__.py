@@ -22,6 +22,7 @@ from .candidates import Chain, in_order, is_strict, strictly, warn_of_slower
 from .families import (
     attention,
     convolutions,
+    extreme_index,
     gathers,
     libraries,
     linear_recurrence,
@@ -65,6 +66,7 @@ FAMILIES = (
     convolutions,
     plain_convolutions,
     rows,
+    extreme_index,
     reductions,
     transposes,
     squares,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import te
+from ..ir.expr import CommReducer
 from ..te import Tensor
 from .dims import Dim
 from .registry import ALONG_AXES, FOLLOWS_16, REDUCTION, Attrs, TensorType, fail, normalize_axis, register, static_shape
@@ -160,6 +161,11 @@ def arg_reducer(largest: bool, last: bool) -> Any:
 
 # One reducer object each, so that equal operators have equal definitions.
 _ARG = {(largest, last): arg_reducer(largest, last) for largest in (True, False) for last in (True, False)}
+
+
+def arg_kind(combiner: CommReducer) -> tuple[bool, bool] | None:
+    """(largest, last) of a reduction that is an argmax or argmin of this file; None of another."""
+    return next((kind for kind, r in _ARG.items() if r.has_made(combiner)), None)
 
 
 def _arg(name: str, largest: bool) -> None:

@@ -121,6 +121,10 @@ class Reducer:
         self._combiners[dtypes] = CommReducer(lhs, rhs, cast, start, self.name)
         return self._combiners[dtypes]
 
+    def has_made(self, combiner: CommReducer) -> bool:
+        """Whether a combiner is this reducer's."""
+        return combiner in self._combiners.values()
+
     def _start(self, init: Any, sources: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if init is None:
             return ()
