@@ -1,4 +1,5 @@
-"""Networks for benchmarks/gpu.py: ResNet-50 and BERT-base, float32 and float16, batch 1 and 32, as graphs, against PyTorch's (NHWC in float16)."""
+"""Networks for benchmarks/gpu.py: ResNet-50, BERT-base and GPT-2 (on 128 embedded tokens), float32 and float16, batch 1 and 32, as graphs, against PyTorch's
+(NHWC in float16)."""
 
 from __future__ import annotations
 
@@ -11,12 +12,34 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 NAMES = tuple(
     f"{net} {dtype} b{batch}"
-    for net in ("ResNet-50", "BERT-base s128")
+    for net in ("ResNet-50", "BERT-base s128", "GPT-2 s128")
     for dtype in ("f32", "f16")
     for batch in (1, 32)
 )
 _AGAIN = 20  # calls of a function in a graph
 TARGET = "cuda -arch=sm_90a"
+
+
+def gpt2(torch: Any) -> Any:
+    """GPT-2's 12 layers of 12 heads of 64 with random weights, from embedded tokens to the last norm: float32[batch, tokens, 768]."""
+    nn = torch.nn
+
+    class Layer(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.between = nn.LayerNorm(768), nn.LayerNorm(768)
+            self.qkv, self.out = nn.Linear(768, 3 * 768), nn.Linear(768, 768)
+            self.up, self.down = nn.Linear(768, 3072), nn.Linear(3072, 768)
+
+        def forward(self, x: Any) -> Any:
+            batch, tokens, _ = x.shape
+            heads = (t.view(batch, tokens, 12, 64).transpose(1, 2) for t in self.qkv(self.before(x)).split(768, dim=-1))
+            y = nn.functional.scaled_dot_product_attention(*heads, is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, 768))
+            return x + self.down(nn.functional.gelu(self.up(self.between(x)), approximate="tanh"))
+
+    torch.manual_seed(0)
+    return nn.Sequential(*(Layer() for _ in range(12)), nn.LayerNorm(768)).eval()
 
 
 def model(name: str) -> Any:
@@ -33,7 +56,13 @@ def compiled(name: str) -> Any:
     """The network."""
     import tec
 
-    return tec.compile(model(name), TARGET, dtype="float16" if " f16 " in name else None, cache=False)
+    dtype = "float16" if " f16 " in name else None
+    if name.startswith("GPT-2"):
+        import torch
+
+        x = torch.zeros(int(name.rpartition("b")[2]), 128, 768)
+        return tec.compile(gpt2(torch), TARGET, args=(x,), dtype=dtype, cache=False)
+    return tec.compile(model(name), TARGET, dtype=dtype, cache=False)
 
 
 def peer(torch: Any, name: str) -> tuple[Any, Any]:
@@ -46,6 +75,9 @@ def peer(torch: Any, name: str) -> tuple[Any, Any]:
         if half:
             net, x = net.half().to(memory_format=torch.channels_last), x.half().to(memory_format=torch.channels_last)
         return net, x
+    if name.startswith("GPT-2"):
+        net, x = gpt2(torch).cuda(), torch.randn(batch, 128, 768, device="cuda")
+        return (net.half(), x.half()) if half else (net, x)
     import transformers
 
     config = transformers.BertConfig(attn_implementation="sdpa")

@@ -114,6 +114,49 @@ def product(m: int, n: int, k: int, dtype: str, out: str, trans_b: bool = False,
     return Row(name, "TFLOP/s", 2e-12 * m * n * k, inputs, ((m, n), out), group, want, exact.get(dtype, 1e-2), peers)
 
 
+# ---- attention
+
+ATTENTION_BATCH, ATTENTION_HEADS = 4, 32
+
+
+def attention(size: int, length: int, dtype: str, causal: bool = False) -> Row:
+    """Queries, keys and values of 4 x 32 heads of `length` by `size`; a causal one counts half the operations."""
+    shape: Shape = (ATTENTION_BATCH, ATTENTION_HEADS, length, size)
+    attrs = {"scale": size**-0.5, "extras": (), **({"right": 0} if causal else {})}
+
+    def want(torch: Any, xs: list[Any]) -> Any:
+        """A head at a time: the scores of all together would be 17 GB of float64."""
+        out = torch.empty(shape, dtype=torch.float64, device="cuda")
+        after = torch.ones((length, length), dtype=torch.bool, device="cuda").triu(1)
+        for b in range(ATTENTION_BATCH):
+            for h in range(ATTENTION_HEADS):
+                q, k, v = (x[b, h].double() for x in xs)
+                scores = q @ k.T * size**-0.5
+                if causal:
+                    scores.masked_fill_(after, float("-inf"))
+                out[b, h] = scores.softmax(-1) @ v
+        return out
+
+    def by(backend: str) -> Peer:
+        def peer(torch: Any, xs: list[Any], z: Any) -> Callable[[], Any]:
+            kind = getattr(torch.nn.attention.SDPBackend, backend)
+
+            def run() -> Any:
+                with torch.nn.attention.sdpa_kernel(kind):
+                    return torch.nn.functional.scaled_dot_product_attention(*xs, is_causal=causal)
+
+            return run
+
+        return peer
+
+    short = {"float16": "f16", "bfloat16": "bf16"}[dtype]
+    name = f"attention {short} d {size}{' causal' * causal} {length}"
+    peers = {"cuDNN": by("CUDNN_ATTENTION"), "FlashAttention-2": by("FLASH_ATTENTION")}
+    amount = 4e-12 * ATTENTION_BATCH * ATTENTION_HEADS * length * length * size / (2 if causal else 1)
+    group = operator("attention", **attrs)
+    return Row(name, "TFLOP/s", amount, ((shape, dtype),) * 3, (shape, dtype), group, want, 1e-2, peers)
+
+
 # ---- rows, and what moves data
 
 
@@ -241,6 +284,9 @@ def rows(quick: bool = False) -> Iterator[Row]:
         yield product(4096, 768, 768, "float16", "float16")
         yield product(8192, 8192, 8192, "float8_e4m3", "bfloat16", trans_b=True)
         yield product(8192, 8192, 8192, "int8", "int32", trans_b=True)
+        for size in (64, 128):
+            for causal in (False, True):
+                yield attention(size, 4096, "float16", causal)
     for m in sizes:
         yield product(m, m, m, "float32", "float32")
     if not quick:

@@ -59,17 +59,12 @@ def _notes(shown: list[Record]) -> list[str]:
     ]
 
 
-def _machine(host: str) -> str:
-    """What of a host the reader chooses by: of a machine with an NVIDIA GPU the GPU, whatever its driver."""
-    return host.partition(",")[0] if "NVIDIA" in host else host
-
-
 def table(rows: list[Record]) -> str:
-    """The table of the rows that are shown; of a clocked figure, the newest of every machine. Below it, each host with its peers' settings."""
-    by_name: dict[tuple[str, ...], dict[str, Record]] = {}
+    """The table of the rows that are shown, the newest of each on any machine (the page of results has the others). Below it, each host with its peers' settings."""
+    by_name: dict[tuple[str, ...], Record] = {}
     for r in sorted(newest(rows).values(), key=lambda r: r.date):
-        by_name.setdefault((r.kind, r.what, r.target, r.measure), {})[_machine(r.host)] = r
-    shown = [r for key in SHOWN for _, r in sorted(by_name.get(key, {}).items())]
+        by_name[r.kind, r.what, r.target, r.measure] = r
+    shown = [by_name[key] for key in SHOWN if key in by_name]
     origins = list(dict.fromkeys(map(_origin, shown)))
     lines = [_row(r, origins.index(_origin(r)) + 1) for r in shown]
     below = "\n".join(

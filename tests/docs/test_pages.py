@@ -21,6 +21,7 @@ PAGES = [
     *sorted(p for p in (ROOT / "docs").rglob("*.md") if DRAWN not in p.parents),
 ]
 BLOCK = re.compile(r"^```python$", re.M)
+SHOWN = re.compile(r'^```text title="prints[^"]*"\n(.*?)^```$', re.M | re.S)  # what a page's programs print
 # Pages whose blocks run elsewhere, and where.
 ELSEWHERE = {"docs/pytorch.md": "tests/torch/test_page.py"}
 # Fences with a title: what they hold, and which test holds it.
@@ -57,6 +58,24 @@ def test_the_blocks_of_a_page_run(page: str, tmp_path: Path, forks: Any) -> None
     assert process.exitcode == 0, err[-4000:]
     ran = int(re.findall(r"^(\d+) blocks ran$", out, re.M)[-1])
     assert ran + out.count("\nnot run: ") >= blocks
+    check_what_is_shown(ROOT / page, out)
+
+
+def check_what_is_shown(page: Path, out: str) -> None:
+    """The lines of fences titled "prints" were printed, one after the other and in the page's order. A line of the page is one of `program.py`, counted from its block."""
+    lines = page.read_text("utf-8").splitlines()
+    begins = [k for k, line in enumerate(lines, 1) if line == "```python"]
+
+    def in_block(m: re.Match[str]) -> str:
+        line = int(m[1])
+        return f"program.py:{line - max(b for b in begins if b < line)}"
+
+    rest = re.sub(rf"[^\s:]*{re.escape(page.name)}:(\d+)", in_block, out)
+    for shown in SHOWN.findall("\n".join(lines)):
+        _, found, rest = rest.partition(shown)
+        assert found, (
+            f"{page.name} shows what is not printed (any more):\n{shown}\nleft of what was printed:\n{rest or out[-3000:]}"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -91,3 +110,12 @@ def test_a_wrong_block_and_a_missing_name_are_told(tmp_path: Path) -> None:
 def test_where_other_pages_run() -> None:
     for page, test in ELSEWHERE.items():
         assert Path(page).name in (ROOT / test).read_text("utf-8")
+
+
+def test_lines_that_nothing_prints_are_told(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text('# A page\n\n```python\nx = 1\nf(x)\n```\n\n```text title="prints"\nwrong at program.py:2\n```\n')
+    check_what_is_shown(page, f"before\nwrong at {page}:5\nafter\n")
+    for other in ("wrong at page.md:4\n", "nothing\n"):
+        with pytest.raises(AssertionError, match="shows what is not printed"):
+            check_what_is_shown(page, other)

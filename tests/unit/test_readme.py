@@ -18,7 +18,7 @@ def test_the_table_is_drawn_from_the_results() -> None:
 def test_a_newer_row_changes_the_page() -> None:
     page, rows = figures.PAGE.read_text(), read()
     shown = next(r for r in rows if (r.kind, r.what, r.target, r.measure) in figures.SHOWN)
-    other = figures.drawn(page, [*rows, dataclasses.replace(shown, value=12345.0)])
+    other = figures.drawn(page, [*rows, dataclasses.replace(shown, value=12345.0, date="2100-01-01")])
     assert "| 12,340 " in other and "| 12,340 " not in page
     with pytest.raises(ValueError, match="no table of figures"):
         figures.drawn("# tec\n", rows)
