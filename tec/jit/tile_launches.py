@@ -1,6 +1,6 @@
 """Launches like one before: a kernel's code is found by what tells arguments apart, without their types being made again.
 
-A launch from Python costs what the host does before the GPU has it. Tensors of torch become arrays by their address alone; of numbers it is asked what
+A launch from Python costs what the host does before the GPU has it. Of tensors it is asked the address, the type and how far they reach, of numbers what
 kernels are specialised for. What is not plainly a tensor, a number or a constant goes the long way (`tiles.TileKernel.run`), which also says errors.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import compress
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..runtime.arrays.dtypes import itemsize
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device, cpu, cuda
 from ..runtime.devices.storage import Storage
@@ -21,10 +22,13 @@ from ..tile.grammar import dtype
 from .tile_arguments import KNOWN, flattened
 
 if TYPE_CHECKING:
+    from ..runtime.modules.function import Function
+    from ..runtime.modules.program import BoundProgram
     from .tile_code import Compiled
     from .tiles import TileKernel
 
-_CONSTANTS = (bool, int, float, str, type(None), dtype, FunctionType)  # whose equality and hash say all
+_MAX_PLANS = 512  # grids that a launch remembers; more begin anew
+_CONSTANTS = frozenset({bool, int, float, str, type(None), dtype, FunctionType})  # whose equality and hash say all
 _DTYPES = (
     "bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
 )  # fmt: skip
@@ -33,15 +37,90 @@ _FLOAT8 = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Launch:
-    """How a launch was done: the code, its device, and arguments that stand behind the user's."""
+class Told(NamedTuple):
+    """What tells a launch from others (`key`), and what of its arguments is passed at run time: `values` as they were given, of arrays the `addresses` and
+    `sizes` (elements that a pointer reaches), the `numbers`."""
 
-    compiled: Compiled
-    device: Device
-    types: dict[str, Any]
-    aligned: dict[str, int]
-    worlds: tuple[NDArray, ...]
+    key: Any
+    values: list[Any]
+    addresses: list[int]
+    sizes: tuple[int, ...]
+    numbers: list[Any]
+
+
+class Launch:
+    """How a launch was done, so that one like it is done again: the code, its device, and arrays that stand behind the user's (`worlds`).
+
+    A plan is a function of the module and its launches for one grid. The first launch with a grid goes through the function's own check and leaves the plan;
+    the next ones hand addresses and numbers to it.
+    """
+
+    __slots__ = ("_apart", "_floats", "_plans", "_worlds", "aligned", "compiled", "device", "kernel", "types", "worlds")
+
+    def __init__(
+        self,
+        kernel: TileKernel,
+        compiled: Compiled,
+        device: Device,
+        types: dict[str, Any],
+        aligned: dict[str, int],
+        worlds: tuple[NDArray, ...],
+    ):
+        self.kernel, self.compiled, self.device, self.types, self.aligned, self.worlds = (
+            kernel,
+            compiled,
+            device,
+            types,
+            aligned,
+            worlds,
+        )
+        self._plans: dict[Any, tuple[Function, BoundProgram]] = {}
+        self._apart: tuple[Any, Any, bool] = (
+            None,
+            None,
+            False,
+        )  # addresses and sizes of the last launch, and whether they share memory
+        self._worlds = [w.address for w in worlds]
+        scalars = compiled.call.checker.scalars
+        self._floats = [(k, p.pack) for k, p in enumerate(scalars) if p.dtype == "float32"]
+
+    def again(self, told: Told, extents: tuple[int, ...]) -> None:
+        """Launch with other arguments of the same kinds. extents: of the grid."""
+        device = self.device
+        shared = device.driver is not None and self._share(told)
+        plan = self._plans.get((extents, told.sizes, shared))
+        if plan is None or device.capturing is not None:
+            self._whole(told, extents, shared)
+            return
+        numbers = told.numbers
+        for k, pack in self._floats:
+            numbers[k] = pack(numbers[k])
+        plan[0].launch(device, plan[1], [*told.addresses, *self._worlds, *numbers, *extents])
+
+    def _share(self, told: Told) -> bool:
+        """Whether what the kernel writes lies in another array's memory."""
+        addresses, sizes, shared = self._apart
+        if addresses == told.addresses and sizes == told.sizes:
+            return bool(shared)
+        function: Function = self.compiled.call
+        at, bytes_of = told.addresses, [n * itemsize(p.dtype) for n, p in zip(told.sizes, function.checker.tensors)]
+        shared = any(
+            at[i] < at[j] + bytes_of[j] and at[j] < at[i] + bytes_of[i]
+            for i, j in function.apart
+            if i < len(at) and j < len(at)
+        )
+        self._apart = told.addresses, told.sizes, shared
+        return shared
+
+    def _whole(self, told: Told, extents: tuple[int, ...], shared: bool) -> None:
+        """A launch by the function's own check of arrays and numbers."""
+        flat = [*(arrays_of(told.values) or ()), *self.worlds]
+        done: Function = self.kernel._call(self.compiled, flat, extents, self.types, self.aligned, ())
+        found = done.plan_of([*flat, *extents], len(extents)) if done.program is not None else None
+        if found is not None:
+            if len(self._plans) >= _MAX_PLANS:
+                self._plans.clear()
+            self._plans[extents, told.sizes, shared] = done, found
 
 
 class Torch:
@@ -75,9 +154,7 @@ class Torch:
         kind, device = self.dtypes.get(t.dtype), self.device(t.device)
         if kind is None or device is None or t.is_neg() or t.is_sparse:
             return None
-        n = t.numel()
-        if n and not t.is_contiguous():
-            n = sum((size - 1) * step for size, step in zip(t.shape, t.stride())) + 1
+        n = t.numel() if t.is_contiguous() else _reach(t)
         address = t.data_ptr()
         return NDArray(Storage(device, n * kind[1], address, t), address, (n,), kind[0])
 
@@ -101,75 +178,113 @@ def _class_of(v: int) -> int:
     return width | (0 if v % KNOWN else 1) | (0 if v >= 0 else 2)
 
 
-def _descriptor(torch: Torch, v: Any) -> tuple[Any, list[Any]] | None:
-    """As `described`, of a host-made tensor descriptor."""
-    a = torch.array(v.base)
-    if a is None:
-        return None
-    numbers = [*map(int, v.shape), *map(int, v.strides)]
-    about = (a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN)
-    return (about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)), [a, *numbers]
+def _by_place(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any] | None:
+    """Arguments by name in the signature's order; None where one stands among `args` too."""
+    place = kernel.shape.place
+    found = dict(sorted(named.items(), key=lambda item: place.get(item[0], len(place))))
+    return None if any(place.get(n, len(args)) < len(args) for n in found) else found
 
 
-def described(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> tuple[Any, list[Any]] | None:
-    """What tells a launch from others, and its run-time arguments in order; None where that takes the long way."""
+def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> Told | None:
+    """What tells a launch from others; None where that takes the long way."""
     torch, shape = torch_here(), kernel.shape
     tensors = torch.kinds if torch is not None else ()
-    constant = shape.constant
-    if len(args) > len(constant):
+    constant, place, n_args = shape.constant, shape.place, len(args)
+    if n_args > len(constant):
         return None
-    key: list[Any] = [Target.current(), len(args), *named]
-    flat: list[Any] = []
-    late: list[tuple[int, int, int]] = []  # arguments by name: their place in the signature, and their part of `flat`
-    places = list(zip(constant, args))
+    key: list[Any] = [Target.current(), n_args]
+    constants = [*compress(args, constant)]
+    values = [v for v, is_constant in zip(args, constant) if not is_constant]
+    last = n_args - 1
     for n, v in named.items():
-        at = shape.place.get(n)
-        places.append((at is None or constant[at], v))
-    for k, (is_constant, v) in enumerate(places):
-        t, start = type(v), len(flat)
-        if is_constant:
-            if t not in _CONSTANTS:
-                return None
-            key.append((t, v))
-            continue
+        at = place.get(n)
+        key.append(n)
+        if at is None or constant[at]:
+            constants.append(v)
+        elif at > last:
+            values.append(v)
+            last = at
+        else:
+            ordered = _by_place(kernel, args, named)
+            return None if ordered is None else told_of(kernel, args, ordered)
+    for v in constants:
+        t = type(v)
+        if t not in _CONSTANTS:
+            return None
+        key += (t, v)
+    addresses: list[int] = []
+    sizes: list[int] = []
+    numbers: list[Any] = []
+    for v in values:
+        t = type(v)
         if t in tensors:
-            a = torch.array(v)  # type: ignore[union-attr]
-            if a is None:
+            if v.is_sparse or v.is_neg():
                 return None
-            flat.append(a)
-            key.append((a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN))
+            address = v.data_ptr()
+            addresses.append(address)
+            sizes.append(v.numel() if v.is_contiguous() else _reach(v))
+            low = address | KNOWN
+            key += (v.dtype, v.get_device(), low & -low)
         elif t is int:
             if v != 1:
-                flat.append(v)
+                numbers.append(v)
                 key.append(_class_of(v))
             else:
                 key.append("1")
         elif t is float:
-            flat.append(v)
+            numbers.append(v)
             key.append("f")
         elif t is bool:
-            flat.append(v)
+            numbers.append(v)
             key.append("b")
         elif v is None or t is dtype:
-            key.append((t, v))
+            key += (t, v)
         elif t is NDArray:
             a = flattened(v)
-            flat.append(a)
-            key.append((a.dtype, a.device, a.layout[5] if a.layout[5] < KNOWN else KNOWN))
+            addresses.append(a.address)
+            sizes.append(a.shape[0])
+            low = a.address | KNOWN
+            key += (a.dtype, a.device, low & -low)
         elif hasattr(v, "block_shape") and type(v.base) in tensors:
-            made = _descriptor(torch, v)  # type: ignore[arg-type]
-            if made is None:
-                return None
-            key.append(made[0])
-            flat += made[1]
+            described, extents = _descriptor(v)
+            addresses.append(v.base.data_ptr())
+            sizes.append(_reach(v.base))
+            key += described
+            numbers += extents
         else:
             return None
-        if k >= len(args):
-            late.append((shape.place[list(named)[k - len(args)]], start, len(flat)))
-    if late and late != sorted(late):
-        first = late[0][1]
-        flat = flat[:first] + [x for _, a, b in sorted(late) for x in flat[a:b]]
-    return tuple(key), flat
+    return Told(tuple(key), values, addresses, tuple(sizes), numbers)
+
+
+def _reach(t: Any) -> int:
+    """Elements from a tensor's first to its last in memory."""
+    return sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1 if t.numel() else 0
+
+
+def _descriptor(v: Any) -> tuple[tuple[Any, ...], list[int]]:
+    """A host-made tensor descriptor: what tells it from others, and its numbers."""
+    numbers = [*map(int, v.shape), *map(int, v.strides)]
+    low = v.base.data_ptr() | KNOWN
+    about = (v.base.dtype, v.base.get_device(), low & -low)
+    return (about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)), numbers
+
+
+def arrays_of(values: Sequence[Any]) -> list[Any] | None:
+    """Run-time arguments as a compiled function takes them; None where an array is of none of its types or devices."""
+    torch = torch_here()
+    tensors = torch.kinds if torch is not None else ()
+    flat: list[Any] = []
+    for v in values:
+        t = type(v)
+        if t in tensors:
+            flat.append(torch.array(v))  # type: ignore[union-attr]
+        elif t is NDArray:
+            flat.append(flattened(v))
+        elif t in (float, bool) or (t is int and v != 1):
+            flat.append(v)
+        elif hasattr(v, "block_shape"):
+            flat += [torch.array(v.base), *_descriptor(v)[1]]  # type: ignore[union-attr]
+    return None if any(v is None for v in flat) else flat
 
 
 def same(flat: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -199,4 +314,4 @@ def in_stream_of_torch(values: Iterable[Any], device: Device | None) -> Iterator
         device.local.stream = None
 
 
-__all__ = ["Launch", "described", "in_stream_of_torch", "same", "torch_here"]
+__all__ = ["Launch", "Told", "arrays_of", "in_stream_of_torch", "same", "told_of", "torch_here"]

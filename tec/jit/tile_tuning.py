@@ -110,7 +110,10 @@ class Autotuner(Chooser):
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
         """Launch with the best configuration for the key's values; the first launch with new ones measures. Raises KernelError where none compiles."""
         given = {**dict(zip(self.arg_names, args)), **named}
-        key = tuple(_told(given.get(k)) for k in self.keys) + tuple(_kind(v) for v in given.values())
+        key = (
+            *[_told(given.get(k)) for k in self.keys],
+            *[getattr(v, "dtype", None) or type(v) for v in given.values()],
+        )
         best = self.cache.get(key)
         if best is None:
             best = self.cache[key] = self._pick(args, named, grid, given)
@@ -229,10 +232,6 @@ def heuristics(values: dict[str, Callable[[dict[str, Any]], Any]]) -> Callable[[
 
 def _told(v: Any) -> Any:
     return v if isinstance(v, (int, float, str, bool, type(None))) else type(v)
-
-
-def _kind(v: Any) -> Any:
-    return getattr(v, "dtype", None) or type(v)
 
 
 def _device_of(values: Any) -> Device | None:

@@ -55,7 +55,7 @@ from .tile_arguments import (
     warps_of,
 )
 from .tile_code import Compiled, Signature, text_of
-from .tile_launches import Launch, described, in_stream_of_torch, same, torch_here
+from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, same, told_of, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
@@ -73,6 +73,13 @@ _IGNORED = (
     "ctas_per_cga",
 )
 
+
+# What makes launches another thing than the one before, looked up in the environment as it lies behind `os.environ`, which encodes names at each look.
+_ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)
+_SWITCHES = [
+    os.environ.encodekey(n) if hasattr(os.environ, "_data") else n
+    for n in ("TEC_INTERPRET", "TEC_DEBUG", "TRITON_DEBUG")
+]
 
 _ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
 
@@ -246,10 +253,10 @@ class TileKernel:
         """Launch on the device of the arrays. grid: the number of programs along one to three axes, or a function of
         the dict of arguments. Raises KernelError.
         """
-        about = None if _ELSEWHERE.get() is not None else described(self, args, named)
+        about = None if _ELSEWHERE.get() is not None else told_of(self, args, named)
         if about is not None:
-            environ = os.environ
-            if "TEC_INTERPRET" in environ or "TEC_DEBUG" in environ or "TRITON_DEBUG" in environ:
+            interpret, debug, tritons = _SWITCHES
+            if interpret in _ENVIRONMENT or debug in _ENVIRONMENT or tritons in _ENVIRONMENT:
                 about = None
             else:
                 again = self._again(about, args, named, grid, warmup)
@@ -282,39 +289,40 @@ class TileKernel:
         if not warmup:
             with in_stream_of_torch(taken.values(), device):
                 self._launch(compiled, flat, extents[:ndim], device, types, aligned)
-        if about is not None and device is not None and not compiled.places and same(about[1], flat):
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            worlds = tuple(empty((16,), t, device) for t in compiled.lowered.worlds)
-            self._known[about[0], ndim] = Launch(compiled, device, types, aligned, worlds)
+        if about is not None and device is not None and not compiled.places:
+            alike = arrays_of(about.values)
+            if alike is not None and same(alike, flat):
+                if len(self._known) >= _MAX_KNOWN:
+                    self._known.clear()
+                worlds = tuple(empty((16,), t, device) for t in compiled.lowered.worlds)
+                self._known[about.key, ndim] = Launch(self, compiled, device, types, aligned, worlds)
         for a, b in zip(home, flat):
             if a is not b and type(a) is NDArray and a.writable:
                 a.copyfrom(b)
         return compiled
 
     def _again(
-        self, about: tuple[Any, list[Any]], args: Sequence[Any], named: dict[str, Any], grid: Any, warmup: bool
+        self, told: Told, args: Sequence[Any], named: dict[str, Any], grid: Any, warmup: bool
     ) -> Compiled | None:
         """Launch as one before was (for a warmup, find its code); None where none was like it."""
-        key, flat = about
         if callable(grid):
             shape = self.shape
             grid = grid({**OPTIONS, **shape.defaults, **dict(zip(shape.names, args)), **named})
         x, y, z = grid_of(self.__name__, grid)
-        ndim = 3 if z != 1 else 2 if y != 1 else 1
-        found = self._known.get((key, ndim))
-        if found is None or not (x and y and z) or not self._fresh():
+        extents = (x, y, z) if z != 1 else (x, y) if y != 1 else (x,)
+        found = self._known.get((told.key, len(extents)))
+        if found is None or not (x and y and z) or not self.source.is_as_taken():
             return None
         if warmup:
             return found.compiled
-        extents, device = (x, y, z)[:ndim], found.device
+        device = found.device
         torch = torch_here()
         if torch is None or device.kind != "cuda" or device.local.stream is not None or torch.raw_stream is None:
-            self._call(found.compiled, [*flat, *found.worlds], extents, found.types, found.aligned, ())
+            found.again(told, extents)
             return found.compiled
         device.local.stream = torch.raw_stream(device.index) or None
         try:
-            self._call(found.compiled, [*flat, *found.worlds], extents, found.types, found.aligned, ())
+            found.again(told, extents)
         finally:
             device.local.stream = None
         return found.compiled
@@ -394,7 +402,7 @@ class TileKernel:
             tuple(sorted((aligned or {}).items())), alias, os.environ.get("TEC_DEBUG"), os.environ.get("TRITON_DEBUG"),
         )  # fmt: skip
         found = self._compiled.get(key)
-        if found is None or not self._fresh():
+        if found is None or not self.source.is_as_taken():
             with self._lock:
                 if found is not None:
                     self._compiled.clear()
@@ -407,11 +415,6 @@ class TileKernel:
                     module = building.finish()
                 found = self._compiled[key] = Compiled(lowered, program, module, target, grid_ndim, options, self)
         return found
-
-    def _fresh(self) -> bool:
-        """Whether what the kernel took from outside is what it was."""
-        source = self.source
-        return all(source.lookup(n) is v for n, v in source.taken.items())
 
     def _launch(
         self,
@@ -441,12 +444,15 @@ class TileKernel:
         types: dict[str, Any],
         aligned: dict[str, int],
         more: tuple[Any, ...],
-    ) -> None:
+    ) -> Any:
+        """Call the code; the function that could, which is another where arrays share memory."""
         try:
             c.call(*flat, *extents, *more)
         except OverlapError:
             other = self.compiled(types, c.options, c.target, c.grid_ndim, aligned, alias=True)
             other.call(*flat, *extents, *more)
+            return other.call
+        return c.call
 
     # ---- looking in
 

@@ -57,6 +57,15 @@ class Source:
             return f.__globals__[name]
         return getattr(builtins, name, MISSING)
 
+    def is_as_taken(self) -> bool:
+        """Whether what was taken from outside is what it was."""
+        held = self.function.__globals__
+        cells = self.function.__code__.co_freevars
+        for name, value in self.taken.items():
+            if (held.get(name, MISSING) is not value or name in cells) and self.lookup(name) is not value:
+                return False
+        return True
+
 
 def source_of(f: Any, what: str = "the kernel") -> Source:
     """The source of a function. Raises KernelError where it is not at hand, or what stands there is no plain function."""

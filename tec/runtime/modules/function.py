@@ -57,7 +57,7 @@ class Function:
         self._key_at = [p.index for p in self.checker.scalars if p.name in sizes]
         self._tensor_at = [p.index for p in self.checker.tensors]
         self.plans: dict[Any, Any] = {}
-        self._apart = self._pairs()
+        self.apart = self._pairs()
         self._by_numbers: dict[Any, BoundProgram] = {}
         self._call: Callable[..., None] = self._make_gpu_call() if self.program is not None else self._make_cpu_call()
 
@@ -318,7 +318,7 @@ class Function:
         checker = self.checker
         values = [args[p.index].address for p in checker.tensors]
         if values != plan.apart:
-            for i, j in self._apart:
+            for i, j in self.apart:
                 if values[i] < values[j] + spans[j] and values[j] < values[i] + spans[i]:
                     checker.overlap(args)
             plan.apart = values
@@ -353,6 +353,15 @@ class Function:
                 self._by_numbers.clear()
             self._by_numbers[key] = found
         return found
+
+    def plan_of(self, args: Sequence[Any], last: int) -> BoundProgram | None:
+        """The plan of a call that was made with these arrays and numbers, for `launch` with others of the same shapes; None where it follows from more than the
+        shapes and the `last` numbers."""
+        known = range(len(args) - last, len(args))
+        if self.program is None or any(k not in known for k in self._key_at):
+            return None
+        found = self._known(args)
+        return None if found is None else found[1]
 
     def machine_code(self, numbers: Sequence[Any]) -> tuple[Callable[[bytes, bytes], int], bytes] | None:
         """The CPU code of a call with these scalars, and the block that they are: for a caller that knows that its arrays fit them, and packs their addresses
