@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,11 @@ def target_of(device: Device | None) -> Target:
     chip = chip_of_device(device.arch)
     if current.kind == kind and current.mcpu in (chip, device.arch.split(":")[0]):
         return current
+    return _target_of_chip(kind, chip)
+
+
+@lru_cache(maxsize=64)
+def _target_of_chip(kind: str, chip: str) -> Target:
     return Target(f"rocm -mcpu={chip}" if kind == "rocm" else f"cuda -arch={chip}")
 
 

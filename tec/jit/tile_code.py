@@ -115,8 +115,8 @@ class Compiled:
         """Triton's programs load a kernel by it; tec's is loaded."""
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        names = self.kernel.arg_names
-        options = {k: v for k, v in self.options.items() if v is not None and k not in names}
+        place = self.kernel.shape.place
+        options = {k: v for k, v in self.options.items() if v is not None and k not in place}
         return lambda *args, **named: self.kernel.run(*args, grid=grid, **{**options, **named})
 
 

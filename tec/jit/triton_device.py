@@ -21,6 +21,18 @@ def _target() -> Target:
     return target_of(device_elsewhere())
 
 
+@functools.lru_cache(maxsize=16)
+def _told(t: Target) -> Any:
+    arch: Any = t.mcpu
+    if t.kind == "cuda":  # a number there: 90 of sm_90a
+        arch = int("".join(c for c in t.mcpu if c.isdigit()) or 0)
+    return SimpleNamespace(
+        backend={"cuda": "cuda", "rocm": "hip"}.get(t.kind, "cpu"),
+        arch=arch,
+        warp_size=t.wavefront_size if t.is_gpu else 1,
+    )
+
+
 class _Active:
     """The device that programs ask about."""
 
@@ -31,15 +43,7 @@ class _Active:
         return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
     def get_current_target(self) -> Any:
-        t = _target()
-        arch: Any = t.mcpu
-        if t.kind == "cuda":  # a number there: 90 of sm_90a
-            arch = int("".join(c for c in t.mcpu if c.isdigit()) or 0)
-        return SimpleNamespace(
-            backend={"cuda": "cuda", "rocm": "hip"}.get(t.kind, "cpu"),
-            arch=arch,
-            warp_size=t.wavefront_size if t.is_gpu else 1,
-        )
+        return _told(_target())
 
     def get_current_device(self) -> int:
         return 0

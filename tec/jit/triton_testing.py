@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -42,7 +43,13 @@ def do_bench(
 def has_gpu() -> bool:
     """Whether torch is loaded and has a GPU."""
     torch = sys.modules.get("torch")
-    return torch is not None and bool(torch.cuda.is_available())
+    return torch is not None and _sees_gpu(torch)
+
+
+@functools.lru_cache(maxsize=1)
+def _sees_gpu(torch: Any) -> bool:
+    """Asked once: it costs as much as a launch, and no GPU comes while a program runs."""
+    return bool(torch.cuda.is_available())
 
 
 def _timed_by_host(fn: Callable[[], Any]) -> float:
