@@ -6,6 +6,7 @@ kernels are specialised for. What is not plainly a tensor, a number or a constan
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +36,20 @@ _DTYPES = (
 _FLOAT8 = {
     "float8_e5m2": "float8_e5m2", "float8_e4m3fn": "float8_e4m3", "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
 }  # fmt: skip
+
+
+# Looked up in the environment as it lies behind `os.environ`, which encodes a name at each look.
+_ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)
+_SWITCHES = tuple(
+    os.environ.encodekey(n) if hasattr(os.environ, "_data") else n
+    for n in ("TEC_INTERPRET", "TEC_DEBUG", "TRITON_DEBUG")
+)
+
+
+def is_switched() -> bool:
+    """Whether the environment makes launches another thing than those before."""
+    interpret, debug, tritons = _SWITCHES
+    return interpret in _ENVIRONMENT or debug in _ENVIRONMENT or tritons in _ENVIRONMENT
 
 
 class Told(NamedTuple):
@@ -314,4 +329,4 @@ def in_stream_of_torch(values: Iterable[Any], device: Device | None) -> Iterator
         device.local.stream = None
 
 
-__all__ = ["Launch", "Told", "arrays_of", "in_stream_of_torch", "same", "told_of", "torch_here"]
+__all__ = ["Launch", "Told", "arrays_of", "in_stream_of_torch", "is_switched", "same", "told_of", "torch_here"]

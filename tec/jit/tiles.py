@@ -55,7 +55,7 @@ from .tile_arguments import (
     warps_of,
 )
 from .tile_code import Compiled, Signature, text_of
-from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, same, told_of, torch_here
+from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, same, told_of, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
@@ -73,13 +73,6 @@ _IGNORED = (
     "ctas_per_cga",
 )
 
-
-# What makes launches another thing than the one before, looked up in the environment as it lies behind `os.environ`, which encodes names at each look.
-_ENVIRONMENT: Any = getattr(os.environ, "_data", os.environ)
-_SWITCHES = [
-    os.environ.encodekey(n) if hasattr(os.environ, "_data") else n
-    for n in ("TEC_INTERPRET", "TEC_DEBUG", "TRITON_DEBUG")
-]
 
 _ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
 
@@ -255,8 +248,7 @@ class TileKernel:
         """
         about = None if _ELSEWHERE.get() is not None else told_of(self, args, named)
         if about is not None:
-            interpret, debug, tritons = _SWITCHES
-            if interpret in _ENVIRONMENT or debug in _ENVIRONMENT or tritons in _ENVIRONMENT:
+            if is_switched():
                 about = None
             else:
                 again = self._again(about, args, named, grid, warmup)
