@@ -200,11 +200,10 @@ def _by_place(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) ->
     return None if any(place.get(n, len(args)) < len(args) for n in found) else found
 
 
-def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> Told | None:
-    """What tells a launch from others; None where that takes the long way."""
-    torch, shape = torch_here(), kernel.shape
-    tensors = torch.kinds if torch is not None else ()
-    constant, place, n_args = shape.constant, shape.place, len(args)
+def _parted(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], list[Any]] | None:
+    """What tells a launch from others as far as names and constants do, and the run-time arguments in the signature's order; None for the long way."""
+    shape, n_args = kernel.shape, len(args)
+    constant, place = shape.constant, shape.place
     if n_args > len(constant):
         return None
     key: list[Any] = [Target.current(), n_args]
@@ -221,12 +220,22 @@ def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> T
             last = at
         else:
             ordered = _by_place(kernel, args, named)
-            return None if ordered is None else told_of(kernel, args, ordered)
+            return None if ordered is None else _parted(kernel, args, ordered)
     for v in constants:
         t = type(v)
         if t not in _CONSTANTS:
             return None
         key += (t, v)
+    return key, values
+
+
+def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> Told | None:
+    """What tells a launch from others; None where that takes the long way."""
+    torch, parted = torch_here(), _parted(kernel, args, named)
+    if parted is None:
+        return None
+    key, values = parted
+    tensors = torch.kinds if torch is not None else ()
     addresses: list[int] = []
     sizes: list[int] = []
     numbers: list[Any] = []
