@@ -25,6 +25,8 @@ Examples:
   tec doctor --json
   tec doctor --report fault.json -- compile model.onnx --target "rocm -mcpu=gfx942"
   tec doctor --report fault.json -- python my_program.py
+  tec doctor --amd --out report.json --html report.html
+  tec doctor --amd --only matrix,kernels --against report.json
 
 \b
 Exit code 1 where something that tec needs is missing or does not work.""",
@@ -36,9 +38,23 @@ Exit code 1 where something that tec needs is missing or does not work.""",
     metavar="FILE",
     help="Write a report of a fault there: versions, what COMMAND printed with its traceback, its models' operators without weights.",
 )
+@click.option("--amd", is_flag=True, help="Check this machine's AMD GPU against the software GPU and the time model: ten minutes.")  # fmt: skip
+@click.option("--device", "device", default=0, metavar="N", help="With --amd: the GPU's number.")
+@click.option("--only", default="", metavar="NAMES", help="With --amd: of abi, streams, matrix, constants, kernels, with commas between.")  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.json", help="With --amd: write the report there.")  # fmt: skip
+@click.option("--html", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.html", help="With --amd: write it as a page.")  # fmt: skip
+@click.option("--against", type=click.Path(path_type=Path, dir_okay=False, exists=True), metavar="FILE.json", help="With --amd: judge by the machine's data as an earlier report corrects them.")  # fmt: skip
 @click.argument("run", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
-def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
+def command(
+    as_json: bool, report: Path | None, amd: bool, device: int, only: str, out: Path | None, html: Path | None, against: Path | None, run: tuple[str, ...],
+) -> int:  # fmt: skip
     """What is installed, which devices are there, and whether compiling works."""
+    if amd:
+        if run or report is not None:
+            raise Refused("--amd stands alone", "tec doctor --amd --out report.json")
+        return _amd(as_json, device, only, out, html, against)
+    if only or out is not None or html is not None or against is not None:
+        raise Refused("--only, --out, --html and --against are for --amd", "tec doctor --amd --out report.json")
     if run and report is None:
         raise Refused(f"{run[0]}: a command is run for a report", "tec doctor --report FILE -- COMMAND...")
     rows: list[tuple[str, str, str]] = []
@@ -63,18 +79,55 @@ def command(as_json: bool, report: Path | None, run: tuple[str, ...]) -> int:
         common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})
         return 0 if good else NO
     try:
-        out = common.console()
+        screen = common.console()
         t = common.table("", "", "", "")
         t.show_header = False
         marks = {_GOOD: ("ok", "green"), _BAD: ("FAULT", "red"), _NOTE: ("-", "dim")}
         for name, state, text in rows:
             t.add_row(name, common.coloured(*marks[state]), text)
-        out.print(t)
+        screen.print(t)
     except ImportError:
         for name, state, text in rows:
             common.echo(f"{name:22} {state:6} {text}")
     common.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
     return 0 if good else NO
+
+
+def _amd(as_json: bool, number: int, only: str, report: Path | None, html: Path | None, against: Path | None) -> int:
+    """`tec doctor --amd`: each finding as it comes, a count of them at the end, the files."""
+    import tec
+    from tec import bringup
+
+    sections = tuple(w.strip() for w in only.split(",") if w.strip()) or bringup.SECTIONS
+    if unknown := [s for s in sections if s not in bringup.SECTIONS]:
+        raise Refused(f"--only {unknown[0]}: no such section", f"of {', '.join(bringup.SECTIONS)}")
+    common.check_folder(report)
+    common.check_folder(html)
+    common.share_stdout(as_json, report, html)
+    dev = tec.rocm(number)
+    if dev.is_emulated or dev.driver is None:
+        raise Refused("--amd compares an AMD GPU with the software GPU, and TEC_EMULATE puts that in its place", "unset TEC_EMULATE")  # fmt: skip
+    if against is not None:
+        for line in bringup.use(bringup.read_report(against)):
+            common.echo(f"by {against}: {line}", err=as_json)
+
+    def tell(f: Any) -> None:
+        numbers = f"{f.measured:.5g} {f.unit}, {f.expected:.5g} expected" if f.measured is not None and f.expected is not None else ""  # fmt: skip
+        words = "; ".join(w for w in (numbers, f.text) if w)
+        common.echo(f"{f.state:8} {f.section}: {f.name}{': ' * bool(words)}{words}", err=as_json)
+
+    found = bringup.check(dev.driver, number, sections, tell=tell)
+    if report is not None:
+        common.write_file(report, found.to_json())
+        common.echo(common.wrote(report), err=as_json)
+    if html is not None:
+        common.write_file(html, bringup.page(found))
+        common.echo(common.wrote(html), err=as_json)
+    if as_json:
+        common.echo(found.to_json())
+    counts = found.counts()
+    common.echo(", ".join(f"{counts[s]} {s}" for s in ("agrees", "differs", "failed") if counts[s]), err=as_json)
+    return 0 if found.good else NO
 
 
 def _python() -> tuple[str, str]:

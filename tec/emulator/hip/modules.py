@@ -191,6 +191,11 @@ class Modules(Base):
     ) -> None:  # fmt: skip
         if 0 in grid or 0 in block:
             raise HipError(INVALID_CONFIGURATION, f"{f.info.name}: grid {grid}, block {block}")
+        most = self.driver.attributes(0).max_threads_per_block
+        if block[0] * block[1] * block[2] > most:  # told at once, and not again by the next call that waits
+            raise HipError(
+                INVALID_CONFIGURATION, f"{f.info.name}: a work-group of {block}; {most} work-items are the most"
+            )
         data = self._arguments(f.info, params, extra)
         if cooperative:
             room = self._groups(f.info, block[0] * block[1] * block[2], shared) * self.driver.chip.compute_units
