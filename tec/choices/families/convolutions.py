@@ -85,7 +85,8 @@ class BlockedConvolution(Space):
             columns = column_tile(ow, min(told.get("most", 14), max(1, (registers - own - 1) // own)))
         usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (0,), "outer": (self._order(blocks),), "parallel": (threads,)}  # fmt: skip
         if self.is_sum:
-            return self.choice(**{k: v for k, (v,) in usual.items()})
+            written = {**usual, "unroll": (told.get("unroll", 0), 0)}
+            return next(self.legal(written), None) or self.choice(**{k: v for k, (v,) in usual.items()})
         # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns.
         return next(self.legal({**usual, "unroll": (2, 1, 0)}))
 

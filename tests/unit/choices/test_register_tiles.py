@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -13,6 +14,7 @@ from tec.choices import Space, spaces
 from tec.choices.families.plain_convolutions import PlainConvolution
 from tec.choices.families.products import RegisterTiles
 from tec.choices.families.products.folded import Folded
+from tec.choices.families.products.streamed_rows import StreamedRows
 from tec.choices.families.products.tile_clocks import panel_vectors
 from tec.ops.layouts import Layout
 from tests import seeds
@@ -20,9 +22,9 @@ from tests.thinned import thinned
 from tests.unit.choices.test_spaces import feeds, program, run
 
 
-def drawn_product(rng: Random) -> Any:
-    m, n, k, batch = rng.randint(1, 40), rng.randint(4, 70), rng.randint(1, 50), rng.randint(1, 3)
-    if rng.random() < 0.5:
+def drawn_product(rng: Random, rows: int = 40) -> Any:
+    m, n, k, batch = rng.randint(1, rows), rng.randint(4, 70), rng.randint(1, 50), rng.randint(1, 3)
+    if rows < 40 or rng.random() < 0.5:
         return program("matmul", {}, ("float32", (batch, m, k)), ("float32", (batch, k, n)), bias=rng.random() < 0.5)
     block = rng.choice((8, 16, 24))
     attrs = {"layout_b": Layout(f"NK{block}n"), "columns": n}
@@ -52,22 +54,33 @@ def drawn_convolution(rng: Random) -> Any:
 @thinned(
     1,
     ("seed", range(6)),
-    ("kind", [RegisterTiles, PlainConvolution, Folded]),
+    ("kind", [RegisterTiles, StreamedRows, PlainConvolution, Folded]),
     ("target", ["llvm", "llvm -mcpu=haswell"]),
 )
 def test_every_tile_computes_the_same(kind: type[Space], seed: int, target: str) -> None:
     rng = Random(seeds.stream(f"register tiles {seed}"))
-    xs, outs = drawn_product(rng) if kind is RegisterTiles else drawn_convolution(rng)
+    drawn = {RegisterTiles: drawn_product, StreamedRows: partial(drawn_product, rows=4)}.get(kind, drawn_convolution)
+    xs, outs = drawn(rng)
     values = feeds(xs)
     want = te.evaluate(outs, dict(zip(xs, values)))
     space = next((s for s in spaces(outs, target) if isinstance(s, kind)), None)
     if space is None:
-        assert kind is Folded  # of groups that are computed together there is no product
+        # Of groups that are computed together there is no product, and of few columns no vector.
+        assert kind is Folded or (kind is StreamedRows and values[1].shape[-1] < 16)
         return
     for choice in (space.default, *rng.sample(some := list(space.all), min(2, len(some)))):
         assert space.why_not(choice) is None
         for got, w in zip(run(xs, space.apply(choice), target, values), want, strict=True):
             np.testing.assert_allclose(got, w, rtol=1e-4, atol=1e-4, err_msg=str(choice))
+
+
+def test_few_rows_are_not_summed_by_strips_of_a_matrix_in_memory() -> None:
+    """Its rows go by in order; many rows have tiles in registers."""
+    templates = [
+        spaces(program("matmul", {}, ("float32", (2, m, 512)), ("float32", (2, 512, 1501)))[1], "llvm")[0].template
+        for m in (1, 2, 4, 64)
+    ]
+    assert templates == ["cpu product of few rows"] * 3 + ["cpu product"]
 
 
 def test_sums_of_ragged_tiles_stay_in_registers() -> None:

@@ -26,6 +26,7 @@ from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .padded_warpgroups import PaddedWarpgroupProduct
 from .register_blocks import RegisterBlocks
+from .streamed_rows import StreamedRows
 from .tiles import TileProduct
 from .warpgroups import WarpgroupProduct
 
@@ -58,9 +59,9 @@ def _on_cpu(group: Group, target: Target) -> Iterator[Space]:
         tiled = TileProduct.match(group, target, *pair) if pair is not None else None
         if tiled is not None:
             yield tiled
-        space = RegisterTiles.match(group, target, op) if op.tag == "matmul" else None
-        if space is not None:
-            yield space
+        if op.tag == "matmul":
+            found: list[Space | None] = [RegisterTiles.match(group, target, op), StreamedRows.match(group, target, op)]
+            yield from sorted((s for s in found if s is not None), key=_seconds)
 
 
 def _on_gpu(group: Group, target: Target) -> Iterator[Space]:

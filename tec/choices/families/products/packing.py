@@ -125,11 +125,13 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     if together:
         making = 0.0 if is_block else told["gathered_vector" if gathered else "packed_vector"]
         clocks += _panel_clocks(target, told, k, columns, wide, high, together, far, making)
+        clocks += 0.0 if is_block or gathered else wide * k * run_clocks(told, far, apart) / together
     else:
         # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
         under_way = told["misses"] if is_block else min(told["misses"], told["ahead"] * lines / instructions)
         near = _near_clocks(target.core, told, k * max(row_bytes, LINE_BYTES))
         clocks += wide * k * lines * (far + near * (high - 1)) / under_way
+        clocks += 0.0 if is_block else wide * k * run_clocks(told, far, apart)
         if (
             not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES
         ):  # of a panel's rows of B, for each tile but the first
@@ -139,6 +141,11 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
         clocks += m * wide * told["page"] / max(1, together)
     return float(size * clocks)
+
+
+def run_clocks(told: figures.Figures, far: float, apart: float) -> float:
+    """Of a run of lines in a row of B, from memory: where the next row's lies in another page, no prefetcher brings its first lines."""
+    return told["run"] * min(1.0, apart / _PAGE_BYTES) if far == told["memory_clocks"] else 0.0
 
 
 def _panel_clocks(target: Target, told: figures.Figures, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
@@ -175,4 +182,4 @@ def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: boo
     return min(found, default=math.inf)
 
 
-__all__ = ["Packed", "least_clocks", "packed", "product_clocks", "walk"]
+__all__ = ["Packed", "least_clocks", "packed", "product_clocks", "run_clocks", "walk"]

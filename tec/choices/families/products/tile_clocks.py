@@ -56,7 +56,7 @@ def blocked_tile(target: Target, channels: int, width: int, vectors: int = 1) ->
 
     def fits(columns: int, blocks: int) -> bool:
         own = blocks * vectors
-        return columns * own + (own + 1 if own == 1 else columns + own) <= registers
+        return columns * own + (own + 1 if own == 1 else columns + own - 1) <= registers
 
     def clocks(columns: int, blocks: int) -> float:
         return -(-channels // blocks) * -(-width // columns) * step(target, columns, blocks * vectors)[0]
