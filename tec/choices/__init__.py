@@ -37,7 +37,7 @@ from .families import (
     squares,
     transposes,
 )
-from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes, packed_gpu
+from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes
 from .families.products import few_rows, few_rows_matrix, projections, row_folds
 from .group import Group, size_of
 from .proof import Loops, Made, Refused, alone
@@ -55,7 +55,6 @@ FAMILIES = (
     experts,
     packed_bytes,
     packed,
-    packed_gpu,
     mx_products,
     mx_quantize,
     few_rows_matrix,

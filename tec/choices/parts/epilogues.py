@@ -86,12 +86,15 @@ class FusedForm(loops.LoopForm):
         """The loops. sources: what the product reads, then what the epilogue reads."""
         raise NotImplementedError
 
+    @property
+    def operands(self) -> Sequence[Tensor]:
+        """What the product reads."""
+        read: Sequence[Tensor] = self.form.attrs["contraction"].tensors_read
+        return read
+
     def tensors(self, choice: Choice) -> list[Tensor]:
         dtype = self.form.outputs[0].dtype if self.epilogue is None else self.epilogue.output.dtype
-        read = [
-            *self.form.attrs["contraction"].tensors_read,
-            *(self.epilogue.reads if self.epilogue is not None else ()),
-        ]
+        read = [*self.operands, *(self.epilogue.reads if self.epilogue is not None else ())]
 
         def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             self.kernel(choice, ib, sources, results[0])

@@ -92,12 +92,31 @@ def packed(
         pytest.param("gfx90a", packed(17, 64, 256, 8, "f2"), {"template": PACKED, "columns": 16, "waves": 4, "split_k": 2, "ahead": 1, "early": ""}, marks=pytest.mark.slow),
         ("gfx942", packed(3, 64, 256, 4, format="mxfp4_e2m1"), {"template": PACKED, "columns": 16, "waves": 4, "split_k": 2, "ahead": 1, "early": ""}),
         pytest.param("gfx942", packed(25, 64, 1024, 4), {"template": PACKED}, marks=pytest.mark.slow),  # x from where it lies
+        ("gfx1100", packed(17, 64, 1024, 8), {"template": PACKED}),  # lanes in pairs, a tile with one row
+        ("gfx1250", packed(2, 70, 512, 4, "u1"), {"template": PACKED}),
+        pytest.param("gfx90a", packed(40, 64, 512, 4), {"template": PACKED}, marks=pytest.mark.slow),
+        pytest.param("gfx1201", packed(3, 64, 512, 8), {"template": PACKED}, marks=pytest.mark.slow),
         ("gfx1201", packed(2, 64, 256, 4, "f2"), {"template": ROWS, "columns": 1, "waves": 4, "split_k": 1, "ahead": 1, "early": ""}),
     ],
 )  # fmt: skip
 def test_packed_weights(chip: str, given: tuple[str, dict[str, Any], list[Any]], choice: dict[str, Any]) -> None:
     params, y, want = computed(*given)
     check(chip, params, y, given[2], want, choice)
+
+
+def test_packed_weights_on_amd() -> None:
+    """They are the default there where a matrix unit has the type, blocks are no less than a lane's load, and rows are not many."""
+    templates = {}
+    for chip, m, block in (
+        ("gfx942", 1, 32),
+        ("gfx1100", 64, 64),
+        ("gfx1030", 1, 32),
+        ("gfx942", 100, 32),
+        ("gfx942", 1, 16),
+    ):
+        _, y, _ = computed(*packed(m, 64, 1024, 4, block=block))
+        templates[chip, m, block] = spaces([y], f"rocm -mcpu={chip}")[0].template
+    assert [t == PACKED for t in templates.values()] == [True, True, False, False, False], templates
 
 
 def test_packed_weights_on_nvidia() -> None:

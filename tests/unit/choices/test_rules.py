@@ -168,12 +168,8 @@ def test_a_figure_goes_by_a_size_in_proportion():
 
 
 def test_figures_of_the_machine_count_before_its_family():
-    known = (
-        figures.of("packed rows", Target("7900xtx")),
-        figures.of("packed rows", Target("9070xt")),
-        figures.of("packed rows", Target("mi300x")),
-    )
-    assert [f.count("at_once") for f in known] == [1, 1, 2] and [f.count("waves") for f in known] == [8, 8, 8]
+    known = [figures.of("few packed rows", Target(chip)) for chip in ("7900xtx", "9070xt", "mi300x")]
+    assert [f.count("wide") for f in known] == [64, 32, 64] and [f.count("most_rows") for f in known] == [64, 64, 64]
 
 
 @pytest.mark.parametrize("row", figures.shipped(), ids=lambda r: r.place)

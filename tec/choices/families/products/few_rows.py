@@ -66,7 +66,9 @@ class FewRows(FusedForm):
         super().__init__(group, target, form, carriers)
         self.o, self.piece, self.wave = operands, piece_of(operands), target.wavefront_size
         self.pieces = operands.k // self.piece
-        self.along = self.wave  # lanes that have other parts of a row of weights
+        self.along = self.lanes = (
+            self.wave
+        )  # lanes that have other parts of a row of weights; those that have weights of their own
         # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
         self.is_second = operands.m == 1 and not target.chip.early_start
         self.parameters = {
@@ -91,7 +93,7 @@ class FewRows(FusedForm):
 
     def loads(self, choice: Choice) -> int:
         """Of weights that are under way in a lane."""
-        return self.weights(choice) * self.along // self.wave * int(choice["ahead"])
+        return self.weights(choice) * self.along // self.lanes * int(choice["ahead"])
 
     def sums(self, choice: Choice) -> int:
         """Of a lane."""
@@ -179,14 +181,9 @@ class FewRows(FusedForm):
             barriers=1,
         ),))  # fmt: skip
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        dtype = self.form.outputs[0].dtype if self.epilogue is None else self.epilogue.output.dtype
-        read = [*self.o.tensors, *(self.epilogue.reads if self.epilogue is not None else ())]
-
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-            self.kernel(choice, ib, sources, results[0])
-
-        return loops.extern(self.stage, read, [(self.form.outputs[0].shape, dtype)], body)
+    @property
+    def operands(self) -> list[Tensor]:
+        return self.o.tensors
 
     def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         RowLoops(self, choice, ib, sources).run(out)

@@ -9,6 +9,7 @@ with a norm's scale, is brought to shared memory once for all wavefronts, where 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any, ClassVar
@@ -26,11 +27,12 @@ from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group
 from ...parts import loops
+from ...rules import figures
 from ...space import Choice
 from . import few_rows
 from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
-from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
+from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of, piece_of
 
 MOST_ROWS = 32  # of x: beyond, tiles of a product through shared memory read each of its rows less often
 FUSED_ROWS = (
@@ -42,19 +44,17 @@ _REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavef
 _SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
 _UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
 _SIDE = 16  # columns of a tile
-
-
 _HALVES = ("float16", "bfloat16")
 
 
-def unit_of(target: Target, dtype: str) -> MatrixInstr | None:
-    """The instruction of 16-bit floats that has 16 columns of weights and the fewest rows of x, with at most as many terms as a lane's load has; None where
-    the chip has none."""
+def unit_of(target: Target, dtype: str, piece: int = _UNIT) -> MatrixInstr | None:
+    """The instruction of 16-bit floats that has 16 columns of weights and the fewest rows of x, with at most `piece` terms, as many as a lane's load has; None
+    where the chip has none."""
     if dtype not in _HALVES:
         return None
     found = [
         i for i in instructions(target)
-        if (i.in_dtype, i.acc_dtype, i.m, i.blocks) == (dtype, "float32", _SIDE, 1) and _terms(i) <= 8 and i.copies == 1
+        if (i.in_dtype, i.acc_dtype, i.m, i.blocks) == (dtype, "float32", _SIDE, 1) and _terms(i) <= piece
     ]  # fmt: skip
     return min(found, key=lambda i: (i.n, -i.k), default=None)
 
@@ -69,7 +69,7 @@ def most_rows(target: Target, dtype: str, depth: int, columns: int, weights: Wei
     weights: of a packed matrix."""
     if weights is not None:
         served = depth >= LEAST_DEPTH and columns >= LEAST_COLUMNS and is_served(weights)
-        if not served or unit_of(target, dtype) is None or not target.chip.early_start:
+        if not served or unit_of(target, dtype, piece_of_codes(weights)) is None or not target.chip.early_start:
             return 1
         return max(1, _SHARED_BYTES // _row_pitch(depth, piece_of_codes(weights)))
     served = dtype in TYPES and depth % (PIECE_BYTES // dtype_info(dtype).bytes) == 0
@@ -92,13 +92,18 @@ def _row_pitch(depth: int, piece: int) -> int:
 def match(group: Group, target: Target) -> Iterator[FewRows]:
     """The space of a group around such a product."""
     found = operands_of(group, target)
-    if found is None or found[2].m > MOST_ROWS:
+    if found is None:
         return
-    unit = unit_of(target, found[2].x.dtype)
-    if unit is None or (found[2].packed is None and found[2].m < LEAST_ROWS):
+    o = found[2]
+    made: type[FewRowsMatrix] = FewRowsMatrix
+    least, most = LEAST_ROWS, MOST_ROWS
+    if o.packed is not None:
+        made, least, most = PackedRows, 1, figures.of(PackedRows.template, target).count("most_rows")
+    unit = unit_of(target, o.x.dtype, piece_of(o))
+    if unit is None or not least <= o.m <= most:
         return
-    made = FewRowsMatrix if found[2].packed is None else PackedRows
     space = made(group, target, *found, unit)
+    space.is_second = space.is_second and (o.packed is None or "contraction" not in found[0].attrs)
     if isinstance(space, PackedRows) and space.o.scale is not None and not space.shared_bytes:
         return  # a norm is of rows in shared memory
     if space.epilogue is not None and next(space.drafts(), None) is not None:
@@ -118,7 +123,7 @@ class FewRowsMatrix(FewRows):
     ):  # fmt: skip
         super().__init__(group, target, form, carriers, operands)
         self.unit = unit
-        self.along = unit.k // _terms(unit)
+        self.along, self.lanes = unit.k // _terms(unit), self.wave // unit.copies
         self.row_tiles = -(-operands.m // unit.n)
         self.parameters["columns"] = (16, 32, 64)
         if self.can_prefetch:
@@ -131,9 +136,8 @@ class FewRowsMatrix(FewRows):
     @property
     def wanted_rows(self) -> float:
         """Twice as many where each wavefront multiplies x by a norm's scale and squares it."""
-        return super().wanted_rows * (
-            1 if self.o.scale is None or self.o.packed is not None else self.figures["normed"]
-        )
+        own = self.o.scale is not None and self.o.packed is None
+        return super().wanted_rows * (self.figures["normed"] if own else 1)
 
     def registers(self, choice: Choice) -> int:
         """Of a lane, with all loads of two chunks under way."""
@@ -146,10 +150,8 @@ class FewRowsMatrix(FewRows):
         if choice.get("prefetch"):
             if choice["early"] == "staged" or self.steps(choice) == choice["ahead"]:
                 return "all loads are under way at once as it is"
-            have = (
-                min(_MOST_REGISTERS, int(self.figures["registers"]) // (choice["waves"] * self.wave))
-                - _REGISTERS_BESIDE
-            )
+            each = self.figures.count("registers") // (choice["waves"] * self.wave)
+            have = min(_MOST_REGISTERS, each) - _REGISTERS_BESIDE
             if self.registers(choice) > have:
                 return f"loads of two chunks take {self.registers(choice)} registers, a lane has {have} for them"
         return super().why_not(choice)
@@ -162,10 +164,8 @@ class FewRowsMatrix(FewRows):
         """Instructions of a lane: loads, and a product each for the parts of a load."""
         tiles = self.weights(choice) // _SIDE
         products = tiles * self.row_tiles * (self.piece // _terms(self.unit))
-        return float(
-            self.steps(choice)
-            * (products + 4 * tiles + self.row_tiles * (4 + 3 * self.piece * (self.o.scale is not None)))
-        )
+        rows = self.row_tiles * (4 + 3 * self.piece * (self.o.scale is not None))
+        return float(self.steps(choice) * (products + 4 * tiles + rows))
 
     def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
         _MatrixLoops(self, choice, ib, sources).run(out)
@@ -178,10 +178,25 @@ class PackedRows(FewRowsMatrix):
     stage: ClassVar[str] = "few_packed_rows"
     can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
 
+    def __init__(self, group: Group, target: Target, *rest: Any):
+        super().__init__(group, target, *rest)
+        if not target.chip.early_start:  # of a wavefront's few steps all at once
+            self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
+
     @property
     def wanted_steps(self) -> float:
         """By how many codes of a row a lane has."""
         return self.figures["codes"] / self.piece
+
+    def _worth(self, choice: Choice) -> tuple[Any, ...]:
+        """AMD's chips: as many columns as the rows of x are worth, where that leaves units enough with work: each work-group reads all of x."""
+        f = self.figures
+        filled = "wide" in f and self.o.n >= f["filled"] * self.target.machine.units * f["wide"]
+        if not filled or self.o.m <= f["few_rows"]:
+            return super()._worth(choice)
+        apart = choice["waves"] // choice["split_k"]
+        wide, waves = math.log2(self.weights(choice) / f["wide"]), math.log2(choice["waves"] / f["waves"])
+        return apart, abs(wide), self._idle(choice), abs(waves), abs(choice["ahead"] - f["at_once"])
 
     @property
     def shared_bytes(self) -> int:
@@ -235,8 +250,9 @@ class _MatrixLoops(RowLoops):
         return self.rows + 1  # rows begin in different banks
 
     def _along(self) -> Any:
-        _, _, k = self.unit.coords("a", self.lane, 0)
-        return te.indexdiv(k, self.terms) if self.unit.unit != "mma.sync" else te.indexmod(self.lane, 4)
+        if self.unit.unit == "mma.sync":
+            return te.indexmod(self.lane, 4)
+        return te.indexmod(te.indexdiv(self.lane, _SIDE), self.space.along)
 
     def _columns(self) -> list[Any]:
         _, row, _ = self.unit.coords("a", self.lane, 0)
@@ -247,10 +263,8 @@ class _MatrixLoops(RowLoops):
         self._allocate_weights("uint32", self.piece // 2 * (2 if self.prefetch else 1))
         self._allocate_stage()
         self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
-        self.a, self.b = (
-            local("uint32", unit.a_elems // 2, "a"),
-            local("uint32", self.row_tiles * unit.b_elems // 2, "b"),
-        )
+        self.a = local("uint32", unit.a_elems // 2, "a")
+        self.b = local("uint32", self.row_tiles * unit.b_elems // 2, "b")
         self.sums = local("float32", self.tiles * self.row_tiles * unit.acc_elems, "sums")
         for t in range(self.tiles * self.row_tiles):
             zero = Broadcast(te.const(0, "float32"), unit.acc_elems)
@@ -295,6 +309,9 @@ class _MatrixLoops(RowLoops):
 
     def _bring_x(self, u: int, at: Any) -> None:
         for t, line in enumerate(self.x_rows):
+            if self.space.along == 1 and self.o.m - t * self.unit.n == 1:
+                # Lanes of one row would read one place, in scalar registers, whose upper halves LLVM 22 dies of on RDNA 3. What others compute is not stored.
+                at = te.select(te.indexmod(self.lane, _SIDE) == 0, at, 0)
             for i in range(0, self.piece, _UNIT):
                 if self.shared:
                     place = line * (_row_pitch(self.o.k, self.piece) // 2) + at * (_piece_pitch(self.piece) // 2) + i
