@@ -164,9 +164,10 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
     reads = [size_of(e.tensor.shape) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
     if max((n or 0 for n in reads), default=0) < length * count:
         return op
-    first = op.reduce_axis[0]
-    n = (extent(first.dom.extent) if first.dom is not None else None) or 1
-    outer = first if len(op.reduce_axis) > 1 and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
+    # An axis of one, as a split by all of an axis leaves, has no parts.
+    extents = [(extent(a.dom.extent) if a.dom is not None else None) or 1 for a in op.reduce_axis]
+    first, n = next((a, n) for a, n in zip(op.reduce_axis, extents) if n > 1)
+    outer = first if n < length and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
     partial = s[s.rfactor(op.output(0), outer)]
     cpu_reduction(s, partial.op, target)  # type: ignore[arg-type]
     left = s[op].op

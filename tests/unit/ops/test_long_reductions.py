@@ -51,7 +51,8 @@ def test_rows(op, attrs, n):
 
 
 @pytest.mark.parametrize(
-    ("shape", "axes"), [((40000, 64), (0,)), ((1, 4, 160, 160, 16), (2, 3)), ((3, 5000, 33), (1,))]
+    ("shape", "axes"),
+    [((40000, 64), (0,)), ((1, 4, 160, 160, 16), (2, 3)), ((3, 5000, 33), (1,)), ((16, 1039, 24), (0, 1))],
 )
 def test_a_long_mean_beside_the_vectors_is_exact_too(shape, axes):
     got, a, _ = run("reduce_mean", shape, {"axes": axes, "keepdims": False})
