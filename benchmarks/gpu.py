@@ -344,6 +344,8 @@ def main() -> None:
             gpu_networks.compiled(name).save(network_file(args.pack, name))
         return
     if args.run:
+        there = {one["row"] for one in json.loads((args.run / "rows.json").read_text())}
+        rows = [r for r in rows if r.name in there]
         networks = [n for n in networks if network_file(args.run, n).exists()]
     import torch
 

@@ -20,6 +20,8 @@ SHOWN = [
     ("h200", "matmul f16 8192", "sm_90a", "rate"),
     ("h200", "attention f16 d 128 4096", "sm_90a", "rate"),
     ("h200", "ResNet-50 f16 b1", "sm_90a", "time"),
+    ("h200", "GPT-2 s128 f16 b1", "sm_90a", "time"),
+    ("h200", "GPT-2 s128 f16 b32", "sm_90a", "time"),
     ("product", "product f16 4096", "gfx942", "time"),
     ("product", "attention f16 d 64", "gfx942", "time"),
     ("product", "softmax f16 4096 x 4096", "gfx942", "time"),
