@@ -16,9 +16,9 @@ MARK = "<!-- contrib operators -->"
 # Why an operator is refused -> the operators.
 REASONS = {
     "not written yet; ONNX Runtime's CPU provider runs it": """
-        BifurcationDetector BranchwiseRMSNorm CausalConvWithState ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention
-        EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix LinearAttention LinearAttentionGate MRotaryEmbedding
-        MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock QEmbedLayerNormalization QMoE
+        BifurcationDetector BranchwiseRMSNorm ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention
+        EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix
+        MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock
         SparseAttention VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding DynamicTimeWarping AttnLSTM""",
     "a loop of generation with its model inside; ONNX Runtime's generation library runs such loops outside the model":
         "BeamSearch GreedySearch Sampling WhisperBeamSearch",

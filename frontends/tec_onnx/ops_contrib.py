@@ -1,4 +1,4 @@
-"""Operators of ONNX Runtime's own domain, com.microsoft, that its tools write now and then: other layouts, NF4 weights, experts.
+"""Operators of ONNX Runtime's own domain, com.microsoft, that its tools write now and then: other layouts, NF4 weights.
 
 Sources: the definitions in ONNX Runtime's documentation of its contrib operators; QLoRA (https://arxiv.org/abs/2305.14314) for NF4. The numbers
 of FP4 and NF4 are those that bitsandbytes writes, which ONNX Runtime follows.
@@ -15,9 +15,11 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
 from tec.graph.builders.matmul import matmul
+from tec.graph.builders.quantize import dequantize
 
 from . import ops_nn, ops_quant, ops_shape
 from .importer import Call, Outputs, onnx_op
+from .ops_attention import heads_of
 from .ops_quant import Only
 
 MS = "com.microsoft"
@@ -139,52 +141,50 @@ def gated_add(c: Call) -> Value:
     return c.op("add", c[0], c.op("multiply", c[1], c[2]))
 
 
-@onnx_op("MoE", domain=MS)
-def mixture_of_experts(c: Call) -> Value:
-    """Each token's sum over the `k` experts that its router rates highest. All experts are computed for all tokens: experts / k times the work."""
-    x, logits, experts = c[0], c[1], c[2].shape[0]
-    kind, k = c.attr("activation_type", "relu"), int(c.attr("k", 1))
-    if c.attr("use_sparse_mixer", 0) or c.has(6) or c.has(7) or c.attr("swiglu_limit_after_activation", 0):
-        raise ImportModelError("MoE with use_sparse_mixer, fc3_experts or swiglu_limit_after_activation")
-    if kind not in ("relu", "gelu", "silu", "identity", "swiglu") or (
-        kind == "swiglu" and c.attr("swiglu_fusion", 0) != 1
+@onnx_op("MRotaryEmbedding", domain=MS)
+def multimodal_rotary_embedding(c: Call) -> Value:
+    """RotaryEmbedding whose angles follow three positions (time, height, width), [3, batch, tokens]; `mrope_section` says how many angles each has.
+
+    Angles of one position are neighbours (mrope_layout 0, Qwen2-VL), or those of height and width are every third, from the second and the third on (1, Qwen3-VL).
+    """
+    x, places, cos, sin = c[0], c.cast(c[1], "int64"), c[2], c[3]
+    dims, parts = int(c.attr("rotary_embedding_dim", 0)), [int(n) for n in c.attr("mrope_section", ())]
+    half = dims // 2 or cos.shape[1]
+    if (
+        len(parts) != 3
+        or sum(parts) != half
+        or c.attr("mrope_layout", 0) not in (0, 1)
+        or c.attr("is_packed_batching", 0)
     ):
-        raise ImportModelError(f"MoE with activation {kind!r}, swiglu_fusion {c.attr('swiglu_fusion', 0)}")
-    tokens = c.reshape(x, (1, logits.shape[0], x.shape[-1]))
-    h = matmul(c, tokens, c[2], transpose_b=True)
-    h = c.op("add", h, c.unsqueeze(c[3], 1)) if c.has(3) else h
-    h = _swiglu(c, h) if kind == "swiglu" else _expert_activation(c, h, kind)
-    y = matmul(c, h, c[4], transpose_b=True)
-    y = c.op("add", y, c.unsqueeze(c[5], 1)) if c.has(5) else y
-    share = _shares(c, c.cast(logits, "float32"), k, experts)
-    share = c.unsqueeze(c.cast(c.transpose(share, (1, 0)), y.dtype), 2)
-    return c.reshape(c.op("reduce_sum", c.op("multiply", y, share), axes=(0,), keepdims=False), x.shape)
+        raise ImportModelError(
+            f"MRotaryEmbedding with mrope_section {parts} for {half} angles, or with is_packed_batching"
+        )
+    n = int(c.attr("num_heads", 0)) or x.shape[-1] // (dims or 2 * cos.shape[1])
+    own = heads_of(c, x, n) if x.ndim == 3 else c.transpose(x, (0, 2, 1, 3))
+    of = np.repeat(np.arange(3), parts)
+    if c.attr("mrope_layout", 0):
+        of = np.zeros(half, np.int64)
+        for j in (1, 2):
+            of[j : 3 * parts[j] : 3] = j
+    batch, tokens = places.shape[1:]
+    flat = c.reshape(
+        c.transpose(c.op("gather", places, c.const(of.astype(np.int64)), axis=0), (1, 2, 0)), (batch * tokens, half)
+    )
+
+    def angles(table: Value) -> Value:
+        rows = c.op("gather_elements", c.slice(table, 1, 0, half), flat, axis=0)
+        scaled = (
+            c.op("multiply", rows, c.like(float(c.attr("scale", 1.0)), rows)) if c.attr("scale", 1.0) != 1.0 else rows
+        )
+        return c.reshape(scaled, (batch, tokens, 1, half))
+
+    y = c.op("rotary", own, angles(cos), angles(sin), interleaved=bool(c.attr("interleaved", 0)))
+    return c.reshape(y, x.shape) if x.ndim == 3 else c.transpose(y, (0, 2, 1, 3))
 
 
-def _expert_activation(c: Call, h: Value, kind: str) -> Value:
-    if kind == "silu":
-        return c.op("silu", h, alpha=1.0)
-    if kind == "gelu":
-        return c.op("gelu_tanh", h)  # as ONNX Runtime's kernel
-    return c.op("relu", h) if kind == "relu" else h
-
-
-def _swiglu(c: Call, h: Value) -> Value:
-    """Gates at even places and what they open at odd ones: gate * sigmoid(alpha * gate) * (linear + beta)."""
-    half, limit = h.shape[-1] // 2, c.attr("swiglu_limit")
-    gate, linear = (c.slice(h, -1, j, half, 2) for j in (0, 1))
-    if limit is not None:
-        gate = c.op("minimum", gate, c.like(float(limit), gate))
-        linear = c.op("clip", linear, low=-float(limit), high=float(limit))
-    opened = c.op("sigmoid", c.op("multiply", gate, c.like(float(c.attr("activation_alpha", 1.0)), gate)))
-    linear = c.op("add", linear, c.like(float(c.attr("activation_beta", 0.0)), linear))
-    return c.op("multiply", c.op("multiply", gate, opened), linear)
-
-
-def _shares(c: Call, logits: Value, k: int, experts: int) -> Value:
-    """(tokens, experts): what each expert counts for a token, zero for those that are not among the k highest."""
-    best, which = c.ops("topk", c.op("softmax", logits, axes=(1,)), k=k, axis=1, largest=True)
-    if c.attr("normalize_routing_weights", 0):
-        best = c.op("divide", best, c.op("reduce_sum", best, axes=(1,), keepdims=True))
-    picked = c.op("one_hot", which, c.const(np.array([0, 1], np.float32)), depth=experts, axis=2)
-    return c.op("reduce_sum", c.op("multiply", c.unsqueeze(best, 2), picked), axes=(1,), keepdims=False)
+@onnx_op("QEmbedLayerNormalization", domain=MS)
+def quantized_embed_layer_norm(c: Call) -> Outputs:
+    """EmbedLayerNormalization of tables, gamma and beta of bytes, each with a scale and a zero point."""
+    tables = [dequantize(c, c[k], c[k + 6], c.get(k + 11)) if c.has(k) else None for k in (2, 3, 4, 5, 6)]
+    y = ops_nn.embed_layer_norm(Only(c, [c[0], c.get(1), *tables, c.get(7)]))
+    return Outputs(list(y)[:2])

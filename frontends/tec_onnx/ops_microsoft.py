@@ -108,19 +108,19 @@ def q_gemm(c: Call) -> Value:
 
 
 @onnx_op("MatMulNBits", domain=MS)
-def matmul_n_bits(c: Call) -> Value:
+def matmuln_bits(c: Call) -> Value:
     """Weights of a few bits, in blocks along K with a scale each. They stay packed; those of 2 bits take 4. With g_idx, which says the block of each row,
     rows are put in the order of their blocks and the input's with them. accuracy_level 4 lets the input be rounded to bytes, block by block."""
     k, n, bits, block = (int(c.attr(name, d)) for name, d in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 32)))
     if bits not in (2, 4, 8) or block < 1 or k < 1 or n < 1:
         raise ImportModelError(f"MatMulNBits of {bits} bits, {k} by {n} in blocks of {block}")
     blocks = -(-k // block)
-    codes = _n_bits(c.array(1), bits, n, blocks * block)[:, :k]
+    codes = n_bits(c.array(1), bits, n, blocks * block)[:, :k]
     scales = np.asarray(c.array(2)).reshape(n, blocks)
     zeros = None
     if c.has(3):
         given = np.asarray(c.array(3))
-        zeros = _n_bits(given, bits, n, blocks) if given.dtype == np.uint8 else given.reshape(n, blocks)
+        zeros = n_bits(given, bits, n, blocks) if given.dtype == np.uint8 else given.reshape(n, blocks)
     elif bits == 2:
         zeros = np.full((n, blocks), 2, np.uint8)
     x = c[0]
@@ -138,7 +138,7 @@ def matmul_n_bits(c: Call) -> Value:
     return c.op("add", y, c[5]) if c.has(5) else y
 
 
-def _n_bits(a: Any, bits: int, n: int, count: int) -> Any:
+def n_bits(a: Any, bits: int, n: int, count: int) -> Any:
     """Rows of numbers side by side in bytes, the first one lowest, one a byte: `count` of each row."""
     a, per = np.asarray(a, np.uint8).reshape(n, -1), 8 // bits
     wide = np.stack([(a >> (bits * j)) & ((1 << bits) - 1) for j in range(per)], -1)
@@ -158,14 +158,14 @@ def gather_block_quantized(c: Call) -> Value:
     codes = np.asarray(c.array(0))
     rows = scale.shape[-1]
     if data.dtype == "uint8":
-        flat = _n_bits(codes, bits, int(np.prod(codes.shape[:-1])), codes.shape[-1] * 8 // bits)
+        flat = n_bits(codes, bits, int(np.prod(codes.shape[:-1])), codes.shape[-1] * 8 // bits)
         codes = flat.reshape(*codes.shape[:-1], -1)
     shift = 8 if data.dtype == "int4" else 0
     zeros: Any = np.full(scale.shape, shift or (1 << (bits - 1) if data.dtype == "uint8" else 0), np.uint8)
     if c.has(3):
         given = np.asarray(c.array(3))
         if data.dtype == "uint8":
-            given = _n_bits(given, bits, int(np.prod(scale.shape[:-1])), rows).reshape(scale.shape)
+            given = n_bits(given, bits, int(np.prod(scale.shape[:-1])), rows).reshape(scale.shape)
         zeros = (given.astype(np.int16) + shift).astype(np.uint8)
     codes = (codes.astype(np.int16) + shift).astype(np.uint8)
     table = packed_constant(c, codes, bits, np.asarray(c.array(2)), zeros, along, block, scale.dtype, scale.dtype)

@@ -20,6 +20,7 @@ ort = pytest.importorskip("onnxruntime")
 MS = "com.microsoft"
 # What a case draws: inputs by name in order, how many of them come first at run time (the rest are constants), names of outputs, attributes.
 Drawn = tuple[dict[str, Any], int, tuple[str, ...], dict[str, Any]]
+MISSING = "missing "  # names of inputs that are left out begin so
 
 
 class Draw:
@@ -122,19 +123,117 @@ def experts(d: Draw) -> Drawn:
     return ins, 2, ("y",), attrs | (gates if kind == "swiglu" else {})
 
 
+def quantized_experts(d: Draw) -> Drawn:
+    """Blocks of 16 along the sums, with zero points, or one scale a row. ONNX Runtime rounds what it multiplies 8-bit blocks with to bytes."""
+    kind, many, blocks, batch = d.r.choice(["relu", "silu", "swiglu"]), d.upto(2, 5), d.upto(0, 1), d.upto(1, 3)
+    bits, wide, inner = 4 if blocks else d.r.choice([4, 8]), 16 * d.upto(1, 2), 32
+    first = inner * 2 if kind == "swiglu" else inner
+
+    def scales(rows: int, size: int) -> Any:
+        return (0.01 + 0.02 * d.n.random((many, rows, size // 16) if blocks else (many, rows))).astype(np.float32)
+
+    ins = {"x": d.floats(batch, 3, wide), "r": d.floats(3 * batch, many), "w1": d.bytes(many, first, wide * bits // 8), "s1": scales(first, wide),
+           "b1": d.floats(many, first), "w2": d.bytes(many, wide, inner * bits // 8), "s2": scales(wide, inner), "b2": d.floats(many, wide)}  # fmt: skip
+    if blocks:
+        left_out = {f"{MISSING}{k}": 0 for k in range(3)}
+        ins |= left_out | {"z1": d.bytes(many, first, -(-wide // 32)), "z2": d.bytes(many, wide, 1)}
+    attrs = {
+        "k": d.upto(1, many),
+        "activation_type": kind,
+        "normalize_routing_weights": d.upto(0, 1),
+        "expert_weight_bits": bits,
+    }
+    gates = {"swiglu_fusion": 1, "swiglu_limit": 7.0, "activation_alpha": 1.702, "activation_beta": 1.0}
+    return ins, 2, ("y",), attrs | (gates if kind == "swiglu" else {}) | ({"block_size": 16} if blocks else {})
+
+
+def linear_attention(d: Draw) -> Drawn:
+    rule, own = d.r.choice(["linear", "gated", "delta", "gated_delta"]), d.upto(1, 3)
+    batch, tokens, size, width, n = d.upto(1, 2), d.upto(1, 5), d.upto(2, 6), d.upto(2, 6), own * d.upto(1, 2)
+    k = d.floats(batch, tokens, own, size)
+    k /= np.linalg.norm(k, axis=-1, keepdims=True)
+    ins = {"q": d.floats(batch, tokens, n * size), "k": k.reshape(batch, tokens, -1), "v": d.floats(batch, tokens, own * width),
+           "s": d.floats(batch, own, size, width)}  # fmt: skip
+    if "gated" in rule:
+        ins["g"] = -np.abs(d.floats(batch, tokens, own))
+    if "delta" in rule:
+        ins |= {MISSING: 0} if "g" not in ins else {}
+        ins["b"] = d.n.random((batch, tokens, own)).astype(np.float32)
+    return ins, len(ins), ("y", "end"), {"update_rule": rule, "q_num_heads": n, "kv_num_heads": own}
+
+
+def gates(d: Draw) -> Drawn:
+    batch, tokens, heads = d.upto(1, 2), d.upto(1, 4), d.upto(1, 5)
+    ins = {
+        "a": d.floats(batch, tokens, heads),
+        "t": d.floats(heads),
+        "s": -np.abs(d.floats(heads)),
+        "b": d.floats(batch, tokens, heads),
+    }
+    return ins, 4, ("decay", "beta"), {}
+
+
+def causal(d: Draw) -> Drawn:
+    batch, channels, tokens, taps, dilation = d.upto(1, 2), d.upto(1, 5), d.upto(1, 6), d.upto(2, 4), d.upto(1, 2)
+    history = (taps - 1) * dilation
+    ins = {
+        "x": d.floats(batch, channels, tokens),
+        "w": d.floats(channels, 1, taps),
+        "b": d.floats(channels),
+        "s": d.floats(batch, channels, history),
+    }
+    return ins, 4, ("y", "end"), {"activation": d.r.choice(["silu", "none"]), "dilation": dilation}
+
+
+def three_positions(d: Draw) -> Drawn:
+    layout, n, batch, tokens = d.upto(0, 1), d.upto(1, 3), d.upto(1, 2), d.upto(1, 4)
+    parts = [d.upto(2, 4), *([d.upto(1, 2)] * 2)]
+    half = sum(parts)
+    ins = {"x": d.floats(batch, tokens, n * 2 * half), "p": d.n.integers(0, 9, (3, batch, tokens)).astype(np.int64), "c": d.floats(9, half),
+           "s": d.floats(9, half)}  # fmt: skip
+    attrs = {"mrope_section": parts, "mrope_layout": layout, "interleaved": d.upto(0, 1), "num_heads": n}
+    return ins, 2, ("y",), attrs | ({"rotary_embedding_dim": 2 * half} if d.upto(0, 1) else {})
+
+
+def embedded(d: Draw) -> Drawn:
+    batch, tokens, wide = d.upto(1, 3), d.upto(1, 5), d.upto(2, 9)
+    ids = {
+        "i": d.n.integers(0, 7, (batch, tokens)).astype(np.int32),
+        "j": d.n.integers(0, 2, (batch, tokens)).astype(np.int32),
+    }
+    tables = {
+        "w": d.bytes(7, wide),
+        "p": d.bytes(6, wide),
+        "t": d.bytes(2, wide),
+        "g": d.bytes(wide),
+        "e": d.bytes(wide),
+    }
+    mask = {"m": (np.arange(tokens) < d.upto(1, tokens)).astype(np.int32)[None].repeat(batch, 0)}
+    scales = {f"s{k}": np.float32(0.01 + 0.02 * d.n.random()) for k in range(5)}
+    return (
+        {**ids, **tables, **mask, **scales, **{f"z{k}": np.uint8(120 + k) for k in range(5)}},
+        2,
+        ("y", "n"),
+        {"epsilon": 1e-5},
+    )
+
+
 CASES: dict[str, Callable[[Draw], Drawn]] = {
     "QLinearConv": conv, "NhwcMaxPool": pool, "MatMulBnb4": bnb4, "GatedRMSNorm": gated_norm, "GatedAdd": gated_add, "ScaledSiLU": silu,
     "CDist": distances, "UnfoldTensor": unfolded, "GatherND": picked, "Range": steps, "Unique": distinct, "MoE": experts,
+    "QMoE": quantized_experts, "LinearAttention": linear_attention, "LinearAttentionGate": gates, "CausalConvWithState": causal,
+    "MRotaryEmbedding": three_positions, "QEmbedLayerNormalization": embedded,
 }  # fmt: skip
 
 
 def model_of(op: str, drawn: Drawn) -> tuple[Any, dict[str, Any]]:
     ins, count, outs, attrs = drawn
-    arrays = {k: np.asarray(v) for k, v in ins.items()}
+    names = ["" if k.startswith(MISSING) else k for k in ins]
+    arrays = {k: np.asarray(v) for k, v in ins.items() if k in names}
     given = {k: arrays[k] for k in list(arrays)[:count]}
     kinds = {k: helper.np_dtype_to_tensor_dtype(v.dtype) for k, v in given.items()}
     graph = helper.make_graph(
-        [helper.make_node(op, list(ins), list(outs), domain=MS, **attrs)], "g",
+        [helper.make_node(op, names, list(outs), domain=MS, **attrs)], "g",
         [helper.make_tensor_value_info(k, kinds[k], v.shape) for k, v in given.items()],
         [helper.make_empty_tensor_value_info(o) for o in outs],
         [numpy_helper.from_array(v, k) for k, v in arrays.items() if k not in given],
@@ -166,6 +265,12 @@ def test_against_onnx_runtime(op: str, k: int) -> None:
                         {"K": 32, "N": 1, "block_size": 16, "quant_type": 1}), "3 bytes of weights"),
         ("CDist", ({"a": np.zeros((1, 2), np.float32), "b": np.zeros((1, 2), np.float32)}, 2, ("y",), {"metric": "cosine"}), "cosine"),
         ("UnfoldTensor", ({"x": np.zeros(3, np.float32)}, 1, ("y",), {"size": 4}), "size 4"),
+        ("LinearAttention", ({k: np.zeros((1, 2, 4), np.float32) for k in ("q", "k", "v")} | {"s": np.zeros((1, 2, 2, 2), np.float32),
+                              "g": np.zeros((1, 2, 4), np.float32)}, 5, ("y", "e"), {"update_rule": "gated", "q_num_heads": 2, "kv_num_heads": 2}),
+         "gates of each feature"),
+        ("QMoE", ({"x": np.zeros((1, 16), np.float32), "r": np.zeros((1, 2), np.float32), "w1": np.zeros((2, 4, 7), np.uint8),
+                   "s1": np.ones((2, 4), np.float32), f"{MISSING}b": 0, "w2": np.zeros((2, 16, 2), np.uint8), "s2": np.ones((2, 16), np.float32)}, 2, ("y",), {}),
+         r"fc1 weights uint8\[2, 4, 7\] .* \[2, 4, 8\] bytes are needed"),
         ("PagedAttention", ({"x": np.zeros(3, np.float32)}, 1, ("y",), {}), "PagedAttention"),
     ],
 )  # fmt: skip
