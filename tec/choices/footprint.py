@@ -286,9 +286,6 @@ class _Threads(Fold[_Counts]):
 
     def _scatter(self, b: Buffer, index: E.Expr) -> None:
         """Note which segments the work-group's lanes reach, and which elements of them."""
-        lanes, stride = 1, 0
-        if isinstance(index, E.Ramp):
-            lanes, stride, index = index.lanes, const_int(index.stride) or 0, index.base
         at = evaluated(index, self.env)
         if at is None:  # read from memory
             return
@@ -303,7 +300,7 @@ class _Threads(Fold[_Counts]):
                 segments *= max(1.0, trips * min(1.0, step * size / SEGMENT_BYTES))
                 elements *= trips
         key = id(b), tuple(id(v) for v, _ in self.loops)
-        places = np.unique(np.asarray(at).reshape(-1)[:, None] + np.arange(lanes) * stride)
+        places = np.unique(at)
         before = self.scattered.get(key)
         if before is not None:
             places = np.union1d(places, before.places)
@@ -311,18 +308,14 @@ class _Threads(Fold[_Counts]):
 
     def _asked(self, index: E.Expr, size: int, own: int) -> float:
         """Bytes of whole segments that a wavefront's lanes ask for, over its lanes."""
-        lanes = 1
-        stride = 0
-        if isinstance(index, E.Ramp):
-            lanes, stride = index.lanes, const_int(index.stride) or 0
-            index = index.base
-        elif isinstance(index, E.Broadcast):
+        if isinstance(index, E.Broadcast):
             index = index.value
         at = evaluated(index, self.env)
         if at is None:  # read from memory: anywhere
             return float(max(own, SEGMENT_BYTES))
-        wave = np.asarray(at).reshape(-1)[: self.target.wavefront_size]
-        first = wave[:, None] * size + np.arange(lanes) * stride * size
+        at = np.asarray(at)
+        wave = at.reshape(-1, at.shape[-1] if dtype_info(index.dtype).lanes > 1 else 1)[: self.target.wavefront_size]
+        first = wave * size
         segments = np.unique(
             np.concatenate([(first // SEGMENT_BYTES).ravel(), ((first + size - 1) // SEGMENT_BYTES).ravel()])
         )
@@ -430,11 +423,22 @@ _CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def evaluated(e: E.Expr, values: Mapping[E.Var, Any]) -> Any:
-    """An integer expression where variables have `values`, numbers or an array of one for each lane; None where it is made of anything else."""
+    """An integer expression where variables have `values`, numbers or an array of one for each lane; None where it is made of anything else. A vector's elements are the last
+    axis of the array."""
     if isinstance(e, E.IntImm):
         return e.value
     if isinstance(e, E.Var):
         return values.get(e)
+    if isinstance(e, E.Ramp):
+        base, stride = evaluated(e.base, values), evaluated(e.stride, values)
+        return (
+            None
+            if base is None or stride is None
+            else np.expand_dims(base, -1) + np.arange(e.lanes) * np.expand_dims(stride, -1)
+        )
+    if isinstance(e, E.Broadcast):
+        value = evaluated(e.value, values)
+        return None if value is None else np.expand_dims(value, -1)
     if isinstance(e, (E.Cast, E.Not)):
         inner = evaluated(e.value if isinstance(e, E.Cast) else e.a, values)
         return inner if inner is None or isinstance(e, E.Cast) else np.logical_not(inner)

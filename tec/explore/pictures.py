@@ -12,6 +12,7 @@ from ..choices.footprint import evaluated
 from ..ir import Func
 from ..ir import expr as E
 from ..ir import stmt as S
+from ..ir.dtype import dtype_info
 from ..ir.printer import func_to_text
 from ..notebook import escape
 
@@ -38,7 +39,7 @@ def who_does_what(loops: Func) -> str:
     counts = [n for _, n in loops_in]
     each = np.indices(counts).reshape(len(counts), -1)
     values |= {loop.var: each[k] for k, (loop, _) in enumerate(loops_in)}
-    at = [evaluated(e, values) for e in store.indices]
+    at = [evaluated(e, values) if dtype_info(e.dtype).lanes == 1 else None for e in store.indices]
     if any(x is None for x in at):
         return ""
     at = [np.broadcast_to(np.asarray(x), each.shape[1:]) for x in at]

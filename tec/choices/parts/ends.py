@@ -20,7 +20,7 @@ from ...schedule import Schedule, Stage
 from ...te import ComputeOp, Tensor
 from ..cost import Kernel
 from ..group import Group
-from . import grid, padding, split_k
+from . import copies, grid, padding, split_k
 from .grid import Tiles
 from .operands import Begun, begin_with
 from .padding import Turns
@@ -99,17 +99,22 @@ def as_they_lie(loop: Mainloop, group: Group, op: ComputeOp) -> Begun:
     return begun
 
 
-def stored(loop: Mainloop, group: Group, c: Contraction, result: Tensor) -> Begun:
+def stored(loop: Mainloop, group: Group, c: Contraction, result: Tensor, sides: str = "") -> Begun:
+    """sides: operands that are copied first (`copies`)."""
+    c, ahead = copies.copied(c, sides)
     made = loop.padded(c)
-    begun = begin_with(group, result, made)
+    begun = begin_with(group, result, made, [t.op for t in ahead])
+    copies.schedule(begun.s, ahead)
     loop.schedule(begun.s, product_of(made), begun.out)
     return begun
 
 
-def added(loop: Mainloop, group: Group, c: Contraction, result: Tensor, parts: int) -> Begun:
-    """A batch of products over `parts` of the sum, as many elements as there are; the last part may have fewer terms."""
+def added(loop: Mainloop, group: Group, c: Contraction, result: Tensor, parts: int, sides: str = "") -> Begun:
+    """A batch of products over `parts` of the sum, as many elements as there are; the last part may have fewer terms. sides: as in `stored`."""
+    c, ahead = copies.copied(c, sides)
     each = loop.padded(padding.part(c, parts, loop.tile[2]))
-    begun = begin_with(group, result, _total(each, parts, c), [each.op])
+    begun = begin_with(group, result, _total(each, parts, c), [each.op, *(t.op for t in ahead)])
+    copies.schedule(begun.s, ahead)
     product = product_of(each)
     assert isinstance(each.op, ComputeOp)
     loop.schedule(begun.s, product, each.op)

@@ -35,7 +35,7 @@ def guarded(c: Contraction) -> bool:
 
 def run(c: Contraction, o: Operand) -> int:
     """Neighbours of an operand that one access may bring: that lie side by side in every row."""
-    return math.gcd(o.run(), divisor(c.k if o.k_last else c.m if o is c.a else c.n))
+    return math.gcd(o.run(), divisor(o.pitch or (c.k if o.k_last else c.m if o is c.a else c.n)))
 
 
 def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bool:
@@ -55,13 +55,17 @@ def part(c: Contraction, splits: int, step: int, in_turn: bool = False) -> Contr
     each = terms(c.k, splits, step)
 
     def operand(o: Operand) -> Operand:
+        terms = o.pitch if o.k_last and o.pitch else c.k
+        assert isinstance(terms, int)
+
         def at(batch: Any, i: Any, k: Any) -> Any:
             first, *rest = batch
             place = (k // step * splits + first) * step + k % step if in_turn else first * each + k
             value = o.at(rest, i, place)
-            return value if splits * each == c.k else te.if_then_else(place < c.k, value, te.const(0, o.dtype))
+            return value if splits * each == terms else te.if_then_else(place < terms, value, te.const(0, o.dtype))
 
-        return replace(o, at=at, wide=lambda: math.gcd(o.run(), c.k) if o.k_last else o.run())
+        own = 0 if o.k_last else o.pitch
+        return replace(o, at=at, wide=lambda: math.gcd(o.run(), terms) if o.k_last else o.run(), pitch=own)
 
     return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)
 
@@ -94,8 +98,8 @@ def padded(c: Contraction, tile: tuple[int, int, int], turns: Turns = (None, Non
 def _operand(c: Contraction, o: Operand, rows: Size, tile: int, step: int, turn: Block | None, name: str) -> Tensor:
     more = {"turn": turn} if turn else {}
     if o.k_last:
-        return _tile(c, rows, c.k, (tile, step), o.at, o, name, more)
-    return _tile(c, c.k, rows, (step, tile), lambda i, r, k: o.at(i, k, r), o, name, {})
+        return _tile(c, rows, o.pitch or c.k, (tile, step), o.at, o, name, more)
+    return _tile(c, c.k, o.pitch or rows, (step, tile), lambda i, r, k: o.at(i, k, r), o, name, {})
 
 
 def _tile(

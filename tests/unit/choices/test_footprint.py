@@ -62,6 +62,15 @@ def test_a_transpose_passes_through_shared_memory() -> None:
     assert by_elements.asked_bytes > 4 * kernel.asked_bytes  # a segment for each element that is read
 
 
+def test_elements_of_a_vector_may_lie_anywhere() -> None:
+    """24 channels of 2,401 pixels that lay channels last: eight neighbours of the result stand 48 bytes apart each, in rows that vectors do not divide. So each
+    element asks for a segment of 32 bytes of its own, and the result is written once."""
+    x = te.placeholder((2, 2401, 24), "float16")
+    y = te.compute((2, 24, 2401), lambda n, c, p: x[n, p, c])
+    (kernel,) = of([y], GPU, "gpu stages", vector=16).kernels
+    assert kernel.asked_bytes == pytest.approx(2 * 2401 * 24 * (32 + 2), rel=0.05)
+
+
 def test_long_sums_in_parts_are_two_kernels() -> None:
     a = te.placeholder((8, 1 << 16), "float32", name="a")
     found = of([topi.sum(a, axis=1)], GPU, "gpu reduction", shared=True, threads=256, parts=8, piece=0, wide=0)

@@ -19,6 +19,7 @@ from tec.ir.matrix import warpgroup_columns
 from tec.ops.dims import Dim
 from tec.schedule import to_loops
 from tests import seeds
+from tests.thinned import thinned_rows
 
 from .test_spaces import program
 
@@ -41,6 +42,33 @@ def test_small_products_by_blocks_have_the_values(m: int, n: int, k: int) -> Non
     c = np.full((m, n), np.nan, "f")
     run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
     np.testing.assert_array_equal(c, a @ b)
+
+
+RINGS = [
+    ((50, 33, 41), False, {"rows": 64, "columns": 32, "step": 16, "block": "4x8", "stages": 2}),  # single elements
+    ((48, 96, 72), True, {"rows": 48, "columns": 64, "step": 8, "block": "4x8", "stages": 4}),
+    ((96, 60, 200), False, {"rows": 96, "columns": 64, "step": 8, "block": "8x8", "stages": 3, "split_k": 3}),
+]
+
+
+@thinned_rows(2, ("sizes", "turned", "choice"), RINGS)
+def test_tiles_that_come_by_copies_in_the_background_have_the_values(
+    sizes: tuple[int, int, int], turned: bool, choice: dict[str, Any]
+) -> None:
+    """Rings of slots, whose copies no thread waits for before their step; with the interpreter's check for races."""
+    m, n, k = sizes
+    xs, outs = program(
+        "matmul", {"transpose_b": turned}, ("float32", (m, k)), ("float32", (n, k) if turned else (k, n))
+    )
+    space = next(s for s in spaces(outs, HOPPER) if s.template == "blocked product")
+    made = space.build(space.check({"split_k": 1, **choice}))
+    f = next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target=HOPPER)))
+    assert "async_copy" in str(f)
+    rng = np.random.default_rng(m)
+    a, b = (rng.integers(-3, 4, [int(d) for d in x.shape]).astype("f") for x in xs)
+    c = np.full((m, n), np.nan, "f")
+    run(f, [a, b, c], races=True)
+    np.testing.assert_array_equal(c, a @ (b.T if turned else b))
 
 
 @pytest.mark.parametrize("dtype, acc", [("float64", "float64"), ("int8", "int32")])

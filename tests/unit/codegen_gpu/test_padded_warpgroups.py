@@ -80,8 +80,19 @@ SHAPES: list[tuple[tuple[int, int, int], tuple[bool, bool], dict[str, Any], tupl
     ((72, 72, 136), (True, False), {"rows": 64, "columns": 64, "stages": 2}, ()),
     ((64, 70, 264), (False, False), {"rows": 64, "columns": 64, "stages": 3, "group_m": 4}, ()),
     ((64, 16, 40), (False, True), {"rows": 64, "columns": 16, "stages": 2}, ()),  # one step
-    ((40, 16, 512), (False, True), {"rows": 64, "columns": 16, "stages": 3, "split_k": 2}, ()),
+    ((40, 16, 512), (False, True), {"rows": 64, "columns": 16, "stages": 3, "split_k": 2, "stage_out": False}, ()),
     ((66, 8, 144), (False, True), {"rows": 64, "columns": 8, "stages": 3}, (3,)),
+    # Operands copied ahead: single elements, pairs, one of both, the sum in parts, a batch.
+    ((65, 17, 201), (False, True), {"rows": 64, "columns": 8, "stages": 3, "copied": "ab"}, ()),
+    ((65, 18, 202), (True, False), {"rows": 64, "columns": 64, "stages": 2, "copied": "ab"}, ()),
+    ((66, 17, 100), (False, False), {"rows": 64, "columns": 64, "stages": 2, "copied": "b"}, ()),
+    (
+        (40, 17, 501),
+        (False, True),
+        {"rows": 64, "columns": 16, "stages": 3, "split_k": 3, "stage_out": False, "copied": "ab"},
+        (),
+    ),
+    ((66, 9, 70), (False, True), {"rows": 64, "columns": 8, "stages": 2, "copied": "a"}, (3,)),
 ]
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ....ir.dtype import dtype_info
 from ....ir.matrix import WARPGROUP, warpgroup_columns
-from ....ops.contraction import Contraction, Operand
+from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.matmul import accumulator
 from ....ops.typical import is_unbounded
@@ -23,7 +23,7 @@ from ....schedule import Schedule, Stage
 from ....target import Target, l2_gbps
 from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...group import Group, const_shape
-from ...parts import ends, grid, needs, padding, split_k, warpgroups
+from ...parts import copies, ends, grid, needs, padding, split_k, warpgroups
 from ...parts.grid import Tiles
 from ...parts.operands import contraction, follows, operands
 from ...parts.pointwise import moved_bytes
@@ -41,9 +41,10 @@ _SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 class PaddedWarpgroupProduct(Space):
     """`rows` by `columns` of the result a work-group, a warpgroup for each 64 rows; `stages` slots; `group_m` rows of tiles in a band; `occupancy` work-groups a multiprocessor; the sum
-    in `split_k` parts."""
+    in `split_k` parts; operands that are `copied` ahead, so that their rows begin at 16 bytes."""
 
     template: ClassVar[str] = "padded warpgroup product"
+    neutral: ClassVar[Mapping[str, Any]] = {"copied": ""}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, c: Contraction, result: Tensor):
@@ -53,13 +54,12 @@ class PaddedWarpgroupProduct(Space):
         self.size = dtype_info(c.a.dtype).bytes
         self.step = warpgroups.step(c.a.dtype)
         self.moved = moved_bytes(group)
-        self.pieces = {
-            id(o): min(PIECE_BYTES // self.size, padding.run(c, o)) for o in (c.a, c.b)
-        }  # elements that a copy brings
+        self.runs = tuple(min(PIECE_BYTES // self.size, padding.run(c, o)) for o in (c.a, c.b))
         fixed = not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
         self.parameters = {
             "rows": needs.parts_of(self.m, (128, 64, 192, 256), ROWS), "columns": self._columns(), "stages": (4, 3, 5, 6, 2), "group_m": (0, 4, 8, 16),
             "occupancy": (2, 1, 3, 4), "split_k": tuple(n for n in _SPLITS if self._is_split(n)) if fixed else (1,), "stage_out": (True, False),
+            "copied": copies.options(c),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
@@ -138,7 +138,7 @@ class PaddedWarpgroupProduct(Space):
                 )
                 c["occupancy"] = min(self._resident(c), max(self.parameters["occupancy"]))
                 if self.why_not(c) is None:
-                    yield c
+                    yield from ({**c, "copied": sides} for sides in self.parameters["copied"])
 
     def _draft_columns(self) -> Iterator[int]:
         """Those that cover the product's with the least left over, for some numbers of tiles, and the usual ones."""
@@ -156,9 +156,10 @@ class PaddedWarpgroupProduct(Space):
         # Narrow products read A from shared memory as often as wide ones: 64 rows of 128 bytes take the time of 64 columns.
         wide = max(columns, known["least_columns"])
         products = rows * wide * self.step / (machine.macs(c.a.dtype) * known["busy_rate"])
+        pieces = self._pieces(choice)
         issued = sum(
-            n * self.step / self._piece(o) * known.along("piece_clocks", self._piece(o) * self.size)
-            for o, n in ((c.a, min(rows, self.m)), (c.b, min(columns, self.n)))
+            n * self.step / piece * known.along("piece_clocks", piece * self.size)
+            for piece, n in zip(pieces, (min(rows, self.m), min(columns, self.n)))
         )
         brought = (rows + columns) * BOX_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
         # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
@@ -173,18 +174,21 @@ class PaddedWarpgroupProduct(Space):
         least = self.moved / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
         seconds = max(rounds * (steps * step + ends) / (machine.clock_mhz * 1e6), least)
         seconds += split_k.traffic_seconds(splits, self.batch * self.m * self.n, machine)
+        seconds += copies.seconds(c, choice["copied"], machine)
         return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")
 
-    def _piece(self, o: Operand) -> int:
-        """Elements that a copy brings."""
-        return self.pieces[id(o)]
+    def _pieces(self, choice: Choice) -> tuple[int, ...]:
+        """Elements of A and of B that a thread brings at once."""
+        return tuple(
+            PIECE_BYTES // self.size if side in choice["copied"] else run for side, run in zip("ab", self.runs)
+        )
 
     def build(self, choice: Choice) -> Scheduled:
         c, loop, splits = self.contraction, PaddedTiles(choice, self.target, self.step), choice["split_k"]
         if splits == 1:
-            begun = ends.stored(loop, self.group, c, self.result)
+            begun = ends.stored(loop, self.group, c, self.result, choice["copied"])
         else:
-            begun = ends.added(loop, self.group, c, self.result, splits)
+            begun = ends.added(loop, self.group, c, self.result, splits, choice["copied"])
         return Scheduled(begun.s, begun.outputs, choice)
 
 

@@ -26,6 +26,8 @@ from ...space import Choice, Cost, Scheduled, Space
 from .packed_words import Words, in_words
 
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
+_BETWEEN = (96, 48)  # rows or columns of a tile: for products that fill little of the last one otherwise
+_MOST_AHEAD = 64  # terms of the sum that a ring of slots holds
 _RESIDENT = 3  # work-groups of 128 threads with 64 sums each that a multiprocessor should hold: 168 registers a thread
 _STEP_CLOCKS = 120  # of a step beside its sums: two barriers, and values on their way through registers
 _GUARD_CLOCKS = 12  # a thread's of an element that comes under conditions: where it lies, and whether it is there
@@ -35,6 +37,7 @@ class RegisterBlocks(Space):
     """`rows` by `columns` a work-group, `block` of them a thread, `step` words of the sum at a time, the sum in `split_k` parts."""
 
     template: ClassVar[str] = "blocked product"
+    neutral: ClassVar[Mapping[str, Any]] = {"stages": 1}
     former: ClassVar[Mapping[Any, str]] = {"parts": "split_k"}
 
     def __init__(self, group: Group, target: Target, words: Words, result: Tensor):
@@ -43,9 +46,10 @@ class RegisterBlocks(Space):
         self.contraction = c = words.contraction
         is_open = is_unbounded(c.m) or is_symbolic((*c.batch, c.n, c.k))
         m, n, *_ = padding.sizes(c)
+        between = _BETWEEN if self._may_copy() else ()
         self.parameters = {
-            "rows": needs.parts_of(m, (128, 64, 32), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
-            "split_k": (1,) if is_open else (1, 2, 3, 4, 6, 8, 12, 16),
+            "rows": needs.parts_of(m, (128, 64, 32, *between), needs.THREAD_PART), "columns": needs.parts_of(n, (64, 32, 128, *between), needs.THREAD_PART), "step": (16, 8, 32), "block": ("8x8", "4x8", "8x4", "4x4"),
+            "split_k": (1,) if is_open else (1, 2, 3, 4, 6, 8, 12, 16), "stages": (1, 2, 3, 4) if self._may_copy() else (1,),
         }  # fmt: skip
 
     @classmethod
@@ -61,28 +65,54 @@ class RegisterBlocks(Space):
         space = cls(group, target, words, result)
         return space if min(padding.sizes(c)[:3]) >= RUN and next(space.all, None) is not None else None
 
+    def _may_copy(self) -> bool:
+        """Whether tiles can come by copies in the background: elements as they lie in memory, of at least the four bytes that one brings."""
+        c = self.contraction
+        return self.target.kind == "cuda" and self.target.chip.async_lds and c.a.dtype == c.b.dtype == c.acc
+
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, size = choice["rows"], choice["columns"], choice["step"], self.words.bytes
         y, x = _threads(choice)
         if not 64 <= x * y <= min(256, self.target.max_threads) or y < 4 or x < 4:
             return f"{y} by {x} threads"
+        if choice["stages"] > 1 and (wrong := self._why_no_ring(choice, x * y)) is not None:
+            return wrong
         wrong = needs.first(
-            needs.dealt((rows * step // RUN, columns * step), x * y),
+            needs.dealt((rows * step // RUN, columns * step), x * y) if choice["stages"] == 1 else None,
             needs.sums(rows * columns // (x * y) * size // 4, self.target.chip.vgprs // 2),
-            needs.shared_memory((rows + columns) * (step + RUN) * size, self.target.static_lds_bytes),
+            needs.shared_memory(
+                choice["stages"] * (rows + columns) * (step + RUN) * size, self.target.static_lds_bytes
+            ),
         )
         if wrong is not None:
             return wrong
-        if (rows + columns) * step > _MOST_BROUGHT * x * y:
+        if choice["stages"] == 1 and (rows + columns) * step > _MOST_BROUGHT * x * y:
             return "the next step's elements are more than a thread's registers should hold"
         k = padding.sizes(self.contraction)[2]
         if choice["split_k"] > 1 and k < 4 * step * self.words.pack * choice["split_k"]:
             return f"a sum of {k} is too short for {choice['split_k']} parts"
         return None
 
+    def _why_no_ring(self, choice: Choice, threads: int) -> str | None:
+        """What speaks against slots that are filled in the background."""
+        k, stages = padding.sizes(self.contraction)[2], choice["stages"]
+        if threads % self.target.wavefront_size:
+            return f"{threads} threads are no whole wavefronts"
+        if choice["step"] * stages > _MOST_AHEAD:
+            return f"a ring of more than {_MOST_AHEAD} terms"
+        if stages > -(-k // (choice["step"] * choice["split_k"])) + 1:
+            return "there are more slots than steps"
+        return None
+
     @property
     def default(self) -> Choice:
-        steps = [c for c in self.all if c["step"] == self.parameters["step"][0]]
+        steps = [
+            c
+            for c in self.all
+            if c["step"] == self.parameters["step"][0]
+            and c["stages"] == 1
+            and not {c["rows"], c["columns"]} & set(_BETWEEN)
+        ]
         return min(steps or self.all, key=lambda c: self.cost(c).seconds)
 
     def cost(self, choice: Choice) -> Cost:
@@ -193,7 +223,7 @@ class Blocks(ends.Mainloop):
         for axis in near:
             final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
-        steps = sums.block(s, acc, own, final, thread, step, along, int(self.pipelined), dot=self.words.dot(), pack=pack)  # fmt: skip
+        steps = sums.block(s, acc, own, final, thread, step, along, self.choice["stages"] if self.pipelined else 0, dot=self.words.dot(), pack=pack)  # fmt: skip
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):
             # Conditions take registers too: bounded so, they spill.
             steps.stage.pragma(steps.term, "min_blocks", _RESIDENT)

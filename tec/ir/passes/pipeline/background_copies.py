@@ -26,7 +26,10 @@ REACH = 1 << 31  # bytes of a buffer whose places have 32 bits
 
 
 def as_copies(s: S.Stmt) -> S.Stmt | None:
-    """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours."""
+    """A fill as async copies of 4, 8 or 16 bytes: loops and conditions around a vectorized loop that copies neighbours, or around the copy of one element."""
+    if isinstance(s, S.BufferStore):
+        one = S.For(E.Var("one"), B.const(0), B.const(1), s, S.ForKind.VECTORIZED)
+        return as_copies(one)
     if isinstance(s, S.For) and s.kind == S.ForKind.VECTORIZED:
         x, n = s.body, const_int(s.extent)
         if isinstance(x, S.IfThenElse) and x.orelse is None and all(v is not s.var for v in free_vars(x.cond)):
