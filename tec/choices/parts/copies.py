@@ -15,6 +15,7 @@ from ... import te
 from ...ir.dtype import dtype_info
 from ...ops.contraction import Contraction, Operand, piece_elems
 from ...ops.dims import is_symbolic, round_up
+from ...ops.typical import typical
 from ...schedule import Schedule
 from ...target.machines import Machine
 from ...te import ComputeOp, Tensor
@@ -85,7 +86,7 @@ def seconds(c: Contraction, sides: str, machine: Machine) -> float:
     total = 0.0
     for name, o in (("a", c.a), ("b", c.b)):
         if name in sides:
-            elements = math.prod((*map(padding.typical, c.batch), *_extents(c, o)))
+            elements = typical(math.prod((*c.batch, *_extents(c, o))))
             total += split_k.KERNEL_US * 1e-6 + 2 * elements * dtype_info(o.dtype).bytes / (gbps * 1e9)
     return total
 

@@ -33,6 +33,7 @@ from ...space import Choice, Cost, Scheduled, Space
 from .tilings import PIECE_BYTES
 
 _TYPES = ("float16", "bfloat16")  # whose operands may lie along either axis
+_LEAST_COPY = 4  # bytes that a copy in the background brings at least
 _SLACK_BYTES = 1024  # of shared memory: tiles begin at a multiple of 1 KB
 _OTHER_REGISTERS = 40  # of a thread: addresses, counters, what an epilogue has under way
 _MOST_RESIDENT = 8  # work-groups of a multiprocessor that gain anything
@@ -164,6 +165,8 @@ class PaddedWarpgroupProduct(Space):
         brought = (rows + columns) * BOX_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
         # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
         alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)
+        if min(pieces) * self.size < _LEAST_COPY:  # through registers, one step at a time
+            alone += known["register_clocks"]
         step = max(products * at_once, issued * at_once, brought * at_once, alone)
         rounds = max(1.0, groups / (machine.units * at_once))
         if rounds < known["even_rounds"]:

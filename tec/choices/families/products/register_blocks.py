@@ -10,19 +10,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded
 from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
-from ...group import Group, same_shape
+from ...group import Group, const_shape, same_shape
 from ...parts import ends, grid, needs, padding, split_k, sums
 from ...parts.grid import Tiles
 from ...parts.operands import accumulators, contraction
 from ...parts.staging import bring
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
+from . import block_clocks
 from .packed_words import Words, in_words
 
 _MOST_BROUGHT = 24  # elements of the next step in a thread's registers, beside 64 sums and what they are made of
@@ -68,7 +70,8 @@ class RegisterBlocks(Space):
     def _may_copy(self) -> bool:
         """Whether tiles can come by copies in the background: elements as they lie in memory, of at least the four bytes that one brings."""
         c = self.contraction
-        return self.target.kind == "cuda" and self.target.chip.async_lds and c.a.dtype == c.b.dtype == c.acc
+        is_plain = c.a.dtype == c.b.dtype == c.acc and dtype_info(c.acc).bits == 32
+        return self.target.kind == "cuda" and self.target.chip.async_lds and is_plain
 
     def why_not(self, choice: Choice) -> str | None:
         rows, columns, step, size = choice["rows"], choice["columns"], choice["step"], self.words.bytes
@@ -106,13 +109,9 @@ class RegisterBlocks(Space):
 
     @property
     def default(self) -> Choice:
-        steps = [
-            c
-            for c in self.all
-            if c["step"] == self.parameters["step"][0]
-            and c["stages"] == 1
-            and not {c["rows"], c["columns"]} & set(_BETWEEN)
-        ]
+        if self._may_copy():
+            return min(self.all, key=lambda c: self.cost(c).seconds)
+        steps = [c for c in self.all if c["step"] == self.parameters["step"][0]]
         return min(steps or self.all, key=lambda c: self.cost(c).seconds)
 
     def cost(self, choice: Choice) -> Cost:
@@ -122,6 +121,10 @@ class RegisterBlocks(Space):
         rows, columns, step, parts = choice["rows"], choice["columns"], choice["step"], choice["split_k"]
         y, x = _threads(choice)
         block = rows // y, columns // x
+        if self._may_copy():
+            return Cost(
+                block_clocks.seconds(c, self.target, choice, block_clocks.Block(x * y, *block), _GUARD_CLOCKS), "issue"
+            )
         groups = grid.count((rows, columns), (m, n), batch) * parts
         steps = -(-k // (step * self.words.pack * parts))
         # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread.
@@ -220,8 +223,13 @@ class Blocks(ends.Mainloop):
             tiles.bind()
         threads = self.threads
         thread = sums.over_threads(final, rows, columns, far, threads[0][0])
+        # Runs end where rows do: written out, conditions on what is far apart stand between the stores of a run.
+        is_whole = columns.near is not None and (const_shape(out.output(0))[-1] or 1) % RUN == 0
         for axis in near:
-            final.unroll(axis)
+            if axis is columns.near and is_whole:
+                final.vectorize(axis)
+            else:
+                final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
         steps = sums.block(s, acc, own, final, thread, step, along, self.choice["stages"] if self.pipelined else 0, dot=self.words.dot(), pack=pack)  # fmt: skip
         if ny * nx == 128 and self.target.kind == "cuda" and not padding.guarded(c):

@@ -113,7 +113,9 @@ class WarpgroupProduct(Space):
         tiles = self.tiles(c)
         places = self.target.machine.units * c["occupancy"]
         stays = c["persistent"] and tiles > places
-        band = min(c["group_m"], -(-self.m // c["rows"]))
+        # Bands of as many rows of tiles each: where the last has less, work-groups that stay have unequal numbers of tiles.
+        high = -(-self.m // c["rows"])
+        band = -(-high // -(-high // c["group_m"]))
         # One such kernel behind the other gains by an early start. Small ones lose: they are placed beside the kernel ahead of them, several to a multiprocessor
         # where others are left empty. In kernels of many rounds there is nothing to gain.
         units = self.target.machine.units
