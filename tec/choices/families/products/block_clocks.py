@@ -61,8 +61,8 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block, guard:
     else:
         clocks = max(share * busy, max(1.0, share / at_once) * alone)
     moved = batch * (m * k + k * n + m * n) * size / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-    least = max(clocks / (machine.clock_mhz * 1e6), moved)
-    return least + machine.launch_us * 1e-6 + split_k.traffic_seconds(parts, batch * m * n, machine)
+    least: float = max(clocks / (machine.clock_mhz * 1e6), moved)
+    return float(least + machine.launch_us * 1e-6) + split_k.traffic_seconds(parts, batch * m * n, machine)
 
 
 def _copies(c: Contraction, choice: Choice, guard: float, wide: float, single: float) -> float:
