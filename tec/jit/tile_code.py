@@ -93,7 +93,10 @@ class Compiled:
     @functools.cached_property
     def metadata(self) -> Any:
         """`shared`: bytes of shared memory of a program; `num_warps`, `num_stages`."""
-        return SimpleNamespace(shared=max(1, self.lowered.shared_bytes), name=self.program.name, **self.options)
+        shared = self.resources.get(
+            "lds_bytes", self.lowered.shared_bytes
+        )  # less than the program's where buffers share
+        return SimpleNamespace(shared=max(1, shared), name=self.program.name, **self.options)
 
     @functools.cached_property
     def resources(self) -> dict[str, Any]:

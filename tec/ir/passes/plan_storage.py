@@ -8,11 +8,13 @@ threads share memory, insert_barriers (which runs later) orders the uses.
 Lifetimes: statements are numbered in order; a buffer lives from its first use to its last, stretched over every loop that
 lies between its allocation and a use. In a kernel two buffers used in one loop only share when shared memory would not
 suffice otherwise: sharing them costs a barrier in each iteration. Where it still does not, buffers of different types share: each is a view of some of one
-buffer's bytes, by its data pointer.
+buffer's bytes, by its data pointer. Where threads meet only at barriers that stand in the kernel already (kernels that a user wrote, programs over tiles),
+buffers share if one that all threads come to lies between their uses: the rings of two loops in a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...target import Target
@@ -21,6 +23,7 @@ from .. import expr as E
 from .. import stmt as S
 from ..buffer import Buffer
 from ..dtype import dtype_info
+from ..effects import is_call
 from ..func import Func
 from ..shared_layout import PIECE_BYTES
 from ..visit import LEAVES, free_vars, map_expr, map_stmt, visit
@@ -31,8 +34,7 @@ _SMALL_BYTES = 4096  # of an array on a CPU's stack, which costs nothing where i
 
 def plan_storage(func: Func, target: Target) -> Func:
     """The function with its storage planned; see the module."""
-    # Threads of a kernel that a user wrote meet only where its author says, who knows of no sharing.
-    shares = not func.attrs.get("simt")
+    shares = not func.attrs.get("simt")  # barriers come later
     return func.with_body(_region(func.body, target, False, shares))
 
 
@@ -58,6 +60,8 @@ class _Scan:
         self.ends: dict[int, int] = {}
         self.reach: dict[int, list[int]] = {}  # buffer -> loops between its Alloc and its uses
         self.parallel = 0  # parallel loops around: what they allocate is each iteration's own
+        self.branches = 0  # conditions around
+        self.meetings: list[int] = []  # positions of barriers that all threads of the kernel come to
 
     def use(self, b: Buffer) -> None:
         life = self.lives.get(id(b))
@@ -86,7 +90,13 @@ class _Scan:
             self.stmt(s.body)
         elif isinstance(s, (S.For, S.While)):
             self._loop(s)
+        elif isinstance(s, S.IfThenElse):
+            self.branches += 1
+            map_stmt(s, self.stmt, self.expr)
+            self.branches -= 1
         else:
+            if _is_meeting(s) and not self.loops and not self.branches:
+                self.meetings.append(self.position)
             if isinstance(s, S.BufferStore):
                 self.use(s.buffer)
             elif isinstance(s, S.AllReduce):
@@ -110,6 +120,14 @@ class _Scan:
         self.parallel -= parallel
         self.position += 1
         self.ends[at] = self.position
+
+
+def _is_meeting(s: S.Stmt) -> bool:
+    """A barrier of the whole work-group, not of a wave or of some of its warps."""
+    if not isinstance(s, S.Evaluate) or not is_call(s, "barrier"):
+        return False
+    attrs = s.value.attrs or {}  # type: ignore[attr-defined]
+    return attrs.get("scope") in ("shared", "global") and "threads" not in attrs
 
 
 def _keep(e: E.Expr) -> E.Expr:
@@ -148,7 +166,10 @@ def _region(body: S.Stmt, target: Target, in_kernel: bool, shares: bool) -> S.St
     used = [life for life in scan.lives.values() if life.last >= 0]
     total = sum(_bytes(x.alloc.buffer) or 0 for x in used)
     crowded = in_kernel and total > target.lds_bytes
-    swap = _share(used, not in_kernel or crowded) if shares else {}
+    if shares:
+        swap = _share(used, not in_kernel or crowded)
+    else:
+        swap = _share(used, True, scan.meetings) if in_kernel else {}
     moved: dict[int, Buffer] = {id(x.alloc.buffer): swap.get(id(x.alloc.buffer), x.alloc.buffer) for x in used}
     homes = list({id(b): b for b in moved.values()}.values())
     places: dict[int, int] = {}
@@ -192,13 +213,13 @@ def _movable(s: S.Alloc, bound: set[int], target: Target, in_kernel: bool) -> bo
     return target.is_gpu or size is None or size > _SMALL_BYTES
 
 
-def _share(lives: list[_Life], freely: bool) -> dict[int, Buffer]:
-    """Old buffer -> the buffer that it becomes; greedy over lifetimes by their start."""
+def _share(lives: list[_Life], freely: bool, meetings: Sequence[int] | None = None) -> dict[int, Buffer]:
+    """Old buffer -> the buffer that it becomes; greedy over lifetimes by their start. meetings: barriers, one of which must lie between lifetimes."""
     groups: list[list[_Life]] = []
     for life in sorted(lives, key=lambda x: x.first):
         home = None
         for g in groups:
-            if _fits(g, life) and all(_apart(o, life, freely) for o in g):
+            if _fits(g, life) and all(_apart(o, life, freely) and _meets(o, life, meetings) for o in g):
                 home = g
                 break
         if home is None:
@@ -265,6 +286,14 @@ def _apart(a: _Life, b: _Life, freely: bool) -> bool:
         return False
     twins = a.alloc.buffer.name == b.alloc.buffer.name  # of one loop that was split in parts
     return freely or twins or a.outer_loop is None or a.outer_loop != b.outer_loop
+
+
+def _meets(a: _Life, b: _Life, meetings: Sequence[int] | None) -> bool:
+    """Whether all threads have met between the use of one and of the other, which are apart."""
+    if meetings is None:
+        return True
+    end, begin = (a.last, b.first) if a.last < b.first else (b.last, a.first)
+    return any(end < m < begin for m in meetings)
 
 
 def _without_allocs(s: S.Stmt, gone: set[int], moved: dict[int, Buffer], places: dict[int, int]) -> S.Stmt:

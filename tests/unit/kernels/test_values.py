@@ -344,6 +344,25 @@ def test_all_of_it_compiles_for_nvidia() -> None:
     assert "bar.sync" in much.asm("float32[:]", "float16[:]", "int32[:]", target="cuda -arch=sm_90")
 
 
+@pytest.mark.parametrize(("meets", "size"), [("everywhere", 1024), ("nowhere", 2048), ("perhaps", 2048)])
+def test_shared_arrays_share_where_all_threads_meet_between(meets: str, size: int) -> None:
+    def body(x: Any, y: Any) -> None:
+        i = tec.thread_idx.x
+        a = tec.shared(256, np.float32)
+        a[i] = x[i]
+        tec.barrier()
+        x[i] = a[255 - i]
+        if meets == "everywhere" or (meets == "perhaps" and x[0] > 0.5):
+            tec.barrier()
+        b = tec.shared(256, np.float32)
+        b[i] = y[i]
+        tec.barrier()
+        y[i] = b[255 - i]
+
+    found = tec.kernel(body).resources("float32[:]", "float32[:]", block=256, target="rocm -mcpu=gfx942")
+    assert found["lds_bytes"] == size
+
+
 # ---- sizes of a launch
 
 

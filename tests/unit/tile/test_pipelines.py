@@ -140,6 +140,36 @@ def test_copies_into_a_slot_in_use_are_found(wrong: str, monkeypatch: pytest.Mon
 
 
 @tl.jit
+def _in_two_loops(a, b, c, middle, K, BM: tl.constexpr, BK: tl.constexpr, LOOPS: tl.constexpr):
+    at, total = tl.arange(0, BM), tl.zeros((BM, BM), tl.float32)
+    for k in range(0, middle, BK):
+        ks = k + tl.arange(0, BK)
+        total = tl.dot(tl.load(a + at[:, None] * K + ks[None, :]), tl.load(b + ks[:, None] * BM + at[None, :]), total)
+    if LOOPS == 2:
+        for k in range(middle, K, BK):
+            ks = k + tl.arange(0, BK)
+            x, y = tl.load(a + at[:, None] * K + ks[None, :]), tl.load(b + ks[:, None] * BM + at[None, :])
+            total = tl.dot(x, y * 2.0, total)
+    tl.store(c + at[:, None] * BM + at[None, :], total)
+
+
+@pytest.mark.parametrize("target", [HOPPER, AMPERE, CDNA])
+def test_loops_in_a_row_share_their_rings(target: str) -> None:
+    """The barrier behind the first loop lies between; the interpreter watches for races."""
+    n, middle, k = 64, 128, 192
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((n, k)).astype(np.float16), rng.standard_normal((k, n)).astype(np.float16)
+    c, constants = np.zeros((n, n), np.float32), {"BM": n, "BK": 32, "num_warps": 4, "num_stages": 3}
+    interpreted(_in_two_loops, target, (1,), a, b, c, middle, k, LOOPS=2, **constants)
+    x, y = a.astype(np.float32), b.astype(np.float32)
+    np.testing.assert_allclose(c, x[:, :middle] @ y[:middle] + 2 * (x[:, middle:] @ y[middle:]), rtol=1e-4, atol=1e-3)
+    pointers = ["*fp16:16", "*fp16:16", "*fp32:16", "i32:16", "i32:16"]
+    one, two = (_in_two_loops.compiled_for(target, *pointers, LOOPS=loops, **constants) for loops in (1, 2))
+    room = {HOPPER: 0, AMPERE: 0, CDNA: 1024}[target]  # rows of a tile that is computed are padded otherwise
+    assert one.metadata.shared + room == two.metadata.shared == two.resources["lds_bytes"]
+
+
+@tl.jit
 def written(a, b, c, columns, out, BLOCK: tl.constexpr, N: tl.constexpr):
     """A product to an array of another type, where a mask lets it."""
     at, across = tl.arange(0, BLOCK), tl.arange(0, N)
