@@ -70,7 +70,7 @@ class BlockedConvolution(Space):
         elements = size_of(self.op.output(0).shape)
         sums = None if elements is None else elements * (reduce_size(self.op) or 1)
         threads = sums is None or parallel.worth(sums / self.target.machine.macs("float32"))
-        told = next(self.ruled(**self._features()), {})
+        told = next((t for t in self.ruled(**self._features()) if t.keys() != {"unroll"}), {})
         blocks, registers = told.get("blocks", 1), self.target.core.registers
         if told.get("priced"):
             _, columns, blocks = tile_clocks.blocked_tile(self.target, self.channels or 1, ow, vectors)
@@ -83,10 +83,10 @@ class BlockedConvolution(Space):
         else:
             own = blocks * vectors
             columns = column_tile(ow, min(told.get("most", 14), max(1, (registers - own - 1) // own)))
-        usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (0,), "outer": (self._order(blocks),), "parallel": (threads,)}  # fmt: skip
+        written = self.rule("unroll", 0, **self._features())
+        usual = {"columns": (columns,), "rows": (1,), "blocks": (blocks,), "unroll": (written,), "outer": (self._order(blocks),), "parallel": (threads,)}  # fmt: skip
         if self.is_sum:
-            written = {**usual, "unroll": (told.get("unroll", 0), 0)}
-            return next(self.legal(written), None) or self.choice(**{k: v for k, (v,) in usual.items()})
+            return self.choice(**{k: v for k, (v,) in usual.items()})
         # A window of its own for each channel is short: written out it needs no loop, and its weights want registers beside the columns.
         return next(self.legal({**usual, "unroll": (2, 1, 0)}))
 
@@ -103,8 +103,10 @@ class BlockedConvolution(Space):
 
     def _features(self) -> dict[str, Any]:
         """What rules may ask: whether the sum is over channels, by dot products; the vectors of a block, blocks of channels, columns of the image, and whether
-        these are open."""
-        return {"sum": self.is_sum, "dot": self.dot is not None, "vectors": self._vectors(), "channels": self.channels, "width": self.columns, "open": self.columns is None}  # fmt: skip
+        these are open; places of the window, 0 where their number is open."""
+        around = len(const_shape(self.op.output(0))) - 3
+        taps = size_of(self.op.inputs[1].shape[2 : 2 + around]) if self.is_sum else None
+        return {"sum": self.is_sum, "dot": self.dot is not None, "vectors": self._vectors(), "channels": self.channels, "width": self.columns, "open": self.columns is None, "taps": taps or 0}  # fmt: skip
 
     def why_not(self, choice: Choice) -> str | None:
         vectors = self._vectors()
