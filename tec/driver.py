@@ -260,14 +260,17 @@ class Lowered:
 
 
 @deep_recursion()
-def lowered(loops: Func, target: Target, checked: bool = False, most: int | None = None) -> Lowered:
-    """Run all passes on a function of stage "loops" and cut it into parts; the limits of the target are checked. No code is made. most: see `run_passes`.
+def lowered(
+    loops: Func, target: Target, checked: bool = False, most: int | None = None, fresh: bool = False
+) -> Lowered:
+    """Run all passes on a function of stage "loops" and cut it into parts; the limits of the target are checked. No code is made. most: see `run_passes`;
+    fresh: see `uniquely_named`.
     Raises LoweringError, CodegenError."""
     if not isinstance(loops, Func):
         raise ArgumentError(
             f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"
         )
-    origin, func = _lowered(uniquely_named(loops), target, checked, most)
+    origin, func = _lowered(uniquely_named(loops, fresh), target, checked, most)
     if not target.is_gpu:
         return Lowered(origin, func, (func,), None)
     host, kernels = split_host_device(func, target)

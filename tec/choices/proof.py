@@ -108,7 +108,7 @@ def prove(
                 raise LoweringError(
                     f"{func.name} would be written out as {n:,} statements; {most:,} is the bound", locate=False
                 )
-            return Made(space, scheduled, driver.lowered(func, space.target, checked, most))
+            return Made(space, scheduled, driver.lowered(func, space.target, checked, most, fresh=True))
     except Exception as error:  # a template's mistake is no reason to end a compilation
         return stage, error
 

@@ -119,7 +119,9 @@ class Generation:
         made = getattr(self._decoder, "ahead", None)
         if made is None or self._logprobs:
             return None
-        found: Generator[int, None, None] | None = made(token, self._picker.sampling, self._picker.rng, most)
+        sampling = self._picker.sampling
+        rng = self._picker.rng if sampling.temperature else None
+        found: Generator[int, None, None] | None = made(token, sampling, rng, most)
         return found
 
     def _likely(self, logits: Any, token: int) -> list[tuple[int, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,11 @@ class Picker:
 
     def __init__(self, sampling: Sampling):
         self.sampling = sampling
-        self.rng = np.random.default_rng(sampling.seed)
+
+    @cached_property
+    def rng(self) -> Any:
+        """What draws, imported by the first who does: the likeliest token needs none."""
+        return np.random.default_rng(self.sampling.seed)
 
     def pick(self, logits: Any, written: Sequence[int] = ()) -> int:
         """The token for logits [vocabulary]; of equals the first. written: the tokens before it. Raises ArgumentError where logits are no numbers."""

@@ -24,9 +24,7 @@ class Rebuild:
 
     def copy(self, node: Node) -> list[Value]:
         """The node, on new values."""
-        outs = self.new.add(
-            node.op, [self.value(v) for v in node.inputs], node.attrs, node.outputs[0].name, node.origin
-        )
+        outs = self.new.add_again(node, [self.value(v) for v in node.inputs])
         for old, new in zip(node.outputs, outs):
             self.map[old] = new
             if new.node is not None:
