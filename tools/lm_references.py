@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.unit.lm import heard
 from tests.unit.lm.families import CASES, DATA, EMBEDDERS, KEPT, RERANKERS, SECOND, SIZES, TOKENS, filled
 
 
@@ -73,14 +74,45 @@ def score(kind: str, more: dict[str, Any]) -> dict[str, Any]:
     return {"config": made, "shapes": shapes, "logits": logits.tolist()}
 
 
+def speech() -> dict[str, Any]:
+    """What is kept of a small Whisper: logits, the tokens that it writes, and features of a sound."""
+    import torch
+    from transformers import WhisperConfig, WhisperFeatureExtractor, WhisperForConditionalGeneration
+
+    model = WhisperForConditionalGeneration(WhisperConfig(**heard.SIZES)).eval().float()
+    with torch.no_grad():
+        for name, value in model.state_dict().items():
+            if name != "proj_out.weight":
+                value.copy_(torch.from_numpy(filled(name, tuple(value.shape))))
+        x = torch.from_numpy(heard.features())[None]
+        logits = model(input_features=x, decoder_input_ids=torch.tensor([heard.TOKENS])).logits[0].double().numpy()
+        written = model.generate(x, max_new_tokens=heard.WRITTEN, do_sample=False)[0].tolist()
+    sounds = {}
+    for bins in (16, 80):
+        extractor = WhisperFeatureExtractor(feature_size=bins, chunk_length=1)
+        made = extractor(heard.waveform(), sampling_rate=16_000, return_tensors="np").input_features[0]
+        sounds[str(bins)] = [[float(f"{v:.6g}") for v in column] for column in made[:, :: heard.EACH].T.tolist()]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        read = {n: json.loads((Path(folder) / f"{n}.json").read_text()) for n in ("config", "generation_config")}
+    shapes = {n: list(v.shape) for n, v in model.state_dict().items() if n != "proj_out.weight"}
+    rows = [[float(f"{v:.7g}") for v in row] for row in logits.tolist()]
+    return {**read, "shapes": shapes, "logits": rows, "written": written, "sounds": sounds}
+
+
+def kept(path: Path, found: dict[str, Any]) -> None:
+    with open(path, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as f:
+        f.write(json.dumps(found, sort_keys=True).encode())
+
+
 def main() -> None:
+    kept(heard.DATA, speech())
     found = {name: reference(kind, more) for name, (kind, more) in CASES.items()}
     found |= {f"embedder {name}": reference(kind, more, True) for name, (kind, more) in EMBEDDERS.items()}
     found |= {f"reranker {name}": score(kind, more) for name, (kind, more) in RERANKERS.items()}
     assert all(np.isfinite(c["logits"]).all() for c in found.values())
     DATA.parent.mkdir(exist_ok=True)
-    with open(DATA, "wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as f:
-        f.write(json.dumps(found, sort_keys=True).encode())
+    kept(DATA, found)
 
 
 if __name__ == "__main__":

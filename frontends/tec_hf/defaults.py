@@ -163,8 +163,18 @@ _USUAL: dict[str, dict[str, Any]] = {
     "seed_oss": {
         "head_dim": 128, "max_position_embeddings": 524288, "num_key_value_heads": 8,
     },
+    "whisper": {
+        "d_model": 384, "encoder_layers": 4, "decoder_layers": 4, "encoder_attention_heads": 6, "decoder_attention_heads": 6, "encoder_ffn_dim": 1536,
+        "decoder_ffn_dim": 1536, "num_mel_bins": 80, "max_source_positions": 1500, "max_target_positions": 448, "activation_function": "gelu",
+        "decoder_start_token_id": 50257, "vocab_size": 51865,
+    },
 }  # fmt: skip
 _ALSO = {"ministral": "mistral", "gemma3": "gemma3_text", "gemma4": "gemma4_text"}
+# Of an encoder and a decoder: what sizes of the decoder are called elsewhere. `num_hidden_layers` is there the encoder's.
+_DECODER = {
+    "hidden_size": "d_model", "num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads",
+    "max_position_embeddings": "max_target_positions",
+}  # fmt: skip
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names for one number
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 _GPT_OSS_ROPE: dict[str, Any] = {
@@ -184,6 +194,8 @@ def complete(config: dict[str, Any]) -> None:
     for key, value in usual.items():
         if not any(other in config for other in _COUNTS if key in _COUNTS):
             config.setdefault(key, value)
+    if kind == "whisper":
+        config.update({ours: config[theirs] for ours, theirs in _DECODER.items()})
     own = next((key for key in _EPSILONS if key in usual), "rms_norm_eps")
     for other in _EPSILONS:
         if other != own and own in config:

@@ -132,6 +132,24 @@ def generation_of(folder: Path, config: Mapping[str, Any], named: list[int]) -> 
     for name in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "do_sample"):
         if isinstance(said.get(name), (int, float)):
             found[name] = said[name]
+    return found | _of_speech(said, config)
+
+
+def _of_speech(said: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a model that writes what it hears: the tokens that begin a text, and those that it never has."""
+    found: dict[str, Any] = {}
+    for name in ("decoder_start_token_id", "no_timestamps_token_id"):
+        value = said.get(name, config.get(name))
+        if type(value) is int:
+            found[name] = value
+    for name in ("suppress_tokens", "begin_suppress_tokens"):
+        value = said.get(name, config.get(name))
+        if isinstance(value, list):
+            found[name] = [t for t in value if type(t) is int]
+    for name in ("lang_to_id", "task_to_id"):
+        value = said.get(name)
+        if isinstance(value, dict):
+            found[name] = {str(k): v for k, v in value.items() if type(v) is int}
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,12 +96,21 @@ def _of_family(raw: dict[str, PackedTensor], kind: str) -> dict[str, PackedTenso
         return {n: _transposed(n, t) if n.endswith((*_CONV1D,)) else t for n, t in made.items()}
     if kind in ("bert", "roberta", "xlm-roberta"):
         return {n.removeprefix("bert.").removeprefix("roberta."): t for n, t in raw.items()}
+    if kind == "whisper":
+        return {n.replace("proj_out.", "lm_head."): _matrix(t) if ".conv" in n else t for n, t in raw.items()}
     if "embed_tokens.weight" in raw:  # a model without its head, as those for embeddings have it
         return {n if n.startswith("lm_head.") else f"model.{n}": t for n, t in raw.items()}
     known = "granitemoe" if kind.startswith("granitemoe") else kind
     if known in _NAMES_OF:
         return {_renamed(n, known): t for n, t in raw.items()}
     return raw
+
+
+def _matrix(t: PackedTensor) -> PackedTensor:
+    """A convolution's weights [out, in, taps] as a matrix [out, in * taps] of the same bytes."""
+    if len(t.shape) < 3:
+        return t
+    return PackedTensor(t.name, (t.shape[0], math.prod(t.shape[1:])), t.format, t.raw)
 
 
 _CONV1D = (

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
-import networkx as nx
 import onnx
 
 from tec import ImportModelError
@@ -26,6 +26,7 @@ def in_order(nodes: Iterable[onnx.NodeProto], known: Callable[[str], bool]) -> l
     reads = [list(dict.fromkeys(name for name in _reads(n) if name in maker and not known(name))) for n in nodes]
     if all(maker[name] < k for k, names in enumerate(reads) for name in names):
         return nodes
+    nx = import_module("networkx")  # most files are in order, and it takes long to import
     graph: Any = nx.DiGraph()
     graph.add_nodes_from(range(len(nodes)))
     graph.add_edges_from((maker[name], k) for k, names in enumerate(reads) for name in names)

@@ -28,6 +28,7 @@ from ..te.evaluate import evaluate, np_dtype
 from .agree import agreed_shapes
 from .deferred import Deferred
 from .fold_sizes import fold_sizes
+from .order import in_order, networkx_of
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
 MAX_ELEMENTS = 1 << 40
@@ -191,19 +192,6 @@ class Graph:
         self.nodes.append(node)
         return node.outputs
 
-    def add_again(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
-        """The outputs of a node of another graph, on inputs that stand for its own. Types are inferred again only where those of the inputs have changed:
-        passes copy most nodes as they are, and inference is most of what adding a node costs."""
-        name = node.outputs[0].name
-        if not all(map(_stands_for, inputs, node.inputs)):
-            return self.add(node.op, inputs, node.attrs, name, node.origin)
-        made = Node(node.op, list(inputs), {k: v for k, v in node.attrs.items() if v is not None}, origin=node.origin)
-        made.outputs = [
-            Value(self.unique_name(name if k == 0 else f"{name}.{k}"), v.type, made) for k, v in enumerate(node.outputs)
-        ]
-        self.nodes.append(made)
-        return made.outputs
-
     def _agreed(self, inputs: Sequence[Value], axis: int | None) -> list[Value]:
         """The inputs with sizes of one form where sizes that must be equal have two."""
         rows = agreed_shapes([v.shape for v in inputs], axis)
@@ -240,29 +228,14 @@ class Graph:
 
     def networkx(self) -> Any:
         """The graph as a networkx MultiDiGraph: nodes are Node objects and input/constant Values, edges carry the value."""
-        import networkx as nx  # a quarter of the compiler's own import, for what few ask
-
-        g = nx.MultiDiGraph(name=self.name)
-        for v in [*self.inputs, *self.constants()]:
-            g.add_node(v, label=v.name)
-        for n in self.nodes:
-            g.add_node(n, label=n.op)
-            for k, v in enumerate(n.inputs):
-                g.add_edge(v.node if v.node is not None else v, n, value=v, index=k)
-        return g
+        return networkx_of(self)
 
     def sort(self) -> None:
         """Puts the nodes in topological order (stable); ImportModelError on a cycle."""
-        import networkx as nx
-
-        g: Any = nx.DiGraph()
-        g.add_nodes_from(self.nodes)
-        g.add_edges_from((v.node, n) for n in self.nodes for v in n.inputs if v.node is not None)
-        position = {n: k for k, n in enumerate(self.nodes)}
-        try:
-            self.nodes = list(nx.lexicographical_topological_sort(g, key=position.__getitem__))
-        except (nx.NetworkXUnfeasible, KeyError):
-            raise ImportModelError(f"graph {one_line(self.name)} has a cycle or a value that nothing makes") from None
+        found = in_order(self.nodes)
+        if found is None:
+            raise ImportModelError(f"graph {one_line(self.name)} has a cycle or a value that nothing makes")
+        self.nodes = found
 
     def check(self) -> None:
         """Every value is made once, before its use, and types are what inference gives. Raises ImportModelError."""
@@ -373,14 +346,6 @@ def node_flops(n: Node) -> int:
     """Arithmetic of one node: multiply and add count each; one for each element where the operator does not say."""
     types, outs = [v.type for v in n.inputs], [v.type for v in n.outputs]
     return n.definition.flops(types, outs, n.attrs) if n.definition.flops else sum(t.size for t in outs)
-
-
-def _stands_for(new: Value, old: Value) -> bool:
-    """Whether what reads `new` in place of `old` is of the same type, and folds no more than before."""
-    if new is old:
-        return True
-    is_number = new.is_const or (new.node is not None and new.node.op == "sizes")
-    return not is_number and new.type == old.type
 
 
 def dtype_of(array: Any) -> str:

@@ -46,6 +46,11 @@ class Layers:
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
 
+    @property
+    def makes_features(self) -> bool:
+        """Whether features are wanted in place of logits."""
+        return self._ends_in_features
+
     def place_rows(self) -> None:
         """The tokens stand where an input says, "row", one int64: what a cache gets goes to that row of it, and those behind are not read. So sizes stay as they
         are from token to token while the caches have room."""

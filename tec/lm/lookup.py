@@ -17,11 +17,18 @@ from .checkpoint import PackedTensor
 _TABLES = {
     "embeddings": (
         "model.embed_tokens.weight", "backbone.embeddings.weight", "embeddings.word_embeddings.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight",
+        "model.decoder.embed_tokens.weight",
     ),
     "layer_embeddings": ("model.embed_tokens_per_layer.weight",),
 }  # fmt: skip
 # Rows by the tokens' places in a text.
-_PLACES = {"position_embeddings": ("transformer.wpe.weight", "embeddings.position_embeddings.weight")}
+_PLACES = {
+    "position_embeddings": (
+        "transformer.wpe.weight",
+        "embeddings.position_embeddings.weight",
+        "model.decoder.embed_positions.weight",
+    )
+}
 
 
 class Lookup:

@@ -34,6 +34,7 @@ from .text.template import ChatTemplate, template_of
 
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
 _FIRST_ROWS = 256  # that caches have room for at first
+SPEECH = ("whisper",)  # of models for sound: `speech`, which is imported by who asks for it
 _DTYPES = ("float32", "float16", "bfloat16")
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -69,6 +70,8 @@ class LanguageModel:
             raise ArgumentError(
                 f"{checkpoint.architecture} writes no texts", hint="tec.lm.embedder makes vectors with it"
             )
+        if checkpoint.architecture in SPEECH:
+            raise ArgumentError(f"{checkpoint.architecture} writes what it hears", hint="tec.lm.transcriber loads it")
         self.checkpoint = checkpoint
         self.config = Config(checkpoint.config, checkpoint.architecture)
         self.target = as_target(target)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import tec.lm
 from tec.lm import Checkpoint, Format, PackedTensor, load
 from tests.seeds import first
 
@@ -102,3 +104,28 @@ class _Tokens:
 
     def id_of(self, token: str) -> int | None:
         return None
+
+
+def test_whisper() -> None:
+    """Random weights and features, and sizes of which no two are alike: logits, and the tokens that are written."""
+    sizes = {
+        "vocab_size": 80, "num_mel_bins": 24, "encoder_layers": 3, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 40, "decoder_ffn_dim": 72, "d_model": 48, "max_source_positions": 30, "max_target_positions": 20, "pad_token_id": 0,
+        "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 3, "suppress_tokens": [9, 11], "begin_suppress_tokens": [5, 2],
+    }  # fmt: skip
+    torch.manual_seed(first())
+    made = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**sizes)).eval().float()
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(torch.randn_like(p) * 0.05)
+    with tempfile.TemporaryDirectory() as folder:
+        made.save_pretrained(folder)
+        model = tec.lm.transcriber(folder, target="llvm", cache=False)
+        x = np.random.default_rng(first()).standard_normal((24, 60)).astype(np.float32)
+        ids = np.random.default_rng(first()).integers(3, 80, 7).tolist()
+        with torch.no_grad():
+            want = made(input_features=torch.from_numpy(x)[None], decoder_input_ids=torch.tensor([ids])).logits[0]
+            written = made.generate(torch.from_numpy(x)[None], max_new_tokens=8, do_sample=False)[0].tolist()
+        for k in range(len(ids)):
+            assert np.abs(model.logits(x, ids[: k + 1]) - want[k].numpy()).max() < 1e-4
+        assert model.transcribe(x, max_tokens=8).ids == [t for t in written if t not in (2, 3)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import Graph, Node, Value
@@ -24,7 +24,7 @@ class Rebuild:
 
     def copy(self, node: Node) -> list[Value]:
         """The node, on new values."""
-        outs = self.new.add_again(node, [self.value(v) for v in node.inputs])
+        outs = copied(self.new, node, [self.value(v) for v in node.inputs])
         for old, new in zip(node.outputs, outs):
             self.map[old] = new
             if new.node is not None:
@@ -43,6 +43,28 @@ def rebuild(graph: Graph, handle: Callable[[Rebuild, Node], bool]) -> Graph:
         if not handle(b, node):
             b.copy(node)
     return b.finish()
+
+
+def copied(graph: Graph, node: Node, inputs: Sequence[Value]) -> list[Value]:
+    """The outputs of a node of another graph in `graph`, on inputs that stand for its own. Types are inferred again only where those of the inputs have
+    changed: passes copy most nodes as they are, and inference is most of what adding a node costs."""
+    name = node.outputs[0].name
+    if not all(map(_stands_for, inputs, node.inputs)):
+        return graph.add(node.op, inputs, node.attrs, name, node.origin)
+    made = Node(node.op, list(inputs), {k: v for k, v in node.attrs.items() if v is not None}, origin=node.origin)
+    made.outputs = [
+        Value(graph.unique_name(name if k == 0 else f"{name}.{k}"), v.type, made) for k, v in enumerate(node.outputs)
+    ]
+    graph.nodes.append(made)
+    return made.outputs
+
+
+def _stands_for(new: Value, old: Value) -> bool:
+    """Whether what reads `new` in place of `old` is of the same type, and folds no more than before."""
+    if new is old:
+        return True
+    is_number = new.is_const or (new.node is not None and new.node.op == "sizes")
+    return not is_number and new.type == old.type
 
 
 def const_of(v: Value) -> Any:

@@ -25,11 +25,13 @@ NAMES = {
 
 # Encoders, which make features of a whole text (`tec.lm.embedder`) and write none.
 ENCODERS = {"bert": "bert.bert", "roberta": "bert.bert", "xlm-roberta": "bert.bert"}
+# Sound to text (`tec.lm.transcriber`): an encoder and a decoder.
+SPEECH = {"whisper": "whisper.whisper"}
 
 
 def find(name: str) -> Architecture:
     """ImportModelError for one that is not here."""
-    where = {**NAMES, **ENCODERS}.get(name)
+    where = {**NAMES, **ENCODERS, **SPEECH}.get(name)
     if where is None:
         raise ImportModelError(f"architecture {name!r} is not known", hint=f"known: {', '.join(sorted(NAMES))}")
     module, _, function = where.partition(".")

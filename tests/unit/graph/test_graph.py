@@ -6,6 +6,7 @@ import pytest
 import tec
 from tec.errors import ImportModelError
 from tec.graph import Graph, Node, run_graph
+from tec.graph.passes.rewrite import copied
 from tec.graph.subgraph import subgraph
 
 CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
@@ -140,11 +141,11 @@ def test_a_copied_node_has_the_types_that_inference_gives():
     """Copies take types over where the inputs' are the same; where a pass has changed one, or made a constant of it, they are inferred and folded anew."""
     g, x, y, z = small()
     same, other = Graph("same"), Graph("other")
-    (a,) = same.add_again(y.node, [same.input("x", "float32", x.shape), *y.node.inputs[1:]])
+    (a,) = copied(same, y.node, [same.input("x", "float32", x.shape), *y.node.inputs[1:]])
     assert (a.type, a.name, a.node.attrs, a.node.origin) == (y.type, y.name, y.node.attrs, y.node.origin)
-    (b,) = other.add_again(y.node, [other.input("x", "float32", (1, 3, 9, 4)), *y.node.inputs[1:]])
+    (b,) = copied(other, y.node, [other.input("x", "float32", (1, 3, 9, 4)), *y.node.inputs[1:]])
     assert b.shape == (1, 2, 9, 4)
-    (c,) = other.add_again(z.node, [other.constant(np.full(y.shape, -1, "f"), "folded")])
+    (c,) = copied(other, z.node, [other.constant(np.full(y.shape, -1, "f"), "folded")])
     assert c.is_known and not c.data.any()
     with pytest.raises(ImportModelError, match="conv"):
-        other.add_again(y.node, [other.input("bad", "float32", (3, 3)), *y.node.inputs[1:]])
+        copied(other, y.node, [other.input("bad", "float32", (3, 3)), *y.node.inputs[1:]])

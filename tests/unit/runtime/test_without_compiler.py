@@ -129,8 +129,11 @@ def test_what_compiles_says_what_it_needs(saved: Path, workers: str) -> None:
     said = _run(
         """
 for name in ("compile", "array", "graph", "grad"):
+    getattr(tec, name)
+g = tec.graph.Graph("g")
+for ask in (g.sort, g.networkx):
     try:
-        getattr(tec, name)
+        ask()
     except MissingPackageError as error:
         assert error.name == "networkx", error.name
         print(str(error).splitlines()[0])
@@ -144,11 +147,10 @@ except MissingPackageError as error:
         saved,
         **({"TEC_COMPILE_WORKERS": workers} if workers else {}),
     ).splitlines()
-    assert said[:4] == [
-        f"tec.{name} needs the package networkx, which is not installed"
-        for name in ("compile", "array", "graph", "grad")
+    assert said[:2] == [
+        f"{what} needs the package networkx, which is not installed" for what in ("sorting a graph", "Graph.networkx")
     ]
-    assert said[4:] == ["compiling needs the package llvmlite, which is not installed"]
+    assert said[2:] == ["compiling needs the package llvmlite, which is not installed"]
 
 
 def test_an_error_of_both_kinds() -> None:

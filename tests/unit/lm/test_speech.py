@@ -1,0 +1,116 @@
+"""Whisper from a folder: features, logits and tokens as transformers has them, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec.lm
+from tec.lm.audio import HOP, filters, log_mel
+
+from . import heard
+from .families import filled
+
+
+@pytest.fixture(scope="module")
+def known() -> Any:
+    return heard.references()
+
+
+@pytest.fixture(scope="module")
+def folder(known: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from safetensors.numpy import save_file
+
+    made = tmp_path_factory.mktemp("whisper")
+    for name in ("config", "generation_config"):
+        (made / f"{name}.json").write_text(json.dumps(known[name]))
+    save_file({n: filled(n, tuple(s)) for n, s in known["shapes"].items()}, made / "model.safetensors")
+    return made
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> Any:
+    return tec.lm.transcriber(folder, target="llvm", cache=False)
+
+
+@pytest.mark.parametrize("bins", [16, 80])
+def test_features_are_those_of_transformers(known: Any, bins: int) -> None:
+    made = log_mel(heard.waveform(), bins, 100)
+    assert made.shape == (100, bins) and made.dtype == np.float32
+    assert np.abs(made[:: heard.EACH] - np.array(known["sounds"][str(bins)])).max() < 1e-4
+
+
+def test_a_tone_is_loudest_in_its_band() -> None:
+    t = np.arange(16_000) / 16_000
+    for hertz in (440.0, 2_500.0, 6_000.0):
+        made = log_mel(np.sin(2 * np.pi * hertz * t), 80, 100)
+        band = int(filters(80)[round(hertz / 40)].argmax())
+        assert abs(int(made[50].argmax()) - band) <= 1
+
+
+def test_logits_and_tokens_are_those_of_transformers(known: Any, model: Any) -> None:
+    x, want = heard.features(), np.array(known["logits"])
+    near = 1e-4 * max(1.0, np.abs(want).max())
+    for k in range(len(heard.TOKENS)):
+        assert np.abs(model.logits(x, heard.TOKENS[: k + 1]) - want[k]).max() < near
+    written = [t for t in known["written"] if t != heard.SIZES["decoder_start_token_id"]]
+    assert model.transcribe(x, max_tokens=heard.WRITTEN).ids == written[: heard.WRITTEN]
+
+
+def test_a_long_sound_is_heard_in_pieces(model: Any) -> None:
+    sound, size = heard.waveform(30_000), 100 * HOP
+    parts = [model.transcribe(sound[k : k + size], max_tokens=4).ids for k in (0, size)]
+    assert model.transcribe(sound, max_tokens=4).ids == parts[0] + parts[1]
+    assert len(model.transcribe(sound[:size]).ids) <= 23  # as many as have places
+
+
+def test_languages_tasks_and_tokens_that_are_never_written(folder: Path, tmp_path: Path, model: Any) -> None:
+    x = heard.features()
+    plain = model.transcribe(x, max_tokens=2).ids
+    more = {
+        "lang_to_id": {"<|en|>": 60, "<|de|>": 61}, "task_to_id": {"transcribe": 62, "translate": 63}, "no_timestamps_token_id": 64,
+        "suppress_tokens": [plain[0]],
+    }  # fmt: skip
+    made = tec.lm.open(folder)
+    made.generation = {**made.generation, **more}  # type: ignore[misc]
+    other = tec.lm.transcriber(made, target="llvm", cache=False)
+    found = other.transcribe(x, max_tokens=6)
+    logits = model.logits(x, [3])
+    assert found.language == ("<|en|>" if logits[60] >= logits[61] else "<|de|>") and plain[0] not in found.ids
+    said = other.transcribe(x, language="de", task="translate", max_tokens=1)
+    behind = model.logits(x, [3, 61, 63, 64])
+    behind[[plain[0], 5, 2]] = -np.inf
+    assert said.language == "<|de|>" and said.ids == [int(behind.argmax())]
+    with pytest.raises(tec.ArgumentError, match="no language 'xx'"):
+        other.transcribe(x, language="xx")
+    with pytest.raises(tec.ArgumentError, match="no task 'sing'"):
+        other.transcribe(x, task="sing")
+
+
+@pytest.mark.parametrize(
+    "sound, rate, said",
+    [
+        (np.zeros((2, 3, 4)), 16_000, "sound of shape"),
+        (np.zeros((16, 99), "f4"), 16_000, "features of shape"),
+        (np.zeros(0, "f4"), 16_000, "sound of shape"),
+        (np.zeros(50, "i2"), 16_000, "type int16"),
+        (np.full(50, np.nan, "f4"), 16_000, "no numbers"),
+        (np.zeros(50, "f4"), 44_100, "44100 samples a second"),
+    ],
+)
+def test_what_is_no_sound(model: Any, sound: Any, rate: int, said: str) -> None:
+    with pytest.raises(tec.ArgumentError, match=said):
+        model.transcribe(sound, rate=rate)
+
+
+def test_other_kinds_of_models(folder: Path) -> None:
+    with pytest.raises(tec.ArgumentError, match=r"whisper writes what it hears"):
+        tec.lm.load(folder)
+    from .tiny import llama
+
+    with pytest.raises(tec.ArgumentError, match="llama hears nothing"):
+        tec.lm.transcriber(llama())
