@@ -44,7 +44,7 @@ Examples:
     "--blocks", type=click.IntRange(1), metavar="N", help="Of the cache; by default as slots and memory allow."
 )
 @click.option(
-    "--ngrams", is_flag=True, help="Guess greedy texts ahead from what they repeat; texts go on in turn then."
+    "--ngrams", is_flag=True, help="Guess greedy texts ahead from what they repeat; they are the same texts, sooner."
 )
 @click.option(
     "--draft",

@@ -6,6 +6,7 @@ Source: arXiv 2212.04356, section 2.2; transformers' WhisperFeatureExtractor, wh
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ _WINDOW, HOP = 400, 160  # samples
 _LOWEST_POWER, _DECADES = 1e-10, 8.0
 # Slaney's scale: linear up to 1,000 Hz, which is 15 mel, and from there 27 steps for a factor of 6.4.
 _BREAK_HZ, _BREAK_MEL, _HZ_PER_MEL = 1000.0, 15.0, 200.0 / 3.0
-_STEP = np.log(6.4) / 27.0
+_STEP = math.log(6.4) / 27.0
 
 
 def log_mel(waveform: Any, bins: int, frames: int) -> Any:
@@ -59,7 +60,7 @@ def filters(bins: int) -> Any:
 def _mel(hertz: float) -> float:
     if hertz < _BREAK_HZ:
         return hertz / _HZ_PER_MEL
-    return _BREAK_MEL + float(np.log(hertz / _BREAK_HZ)) / _STEP
+    return _BREAK_MEL + math.log(hertz / _BREAK_HZ) / _STEP
 
 
 def _hertz(mel: Any) -> Any:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .model import LanguageModel
 
 # Guesses of a run at first, and the most. Rows beside the first cost little as long as weights take longer to read than to multiply.
-FIRST_GUESSES, _MOST = 4, 8
+FIRST_GUESSES, MOST_GUESSES = 4, 8
 # Queries of heads that share keys which a CPU's attention takes together in the order of one query (`choices.families.attention.few`). Sums of more are rounded
 # differently in the last bit, and where products round activations to bytes, a bit becomes a byte: logits of SmolLM2 in Q4_0 then differ by 0.6 in place of 0.
 _ALIKE = 8
@@ -160,7 +160,7 @@ def most_guesses(lm: LanguageModel) -> int:
     """Guesses of a run at the most."""
     rounds = any("round_blocks" in op for ops in lm.network.report.functions.values() for op in ops)
     if lm.target.is_gpu or not rounds:
-        return _MOST
+        return MOST_GUESSES
     return max(1, _ALIKE // (lm.config.heads // lm.config.kv_heads) - 1)
 
 

@@ -94,7 +94,7 @@ class Transcriber:
             tokenizer = self.checkpoint.tokenizer
             named = {v: n for n, v in self._table("lang_to_id").items()}
             text = tokenizer.decode(ids) if tokenizer is not None else ""
-            return Transcript(text, ids, named.get(token))
+            return Transcript(text, ids, None if token is None else named.get(token))
 
     def logits(self, features: Any, tokens: Sequence[int]) -> Any:
         """Logits float32 [vocabulary] behind tokens for log-mel features float32 [bins, frames]. Raises ArgumentError."""

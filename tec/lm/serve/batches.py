@@ -4,6 +4,9 @@ Orca, 2022; Kwon and others, arXiv 2309.06180).
 Texts join and leave between rounds. Prompts are read in pieces beside the tokens of other texts, `piece` tokens a round together. Keys and values lie in blocks
 (`block_pool`): a prompt takes over the blocks of what it has in common with texts before. Where no block is free, the text that came last gives its own back and reads
 itself again later. A request whose client left ends at the next round.
+
+Greedy texts may be guessed ahead (`guesses`): a text's last token and the guesses behind it go through the model as so many tokens of a run, and it goes on with those that
+its own logits choose. The others' keys are written over by what comes next.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...errors import ArgumentError
+from ..speculative import FIRST_GUESSES, MOST_GUESSES, Guesser
 from ..text.tokenizer import Stream
 from .block_pool import BlockPool
 from .engine import Done, Listener, Request
@@ -29,7 +33,7 @@ class JointModel(Protocol):
     blocks: int  # of the pool: as many as a text of `context` tokens has, at least
 
     def step(self, pieces: Sequence[Piece]) -> Any:
-        """Logits [pieces that want them, vocabulary]."""
+        """Logits [rows that are wanted, vocabulary]."""
 
     def clear(self, blocks: Sequence[int]) -> None:
         """What is in these blocks may be no numbers: it must not reach the next text that has them."""
@@ -41,10 +45,13 @@ class _Job(Job):
     blocks: list[int] = field(default_factory=list)
     at: int = 0  # tokens whose keys and values lie in the blocks
     begun: bool = False
+    guesser: Guesser | None = None
+    count: int = FIRST_GUESSES  # guesses of the next run
 
 
 class BatchEngine(TextEngine[_Job]):
-    """See the module and `TextEngine`. piece: tokens of prompts that are read in one round. `preempted`: how often a text gave its blocks back."""
+    """See the module and `TextEngine`. piece: tokens of prompts that are read in one round. guesses: makes what guesses for a text, one text at a time. `preempted`: how
+    often a text gave its blocks back; `guessed`, `accepted`: tokens that were guessed, and those of them that texts have."""
 
     def __init__(
         self,
@@ -55,23 +62,28 @@ class BatchEngine(TextEngine[_Job]):
         queue: int = 64,
         embed: Callable[[Sequence[int]], Any] | None = None,
         piece: int = PIECE,
+        guesses: Callable[[], Guesser] | None = None,
     ):
         self.model, self.pool = model, BlockPool(model.blocks, model.block)
         if self.pool.blocks_for(model.context) > model.blocks:
             raise ArgumentError(f"{model.blocks} blocks of {model.block} tokens have no room for {model.context}")
         self._piece, self.preempted = piece, 0
+        self._guesses, self._guessers = guesses, list[Guesser]()  # of texts that have ended
+        self.guessed = self.accepted = 0
         super().__init__(model, token_bytes, slots, queue, embed)
 
     def _job(self, request: Request, listener: Listener, stream: Stream) -> _Job:
         return _Job(request, listener, stream, tokens=list(request.prompt))
 
     def state(self) -> dict[str, int]:
-        """See `Engine`; and "blocks", "free_blocks", "preempted"."""
+        """See `Engine`; and "blocks", "free_blocks", "preempted", "guessed", "accepted"."""
         return {
             **super().state(),
             "blocks": self.pool.count,
             "free_blocks": self.pool.free,
             "preempted": self.preempted,
+            "guessed": self.guessed,
+            "accepted": self.accepted,
         }
 
     # ---- a round
@@ -99,21 +111,46 @@ class BatchEngine(TextEngine[_Job]):
             logits = self.model.step([piece for _, piece in batch])
         rows = iter(logits)
         for job, piece in batch:
-            self._advance(job, piece, next(rows) if piece.wanted else None)
+            self._advance(job, piece, [next(rows) for _ in range(piece.wanted)])
 
-    def _advance(self, job: _Job, piece: Piece, logits: Any) -> None:
-        """What a run made of a text: full blocks, and a token."""
-        size, before = self.pool.size, job.at
-        job.at += len(piece.tokens)
-        for number in range(before // size, job.at // size):
-            self.pool.filled(job.blocks, number, job.tokens[number * size : (number + 1) * size])
-        if logits is None:
-            return
+    def _advance(self, job: _Job, piece: Piece, rows: Sequence[Any]) -> None:
+        """What a run made of a text: full blocks, and a token; of guesses that were right more."""
+        guesses = piece.tokens[len(job.tokens) - job.at :]
+        self._holds(job, len(piece.tokens) - len(guesses))
         try:
-            self._write(job, logits)
-            job.tokens += job.written[-1:]
+            for k, row in enumerate(rows):
+                self._write(job, row)
+                job.tokens += job.written[-1:]
+                if job not in self._running or k == len(guesses) or job.tokens[-1] != guesses[k]:
+                    break
+                self._holds(job, 1)
+                self.accepted += 1
         except Exception as error:
             self._failed(job, error)
+            return
+        if guesses and job in self._running:
+            is_right = job.at == piece.first + len(piece.tokens)
+            job.count = min(MOST_GUESSES, job.count + 1) if is_right else max(1, job.count // 2)
+
+    def _holds(self, job: _Job, count: int) -> None:
+        """The blocks hold `count` tokens more of the text."""
+        size, before = self.pool.size, job.at
+        job.at += count
+        for number in range(before // size, job.at // size):
+            self.pool.filled(job.blocks, number, job.tokens[number * size : (number + 1) * size])
+
+    def _guess(self, job: _Job) -> list[int]:
+        """Tokens that may follow a text whose last token is read in this round."""
+        request = job.request
+        room = min(request.most - len(job.written), self.context - len(job.tokens)) - 1
+        if self._guesses is None or not job.written or request.sampling.temperature or room < 1:
+            return []
+        if job.guesser is None:
+            job.guesser = self._guessers.pop() if self._guessers else self._guesses()
+        with self._model_lock:
+            found = job.guesser.guess(job.tokens, min(job.count, room))
+        self.guessed += len(found)
+        return found
 
     def _batch(self) -> list[tuple[_Job, Piece]]:
         """What each text does in this round: those that came first are served first."""
@@ -123,13 +160,14 @@ class BatchEngine(TextEngine[_Job]):
             if not job.blocks and not self._begin(job):
                 continue
             left = len(job.tokens) - job.at
-            count = left if left == 1 else min(left, budget)
+            guesses = self._guess(job) if left == 1 else []
+            count = min(left, budget) if left > 1 else 1 + len(guesses)
             count = self._room(job, count, {id(j) for j, _ in batch})
             if count < 1:
                 continue
             budget -= count if left > 1 else 0
-            tokens = job.tokens[job.at : job.at + count]
-            batch.append((job, Piece(tokens, job.at, job.blocks, count == left)))
+            tokens = [*job.tokens[job.at :], *guesses][:count]
+            batch.append((job, Piece(tokens, job.at, job.blocks, max(0, count - left + 1))))
         return batch
 
     def _begin(self, job: _Job) -> bool:
@@ -170,3 +208,6 @@ class BatchEngine(TextEngine[_Job]):
 
     def _ended(self, job: _Job, broken: bool) -> None:
         self._give_back(job, broken)
+        if job.guesser is not None and not broken:
+            self._guessers.append(job.guesser)
+        job.guesser = None

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from ...errors import ArgumentError, CodegenError, ImportModelError, LoweringError
 from ..embedding import Embedder, makes_embeddings
 from ..model import LanguageModel
+from ..speculative import Guesser, Ngrams, guesser_of
 from ..text.template import template_of
 from .batches import BatchEngine
 from .compiled_slots import CompiledSlot
-from .guessing import GuessingModel
+from .guessing import DraftSlot, GuessingModel
 from .joint import BLOCK, PagedModel
 from .served import Limits, Served
 from .slots import SlotEngine
@@ -38,20 +40,15 @@ def served_of(
     blocks: int | None = None, cache: bool = True, ngrams: bool = False, draft: LanguageModel | None = None,
 ) -> Served:  # fmt: skip
     """A model, ready for `application`. slots: texts under way at once; block, blocks: tokens of a block of the cache, and blocks; 0 for `block`: texts go on in turn, each
-    with caches of its own. cache: keep compiled code on the disk. ngrams, draft: guess greedy texts ahead (`guessing`), which go on in turn then. Raises ArgumentError where its files have no tokenizer."""
+    with caches of its own. cache: keep compiled code on the disk. ngrams, draft: guess greedy texts ahead. Raises ArgumentError where its files have no tokenizer."""
     tokenizer = _tokenizer_of(lm)
     embed = None
     if makes_embeddings(lm.checkpoint):
         embed = Embedder(lm.checkpoint, lm.target, device, "float32", None, True, True).embed
-    engine: BatchEngine | SlotEngine
-    if ngrams or draft is not None:
-        if ngrams and draft is not None:
-            raise ArgumentError("guesses come from n-grams or from a draft model", hint="one of the two")
-        engine = SlotEngine(
-            GuessingModel(lm, device, draft), tokenizer.token_bytes, slots=slots, queue=queue, embed=embed
-        )
-    else:
-        engine = engine_of(lm, device, slots=slots, queue=queue, embed=embed, block=block, blocks=blocks, cache=cache)
+    guesser_of(lm, ngrams, draft)  # whether they fit
+    engine = engine_of(
+        lm, device, slots=slots, queue=queue, embed=embed, block=block, blocks=blocks, cache=cache, ngrams=ngrams, draft=draft
+    )  # fmt: skip
     return Served(name, engine, tokenizer, template_of(lm.checkpoint), lm.checkpoint.generation, limits or Limits())
 
 
@@ -63,17 +60,21 @@ def _tokenizer_of(lm: LanguageModel) -> Any:
 
 def engine_of(
     lm: LanguageModel, device: Any = None, *, slots: int = 4, queue: int = 64, embed: Any = None, block: int = BLOCK, blocks: int | None = None,
-    cache: bool = True,
+    cache: bool = True, ngrams: bool = False, draft: LanguageModel | None = None,
 ) -> BatchEngine | SlotEngine:  # fmt: skip
-    """What serves a model's texts: together where its states are rows of keys and values, else in turn, which the log says."""
+    """What serves a model's texts: together where its states are rows of keys and values, else in turn, which the log says. ngrams, draft: greedy texts are guessed ahead."""
     bytes_of = _tokenizer_of(lm).token_bytes
+    guesses: Callable[[], Guesser] | None = Ngrams if ngrams else None
+    if draft is not None:
+        guesses = partial(DraftSlot, draft, device)
     if block:
         try:
             model = PagedModel(lm, device, block=block, blocks=blocks, slots=slots, cache=cache)
-            return BatchEngine(model, bytes_of, slots=slots, queue=queue, embed=embed)
+            return BatchEngine(model, bytes_of, slots=slots, queue=queue, embed=embed, guesses=guesses)
         except (ImportModelError, LoweringError, CodegenError) as error:
             _LOG.warning("texts go on in turn, not together: %s", error)
-    return SlotEngine(CompiledModel(lm, device), bytes_of, slots=slots, queue=queue, embed=embed)
+    slow = CompiledModel(lm, device) if guesses is None else GuessingModel(lm, device, draft)
+    return SlotEngine(slow, bytes_of, slots=slots, queue=queue, embed=embed)
 
 
 class _NoModel:

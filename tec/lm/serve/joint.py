@@ -29,12 +29,17 @@ _LONG = 2048  # tokens of a text that a pool has room for in each slot, where no
 
 @dataclass(frozen=True)
 class Piece:
-    """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and whether the logits behind the last are wanted."""
+    """Some tokens of a text: the place of the first, the text's blocks, which have room for all, and behind how many of the last ones logits are wanted. Where they
+    are wanted behind each, each attends as a text's only new token does."""
 
     tokens: Sequence[int]
     first: int
     blocks: Sequence[int]
-    wanted: bool = True
+    wanted: int = 1
+
+    @property
+    def is_single(self) -> bool:
+        return len(self.tokens) in (1, self.wanted)
 
 
 class PagedModel:
@@ -85,7 +90,7 @@ class PagedModel:
         return max(least, min(wanted, most))
 
     def step(self, pieces: Sequence[Piece]) -> Any:
-        """Logits float32 [pieces that want them, vocabulary], by one run. Raises ArgumentError where a place is beyond what the model has learned."""
+        """Logits float32 [rows that are wanted, vocabulary], by one run. Raises ArgumentError where a place is beyond what the model has learned."""
         return self._executor.run(self.inputs(pieces))[0].numpy()
 
     def inputs(self, pieces: Sequence[Piece]) -> dict[str, Any]:
@@ -107,20 +112,22 @@ def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
     counts = np.array([len(p.tokens) for p in pieces])
     ends = np.cumsum(counts)
     begins = ends - counts
-    single, long = np.flatnonzero(counts == 1).tolist(), np.flatnonzero(counts > 1).tolist()
+    single = [(k, j) for k, p in enumerate(pieces) if p.is_single for j in range(len(p.tokens))]
+    long = [k for k, p in enumerate(pieces) if not p.is_single]
     longest = int(counts[long].max(initial=0))
     # A row that is not there is row 0 once more: nobody reads what it attends to.
     rows, order = np.zeros((len(long), longest), np.int64), np.zeros(int(ends[-1]), np.int64)
-    order[begins[single]] = np.arange(len(single))
+    alone = np.array([begins[k] + j for k, j in single], np.int64)
+    order[alone] = np.arange(len(single))
     for k, one in enumerate(long):
         rows[k, : counts[one]] = np.arange(begins[one], ends[one])
         order[begins[one] : ends[one]] = len(single) + k * longest + np.arange(counts[one])
-    wanted = [int(ends[k]) - 1 for k, p in enumerate(pieces) if p.wanted]
+    wanted = [int(ends[k]) - j for k, p in enumerate(pieces) for j in range(p.wanted, 0, -1)]
     return {
         "places": np.concatenate([np.arange(p.first, p.first + n, dtype=np.float32) for p, n in zip(pieces, counts)]),
         "slots": np.concatenate([_slots(p, block) for p in pieces]), "order": order,
-        "single_rows": begins[single].astype(np.int64), "single_starts": _starts(pieces, single), "single_tables": _tables(pieces, single),
-        "chunk_rows": rows, "chunk_starts": _starts(pieces, long), "chunk_tables": _tables(pieces, long),
+        "single_rows": alone, "single_starts": np.array([pieces[k].first + j for k, j in single], np.int64), "single_tables": _tables(pieces, [k for k, _ in single]),
+        "chunk_rows": rows, "chunk_starts": np.array([pieces[k].first for k in long], np.int64), "chunk_tables": _tables(pieces, long),
         "wanted": np.array(wanted or [0], np.int64),
     }  # fmt: skip
 
@@ -128,10 +135,6 @@ def network_inputs(pieces: Sequence[Piece], block: int) -> dict[str, Any]:
 def _slots(piece: Piece, block: int) -> Any:
     places = np.arange(piece.first, piece.first + len(piece.tokens))
     return np.asarray(piece.blocks, np.int64)[places // block] * block + places % block
-
-
-def _starts(pieces: Sequence[Piece], some: Sequence[int]) -> Any:
-    return np.array([pieces[k].first for k in some], np.int64)
 
 
 def _tables(pieces: Sequence[Piece], some: Sequence[int]) -> Any:

@@ -14,6 +14,8 @@ _GAUGES = {  # by the names of an engine's state
     "running": ("tec_texts_running", "Texts: running"), "waiting": ("tec_texts_waiting", "Texts: waiting"), "slots": ("tec_texts_slots", "Texts: slots"),
     "blocks": ("tec_cache_blocks", "Blocks of the cache"), "free_blocks": ("tec_cache_free_blocks", "Blocks that no text holds"),
     "preempted": ("tec_cache_preempted", "How often a text gave its blocks back"),
+    "guessed": ("tec_guessed_tokens", "Tokens that were guessed ahead"),
+    "accepted": ("tec_accepted_tokens", "Guessed tokens that texts have"),
 }  # fmt: skip
 
 

@@ -106,8 +106,8 @@ class ScriptedJoint:
         for p in pieces:
             ids = self.pool[list(p.blocks)].reshape(-1)[: p.first + len(p.tokens)]
             assert (ids >= 0).all(), "a text reads what nobody wrote"
-            if p.wanted:
-                rows.append(self.script.logits(ids.tolist()))
+            for k in range(p.wanted, 0, -1):
+                rows.append(self.script.logits(ids[: len(ids) - k + 1].tolist()))
         return np.array(rows)
 
     def clear(self, blocks: Sequence[int]) -> None:

@@ -21,7 +21,7 @@ from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_of
 from tec.lm.serve.engine import Done, Refused, Request
 from tec.lm.serve.jobs import PIECE
-from tec.lm.serve.joint import PagedModel, Piece
+from tec.lm.serve.joint import PagedModel, Piece, network_inputs
 from tec.target import as_target
 from tests import seeds
 from tests.unit.lm.tiny import llama
@@ -166,6 +166,58 @@ def test_drawn_arrivals(made, seed):
         assert one.text == text or (one in cancelled and end.reason == "cancelled" and text.startswith(one.text))
     state = engine.state()
     assert state["running"] == state["waiting"] == 0 and state["free_blocks"] == model.blocks
+
+
+class Oracle:
+    """Guesses the script, with a wrong token now and then."""
+
+    def __init__(self, script, rng):
+        self.script, self.rng = script, rng
+
+    def guess(self, ids, count):
+        found = []
+        for _ in range(self.rng.randint(0, count)):
+            best = int(np.argmax(self.script.logits([*ids, *found])))
+            found.append(best if self.rng.random() < 0.8 else self.rng.randrange(256))
+        return found
+
+
+def test_guessed_texts_are_the_same(made):
+    """Drawn texts in few blocks, of which some are cancelled: each is what it is without guesses, of fewer runs; what is drawn is not guessed."""
+    rng = random.Random(seeds.stream("guessed batches"))
+    script = Scripted(context=96, seconds=0.0005)
+    model = ScriptedJoint(script, block=8, blocks=20)
+    engine = made(model, slots=5, guesses=lambda: Oracle(script, rng))
+    texts, kept = [], []
+    for k in range(25):
+        text = "".join(rng.choice("abcdef") for _ in range(rng.randint(1, 38)))
+        head, one = rng.choice(["", "common head "]), Kept()
+        most, stop = rng.choice([4, 90]), ["fa"] if rng.random() < 0.3 else []
+        job = engine.submit(ask(f"{head}say {text}", most, stop=stop), one)
+        if k % 8 == 7:
+            threading.Timer(rng.random() * 0.01, job.cancel).start()
+        text = text.partition(stop[0])[0] if stop else text
+        texts.append(text[:most])
+        kept.append(one)
+    for text, one in zip(texts, kept):
+        end = one.wait()
+        assert end.error is None, end.error
+        assert one.text == text or (end.reason == "cancelled" and text.startswith(one.text))
+    state = engine.state()
+    assert state["free_blocks"] == 20 and 0 < state["accepted"] < state["guessed"]
+    assert any(n > 1 for batch in model.batches for n in batch)
+    drawn = Kept()
+    engine.submit(ask("draw", 5, sampling=Sampling(temperature=1.0)), drawn)
+    assert drawn.wait().reason and engine.state()["guessed"] == state["guessed"]
+
+
+def test_a_piece_whose_rows_are_all_wanted():
+    """Guesses attend as single rows, each at its place, and a prompt beside them as a chunk."""
+    made = network_inputs([Piece([5, 6, 7], 9, [3, 1], 3), Piece([1, 2], 0, [0]), Piece([4], 30, [2, 5, 6, 7])], 8)
+    assert made["single_rows"].tolist() == [0, 1, 2, 5] and made["single_starts"].tolist() == [9, 10, 11, 30]
+    assert made["single_tables"].tolist() == [[3, 1, 0, 0]] * 3 + [[2, 5, 6, 7]]
+    assert made["chunk_rows"].tolist() == [[3, 4]] and made["wanted"].tolist() == [0, 1, 2, 4, 5]
+    assert made["order"].tolist() == [0, 1, 2, 4, 5, 3] and made["slots"].tolist()[:3] == [9, 10, 11]
 
 
 # ---- a compiled model

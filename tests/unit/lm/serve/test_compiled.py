@@ -11,9 +11,9 @@ import pytest
 from tec.errors import ArgumentError
 from tec.lm import embedder, load
 from tec.lm.serve.app import application, socket_at
-from tec.lm.serve.compiled import CompiledModel, served_embedder, served_of
+from tec.lm.serve.batches import BatchEngine
+from tec.lm.serve.compiled import engine_of, served_embedder, served_of
 from tec.lm.serve.engine import Done, Request, Token
-from tec.lm.serve.guessing import GuessingModel
 from tec.lm.serve.slots import SlotEngine
 from tests.unit.lm.tiny import llama
 
@@ -33,14 +33,16 @@ def alone(lm, prompt: str, most: int = 12) -> list[int]:
     return generation.ids
 
 
-@pytest.mark.parametrize("slots, guesses", [(3, ""), (2, "ngrams"), (2, "draft")])
-def test_texts_together(lm, slots, guesses):
-    model = (
-        GuessingModel(lm, draft=load(llama(what=3), context=48, target="llvm") if guesses == "draft" else None)
-        if guesses
-        else CompiledModel(lm)
-    )
-    engine = SlotEngine(model, lm.checkpoint.tokenizer.token_bytes, slots=slots)
+@pytest.fixture(scope="module")
+def draft():
+    return load(llama(what=3), context=48, target="llvm")
+
+
+@pytest.mark.parametrize("slots, guesses, block", [(3, "", 0), (2, "ngrams", 0), (4, "ngrams", 8), (4, "draft", 8)])
+def test_texts_together(lm, draft, slots, guesses, block):
+    more = {"ngrams": guesses == "ngrams", "draft": draft if guesses == "draft" else None}
+    engine = engine_of(lm, slots=slots, block=block, **more)
+    assert isinstance(engine, BatchEngine if block else SlotEngine)
     ends = [threading.Event() for _ in PROMPTS]
     tokens: list[list[int]] = [[] for _ in PROMPTS]
 
@@ -59,6 +61,7 @@ def test_texts_together(lm, slots, guesses):
             engine.submit(Request(lm.encode(prompt), 12), listener(k))
         assert all(e.wait(120) for e in ends)
         assert tokens == [alone(lm, p) for p in PROMPTS]
+        assert not (guesses and block) or engine.state()["guessed"]
     finally:
         engine.close()
 
