@@ -142,6 +142,12 @@ def put_vector(ib: IRBuilder, buffer: BufferVar, first: Index, value: Expr) -> N
     ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))
 
 
+def put_vector_at(ib: IRBuilder, buffer: BufferVar, index: Sequence[Index], first: Index, value: Expr) -> None:
+    """A vector's elements side by side into a row of a buffer, in one store. index: the row's."""
+    where = (*(build.convert(e) for e in index), _run(first, dtype_info(value.dtype).lanes))
+    ib.emit(BufferStore(buffer.buffer, value, where))
+
+
 def _run(first: Index, n: int) -> Expr:
     return Ramp(build.convert(first), te.const(1, "int32"), n)
 

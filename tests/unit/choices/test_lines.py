@@ -9,7 +9,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import schedule
+from tec.choices import schedule, spaces
 from tec.ops.registry import TensorType, get_op
 from tests.thinned import thinned
 
@@ -51,6 +51,36 @@ def test_running_sums(shape: tuple[int, ...], axis: int, dtype: str, exclusive: 
     choice, got, want = run("cumsum", {"axis": axis, "exclusive": exclusive, "reverse": reverse}, a, chip)
     assert choice["wave"]
     np.testing.assert_array_equal(got[0], want[0])
+
+
+@thinned(
+    2,
+    ("chip", ["gfx942", "gfx1100"]),
+    (
+        "shape, axis, dtype, reverse, parts",
+        [
+            ((3, 1031), 1, "float16", True, 4),  # lines that begin between words
+            ((2, 1203), 1, "int8", False, 4),
+            ((2, 777), 1, "float32", False, 2),
+            ((1031, 35), 0, "float16", True, 4),
+        ],
+    ),
+)
+def test_work_groups_share_a_line(
+    shape: tuple[int, ...], axis: int, dtype: str, reverse: bool, parts: int, chip: str
+) -> None:
+    a = np.random.default_rng(parts).integers(-2, 3, shape).astype(dtype)
+    known, types = get_op("cumsum"), [TensorType(dtype, shape)]
+    attrs = {"axis": axis, "exclusive": reverse, "reverse": reverse}
+    out_types = known.infer(types, attrs)
+    x = te.placeholder(shape, dtype, name="x")
+    space = spaces(known.compute(attrs, [x], out_types), f"rocm -mcpu={chip}")[0]
+    chosen = space.apply({"chunk": 0, "wave": 64, "parts": parts})
+    dev = tec.rocm_emu(chip, check="all")
+    y = tec.nd.array(np.full(shape, 7, dtype), dev)
+    tec.build(chosen.schedule, [x, *chosen.outputs], f"rocm -mcpu={chip}")(tec.nd.array(a, dev), y)
+    assert known.host is not None
+    np.testing.assert_array_equal(y.numpy(), known.host(attrs, [a], out_types)[0])
 
 
 def test_running_sums_of_eight_lines_beside_each_other() -> None:

@@ -1,0 +1,99 @@
+"""The elements of a running sum's lines, and the ways in which a thread has a line, or some of it, for itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import te
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
+from ..parts import loops
+
+
+class Scan:
+    """What all ways share: the elements of a line from its end or its beginning, and what is done with two."""
+
+    def __init__(self, space: loops.LoopForm, lines: loops.Lines, ib: IRBuilder, src: Any, dst: Any):
+        a = space.form.attrs
+        self.ib, self.src, self.dst, self.target, self.lines = ib, src, dst, space.target, lines
+        self.rule = space.rule
+        self.product, self.strict, self.back, self.wide = a["product"], a["exclusive"], a["reverse"], a["acc"]
+        self.dtype, self.n = space.form.inputs[0].dtype, lines.n
+        self.one = te.const(1 if self.product else 0, self.wide)
+
+    def both(self, a: Any, b: Index) -> Any:
+        return a * b if self.product else a + b
+
+    def place(self, line: Index, k: Index) -> tuple[Any, ...]:
+        return self.lines.at(line, self.n - 1 - k if self.back else k)
+
+    def write(self, line: Index, begin: Index, count: Index, acc: BufferVar) -> None:
+        """The results of `count` elements from `begin` on, one after another."""
+        with self.ib.for_range(0, count, "k") as k:
+            at = self.place(line, begin + k)
+            value = self.src[at].astype(self.wide)
+            if self.strict:
+                following = self.ib.let("following", self.both(acc[0], value))
+                self.dst[at] = acc[0].astype(self.dtype)
+                acc[0] = following
+            else:
+                acc[0] = self.both(acc[0], value)
+                self.dst[at] = acc[0].astype(self.dtype)
+
+    def by_strips(self, lanes: int, vectors: int) -> None:
+        """Some vectors of neighbouring lines at a time, whose sums stay in registers. Those of a strip that would run past the last line begin earlier."""
+        ib, lines, n = self.ib, self.lines, self.n
+        inner, vector = lines.after[-1], f"{self.dtype}x{lanes}"
+        strips = -(-inner // (lanes * vectors))
+        around = loops.Lines((*lines.before, n, *lines.after[:-1]), len(lines.before))
+        with loops.each(ib, self.target, around.count * strips, "strip") as strip:
+            line, first = te.indexdiv(strip, strips), ib.let("first", te.indexmod(strip, strips) * (lanes * vectors))
+            acc = ib.allocate(self.dtype, (lanes * vectors,), "acc", scope="local")
+            one = te.const(1 if self.product else 0, vector)
+            for v in range(vectors):
+                loops.put_vector(ib, acc, v * lanes, one)
+            with ib.for_range(0, n, "k") as k:
+                row = around.at(line, n - 1 - k if self.back else k)
+                for v in range(vectors):
+                    at = (*row, te.min(first + v * lanes, inner - lanes))
+                    before = ib.let("before", loops.vector(acc, v * lanes, lanes))
+                    after = ib.let("after", self.both(before, self.src.buffer.vload(at, vector)))
+                    loops.put_vector(ib, acc, v * lanes, after)
+                    ib.emit(self.dst.buffer.vstore(at, before if self.strict else after))
+
+    def by_chunks(self, chunk_size: int) -> None:
+        """Sums of chunks, of chunks of chunks, ... until a line of them is short; then each level starts from the one above."""
+        ib, target, lines, n = self.ib, self.target, self.lines, self.n
+        counts: list[int] = []
+        while (counts[-1] if counts else n) > chunk_size:
+            counts.append(-(-(counts[-1] if counts else n) // chunk_size))
+        levels = [ib.allocate(self.wide, (lines.count * c,), f"sums{k}") for k, c in enumerate(counts)]
+        for k, (level, c) in enumerate(zip(levels, counts)):
+            length = n if k == 0 else counts[k - 1]
+            with loops.each(ib, target, lines.count * c) as e:
+                line, chunk = te.indexdiv(e, c), te.indexmod(e, c)
+                acc = loops.scalar(ib, self.wide, "acc", self.one)
+                with ib.for_range(0, te.min(chunk_size, length - chunk * chunk_size), "j") as j:
+                    i = chunk * chunk_size + j
+                    value = (
+                        self.src[self.place(line, i)].astype(self.wide) if k == 0 else levels[k - 1][line * length + i]
+                    )
+                    acc[0] = self.both(acc[0], value)
+                level[e] = acc[0]
+        for k in reversed(range(len(levels))):
+            length = counts[k]
+            parts = counts[k + 1] if k + 1 < len(counts) else 1
+            with loops.each(ib, target, lines.count * parts) as e:
+                line, chunk = te.indexdiv(e, parts), te.indexmod(e, parts)
+                acc = loops.scalar(ib, self.wide, "acc", levels[k + 1][e] if k + 1 < len(levels) else self.one)
+                size = te.min(chunk_size, length - chunk * chunk_size) if parts > 1 else length
+                with ib.for_range(0, size, "j") as j:
+                    i = line * length + chunk * chunk_size + j
+                    following = ib.let("following", self.both(acc[0], levels[k][i]))
+                    levels[k][i] = acc[0]
+                    acc[0] = following
+        c = counts[0]
+        with loops.each(ib, target, lines.count * c) as e:
+            line, chunk = te.indexdiv(e, c), te.indexmod(e, c)
+            begin = chunk * chunk_size
+            self.write(line, begin, te.min(chunk_size, n - begin), loops.scalar(ib, self.wide, "acc", levels[0][e]))
