@@ -123,12 +123,14 @@ def _apart(program: Program, target: Target, name: str) -> tuple[list[_Class], s
             return [], asked
         if name not in asked:  # its choice is the same for all sizes
             return [_Class(None, size, (size,), *best)], asked
-        found.append(_Class(end, size, (size,) if end is not None else (size, LARGE), *best))
+        found.append(_Class(end, size, tuple(dict.fromkeys((size, end or LARGE))), *best))
     judge = _Judge(program, target, name)
+    # Classes that are joined one after another must not add up their losses: each size is judged by what its own class preferred.
+    own_of = {n: c for c in found for n in c.judged}
     for k in range(len(found) - 1, 0, -1):
         few, many = found[k - 1 : k + 1]
         for own, other in ((many, few), (few, many)):
-            if not any(judge.gains(n, many.end, own, other) for n in own.judged):
+            if not any(judge.gains(n, many.end, own_of[n], other) for n in own.judged):
                 found[k - 1 : k + 1] = [other._replace(end=many.end, judged=few.judged + many.judged)]
                 break
     return found, asked
