@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from ...ir.dtype import dtype_info
@@ -28,9 +28,10 @@ _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sum
 class GpuReduction(Space):
     """`shared`: the threads of a work-group share a sum; else a thread has an output, or `piece` bytes of neighbours. `parts`: a kernel of its own
     sums so many parts of each sum before, so that there is work for all units. `wide`: a work-group shares the sums of so many threads' neighbours,
-    each thread `piece` bytes of every so-manieth row."""
+    each thread `piece` bytes of every so-manieth row. `rows`: sums of a work-group, a wavefront each."""
 
     template: ClassVar[str] = "gpu reduction"
+    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1}
 
     def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
         super().__init__(group, target)
@@ -41,7 +42,7 @@ class GpuReduction(Space):
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
             "parts": equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
-            "wide": (0, 8, 16, 32, 64),
+            "wide": (0, 8, 16, 32, 64), "rows": (1, 4, 8) if self.along and self.outputs and self.length else (1,),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
 
@@ -61,6 +62,12 @@ class GpuReduction(Space):
     def default(self) -> Choice:
         """Windows and weights over pixels by channels: some pixels a thread where a rule says so, which have most of these in common. Else see `_sums`."""
         choice = self._sums
+        if choice["shared"] and choice["parts"] == 1 and "group_ns" in self.figures:
+            by_waves = [
+                {**choice, "threads": self.target.wavefront_size, "rows": n} for n in self.parameters["rows"][1:]
+            ]
+            legal = [c for c in by_waves if self.why_not(c) is None and self._own(c) <= _WRITTEN_OUT]
+            choice = min((choice, *legal), key=lambda c: self.cost(c).seconds)
         if "columns" in self.parameters:
             alone = not choice["shared"] and choice["parts"] == 1
             choice["columns"] = self._rule("columns", 1) if alone else 1
@@ -108,7 +115,7 @@ class GpuReduction(Space):
         return best
 
     def _choice(self, shared: bool, threads: int, parts: int = 1, piece: int = 0, wide: int = 0) -> Choice:
-        return self.choice(shared=shared, threads=threads, parts=parts, piece=piece, wide=wide)
+        return self.choice(shared=shared, threads=threads, parts=parts, piece=piece, wide=wide, rows=1)
 
     def _wides(self, *threads: int) -> Iterator[Choice]:
         """Legal choices of work-groups that share neighbours' sums, as wide as a rule says."""
@@ -119,9 +126,10 @@ class GpuReduction(Space):
     @property
     def all(self) -> Iterator[Choice]:
         """Every legal choice. Options that are for other ways to share a sum than a choice's are left out whole: of tens of thousands of combinations some hundreds are legal."""
-        names, none = self.parameters, {"piece": (0,), "wide": (0,), "columns": (1,)}
+        names, none = self.parameters, {"piece": (0,), "wide": (0,), "rows": (1,), "columns": (1,)}
         for shared, threads, parts in itertools.product(names["shared"], names["threads"], names["parts"]):
             own = {"columns"} if parts == 1 and not shared else set()
+            own |= {"rows"} if shared and parts == 1 and threads == self.target.wavefront_size else set()
             own |= set() if shared or self.along else {"piece"} if parts > 1 else {"piece", "wide"}
             rest = {n: names[n] if n in own else value for n, value in none.items() if n in names}
             yield from self.legal({"shared": (shared,), "threads": (threads,), "parts": (parts,), **rest})
@@ -130,6 +138,11 @@ class GpuReduction(Space):
         parts, lanes = choice["parts"], self._lanes(choice)
         if choice["wide"]:
             return self._why_not_wide(choice)
+        if choice["rows"] > 1:
+            if not choice["shared"] or parts > 1 or choice["threads"] != self.target.wavefront_size:
+                return "a work-group has several sums where a wavefront has each of them whole"
+            if (self.outputs or 1) % choice["rows"]:
+                return "the last work-group would have less sums than others"
         if choice["piece"]:
             last = self._last
             if choice["shared"] or self.along or parts == 1:
@@ -284,7 +297,9 @@ class GpuReduction(Space):
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._few() else 1))
             second = machine.launch_us * 1e-6 + own / figures["second_loads"] * machine.queued_ns * 1e-9
-        seconds = machine.launch_us * 1e-6 + max(memory, waiting) * last + second
+        groups = threads / (choice["threads"] * choice["rows"])
+        begun = groups * figures["group_ns"] * 1e-9
+        seconds = machine.launch_us * 1e-6 + max(max(memory, waiting) * last, begun) + second
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
     def _few(self) -> bool:
@@ -300,7 +315,7 @@ class GpuReduction(Space):
         if choice["wide"]:
             _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
-            group_per_output(s, out, red, threads)
+            group_per_output(s, out, red, threads, choice["rows"])
         elif not (
             red.tag == "pixels"
             and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
@@ -450,12 +465,16 @@ def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: 
     return True
 
 
-def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int) -> None:
-    """Long sums: the threads of a work-group share one."""
+def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1) -> None:
+    """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
     fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
-    if fused is not None:
+    if fused is not None and rows > 1:
+        block, fused = stage.split(fused, factor=rows)
+        stage.bind(block, thread_axis("blockIdx.x"))
+        stage.bind(fused, thread_axis((0, rows), "threadIdx.y"))
+    elif fused is not None:
         stage.bind(fused, thread_axis("blockIdx.x"))
     rstage = s[red]
     k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]

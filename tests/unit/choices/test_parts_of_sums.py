@@ -58,3 +58,20 @@ def test_parts_of_any_length_add_up(along: int, number: int) -> None:
     got = tec.nd.empty((shape[1 - along],), "float32", dev)
     f(tec.nd.array(value, dev), got)
     np.testing.assert_allclose(got.numpy(), value.astype("f8").sum(along), atol=1e-5 * length, err_msg=str(choice))
+
+
+def test_wavefronts_of_a_work_group_have_a_sum_each() -> None:
+    """100,000 sums of 256 would be as many work-groups, which take longer to begin than memory takes for what they read."""
+    x = tec.te.placeholder((349 * 288, 256), "float32", name="x")
+    known, attrs = get_op("reduce_sum"), {"axes": (1,), "keepdims": False}
+    outs = known.compute(attrs, [x], known.infer([TensorType("float32", (349 * 288, 256))], attrs))
+    space = next(s for s in spaces(outs, "cuda -arch=sm_90a") if s.template == "gpu reduction")
+    assert space.default["rows"] == 8 and space.default["threads"] == 32
+    x, space = _sums((24, 300), 1)
+    choice = next(c for c in space.all if c["rows"] == 4)
+    chosen = space.apply(choice)
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], TARGET, name="sums")
+    dev, value = tec.rocm_emu("gfx942", check="all"), np.random.default_rng(1).standard_normal((24, 300)).astype("f")
+    got = tec.nd.empty((24,), "float32", dev)
+    f(tec.nd.array(value, dev), got)
+    np.testing.assert_allclose(got.numpy(), value.astype("f8").sum(1), atol=1e-4)
