@@ -53,6 +53,11 @@ FITTED: dict[str, Fitted] = {
         3.7, "us", "i8 64x5120x1280, 64x1536x5120, 512x1536x5120 (MI300X, asm, 7.7 to 18.7 us), bf16 32x256x6144 (MI308X, asm, 7.9 us)", "the same of the MI300X's generation: these rows leave 3.1, 3.7, 3.8 "
         "and 3.8 us, whose median this is; the six traces lie on both sides of it",
     ),
+    "call of aiter's attention": Fitted(
+        38.6, "us", "attention 16x16x16x1024x128 and 16x64x8x1024x128, causal and not (MI355X, asm, 124 to 532 us)", "HipKittens' script waits for the device before each call, records an event, calls "
+        "aiter.flash_attn_func from Python, and records another one: the device does nothing until the call has come to its launch. The rows leave 34.2, 36.1, 41.1 and 47.8 us beside the kernel, "
+        "whose median this is; their spread is not explained",
+    ),
     "zeros written first": Fitted(
         0.8, "us", "f8 2x128x7168, 64x768x7168, 640x128x7168, 64x6144x7168 (MI355X, asm), 32x128x7168, 240x128x7168, 448x128x7168, 640x128x7168, i8 80x1536x5120, 220x1536x5120 (MI308X, asm), all sums in parts",
         "a launch of hipMemsetAsync ahead of the kernel, beside the kernel's own part of the profiler: the rows leave -0.3 to 2.0 us, their median is 0.8",
