@@ -51,6 +51,16 @@ _HEAD = {
 	v_mov_b32_e32 v2, 0
 	s_nop 1
 """,
+    "gfx12": """	s_mov_b32 s9, ttmp9
+	s_clause 0x1
+	s_load_b128 s[4:7], s[0:1], 0x0
+	s_load_b32 s8, s[0:1], 0x10
+	s_wait_kmcnt 0x0
+	v_and_b32_e32 v0, 0x3ff, v0
+	v_lshlrev_b32_e32 v1, 2, v0
+	v_mov_b32_e32 v2, 0
+	s_nop 1
+""",
 }
 
 
@@ -82,7 +92,7 @@ attributes #0 = {{ "amdgpu-flat-work-group-size"="1,256" "amdgpu-no-implicitarg-
 
 
 def text(chip: str, body: str) -> str:
-    head = _HEAD["gfx9" if chip.startswith("gfx9") else "gfx11"]
+    head = _HEAD["gfx9" if chip.startswith("gfx9") else "gfx12" if chip.startswith("gfx12") else "gfx11"]
     if chip == "gfx90a":  # a descriptor of scratch comes first
         head = "\ts_mov_b64 s[0:1], s[4:5]\n\ts_mov_b32 s2, s6\n" + head
     lines = [line if line.rstrip().endswith(":") else "\t" + line for line in body.strip().split("\n")]
