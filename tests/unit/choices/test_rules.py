@@ -84,7 +84,7 @@ FEATURES = {
     "running sum": {"lines", "usual", "bytes", "groups"},
     "gpu attention": {"keys"},
     "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
-    "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open"},
+    "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open", "taps"},
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
@@ -103,7 +103,7 @@ PREFERENCES = {
     "running sum": {"across", "words"},
     "gpu attention": {"blocks"},
     "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
-    "cpu convolution": {"blocks", "columns", "least", "most", "priced"},
+    "cpu convolution": {"blocks", "columns", "least", "most", "priced", "unroll"},
     tilings.TEMPLATE: {"tiles", "shared", "slice_k", "least_steps", *(f.name for f in fields(tilings.Outline))},
 }
 
