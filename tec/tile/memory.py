@@ -98,14 +98,13 @@ class Memory(Reading, Exchange):
         raise self.error(f"a pointer that {op.name} makes", loc=op.loc)
 
     def world(self, v: Value) -> Buffer:
-        """What a pointer that is made of an address is into: all memory, told from the place of a parameter that the launch adds."""
+        """What a pointer that is made of an address is into: all memory, told from the place of a parameter that the launch adds, an
+        array of its own: of such the address is a multiple of the widest access."""
         dtype = v.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
         found = self.worlds.get(dtype)
         if found is None:
             size = E.Var(f"memory_{dtype}_size", "int64", True)
-            found = self.worlds[dtype] = Buffer(
-                f"memory_{dtype}", dtype, (size,), (), 0, GLOBAL, dtype_info(dtype).bytes
-            )
+            found = self.worlds[dtype] = Buffer(f"memory_{dtype}", dtype, (size,), (), 0, GLOBAL, GPU_VECTOR_BYTES)
         return found
 
     def _placed(self, address: E.Expr, v: Value) -> E.Expr:

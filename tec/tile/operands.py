@@ -143,7 +143,10 @@ class Operands(Control):
         as_it_is = unit.instr.unit in ("wgmma", "mma.sync") and size == 2  # operands of 8 bits lie along k
         along = self.along(v, k_axis) if as_it_is else k_axis
         rows, columns = v.ty.shape[1 - along], v.ty.shape[along]
-        if unit.instr.unit == "wgmma" or self.is_turned(v, unit, role):
+        if unit.instr.unit == "wgmma":
+            width = LINE_BYTES // size
+            return along, rows * -(-columns // width) * width
+        if self.is_turned(v, unit, role):
             return along, rows * columns
         return along, rows * operand_stride(columns, v.ty.dtype.tec)
 

@@ -55,7 +55,8 @@ class Units(Operands):
         (m, n), k = v.ty.shape, a.ty.shape[1]
         for x, axis in ((a, 1), (b, 0)):
             along = self.along(x, axis) if size == _TO_LDMATRIX else axis
-            if x.ty.shape[along] * size % LINE_BYTES or x.ty.shape[1 - along] % LINES:
+            line = known[0] * size if along == axis else LINE_BYTES  # along k a line may be filled in part
+            if x.ty.shape[along] * size % line or x.ty.shape[1 - along] % LINES:
                 return None
         groups = self.warps // _WARPS
         down = min(groups, m // 64)

@@ -139,6 +139,30 @@ def test_copies_into_a_slot_in_use_are_found(wrong: str, monkeypatch: pytest.Mon
         matmul_case(HOPPER, 64, 64, 256, (False, False), BM=64, BN=64, BK=64, num_warps=8, num_stages=2)
 
 
+def test_narrow_tiles_by_address_are_copied_in_the_background() -> None:
+    """A line of 128 bytes is filled in part where a tile has 32 elements along k; of pointers that were numbers it is promised what they are multiples of."""
+    matmul_case(HOPPER, 64, 64, 96, (False, True), BM=64, BN=64, BK=32, num_warps=4, num_stages=2)
+    text = _by_address.asm(HOPPER, "*i64:16", "*fp32:16", "i32", "i32", BM=64, BK=32)
+    fills, products, narrow = counted(
+        text, r"cp\.async\.cg", r"wgmma\.mma_async\S+m64n64k16", r"ld\.global\.(?:nc\.)?[bu]16"
+    )
+    assert fills and products == 2 and not narrow
+
+
+@tl.jit
+def _by_address(where, c, turns, stride, BM: tl.constexpr, BK: tl.constexpr):
+    at, ks, total = tl.arange(0, BM), tl.arange(0, BK), tl.zeros((BM, BM), tl.float32)
+    a = tl.load(where).to(tl.pointer_type(tl.float16)) + at[:, None] * stride + ks[None, :]
+    b = tl.load(where + 1).to(tl.pointer_type(tl.float16)) + ks[:, None] * stride + at[None, :]
+    for _ in range(turns):
+        tl.multiple_of(a, [16, 16])
+        tl.multiple_of(b, [16, 16])
+        total += tl.dot(tl.load(a), tl.load(b))
+        a += BK
+        b += BK * stride
+    tl.store(c + at[:, None] * BM + at[None, :], total)
+
+
 @tl.jit
 def _in_two_loops(a, b, c, middle, K, BM: tl.constexpr, BK: tl.constexpr, LOOPS: tl.constexpr):
     at, total = tl.arange(0, BM), tl.zeros((BM, BM), tl.float32)
