@@ -27,6 +27,7 @@ TITLES = {
     "suites": "Test suites",
     "tests": "Tests",
     "house": "Figures of the sources",
+    "choices": "Choices that drawn operators use",
 }
 _LEFT_OUT = ("assembly", "instructions")  # measures for comparisons of trees: nobody reads a digest
 

@@ -8,8 +8,7 @@ meet in shared memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -100,18 +99,6 @@ class _Kernel(Plain):
         self.space, self.rows, self.full = space, rows, space.full
         self.tail = self.hidden % GPU_PANEL != 0
 
-    @contextmanager
-    def launch(self, grid: tuple[Any, ...], threads: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-        """A kernel; the indices of work-group and thread."""
-        with self.ib.new_scope():
-            axes = []
-            for kind, extents in (("blockIdx", grid), ("threadIdx", threads)):
-                for c, n in zip("xyz", extents):
-                    axis = te.thread_axis(f"{kind}.{c}")
-                    self.ib.scope_attr(axis, "thread_extent", n)
-                    axes.append(axis.var)
-            yield tuple(axes)
-
     def by_direction(self, d: Index, emit: Any) -> None:
         """`emit(kind)` for the activations of the direction; one code where they are the same."""
         acts = self.r.activations
@@ -151,16 +138,6 @@ class _Kernel(Plain):
         """A unit that there is."""
         return te.min(unit, self.hidden - 1) if self.tail else unit
 
-    @contextmanager
-    def where(self, *conditions: Any) -> Iterator[None]:
-        """A block under conditions; True needs none."""
-        given = [c for c in conditions if c is not True]
-        if not given:
-            yield
-            return
-        with self.ib.if_scope(te.all(*given) if len(given) > 1 else given[0]):
-            yield
-
     def weight_at(self, d: Index, phase: int, i: int, unit: Any, k: Index) -> Any:
         """The weight of a phase's gate i."""
         r, n, gates = self.r, self.hidden, self.r.phases[phase]
@@ -196,7 +173,7 @@ class _InOneKernel(_Kernel):
 
     def run(self) -> None:
         ib, r, full, parts = self.ib, self.r, self.full, self.space.parts
-        with self.launch((self.batch, len(r.backward)), (full, parts)) as (b, d, unit, part):
+        with loops.launch(self.ib, (self.batch, len(r.backward)), (full, parts)) as (b, d, unit, part):
             h = ib.allocate(self.acc, (full,), "hidden", scope="shared")
             kept = ib.allocate(self.acc, (full,), "kept", scope="shared") if len(r.phases) == 2 else None
             shared = ib.allocate(self.acc, (parts * self.space.widest * full,), "parts", scope="shared")
@@ -219,7 +196,7 @@ class _InOneKernel(_Kernel):
                         sums = self.joined(gates, (d, b, t, u), parts, lambda p, i: shared[(p * self.space.widest + i) * full + unit])  # fmt: skip
                         at = (d, b, t, u, unit)
                         self.by_direction(d, partial(self._finish, phase, sums, at, h, kept, own))
-            with self.where(first, unit < self.hidden if self.tail else True):
+            with loops.where(self.ib, first, unit < self.hidden if self.tail else True):
                 self.ends[0][d, b, u] = h[unit].astype(self.ends[0].dtype)
                 if r.states == 2:
                     self.ends[1][d, b, u] = own[0].astype(self.ends[1].dtype)
@@ -237,7 +214,7 @@ class _InOneKernel(_Kernel):
         h[unit] = new[0]
         if r.states == 2:
             own[0] = new[1]
-        with self.where(unit < self.hidden if self.tail else True):
+        with loops.where(self.ib, unit < self.hidden if self.tail else True):
             self.y[t, d, b, u] = shown.astype(self.y.dtype)
 
 
@@ -270,9 +247,9 @@ class _ByLaunches(_Kernel):
     def _each_unit(self, emit: Any) -> None:
         threads = min(256, self.full)
         blocks = -(-self.full // threads)
-        with self.launch((blocks, self.entries, len(self.r.backward)), (threads,)) as (x, b, d, thread):
+        with loops.launch(self.ib, (blocks, self.entries, len(self.r.backward)), (threads,)) as (x, b, d, thread):
             unit = self.ib.let("unit", x * threads + thread)
-            with self.where(unit < self.hidden if self.hidden != blocks * threads else True):
+            with loops.where(self.ib, unit < self.hidden if self.hidden != blocks * threads else True):
                 emit(d, b, unit)
 
     def _begin(self, d: Index, b: Index, unit: Any) -> None:
@@ -289,7 +266,7 @@ class _ByLaunches(_Kernel):
     def _step(self, step: Index, phase: int) -> None:
         ib, r, rows, gates = self.ib, self.r, self.rows, self.r.phases[phase]
         grid = (self.full // GPU_PANEL, self.blocks, len(r.backward))
-        with self.launch(grid, (GPU_PANEL, _PARTS)) as (panel, block, d, lane, part):
+        with loops.launch(self.ib, grid, (GPU_PANEL, _PARTS)) as (panel, block, d, lane, part):
             unit = ib.let("unit", panel * GPU_PANEL + lane)
             u = ib.let("u", self.real(unit))
             t = ib.let("t", self.time(d, step))
@@ -316,7 +293,7 @@ class _ByLaunches(_Kernel):
             self.part(phase, d, unit, part, _PARTS, rows, read, to)
             for m in range(rows):
                 inside = block * rows + m < self.entries if self.ragged else True
-                with self.where(part == m, unit < self.hidden if self.tail else True, inside):
+                with loops.where(self.ib, part == m, unit < self.hidden if self.tail else True, inside):
                     b = ib.let("b", entry(m))
                     sums = self.joined(gates, (d, b, t, u), _PARTS, partial(part_of, m))
                     at = (d, b, t, u, ib.let("place", self.place(d, b, unit)), now, after)

@@ -6,7 +6,7 @@ The line is read twice for that, which is little beside a GPU of which most unit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -63,24 +63,30 @@ class Shared:
         """A lane's sum becomes that of all lanes of its wavefront that differ by multiples of `first`."""
         loops.over_lanes(self.ib, value, (m for m in loops.doublings(wave) if m >= first), wave, self.s.both)
 
-    @contextmanager
-    def launch(self, groups: int, *threads: int) -> Iterator[tuple[Any, ...]]:
-        """A kernel; the indices of the work-group and the thread."""
-        with self.ib.new_scope():
-            axes = []
-            for tag, n in zip(("blockIdx.x", "threadIdx.x", "threadIdx.y"), (groups, *threads)):
-                axis = te.thread_axis(tag)
-                self.ib.scope_attr(axis, "thread_extent", n)
-                axes.append(axis.var)
-            yield tuple(axes)
+    def ahead_in_wave(self, value: Any, place: Index, apart: int, wave: int) -> tuple[Any, Any]:
+        """Of a lane's sum, with those of the lanes so many apart ahead of it in its wavefront: what they come to, and that without its own."""
+        s, ib, step = self.s, self.ib, apart
+        value = ib.let("value", value)
+        while step < wave:
+            other = ib.let("other", te.call_intrin(s.wide, "shuffle_up", value, step, wave))
+            value = ib.let("value", te.select(place >= step, s.both(other, value), value))
+            step *= 2
+        if apart >= wave:
+            return value, s.one
+        before = ib.let("before", te.call_intrin(s.wide, "shuffle_up", value, apart, wave))
+        return value, te.select(place >= apart, before, s.one)
 
-    @contextmanager
-    def _inside(self, k: Index) -> Iterator[None]:
-        if self.s.n % self.length == 0:
-            yield
-            return
-        with self.ib.if_scope(k < self.s.n):
-            yield
+    def ahead_of_wave(self, own: Any, waves: int, carry: BufferVar, total: Callable[[int], Any]) -> Any:
+        """What is ahead of wavefront `own`, each of which has a total; `carry` goes on by all of them."""
+        mine = loops.scalar(self.ib, self.s.wide, "mine", self.s.one)
+        for w in range(waves):
+            with self.ib.if_scope(own == w):
+                mine[0] = carry[0]
+            carry[0] = self.s.both(carry[0], total(w))
+        return mine[0]
+
+    def _inside(self, k: Index) -> Any:
+        return loops.where(self.ib, self.s.n % self.length == 0 or k < self.s.n)
 
     def summed(self, kept: BufferVar, begin: int, count: int, acc: BufferVar) -> None:
         """Elements of a thread as what stands after (or before) each of them from `acc` on, in place."""
@@ -135,7 +141,7 @@ class SharedRow(Shared):
     def _add_up(self, sums: Any) -> None:
         """The sums of all parts but the last, by a kernel of its own."""
         s, ib, wave, waves = self.s, self.ib, self.wave, self.waves
-        with self.launch(s.lines.count * (self.parts - 1), self.threads) as (group, t):
+        with loops.launch(ib, (s.lines.count * (self.parts - 1),), (self.threads,)) as (group, t):
             line, part = te.indexdiv(group, self.parts - 1), te.indexmod(group, self.parts - 1)
             acc, shift = loops.scalar(ib, s.wide, "acc", s.one), self._shift(line)
             with ib.for_range(0, self.turns, "turn") as turn:
@@ -162,7 +168,7 @@ class SharedRow(Shared):
         sums = self._sums()
         if sums is not None:
             self._add_up(sums)
-        with self.launch(s.lines.count * self.parts, threads) as (group, t):
+        with loops.launch(ib, (s.lines.count * self.parts,), (threads,)) as (group, t):
             line, part = te.indexdiv(group, self.parts), te.indexmod(group, self.parts)
             lane = ib.let("lane", te.indexmod(t, wave))
             totals = ib.allocate(s.wide, (pieces * waves,), "totals", scope="shared") if waves > 1 else None
@@ -185,13 +191,7 @@ class SharedRow(Shared):
                 for p in range(pieces):
                     acc = loops.scalar(ib, s.wide, "acc", s.one)
                     self.summed(kept, p * piece, piece, acc)
-                    value, step = ib.let("value", acc[0]), 1
-                    while step < wave:
-                        other = ib.let("other", te.call_intrin(s.wide, "shuffle_up", value, step, wave))
-                        value = ib.let("value", te.select(lane >= step, s.both(other, value), value))
-                        step *= 2
-                    before = ib.let("before", te.call_intrin(s.wide, "shuffle_up", value, 1, wave))
-                    ahead[p] = te.select(lane >= 1, before, s.one)
+                    value, ahead[p] = self.ahead_in_wave(acc[0], lane, 1, wave)
                     whole[p] = te.call_intrin(s.wide, "shuffle_idx", value, wave - 1, wave)
                 if totals is None:
                     for p in range(pieces):
@@ -268,12 +268,8 @@ class SharedRow(Shared):
             for p in range(pieces):
                 totals[p * waves + own] = whole[p]
         for p in range(pieces):
-            mine = loops.scalar(ib, s.wide, "mine", s.one)
-            for w in range(waves):
-                with ib.if_scope(own == w):
-                    mine[0] = carry[0]
-                carry[0] = s.both(carry[0], totals[p * waves + w])
-            ahead[p] = s.both(mine[0], ahead[p])
+            mine = self.ahead_of_wave(own, waves, carry, lambda w, p=p: totals[p * waves + w])  # type: ignore[misc]
+            ahead[p] = s.both(mine, ahead[p])
 
 
 class SharedColumns(Shared):
@@ -304,7 +300,7 @@ class SharedColumns(Shared):
     @contextmanager
     def _launched(self, parts: int) -> Iterator[tuple[Any, ...]]:
         """A kernel of so many parts of each line: the thread, its part, its line if there is one, and the one that it may read."""
-        with self.launch(self.groups * parts, self.across * self.runs) as (group, t):
+        with loops.launch(self.ib, (self.groups * parts,), (self.across * self.runs,)) as (group, t):
             # On the die of its neighbours, whose L2 puts the parts of a line together.
             group = self.ib.let("group", neighbour_on_a_die(group, self.groups * parts, self.dies))
             part = te.indexdiv(group, self.groups) if parts > 1 else 0
@@ -356,7 +352,7 @@ class SharedColumns(Shared):
                 acc = loops.scalar(ib, s.wide, "acc", s.one)
                 self.summed(kept, 0, each, acc)
                 ahead = self._meet(totals, acc[0], carry, t)
-                with self._real(own):
+                with loops.where(ib, s.lines.count % self.across == 0 or own < s.lines.count):
                     for j in range(each):
                         with self._inside(begin + j):
                             self.store(kept, j, line, begin + j, ahead)
@@ -372,29 +368,10 @@ class SharedColumns(Shared):
         """What is ahead of a thread's run, whose sum is `value`, in its line; `carry` goes on to the end of the turn."""
         s, ib, across, wave = self.s, self.ib, self.across, self.wave
         place, own = ib.let("place", te.indexmod(t, wave)), ib.let("own", te.indexdiv(t, wave))
-        value, step = ib.let("value", value), across
-        while step < wave:
-            other = ib.let("other", te.call_intrin(s.wide, "shuffle_up", value, step, wave))
-            value = ib.let("value", te.select(place >= step, s.both(other, value), value))
-            step *= 2
-        before = s.one
-        if across < wave:
-            before = ib.let("before", te.call_intrin(s.wide, "shuffle_up", value, across, wave))
-            before = te.select(place >= across, before, s.one)
+        value, before = self.ahead_in_wave(value, place, across, wave)
         column = te.indexmod(t, across)
         with ib.if_scope(place >= wave - across):
             totals[te.indexdiv(own, self.beside) * across + column] = value
-        mine = loops.scalar(ib, s.wide, "mine", s.one)
-        for w in range(self.waves // self.beside):
-            with ib.if_scope(te.indexdiv(own, self.beside) == w):
-                mine[0] = carry[0]
-            carry[0] = s.both(carry[0], totals[w * across + column])
-        return ib.let("ahead", s.both(mine[0], before))
-
-    @contextmanager
-    def _real(self, line: Index) -> Iterator[None]:
-        if self.s.lines.count % self.across == 0:
-            yield
-            return
-        with self.ib.if_scope(line < self.s.lines.count):
-            yield
+        row = te.indexdiv(own, self.beside)
+        mine = self.ahead_of_wave(row, self.waves // self.beside, carry, lambda w: totals[w * across + column])
+        return ib.let("ahead", s.both(mine, before))

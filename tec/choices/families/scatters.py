@@ -165,17 +165,15 @@ class WrittenRows(loops.LoopForm):
 
         def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
             (source, at), (target,) = sources, results
-            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-            ib.scope_attr(bx, "thread_extent", n)
-            ib.scope_attr(tx, "thread_extent", threads)
-            slot = ib.let("slot", at[bx.var].astype("int32"))
-            with (
-                ib.if_scope(te.all(slot >= 0, slot < blocks * places)),
-                ib.for_range(0, -(-count // threads), "r") as r,
-            ):
-                e = r * threads + tx.var
-                with ib.if_scope(e < count):
-                    head, d = te.indexdiv(e, size), te.indexmod(e, size)
-                    target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[bx.var, head, d]
+            with loops.launch(ib, (n,), (threads,)) as (row, t):
+                slot = ib.let("slot", at[row].astype("int32"))
+                with (
+                    ib.if_scope(te.all(slot >= 0, slot < blocks * places)),
+                    ib.for_range(0, -(-count // threads), "r") as r,
+                ):
+                    e = r * threads + t
+                    with ib.if_scope(e < count):
+                        head, d = te.indexdiv(e, size), te.indexmod(e, size)
+                        target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[row, head, d]
 
         return loops.extern("write_rows", [rows, slots], [(pool.shape, pool.dtype)], body)

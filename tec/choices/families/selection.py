@@ -86,11 +86,8 @@ def selected(
     threads = target.wavefront_size if by_wave else threads
 
     def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-        with ib.new_scope():
-            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-            ib.scope_attr(bx, "thread_extent", lines.count)
-            ib.scope_attr(tx, "thread_extent", threads)
-            _Selection(ib, sources[0], results, lines, kept, k, largest, target, threads, bx.var, tx.var).run()
+        with loops.launch(ib, (lines.count,), (threads,)) as (line, t):
+            _Selection(ib, sources[0], results, lines, kept, k, largest, target, threads, line, t).run()
 
     return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
 

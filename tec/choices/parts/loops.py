@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ... import te
@@ -66,23 +66,37 @@ def each(ib: IRBuilder, target: Target, count: int, name: str = "e") -> Iterator
             yield i
         return
     threads = min(THREADS, max(32, 1 << (count - 1).bit_length()))
-    with ib.new_scope():
-        bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-        ib.scope_attr(bx, "thread_extent", -(-count // threads))
-        ib.scope_attr(tx, "thread_extent", threads)
-        flat = bx.var * threads + tx.var
-        if count % threads:
-            with ib.if_scope(flat < count):
-                yield flat
-        else:
+    with launch(ib, (-(-count // threads),), (threads,)) as (block, thread):
+        flat = block * threads + thread
+        with where(ib, count % threads == 0 or flat < count):
             yield flat
+
+
+def where(ib: IRBuilder, *conditions: Any) -> AbstractContextManager[object]:
+    """A block under conditions; True needs none."""
+    given = [c for c in conditions if c is not True]
+    return ib.if_scope(te.all(*given)) if given else nullcontext()
+
+
+@contextmanager
+def launch(ib: IRBuilder, grid: tuple[Any, ...], threads: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """One kernel of a GPU: the indices of its work-groups, along x, y and z as far as the grid goes, and of their threads."""
+    with ib.new_scope():
+        axes = [
+            (te.thread_axis(f"{kind}.{c}"), n)
+            for kind, extents in (("blockIdx", grid), ("threadIdx", threads))
+            for c, n in zip("xyz", extents)
+        ]
+        for axis, n in axes:
+            ib.scope_attr(axis, "thread_extent", n)
+        yield tuple(axis.var for axis, _ in axes)
 
 
 def dealt(ib: IRBuilder, count: int, threads: int, thread: Sequence[Any], body: Callable[[Any], None], kind: str = "unroll") -> None:  # fmt: skip
     """`body(e)` for each number below `count`, neighbours to neighbouring threads of a work-group. thread: what a thread's number is the sum of."""
     with ib.for_range(0, -(-count // threads), "r", kind=kind) as r:
         e = sum(thread, r * threads)
-        with ib.if_scope(e < count) if count % threads else nullcontext():
+        with where(ib, count % threads == 0 or e < count):
             body(e)
 
 

@@ -15,6 +15,7 @@ from .... import te
 from ....ops.attention import Geometry
 from ....target import Target
 from ....te.like import Index
+from ...parts import loops
 from .kernel import Kernel
 from .softmax import joined
 
@@ -150,14 +151,11 @@ class Grid:
         """Each element of the result from its splits."""
         k = self.k
         ib, g = k.ib, k.g
-        with ib.new_scope():
-            bx, tx = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x")
-            total_elements = g.batch * self.heads * self.rows * g.value_size
-            ib.scope_attr(bx, "thread_extent", ceil_div(total_elements, _JOINING))
-            ib.scope_attr(tx, "thread_extent", _JOINING)
+        total_elements = g.batch * self.heads * self.rows * g.value_size
+        with loops.launch(ib, (ceil_div(total_elements, _JOINING),), (_JOINING,)) as (block, thread):
             if self.early:
                 ib.scope_attr(None, "early_start", None)
-            e = bx.var * _JOINING + tx.var
+            e = block * _JOINING + thread
             with ib.if_scope(e < total_elements):
                 column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
                 row, b_head = te.indexmod(line, self.rows), te.indexdiv(line, self.rows)

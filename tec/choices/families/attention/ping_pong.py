@@ -17,7 +17,7 @@ from ....ir.matrix import WARPGROUP
 from ....ops.attention import order_of
 from ....target import Target
 from ....te.like import Index
-from ...parts import needs
+from ...parts import loops, needs
 from ...parts.warpgroups import ROWS, WARPS
 from ...space import Choice, Cost
 from .fragments import Fragments
@@ -113,22 +113,19 @@ def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
     ib, g = k.ib, k.g
     tiles = ceil_div(g.queries, grid.tile)
     total = g.batch * g.heads * tiles
-    with ib.new_scope():
-        bx, tx, ty = te.thread_axis("blockIdx.x"), te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
-        there = min(total, units) if isinstance(total, int) else te.min(total, units)
-        # Under a causal mask the last queries see the most keys: they begin first.
-        uneven = k.scores.attrs.get("right") is not None
-        for axis, n in zip((bx, tx, ty), (there, *grid.threads)):
-            ib.scope_attr(axis, "thread_extent", n)
+    there = min(total, units) if isinstance(total, int) else te.min(total, units)
+    # Under a causal mask the last queries see the most keys: they begin first.
+    uneven = k.scores.attrs.get("right") is not None
+    with loops.launch(ib, (there,), tuple(grid.threads)) as (block, tx, ty):
         ib.scope_attr(None, "min_blocks", grid.resident)
         if isinstance(total, int) and units <= total <= few:
             ib.scope_attr(None, "early_start", None)
-        begin = make(None, 0, tx.var, ty.var)
+        begin = make(None, 0, tx, ty)
         ib.scope_attr(None, "warp_specialize", begin.stages)
         shared = begin.tiles_in_shared_memory()
         begin.begin_turns()
         with ib.for_range(0, ceil_div(total, units), "round") as round_:
-            at: Any = bx.var
+            at: Any = block
             if uneven:
                 # There and back, so that nobody has the longer ones each time: where 132 is a little more than a number of heads' tiles, every so
                 # many-th tile alone is 9 % more work for the first than for the last (tiles in groups of heads, wrapping at other places, were worse).
@@ -142,7 +139,7 @@ def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
                 b, head = ib.let("b", te.indexdiv(b_head, g.heads)), ib.let("head", te.indexmod(b_head, g.heads))
                 first = ib.let("first", (tiles - 1 - place if uneven else place) * grid.tile)
                 of = Rows(k, False, b, head)
-                t = make(of, first, tx.var, ty.var)
+                t = make(of, first, tx, ty)
                 t.q, t.ks, t.vs = shared
                 t.run(0, 1)
                 t.results(Results(grid, of, 0, None, tiles))

@@ -282,7 +282,7 @@ class Wave:
             return
         # LLVM sinks what was asked for ahead of a branch to where it is used, behind it.
         ib.emit(Evaluate(Call("keep_order", (), "int32", {"memory": True})))
-        with ib.if_scope(te.any(*cases) if len(cases) > 1 else cases[0]):
+        with ib.if_scope(te.any(*cases)):
             self._each_score(key, self._masked)
 
     def _each_score(self, key: Index, change: Callable[..., Any]) -> None:
@@ -448,13 +448,6 @@ class Wave:
             if f.slot(i) != slot:
                 continue
             column = f.key(self.lane, n) if self.in_key_order else c * f.keys + f.value_column(self.lane, i)
-
-            def vector(n: int = n, column: Index = column) -> None:
+            with loops.where(ib, self.value_size <= self.g.value_size or column < self.g.value_size):
                 with ib.for_range(0, run, "v", kind="vectorize") as v:
                     put(column + v, self.o[a * count + n + v])
-
-            if self.value_size > self.g.value_size:
-                with ib.if_scope(column < self.g.value_size):
-                    vector()
-            else:
-                vector()

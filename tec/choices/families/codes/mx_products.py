@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -155,16 +154,11 @@ class Tile:
         self.ib = ib
         self.sources = ((sources[0], sources[1]), (sources[2], sources[3]))
         self.beside = sources[4:]  # what the epilogue reads
-        tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
-        bx = te.thread_axis("blockIdx.x")
         m, n = (-(-size // tile) for size, tile in zip((self.c.m, self.c.n), self.sizes))
-        with ib.new_scope():
-            ib.scope_attr(bx, "thread_extent", m * n)
-            ib.scope_attr(tx, "thread_extent", WAVE)
-            ib.scope_attr(ty, "thread_extent", self.threads // WAVE)
-            self.lane, wave = ib.let("lane", tx.var + 0), ty.var
+        with loops.launch(ib, (m * n,), (WAVE, self.threads // WAVE)) as (block, tx, wave):
+            self.lane = ib.let("lane", tx + 0)
             self.thread = ib.let("thread", wave * WAVE + self.lane)
-            row, column = self._tile(bx.var, m, n)
+            row, column = self._tile(block, m, n)
             self.first = (ib.let("first_row", row * self.sizes[0]), ib.let("first_column", column * self.sizes[1]))
             parts = (te.indexdiv(wave, self.waves[1]), te.indexmod(wave, self.waves[1]))
             # Where this wavefront's part of the tile begins.
@@ -293,5 +287,5 @@ class Tile:
                     element(v)
             return
         inside = [row < c.m] * (c.m % self.sizes[0] != 0) + [column < c.n] * (c.n % self.sizes[1] != 0)
-        with ib.if_scope(te.all(*inside)) if inside else nullcontext(), ib.for_range(0, _RUN, "v", kind="vectorize") as lane:  # fmt: skip
+        with loops.where(ib, *inside), ib.for_range(0, _RUN, "v", kind="vectorize") as lane:  # fmt: skip
             element(lane)

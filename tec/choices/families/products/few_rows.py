@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from .... import te
@@ -215,18 +214,14 @@ class RowLoops:
 
     def run(self, out: Any) -> None:
         ib = self.ib
-        tx, ty, bx = (te.thread_axis(n) for n in ("threadIdx.x", "threadIdx.y", "blockIdx.x"))
         groups = self.waves // self.parts
-        with ib.new_scope():
-            ib.scope_attr(bx, "thread_extent", self.space.groups(self.choice))
-            ib.scope_attr(tx, "thread_extent", self.wave)
-            ib.scope_attr(ty, "thread_extent", self.waves)
+        with loops.launch(ib, (self.space.groups(self.choice),), (self.wave, self.waves)) as (block, tx, ty):
             if self.choice["early"]:
                 ib.scope_attr(None, "early_start", None)
-            self.lane, self.mine = ib.let("lane", tx.var + 0), ty.var
-            self.part = ib.let("part", te.indexmod(ty.var, self.parts)) if self.parts > 1 else 0
-            group = te.indexdiv(ty.var, self.parts) if self.parts > 1 else ty.var
-            self.block = ib.let("block", bx.var * (groups * self.columns))
+            self.lane, self.mine = ib.let("lane", tx + 0), ty
+            self.part = ib.let("part", te.indexmod(ty, self.parts)) if self.parts > 1 else 0
+            group = te.indexdiv(ty, self.parts) if self.parts > 1 else ty
+            self.block = ib.let("block", block * (groups * self.columns))
             first = ib.let("first", self.block + group * self.columns)
             self.lines = [self._line(first + c, half) for half in range(self.halves) for c in self._columns()]
             self._allocate()
@@ -451,7 +446,7 @@ class RowLoops:
             inside = [e < total] * (begin + threads > total)
             m, column = te.indexdiv(e, width), ib.let("column", te.indexmod(e, width))
             inside += [self.block + column < o.n] * (o.n % width != 0)
-            with ib.if_scope(te.all(*inside)) if inside else nullcontext():
+            with loops.where(ib, *inside):
                 self._end(out, sums, squares, ib.let("m", m), column)
 
     def _end(self, out: Any, sums: Any, squares: Any, m: Index, column: Any) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from .... import te
@@ -333,7 +332,7 @@ class _MatrixLoops(RowLoops):
             self.squares[m] = te.const(0, "float32")
             for begin in range(0, units, threads):
                 unit = ib.let("unit", self.mine * self.wave + self.lane + begin)
-                with ib.if_scope(unit < units) if begin + threads > units else nullcontext():
+                with loops.where(ib, begin + threads <= units or unit < units):
                     self._share_unit(m, unit, words)
             if o.scale is not None:
                 total = self.squares[m]
@@ -470,11 +469,8 @@ class _MatrixLoops(RowLoops):
                     value = self.sums[(t * self.row_tiles + x) * unit.acc_elems + e]
                     row = ib.let("row", x * unit.n + row)
                     at = (self.mine * o.m + row) * self.pitch + t * _SIDE + column
-                    if (x + 1) * unit.n <= o.m:
+                    with loops.where(ib, (x + 1) * unit.n <= o.m or row < o.m):
                         sums[at] = value
-                    else:
-                        with ib.if_scope(row < o.m):
-                            sums[at] = value
         if squares is None:
             return
         if self.shared:
