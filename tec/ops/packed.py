@@ -209,18 +209,25 @@ class Weights:
             return packed(codes, 6)
         if not self.panel:
             return np.ascontiguousarray(packed(codes, self.bits)).view("<u4")
-        wide = np.pad(codes, ((0, self.panels * self.panel - self.n), (0, 0))).reshape(self.panels, self.panel, self.k)
-        half = self.panel // self.per
-        parts = [wide[:, j * half : (j + 1) * half] << (self.bits * j) for j in range(self.per)]
-        stored = np.bitwise_or.reduce(parts).reshape(self.panels, half, self.k // self.group, self.group)
-        return np.ascontiguousarray(stored.swapaxes(1, 2)).reshape(self.codes_shape)
+        wide, half = self._whole(codes).reshape(self.panels, self.panel, self.k), self.panel // self.per
+        stored = wide[:, :half]
+        for j in range(1, self.per):
+            stored = stored | wide[:, j * half : (j + 1) * half] << (self.bits * j)
+        # A group moves as one number where there are numbers of its size: NumPy would copy it byte by byte.
+        size = self.group if self.group in (1, 2, 4, 8) else 1
+        grouped = np.ascontiguousarray(stored).view(f"u{size}").reshape(self.panels, half, -1, self.group // size)
+        return np.ascontiguousarray(grouped.swapaxes(1, 2)).view(np.uint8).reshape(self.codes_shape)
+
+    def _whole(self, rows: Any) -> Any:
+        """Rows [n, ...] with zeros below them, as many as panels have."""
+        missing = self.panels * self.panel - self.n
+        return np.pad(rows, ((0, missing), (0, 0))) if missing else rows
 
     def store_blocks(self, values: Any) -> Any:
         """Scales or zero points [n, blocks] in this order."""
         if not self.panel:
             return np.ascontiguousarray(values)
-        filled = np.pad(values, ((0, self.panels * self.panel - self.n), (0, 0)))
-        return np.ascontiguousarray(filled.reshape(self.panels, self.panel, self.blocks).swapaxes(1, 2))
+        return np.ascontiguousarray(self._whole(values).reshape(self.panels, self.panel, self.blocks).swapaxes(1, 2))
 
     # ---- reading, in te and in loops
 
