@@ -1,7 +1,7 @@
 """Kernels of one operator on gfx942 by the software GPU's time model, as rows of results: products, attention, rows of a softmax and a norm.
 
-The peer is Triton's best of the configurations that `triton_amd.py` names, by the same model, as it stood in docs/status.md at 36c5014 (`TRITON`): the script
-measures it again where Triton is installed. Operands are in the last cache.
+The peer is Triton's best of the configurations that `triton_amd.py` names, by the same model, as the script gave it at 2b196fd
+(`TRITON`): it models it again where Triton is installed. Operands are in the last cache.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ CASES: dict[str, Case] = {
 QUICK = ("product f16 1024", "product f16 64 x 4096 x 4096", "softmax f32 2048 x 4096")
 # Microseconds by the same model.
 TRITON = {
-    "product f16 4096": 236.1,
-    "product int8 4096": 111.9,
-    "product f32 4096": 1374.6,
-    "product f16 1024": 9.7,
-    "product f16 64 x 4096 x 4096": 27.7,
-    "product f16 512 x 4096 x 4096": 52.9,
-    "attention f16 d 64": 94.3,
-    "attention f16 d 128": 179.1,
-    "softmax f16 4096 x 4096": 19.2,
-    "softmax f32 2048 x 4096": 12.3,
-    "layer norm f16 4096 x 4096": 9.9,
+    "product f16 4096": 235.6,
+    "product int8 4096": 111.4,
+    "product f32 4096": 1374.0,
+    "product f16 1024": 9.5,
+    "product f16 64 x 4096 x 4096": 27.5,
+    "product f16 512 x 4096 x 4096": 52.7,
+    "attention f16 d 64": 93.9,
+    "attention f16 d 128": 179.2,
+    "softmax f16 4096 x 4096": 18.9,
+    "softmax f32 2048 x 4096": 12.1,
+    "layer norm f16 4096 x 4096": 9.7,
 }
-TRITON_SETTINGS = "Triton 3.9, the best of the configurations of benchmarks/triton_amd.py by the same model; read in docs/status.md at 36c5014"
+TRITON_SETTINGS = "3.9.0, the best of the configurations of benchmarks/triton_amd.py by the same model, at 2b196fd"
 
 
 def rows_of(make: Maker, name: str, case: Case) -> Iterator[Record]:

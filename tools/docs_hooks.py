@@ -78,6 +78,13 @@ def on_page_markdown(markdown: str, **more: Any) -> str:
     return markdown
 
 
+def on_post_page(output: str, **more: Any) -> str:
+    """The theme's dialog for the search has no name for those who hear it."""
+    return output.replace(
+        ' data-md-component="search" role="dialog">', ' data-md-component="search" role="dialog" aria-label="Search">'
+    )
+
+
 def on_page_content(html: str, page: Any, **more: Any) -> str:
     if not page.file.src_uri.startswith("api/"):
         return html

@@ -160,3 +160,13 @@ def test_headings_are_named_as_users_write_them() -> None:
     heading = '<h2 id="tec.graph.compiler.compile" class="doc doc-heading">\n  <span class="doc doc-object-name doc-function-name">{}</span>\n</h2>'
     for shown in ("compile", "tec.graph.compiler.compile"):
         assert renamed(heading.format(shown)) == heading.format("tec.compile")
+
+
+def test_the_search_has_a_name() -> None:
+    from tools.docs_hooks import on_post_page
+
+    page = '<div class="md-search" data-md-component="search" role="dialog">'
+    assert (
+        on_post_page(page).endswith('role="dialog" aria-label="Search">')
+        and on_post_page("<p>other</p>") == "<p>other</p>"
+    )
