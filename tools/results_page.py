@@ -23,6 +23,8 @@ TITLES = {
     "time_model": "The time model against results of others",
     "emulator": "Speed of the software GPU",
     "torch": "PyTorch models beside inductor",
+    "lm": "Language models",
+    "tile": "Tiles beside Triton",
     "compile": "Compilation",
     "suites": "Test suites",
     "tests": "Tests",

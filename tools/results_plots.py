@@ -50,8 +50,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _origins(rows: Iterable[Record]) -> str:
-    found = dict.fromkeys((r.host, r.source or f"commit {r.commit}", r.date[:10]) for r in rows)
-    return "; ".join(", ".join(x) for x in found)
+    """Each host once, with the commits that were measured there."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for r in rows:
+        found[r.host][f"{r.source or f'commit {r.commit}'} ({r.date[:10]})"] = None
+    return "; ".join(f"{host}: {', '.join(commits)}" for host, commits in found.items())
 
 
 def distributions(rows: Iterable[Record]) -> str:
@@ -88,12 +91,12 @@ def distributions(rows: Iterable[Record]) -> str:
             points += [f"{x(ratio):.1f},{y(k / len(ratios)):.1f}", f"{x(ratio):.1f},{y((k + 1) / len(ratios)):.1f}"]
         title = f"{target} / {peer}: {len(ratios)} operators, median {quantile(ratios, 0.5):.2f}, 90 % {quantile(ratios, 0.9):.2f}, worst {ratios[-1]:.1f}"  # fmt: skip
         svg.append(
-            f'<polyline points="{" ".join(points)}" class="curve c{n % 4}"><title>{escape(title)}</title></polyline>'
+            f'<polyline points="{" ".join(points)}" class="curve c{n % 8}"><title>{escape(title)}</title></polyline>'
         )
         legend.append((n, title))
     for n, title in legend:
         at = HEIGHT + 18 * n + 6
-        svg += [_line(_LEFT, at, _LEFT + 24, at, f"curve c{n % 4}"), _text(_LEFT + 32, at + 4, title, "start")]
+        svg += [_line(_LEFT, at, _LEFT + 24, at, f"curve c{n % 8}"), _text(_LEFT + 32, at + 4, title, "start")]
     rows_shown = [r for some in groups.values() for r in some]
     caption = f"Source: benchmarks/results/cliff.jsonl. Measured on: {_origins(rows_shown)}."
     return _figure(svg, WIDTH, HEIGHT + 18 * len(legend), "shares of drawn operators by ratio", caption)
