@@ -29,11 +29,10 @@ if os.environ.get("CI", "").lower() not in ("", "0", "false"):
 
 if sys.dont_write_bytecode:
     # Containers switch bytecode off; every process that a test starts would compile the compiler's sources once more, 0.8 s or more of
-    # processor time each. They share a folder of it instead.
+    # processor time each. It lies beside the sources: packages have theirs there from pip, and a folder of its own
+    # (`sys.pycache_prefix`) would ask each worker to compile them all again, 27 s.
     sys.dont_write_bytecode = False
-    sys.pycache_prefix = str(Path(__file__).parent.parent / "build" / "pycache")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
 
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     # As shells start what runs in the background of a script. Children inherit it, and some tests press Ctrl-C in theirs.

@@ -183,6 +183,10 @@ def test_constraints_hold_in_their_block_alone(ana):
     assert ana.const_int_bound(I) == (0, 15)
     with ana.constraint(X == 5):
         assert ana.const_int_bound(X + 1) == (6, 6)
+    with ana.constraint(X <= N):
+        assert ana.can_prove(N - X >= 0) and not ana.can_prove(N - X >= 1)
+    with ana.constraint(X >= N):
+        assert ana.can_prove(X - N >= 0) and not ana.can_prove(X - N >= 1)
     with ana.constraint(E.Not(E.Or(X < 2, X > 9))):
         assert ana.const_int_bound(X) == (2, 9)
 

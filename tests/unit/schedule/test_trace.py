@@ -111,6 +111,17 @@ def test_text_of_a_schedule():
     assert str(s[C]) == str(s)[str(s).index("C: ") :]
 
 
+def test_text_of_a_stage_whose_loop_is_no_more():
+    """It stands behind the others, at the margin."""
+    A = te.placeholder((16,), name="A")
+    B = te.compute((16,), lambda i: A[i] + 1.0, name="B")
+    C = te.compute((16,), lambda i: B[i] * 2.0, name="C")
+    s = create_schedule(C)
+    s[B].compute_at(s[C], C.op.axis[0])
+    s[B].attach_ivar = B.op.axis[0]  # as in the midst of a primitive that takes the loop away
+    assert str(s) == "A: placeholder\nC: compute, output\n    for i in 16\nB: compute\n    for i"
+
+
 def test_a_failed_primitive_leaves_no_trace():
     A, B, C = matmul(16, 16, 16)
     s = create_schedule(C)
