@@ -62,11 +62,13 @@ class Candidates:
         return found
 
     def _random(self, space: Space, n: int) -> Iterator[Choice]:
-        names = list(space.parameters)
+        names, seen = list(space.parameters), set(self.known)
         for _ in range(n):
             choice = space.choice(**{k: self.rng.choice(space.parameters[k]) for k in names})
-            if self._is_legal(space, choice):
+            # What was drawn before is not asked about again: legality of a user's template takes a run of it.
+            if (key := key_text(choice)) not in seen and self._is_legal(space, choice):
                 yield choice
+            seen.add(key)
 
     @staticmethod
     def _is_legal(space: Space, choice: Choice) -> bool:

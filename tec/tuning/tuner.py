@@ -235,6 +235,14 @@ class Tuner:
         """Trials in the order of `pairs` (task, candidate, rival, kind): those known already, and the others by the executor's workers."""
         out: list[Trial | None] = [None] * len(pairs)
         waiting: dict[Future[Outcome], int] = {}
+        made: dict[tuple[str, str], bytes] = {}  # a round's trials have the default and most often the rival in common
+
+        def program(task: Task, c: Candidate) -> bytes:
+            key = task.key.signature, c.key
+            if key not in made:
+                made[key] = task.program(c.choice)
+            return made[key]
+
         for k, (state, candidate, rival, kind) in enumerate(pairs):
             against = f"{kind} {rival.key}"
             known = state.known.get((candidate.key, against))
@@ -243,7 +251,7 @@ class Tuner:
                 self._tell(state, candidate, known)
                 continue
             try:
-                three = [state.task.program(c.choice) for c in (candidate, rival, state.search.default)]
+                three = [program(state.task, c) for c in (candidate, rival, state.search.default)]
                 job = self._job(state.task.key, (candidate.choice, rival.choice), three, kind)
             except TecError as error:
                 out[k] = self._keep(state, candidate, Trial(candidate.key, against, None, None, error.message))
