@@ -8,7 +8,6 @@ import importlib
 import os
 import signal
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest

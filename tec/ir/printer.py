@@ -100,6 +100,22 @@ class _Names:
         return id(thing) in self.by_id
 
 
+def _shared(e: E.Expr) -> dict[int, dict[str | None, tuple[str, int]]]:
+    """Room for the texts of the nodes below `e` that more than one node reads."""
+    out: dict[int, dict[str | None, tuple[str, int]]] = {}
+    left, seen = [e], {id(e)}
+    for x in left:  # grows
+        for c in CHILDREN[type(x)](x) if isinstance(x, E.Expr) else ():  # anything else is refused where it is written
+            if type(c) in LEAVES:
+                continue
+            if id(c) in seen:
+                out[id(c)] = {}
+            else:
+                seen.add(id(c))
+                left.append(c)
+    return out
+
+
 class Printer:
     """Writes text; one object for one function, so that names stay unique in it."""
 
@@ -108,12 +124,29 @@ class Printer:
         self.lines: list[str] = []
         self.places: dict[int, int] = {}  # the number of each statement's first line, by its `id`
         self.whole_function = False
+        # Texts of the nodes that several others of an expression read, by `id` and the dtype expected there: a gradient's definition has thousands of
+        # nodes and millions of paths to them.
+        self._shared: dict[int, dict[str | None, tuple[str, int]]] | None = None
 
     # ---- expressions
 
     def expr(self, e: E.Expr, expect: str | None = None, level: int = 0) -> str:
         """`e`, in parentheses where its operator binds less tightly than `level`."""
-        text, prec = self._expr(e, expect)
+        if type(e) in LEAVES:
+            text, prec = self._expr(e, expect)
+        elif self._shared is None:  # the outermost
+            self._shared = _shared(e)
+            try:
+                text, prec = self._expr(e, expect)
+            finally:
+                self._shared = None
+        elif id(e) in self._shared:
+            texts = self._shared[id(e)]
+            if expect not in texts:
+                texts[expect] = self._expr(e, expect)
+            text, prec = texts[expect]
+        else:
+            text, prec = self._expr(e, expect)
         return f"({text})" if prec < level else text
 
     def _literal(self, e: E.IntImm | E.FloatImm, expect: str | None) -> str:

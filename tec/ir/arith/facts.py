@@ -51,6 +51,9 @@ class Facts:
         self._var_bounds: dict[int, Bound] = {}
         self._var_mods: dict[int, tuple[int, int]] = {}
         self._known: dict[Any, Bound] = {}  # bounds of linear forms (without constants), by normalized terms
+        self._known_atoms: set[frozenset[int]] = (
+            set()
+        )  # of the forms that ever were in `_known`: most others need no key
         self._nonneg: list[
             tuple[Lin, int | None]
         ] = []  # (form known to be >= 0, the atom it may eliminate: None for any)
@@ -283,7 +286,7 @@ class Facts:
                 lo += c * b
                 hi += c * a
         lo, hi = clamp(lo, hi)
-        if self._known and len(form.terms) > 1:
+        if self._known and len(form.terms) > 1 and frozenset(form.terms) in self._known_atoms:
             key, scale = self.normalized(form)
             known = self._known.get(key)
             if known is not None:

@@ -58,10 +58,10 @@ class Scope(Facts):
 
     def _eliminate(self, form: Lin, depth: int, failed: dict[Any, int]) -> bool:
         """`failed`: how deep a form was followed in vain; atoms eliminated in another order give the same forms again."""
-        lo, _ = self.bound_lin(form)
+        lo, hi = self.bound_lin(form)
         if lo >= 0:
             return True
-        if depth == 0 or not form.terms:
+        if hi < 0 or depth == 0 or not form.terms:  # what follows is never more than a multiple of it: below 0 it stays
             return False
         key = _key(form)
         if failed.get(key, 0) >= depth:
@@ -290,6 +290,7 @@ class Scope(Facts):
             else:
                 hi = min(hi, form.const // -scale)
             self._known[key] = (lo, hi)
+            self._known_atoms.add(frozenset(i for i, _ in key))
             self._nonneg.append((form, None if subject is None else id(subject)))
         self._held.extend(a for a, _ in form.terms.values())
         if subject is None:

@@ -88,3 +88,17 @@ def test_a_condition_is_assumed_once_for_all_that_stands_under_it(monkeypatch: p
         assert str(ana.simplify(tec.if_then_else(cond, m // 8 + i, 0))) == str(
             ana.simplify(tec.if_then_else(cond, i, 0))
         )
+
+
+def test_text_of_a_node_with_many_readers_is_made_once() -> None:
+    """A gradient's definition has few nodes, and millions of paths to them."""
+
+    def doubled(times: int) -> E.Expr:
+        e: E.Expr = tec.var("x")
+        for _ in range(times):
+            e = E.Add(e, e)
+        return e
+
+    assert str(doubled(3)) == "x + x + (x + x) + (x + x + (x + x))"
+    short, long = (cost(lambda n=n: str(doubled(n))).calls for n in (6, 12))  # type: ignore[misc]
+    assert long < 4 * short
