@@ -32,7 +32,7 @@ from .dtype import dtype_info
 from .func import Func, IRModule
 from .intrin import result_dtype
 from .schema import EXPRS, FIELDS
-from .visit import CHILDREN, LEAVES, deep_recursion, walk_exprs
+from .visit import CHILDREN, LEAVES, deep_recursion, read_twice, walk_exprs
 
 # Operators: text, precedence (Python's).
 _INFIX: dict[type, tuple[str, int]] = {
@@ -100,22 +100,6 @@ class _Names:
         return id(thing) in self.by_id
 
 
-def _shared(e: E.Expr) -> dict[int, dict[str | None, tuple[str, int]]]:
-    """Room for the texts of the nodes below `e` that more than one node reads."""
-    out: dict[int, dict[str | None, tuple[str, int]]] = {}
-    left, seen = [e], {id(e)}
-    for x in left:  # grows
-        for c in CHILDREN[type(x)](x) if isinstance(x, E.Expr) else ():  # anything else is refused where it is written
-            if type(c) in LEAVES:
-                continue
-            if id(c) in seen:
-                out[id(c)] = {}
-            else:
-                seen.add(id(c))
-                left.append(c)
-    return out
-
-
 class Printer:
     """Writes text; one object for one function, so that names stay unique in it."""
 
@@ -135,7 +119,7 @@ class Printer:
         if type(e) in LEAVES:
             text, prec = self._expr(e, expect)
         elif self._shared is None:  # the outermost
-            self._shared = _shared(e)
+            self._shared = {i: {} for i in read_twice(e)}
             try:
                 text, prec = self._expr(e, expect)
             finally:

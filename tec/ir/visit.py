@@ -41,6 +41,22 @@ CHILDREN = listers(EXPRS, "expr")  # a function of each class: what `children` g
 STMT_CHILDREN = listers(STMTS, "stmt")  # the statements right below a statement
 
 
+def read_twice(e: E.Expr) -> set[int]:
+    """The `id`s of the nodes below `e`, leaves apart, that more than one node reads."""
+    out: set[int] = set()
+    left, seen = [e], {id(e)}
+    for x in left:  # grows
+        for c in CHILDREN[type(x)](x) if isinstance(x, E.Expr) else ():  # the printer refuses anything else
+            if type(c) in LEAVES:
+                continue
+            if id(c) in seen:
+                out.add(id(c))
+            else:
+                seen.add(id(c))
+                left.append(c)
+    return out
+
+
 def map_expr(e: E.Expr, f: ExprFn) -> E.Expr:
     """`e` with `f` applied to each direct child."""
     return MAP[type(e)](e, f)
