@@ -19,57 +19,17 @@ from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
+from .selection_keys import key, own_type, short_key, unkeyed
 
 MOST = 256  # that are looked for: each counts those ahead of it
 _ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
 _NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
-_FEW = 8  # elements of a thread, all of which a wavefront asks at each step of its search
 _KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
 
 
 def can(dtype: str, k: int) -> bool:
     """Whether keys of 32 bits stand for the type, and there are few enough to be sorted by counting."""
     return dtype_info(dtype).bytes <= 4 and dtype != "bool" and k <= MOST
-
-
-def key(v: Any, largest: bool) -> Any:
-    """An element's number, 32 bits without a sign, in the order of elements; the other way round for the smallest."""
-    info = dtype_info(v.dtype)
-    if info.is_float:
-        v = v.astype("float32") + te.const(0, "float32")  # both zeros are one
-        bits = te.call_intrin("int32", "reinterpret", v)
-        flip = te.bitwise_or(bits >> 31, te.const(-(1 << 31), "int32"))
-        made = te.bitwise_xor(bits, flip).astype("uint32")
-        made = te.select(v != v, te.const((1 << 32) - 1, "uint32"), made)
-    elif info.is_signed:
-        made = te.bitwise_xor(v.astype("int32"), te.const(-(1 << 31), "int32")).astype("uint32")
-    else:
-        made = v.astype("uint32")
-    return made if largest else te.bitwise_xor(made, te.const((1 << 32) - 1, "uint32"))
-
-
-def _own_type(dtype: str) -> str:
-    """The type that elements are compared in: of 32 bits, or float16."""
-    info = dtype_info(dtype)
-    if dtype == "float16":  # half the registers, and no conversions
-        return dtype
-    return "float32" if info.is_float else "int32" if info.is_signed else "uint32"
-
-
-def unkeyed(k: Index, dtype: str, largest: bool) -> Any:
-    """The element that has the key, in the type that elements are compared in; of the lowest key a NaN, or the lowest number. A key between two numbers of float16
-    becomes one of them: what reaches the upper one reaches the key, and the lower one lets more through."""
-    if dtype == "float16":
-        return unkeyed(k, "float32", largest).astype(dtype)
-    k = k if largest else te.bitwise_xor(k, te.const((1 << 32) - 1, "uint32"))
-    if dtype == "uint32":
-        return k
-    flipped = te.bitwise_xor(k, te.const(1 << 31, "uint32"))
-    if dtype == "float32":
-        flipped = te.select(
-            k >= te.const(1 << 31, "uint32"), flipped, te.bitwise_xor(k, te.const((1 << 32) - 1, "uint32"))
-        )
-    return te.call_intrin(dtype, "reinterpret", flipped)
 
 
 def can_by_wave(n: int, k: int, target: Target) -> bool:
@@ -108,12 +68,17 @@ class _Selection:
         while lines.n % self.piece:
             self.piece //= 2
         self.own = -(-lines.n // (threads * self.piece)) * self.piece
-        self.wide = _own_type(src.dtype)
+        self.wide = own_type(src.dtype)
+        # A key and a place in one word of 32 bits, where both are short: half the work of a sort.
+        self.word = "uint32" if dtype_info(src.dtype).bytes <= 2 and lines.n < 1 << 16 else "uint64"
         self.elements: Any = None
         self.keys: Any = None
 
     def run(self) -> None:
         ib, room = self.ib, self.room
+        if self.waves == 1 and self.lines.n <= 2 * self.wave:
+            self._whole()
+            return
         words = ib.allocate("uint64", (room,), "words", scope="shared")
         places = ib.allocate("int32", (room,), "places", scope="shared")
         filled = ib.allocate("int32", (1,), "filled", scope="shared")
@@ -130,8 +95,8 @@ class _Selection:
         self._bound(least)
         self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
         count = ib.let("count", filled[0])
-        if self.waves == 1 and self.lines.n <= room:
-            self._ranked(words, places, count)
+        if self.waves == 1:
+            self._by_lanes(words, places, count)
             return
         with ib.if_scope(count <= room):
             self._ranked(words, places, count)
@@ -156,30 +121,25 @@ class _Selection:
         """To `bound` a key that k threads' own best reach, and few more do; 0 where fewer than k threads have a number."""
         ib, t = self.ib, self.t
         best = loops.scalar(ib, self.wide, "best", self._worst())
+        # Where more are looked for than half of the lanes' own best, a lane has its second best too: few more reach the bound then.
+        second = loops.scalar(ib, self.wide, "second", self._worst()) if 2 * self.k > self.wave else None
+        above, below = (te.max, te.min) if self.largest else (te.min, te.max)
 
         def look(j: int, at: Index) -> None:
             v = ib.let("v", self.src[self.lines.at(self.line, at)].astype(self.wide))
             if self.elements is not None:
                 self.elements[j] = v
             # NaNs are left out: the bound is no greater for it, and they reach it.
-            if keys is None:
-                best[0] = (te.max if self.largest else te.min)(best[0], v)
-            else:
-                keys[j] = key(v, self.largest)
+            if second is not None and self.waves == 1:
+                second[0] = above(second[0], below(best[0], v))
+            best[0] = above(best[0], v)
 
-        # A wavefront asks all of its few elements: then few more reach the bound than are looked for.
-        keys: Any = None
-        if self.waves == 1 and self.own <= _FEW and 8 * self.k > self.wave:
-            keys = ib.allocate("uint32", (self.own,), "keys", scope="local")
-            for j in range(self.own):
-                keys[j] = te.const(0, "uint32")
         self.each(look)
         if self.waves == 1:
-            found = self._near(
-                [ib.let("mine", key(best[0], self.largest))] if keys is None else [keys[j] for j in range(self.own)]
-            )
-            with ib.if_scope(t == 0):
-                bound[0] = found
+            bests = [ib.let("mine", key(v[0], self.largest)) for v in (best, second) if v is not None]
+            reached = loops.sorted_lanes(ib, bests, te.const(0, "int32") + t, self.wave)[0]
+            with ib.if_scope(t == self.k - 1):
+                bound[0] = reached
             return
         own = ib.allocate("uint32", (self.threads,), "own", scope="shared")
         own[t] = key(best[0], self.largest)
@@ -278,6 +238,70 @@ class _Selection:
             with ib.if_scope(t + begin < count):
                 self._put(words, count, mine, at, value)
 
+    def _by_lanes(self, words: Any, places: Any, count: Index) -> None:
+        """A wavefront alone has one element a lane, or two where more reach the bound, and sorts them in registers. Of equal elements there may be more."""
+        ib, wave = self.ib, self.wave
+        with ib.if_scope(count <= wave):
+            self._sorted_in_lanes(places, count, 1)
+        with ib.else_scope():
+            with ib.if_scope(count <= 2 * wave):
+                self._sorted_in_lanes(places, count, 2)
+            if self.lines.n > 2 * wave:
+                with ib.else_scope():
+                    if self.lines.n <= self.room:
+                        self._ranked(words, places, count)
+                    else:
+                        with ib.if_scope(count <= self.room):
+                            self._ranked(words, places, count)
+                        with ib.else_scope():
+                            self._searched(count >> 30)
+
+    def _sorted_in_lanes(self, places: Any, count: Index, each: int) -> None:
+        """`count` elements in order, `each` a lane, and the first of them to their places."""
+        ib, wave = self.ib, self.wave
+        held = []
+        for r in range(each):
+            word = loops.scalar(ib, self.word, "word", te.const(0, self.word))
+            with ib.if_scope(self.t + r * wave < count):
+                at = ib.let("at", places[self.t + r * wave])
+                word[0] = self._sortable(self.src[self.lines.at(self.line, at)], at)
+            held.append(ib.let("word", word[0]))
+        self._in_order(held)
+
+    def _sortable(self, value: Any, at: Index) -> Any:
+        if self.word == "uint64":
+            return self._as_word(value, at)
+        place = (te.const((1 << 16) - 1, "int32") - at).astype("uint32")
+        return te.bitwise_or(short_key(value, self.largest) << te.const(16, "uint32"), place)
+
+    def _whole(self) -> None:
+        """A line of an element a lane, or two, is sorted as it is."""
+        ib, wave, held = self.ib, self.wave, []
+        for r in range(-(-self.lines.n // wave)):
+            at = ib.let("at", te.min(te.const(r * wave, "int32") + self.t, self.lines.n - 1))
+            word = self._sortable(self.src[self.lines.at(self.line, at)], at)
+            held.append(ib.let("word", te.select(self.t + r * wave < self.lines.n, word, te.const(0, self.word))))
+        self._in_order(held)
+
+    def _in_order(self, held: list[Any]) -> None:
+        """The first of the wavefront's words to their places."""
+        ib, wave = self.ib, self.wave
+        last = (1 << (31 if self.word == "uint64" else 16)) - 1
+        for r, word in enumerate(loops.sorted_lanes(ib, held, te.const(0, "int32") + self.t, wave)):
+            if r * wave >= self.k:
+                continue
+            with ib.if_scope(self.t + r * wave < self.k):
+                low = te.bitwise_and(word, te.const(last, self.word)).astype("int32")
+                at = ib.let("at", te.const(last, "int32") - low)
+                to = self.kept.at(self.line, self.t + r * wave)
+                self.results[0][to] = self.src[self.lines.at(self.line, at)]
+                self.results[1][to] = at.astype("int64")
+
+    def _as_word(self, value: Any, at: Index) -> Any:
+        """A number that is greater than those of elements behind this one: a key above, a place below."""
+        place = (te.const((1 << 31) - 1, "int32") - at).astype("uint64")
+        return te.bitwise_or(key(value, self.largest).astype("uint64") << te.const(32, "uint64"), place)
+
     def _word(self, words: Any, places: Any, t: Index, begin: int, count: Index) -> tuple[Any, Any, Any]:
         """A thread's element from a place on as a word, in shared memory too; 0 where there is none."""
         ib = self.ib
@@ -289,9 +313,7 @@ class _Selection:
         with ib.if_scope(t + begin < count):
             at[0] = places[t + begin]
             value[0] = self.src[self.lines.at(self.line, at[0])]
-            place = (te.const((1 << 31) - 1, "int32") - at[0]).astype("uint64")
-            high = key(value[0], self.largest).astype("uint64") << te.const(32, "uint64")
-            mine[0] = te.bitwise_or(high, place)
+            mine[0] = self._as_word(value[0], at[0])
         words[t + begin] = mine[0]
         return mine, at, value
 

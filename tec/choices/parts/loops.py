@@ -141,6 +141,34 @@ def doublings(lanes: int) -> Iterator[int]:
     return (1 << step for step in range(lanes.bit_length() - 1))
 
 
+def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int) -> list[Any]:
+    """Values of a wavefront, one a lane or two, in order, the greatest in the first lane: a bitonic sort, whose halves all go the same way where each run is compared
+    with the next one backwards."""
+
+    def meets(value: Any, partner: Any, mask: int, bit: int) -> Any:
+        other = ib.let("other", te.call_intrin(value.dtype, "shuffle_xor", partner, mask, lanes))
+        is_first = te.bitwise_and(lane, bit) == 0
+        return ib.let("kept", te.select((other > value) == is_first, other, value))
+
+    size = 2
+    while size <= lanes:
+        for mask in (size - 1, *(size >> s for s in range(2, size.bit_length()))):
+            bit = size // 2 if mask == size - 1 else mask
+            values = [meets(v, v, mask, bit) for v in values]
+        size *= 2
+    if len(values) == 2:
+        first, second = values
+        mirrored = [
+            ib.let("other", te.call_intrin(v.dtype, "shuffle_xor", v, lanes - 1, lanes)) for v in (second, first)
+        ]
+        values = [ib.let("kept", te.max(first, mirrored[0])), ib.let("kept", te.min(second, mirrored[1]))]
+        bit = lanes // 2
+        while bit:
+            values = [meets(v, v, bit, bit) for v in values]
+            bit //= 2
+    return list(values)
+
+
 def vector(buffer: Any, first: Index, n: int) -> Expr:
     """`n` elements of a buffer that lie side by side, in one load."""
     return BufferLoad(buffer.buffer, (_run(first, n),))

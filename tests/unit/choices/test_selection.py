@@ -10,14 +10,17 @@ from tec.graph import Graph
 from tests.seeds import first
 
 
-@pytest.mark.parametrize(("n", "k", "largest"), [(97, 5, False), (70, 12, True)])
-def test_a_wavefront_alone_selects_of_a_short_line(n, k, largest):
+@pytest.mark.parametrize(
+    ("n", "k", "largest", "dtype"),
+    [(97, 5, False, "float32"), (301, 40, True, "float16"), (170, 12, True, "float32"), (149, 3, False, "float16")],
+)
+def test_a_wavefront_alone_selects_of_a_short_line(n, k, largest, dtype):
     """Lines of distinct, of few different and of equal numbers, and with NaNs, which are above all."""
-    x = np.random.default_rng(first(n)).standard_normal((4, n)).astype(np.float32)
+    x = np.random.default_rng(first(n)).standard_normal((4, n)).astype(dtype)
     x[1], x[2], x[3, ::7] = np.round(x[1]), 1, np.nan
     g = Graph("g")
     g.set_outputs(
-        g.add("topk", [g.input("x", "float32", x.shape)], {"axis": 1, "k": k, "largest": largest, "sorted": True}),
+        g.add("topk", [g.input("x", dtype, x.shape)], {"axis": 1, "k": k, "largest": largest, "sorted": True}),
         ["v", "i"],
     )
     net = tec.compile(g, target="rocm -mcpu=gfx942", cache=False)
