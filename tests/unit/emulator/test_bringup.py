@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 import tec
 from tec import bringup
-from tec.bringup import constants, matrix
+from tec.bringup import constants, matrix, modelled
 from tec.bringup.gpu import Gpu
 from tec.bringup.instructions import instructions, matrix_names
 from tec.cli import doctor
@@ -277,6 +277,19 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         )
     for refused in (["--only", "abi"], ["--amd", "--only", "abu"], ["--amd", "--", "x"]):
         assert isinstance(CliRunner().invoke(doctor.command, refused, standalone_mode=False).exception, Refused)
+
+
+def test_references_of_products_and_attention_are_the_cpus() -> None:
+    for case in modelled.cases(True):
+        if case.op in ("matmul", "attention") and case.types[0][1] != "int8":
+            rng = np.random.default_rng(0)
+            given = [modelled._operand(rng, s, d) for s, d in case.types]
+            f, outs = modelled._built(case, tec.Target("llvm"))
+            out = tec.nd.zeros(tuple(int(d.value) for d in outs[0].shape), outs[0].dtype)
+            f(*map(tec.nd.array, given), out)
+            want, part = modelled._reference(case, given, out.shape, outs[0].dtype)
+            np.testing.assert_allclose(out.numpy()[part], want, rtol=2e-3, atol=2e-3 * np.abs(want).max())
+    assert len({c.name for c in modelled.cases()}) == len(modelled.cases()) == 40
 
 
 def test_operands_are_what_they_are_said_to_be() -> None:
