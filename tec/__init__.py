@@ -171,8 +171,59 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-if TYPE_CHECKING:
-    from . import driver, graph, ir, ops, runtime, schedule, target, te, topi  # noqa: F401
-    from .jit import device_code  # noqa: F401
+if TYPE_CHECKING:  # what type checkers see: a name is public where it is imported as itself
+    # isort: off
+    from . import (
+        array as array,
+        collectives as collectives,
+        driver as driver,
+        graph as graph,
+        ir as ir,
+        lm as lm,
+        ops as ops,
+        runtime as runtime,
+        schedule as schedule,
+        sharding as sharding,
+        target as target,
+        te as te,
+        tile as tile,
+        topi as topi,
+    )
+    from .array.batching import vmap as vmap
+    from .array.gradients import grad as grad, value_and_grad as value_and_grad, vjp as vjp, jvp as jvp
+    from .driver import lower as lower, build as build
+    from .graph.compiler import compile as compile
+    from .jit import kernel as kernel, device_code as device_code
+    from .kernels import random as random
+    from .lm.exported import Generator as Generator
+    from .lm.generate import generate as generate
+    from .runtime import (
+        NDArray as NDArray,
+        Device as Device,
+        Module as Module,
+        cpu as cpu,
+        rocm as rocm,
+        cuda as cuda,
+        rocm_emu as rocm_emu,
+        as_device as _as_device,
+        load_module as load_module,
+        profile as profile,
+    )
+    from .runtime.arrays import ndarray as _ndarray
+    from .runtime.modules.callbacks import (
+        register_func as register_func,
+        get_global_func as get_global_func,
+        remove_global_func as remove_global_func,
+    )
+    from .runtime.networks.network import load as load
+    from .schedule import create_schedule as create_schedule
+    from .sharding import shard as shard, Mesh as Mesh
+    from .target import Target as Target
+    from .time_model import model as model
+    from .tuning import tune as tune, template as template
     from .kernels.language import *  # noqa: F403
     from .te import *  # noqa: F403
+    # isort: on
+
+    device = _as_device
+    nd = _ndarray

@@ -15,10 +15,10 @@ saxpy.launch(n)(x, y, 2.0, n)                # n threads, in blocks of tec's cho
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -40,6 +40,18 @@ from .specialise import Compiled, argument_type, specialise, target_of
 
 _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
+
+
+@overload
+def kernel(function: Callable[..., Any], *, autotune: None = None) -> Kernel: ...
+
+
+@overload
+def kernel(function: None = None, *, autotune: Any = None) -> Callable[[Callable[..., Any]], Any]: ...
+
+
+@overload
+def kernel(function: Callable[..., Any], *, autotune: Any) -> Any: ...
 
 
 def kernel(function: Any = None, *, autotune: Any = None) -> Any:

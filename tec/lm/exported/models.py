@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ImportModelError
-from ...graph import compile as compile_network
+from ...graph.compiler import compile as compile_network
 from ...runtime.arrays.dtypes import numpy_dtype
 from ...runtime.networks.network import Network
 from .files import BRANCH, Files, ModelFile
@@ -39,7 +39,7 @@ def compiled(part: ModelFile, options: Options, branch: bool | None = None, stat
     freeze = {BRANCH: np.array([branch])} if branch is not None else None
     if branch is False:  # the caches are not read
         shapes |= {c: tuple(d if isinstance(d, int) else 1 for d in info[c][1]) for c in part.caches}
-    more = {} if state else {"state": False}
+    more: dict[str, Any] = {} if state else {"state": False}
     net: Network = compile_network(
         str(part.path), target=options.target, dtype=options.dtype, cache=options.cache, progress=options.progress,
         shapes=shapes, freeze=freeze, **more,
