@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
 from .errors import ArgumentError, LoweringError, TecError
@@ -26,6 +26,9 @@ from .ir.visit import deep_recursion
 from .llvmworker import client
 from .schedule import Schedule, to_loops
 from .target import Target, as_target
+
+if TYPE_CHECKING:
+    from .runtime import Module
 
 Pass = Callable[[Func, Target], Func]
 
@@ -196,7 +199,7 @@ def build(
     name: str = "main",
     binds: dict[Any, Buffer] | None = None,
     check: str | None = None,
-) -> Any:
+) -> Module:
     """Compile a schedule or loop IR to a runtime Module.
 
     inputs: a Schedule with `args`, a Func, an IRModule, or a list of them; or a `tec.template` with `args` for it,
@@ -361,9 +364,9 @@ class Building:
             except Exception as another:  # LLVM IR cannot say it
                 error = another
 
-    def finish(self) -> Any:
+    def finish(self) -> Module:
         """The module. Raises CodegenError."""
-        module = (self._gpu_module if self.target.is_gpu else self._cpu_module)()
+        module: Module = (self._gpu_module if self.target.is_gpu else self._cpu_module)()
         for show in list(_WATCHERS):
             show(module)
         return module
