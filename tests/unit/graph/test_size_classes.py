@@ -205,7 +205,7 @@ def test_a_tile_for_few_rows_does_not_serve_many() -> None:
 def test_few_rows_are_summed_in_parts(target: str) -> None:
     """Where a class has a last size the memory for the parts has a bound too; where it has none the sum stays whole."""
     c = Case("parts")
-    k, columns = 264, 36
+    k, columns = 1032, 36
     c.done(c.op("matmul", c.input("x", "n", k), c.input("y", k, columns)))
     unit, low = made(c, target)
     classes = unit.chosen["classes"]
