@@ -190,7 +190,7 @@ class Graph:
             for k, t in enumerate(types)
         ]
         self.nodes.append(node)
-        return node.outputs
+        return [*node.outputs]  # the caller's own: some go on with the list
 
     def _agreed(self, inputs: Sequence[Value], axis: int | None) -> list[Value]:
         """The inputs with sizes of one form where sizes that must be equal have two."""

@@ -56,7 +56,7 @@ def copied(graph: Graph, node: Node, inputs: Sequence[Value]) -> list[Value]:
         Value(graph.unique_name(name if k == 0 else f"{name}.{k}"), v.type, made) for k, v in enumerate(node.outputs)
     ]
     graph.nodes.append(made)
-    return made.outputs
+    return [*made.outputs]
 
 
 def _stands_for(new: Value, old: Value) -> bool:
