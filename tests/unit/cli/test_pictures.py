@@ -41,12 +41,13 @@ def test_long_lines_are_broken_after_operators() -> None:
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", (ROOT / page).read_text())
+    prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.M | re.S)
+    links = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", prose)
     assert [w for w in links if not w.startswith("http") and not (ROOT / w).exists()] == []
 
 
 def test_the_readme_opens_with_words_a_picture_and_two_commands() -> None:
-    words, picture, demo, test = (README.index(w) for w in ("tec compiles tensor", "![", "make demo", "make test"))
+    words, picture, demo, test = (README.index(w) for w in ("tec is a compiler", "![", "make demo", "make test"))
     assert words < picture < demo < test
     assert len(re.findall(r"[.!?]\s", README[words:picture])) <= 4
     assert (ROOT / re.findall(r"!\[[^\]]*\]\(([^)]+)\)", README)[0]).exists()
@@ -56,9 +57,10 @@ def test_the_readme_is_short_in_lines_that_are_short() -> None:
     from tools.readme_figures import BEGIN, END
 
     drawn = README[README.index(BEGIN) : README.index(END)]  # as long as there are hosts and peers
-    lines = README.replace(drawn, "").splitlines()
-    assert len(lines) <= 100
-    prose = [line for line in lines if not line.startswith(("|", "!["))]
+    seen = re.sub(r"<!--.*?-->", "", README.replace(drawn, ""), flags=re.S)
+    assert len(seen.splitlines()) <= 120
+    own = re.sub(r"^```text.*?^```", "", seen, flags=re.M | re.S)  # what programs print is as wide as it is
+    prose = [line for line in own.splitlines() if not line.startswith(("|", "!["))]
     assert [line for line in prose if len(line) >= 100] == []
 
 
