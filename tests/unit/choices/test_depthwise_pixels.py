@@ -98,5 +98,5 @@ def test_defaults() -> None:
     assert tile("rocm -mcpu=mi300x", 32, 96, 56, 56, 7, 1) == (4, 4, 2)
     assert tile("rocm -mcpu=mi300x", 1, 384, 14, 14, 7, 1) == (1, 1, 2)
     assert tile("rocm -mcpu=gfx1100", 32, 96, 56, 56, 7, 1)[2] == 4
-    assert tile("rocm -mcpu=mi300x", 32, 512, 13, 13, 3, 1) == (0, 4, 0)
-    assert tile("cuda -arch=sm_90", 32, 144, 56, 56, 3, 1) == (0, 8, 0)
+    assert tile("rocm -mcpu=mi300x", 32, 512, 13, 13, 3, 1) == (1, 4, 0)
+    assert tile("cuda -arch=sm_90", 32, 144, 56, 56, 3, 1) == (1, 8, 0)

@@ -51,7 +51,7 @@ PROGRAMS = {
     "product": lambda: product(28, 64, 96), "product of odd tiles": lambda: product(7, 32, 32), "1x1": lambda: convolution(8, 1, 1, 64, 32),
     "3x3": lambda: convolution(6, 3, 1, 32, 64), "3x3 of odd rows": lambda: convolution(7, 3, 1, 32, 32), "stride 2": lambda: convolution(13, 3, 2, 32, 32),
     "bytes": lambda: product(28, 64, 128, "uint8"), "1x1 of bytes": lambda: convolution(8, 1, 1, 128, 64, "uint8"),
-    "3x3 of bytes": lambda: convolution(5, 3, 1, 64, 64, "uint8"), "bytes, stride 2": lambda: convolution(13, 3, 2, 64, 64, "uint8"),
+    "3x3 of bytes": lambda: convolution(6, 3, 1, 64, 64, "uint8"), "bytes, stride 2": lambda: convolution(13, 3, 2, 64, 64, "uint8"),
 }  # fmt: skip
 
 
