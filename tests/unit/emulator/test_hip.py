@@ -379,7 +379,9 @@ def test_faults(hip, capfd):
     fresh = hip.made("hipMalloc", c_size_t(400))  # nothing wrote it
     assert hip.launch(scale, 1, 64, 0, scale_arguments(fresh, b, 64)) == 719
     assert b"never written" in hip.hipGetErrorString(719)
-    assert hip.launch(scale, 1, 2048, 0, scale_arguments(a, b, 1)) == 719
+    assert hip.hipDeviceSynchronize() == 719
+    assert hip.launch(scale, 1, 2048, 0, scale_arguments(a, b, 1)) == 9  # refused at once, and nothing behind it fails
+    assert hip.hipDeviceSynchronize() == 0
     assert hip.launch(scale, 0, 64, 0, scale_arguments(a, b, 1)) == 9
     hip.hipDeviceSynchronize()
     assert hip.launch(scale, 1, 64, 0, scale_arguments(a, b, 64)) == 0  # the device is usable
