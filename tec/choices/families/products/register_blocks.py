@@ -223,11 +223,14 @@ class Blocks(ends.Mainloop):
             tiles.bind()
         threads = self.threads
         thread = sums.over_threads(final, rows, columns, far, threads[0][0])
-        # Runs end where rows do: written out, conditions on what is far apart stand between the stores of a run.
-        is_whole = columns.near is not None and (const_shape(out.output(0))[-1] or 1) % RUN == 0
+        # Parts of runs end where rows do: written out, conditions on what is far apart stand between the stores of a run.
+        whole = math.gcd(const_shape(out.output(0))[-1] or 1, RUN)
         for axis in near:
-            if axis is columns.near and is_whole:
+            if axis is columns.near and whole > 1:
+                outer, axis = final.split(axis, factor=whole) if whole < RUN else (None, axis)
                 final.vectorize(axis)
+                if outer is not None:
+                    final.unroll(outer)
             else:
                 final.unroll(axis)
         own = [s.cache_read(t, "local", [acc]) for t in product.inputs]
