@@ -84,6 +84,18 @@ def test_blocks_take_all_types(dtype: str, acc: str) -> None:
     np.testing.assert_array_equal(c, a.astype(acc) @ b.astype(acc))
 
 
+def test_blocks_store_pairs_where_rows_are_even() -> None:
+    g, n = Graph(), 66
+    g.set_outputs(g.add("matmul", [g.input("x", "float32", (70, 24)), g.input("y", "float32", (24, n))]))
+    net = tec.compile(g, target="rocm -mcpu=gfx1030", cache=False)
+    stores = {line.split()[0] for line in net.get_source("asm").splitlines() if "global_store" in line}
+    assert stores == {"global_store_dwordx2"}
+    rng = np.random.default_rng(n)
+    x, y = (rng.integers(-3, 4, s).astype("f") for s in ((70, 24), (24, n)))
+    (got,) = net.run({"x": x, "y": y}, device=tec.rocm_emu("gfx1030", check="bounds"))
+    np.testing.assert_array_equal(got, x @ y)
+
+
 def test_blocks_take_columns_terms_and_batches_of_any_number() -> None:
     g = Graph()
     batch, n, k = Dim("b"), Dim("n"), Dim("k")
