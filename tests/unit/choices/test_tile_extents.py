@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -31,16 +32,19 @@ def test_a_tile_is_no_larger_than_the_product_but_for_parts_that_are_whole() -> 
     assert extents((128, 64), (65, 64), (32, 32)) == "the product has 65 rows and 64 columns"
 
 
-@pytest.mark.parametrize("m, n, k", [(33, 4, 23), (60, 7, 16), (21, 48, 8), (28, 36, 27), (5, 40, 70)])
+@pytest.mark.parametrize("m, n, k", [(33, 4, 23), (60, 7, 16), (21, 48, 8), (28, 38, 27), (5, 40, 70)])
 def test_small_products_by_blocks_have_the_values(m: int, n: int, k: int) -> None:
     """All threads of a work-group bring operands, also where the product's rows and columns take less of them."""
     xs, outs = program("matmul", {}, ("float32", (m, k)), ("float32", (k, n)))
     space = next(s for s in spaces(outs, "cuda -arch=sm_70") if s.template in ("blocked product", "gpu reduction"))
     made = space.apply()
+    f = next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70")))
+    if n == 38:  # rows are even, and no whole runs
+        assert re.search(r"result\[ramp\(.*, 1, 2\)\] = ", str(f))
     rng = np.random.default_rng(m)
     a, b = rng.integers(-3, 4, (m, k)).astype("f"), rng.integers(-3, 4, (k, n)).astype("f")
     c = np.full((m, n), np.nan, "f")
-    run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
+    run(f, [a, b, c])
     np.testing.assert_array_equal(c, a @ b)
 
 
@@ -82,18 +86,6 @@ def test_blocks_take_all_types(dtype: str, acc: str) -> None:
     c = np.zeros((2, 37, 40), acc)
     run(next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target="cuda -arch=sm_70"))), [a, b, c])
     np.testing.assert_array_equal(c, a.astype(acc) @ b.astype(acc))
-
-
-def test_blocks_store_pairs_where_rows_are_even() -> None:
-    g, n = Graph(), 66
-    g.set_outputs(g.add("matmul", [g.input("x", "float32", (70, 24)), g.input("y", "float32", (24, n))]))
-    net = tec.compile(g, target="rocm -mcpu=gfx1030", cache=False)
-    stores = {line.split()[0] for line in net.get_source("asm").splitlines() if "global_store" in line}
-    assert stores == {"global_store_dwordx2"}
-    rng = np.random.default_rng(n)
-    x, y = (rng.integers(-3, 4, s).astype("f") for s in ((70, 24), (24, n)))
-    (got,) = net.run({"x": x, "y": y}, device=tec.rocm_emu("gfx1030", check="bounds"))
-    np.testing.assert_array_equal(got, x @ y)
 
 
 def test_blocks_take_columns_terms_and_batches_of_any_number() -> None:
