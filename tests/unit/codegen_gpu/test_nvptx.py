@@ -179,3 +179,15 @@ def test_a_guarded_load_of_a_known_size_has_no_branch(size: int | None, other: f
     ptx = tec.build(s, [a, out], "cuda -arch=sm_90").imported_modules[0].get_source("ptx")
     assert (" bra" in ptx) == has_branch, ptx
     assert re.search(r"ld\.global\.nc", ptx)
+
+
+@pytest.mark.parametrize(("target", "wide"), [("rocm -mcpu=gfx942", "s_addc_u32"), ("cuda -arch=sm_90a", "s64")])
+def test_outputs_of_2_to_the_31_elements(target: str, wide: str) -> None:
+    """Their addresses take 64 bits; LLVM once refused them."""
+    a = te.placeholder((1 << 31,), "int8", name="a")
+    b = te.compute(a.shape, lambda i: a[i] + te.const(1, "int8"), name="b")
+    s = tec.create_schedule(b.op)
+    block, thread = s[b].split(b.op.axis[0], factor=256)
+    s[b].bind(block, tec.thread_axis("blockIdx.x"))
+    s[b].bind(thread, tec.thread_axis("threadIdx.x"))
+    assert wide in tec.build(s, [a, b], target, name="k").get_source("asm")
