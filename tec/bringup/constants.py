@@ -43,25 +43,25 @@ done:
 }""".replace(
     "LOADS", "\n".join(f"  %a{i + 1} = load ptr addrspace(1), ptr addrspace(1) %a{i}, align 8" for i in range(8))
 )
-# Each work-item reads 16 bytes, four times a round, `stride` bytes apart, from places within `mask` + 1 bytes.
-_READ = """define amdgpu_kernel void @read(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %first, i32 %stride, i32 %mask, i32 %rounds) #0 {
-entry:
-  %t = call i32 @llvm.amdgcn.workitem.id.x()
-  %g = call i32 @llvm.amdgcn.workgroup.id.x()
-  %lane = shl i32 %t, 4
-  %group = mul i32 %g, %first
-  %at = add i32 %lane, %group
+
+
+def _reads(head: str, carried: str, count: int, load: Callable[[int], str]) -> str:
+    """A kernel of vectors of 16 bytes that a loop loads, `count` a round, and that are kept by their exclusive or, which is stored where it is a number that it never is.
+
+    head: up to the loop. carried: what the loop carries besides. load: how vector `%x{i}` comes from memory.
+    """
+    steps = "\n".join(f"{load(i)}\n  %s{i + 1} = xor <4 x i32> %s{i}, %x{i}" for i in range(count))
+    return f"""{head}
   br label %loop
 loop:
-  %k = phi i32 [ 0, %entry ], [ %k1, %loop ]
-  %a0 = phi i32 [ %at, %entry ], [ %a4, %loop ]
-  %s0 = phi <4 x i32> [ zeroinitializer, %entry ], [ %s4, %loop ]
-LOADS
+  %k = phi i32 [ 0, %entry ], [ %k1, %loop ]{carried}
+  %s0 = phi <4 x i32> [ zeroinitializer, %entry ], [ %s{count}, %loop ]
+{steps}
   %k1 = add i32 %k, 1
   %c = icmp ult i32 %k1, %rounds
   br i1 %c, label %loop, label %done
 done:
-  %x = extractelement <4 x i32> %s4, i32 0
+  %x = extractelement <4 x i32> %s{count}, i32 0
   %never = icmp eq i32 %x, 305419896
   br i1 %never, label %write, label %end
 write:
@@ -69,40 +69,34 @@ write:
   br label %end
 end:
   ret void
-}""".replace("LOADS", "\n".join(
-    f"  %m{i} = and i32 %a{i}, %mask\n  %q{i} = getelementptr i8, ptr addrspace(1) %p, i32 %m{i}\n  %x{i} = load <4 x i32>, ptr addrspace(1) %q{i}, align 16\n"
-    f"  %s{i + 1} = xor <4 x i32> %s{i}, %x{i}\n  %a{i + 1} = add i32 %a{i}, %stride" for i in range(4)
-))  # fmt: skip
+}}"""
+
+
+# Each work-item reads 16 bytes, four times a round, `stride` bytes apart, from places within `mask` + 1 bytes.
+_READ = _reads(
+    """define amdgpu_kernel void @read(ptr addrspace(1) %p, ptr addrspace(1) %o, i32 %first, i32 %stride, i32 %mask, i32 %rounds) #0 {
+entry:
+  %t = call i32 @llvm.amdgcn.workitem.id.x()
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %lane = shl i32 %t, 4
+  %group = mul i32 %g, %first
+  %at = add i32 %lane, %group""", "\n  %a0 = phi i32 [ %at, %entry ], [ %a4, %loop ]", 4,
+    lambda i: f"  %m{i} = and i32 %a{i}, %mask\n  %q{i} = getelementptr i8, ptr addrspace(1) %p, i32 %m{i}\n"
+    f"  %x{i} = load <4 x i32>, ptr addrspace(1) %q{i}, align 16\n  %a{i + 1} = add i32 %a{i}, %stride",
+)  # fmt: skip
 # 16 bytes a lane from LDS, eight times a round.
-_LDS = """@lds = internal addrspace(3) global [4096 x i32] poison, align 16
+_LDS = _reads(
+    """@lds = internal addrspace(3) global [4096 x i32] poison, align 16
 define amdgpu_kernel void @lds_read(ptr addrspace(1) %o, i32 %stride, i32 %rounds) #0 {
 entry:
   %t = call i32 @llvm.amdgcn.workitem.id.x()
   %l = getelementptr i32, ptr addrspace(3) @lds, i32 %t
   store i32 %t, ptr addrspace(3) %l
   %mul = mul i32 %t, %stride
-  %lane = and i32 %mul, 4095
-  br label %loop
-loop:
-  %k = phi i32 [ 0, %entry ], [ %k1, %loop ]
-  %s0 = phi <4 x i32> [ zeroinitializer, %entry ], [ %s8, %loop ]
-LOADS
-  %k1 = add i32 %k, 1
-  %c = icmp ult i32 %k1, %rounds
-  br i1 %c, label %loop, label %done
-done:
-  %x = extractelement <4 x i32> %s8, i32 0
-  %never = icmp eq i32 %x, 305419896
-  br i1 %never, label %write, label %end
-write:
-  store i32 %x, ptr addrspace(1) %o
-  br label %end
-end:
-  ret void
-}""".replace("LOADS", "\n".join(
-    f"  %b{i} = add i32 %lane, {1024 * (i % 4) + 512 * (i // 4)}\n  %m{i} = and i32 %b{i}, 4092\n  %q{i} = getelementptr i32, ptr addrspace(3) @lds, i32 %m{i}\n"
-    f"  %x{i} = load volatile <4 x i32>, ptr addrspace(3) %q{i}, align 16\n  %s{i + 1} = xor <4 x i32> %s{i}, %x{i}" for i in range(8)
-))  # fmt: skip
+  %lane = and i32 %mul, 4095""", "", 8,
+    lambda i: f"  %b{i} = add i32 %lane, {1024 * (i % 4) + 512 * (i // 4)}\n  %m{i} = and i32 %b{i}, 4092\n"
+    f"  %q{i} = getelementptr i32, ptr addrspace(3) @lds, i32 %m{i}\n  %x{i} = load volatile <4 x i32>, ptr addrspace(3) %q{i}, align 16",
+)  # fmt: skip
 _EMPTY = "define amdgpu_kernel void @empty(ptr addrspace(1) %p) #0 {\n  ret void\n}"
 _LINE = 128  # bytes: the longest of any level
 CHAINS = 8  # independent, so that no instruction waits for the one before
@@ -146,14 +140,10 @@ def _rates(chip: str) -> dict[str, Instruction]:
             continue
         # In one matrix: instructions of several blocks do fewer in a clock.
         m, n, k = map(int, size.groups())
-        work = (
-            m * n * k
-            if x.regs[2] * 32 // (64 if x.elements[2] == "f64" else 32) * (64 if chip.startswith("gfx9") else 32)
-            <= m * n
-            else 0
-        )
-        if work and work > best.get(names[a], (0, None))[0]:
-            best[names[a]] = (work, x)
+        lanes, registers = 64 if chip.startswith("gfx9") else 32, 2 if x.elements[2] == "f64" else 1
+        is_one = x.regs[2] // registers * lanes <= m * n
+        if is_one and m * n * k > best.get(names[a], (0, None))[0]:
+            best[names[a]] = (m * n * k, x)
     return {t: x for t, (_, x) in sorted(best.items())}
 
 

@@ -184,13 +184,22 @@ class Graph:
         if inputs and all(v.is_known for v in inputs) and _foldable(definition, inputs, types, attrs):
             arrays = run_op(definition, attrs, [v.data for v in inputs], [v.type for v in inputs], types)
             return [Value(self.unique_name(name or op), t, None, a) for t, a in zip(types, arrays)]
+        return self.put(op, inputs, attrs, types, name or op, origin)
+
+    def put(
+        self,
+        op: str,
+        inputs: Sequence[Value],
+        attrs: dict[str, Any],
+        types: Sequence[TensorType],
+        name: str,
+        origin: str,
+    ) -> list[Value]:
+        """The outputs of a new node of known types: the caller's own list, with which some go on."""
         node = Node(op, list(inputs), attrs, origin=origin)
-        node.outputs = [
-            Value(self.unique_name(name or op) if k == 0 else self.unique_name(f"{name or op}.{k}"), t, node)
-            for k, t in enumerate(types)
-        ]
+        node.outputs = [Value(self.unique_name(f"{name}.{k}" if k else name), t, node) for k, t in enumerate(types)]
         self.nodes.append(node)
-        return [*node.outputs]  # the caller's own: some go on with the list
+        return [*node.outputs]
 
     def _agreed(self, inputs: Sequence[Value], axis: int | None) -> list[Value]:
         """The inputs with sizes of one form where sizes that must be equal have two."""

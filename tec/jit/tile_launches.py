@@ -81,20 +81,11 @@ class Launch:
         aligned: dict[str, int],
         worlds: tuple[NDArray, ...],
     ):
-        self.kernel, self.compiled, self.device, self.types, self.aligned, self.worlds = (
-            kernel,
-            compiled,
-            device,
-            types,
-            aligned,
-            worlds,
-        )
+        self.kernel, self.compiled, self.device = kernel, compiled, device
+        self.types, self.aligned, self.worlds = types, aligned, worlds
         self._plans: dict[Any, tuple[Function, BoundProgram]] = {}
-        self._apart: tuple[Any, Any, bool] = (
-            None,
-            None,
-            False,
-        )  # addresses and sizes of the last launch, and whether they share memory
+        # Addresses and sizes of the last launch, and whether they share memory.
+        self._apart: tuple[Any, Any, bool] = (None, None, False)
         self._worlds = [w.address for w in worlds]
         scalars = compiled.call.checker.scalars
         self._floats = [(k, p.pack) for k, p in enumerate(scalars) if p.dtype == "float32"]
@@ -116,7 +107,7 @@ class Launch:
         """Whether what the kernel writes lies in another array's memory."""
         addresses, sizes, shared = self._apart
         if addresses == told.addresses and sizes == told.sizes:
-            return bool(shared)
+            return shared
         function: Function = self.compiled.call
         at, bytes_of = told.addresses, [n * itemsize(p.dtype) for n, p in zip(told.sizes, function.checker.tensors)]
         shared = any(
@@ -129,7 +120,9 @@ class Launch:
 
     def _whole(self, told: Told, extents: tuple[int, ...], shared: bool) -> None:
         """A launch by the function's own check of arrays and numbers."""
-        flat = [*(arrays_of(told.values) or ()), *self.worlds]
+        arrays = arrays_of(told.values)
+        assert arrays is not None  # those of the launch before, which had the same types on the same device, were not
+        flat = [*arrays, *self.worlds]
         done: Function = self.kernel._call(self.compiled, flat, extents, self.types, self.aligned, ())
         found = done.plan_of([*flat, *extents], len(extents)) if done.program is not None else None
         if found is not None:
@@ -169,7 +162,7 @@ class Torch:
         kind, device = self.dtypes.get(t.dtype), self.device(t.device)
         if kind is None or device is None or t.is_neg() or t.is_sparse:
             return None
-        n = t.numel() if t.is_contiguous() else _reach(t)
+        n = _reach(t)
         address = t.data_ptr()
         return NDArray(Storage(device, n * kind[1], address, t), address, (n,), kind[0])
 
@@ -246,7 +239,7 @@ def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> T
                 return None
             address = v.data_ptr()
             addresses.append(address)
-            sizes.append(v.numel() if v.is_contiguous() else _reach(v))
+            sizes.append(_reach(v))
             low = address | KNOWN
             key += (v.dtype, v.get_device(), low & -low)
         elif t is int:
@@ -282,7 +275,8 @@ def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> T
 
 def _reach(t: Any) -> int:
     """Elements from a tensor's first to its last in memory."""
-    return sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1 if t.numel() else 0
+    n: int = t.numel()
+    return n if not n or t.is_contiguous() else sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1
 
 
 def _descriptor(v: Any) -> tuple[tuple[Any, ...], list[int]]:

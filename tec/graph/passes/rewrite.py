@@ -51,12 +51,8 @@ def copied(graph: Graph, node: Node, inputs: Sequence[Value]) -> list[Value]:
     name = node.outputs[0].name
     if not all(map(_stands_for, inputs, node.inputs)):
         return graph.add(node.op, inputs, node.attrs, name, node.origin)
-    made = Node(node.op, list(inputs), {k: v for k, v in node.attrs.items() if v is not None}, origin=node.origin)
-    made.outputs = [
-        Value(graph.unique_name(name if k == 0 else f"{name}.{k}"), v.type, made) for k, v in enumerate(node.outputs)
-    ]
-    graph.nodes.append(made)
-    return [*made.outputs]
+    attrs = {k: v for k, v in node.attrs.items() if v is not None}
+    return graph.put(node.op, inputs, attrs, [v.type for v in node.outputs], name, node.origin)
 
 
 def _stands_for(new: Value, old: Value) -> bool:
