@@ -2,7 +2,7 @@
 
     python -m benchmarks.regret [--seed 1] [--count 32] [--kinds matmul,conv] [--drafts 8] [--seconds 300]
 
-Of the group of a case that costs most, the default, the defaults of the other templates, the cheapest drafts and some drawn ones are compiled on the host's cores and
+Of the group of a case that costs most, the default, the defaults of the other templates, the cheapest drafts and some legal choices by chance are compiled on the host's cores and
 timed as captured graphs in turn. A row's value is the default's time, its peer the fastest draft; `drafts` lists all of them with their times, and PyTorch's.
 """
 
@@ -62,7 +62,7 @@ def compiled(kind: str, state: Any, count: int, folder: str) -> Found:
         for space in task.spaces[:2]:
             some = [c for c in itertools.islice(space.drafts(), SOME) if space.why_not(c) is None]
             best = heapq.nsmallest(max(2, count // 2), some, key=lambda c: space.cost(c).seconds)
-            drawn = rng.sample(some, min(len(some), count // 2))
+            drawn = itertools.islice(space.drawn(rng), count // 2)
             choices += [*best, *drawn]
     found: Found = []
     seen = set()

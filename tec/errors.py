@@ -104,6 +104,10 @@ class TecWarning(UserWarning):
     """What tec does in another way than it should, and goes on: results are right."""
 
 
+class TemplateWarning(TecWarning):
+    """A template has a mistake in its code; another candidate serves in its place. Where choices are strict it is an error."""
+
+
 class ExprError(TecError, ValueError):
     """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index."""
 

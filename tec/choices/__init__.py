@@ -14,11 +14,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..errors import LoweringError, ScheduleError
+from ..errors import LoweringError, ScheduleError, TemplateWarning
 from ..target import Target, as_target
 from ..te import Tensor
 from . import stages
-from .candidates import Chain, in_order, is_strict, strictly, warn_of_slower
+from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
     convolutions,
@@ -40,6 +40,7 @@ from .families import (
 from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes
 from .families.products import few_rows, few_rows_matrix, projections, row_folds
 from .group import Group, size_of
+from .mistakes import is_strict, strictly
 from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
 from .store import records
@@ -173,9 +174,11 @@ def _first(outputs: list[Tensor], target: Target | str | None, keep_form: bool) 
         _, space, chosen = next(in_order(found))
         return space.build(space.default if chosen is None else chosen)
     tries = Chain(found, alone, failed=failed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # building it will say them
+    with warnings.catch_warnings(record=True) as said:  # building it will say them, but for mistakes
+        warnings.simplefilter("always")
         made = tries.first(accept)
+    for text in dict.fromkeys(str(w.message) for w in said if w.category is TemplateWarning):
+        warnings.warn(text, TemplateWarning, stacklevel=3)
     warn_of_slower({made.space.group.name: tries.close()})
     return made.scheduled
 

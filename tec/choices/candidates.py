@@ -17,11 +17,9 @@ import contextlib
 import heapq
 import itertools
 import math
-import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
 from typing import NamedTuple
 
 from ..errors import LoweringError, TecWarning
@@ -29,6 +27,7 @@ from ..ops.typical import each_of_others
 from . import footprint
 from .cost import price
 from .group import size_of
+from .mistakes import is_strict, tell, told
 from .proof import MOST_STATEMENTS, Loops, Made, Refused, prove
 from .rules import figures
 from .space import Choice, Space
@@ -79,7 +78,7 @@ def in_order(found: Sequence[Space]) -> Iterator[Candidate]:
 
 def _drafts(space: Space) -> list[Choice]:
     """The cheapest drafts of a space besides its default; none where it fails at that."""
-    with contextlib.suppress(Exception):
+    with told(space.template, "drafts"):
         default = space.default
         some = [c for c in itertools.islice(space.drafts(), _MOST_PRICED) if c != default]
         return heapq.nsmallest(DRAFTS, some, key=lambda c: space.cost(c).seconds)
@@ -100,7 +99,7 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
             continue
         bound = known["well_below"] * (loops_seconds if k and is_misled else sketch)
         best = None
-        with contextlib.suppress(Exception):  # a template that fails is no rival
+        with told(space.template, "drafts"):  # a template that fails is no rival
             for choice in (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED)):
                 if (seconds := space.cost(choice).seconds) < bound:
                     best, bound = choice, seconds
@@ -121,27 +120,6 @@ def _seconds(made: Made) -> tuple[float, ...]:
                 return ()
             found.append(price(asked, made.space.target).seconds)
     return tuple(found)
-
-
-# ---- strictness
-
-_STRICT: ContextVar[bool | None] = ContextVar("tec_strict_choices", default=None)
-
-
-def is_strict() -> bool:
-    """Whether a refused default is an error: as `strictly` says, else as TEC_STRICT_CHOICES does."""
-    said = _STRICT.get()
-    return os.environ.get("TEC_STRICT_CHOICES", "") not in ("", "0") if said is None else said
-
-
-@contextlib.contextmanager
-def strictly(on: bool = True) -> Iterator[None]:
-    """Inside of the block a refused default is an error, or is none."""
-    token = _STRICT.set(on)
-    try:
-        yield
-    finally:
-        _STRICT.reset(token)
 
 
 # ---- the chain
@@ -208,6 +186,8 @@ class Chain:
             bound = _seconds(default)
             for rival in _rivals(self._found, default.choice, bound[0]) if bound else ():
                 made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
+                if not isinstance(made, Made):
+                    tell(rival[0].template, *made)
                 if isinstance(made, Made) and (seconds := _seconds(made)):
                     if all(own < cheaper * other for own, other in zip(seconds, bound)):
                         best, bound, cheaper = made, seconds, 1.0
@@ -223,9 +203,10 @@ class Chain:
         return self.first()
 
     def _refuse(self, rank: str, template: str, choice: Choice | None, stage: str, error: Exception) -> None:
-        """Keep a refusal. Raises the error where it is a default's and that may not be."""
+        """Keep a refusal. Raises the error where choices are strict and it is a default's, or a mistake."""
         if rank in DEFAULTS and is_strict():
             raise error
+        tell(template, stage, error)
         refused = Refused.of(template, choice, stage, error, rank)
         self.refused.append(refused)
         if rank == "recorded":
@@ -251,7 +232,8 @@ class Chain:
             return None
         try:
             return self.made.space.cost(self.made.choice).seconds / space.cost(refused.choice).seconds
-        except Exception:  # a template without a price, or one that is mistaken there too
+        except Exception as error:  # a template without a price
+            tell(space.template, "cost", error)
             return None
 
 

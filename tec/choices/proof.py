@@ -11,19 +11,19 @@ A proof has a budget of statements after unrolling (`MOST_STATEMENTS`). It is a 
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import driver
-from ..errors import LoweringError, TecError
+from ..errors import LoweringError
 from ..ir import Func, IntImm
 from ..ir import stmt as S
 from ..ir.visit import deep_recursion
 from ..schedule import to_loops
 from ..target import as_target
 from ..te import PlaceholderOp
+from .mistakes import words_of
 from .space import Choice, Scheduled, Space
 
 # What a candidate may be unrolled to, so that a proof ends soon (docs/decisions/chain-of-candidates.md has the measurement). A count: by a limit in time the code
@@ -79,15 +79,6 @@ class Refused:
             "template": self.template, "choice": self.choice, "rank": self.rank, "stage": self.stage, "error": self.error, "reason": self.reason,
             "slower": self.slower,
         }  # fmt: skip
-
-
-def words_of(error: Exception) -> str:
-    """Why, in the words of who refused; of an exception that is no TecError, where it came from."""
-    if isinstance(error, TecError):
-        return error.message
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    where = "".join(f" ({f.filename.rpartition('/tec/')[2]}:{f.lineno}, in {f.name})" for f in last)
-    return f"{type(error).__name__}: {error}{where}"
 
 
 @deep_recursion()

@@ -8,6 +8,7 @@ options, and predicates that say which combinations are legal; it says what a ch
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,6 +27,7 @@ from .rules.figures import Figures
 
 Choice = dict[str, Any]  # parameter -> int, bool or text
 _MOST_LISTED = 8  # options of a parameter that a message names
+_DRAWS = 4  # of values for one or two parameters, before they stay what they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class Space:
     # says one of `outline`, how tiles lie: the default's values are for its own tiles.
     neutral: ClassVar[Mapping[str, Any]] = {}
     outline: ClassVar[frozenset[str]] = frozenset()
+    # Values of parameters, the most demanding parameter first, that are legal wherever any other value is beside the same rest: what is not legal with them is left out whole
+    # where legal choices are listed.
+    easiest: ClassVar[Mapping[str, Any]] = {}
     # What parameters and their values were called in records of before: {name: name of today}, {(name of today, value): value of today}.
     former: ClassVar[Mapping[Any, str]] = {}
 
@@ -101,6 +106,23 @@ class Space:
         """Every legal choice."""
         return self.legal(self.parameters)
 
+    def drawn(self, rng: random.Random) -> Iterator[Choice]:
+        """Legal choices by chance, without end: a walk from the default, that never leaves what is legal. A step draws each parameter again, alone or with another one, and
+        takes the first value that is legal beside the rest (Gibbs sampling). Drawing all parameters at once would find few of the legal ones: of some million combinations of
+        a product's tiles a few thousand are."""
+        at, names = self.default, [n for n, options in self.parameters.items() if len(options) > 1]
+        while self.refusal(at) is None:
+            rng.shuffle(names)
+            left = iter(names)
+            for name in left:
+                block = (name, *itertools.islice(left, rng.randrange(2)))
+                for _ in range(_DRAWS):
+                    values = {n: rng.choice(self.parameters[n]) for n in block}
+                    if all(at[n] == v for n, v in values.items()) or self.refusal(moved := {**at, **values}) is None:
+                        at = moved if any(at[n] != v for n, v in values.items()) else at
+                        break
+            yield at
+
     def ruled(self, **features: Any) -> Iterator[Mapping[str, Any]]:
         """What the rules of this template and machine prefer for a group of such features, in their order (`rules`)."""
         return rules.preferred(self.measured_as or self.template, self.target, features)
@@ -121,10 +143,23 @@ class Space:
     def legal(self, options: Mapping[str, Sequence[Any]]) -> Iterator[Choice]:
         """The legal choices of some of the parameters' values."""
         is_sketched = self.target.is_gpu and type(self).sketch is not Space.sketch  # thousands of choices are asked for
-        for values in itertools.product(*options.values()):
-            choice = self.choice(**dict(zip(options, values)))
-            if self.why_not(choice) is None and (not is_sketched or self._unfit(choice) is None):
+        rest = [(n, v) for n, v in self.easiest.items() if len(options.get(n, ())) > 1]
+        easy = {n: v if v in options[n] else options[n][0] for n, v in rest}
+        first = {n: v for n, v in options.items() if n not in easy}
+
+        def grown(choice: Choice, k: int) -> Iterator[Choice]:
+            """The legal choices that have the same values as this one but for the easiest parameters from number k on."""
+            if self.why_not(choice) is not None or (is_sketched and self._unfit(choice) is not None):
+                return
+            if k == len(rest):
                 yield choice
+                return
+            name, _ = rest[k]
+            for value in options[name]:
+                yield from grown({**choice, name: value}, k + 1)
+
+        for values in itertools.product(*first.values()):
+            yield from grown(self.choice(**dict(zip(first, values)), **easy), 0)
 
     def threads_up_to_limit(self, *options: int, each: int = 1) -> tuple[int, ...]:
         """Those of some numbers of threads (or of what has `each` of them, wavefronts) that a work-group may have: a sketch need not say it, nor a refusal."""

@@ -21,6 +21,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ..choices import Choice, Group, Made, Space, chain, is_strict, preferred, spaces
+from ..choices.mistakes import tell
 from ..driver import Building, Lowered
 from ..errors import LoweringError, TecError
 from ..ir import Buffer, Expr, Func, IfThenElse, Stmt, Var, build
@@ -160,7 +161,8 @@ def _gains(space: Space, own: Choice, other: Choice) -> bool:
         return True
     try:
         return not space.is_legal(other) or (space.cost(other).seconds > WORTH * space.cost(own).seconds)
-    except Exception:  # a template without a price, or one that is mistaken there: the chain tells
+    except Exception as error:  # a template without a price
+        tell(space.template, "cost", error)
         return True
 
 

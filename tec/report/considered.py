@@ -13,7 +13,7 @@ from typing import Any
 
 from ..choices import spaces
 from ..choices.group import Group
-from ..choices.proof import words_of
+from ..choices.mistakes import words_of
 from ..choices.space import Choice, Space, text
 from ..choices.store.shipped import ShippedChoices
 from ..graph.graph import Graph

@@ -14,7 +14,7 @@ from ..choices.store.database import key_text
 from ..errors import TecError
 
 _MOST_PRICED = 4096  # choices of a space that are listed in full; of a larger one, so many by chance
-_TRIES = 64  # for a legal choice, before a space counts as spent
+_DRAWN = 512  # by chance, of a space that is not listed in full; what is drawn is legal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,9 @@ class Candidates:
                 found: Iterator[Choice] = space.all
             else:
                 self.is_listed = False
-                found = itertools.chain(itertools.islice(space.drafts(), 64), self._random(space, 512))
+                found = itertools.chain(
+                    itertools.islice(space.drafts(), 64), itertools.islice(space.drawn(rng), _DRAWN)
+                )
             for choice in found:
                 self.add(choice)
 
@@ -60,15 +62,6 @@ class Candidates:
                 pass  # a template of a user's has no model
             found = self.known[key] = Candidate(choice, key, cost)
         return found
-
-    def _random(self, space: Space, n: int) -> Iterator[Choice]:
-        names, seen = list(space.parameters), set(self.known)
-        for _ in range(n):
-            choice = space.choice(**{k: self.rng.choice(space.parameters[k]) for k in names})
-            # What was drawn before is not asked about again: legality of a user's template takes a run of it.
-            if (key := key_text(choice)) not in seen and self._is_legal(space, choice):
-                yield choice
-            seen.add(key)
 
     @staticmethod
     def _is_legal(space: Space, choice: Choice) -> bool:

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from ..choices import Choice, Cost, Group, Made, Scheduled, Space, is_strict, schedule
-from ..choices.proof import MOST_STATEMENTS, prove, words_of
+from ..choices.mistakes import words_of
+from ..choices.proof import MOST_STATEMENTS, prove
 from ..choices.space import text
 from ..choices.store import database as db
 from ..errors import ArgumentError, ScheduleError, TecError, TecWarning
@@ -236,10 +237,12 @@ class TemplateSpace(Space):
 
     def fillings(self, most: int) -> Iterator[Choice]:
         """At most so many legal choices besides the default, drawn with a fixed seed."""
-        rng, seen = random.Random(0), [self.default]
+        return itertools.islice(self.drawn(random.Random(0)), most)
+
+    def drawn(self, rng: random.Random) -> Iterator[Choice]:
+        """Legal choices besides the default, each once, of some hundred fillings by chance: whether one is legal takes a run of the function."""
+        seen = [self.default]
         for _ in range(_TRIES):
-            if len(seen) > most:
-                return
             try:
                 choice = self.check({name: rng.choice(options) for name, options in self._found.items()})
             except TecError:

@@ -35,7 +35,6 @@ TARGETS = (
     "cuda -arch=sm_70", "cuda -arch=sm_80", "cuda -arch=sm_90a", "cuda -arch=sm_100a",
     "rocm -mcpu=gfx90a", "rocm -mcpu=gfx942", "rocm -mcpu=gfx950", "rocm -mcpu=gfx1030", "rocm -mcpu=gfx1100", "rocm -mcpu=gfx1201", "rocm -mcpu=gfx1250",
 )  # fmt: skip
-_TRIES = 40  # draws of a choice before a space is left: many combinations are not legal
 
 
 def target_of(rng: random.Random) -> str:
@@ -90,12 +89,8 @@ def lower(case: Case, target: str, rng: random.Random, compute: bool = False) ->
 
 
 def drawn(space: Space, rng: random.Random) -> Mapping[str, Any] | None:
-    """A legal choice of a space, each parameter drawn by itself; None where none of some is legal."""
-    for _ in range(_TRIES):
-        choice = space.choice(**{k: rng.choice(options) for k, options in space.parameters.items()})
-        if space.refusal(choice) is None:
-            return choice
-    return None
+    """A legal choice of a space by chance; None where its default is not legal."""
+    return next(space.drawn(rng), None)
 
 
 def _through(program: Any, space: Space, choice: Mapping[str, Any], target: tec.Target) -> None:

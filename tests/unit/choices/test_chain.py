@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,14 +14,15 @@ import pytest
 
 import tec
 from tec import choices, te, topi
-from tec.choices import Choice, Cost, Group, Scheduled, Space, footprint, proof, spaces, strictly
+from tec.choices import Choice, Cost, Group, Scheduled, Space, candidates, footprint, proof, spaces, strictly
 from tec.choices.candidates import in_order
 from tec.choices.cost import price
 from tec.choices.group import begin
+from tec.choices.mistakes import is_mistake
 from tec.choices.stages import GpuStages
 from tec.choices.store import records
 from tec.codegen import cpu
-from tec.errors import CodegenError, ScheduleError, TecError, TecWarning
+from tec.errors import CodegenError, InternalError, ScheduleError, TecError, TecWarning, TemplateWarning
 from tec.graph.graph import Graph
 from tec.llvmworker import client
 from tec.report import listing
@@ -158,6 +160,38 @@ def test_a_template_that_fails_ends_no_compilation(name: str, target: str, monke
         assert net.report.choices[function]["choice"]["template"] != "planted"
     with strictly(), pytest.raises((TecError, KeyError, ValueError, AssertionError, RecursionError)):
         tec.compile(network(), target, cache=False)
+
+
+def test_a_mistake_behind_the_default_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The default cannot be made, and the next choice meets a mistake in the template's code: no refusal hides that."""
+    errors = itertools.cycle([ScheduleError("no such tile"), KeyError("rows")])
+    plant(monkeypatch, lambda space: raises(next(errors))(space))
+    with (
+        strictly(False),
+        pytest.warns(TemplateWarning, match=r"'planted'.* at build: KeyError: 'rows' \(.*test_chain.py"),
+    ):
+        net = tec.compile(network(), CPU, cache=False)
+    check(net, CPU)
+    x = te.placeholder((64,), name="x")
+    with strictly(False), pytest.warns(TemplateWarning):
+        topi.schedule(te.compute((64,), lambda i: x[i] + 1.0), CPU)
+    monkeypatch.setattr(candidates, "DEFAULTS", ())  # so that the refusal alone ends nothing
+    with strictly(), pytest.raises(KeyError, match="rows"):
+        tec.compile(network(), CPU, cache=False)
+
+
+def test_what_is_no_mistake() -> None:
+    for error in (ScheduleError("no such tile"), RecursionError(), MemoryError(), NotImplementedError()):
+        assert not is_mistake(error)
+    for wrong in (
+        TypeError(),
+        KeyError(),
+        AttributeError(),
+        AssertionError(),
+        ZeroDivisionError(),
+        InternalError("order"),
+    ):
+        assert is_mistake(wrong)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,14 +24,6 @@ from .tilings import Shape, Tiling
 
 SPLITS = (1, 2, 4, 8, 16, 32)  # parts of the sum: each adds a matrix of float32 to write and read
 _IN_HALVES = ("float8_e4m3", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
-_OUTLINE = (
-    "rows",
-    "columns",
-    "waves_m",
-    "waves_n",
-    "instruction",
-    "ping_pong",
-)  # what `tilings.why_not_outline` judges by itself
 _ENOUGH = 3  # work-groups a unit from which parts of the sum are not asked for
 _UNEVEN = 256  # rows and columns from which a tile has wavefronts enough that half of them may come first
 _WORTH = 0.9  # of the whole's time, that parts should take at most: a launch more is certain, the gain an estimate
@@ -44,6 +35,10 @@ class MatrixProduct(Space):
     template: ClassVar[str] = "matrix product"
     neutral: ClassVar[Mapping[str, Any]] = {"slice_k": 1, "ping_pong": False, "direct_to_lds": False}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "split_k"})
+    easiest: ClassVar[Mapping[str, Any]] = {
+        "slice_k": 1, "split_k": 1, "stages": 0, "swizzle": True, "ping_pong": False, "interleave": False, "direct_to_lds": False, "prefetch_distance": 1,
+        "group_m": 0,
+    }  # fmt: skip
     former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "ahead": "prefetch_distance", "splits": "split_k", "slices": "slice_k", "uneven": "ping_pong", "direct": "direct_to_lds"}  # fmt: skip
 
     def __init__(
@@ -93,16 +88,6 @@ class MatrixProduct(Space):
         if splits > 1 and not tilings.in_parts(self.shape.k, splits, t.k, self.target):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
         return tilings.why_not(t, self._part(splits, t.k), self.target)
-
-    @property
-    def all(self) -> Iterator[Choice]:
-        """Every legal choice. Outlines that cannot be are left out whole: of some 25 million combinations a product of 24 by 32 has a few thousand."""
-        names = self.parameters
-        some = {n: (values if n in _OUTLINE else values[:1]) for n, values in names.items()}
-        for tile in itertools.product(*some.values()):
-            outline = dict(zip(names, tile))
-            if tilings.why_not_outline(self.tiling(outline), self.shape) is None:
-                yield from self.legal({n: (outline[n],) if n in _OUTLINE else values for n, values in names.items()})
 
     def _part(self, splits: int, step: int = 1) -> Shape:
         """The product that work-groups compute: parts of the sum beside each other."""
