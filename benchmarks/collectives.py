@@ -15,42 +15,76 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
-import numpy as np
+from tec.runtime.plans.steps import COLLECTIVES
+from tec.target import Target
+from tec.target.links import links_of
 
 ADDRESS, TORCH_ADDRESS = "127.0.0.1:29611", "tcp://127.0.0.1:29612"
 ROUNDS, CALLS = 9, 20  # blocks of each side in turn, and calls in a block
 LIMIT_SECONDS = 20.0
-RIGHT_SIZES = (4, 1000, 1 << 16, 1 << 22)  # bytes of an array whose values are compared
+DEATH_SECONDS = 3.0  # after which a rank that waits for a dead one must raise
+RIGHT_POWERS = (2, 10, 16, 22, 26, 30)  # arrays of 2 to this power bytes whose values are compared
+GRAPH_POWERS = (2, 16, 24)  # of all-reduces in captured graphs
 
 
-def _values(comm: Any, device: Any, tec: Any) -> int:
+def _values(comm: Any, device: Any, tec: Any, torch: Any, largest: int) -> int:
     """Calls whose values are right, of drawn arrays of small integers, which every order adds exactly. Raises AssertionError for one that is not."""
-    right, size, rank = 0, comm.size, comm.rank
+    right = 0
     for dtype in ("float32", "float16", "bfloat16", "int32"):
-        for nbytes in RIGHT_SIZES:
-            n = size * max(1, nbytes // (4 * size))
-            parts = [np.random.default_rng((nbytes, r)).integers(-3, 4, n).astype("float32") for r in range(size)]
-            x = tec.nd.array(parts[rank], device).astype(dtype)
+        for power in RIGHT_POWERS:
+            if power <= largest:
+                right += _right(comm, device, tec, torch, dtype, 1 << power)
+    return right
 
-            def same(got: Any, expected: Any) -> None:
-                nonlocal right
-                np.testing.assert_array_equal(got.astype("float32").numpy(), expected)
-                right += 1
 
-            each = n // size
-            mine = slice(rank * each, (rank + 1) * each)
-            for op, of in (("sum", np.sum), ("max", np.max), ("min", np.min)):
-                same(comm.all_reduce(x, op), of(parts, axis=0))
-            same(comm.reduce_scatter(x), np.sum(parts, axis=0)[mine])
-            same(comm.all_gather(x), np.concatenate(parts))
-            same(comm.all_to_all(x), np.concatenate([p[mine] for p in parts]))
-            same(comm.broadcast(tec.nd.array(parts[rank], device).astype(dtype), root=size - 1), parts[-1])
-            if rank == 0:
-                comm.send(x, to=1)
-            elif rank == 1:
-                same(comm.receive(tec.nd.empty((n,), dtype, device), source=0), parts[0])
+def _right(comm: Any, device: Any, tec: Any, torch: Any, dtype: str, nbytes: int) -> int:
+    """Every collective of arrays of about `nbytes` of a type; how many calls of this rank were right."""
+    right, size, rank = 0, comm.size, comm.rank
+    kind = getattr(torch, dtype)
+    each = max(1, nbytes // (kind.itemsize * size))
+
+    def part(r: int) -> Any:
+        """What rank `r` has: the same numbers wherever they are drawn."""
+        generator = torch.Generator("cuda").manual_seed(1000 * nbytes % 2**31 + r)
+        return torch.randint(-3, 4, (each * size,), generator=generator, device="cuda", dtype=torch.int8).to(kind)
+
+    def same(got: Any, expected: Any, what: str) -> None:
+        nonlocal right
+        comm.sync()
+        if not torch.equal(torch.from_dlpack(got), expected):
+            raise AssertionError(f"{what} of {nbytes} bytes of {dtype} on rank {rank} of {size}")
+        right += 1
+
+    def over_ranks(op: Any) -> Any:
+        made = part(0)
+        for r in range(1, size):
+            made = op(made, part(r))
+        return made
+
+    torch.cuda.synchronize()
+    x = tec.nd.from_dlpack(own := part(rank))
+    torch.cuda.synchronize()
+    mine = slice(rank * each, (rank + 1) * each)
+    total = over_ranks(torch.add)
+    same(comm.all_reduce(x), total, "all_reduce")
+    same(comm.reduce_scatter(x), total[mine], "reduce_scatter")
+    del total
+    same(comm.all_reduce(x, "max"), over_ranks(torch.maximum), "all_reduce by max")
+    same(comm.all_reduce(x, "min"), over_ranks(torch.minimum), "all_reduce by min")
+    few = tec.nd.from_dlpack(own[:each].clone())
+    torch.cuda.synchronize()
+    same(comm.all_gather(few), torch.cat([part(r)[:each] for r in range(size)]), "all_gather")
+    same(comm.all_to_all(x), torch.cat([part(r)[mine] for r in range(size)]), "all_to_all")
+    received = tec.nd.empty((each * size,), dtype, device)
+    if rank == 0:
+        comm.send(x, to=1)
+        comm.sync()
+    elif rank == 1:
+        same(comm.receive(received, source=0), part(0), "receive")
+    same(comm.broadcast(x, root=size - 1), part(size - 1), "broadcast")
     return right
 
 
@@ -78,7 +112,7 @@ def _in_turn(
     return {n: (statistics.median(t for t, _ in f), statistics.median(h for _, h in f)) for n, f in found.items()}
 
 
-def _rank(rank: int, size: int, largest: int, results: Any, dies: bool) -> None:
+def _rank(rank: int, size: int, largest: int, results: Any, dies: str) -> None:
     import torch
     import torch.distributed as dist
 
@@ -86,19 +120,26 @@ def _rank(rank: int, size: int, largest: int, results: Any, dies: bool) -> None:
 
     torch.cuda.set_device(rank)
     device = tec.cuda(rank)
+    if dies == "torch":
+        _die_in_torch(rank, size, torch, dist, results)
+        return
     comm = tec.collectives.connect(rank, size, ADDRESS, device=device, timeout_s=LIMIT_SECONDS)
     if dies:
         _die(comm, device, tec, results)
         return
     dist.init_process_group("nccl", init_method=TORCH_ADDRESS, rank=rank, world_size=size)
     rows: list[tuple[str, dict[str, tuple[float, float]]]] = []
-    right = _values(comm, device, tec)
+    right = _values(comm, device, tec, torch, largest)
+    torch.cuda.empty_cache()
     powers = [p for p in (2, 10, 16, 20, 24, 28, 30) if p <= largest]
-    waits = {"tec": device.sync, "torch": torch.cuda.synchronize}
+    waits = {"tec": device.sync, "torch": torch.cuda.synchronize, "library": device.sync}
     for power in powers:
         for name, sides in _cases(comm, device, max(size, (1 << power) // 4), tec, torch, dist).items():
             rows.append((f"{name} {1 << power} B", _in_turn(sides, waits, comm.barrier)))
-    rows.append(("all_reduce 65536 B in a graph", _graphs(comm, device, tec, torch, dist)))
+    for power in [p for p in GRAPH_POWERS if p <= largest]:
+        rows.append(
+            (f"all_reduce {1 << power} B in a graph", _graphs(comm, device, (1 << power) // 4, tec, torch, dist))
+        )
     results.put((rank, right, rows))
     comm.barrier()
     dist.destroy_process_group()
@@ -106,20 +147,33 @@ def _rank(rank: int, size: int, largest: int, results: Any, dies: bool) -> None:
 
 
 def _cases(comm: Any, device: Any, n: int, tec: Any, torch: Any, dist: Any) -> dict[str, dict[str, Callable[[], Any]]]:
-    """Calls of both sides on arrays of `n` float32."""
+    """Calls of both sides on arrays of `n` float32; of an all-reduce the library's own function too, whose arguments are ready."""
+    n = n // comm.size * comm.size
     each = n // comm.size
     x, y = tec.nd.zeros((n,), "float32", device), torch.zeros(n, device="cuda")
+    x2, y2 = tec.nd.zeros((n,), "float32", device), torch.zeros(n, device="cuda")
     part, their_part = tec.nd.zeros((each,), "float32", device), torch.zeros(each, device="cuda")
+    held = comm._transport
+    alone, at = held.lib.functions["ncclAllReduce"], x.address
+    arguments = (at, at, n, 7, 0, held._comm, device.local.stream)  # 7: float32, 0: sum
+    other = comm.rank ^ 1
+    sends = comm.rank % 2 == 0
     return {
-        "all_reduce": {"tec": lambda: comm.all_reduce(x, out=x), "torch": lambda: dist.all_reduce(y)},
+        "all_reduce": {"tec": lambda: comm.all_reduce(x, out=x), "torch": lambda: dist.all_reduce(y), "library": lambda: alone(*arguments)},
         "all_gather": {"tec": lambda: comm.all_gather(part, out=x), "torch": lambda: dist.all_gather_into_tensor(y, their_part)},
         "reduce_scatter": {"tec": lambda: comm.reduce_scatter(x, out=part), "torch": lambda: dist.reduce_scatter_tensor(their_part, y)},
+        "broadcast": {"tec": lambda: comm.broadcast(x), "torch": lambda: dist.broadcast(y, 0)},
+        "all_to_all": {"tec": lambda: comm.all_to_all(x, out=x2), "torch": lambda: dist.all_to_all_single(y2, y)},
+        "send and receive": {
+            "tec": (lambda: comm.send(x, to=other)) if sends else (lambda: comm.receive(x, source=other)),
+            "torch": (lambda: dist.send(y, other)) if sends else (lambda: dist.recv(y, other)),
+        },
     }  # fmt: skip
 
 
-def _graphs(comm: Any, device: Any, tec: Any, torch: Any, dist: Any) -> dict[str, tuple[float, float]]:
+def _graphs(comm: Any, device: Any, n: int, tec: Any, torch: Any, dist: Any) -> dict[str, tuple[float, float]]:
     """Ten all-reduces as one captured graph; a time is of one of them."""
-    ours, theirs = tec.nd.zeros((1 << 14,), "float32", device), torch.zeros(1 << 14, device="cuda")
+    ours, theirs = tec.nd.zeros((n,), "float32", device), torch.zeros(n, device="cuda")
     with device.capture() as graph:
         for _ in range(10):
             comm.all_reduce(ours, out=ours)
@@ -142,13 +196,34 @@ def _die(comm: Any, device: Any, tec: Any, results: Any) -> None:
     begin = time.perf_counter()
     try:
         comm.all_reduce(x, out=x)
-        comm.sync(3.0)
+        comm.sync(DEATH_SECONDS)
         results.put((comm.rank, "no error", time.perf_counter() - begin))
     except tec.TecError as error:
         results.put((comm.rank, str(error).splitlines()[0], time.perf_counter() - begin))
 
 
-def _run(size: int, largest: int, dies: bool, answers: int) -> list[Any]:
+def _die_in_torch(rank: int, size: int, torch: Any, dist: Any, results: Any) -> None:
+    """The same with torch.distributed, which waits for each call on the host, as its limit needs."""
+    os.environ["TORCH_NCCL_BLOCKING_WAIT"] = "1"
+    limit = timedelta(seconds=DEATH_SECONDS)
+    dist.init_process_group("nccl", init_method=TORCH_ADDRESS, rank=rank, world_size=size, timeout=limit)
+    x = torch.zeros(1 << 20, device="cuda")
+    dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if rank == size - 1:
+        os._exit(9)
+    begin = time.perf_counter()
+    try:
+        dist.all_reduce(x)
+        results.put((rank, "no error", time.perf_counter() - begin))
+    except RuntimeError as error:
+        results.put((rank, str(error).splitlines()[0][:160], time.perf_counter() - begin))
+    results.close()
+    results.join_thread()
+    os._exit(0)  # its end would wait for the other rank
+
+
+def _run(size: int, largest: int, dies: str, answers: int) -> list[Any]:
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     ranks = [context.Process(target=_rank, args=(r, size, largest, results, dies)) for r in range(size)]
@@ -167,7 +242,7 @@ def main() -> None:
     options.add_argument("--largest", type=int, default=30)
     options.add_argument("--ranks", type=int, default=2)
     args = options.parse_args()
-    found = sorted(_run(args.ranks, args.largest, False, args.ranks))
+    found = sorted(_run(args.ranks, args.largest, "", args.ranks))
     print(
         json.dumps(
             {
@@ -177,28 +252,29 @@ def main() -> None:
             }
         )
     )
-    for k, (name, _) in enumerate(found[0][2]):
-        ours, theirs = (max(f[2][k][1][side][0] for f in found) for side in ("tec", "torch"))
+    links = links_of(Target("cuda -arch=sm_90a").machine)
+    for k, (name, sides) in enumerate(found[0][2]):
+        took, host = ({side: max(f[2][k][1][side][i] for f in found) for side in sides} for i in (0, 1))
         row = {
-            "name": f"{name}, {args.ranks} GPUs",
-            "value": round(ours, 2),
-            "unit": "us",
-            "peer": "torch.distributed",
-            "peer_value": round(theirs, 2),
-        }
-        hosts = {side: round(max(f[2][k][1][side][1] for f in found), 2) for side in ("tec", "torch")}
-        print(
-            json.dumps(
-                row | {"ratio": round(ours / theirs, 3), "call_us": hosts["tec"], "peer_call_us": hosts["torch"]}
-            ),
-            flush=True,
-        )
-    for rank, said, seconds in _run(args.ranks, args.largest, True, args.ranks - 1):
-        print(
-            json.dumps(
-                {"name": f"rank {rank} after another died", "value": round(seconds, 2), "unit": "s", "said": said}
-            )
-        )
+            "name": f"{name}, {args.ranks} GPUs", "value": round(took["tec"], 2), "unit": "us", "peer": "torch.distributed", "peer_value": round(took["torch"], 2),
+            "ratio": round(took["tec"] / took["torch"], 3), "call_us": round(host["tec"], 2), "peer_call_us": round(host["torch"], 2),
+        }  # fmt: skip
+        if "library" in sides:
+            row |= {"library_us": round(took["library"], 2), "library_call_us": round(host["library"], 2)}
+        kind, nbytes = name.split(" ")[0], int(name.split(" B")[0].split(" ")[-1])
+        if links is not None and kind in COLLECTIVES:
+            operand = nbytes // args.ranks if kind == "all_gather" else nbytes
+            row["modelled_us"] = round(links.collective_us(kind, operand, args.ranks), 1)
+        print(json.dumps(row), flush=True)
+    for library in ("tec", "torch"):
+        for rank, said, seconds in sorted(_run(args.ranks, args.largest, library, args.ranks - 1)):
+            row = {
+                "name": f"rank {rank} after another died, {library}",
+                "value": round(seconds, 2),
+                "unit": "s",
+                "said": said,
+            }
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
