@@ -18,6 +18,9 @@ from ..runtime.devices.device import Device
 from .transport import REDUCTIONS, Call, Transport
 
 
+_MOST_CHECKED = 1024  # layouts that are remembered: more than a network's, and some 300 KB at most
+
+
 class Communicator:
     """One rank of a group of `size` ranks, on `device`.
 
@@ -29,6 +32,7 @@ class Communicator:
         self.device, self.timeout_s = device, timeout_s
         self._transport: Transport | None = transport
         self.rank, self.size = transport.rank, transport.size
+        self._checked: dict[tuple[str, str, Any, Any], Call] = {}
 
     def __repr__(self) -> str:
         return f"<Communicator rank {self.rank} of {self.size} on {self.device}>"
@@ -37,37 +41,53 @@ class Communicator:
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """The elementwise sum (prod, max, min, avg) of all ranks' `x`, of any shape; all ranks get the same bits. `out` may be `x`."""
-        a = self._summed(x, "all_reduce")
-        target = self._out(out, a.shape, a.dtype, "all_reduce")
-        self._live.all_reduce(Call("all_reduce", a.dtype, a.size, _reduction(op)), a, target)
-        return target
+        call = self._same("all_reduce", op, x, out)
+        if call is None:
+            x = self._summed(x, "all_reduce")
+            out = self._out(out, x.shape, x.dtype, "all_reduce")
+            call = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
+        self._live.all_reduce(call, x, out)
+        made: NDArray = out
+        return made
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """This rank's part of the reduction of all ranks' `x` [size * n, ...]: an array [n, ...]. Raises ArgumentError where the first extent is no multiple of the number of ranks."""
-        a = self._summed(x, "reduce_scatter")
-        target = self._out(out, self._part(a, "reduce_scatter"), a.dtype, "reduce_scatter")
-        self._live.reduce_scatter(Call("reduce_scatter", a.dtype, target.size, _reduction(op)), a, target)
-        return target
+        call = self._same("reduce_scatter", op, x, out)
+        if call is None:
+            x = self._summed(x, "reduce_scatter")
+            out = self._out(out, self._part(x, "reduce_scatter"), x.dtype, "reduce_scatter")
+            call = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
+        self._live.reduce_scatter(call, x, out)
+        made: NDArray = out
+        return made
 
     def all_gather(self, x: Any, out: Any = None) -> NDArray:
         """All ranks' `x` [n, ...] one behind the other: [size * n, ...]. A scalar becomes a row of them."""
-        a = self._array(x, "all_gather")
-        shape = (self.size * a.shape[0], *a.shape[1:]) if a.shape else (self.size,)
-        target = self._out(out, shape, a.dtype, "all_gather")
-        self._live.all_gather(Call("all_gather", a.dtype, a.size), a, target)
-        return target
+        call = self._same("all_gather", "", x, out)
+        if call is None:
+            x = self._array(x, "all_gather")
+            shape = (self.size * x.shape[0], *x.shape[1:]) if x.shape else (self.size,)
+            out = self._out(out, shape, x.dtype, "all_gather")
+            call = self._keep("", x, out, Call("all_gather", x.dtype, x.size))
+        self._live.all_gather(call, x, out)
+        made: NDArray = out
+        return made
 
     def all_to_all(self, x: Any, out: Any = None) -> NDArray:
         """Part r of `x` [size * n, ...] goes to rank r; the result has the parts that all ranks sent here, in the order of ranks."""
-        a = self._array(x, "all_to_all")
-        self._part(a, "all_to_all")
-        target = self._out(out, a.shape, a.dtype, "all_to_all")
-        if target.size and target.address == a.address:
+        call = self._same("all_to_all", "", x, out)
+        if call is None:
+            x = self._array(x, "all_to_all")
+            self._part(x, "all_to_all")
+            out = self._out(out, x.shape, x.dtype, "all_to_all")
+            call = self._keep("", x, out, Call("all_to_all", x.dtype, x.size // self.size))
+        if call.count and out.address == x.address:
             raise ArgumentError(
                 "all_to_all cannot write over its operand", hint="leave `out` away, or give another array"
             )
-        self._live.all_to_all(Call("all_to_all", a.dtype, a.size // self.size), a, target)
-        return target
+        self._live.all_to_all(call, x, out)
+        made: NDArray = out
+        return made
 
     def broadcast(self, x: Any, root: int = 0) -> NDArray:
         """`x` of rank `root` into every rank's `x`, in place."""
@@ -125,6 +145,19 @@ class Communicator:
         self.close()
 
     # ---- arguments
+
+    def _same(self, name: str, op: str, x: Any, out: Any) -> Call | None:
+        """What a call with arrays of these layouts was found to be; None for a first one, and where an array is made. A layout says all that the checks ask."""
+        try:
+            return self._checked.get((name, op, x.layout, out.layout))
+        except (AttributeError, TypeError):  # no NDArray, or a reduction that is no name
+            return None
+
+    def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> Call:
+        if len(self._checked) >= _MOST_CHECKED:
+            self._checked.clear()
+        self._checked[call.name, op, x.layout, out.layout] = call
+        return call
 
     @property
     def _live(self) -> Transport:

@@ -180,14 +180,15 @@ class NcclTransport:
 
     # ---- calls
 
-    def _do(self, name: str, arrays: Sequence[NDArray], *args: Any) -> None:
+    def _do(self, name: str, x: NDArray, out: NDArray, *args: Any) -> None:
         """One call behind what is queued on the current stream. Arrays are kept alive where a graph is captured."""
-        self._check()
-        driver, device = self._driver, self.device
-        if driver._current.ordinal != device.index:
-            driver._enter(device.index)
+        if self._over is not None:
+            self._check()
+        device = self.device
+        if self._driver._current.ordinal != device.index:
+            self._driver._enter(device.index)
         if device.capturing is not None:
-            device.capturing.keep.extend(arrays)
+            device.capturing.keep.extend((x, out))
         self._since = time.monotonic()
         status = self.lib.functions[name](*args, self._comm, device.local.stream)
         self._since = None
@@ -208,29 +209,32 @@ class NcclTransport:
             raise self._error("a group of calls", status)
 
     def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None:
-        self._do("ncclAllReduce", (x, out), x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
+        self._do("ncclAllReduce", x, out, x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
 
     def reduce_scatter(self, call: Call, x: NDArray, out: NDArray) -> None:
-        self._do("ncclReduceScatter", (x, out), x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
+        self._do("ncclReduceScatter", x, out, x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
 
     def all_gather(self, call: Call, x: NDArray, out: NDArray) -> None:
-        self._do("ncclAllGather", (x, out), x.address, out.address, *_moved(x))
+        kind, count = _DTYPES.get(call.dtype), call.count
+        if kind is None:
+            count, kind = _moved(x)
+        self._do("ncclAllGather", x, out, x.address, out.address, count, kind)
 
     def broadcast(self, call: Call, x: NDArray) -> None:
-        self._do("ncclBroadcast", (x,), x.address, x.address, *_moved(x), call.root)
+        self._do("ncclBroadcast", x, x, x.address, x.address, *_moved(x), call.root)
 
     def send(self, call: Call, x: NDArray, to: int) -> None:
-        self._do("ncclSend", (x,), x.address, *_moved(x), to)
+        self._do("ncclSend", x, x, x.address, *_moved(x), to)
 
     def receive(self, call: Call, out: NDArray, source: int) -> None:
-        self._do("ncclRecv", (out,), out.address, *_moved(out), source)
+        self._do("ncclRecv", out, out, out.address, *_moved(out), source)
 
     def all_to_all(self, call: Call, x: NDArray, out: NDArray) -> None:
         part = x.nbytes // self.size
         with self.together():
             for r in range(self.size):
-                self._do("ncclSend", (x,), x.address + r * part, part, _BYTES, r)
-                self._do("ncclRecv", (out,), out.address + r * part, part, _BYTES, r)
+                self._do("ncclSend", x, x, x.address + r * part, part, _BYTES, r)
+                self._do("ncclRecv", out, out, out.address + r * part, part, _BYTES, r)
 
     # ---- time limits
 
