@@ -17,7 +17,6 @@ from ..runtime.arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
 from ..runtime.devices.device import Device
 from .transport import REDUCTIONS, Call, Transport
 
-
 _MOST_CHECKED = 1024  # layouts that are remembered: more than a network's, and some 300 KB at most
 
 
