@@ -1,10 +1,12 @@
-"""Do the tests notice small errors? Plants drawn ones in a copy of the sources, runs the tests that reach the line, and lists those that nothing noticed.
+"""Do the tests notice small errors? Plants drawn ones in a copy of the sources, runs the tests for which they change a value, and lists those that nothing noticed.
 
     make mutants                                        # 100, drawn by the date
     python -m tools.mutants --count 30 --seed 7 --areas tec/ir/arith tec/ir/passes --tests tests/unit/ir tests/unit/passes
 
-Which tests reach which lines is recorded once by coverage (a context a test) and kept in build/mutants; it is recorded again when a source has changed. Tests that
-fail without an error planted are left out. What runs at import, such as a table's rows, is reached by all tests that run the file's functions (of a file of data, its folder's).
+The tests run once with a probe in the place of each drawn error (`tools.probes`), which costs no more than the tests themselves; what it found is kept in build/mutants.
+It tells which tests come to the place, and for which of them the error changes a value there. Those run with the error planted, the quickest of each file in turn.
+Where the error changes a value in no test that comes to its place, none can notice it: nothing runs. What runs at import, such as a table's rows or a default
+value, is reached by all tests that come into the function, or into the file's functions. Tests that fail without an error planted are left out.
 Exit code 1 where less than `--goal` of the mutants were noticed.
 """
 
@@ -31,6 +33,7 @@ from typing import Any
 import pytest
 
 from benchmarks.records import Maker, Record, append
+from tools import probes
 from tools.mutations import Mutation, mutations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -62,46 +65,26 @@ _LOST = re.compile(r"(?m)^ERROR: not found: (?:.*/)?(tests/[^\s\[]+::\w+)")
 _BROKEN = re.compile(r"(?m)^(?:ERROR tests/|_+ ERROR collecting)")
 
 
-# ---- the map of tests and lines: a plugin of the recording run
+# ---- the seconds of tests: a plugin of the recording run
 
 
 class Recorder:
-    """Switches coverage's context with the tests, and keeps the seconds of those that pass."""
+    """Appends the seconds of each test that passed; a test that failed has none."""
 
-    def __init__(self, out: Path, areas: list[str]) -> None:
-        from coverage import Coverage
-
-        self.out, self.seconds = out, dict[str, float]()
-        self.coverage = Coverage(data_file=None, include=[f"{os.path.abspath(a)}/*" for a in areas], config_file=False)
-        self.coverage.start()
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
-        self.coverage.switch_context(item.nodeid)
-        try:
-            return (yield)
-        finally:
-            self.coverage.switch_context("")
+    def __init__(self, out: Path) -> None:
+        self.out = out
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" and report.passed:
-            self.seconds[report.nodeid] = report.duration
-        elif report.failed:
-            self.seconds.pop(report.nodeid, None)
-
-    def pytest_sessionfinish(self) -> None:
-        self.coverage.stop()
-        data, lines = self.coverage.get_data(), {}
-        for file in data.measured_files():
-            reached = {n: [c for c in tests if c] for n, tests in data.contexts_by_lineno(file).items()}
-            lines[os.path.relpath(file)] = {str(n): tests for n, tests in reached.items() if tests}
-        self.out.write_text(json.dumps({"seconds": self.seconds, "lines": lines}))
+        if report.when == "call" or report.failed:
+            seconds = report.duration if report.passed else None
+            with open(self.out, "a", encoding="utf-8") as f:
+                f.write(json.dumps([report.nodeid, seconds]) + "\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    asked = os.environ.get("TEC_MUTANTS_MAP")
-    if asked:
-        config.pluginmanager.register(Recorder(Path(asked), os.environ["TEC_MUTANTS_AREAS"].split(os.pathsep)))
+    asked = os.environ.get("TEC_MUTANTS_SECONDS")
+    if asked and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder(Path(asked)))
 
 
 # ---- drawing and running
@@ -123,6 +106,16 @@ class Outcome:
     tests: int  # that were run for it
     how: str
     change: list[str]  # the line before and after
+
+
+def _in_turn(tests: list[str], seconds: dict[str, float]) -> list[str]:
+    """Tests in the order of their seconds, the first of each file before the second of any: tests of one file assert much the same."""
+    of_file, order = defaultdict[str, int](int), []
+    for t in sorted(tests, key=lambda t: (seconds[t], t)):
+        file = t.partition("::")[0]
+        order.append((of_file[file], seconds[t], t))
+        of_file[file] += 1
+    return [t for *_, t in sorted(order)]
 
 
 def draw(root: Path, areas: list[str], count: int, seed: int) -> list[Mutant]:
@@ -150,8 +143,8 @@ def draw(root: Path, areas: list[str], count: int, seed: int) -> list[Mutant]:
 class Laboratory:
     """A copy of the checkout in which errors are planted, one after another."""
 
-    def __init__(self, root: Path, areas: list[str], tests: list[str], work: Path, options: list[str]) -> None:
-        self.root, self.areas, self.tests, self.work, self.options = root, areas, tests, work, options
+    def __init__(self, root: Path, mutants: list[Mutant], tests: list[str], work: Path, options: list[str]) -> None:
+        self.root, self.mutants, self.tests, self.work, self.options = root, mutants, tests, work, options
         self.copy = work / "checkout"
         shutil.rmtree(self.copy, ignore_errors=True)
         self.copy.mkdir(parents=True)
@@ -160,7 +153,7 @@ class Laboratory:
                 shutil.copytree(root / name, self.copy / name, ignore=shutil.ignore_patterns("__pycache__"))
             elif (root / name).exists():
                 shutil.copy2(root / name, self.copy / name)
-        self.map = self._map()
+        self.seconds, self.seen = self._record()
 
     def _run(self, tests: list[str], seconds: float | None, **more: str) -> tuple[int | None, str]:
         """pytest's exit code, None where it took too long, and the end of what it said."""
@@ -168,18 +161,7 @@ class Laboratory:
         folders = (self.copy, self.copy / "frontends", ROOT, *filter(None, [os.environ.get("PYTHONPATH")]))
         path = os.pathsep.join(str(folder) for folder in folders)
         env = {**os.environ, "PYTHONPATH": path, "TEC_CACHE_DIR": str(self.work / "cache"), **more}
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            *self.options,
-            *tests,
-        ]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.options, *tests]
         process = subprocess.Popen(command, cwd=self.copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
         try:
             said, _ = process.communicate(timeout=seconds)
@@ -189,63 +171,83 @@ class Laboratory:
             return None, "it takes too long"
         return process.returncode, said
 
-    def _map(self) -> dict[str, Any]:
-        """{"seconds": {test: seconds}, "lines": {file: {line: [test]}}}, from the folder where it is known for these sources."""
-        h = hashlib.sha256(json.dumps([self.areas, self.tests, self.options]).encode())
-        for area in [*self.areas, *self.tests]:
+    def _record(self) -> tuple[dict[str, float], dict[str, dict[str, list[str]]]]:
+        """The seconds of the tests that pass, and what the probes saw; from the folder where it is known for these mutants and sources."""
+        h = hashlib.sha256(json.dumps([[str(m) for m in self.mutants], self.tests, self.options]).encode())
+        for area in ["tec", "frontends", *self.tests]:
             base = self.copy / area
             for p in sorted(base.rglob("*.py")) if base.is_dir() else [base]:
-                h.update(p.read_bytes())
-        kept = self.work / f"map-{h.hexdigest()[:16]}.json"
-        if not kept.exists():
-            made = self.work / "map.json"
-            made.unlink(missing_ok=True)
-            areas = os.pathsep.join(str(self.copy / a) for a in self.areas)
-            code, said = self._run(
-                ["-p", "tools.mutants", *self.tests], None, TEC_MUTANTS_MAP=str(made), TEC_MUTANTS_AREAS=areas
-            )
-            if not made.exists():
-                raise SystemExit(f"the tests could not be run ({code}):\n{said[-3000:]}")
-            made.rename(kept)
-        found: dict[str, Any] = json.loads(kept.read_text())
-        return found
+                h.update(p.read_bytes() if p.is_file() else str(p).encode())
+        kept = self.work / f"seen-{h.hexdigest()[:16]}"
+        if not (kept / "whole").exists():
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.mkdir()
+            self._probe(kept)
+        seconds = dict(json.loads(line) for line in (kept / "seconds").read_text("utf-8").splitlines())
+        return {t: s for t, s in seconds.items() if s is not None}, probes.read(kept / "reached")
 
-    def reach(self, mutant: Mutant) -> list[str]:
-        """The tests that reach a mutant's line, the quickest first, as many as the budget holds; with what is left of it, those that reach its file.
+    def _probe(self, kept: Path) -> None:
+        """Run all tests on sources with probes, and put the sources back."""
+        by_file = defaultdict[str, dict[str, Mutation]](dict)
+        for n, mutant in enumerate(self.mutants):
+            by_file[mutant.file][str(n)] = mutant.mutation
+        for beside in {p.relative_to(self.copy).as_posix() for f in by_file for p in (self.copy / f).parent.glob("*.py")}:
+            by_file.setdefault(beside, {})  # whoever runs the files beside one of data alone
+        before = {file: (self.copy / file).read_text("utf-8") for file in by_file}
+        module = self.copy / probes.MODULE
+        try:
+            for file, text in before.items():
+                (self.copy / file).write_text(probes.probed(text, by_file[file], file), "utf-8")
+            module.parent.mkdir(exist_ok=True)
+            module.write_text(probes.RUNTIME, "utf-8")
+            words = ["-p", "tools.mutants", *self.tests]
+            where = {"TEC_MUTANTS_SECONDS": str(kept / "seconds"), "TEC_REACHED": str(kept / "reached")}
+            code, said = self._run(words, None, **where)
+        finally:
+            module.unlink(missing_ok=True)
+            for file, text in before.items():
+                (self.copy / file).write_text(text, "utf-8")
+        if not (kept / "seconds").exists():
+            raise SystemExit(f"the tests could not be run ({code}):\n{said[-3000:]}")
+        (kept / "whole").touch()
+
+    def reach(self, n: int) -> list[str]:
+        """The tests that may notice a mutant, those first for which it changes a value; of each test file the quickest in turn, as many as the budget holds.
 
         What runs once for many tests, such as a fixture of a module or a function whose results are kept, is recorded for the first of them alone, while the
-        assertion may be another's.
+        assertion may be another's: what is left of the budget goes to tests that come into the function, then into the file's functions.
         """
-        lines = self.map["lines"].get(mutant.file, {})
+        mutant, (reached, differs) = self.mutants[n], (self.seen["reached"], self.seen["differs"])
+        here = reached.get(str(n), [])
         m = mutant.mutation
-        tests = {t for n in range(m.line, m.end_line + 1) for t in lines.get(str(n), ())} or set(
-            lines.get(str(m.statement), ())
-        )
-        if not tests:  # what runs at import
-            tests = {t for found in lines.values() for t in found}
-        if not tests:  # a file of data alone: who runs the files beside it
-            folder = os.path.dirname(mutant.file)
-            beside = (v for f, v in self.map["lines"].items() if os.path.dirname(f) == folder)
-            tests = {t for found in beside for reached in found.values() for t in reached}
-        seconds, spent, chosen = self.map["seconds"], 0.0, []
-        near = {t for found in lines.values() for t in found} - tests
-        for some in (tests, near):
-            for t in sorted((t for t in some if t in seconds), key=lambda t: (seconds[t], t)):
-                spent += seconds[t]
+        if here and str(n) not in differs and m.new != "pass" and probes.is_pure(m.new):
+            return []  # the same value each time
+        function = probes.function_of((self.copy / mutant.file).read_text("utf-8"), m.line)
+        folder = os.path.dirname(mutant.file)
+        of_file = [t for key, tests in reached.items() if key.startswith(f"{mutant.file}:") for t in tests]
+        beside = [t for key, tests in reached.items() if os.path.dirname(key.partition(":")[0]) == folder for t in tests]
+        chosen = dict[str, None]()
+        spent = 0.0
+        for some in (differs.get(str(n), []), here, reached.get(f"{mutant.file}:{function}", []), of_file or beside):
+            for t in _in_turn([t for t in dict.fromkeys(some) if t in self.seconds and t not in chosen], self.seconds):
+                spent += self.seconds[t]
                 if chosen and spent > BUDGET_S:
                     break
-                chosen.append(t)
-        return chosen[:400]
+                chosen[t] = None
+        return list(chosen)[:400]
 
-    def plant(self, mutant: Mutant) -> Outcome:
+    def plant(self, number: int) -> Outcome:
+        mutant = self.mutants[number]
         path = self.copy / mutant.file
         before = path.read_text("utf-8")
         after = mutant.mutation.apply(before)
         n = mutant.mutation.line - 1
         change = [before.split("\n")[n].strip(), after.split("\n")[n].strip()]
-        tests = self.reach(mutant)
+        tests = self.reach(number)
         if not tests:
-            return Outcome(mutant, False, 0, "no test reaches it", change)
+            reached = str(number) in self.seen["reached"]
+            how = "in each test its value is the same" if reached else "no test reaches it"
+            return Outcome(mutant, False, 0, how, change)
         path.write_text(after, "utf-8")
         try:
             while True:
@@ -291,16 +293,17 @@ def main(argv: list[str] | None = None) -> int:
     args = p.parse_args(argv)
     work = (args.work or args.root / "build" / "mutants").resolve()
     begin = time.monotonic()
-    lab = Laboratory(args.root.resolve(), args.areas, args.tests, work, shlex.split(args.options))
+    drawn = draw(args.root.resolve(), args.areas, args.count, args.seed)
+    lab = Laboratory(args.root.resolve(), drawn, args.tests, work, shlex.split(args.options))
     print(
-        f"{args.count} mutants, --seed {args.seed}; {len(lab.map['seconds'])} tests, {time.monotonic() - begin:.0f} s",
+        f"{args.count} mutants, --seed {args.seed}; {len(lab.seconds)} tests, {time.monotonic() - begin:.0f} s",
         flush=True,
     )
     outcomes = []
-    for mutant in draw(args.root.resolve(), args.areas, args.count, args.seed):
-        o = lab.plant(mutant)
+    for n in range(len(drawn)):
+        o = lab.plant(n)
         outcomes.append(o)
-        print(f"{'noticed ' if o.noticed else 'SURVIVED'} {mutant} ({o.tests} tests; {o.how})", flush=True)
+        print(f"{'noticed ' if o.noticed else 'SURVIVED'} {o.mutant} ({o.tests} tests; {o.how})", flush=True)
         if not o.noticed:
             print(f"    - {o.change[0]}\n    + {o.change[1]}", flush=True)
     (work / f"outcomes-{args.seed}.json").write_text(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))

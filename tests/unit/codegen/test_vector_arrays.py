@@ -115,6 +115,17 @@ def test_every_count_of_lanes(lanes):
             assert ".entry" in ptx
 
 
+def test_three_lanes_copied_in_from_rows():
+    """12 bytes an element, none between them: an array made empty, filled from rows of three floats, and doubled."""
+    A = te.placeholder((8,), "float32x3", name="A")
+    C = te.compute((8,), lambda i: A[i] + A[i], name="C")
+    ins, out = tec.nd.empty((8,), A.dtype), tec.nd.empty((8,), A.dtype)
+    rows = np.random.default_rng(3).standard_normal((8, 3)).astype(np.float32)
+    ins.copyfrom(rows)
+    tec.build(te.create_schedule(C.op), [A, C], "llvm")(ins, out)
+    np.testing.assert_array_equal(out.numpy().reshape(8, 3), rows + rows)
+
+
 def test_slices_of_arrays_of_three_lanes():
     """Strides and offsets of a buffer are in elements."""
     whole = tec.nd.array(np.arange(60, dtype="float32").reshape(5, 4, 3), dtype="float32x3")

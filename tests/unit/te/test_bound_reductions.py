@@ -54,6 +54,22 @@ def test_drawn_reductions(first: int) -> None:
         _drawn(seed)
 
 
+@pytest.mark.parametrize("chip", ["gfx942", "gfx1100"])
+def test_blocks_without_threads(chip: str) -> None:
+    """A kernel that binds blockIdx alone: its one thread sums each row, one after another."""
+    k = te.reduce_axis((0, 32), "k")
+    A = te.placeholder((96, 32), name="A")
+    C = te.compute((96,), lambda m: te.sum(A[m, k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    outer, _ = s[C].split(C.op.axis[0], 32)
+    s[C].bind(outer, te.thread_axis("blockIdx.x"))
+    device = tec.rocm_emu(chip, check="race,init")
+    x = np.random.default_rng(1).integers(-9, 10, (96, 32)).astype(np.float32)
+    out = tec.nd.array(np.full(96, np.nan, np.float32), device)
+    tec.build(s, [A, C], f"rocm -mcpu={chip}")(tec.nd.array(x, device), out)
+    np.testing.assert_array_equal(out.numpy(), x.sum(1))
+
+
 def test_shifts_by_products_of_what_is_loaded() -> None:
     @tec.kernel
     def k(x: Any, y: Any, o: Any) -> None:
