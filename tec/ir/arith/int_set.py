@@ -173,9 +173,7 @@ class SetEvaluator:
             ends = [s.min for s in sets]
             return self._ends(ends, ends)
         signs = [f.bound(s.min) for p, s in zip(parts, sets) if p is not moving[0] and s.min is not None]
-        if any(lo < 0 < hi or (lo < 0 and hi > 0) for lo, hi in signs) or any(
-            lo < 0 and hi != 0 and hi > 0 for lo, hi in signs
-        ):
+        if any(lo < 0 < hi for lo, hi in signs):
             return IntSet()
         negative = sum(1 for lo, hi in signs if hi <= 0 and lo < 0) % 2 == 1
         low = [s.max if negative and p is moving[0] else s.min for p, s in zip(parts, sets)]

@@ -8,6 +8,7 @@ name. Matching runs on canonical nodes, so that "the same expression" is `is`. A
 from __future__ import annotations
 
 import ast
+import re
 import math
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +34,7 @@ _INT_OPS = (ast.BitAnd, ast.BitOr)
 
 
 def _is_const_name(name: str) -> bool:
-    return (name[0] == "c" and name[1:].isdigit()) or name == "c"
+    return re.fullmatch(r"c\d*", name) is not None
 
 
 def _children(n: ast.expr) -> tuple[str, list[tuple[str, ast.expr]]]:
