@@ -35,6 +35,7 @@ import pytest
 from benchmarks.records import Maker, Record, append
 from tools import probes
 from tools.mutations import Mutation, mutations
+from tools.test_seconds import spent
 
 ROOT = Path(__file__).resolve().parents[1]
 AREAS = (
@@ -58,7 +59,7 @@ COPIED = (
     "README.md",
     "Makefile",
 )
-BUDGET_S = 60.0  # of tests for one mutant, by the seconds that they took alone; the quickest go first
+BUDGET_S = 60.0  # of tests for one mutant, by the processor seconds that they took alone
 
 
 _LOST = re.compile(r"(?m)^ERROR: not found: (?:.*/)?(tests/[^\s\[]+::\w+)")
@@ -69,21 +70,28 @@ _BROKEN = re.compile(r"(?m)^(?:ERROR tests/|_+ ERROR collecting)")
 
 
 class Recorder:
-    """Appends the seconds of each test that passed; a test that failed has none."""
+    """Appends the processor seconds of each test, its child processes' included, or null where it did not pass."""
 
     def __init__(self, out: Path) -> None:
-        self.out = out
+        self.out, self.passed = out, False
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+        before, self.passed = spent(), False
+        try:
+            return (yield)
+        finally:
+            seconds = spent() - before if self.passed else None
+            with open(self.out, "a", encoding="utf-8") as f:
+                f.write(json.dumps([item.nodeid, seconds]) + "\n")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.when == "call" or report.failed:
-            seconds = report.duration if report.passed else None
-            with open(self.out, "a", encoding="utf-8") as f:
-                f.write(json.dumps([report.nodeid, seconds]) + "\n")
+        self.passed = (report.passed if report.when == "call" else self.passed) and not report.failed
 
 
 def pytest_configure(config: pytest.Config) -> None:
     asked = os.environ.get("TEC_MUTANTS_SECONDS")
-    if asked and not hasattr(config, "workerinput"):
+    if asked:
         config.pluginmanager.register(Recorder(Path(asked)))
 
 
@@ -191,14 +199,15 @@ class Laboratory:
         by_file = defaultdict[str, dict[str, Mutation]](dict)
         for n, mutant in enumerate(self.mutants):
             by_file[mutant.file][str(n)] = mutant.mutation
-        for beside in {p.relative_to(self.copy).as_posix() for f in by_file for p in (self.copy / f).parent.glob("*.py")}:
+        for beside in {
+            p.relative_to(self.copy).as_posix() for f in by_file for p in (self.copy / f).parent.glob("*.py")
+        }:
             by_file.setdefault(beside, {})  # whoever runs the files beside one of data alone
         before = {file: (self.copy / file).read_text("utf-8") for file in by_file}
         module = self.copy / probes.MODULE
         try:
             for file, text in before.items():
                 (self.copy / file).write_text(probes.probed(text, by_file[file], file), "utf-8")
-            module.parent.mkdir(exist_ok=True)
             module.write_text(probes.RUNTIME, "utf-8")
             words = ["-p", "tools.mutants", *self.tests]
             where = {"TEC_MUTANTS_SECONDS": str(kept / "seconds"), "TEC_REACHED": str(kept / "reached")}
@@ -225,16 +234,28 @@ class Laboratory:
         function = probes.function_of((self.copy / mutant.file).read_text("utf-8"), m.line)
         folder = os.path.dirname(mutant.file)
         of_file = [t for key, tests in reached.items() if key.startswith(f"{mutant.file}:") for t in tests]
-        beside = [t for key, tests in reached.items() if os.path.dirname(key.partition(":")[0]) == folder for t in tests]
+        beside = [
+            t for key, tests in reached.items() if os.path.dirname(key.partition(":")[0]) == folder for t in tests
+        ]
+        readers = [] if here else self._tests_that_import(folder.removeprefix("frontends/").replace("/", "."))
         chosen = dict[str, None]()
         spent = 0.0
-        for some in (differs.get(str(n), []), here, reached.get(f"{mutant.file}:{function}", []), of_file or beside):
+        of_function = reached.get(f"{mutant.file}:{function}", [])
+        for some in (differs.get(str(n), []), here, of_function, readers, of_file or beside):
             for t in _in_turn([t for t in dict.fromkeys(some) if t in self.seconds and t not in chosen], self.seconds):
                 spent += self.seconds[t]
                 if chosen and spent > BUDGET_S:
                     break
                 chosen[t] = None
         return list(chosen)[:400]
+
+    def _tests_that_import(self, package: str) -> list[str]:
+        """Tests of files that import a package: they may read its tables and come into none of its functions."""
+        files = dict.fromkeys(t.partition("::")[0] for t in self.seconds)
+        reads = {
+            f for f in files if re.search(rf"(from|import) {re.escape(package)}\b", (self.copy / f).read_text("utf-8"))
+        }
+        return [t for t in self.seconds if t.partition("::")[0] in reads]
 
     def plant(self, number: int) -> Outcome:
         mutant = self.mutants[number]
@@ -251,7 +272,7 @@ class Laboratory:
         path.write_text(after, "utf-8")
         try:
             while True:
-                code, said = self._run(["-x", *tests], 3 * BUDGET_S + 60, PYTHONDONTWRITEBYTECODE="1")
+                code, said = self._run(["-x", *tests], 10 * BUDGET_S + 60, PYTHONDONTWRITEBYTECODE="1")
                 # A name that is not there, where its file could be read, is a test that depends on what else runs: it says nothing of the error.
                 lost = set(_LOST.findall(said)) if code == 4 and not _BROKEN.search(said) else set()
                 left = [t for t in tests if t.partition("[")[0] not in lost]

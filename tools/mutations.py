@@ -1,6 +1,14 @@
 """Small errors that a program's text can have: comparisons turned, one more or less, a `not` left out, arguments swapped, statements left out.
 
 `mutations(text)` lists every place of a module where one can be planted. Each changes one expression or statement and no line's number.
+
+What no test can be asked to notice is left out by these rules:
+
+- words: what an error or a warning says, text put together, `__repr__`, documentation, types, and assertions
+- chosen numbers: a name of a module's own that is a number or a product of numbers (`_ROWS = 3`, `CACHE_BYTES = 4 << 30`). It decides between right ways, and
+  its reason stands beside it; a test could only say the number again. Tables of numbers are not left out.
+- hints: arguments and calls that change speed or strictness alone (`_HINTS`, `_HINT_CALLS`), and caches
+- what has the same value either way: arguments of a symmetric function
 """
 
 from __future__ import annotations
@@ -21,6 +29,8 @@ _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
 
 # Whose first two arguments may change places: what comes of it has the same value, and normal forms are the same.
 _SYMMETRIC = frozenset("EQ NE Add Mul And Or Min Max add mul land lor min max isclose array_equal".split())
+_HINTS = frozenset("strict maxsize slots frozen stacklevel daemon exist_ok parents ignore_errors copy indent".split())
+_HINT_CALLS = frozenset("collect cache_clear flush intern".split())
 
 
 @dataclass(frozen=True)
@@ -91,6 +101,12 @@ def _skipped(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return True
+    if isinstance(node, ast.FunctionDef) and node.name == "__repr__":
+        return True
+    if isinstance(node, ast.keyword) and node.arg in _HINTS:
+        return True
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        return getattr(node.value.func, "attr", "") in _HINT_CALLS
     if isinstance(node, ast.Call):
         name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         return name in (
@@ -139,10 +155,20 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _statements(handler.body)
 
 
+def _is_chosen_number(s: ast.stmt) -> bool:
+    """Whether a statement gives a number its name: `NAME = 4 << 30`."""
+    target = s.targets[0] if isinstance(s, ast.Assign) else s.target if isinstance(s, ast.AnnAssign) else None
+    if not isinstance(target, ast.Name) or not target.id.isupper():
+        return False
+    parts = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    return all(isinstance(n, parts) for n in ast.walk(s.value))  # type: ignore[attr-defined]
+
+
 def mutations(text: str) -> list[Mutation]:
     """All that can be planted in a module's text, in its order."""
     out = []
-    for s in _statements(ast.parse(text).body):
+    body = ast.parse(text).body
+    for s in _statements([s for s in body if not _is_chosen_number(s)]):
         if isinstance(s, ast.AugAssign) or (isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)) or isinstance(s, (ast.Break, ast.Continue)):  # fmt: skip
             out.append(_at(s, "pass", "a statement left out", s.lineno))
         for e in _expressions(s):

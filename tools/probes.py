@@ -14,7 +14,7 @@ from pathlib import Path
 from tools.mutations import Mutation
 
 NAME = "_tec_reached"
-MODULE = "tec/_reached.py"
+MODULE = "_tec_probes.py"
 
 # What the sources import in the copy that is probed. Child processes of a test know its name by pytest's variable; lines of one `write` to a file that is
 # opened to append do not mix.
@@ -107,7 +107,7 @@ def _entry(body: Sequence[ast.stmt]) -> ast.stmt | ast.expr | None:
     return None
 
 
-_Insertion = tuple[int, int, int, int, str]  # line, column in bytes, what comes first there, and next, text
+_Insertion = tuple[int, int, int, tuple[int, int], str]  # line, column in bytes, what comes first there, and next, text
 
 
 def _around(node: ast.expr | ast.stmt | Mutation, key: str, other: str) -> list[_Insertion]:
@@ -118,17 +118,19 @@ def _around(node: ast.expr | ast.stmt | Mutation, key: str, other: str) -> list[
         line, column, end_line, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset
         is_statement = isinstance(node, ast.stmt)
     if is_statement:
-        return [(line, column, 1, 0, f"{NAME}({key!r}); ")]
-    size = (end_line - line) * 100_000 + end_column - (column if end_line == line else 0)
+        return [(line, column, 1, (0, 0), f"{NAME}({key!r}); ")]
+    # Of those that begin at one place the longest comes first, and of those that end at one place what began last.
     return [
-        (line, column, 2, -size, f"{NAME}({key!r}, "),
-        (end_line, end_column, 0, size, f", lambda: {other})" if other else ")"),
+        (line, column, 2, (-end_line, -end_column), f"{NAME}({key!r}, "),
+        (end_line, end_column, 0, (-line, -column), f", lambda: {other})" if other else ")"),
     ]
 
 
 def _inserted(text: str, insertions: list[_Insertion]) -> str:
     lines = [line.encode() for line in text.split("\n")]
-    for line, column, *_, new in sorted(insertions, key=lambda i: i[:4], reverse=True):
+    # Of probes around one expression the first opens last, and closes first.
+    order = [(*i[:4], n if i[2] == 0 else -n, i[4]) for n, i in enumerate(insertions)]
+    for line, column, *_, new in sorted(order, reverse=True):
         lines[line - 1] = lines[line - 1][:column] + new.encode() + lines[line - 1][column:]
     return b"\n".join(lines).decode()
 
@@ -150,24 +152,24 @@ def probed(text: str, mutants: Mapping[str, Mutation], file: str) -> str:
     head = [s for s in tree.body if isinstance(s, ast.ImportFrom) and s.module == "__future__"] or [
         s for s in tree.body[:1] if isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant)
     ]
-    use = f"from {MODULE.removesuffix('.py').replace('/', '.')} import {NAME}"
+    module = MODULE.removesuffix(".py")
     if head:
         assert head[-1].end_lineno is not None and head[-1].end_col_offset is not None
-        groups.append([(head[-1].end_lineno, head[-1].end_col_offset, 0, 0, f"; {use}")])
-    else:
-        groups.append([(1, 0, 0, 0, f"{use}; ")])
+        groups.append([(head[-1].end_lineno, head[-1].end_col_offset, 0, (0, 0), f"; from {module} import {NAME}")])
+    else:  # no line takes an import
+        groups = [[(*i[:4], i[4].replace(f"{NAME}(", f"__import__({module!r}).{NAME}(")) for i in g] for g in groups]
     try:
         new = _inserted(text, [i for g in groups for i in g])
         compile(new, file, "exec")
         return new
     except SyntaxError:  # a place that takes no call, such as a pattern of a `match`: that probe is left out
-        kept = [groups[-1]]
-        for g in groups[:-1]:
+        kept: list[list[_Insertion]] = []
+        for g in reversed(groups):
             try:
-                compile(_inserted(text, [i for k in [*kept, g] for i in k]), file, "exec")
+                compile(_inserted(text, [i for k in [g, *kept] for i in k]), file, "exec")
             except SyntaxError:
                 continue
-            kept.append(g)
+            kept.insert(0, g)
         return _inserted(text, [i for g in kept for i in g])
 
 

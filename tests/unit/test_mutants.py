@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.records import Maker
-from tools import mutants
+from tools import mutants, probes
 from tools.mutations import mutations
 
 HELD = """def clamp(x, low, high):
@@ -54,6 +55,10 @@ def test_kinds_of_errors() -> None:
     assert found >= {(2, "one more"), (2, "one less"), (4, "a `not` left out"), (4, "a comparison turned"), (4, "arguments swapped"), (5, "a statement left out")}  # fmt: skip
     assert not {what for line, what in found if line in (3, 6)}, "words and errors are left as they are"
     assert not mutations("x = EQ(a, b), E.Add(a, b)\n"), "what has the same value either way is no error"
+    assert not mutations("ROWS = 3\n_BYTES: int = -(4 << 30)\n"), "nor is a number that was chosen"
+    assert mutations("_TABLE = {1: 3}\n") and mutations("def f():\n    n = 3\n")
+    assert not mutations("class A:\n    def __repr__(self):\n        return str(self.n + 1)\n")
+    assert not mutations("def f(a, b):\n    cache.cache_clear(1)\n    return zip(a, strict=True)\n")
     for m in mutations(text):
         changed = m.apply(text)
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(text)) and changed.count("\n") == text.count("\n"), m
@@ -76,13 +81,104 @@ def table():
 """
 
 
-def test_what_runs_once_is_held_by_a_later_test() -> None:
-    """Coverage sees the first test in a function whose results are kept; the second holds them."""
-    laboratory = mutants.Laboratory.__new__(mutants.Laboratory)
+def laboratory(
+    root: Path, text: str, line: int, seconds: dict[str, float], **seen: dict[str, list[str]]
+) -> mutants.Laboratory:
+    """One whose only mutant is "one more" in a line of tec/toy/kept.py, with what a recording run saw."""
+    (root / "tec/toy").mkdir(parents=True)
+    (root / "tec/toy/kept.py").write_text(text)
+    (m,) = {m.line: m for m in mutations(text) if m.line == line and m.what == "one more"}.values()
+    made = mutants.Laboratory.__new__(mutants.Laboratory)
+    made.copy, made.mutants, made.seconds = root, [mutants.Mutant("tec/toy/kept.py", m)], seconds
+    made.seen = {"reached": {}, "differs": {}, **seen}
+    return made
+
+
+def test_what_runs_once_is_held_by_a_later_test(tmp_path: Path) -> None:
+    """A probe sees the first test in a function whose results are kept; the second holds them."""
     first, second = "tests/test_kept.py::test_a_first", "tests/test_kept.py::test_b_values"
-    laboratory.map = {"seconds": {first: 0.1, second: 0.2}, "lines": {"tec/toy/kept.py": {"5": [first], "3": [second]}}}
-    (m,) = {m.line: m for m in mutations(KEPT) if m.line == 5 and m.what == "one more"}.values()
-    assert laboratory.reach(mutants.Mutant("tec/toy/kept.py", m)) == [first, second]
+    for test in (first, second):
+        (tmp_path / test.partition("::")[0]).parent.mkdir(exist_ok=True)
+        (tmp_path / test.partition("::")[0]).write_text("")
+    reached = {"0": [first], "tec/toy/kept.py:4": [first, second]}
+    made = laboratory(tmp_path, KEPT, 5, {first: 0.1, second: 0.2}, reached=reached, differs={"0": [first]})
+    assert made.reach(0) == [first, second]
+
+
+def test_a_value_that_is_the_same_in_each_test_is_not_looked_for(tmp_path: Path) -> None:
+    made = laboratory(
+        tmp_path, KEPT, 5, {"tests/test_kept.py::test_a": 0.1}, reached={"0": ["tests/test_kept.py::test_a"]}
+    )
+    assert made.reach(0) == []
+
+
+def test_readers_of_a_table_and_a_budget(tmp_path: Path) -> None:
+    """A table's row is made at import: who imports its package comes first, a test of each file in turn, as far as the seconds go."""
+    seconds = {
+        "tests/test_reads.py::test_1": 1.0,
+        "tests/test_reads.py::test_2": 2.0,
+        "tests/test_other.py::test_3": 0.5,
+        "tests/test_more.py::test_4": 70.0,
+    }
+    (tmp_path / "tests").mkdir()
+    for file, text in {
+        "reads": "from tec.toy import kept",
+        "other": "import tec.toyota",
+        "more": "from tec.toy.kept import TABLE",
+    }.items():
+        (tmp_path / f"tests/test_{file}.py").write_text(text)
+    made = laboratory(tmp_path, "TABLE = {\n    'a': 1,\n}\n", 2, seconds)
+    assert made.reach(0) == ["tests/test_reads.py::test_1"]
+    made.seconds["tests/test_more.py::test_4"] = 3.0
+    assert made.reach(0) == ["tests/test_reads.py::test_1", "tests/test_more.py::test_4", "tests/test_reads.py::test_2"]
+
+
+PROBED = '''"""A module."""
+from __future__ import annotations
+LIMIT = [3, 4]
+
+def steps(n, kind=2):
+    """Its own words."""
+    if n < LIMIT[0] and not (
+        kind == 1
+    ):
+        n += sum(x for x in (n, 1))
+        return n
+    match kind:
+        case 2:
+            return -n
+    return next(iter([n + 1]))
+'''
+
+
+def test_probes_tell_which_tests_an_error_makes_a_difference_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = mutations(PROBED)
+    keys = {str(n): m for n, m in enumerate(found)}
+    text = probes.probed(PROBED, keys, "tec/toy/steps.py")
+    assert text.count("\n") == PROBED.count("\n") and text.startswith(
+        '"""A module."""\nfrom __future__ import annotations; from _tec_probes import'
+    )
+    monkeypatch.setenv("TEC_REACHED", str(tmp_path / "reached"))
+    runtime: dict[str, Any] = {}
+    exec(probes.RUNTIME, runtime)
+    made = {probes.NAME: runtime[probes.NAME]}
+    exec(text.replace(f"; from _tec_probes import {probes.NAME}", ""), made)
+    for test, n in (("low", 1), ("high", 9)):
+        monkeypatch.setenv("PYTEST_CURRENT_TEST", f"tests/test_steps.py::test_{test} (call)")
+        assert made["steps"](n) == (3 if test == "low" else -9)
+    low, high = ("tests/test_steps.py::test_low", "tests/test_steps.py::test_high")
+    seen = probes.read(tmp_path / "reached")
+    assert seen["reached"]["tec/toy/steps.py:5"] == [low, high], "whoever comes into the function"
+    (turned,) = [k for k, m in keys.items() if m.what == "a comparison turned" and m.line == 7]
+    assert seen["reached"][turned] == [low, high] and turned not in seen["differs"], (
+        "1 and 9 are on one side of 3 either way"
+    )
+    (either,) = [k for k, m in keys.items() if m.what.startswith("`and`")]
+    assert seen["differs"][either] == [high]
+    (left_out,) = [k for k, m in keys.items() if m.what == "a statement left out"]
+    assert seen["reached"][left_out] == [low]
 
 
 def test_survivors_are_rows_of_the_results() -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from tec.ir import expr as E
-from tec.ir.arith import Analyzer
-from tests.fuzz.test_simplify import Maker, analyzer, value
+from tec.ir.arith import Analyzer, IntSet
+from tec.ir.buffer import Buffer
+from tests.fuzz.test_simplify import DATA, DataMaker, Maker, analyzer, value
 
 FILE = Path(__file__).with_name("strength.json")
 FAR = 99  # for a bound that was not found
@@ -57,7 +58,11 @@ def index(r: random.Random) -> list[int]:
     assert all((v - base) % coeff == 0 if coeff else v == base for v in values)
     unproved = sum(not ana.can_prove(c) for c in (E.LE(e, E.IntImm(most)), E.GE(e, E.IntImm(least))))
     known = 1 if coeff == 0 else coeff
-    loose = sum(all((v - least) % (known * p) == 0 for v in values) for p in (2, 3, 5)) if len(values) > 1 else int(coeff != 0)
+    loose = (
+        sum(all((v - least) % (known * p) == 0 for v in values) for p in (2, 3, 5))
+        if len(values) > 1
+        else int(coeff != 0)
+    )
     return [_nodes(ana, e), _hull(*ana.const_int_bound(e), least, most), unproved, loose]
 
 
@@ -133,10 +138,11 @@ def symbolic(r: random.Random) -> list[int]:
     if r.random() < 0.4:
         e = r.choice((E.FloorDiv, E.FloorMod))(e, r.choice((m, E.Mul(m, E.IntImm(2)))))
     inner = Analyzer()
-    inner.bind(i, E.Range(E.IntImm(0), n))
+    inner.bind(i, E.Range(E.IntImm(0), n) if r.random() < 0.7 else IntSet(m, None))
     s = inner.int_set(e, {j: E.Range(E.IntImm(0), m)})
     ends = [FAR if x is None else inner.count_nodes(x) for x in (s.min, s.max)]
-    return [_nodes(ana, e), *ends]
+    free = inner.can_prove(E.GE(i, E.IntImm(0)))
+    return [_nodes(ana, e), *ends, int(not s.is_point), int(not free)]
 
 
 def lanes(r: random.Random) -> list[int]:
@@ -151,11 +157,19 @@ def lanes(r: random.Random) -> list[int]:
             v, c = r.choice(names), E.IntImm(r.choice((1, 4, 8, 16)))
             return E.Ramp(E.Mul(v, c), E.IntImm(r.choice((0, 1, 1, 2))), n)
         if r.random() < 0.4:
-            return r.choice((E.FloorDiv, E.FloorMod))(some(depth - 1), E.Broadcast(E.IntImm(r.choice((2, 4, 8, 16))), n))
+            return r.choice((E.FloorDiv, E.FloorMod))(
+                some(depth - 1), E.Broadcast(E.IntImm(r.choice((2, 4, 8, 16))), n)
+            )
         return r.choice((E.Add, E.Sub, E.Mul, E.Min, E.Max))(some(depth - 1), some(depth - 1))
 
     e = some(r.choice((0, 1, 2, 3)))
-    compared = r.choice((E.LT, E.LE, E.EQ, E.GE))(e, some(1))
+    if r.random() < 0.3:  # a digit of a ramp
+        start = E.Mul(r.choice(names), E.IntImm(r.choice((8, 16))))
+        c, m, k = (E.Broadcast(E.IntImm(x), n) for x in (r.choice((2, 4, 8)), r.choice((2, 3, 4)), r.choice((1, 2, 3))))
+        digit = E.FloorMod(E.FloorDiv(E.Ramp(start, E.IntImm(1), n), c), m) if n > 1 else e
+        compared = r.choice((E.LT, E.LE, E.GT, E.GE))(digit, k)
+    else:
+        compared = r.choice((E.LT, E.LE, E.EQ, E.GE))(e, some(1))
     return [_nodes(analyzer(ranges), e), _nodes(analyzer(ranges), compared)]
 
 
@@ -170,7 +184,9 @@ def shape(r: random.Random) -> list[int]:
     for at in _everywhere(ranges) if found else ():
         assert value(found[0], at) * at[i] + value(found[1], at) * at[j] + value(found[2], at) == value(e, at)
     low, high = r.randrange(-6, 2), r.randrange(2, 9)
-    cond = E.And(E.LE(E.IntImm(low), E.Add(E.Mul(i, E.IntImm(a)), j)), E.LT(E.Sub(E.Mul(i, E.IntImm(a)), k), E.IntImm(high)))
+    cond = E.And(
+        E.LE(E.IntImm(low), E.Add(E.Mul(i, E.IntImm(a)), j)), E.LT(E.Sub(E.Mul(i, E.IntImm(a)), k), E.IntImm(high))
+    )
     free = Analyzer()
     sets = free.detect_clip_bound(cond, [i])
     for at in _everywhere(ranges) if sets else ():
@@ -180,8 +196,36 @@ def shape(r: random.Random) -> list[int]:
     return [int(found is None), int(sets is None)]
 
 
+def digits(r: random.Random) -> list[int]:
+    """Digits of a number, taken apart by divisors that divide each other or not and put together again: nodes that are left."""
+    ranges = {E.Var(n): (0, r.choice((7, 16, 100))) for n in "fjk"}
+    f, j, k = ranges
+    c, m, far = r.choice((2, 3, 4, 5, 8)), r.choice((2, 3, 4)), r.choice((1, 2, 7, 16))
+    x: E.Expr = E.Add(E.Mul(f, E.IntImm(far * r.choice((1, c)))), r.choice((j, k, E.IntImm(1), E.IntImm(c))))
+    y: E.Expr = x if r.random() < 0.6 else E.Sub(x, E.Mul(k, E.IntImm(c * r.choice((1, 2)))))
+    high: E.Expr = E.FloorDiv(y, E.IntImm(c))
+    if r.random() < 0.5:
+        high = E.FloorMod(high, E.IntImm(m))
+    whole = E.Add(E.Mul(high, E.IntImm(c * r.choice((1, 1, 2)))), E.FloorMod(x, E.IntImm(c)))
+    return [
+        _nodes(
+            analyzer(ranges),
+            r.choice((whole, E.FloorDiv(whole, E.IntImm(r.choice((2, c)))), E.FloorMod(whole, E.IntImm(c)))),
+        )
+    ]
+
+
+_BUFFERS = {t: Buffer(t, t, (E.IntImm(4),)) for t in DATA}
+
+
+def data(r: random.Random) -> list[int]:
+    """What is loaded, where arithmetic wraps: nodes."""
+    i = E.Var("i")
+    return [_nodes(analyzer({i: (0, 4)}), DataMaker(r, _BUFFERS, i).make(r.choice(DATA), 3))]
+
+
 KINDS: dict[str, tuple[Callable[[random.Random], list[int]], int]] = {
-    "index": (index, 250), "condition": (condition, 200), "claim": (claim, 240), "symbolic": (symbolic, 200), "lanes": (lanes, 200), "shape": (shape, 80),
+    "index": (index, 250), "condition": (condition, 200), "claim": (claim, 240), "symbolic": (symbolic, 200), "lanes": (lanes, 200), "shape": (shape, 80), "digits": (digits, 200), "data": (data, 200),
 }  # fmt: skip
 
 

@@ -332,3 +332,16 @@ def test_a_remainder_is_below_its_divisor(extent, most):
 def test_a_sum_with_what_memory_holds_may_wrap_at_either_end(ana, text):
     """An index's own arithmetic never wraps; that of values that are read does, so such a sum is anything of its type."""
     assert ana.const_int_bound(parse_expr(text, NAMES)) == (-(2**31), 2**31 - 1)
+
+
+@pytest.mark.parametrize("op", ["bitand", "bitor", "bitxor", "shl", "shr"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+def test_bits_of_numbers_are_the_interpreters(op, dtype):
+    """Both operands known: the number that running it gives."""
+    info = np.iinfo(dtype)
+    counts = [0, 1, 5, info.bits - 1]
+    for a in (0, 1, 6, 100, info.max, info.min, info.min // 3):
+        for b in counts if op.startswith("sh") else (*counts, int(info.max), int(info.min)):
+            e = E.Call(op, (E.IntImm(int(a), dtype), E.IntImm(int(b), dtype)), dtype)
+            s = Analyzer().simplify(e)
+            assert isinstance(s, E.IntImm) and s.value == int(eval_expr(e, {}, {})), (op, a, b, s)
