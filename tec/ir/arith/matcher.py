@@ -8,8 +8,8 @@ name. Matching runs on canonical nodes, so that "the same expression" is `is`. A
 from __future__ import annotations
 
 import ast
-import re
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
