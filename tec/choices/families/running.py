@@ -2,7 +2,7 @@
 
 A running sum of n elements is n additions. On a GPU the threads of a work-group share a line ("wave"): each has a run of it, whose sums are added up by shuffles
 within a wavefront and through shared memory across; of lines that lie side by side a thread has a run of one of them, so that neighbours read neighbours. Where lines are
-few and long, work-groups share a line by parts, which a kernel ahead adds up (`running_shared`). Or it goes by chunks, whose sums are summed in turn, a kernel each.
+few and long, work-groups share a line by parts, which a kernel ahead adds up (`running_shared`).
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from ..space import Choice
 from .running_scan import Scan
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
 
-CHUNK = 256  # elements that one GPU thread sums one after another
-MANY_LINES = 4096  # lines that fill a GPU with a thread each
 SHORT = 64  # elements of a line below which a thread has it for itself
 _STRIP = 8  # vectors: four lines of a cache, in half of the registers of an AVX2 core
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it: prices are no better than that
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
+_MOST_BEYOND = 1 << 22  # elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each
 LEAST_OF_A_PART = 256  # elements: a work-group of fewer waits longer than it adds
 
 
 class Running(loops.LoopForm):
-    """A running sum: `wave` threads a line in each of `parts` work-groups, or `chunk` elements of a line a thread, or 0 and 0 for the whole line."""
+    """A running sum: `wave` threads a line in each of `parts` work-groups, or 0 where a thread has a line."""
 
     template: ClassVar[str] = "running sum"
     neutral: ClassVar[Mapping[str, Any]] = {"parts": 1}
@@ -44,39 +43,38 @@ class Running(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
-        chunks = (CHUNK, 64, 128, 512) if target.is_gpu else ()
+        # A work-group's last tile may reach beyond a line, and its places too are int32.
+        may_share = target.is_gpu and self.lines.count * self.lines.n < loops.LIMIT - _MOST_BEYOND
         self.parameters = {
-            "chunk": (0, *(n for n in chunks if self.lines.n > 2 * n)),
-            "wave": (0, 64, 128, 256, 512, 1024) if target.is_gpu else (0,),
-            "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART)) if target.is_gpu else (1,),
+            "wave": (0, 64, 128, 256, 512, 1024) if may_share else (0,),
+            "parts": (1, *(p for p in PARTS if self.lines.n >= p * LEAST_OF_A_PART)) if may_share else (1,),
         }
 
     @property
     def default(self) -> Choice:
-        n, count = self.lines.n, self.lines.count
-        if self.target.is_gpu and n >= SHORT and count * n < loops.LIMIT // 2:
+        may_share = len(self.parameters["wave"]) > 1
+        if may_share and self.lines.n >= SHORT:
             waves = (512,) if self.lines.inner > 1 else (256, 64, 128, 512, 1024)
-            some = (self.choice(chunk=0, wave=w, parts=p) for w in waves for p in self.parameters["parts"])
+            some = (self.choice(wave=w, parts=p) for w in waves for p in self.parameters["parts"])
             return min(some, key=lambda c: self.cost(c).seconds)
-        apart = self.target.is_gpu and n > 2 * CHUNK and count < MANY_LINES
-        alone = self.choice(chunk=CHUNK if apart else 0, wave=0, parts=1)
+        alone = self.choice(wave=0, parts=1)
         # A thread waits for each element of its line; of few short lines a wavefront each has a part of that.
-        if self.target.is_gpu and self.lines.inner == 1 and not apart and count * n < loops.LIMIT // 2:
-            together = self.choice(chunk=0, wave=64, parts=1)
+        if may_share and self.lines.inner == 1:
+            together = self.choice(wave=64, parts=1)
             if self.cost(together).seconds < _WORTH * self.cost(alone).seconds:
                 return together
         return alone
 
     def why_not(self, choice: Choice) -> str | None:
-        if choice["parts"] > 1 and not choice["wave"]:
-            return "work-groups share a line by parts where threads do"
-        return "a line goes by chunks or by a work-group" if choice["chunk"] and choice["wave"] else None
+        return (
+            "work-groups share a line by parts where threads do" if choice["parts"] > 1 and not choice["wave"] else None
+        )
 
     def sketch(self, choice: Choice) -> Footprint:
-        """Elements that one thread adds one after another, in passes of one kernel each."""
-        chunk, wave, n, count = choice["chunk"], choice["wave"], self.lines.n, self.lines.count
+        """Elements that one thread adds one after another."""
+        wave, n, count = choice["wave"], self.lines.n, self.lines.count
         if not wave:
-            return self.chains(2 * chunk, count * -(-n // chunk), 3) if chunk else self.chains(n, count)
+            return self.chains(n, count)
         # Work-groups that share a line add up their parts first, in a kernel of their own.
         beside = min(count, ACROSS) if self.lines.inner > 1 else 1
         threads = -(-count // beside) * wave * choice["parts"]
@@ -106,8 +104,6 @@ class Running(loops.LoopForm):
             scan = Scan(self, self.lines, ib, sources[0], results[0])
             if choice["wave"]:
                 (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()
-            elif choice["chunk"]:
-                scan.by_chunks(choice["chunk"])
             elif (strip := self._strip()) is not None:
                 scan.by_strips(*strip)
             else:

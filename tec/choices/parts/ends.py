@@ -35,11 +35,17 @@ class Mainloop(ABC):
     """What makes a tile of sums: how its operands come, its ring, what multiplies."""
 
     on_matrix_units: ClassVar[bool]  # else vector units multiply
+    called: ClassVar[str] = ""  # what sets it apart from others of its tile
 
     @property
     @abstractmethod
     def tile(self) -> tuple[int, int, int]:
         """Rows and columns of the tile, and terms of the sum in a step."""
+
+    @property
+    def name(self) -> str:
+        """Of a main loop among those for one product."""
+        return f"{self.tile[0]}x{self.tile[1]}{self.called}"
 
     @property
     @abstractmethod

@@ -108,6 +108,13 @@ def test_the_largest_two_are_first_of_their_group(target: str) -> None:
     assert "524288" not in text.replace(" ", "")
 
 
+def test_warpgroups_multiply_what_is_folded() -> None:
+    inputs, outputs = top_two_of_rows(512, 1024, 256)
+    space, *_ = spaces(outputs, "cuda -arch=sm_90a")
+    made = space.apply({"tile": "128x128 by warpgroups"})
+    assert "wgmma" in str(tec.lower(made.schedule, [*inputs, *made.outputs], target="cuda -arch=sm_90a"))
+
+
 def test_what_reads_a_row_in_another_order_is_no_fold() -> None:
     a, b = (te.placeholder((64, 64), "float16", name=x) for x in "AB")
     c = topi.matmul(a, b)

@@ -9,14 +9,14 @@ from ....target import Target
 from ....te import Tensor
 from ...group import Group
 from ...parts.ends import Mainloop
-from . import matrix_units, register_blocks
+from . import matrix_units, padded_warpgroups, register_blocks
 
 
 def of(c: Contraction, target: Target, group: Group, result: Tensor) -> Iterator[Mainloop]:
-    """On a GPU's matrix units where there are some for the types, else on its vector units; none on a CPU. group, result: where the product stands."""
+    """On a GPU's matrix units where there are some for the types, by warpgroups first, else on its vector units; none on a CPU. group, result: where the product stands."""
     if not target.is_gpu:
         return
-    some = list(matrix_units.loops(c, target))
+    some = [*padded_warpgroups.loops(c, target, group, result), *matrix_units.loops(c, target)]
     yield from some or register_blocks.loops(c, target, group, result)
 
 

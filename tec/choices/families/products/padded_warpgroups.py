@@ -48,9 +48,9 @@ class PaddedWarpgroupProduct(Space):
     neutral: ClassVar[Mapping[str, Any]] = {"copied": ""}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
 
-    def __init__(self, group: Group, target: Target, op: ComputeOp, c: Contraction, result: Tensor):
+    def __init__(self, group: Group, target: Target, c: Contraction, result: Tensor):
         super().__init__(group, target)
-        self.op, self.contraction, self.result = op, c, result
+        self.contraction, self.result = c, result
         self.m, self.n, self.k, self.batch = padding.sizes(c)
         self.size = dtype_info(c.a.dtype).bytes
         self.step = warpgroups.step(c.a.dtype)
@@ -77,11 +77,9 @@ class PaddedWarpgroupProduct(Space):
         if found is None:
             return None
         c, result = found
-        if c.a.dtype != c.b.dtype or c.a.dtype not in _TYPES or c.acc != accumulator(c.a.dtype):
+        if not is_served(c, target) or not follows(group.output_ops[0], result.op):
             return None
-        if not follows(group.output_ops[0], result.op):
-            return None
-        space = cls(group, target, op, c, result)
+        space = cls(group, target, c, result)
         if 1 in (space.m, space.n):  # such a row or column has no loop that would index the sums
             return None
         return space if next(space.drafts(), None) is not None else None
@@ -203,6 +201,7 @@ class PaddedTiles(ends.Mainloop):
     target: Target
     step: int
     on_matrix_units: ClassVar[bool] = True
+    called: ClassVar[str] = " by warpgroups"
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -225,13 +224,17 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice:
     unit = intrin.warpgroup(target, p.a.dtype, choice["columns"], step, trans_a=p.trans_a, trans_b=p.trans_b)
     acc = s[mm.output(0)]
     acc.set_scope("fragment.acc")
-    if choice["stage_out"]:
-        held = s.cache_write(out.output(0), "shared")
-        final, stage = s[out.output(0)], s[held]
-        tiles = Tiles(final, choice["rows"], choice["columns"])
-        tiles.nest(tiles.i, tiles.j)
-        stage.compute_at(final, tiles.bind(choice["group_m"]))
-        _store(final, tiles, out, choice["columns"], threads)
+    if choice["stage_out"] or out.tag == ends.MET:
+        if out.tag == ends.MET:  # a tile in shared memory, whose reader has the work-groups
+            held = out.output(0)
+        else:
+            held = s.cache_write(out.output(0), "shared")
+            final = s[out.output(0)]
+            tiles = Tiles(final, choice["rows"], choice["columns"])
+            tiles.nest(tiles.i, tiles.j)
+            s[held].compute_at(final, tiles.bind(choice["group_m"]))
+            _store(final, tiles, out, choice["columns"], threads)
+        stage = s[held]
         *lead, i, j = stage.op.axis
         # Rows 16 bytes apart from whole banks: a warp writes 16 bytes of each of eight rows at once.
         stage.storage_align(i, choice["columns"], PIECE_BYTES // dtype_info(held.dtype).bytes)
@@ -259,6 +262,27 @@ def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice:
     for tensor in (p.a, p.b):
         piece, wide = PIECE_BYTES // dtype_info(p.a.dtype).bytes, s[tensor].op.attrs.get("wide", 1)
         bring(s[tensor], acc, ko, threads, piece, wide)
+
+
+def loops(c: Contraction, target: Target, group: Group, result: Tensor) -> Iterator[PaddedTiles]:
+    """The main loops for a product by warpgroups that leave shared memory room for a tile of its sums, of each tile the one with the least price; none where the chip has no
+    such unit for the types."""
+    if not is_served(c, target):
+        return
+    space, best = PaddedWarpgroupProduct(group, target, c, result), set[tuple[int, int]]()
+    for choice in sorted(space.drafts(), key=lambda x: space.cost(x).seconds):
+        loop = PaddedTiles(choice, target, space.step)
+        rows, columns, _ = loop.tile
+        ring = choice["stages"] * (rows + columns) * BOX_BYTES
+        held = ring + rows * (columns + ends.PIECE) * dtype_info(c.acc).bytes + _SLACK_BYTES
+        if choice["split_k"] == 1 and not choice["copied"] and (rows, columns) not in best and held <= target.lds_bytes:
+            best.add((rows, columns))
+            yield loop
+
+
+def is_served(c: Contraction, target: Target) -> bool:
+    """Whether the chip has warpgroups that multiply such elements."""
+    return bool(target.chip.warpgroup) and c.a.dtype == c.b.dtype in _TYPES and c.acc == accumulator(c.a.dtype)
 
 
 def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: list[tuple[Any, int]]) -> None:

@@ -35,7 +35,7 @@ class RowFold(Space):
     def __init__(self, group: Group, target: Target, c: Contraction, result: Tensor):
         super().__init__(group, target)
         self.c, self.result = c, result
-        self.loops = {"{}x{}".format(*loop.tile): loop for loop in mainloops.of(c, target, group, result)}
+        self.loops = {loop.name: loop for loop in mainloops.of(c, target, group, result)}
         self.parameters = {"tile": tuple(self.loops) if target.is_gpu else ("4", "8", "2", "1")}
 
     def sketch(self, choice: Choice) -> Footprint:
