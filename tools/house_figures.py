@@ -65,8 +65,9 @@ def measure(make: Maker, quick: bool = False, only: list[str] | None = None) -> 
     sources = [p for p in _files(tree / "tec") if p.suffix == ".py"]
     long = sum(len(p.read_text("utf-8").splitlines()) > LONG for p in sources)
     yield make.counted("tec", f"files above {LONG} lines", long, "files", band=1.0)
-    named, total = any_share(tree / "tec")
-    yield make.counted("tec", "annotations with Any", round(100 * named / total, 2), "percent of annotations")
+    for top in ("tec", "tec/choices"):
+        named, total = any_share(tree / top)
+        yield make.counted(top, "annotations with Any", round(100 * named / total, 2), "percent of annotations")
     yield make.counted(
         "tec/choices", "questions for a kind", kind_questions(tree / "tec" / "choices"), "comparisons", band=1.0
     )

@@ -11,7 +11,7 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from ..errors import ScheduleError
 from ..locks import cached_property
@@ -25,6 +25,7 @@ from .group import Group
 from .rules import bugs, figures
 from .rules.figures import Figures
 
+Value: TypeAlias = int | bool | str  # of a parameter
 Choice = dict[str, Any]  # parameter -> int, bool or text
 _MOST_LISTED = 8  # options of a parameter that a message names
 _DRAWS = 4  # of values for one or two parameters, before they stay what they are
@@ -48,13 +49,13 @@ class Space:
     is_second = False  # legal, but another template's default is better
     # Parameters that a template gained, each with the value that does what was done without it: what a record of before means. So does a user's choice that
     # says one of `outline`, how tiles lie: the default's values are for its own tiles.
-    neutral: ClassVar[Mapping[str, Any]] = {}
+    neutral: ClassVar[Mapping[str, Value]] = {}
     outline: ClassVar[frozenset[str]] = frozenset()
     # Values of parameters, the most demanding parameter first, that are legal wherever any other value is beside the same rest: what is not legal with them is left out whole
     # where legal choices are listed.
-    easiest: ClassVar[Mapping[str, Any]] = {}
+    easiest: ClassVar[Mapping[str, Value]] = {}
     # What parameters and their values were called in records of before: {name: name of today}, {(name of today, value): value of today}.
-    former: ClassVar[Mapping[Any, str]] = {}
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {}
 
     def __init__(self, group: Group, target: Target):
         self.group, self.target = group, target

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from ...ir import IterVar
 from ...ir.dtype import dtype_info
 from ...target import Target
 from ...te import ComputeOp, Operation, intrin
@@ -123,7 +124,7 @@ class BlockedConvolution(Space):
             return f"{written} multiply-adds written out, more than the {_MOST_WRITTEN} that instruction caches hold"
         return None
 
-    def _loops(self, op: Operation) -> list[Any]:
+    def _loops(self, op: Operation) -> list[IterVar]:
         """The loops of the sum: its axes, but for the group that a dot product takes."""
         axes = list(op.reduce_axis)
         return axes if self.dot is None else axes[:-1]

@@ -17,7 +17,7 @@ from ..cost import near_gbps
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.pointwise import bind_all, moved_bytes, neighbours_on_a_die
 from ..parts.summed import along, in_a_row
-from ..space import Choice, Cost, Scheduled, Space
+from ..space import Choice, Cost, Scheduled, Space, Value
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
 _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
@@ -31,7 +31,7 @@ class GpuReduction(Space):
     each thread `piece` bytes of every so-manieth row. `rows`: sums of a work-group, a wavefront each."""
 
     template: ClassVar[str] = "gpu reduction"
-    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1}
+    neutral: ClassVar[Mapping[str, Value]] = {"rows": 1}
 
     def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
         super().__init__(group, target)

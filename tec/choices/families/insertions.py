@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import te
-from ...ir import Broadcast, Shuffle
+from ...ir import Broadcast, Expr, Shuffle
 from ...ir.dtype import dtype_info
 from ...ops.registry import TensorType, static_shape
 from ...ops.sort import above
 from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..parts import loops
 
 MOST = 16  # elements of a list: two vectors of an AVX2 core
@@ -33,14 +34,14 @@ def inserted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, targe
     """The k largest (or smallest) along an axis in order, and their places; of equals the first comes first."""
     lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
 
-    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         (src,), (values, index) = sources, results
         with loops.each(ib, target, lines.count, "line") as line:
             found = _List(ib, x.dtype, k, largest)
             for j in range(k):
                 found.put(src[lines.at(line, j)], j, is_full=False)
 
-            def offer(j: Any) -> None:
+            def offer(j: Expr) -> None:
                 v = ib.let("v", src[lines.at(line, j)])
                 with ib.if_scope(found.before(v, found.values[k - 1])):
                     found.put(v, j, is_full=True)
@@ -65,14 +66,14 @@ class _List:
         loops.put_vector(ib, self.values, 0, self._all(te.const(0, dtype)))
         loops.put_vector(ib, self.places, 0, self._all(te.const(-1, "int32")))
 
-    def _all(self, v: Any) -> Any:
+    def _all(self, v: Expr) -> Expr:
         return Broadcast(v, self.lanes)
 
-    def before(self, a: Any, b: Any) -> Any:
+    def before(self, a: Expr, b: Expr) -> Any:
         """Whether a comes before what was found before it."""
         return above(a, b, self.dtype) if self.largest else above(b, a, self.dtype)
 
-    def put(self, value: Any, place: Any, is_full: bool) -> None:
+    def put(self, value: Expr, place: Index, is_full: bool) -> None:
         """An element into the list, of which the last is dropped. Those that it comes before move on by a lane."""
         ib, n = self.ib, self.lanes
         new, at = self._all(value), self._all(te.const(place, "int32") if isinstance(place, int) else place)
@@ -91,7 +92,7 @@ class _List:
         loops.put_vector(ib, self.values, 0, te.select(here, te.select(ahead, moved, new), values))
         loops.put_vector(ib, self.places, 0, te.select(here, te.select(ahead, from_, at), places))
 
-    def _first(self) -> Any:
+    def _first(self) -> Expr:
         is_float = dtype_info(self.dtype).is_float
         if is_float:
             return te.const(float("nan") if self.largest else float("-inf"), self.dtype)

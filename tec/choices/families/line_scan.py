@@ -8,8 +8,10 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from ... import te
+from ...choices.group import Group
+from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import size_of
 from ..parts import loops
@@ -33,7 +35,7 @@ class LineScan(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         x, a = self.form.inputs[0], self.form.attrs
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             shape = [getattr(d, "value", d) for d in x.shape]
             before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
             with ExitStack() as around:
@@ -47,7 +49,7 @@ class LineScan(loops.LoopForm):
         return loops.extern(a["name"], [x], [(tuple(x.shape), x.dtype)], body)
 
 
-def match(found: Any, group: Any, target: Any) -> Iterator[loops.LoopForm]:
+def match(found: Any, group: Group, target: Target) -> Iterator[loops.LoopForm]:
     """The space of a running sum on a CPU."""
     if not target.is_gpu:
         yield LineScan(group, target, *found)

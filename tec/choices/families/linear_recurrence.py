@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...ops.forms import Form
 from ...ops.linear_recurrence import Scan
 from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint, on_cores
 from ..group import Group, extent
 from ..parts import loops
@@ -47,7 +47,7 @@ class LinearRecurrence(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         target, outs = self.target, [(t.shape, t.dtype) for t in self.form.outputs]
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             scan = Scan(self.form.attrs, ib, sources, results, choice["lanes"])
             with loops.each(ib, target, scan.tasks, "task") as task:
                 scan.run(task)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from ...ir import Range, Reduce
+from ...ir import Expr, Range, Reduce
 from ...ir.arith import Analyzer
 from ...ir.build import const
 from ...ir.dtype import dtype_info
@@ -158,7 +158,7 @@ class PixelWindows(Space):
         _, height, width = self.pixels
         pixel, channel = (a.var for a in self.red.axis)
 
-        def body(*at: Any) -> Any:
+        def body(*at: Any) -> Expr:
             n, y, x, c = at
             known = Analyzer()
             for v, size in zip(at, sizes):
@@ -171,7 +171,7 @@ class PixelWindows(Space):
 
         image = compute(sizes, body, name=self.red.name)
 
-        def flat(p: Any, c: Index) -> Any:
+        def flat(p: Expr, c: Index) -> Any:
             return image(p // (height * width), p // width % height, p % width, c)
 
         return compute(self.red.output(0).shape, flat, name="pixels"), image

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ... import te
+from ...ir import Expr
 from ...ops.forms import Form
 from ...ops.matmul import accumulator
 from ...ops.recurrent import Plain, Recurrence
@@ -101,7 +102,7 @@ class CpuRecurrence(RecurrentForm):
         return on_cores(tasks * clocks, 0.0, choice["threads"] == "tasks", tasks)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        def loop(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def loop(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             _Layer(self.r, ib, sources, results, choice).run()
 
         return self.made(loop)
@@ -110,7 +111,9 @@ class CpuRecurrence(RecurrentForm):
 class _Layer(Plain):
     """The loops of a layer; element access is the definition's."""
 
-    def __init__(self, r: Recurrence, ib: IRBuilder, sources: list[Any], results: list[Any], choice: Choice):
+    def __init__(
+        self, r: Recurrence, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar], choice: Choice
+    ):
         super().__init__(r, ib, sources, results)
         self.units, self.rows, self.threads = choice["units"], choice["rows"], choice["threads"]
         self.panels = -(-self.hidden // self.units)
@@ -216,7 +219,7 @@ class _Task:
                 if self.c is not None:
                     l.ends[1][self.d, self.b + m, j] = self.c[m * full + j].astype(l.ends[1].dtype)
 
-    def _panel(self, phase: int, p: Any, at: int) -> None:
+    def _panel(self, phase: int, p: Expr, at: int) -> None:
         """The sums of a panel's units, and what becomes of them."""
         ib, units, gates, n = self.ib, self.units, self.r.phases[phase], self.n
         width = len(gates) * units
@@ -251,7 +254,7 @@ class _Task:
     def _row(self, m: Index, begin: Index, sums: BufferVar, phase: int) -> None:
         gates = len(self.r.phases[phase])
 
-        def at(i: int, lane: Index) -> Any:
+        def at(i: int, lane: Index) -> Expr:
             return sums[(m * gates + i) * self.units + lane]
 
         got = [partial(at, i) for i in range(gates)]

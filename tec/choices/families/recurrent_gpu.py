@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ... import te
+from ...ir import Expr
 from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.matmul import accumulator
@@ -85,7 +86,7 @@ class GpuRecurrence(RecurrentForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         kind = _InOneKernel if choice["time"] == "loop" else _ByLaunches
 
-        def loop(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def loop(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             kind(self, ib, sources, results, choice["rows"]).run()
 
         return self.made(loop)
@@ -94,7 +95,9 @@ class GpuRecurrence(RecurrentForm):
 class _Kernel(Plain):
     """What both ways share."""
 
-    def __init__(self, space: GpuRecurrence, ib: IRBuilder, sources: list[Any], results: list[Any], rows: int):
+    def __init__(
+        self, space: GpuRecurrence, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar], rows: int
+    ):
         super().__init__(space.r, ib, sources, results)
         self.space, self.rows, self.full = space, rows, space.full
         self.tail = self.hidden % GPU_PANEL != 0
@@ -112,7 +115,7 @@ class _Kernel(Plain):
 
     def joined(
         self, gates: Any, at: tuple[Any, Any, Any, Any], parts: int, part: Callable[[int, int], Any]
-    ) -> list[Any]:
+    ) -> list[Expr]:
         """The sums of gates at (direction, entry, step, unit), each the sum of `part(p, i)` for gate i."""
         d, b, t, u = at
         sums = []
@@ -124,7 +127,7 @@ class _Kernel(Plain):
         return sums
 
     def stepped(
-        self, kind: int, sums: list[Any], states: list[Any], more: Any, b: Any, t: Any
+        self, kind: int, sums: list[Expr], states: list[Expr], more: Any, b: Expr, t: Expr
     ) -> tuple[list[Any], Any]:
         """States after a step, and what is shown of it: beyond the end of an entry as they were, and 0."""
         old = [self.ib.let("old", x) for x in states]
@@ -134,11 +137,11 @@ class _Kernel(Plain):
             new = [self.ib.let("new", te.select(inside, x, o)) for x, o in zip(new, old)]
         return new, new[0] if inside is None else te.select(inside, new[0], te.const(0, self.acc))
 
-    def real(self, unit: Any) -> Any:
+    def real(self, unit: Expr) -> Expr:
         """A unit that there is."""
         return te.min(unit, self.hidden - 1) if self.tail else unit
 
-    def weight_at(self, d: Index, phase: int, i: int, unit: Any, k: Index) -> Any:
+    def weight_at(self, d: Index, phase: int, i: int, unit: Expr, k: Index) -> Any:
         """The weight of a phase's gate i."""
         r, n, gates = self.r, self.hidden, self.r.phases[phase]
         if not r.panel:
@@ -147,7 +150,7 @@ class _Kernel(Plain):
         block, lane = te.indexdiv(unit, GPU_PANEL), te.indexmod(unit, GPU_PANEL)
         return self.w[d, at + ((block * n + k) * len(gates) + i) * GPU_PANEL + lane].astype(self.acc)
 
-    def part(self, phase: int, d: Index, unit: Any, part: Index, parts: int, rows: int, read: Any, to: Any) -> None:
+    def part(self, phase: int, d: Index, unit: Expr, part: Index, parts: int, rows: int, read: Any, to: Any) -> None:
         """One thread's part of the sums of a unit, in shared memory: `to(row, gate, value)`."""
         ib, n, gates = self.ib, self.hidden, self.r.phases[phase]
         each = -(-n // parts)
@@ -188,7 +191,7 @@ class _InOneKernel(_Kernel):
                 for phase, gates in enumerate(r.phases):
                     source = kept if phase else h
 
-                    def to(m: int, i: int, value: Any) -> None:
+                    def to(m: int, i: int, value: Expr) -> None:
                         shared[(part * self.space.widest + i) * full + unit] = value
 
                     self.part(phase, d, unit, part, parts, 1, lambda m, k, s=source: s[k], to)
@@ -201,7 +204,9 @@ class _InOneKernel(_Kernel):
                 if r.states == 2:
                     self.ends[1][d, b, u] = own[0].astype(self.ends[1].dtype)
 
-    def _finish(self, phase: int, sums: list[Any], at: Any, h: Any, kept: Any, own: BufferVar, kind: int) -> None:
+    def _finish(
+        self, phase: int, sums: list[Expr], at: Any, h: BufferVar, kept: Any, own: BufferVar, kind: int
+    ) -> None:
         r = self.r
         d, b, t, u, unit = at
         if phase + 1 < len(r.phases):
@@ -284,7 +289,7 @@ class _ByLaunches(_Kernel):
             def slot(p: Any, m: Index, i: int) -> Any:
                 return ((p * rows + m) * len(gates) + i) * GPU_PANEL + lane
 
-            def to(m: int, i: int, value: Any) -> None:
+            def to(m: int, i: int, value: Expr) -> None:
                 shared[slot(part, m, i)] = value
 
             def part_of(m: int, p: int, i: int) -> Any:
@@ -299,7 +304,7 @@ class _ByLaunches(_Kernel):
                     at = (d, b, t, u, ib.let("place", self.place(d, b, unit)), now, after)
                     self.by_direction(d, partial(self._finish, phase, sums, at))
 
-    def _finish(self, phase: int, sums: list[Any], at: Any, kind: int) -> None:
+    def _finish(self, phase: int, sums: list[Expr], at: Any, kind: int) -> None:
         r = self.r
         d, b, t, u, place, now, after = at
         if phase + 1 < len(r.phases):

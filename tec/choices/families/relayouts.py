@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ... import te
+from ...ir import Expr
+from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.passes.turn_squares import turned
 from ...ops.forms import Form
@@ -70,7 +72,7 @@ class Relayout(loops.LoopForm):
         (x,), (y,) = self.form.inputs, self.group.outputs
         kind = "parallel" if choice["parallel"] else "serial"
 
-        def body(ins: Any, outs: Any) -> Any:
+        def body(ins: list[Buffer], outs: list[Buffer]) -> Any:
             ib = te.ir_builder.create()
             squares = _Squares(ib, ins[0], outs[0], self.form, kind)
             if size_of(squares.sizes) is not None:
@@ -88,7 +90,7 @@ class Relayout(loops.LoopForm):
 class _Squares:
     """The statements of a copy from `source` to `to`."""
 
-    def __init__(self, ib: IRBuilder, source: Any, to: Any, form: Form, kind: str):
+    def __init__(self, ib: IRBuilder, source: Buffer, to: Buffer, form: Form, kind: str):
         self.ib, self.source, self.to, self.kind = ib, source, to, kind
         self.block, self.into, self.channels = form.attrs["block"], form.attrs["into"], form.attrs["channels"]
         self.images, self.sizes = form.inputs[0].shape[0], _pixels(form)
@@ -104,14 +106,14 @@ class _Squares:
                     with self.ib.for_range(0, (self.pixels + block - 1) // block, "k") as k:
                         self._square(t // blocks, first + t % blocks, k, rows)
 
-    def _at(self, pixel: Any) -> list[Any]:
+    def _at(self, pixel: Expr) -> list[Expr]:
         """A pixel's index along the axes of the image."""
         out: list[Any] = []
         for n in reversed(self.sizes[1:]):
             out, pixel = [te.indexmod(pixel, n), *out], te.indexdiv(pixel, n)
         return [pixel, *out]
 
-    def _square(self, n: Index, co: Any, k: Index, rows: int) -> None:
+    def _square(self, n: Index, co: Expr, k: Index, rows: int) -> None:
         """Square `k` of block `co`, of whose channels there are `rows`."""
         block, vector = self.block, f"{self.dtype}x{self.block}"
         first = self.ib.let("first", te.min(k * block, self.pixels - block))

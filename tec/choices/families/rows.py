@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...ir import Call, IterVar, TensorRead, Var
 from ...ir.dtype import dtype_info
@@ -21,7 +21,7 @@ from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent, reduce_size, shape_key, size_of
 from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
-from ..space import Choice, Scheduled, Space
+from ..space import Choice, Scheduled, Space, Value
 from .gpu_reductions import equal_parts, group_per_output, in_parts
 from .reductions import rows_in_lanes
 
@@ -106,7 +106,7 @@ class GpuRows(Space):
     its own, and so is the result: rows are read once more each time, by all units."""
 
     template: ClassVar[str] = "gpu rows"
-    neutral: ClassVar[Mapping[str, Any]] = {"rows": 1, "parts": 1}
+    neutral: ClassVar[Mapping[str, Value]] = {"rows": 1, "parts": 1}
     outline: ClassVar[frozenset[str]] = frozenset({"threads"})
 
     def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):

@@ -10,18 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
 from ..parts.pointwise import lanes_for
-from ..space import Choice
+from ..space import Choice, Value
 from .running_scan import Scan
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
 
@@ -30,7 +30,9 @@ _STRIP = 8  # vectors: four lines of a cache, in half of the registers of an AVX
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it: prices are no better than that
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
-_MOST_BEYOND = 1 << 22  # elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each
+_MOST_BEYOND = (
+    1 << 22
+)  # elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each
 LEAST_OF_A_PART = 256  # elements: a work-group of fewer waits longer than it adds
 
 
@@ -38,7 +40,7 @@ class Running(loops.LoopForm):
     """A running sum: `wave` threads a line in each of `parts` work-groups, or 0 where a thread has a line."""
 
     template: ClassVar[str] = "running sum"
-    neutral: ClassVar[Mapping[str, Any]] = {"parts": 1}
+    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -100,7 +102,7 @@ class Running(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         x = self.form.inputs[0]
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             scan = Scan(self, self.lines, ib, sources[0], results[0])
             if choice["wave"]:
                 (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()

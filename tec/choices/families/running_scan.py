@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
+from ...ir import Expr
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
@@ -13,7 +14,7 @@ from ..parts import loops
 class Scan:
     """What all ways share: the elements of a line from its end or its beginning, and what is done with two."""
 
-    def __init__(self, space: loops.LoopForm, lines: loops.Lines, ib: IRBuilder, src: Any, dst: Any):
+    def __init__(self, space: loops.LoopForm, lines: loops.Lines, ib: IRBuilder, src: BufferVar, dst: BufferVar):
         a = space.form.attrs
         self.ib, self.src, self.dst, self.target, self.lines = ib, src, dst, space.target, lines
         self.rule = space.rule
@@ -21,7 +22,7 @@ class Scan:
         self.dtype, self.n = space.form.inputs[0].dtype, lines.n
         self.one = te.const(1 if self.product else 0, self.wide)
 
-    def both(self, a: Any, b: Index) -> Any:
+    def both(self, a: Expr, b: Index) -> Any:
         return a * b if self.product else a + b
 
     def place(self, line: Index, k: Index) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from ... import te
+from ...ir import Expr
 from ...ir.dtype import dtype_info
 from ...te.ir_builder import BufferVar
 from ...te.like import Index
@@ -39,7 +40,7 @@ class Shared:
         self.length = self.turns * self.tile
         self.parts = -(-(self.s.n + self.grain - 1) // self.length)
 
-    def _sums(self) -> Any:
+    def _sums(self) -> BufferVar | None:
         """For each line the sums of its parts; None where a line is one part."""
         if self.parts == 1:
             return None
@@ -63,7 +64,7 @@ class Shared:
         """A lane's sum becomes that of all lanes of its wavefront that differ by multiples of `first`."""
         loops.over_lanes(self.ib, value, (m for m in loops.doublings(wave) if m >= first), wave, self.s.both)
 
-    def ahead_in_wave(self, value: Any, place: Index, apart: int, wave: int) -> tuple[Any, Any]:
+    def ahead_in_wave(self, value: Expr, place: Index, apart: int, wave: int) -> tuple[Any, Any]:
         """Of a lane's sum, with those of the lanes so many apart ahead of it in its wavefront: what they come to, and that without its own."""
         s, ib, step = self.s, self.ib, apart
         value = ib.let("value", value)
@@ -76,7 +77,7 @@ class Shared:
         before = ib.let("before", te.call_intrin(s.wide, "shuffle_up", value, apart, wave))
         return value, te.select(place >= apart, before, s.one)
 
-    def ahead_of_wave(self, own: Any, waves: int, carry: BufferVar, total: Callable[[int], Any]) -> Any:
+    def ahead_of_wave(self, own: Expr, waves: int, carry: BufferVar, total: Callable[[int], Any]) -> Expr:
         """What is ahead of wavefront `own`, each of which has a total; `carry` goes on by all of them."""
         mine = loops.scalar(self.ib, self.s.wide, "mine", self.s.one)
         for w in range(waves):
@@ -102,7 +103,7 @@ class Shared:
     def load(self, kept: BufferVar, j: int, line: Index, k: Index) -> None:
         kept[j] = self.s.src[self.s.place(line, k)].astype(self.s.wide)
 
-    def store(self, kept: BufferVar, j: int, line: Index, k: Index, before: Any) -> None:
+    def store(self, kept: BufferVar, j: int, line: Index, k: Index, before: Expr) -> None:
         self.s.dst[self.s.place(line, k)] = self.s.both(before, kept[j]).astype(self.s.dtype)
 
 
@@ -133,12 +134,12 @@ class SharedRow(Shared):
         ahead = te.indexmod((line + 1 if self.s.back else line) * self.s.n, self.grain)
         return self.ib.let("shift", te.indexmod(self.grain - ahead, self.grain) if self.s.back else ahead)
 
-    def _begins(self, part: Index, turn: Index, t: Index, shift: Index) -> list[Any]:
+    def _begins(self, part: Index, turn: Index, t: Index, shift: Index) -> list[Expr]:
         """Where a thread's pieces of a turn begin in the line."""
         first = part * self.length + turn * self.tile - shift
         return [self.ib.let("begin", first + (p * self.threads + t) * self.piece) for p in range(self.pieces)]
 
-    def _add_up(self, sums: Any) -> None:
+    def _add_up(self, sums: BufferVar) -> None:
         """The sums of all parts but the last, by a kernel of its own."""
         s, ib, wave, waves = self.s, self.ib, self.wave, self.waves
         with loops.launch(ib, (s.lines.count * (self.parts - 1),), (self.threads,)) as (group, t):
@@ -212,7 +213,7 @@ class SharedRow(Shared):
         *row, at = self.s.place(line, first)
         return tuple(row), at - (self.piece - 1) if self.s.back else at
 
-    def _read(self, line: Index, first: Index) -> list[Any]:
+    def _read(self, line: Index, first: Index) -> list[Expr]:
         """The elements of a piece in the line's order, by one load; where lines begin between words, those of a piece that ends behind the line one by one."""
         s, ib, piece = self.s, self.ib, self.piece
         raw = ib.allocate(s.dtype, (piece,), "raw", scope="local")
@@ -228,7 +229,7 @@ class SharedRow(Shared):
                     raw[order[j]] = s.src[s.place(line, te.max(te.min(first + j, s.n - 1), 0))]
         return [raw[j] for j in order]
 
-    def _write(self, kept: BufferVar, p: int, line: Index, begin: Index, there: Index, before: Any) -> None:
+    def _write(self, kept: BufferVar, p: int, line: Index, begin: Index, there: Index, before: Expr) -> None:
         """The results of a piece: those that are inside the line."""
         s, ib, piece = self.s, self.ib, self.piece
         if piece == 1:
@@ -254,7 +255,7 @@ class SharedRow(Shared):
         self,
         totals: BufferVar,
         ahead: BufferVar,
-        whole: Any,
+        whole: BufferVar,
         carry: BufferVar,
         t: Index,
         wave: int,
@@ -308,7 +309,7 @@ class SharedColumns(Shared):
             line = self.ib.let("own_line", first + te.indexmod(t, self.across))
             yield t, part, line, self.ib.let("line", te.min(line, self.s.lines.count - 1))
 
-    def _add_up(self, sums: Any) -> None:
+    def _add_up(self, sums: BufferVar) -> None:
         """The sums of all parts but the last, by a kernel of its own."""
         s, ib, across, wave = self.s, self.ib, self.across, self.wave
         with self._launched(self.parts - 1) as (t, part, own, line):
@@ -357,14 +358,14 @@ class SharedColumns(Shared):
                         with self._inside(begin + j):
                             self.store(kept, j, line, begin + j, ahead)
 
-    def _bring(self, coming: Any, line: Index, begin: Index) -> None:
+    def _bring(self, coming: BufferVar, line: Index, begin: Index) -> None:
         """A thread's elements of a turn, without a condition, so that none waits for another: behind the end the last one."""
         s = self.s
         for j in range(self.each):
             k = te.min(begin + j, s.n - 1) if s.n % self.length else begin + j
             coming[j] = s.src[s.place(line, k)]
 
-    def _meet(self, totals: BufferVar, value: Any, carry: BufferVar, t: Index) -> Any:
+    def _meet(self, totals: BufferVar, value: Expr, carry: BufferVar, t: Index) -> Expr:
         """What is ahead of a thread's run, whose sum is `value`, in its line; `carry` goes on to the end of the turn."""
         s, ib, across, wave = self.s, self.ib, self.across, self.wave
         place, own = ib.let("place", te.indexmod(t, wave)), ib.let("own", te.indexdiv(t, wave))

@@ -16,7 +16,7 @@ from ...ops.registry import static_shape
 from ...ops.scatter import place_of
 from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
@@ -101,7 +101,7 @@ def _in_loops(
             out = out * c + p
         return out
 
-    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         (old, at, new), (dst,) = sources, results
         if not target.is_gpu:
             with loops.each(ib, target, total, "p") as slot, ib.for_range(0, block, "b") as b:
@@ -163,7 +163,7 @@ class WrittenRows(loops.LoopForm):
         n, count = static_shape(rows)[0], heads * size
         threads = min(loops.THREADS, 1 << (count - 1).bit_length())
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             (source, at), (target,) = sources, results
             with loops.launch(ib, (n,), (threads,)) as (row, t):
                 slot = ib.let("slot", at[row].astype("int32"))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ... import te
+from ...ir import Expr
 from ...ir.dtype import dtype_info
 from ...ops.registry import TensorType, static_shape
 from ...target import Target
@@ -45,7 +46,7 @@ def selected(
     threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
     threads = target.wavefront_size if by_wave else threads
 
-    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         with loops.launch(ib, (lines.count,), (threads,)) as (line, t):
             _Selection(ib, sources[0], results, lines, kept, k, largest, target, threads, line, t).run()
 
@@ -56,7 +57,7 @@ class _Selection:
     """The statements for one line."""
 
     def __init__(
-        self, ib: IRBuilder, src: Any, results: list[Any], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
+        self, ib: IRBuilder, src: BufferVar, results: list[BufferVar], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
         line: Index, t: Index,
     ):  # fmt: skip
         self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
@@ -104,20 +105,20 @@ class _Selection:
             self._searched(count >> 30)
 
     @property
-    def _turn(self) -> Any:
+    def _turn(self) -> Expr:
         """The wavefront that begins where not all have work: another one for each work-group of a unit (they are as many lines apart as there are units), so that no
         SIMD has all of it."""
         return te.indexmod(te.indexdiv(self.line, self.units), self.waves)
 
     # ---- by a bound
 
-    def _worst(self) -> Any:
+    def _worst(self) -> Expr:
         """What no element is behind."""
         if dtype_info(self.wide).is_float:
             return te.const(float("-inf") if self.largest else float("inf"), self.wide)
         return te.min_value(self.wide) if self.largest else te.max_value(self.wide)
 
-    def _bound(self, bound: Any) -> None:
+    def _bound(self, bound: BufferVar) -> None:
         """To `bound` a key that k threads' own best reach, and few more do; 0 where fewer than k threads have a number."""
         ib, t = self.ib, self.t
         best = loops.scalar(ib, self.wide, "best", self._worst())
@@ -150,7 +151,7 @@ class _Selection:
             with ib.if_scope(lane == 0):
                 bound[0] = found
 
-    def _near(self, mine: list[Any]) -> Any:
+    def _near(self, mine: list[Expr]) -> Expr:
         """A number that k of the wavefront's keys reach, and few more."""
         ib, k = self.ib, self.k
         found = loops.scalar(ib, "uint32", "found", te.const(0, "uint32"))
@@ -165,7 +166,7 @@ class _Selection:
                     bit[0] = te.const(0, "uint32")
         return found[0]
 
-    def _reaches(self, j: int, at: Index, bound: Index) -> Any:
+    def _reaches(self, j: int, at: Index, bound: Index) -> Expr:
         v = self._element(j, at)
         return te.bitwise_xor(v < bound if self.largest else v > bound, te.const(True, "bool"))  # a NaN does
 
@@ -174,7 +175,7 @@ class _Selection:
             self.elements[j] if self.elements is not None else self.src[self.lines.at(self.line, at)].astype(self.wide)
         )
 
-    def _gather(self, places: Any, filled: Any, bound: Index) -> None:
+    def _gather(self, places: BufferVar, filled: BufferVar, bound: Index) -> None:
         """Places of what reaches the bound to shared memory, in any order, as far as there is room."""
         if self.waves == 1:
             self._gather_in_lanes(places, filled, bound)
@@ -222,14 +223,14 @@ class _Selection:
         with ib.if_scope(self.t == 0):
             filled[0] = base[0]
 
-    def _ballot(self, holds: Any) -> Any:
+    def _ballot(self, holds: Expr) -> Expr:
         return te.call_intrin("uint64", "ballot", holds)
 
-    def _votes(self, holds: Any) -> Any:
+    def _votes(self, holds: Expr) -> Any:
         """Of how many of the wavefront's threads it holds."""
         return te.popcount(self._ballot(holds)).astype("int32")
 
-    def _ranked(self, words: Any, places: Any, count: Index) -> None:
+    def _ranked(self, words: BufferVar, places: BufferVar, count: Index) -> None:
         """Each of `count` elements to the place that the number of those ahead of it says. A word is greater than those behind it: a key above, a place below."""
         ib = self.ib
         t = ib.let("t", te.indexmod(self.t + (self.waves - self._turn) * self.wave, self.threads))
@@ -268,7 +269,7 @@ class _Selection:
             held.append(ib.let("word", word[0]))
         self._in_order(held)
 
-    def _sortable(self, value: Any, at: Index) -> Any:
+    def _sortable(self, value: Expr, at: Index) -> Expr:
         if self.word == "uint64":
             return self._as_word(value, at)
         place = (te.const((1 << 16) - 1, "int32") - at).astype("uint32")
@@ -297,12 +298,12 @@ class _Selection:
                 self.results[0][to] = self.src[self.lines.at(self.line, at)]
                 self.results[1][to] = at.astype("int64")
 
-    def _as_word(self, value: Any, at: Index) -> Any:
+    def _as_word(self, value: Expr, at: Index) -> Expr:
         """A number that is greater than those of elements behind this one: a key above, a place below."""
         place = (te.const((1 << 31) - 1, "int32") - at).astype("uint64")
         return te.bitwise_or(key(value, self.largest).astype("uint64") << te.const(32, "uint64"), place)
 
-    def _word(self, words: Any, places: Any, t: Index, begin: int, count: Index) -> tuple[Any, Any, Any]:
+    def _word(self, words: BufferVar, places: BufferVar, t: Index, begin: int, count: Index) -> tuple[Any, Any, Any]:
         """A thread's element from a place on as a word, in shared memory too; 0 where there is none."""
         ib = self.ib
         mine, at = (
@@ -317,7 +318,7 @@ class _Selection:
         words[t + begin] = mine[0]
         return mine, at, value
 
-    def _put(self, words: Any, count: Index, mine: Any, at: Any, value: Any) -> None:
+    def _put(self, words: BufferVar, count: Index, mine: BufferVar, at: BufferVar, value: BufferVar) -> None:
         """An element to where the number of words ahead of it says, if that is one of the k."""
         ib, turn = self.ib, 16
         ahead = loops.scalar(ib, "int32", "ahead", te.const(0, "int32"))
@@ -353,17 +354,17 @@ class _Selection:
                 last[0] = last[0] + step
         self._sorted(least, ib.let("end", last[0] + 1), k + none)
 
-    def _before(self, least: Any, probe: Any) -> Callable[[Any, Any], Any]:
+    def _before(self, least: Expr, probe: Expr) -> Callable[[Any, Any], Any]:
         return lambda v, at: te.all(v == least, at < probe)
 
-    def _made(self, at: Index) -> Any:
+    def _made(self, at: Index) -> Expr:
         return key(self.src[self.lines.at(self.line, at)], self.largest)
 
     def each(self, do: Callable[[int, Any], None], behind: Callable[[Any], None] | None = None) -> None:
         """`do(number, place)` for a thread's elements that there are, and `behind(turn)` after those from a turn on."""
         ib, n, stride = self.ib, self.lines.n, self.threads * self.piece
 
-        def pieces(p: Any, number: int) -> None:
+        def pieces(p: Index, number: int) -> None:
             begin = ib.let("begin", p * stride + self.t * self.piece)
             with ib.if_scope(begin < n):
                 for j in range(self.piece):
@@ -382,10 +383,10 @@ class _Selection:
                 if behind is not None:
                     behind(turn)
 
-    def value(self, j: int, at: Index) -> Any:
+    def value(self, j: int, at: Index) -> Expr:
         return self.keys[j] if self.keys is not None else self._made(at)
 
-    def _count(self, counts: BufferVar, slot: Any, holds: Callable[[Any, Any], Any]) -> Any:
+    def _count(self, counts: BufferVar, slot: Index, holds: Callable[[Any, Any], Any]) -> Expr:
         """In how many elements of the line it holds, known to all threads; calls after one another take turns at two slots."""
         ib = self.ib
         mine = loops.scalar(ib, "int32", "mine", te.const(0, "int32"))
@@ -405,7 +406,7 @@ class _Selection:
             whole = whole + ib.let("part", counts[slot * self.waves + w])
         return ib.let("whole", whole)
 
-    def _search(self, counts: BufferVar, bits: Any, holds: Callable[[Any, Any, Any], Any], k: int, dtype: str) -> Any:
+    def _search(self, counts: BufferVar, bits: Expr, holds: Callable[[Any, Any, Any], Any], k: int, dtype: str) -> Expr:
         """The greatest number that so many keys reach."""
         ib = self.ib
         found = loops.scalar(ib, dtype, "found", te.const(0, dtype))
@@ -416,7 +417,7 @@ class _Selection:
                 found[0] = probe
         return ib.let("least", found[0])
 
-    def _sorted(self, least: Any, end: Index, count: Index) -> None:
+    def _sorted(self, least: Expr, end: Index, count: Index) -> None:
         """The k that are left to shared memory in any order; then each to the place that the number of those ahead of it says."""
         ib, k = self.ib, self.k
         keys = ib.allocate("uint32", (k,), "best", scope="shared")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
+from ...ir import Expr
 from ...ir.dtype import dtype_info
 from ...te.like import Index
 
 
-def key(v: Any, largest: bool) -> Any:
+def key(v: Expr, largest: bool) -> Expr:
     """An element's number, 32 bits without a sign, in the order of elements; the other way round for the smallest."""
     info = dtype_info(v.dtype)
     if info.is_float:
@@ -25,7 +26,7 @@ def key(v: Any, largest: bool) -> Any:
     return made if largest else te.bitwise_xor(made, te.const((1 << 32) - 1, "uint32"))
 
 
-def short_key(v: Any, largest: bool) -> Any:
+def short_key(v: Expr, largest: bool) -> Expr:
     """The same of a type of 16 bits or fewer, in the low 16 bits."""
     info = dtype_info(v.dtype)
     if info.is_float:

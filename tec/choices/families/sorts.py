@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ... import te
+from ...ir import Expr
 from ...ops.forms import Form
 from ...ops.registry import TensorType, static_shape
 from ...ops.sort import above, alike
 from ...target import Target
 from ...te import Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
@@ -108,7 +111,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
     n = lines.n
 
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         (src,), (values, index) = sources, results
 
         better = _better(ib, dtype, largest)
@@ -118,7 +121,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
             at = ib.allocate("int32", (1,), "at", scope="local")
             child = ib.allocate("int32", (1,), "child", scope="local")
 
-            def sift(root: Any, size: Any) -> None:
+            def sift(root: Index, size: Index) -> None:
                 """`top`, `which` goes down from `root` until both children are better."""
                 at[0] = root
                 child[0] = root * 2 + 1
@@ -152,7 +155,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
             if k < n:
                 worst = kept.at(line, 0)
 
-                def offer(j: Any) -> None:
+                def offer(j: Expr) -> None:
                     top[0] = src[lines.at(line, j)]
                     which[0] = j.astype("int64")
                     with ib.if_scope(better(top[0], which[0], values[worst], index[worst])):
@@ -170,10 +173,10 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
 
 
-def _better(ib: Any, dtype: str, largest: bool) -> Any:
+def _better(ib: IRBuilder, dtype: str, largest: bool) -> Any:
     """Whether an element and its place come before another's."""
 
-    def better(a: Any, i: Any, b: Any, j: Any) -> Any:
+    def better(a: Expr, i: Expr, b: Expr, j: Expr) -> Expr:
         # In steps: one large condition is slow to simplify.
         u, v = ib.let("u", a), ib.let("v", b)
         first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
@@ -184,7 +187,7 @@ def _better(ib: Any, dtype: str, largest: bool) -> Any:
 
 
 def _offered(
-    ib: Any, src: Any, lines: loops.Lines, line: Any, places: range, worst: Any, largest: bool, offer: Any
+    ib: IRBuilder, src: BufferVar, lines: loops.Lines, line: Expr, places: range, worst: Any, largest: bool, offer: Any
 ) -> None:
     """Offers a line's elements one by one. With `worst`, what they must be better than, in runs, and those runs alone that have one: most runs of a long line have none, which vectors
     tell (a NaN compares with nothing, and is offered)."""
@@ -213,7 +216,7 @@ def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target
     steps = (n - 1).bit_length()
     size = 1 << steps
 
-    def body(ib: Any, sources: list[Any], results: list[Any]) -> None:
+    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         (src,), (values, index) = sources, results
         key = ib.allocate(dtype, (lines.count * size,), "key")
         which = ib.allocate("int32", (lines.count * size,), "which")

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ...ir import Expr, TensorRead, Var
+from ...ir import Expr, IterVar, TensorRead, Var
 from ...ir.dtype import dtype_info
 from ...ir.visit import free_vars, substitute, walk_exprs
+from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
@@ -118,7 +119,7 @@ class Squares(Space):
         return Scheduled(s, self.group.outputs, choice)
 
 
-def _one(stage: Any, axes: list[Any]) -> Any:
+def _one(stage: Stage, axes: list[IterVar]) -> IterVar:
     return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 

@@ -33,7 +33,7 @@ def by_digits(out: ComputeOp) -> tuple[Tensor, Place] | None:
         return None
     digits = [d for d in sizes if d is not None]
 
-    def place(*at: Any) -> list[Any]:
+    def place(*at: Any) -> list[Expr]:
         own = iter(at)
         return [_number([next(own) for _ in d], d) for d in digits]
 
@@ -51,7 +51,7 @@ def by_digits(out: ComputeOp) -> tuple[Tensor, Place] | None:
     return compute(tuple(itertools.chain(*digits)), element, name=out.name, tag=out.tag), place
 
 
-def _number(own: list[Any], extents: list[int]) -> Any:
+def _number(own: list[Expr], extents: list[int]) -> Expr:
     total = own[0]
     for digit, n in zip(own[1:], extents[1:]):
         total = total * n + digit

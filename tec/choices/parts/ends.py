@@ -49,7 +49,7 @@ class Mainloop(ABC):
 
     @property
     @abstractmethod
-    def threads(self) -> list[tuple[Any, int]]:
+    def threads(self) -> list[tuple[IterVar, int]]:
         """A work-group's threads, each axis with how many there are; neighbours are the first's."""
 
     @abstractmethod

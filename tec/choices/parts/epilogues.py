@@ -13,7 +13,7 @@ from ...ir.visit import Rewriter, substituter
 from ...ops.forms import Form
 from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ..group import Group, same_shape
 from ..space import Choice, Scheduled
 from ..stages import GpuStages
@@ -51,7 +51,7 @@ class Epilogue:
             stack += t.op.inputs
         return cls(out, result, reads)
 
-    def at(self, place: Sequence[Any], value: Expr, sources: Sequence[Any]) -> Expr:
+    def at(self, place: Sequence[Any], value: Expr, sources: Sequence[BufferVar]) -> Expr:
         """The output's value at `place`, where the result's is `value`. `sources`: the buffers of `reads`."""
         buffers = dict(zip(self.reads, sources))
 
@@ -82,7 +82,7 @@ class FusedForm(loops.LoopForm):
         super().__init__(group, target, form, carriers)
         self.epilogue = Epilogue.of(group, carriers[0])
 
-    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         """The loops. sources: what the product reads, then what the epilogue reads."""
         raise NotImplementedError
 
@@ -96,7 +96,7 @@ class FusedForm(loops.LoopForm):
         dtype = self.form.outputs[0].dtype if self.epilogue is None else self.epilogue.output.dtype
         read = [*self.operands, *(self.epilogue.reads if self.epilogue is not None else ())]
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             self.kernel(choice, ib, sources, results[0])
 
         return loops.extern(self.stage, read, [(self.form.outputs[0].shape, dtype)], body)
@@ -107,6 +107,6 @@ class FusedForm(loops.LoopForm):
         outputs = self.tensors(choice)
         return Scheduled(GpuStages(Group.of(outputs), self.target).apply().schedule, outputs, choice)
 
-    def ended(self, place: tuple[Any, ...], value: Expr, sources: Sequence[Any]) -> Expr:
+    def ended(self, place: tuple[Any, ...], value: Expr, sources: Sequence[BufferVar]) -> Expr:
         """What is stored at a place of the result for the product's value there. sources: of the epilogue."""
         return value if self.epilogue is None else self.epilogue.at(place, value, sources)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...ir import IterVar
 from ...schedule import Stage
 from ...te import thread_axis
 from .pointwise import neighbours_on_a_die
@@ -33,7 +34,7 @@ class Tiles:
         """Tiles outermost, then `inner` in this order."""
         self.stage.reorder(*self.lead, self.row, self.column, *inner)
 
-    def bind(self, band: int = 0, dies: int = 1, groups: int = 0) -> Any:
+    def bind(self, band: int = 0, dies: int = 1, groups: int = 0) -> IterVar:
         """Tiles over work-groups, behind `nest`. band: rows of tiles that go together (0: row by row); dies: of the chip; groups: so many work-groups stay for all
         tiles (0: one a tile), in bands alone. Returns the axis at which a tile is made."""
         stage, lead = self.stage, self.lead
@@ -55,7 +56,7 @@ class Tiles:
         return at
 
 
-def joined(stage: Stage, axes: Sequence[Any]) -> Any:
+def joined(stage: Stage, axes: Sequence[Any]) -> IterVar:
     """One loop for some that stand in each other."""
     return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from ... import te
 from ...ir import build
+from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.expr import BufferLoad, Expr, Ramp
 from ...ir.stmt import BufferStore
@@ -42,7 +43,7 @@ def fits(form: Form) -> bool:
     return True
 
 
-def split_index(flat: Any, shape: Sequence[int]) -> list[Any]:
+def split_index(flat: Index, shape: Sequence[int]) -> list[Expr]:
     """The index into `shape` of its element number `flat`, row-major."""
     out: list[Any] = []
     for k in reversed(range(len(shape))):
@@ -122,14 +123,16 @@ class Lines:
         return (*split_index(o, self.before), k, *split_index(i, self.after))
 
 
-def scalar(ib: IRBuilder, dtype: str, name: str, value: Any) -> Any:
+def scalar(ib: IRBuilder, dtype: str, name: str, value: Expr) -> BufferVar:
     """A variable of one's own: `v[0]`."""
     v = ib.allocate(dtype, (1,), name, scope="local")
     v[0] = value
     return v
 
 
-def over_lanes(ib: IRBuilder, value: Any, masks: Iterable[int], lanes: int, both: Callable[[Any, Any], Any]) -> None:
+def over_lanes(
+    ib: IRBuilder, value: BufferVar, masks: Iterable[int], lanes: int, both: Callable[[Any, Any], Any]
+) -> None:
     """`value[0]` of a lane becomes `both` of all that differ from it by the bits of `masks`, in groups of so many lanes."""
     for mask in masks:
         other = te.call_intrin(value.buffer.dtype, "shuffle_xor", value[0], mask, lanes)
@@ -141,11 +144,11 @@ def doublings(lanes: int) -> Iterator[int]:
     return (1 << step for step in range(lanes.bit_length() - 1))
 
 
-def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int) -> list[Any]:
+def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int) -> list[Expr]:
     """Values of a wavefront, one a lane or two, in order, the greatest in the first lane: a bitonic sort, whose halves all go the same way where each run is compared
     with the next one backwards."""
 
-    def meets(value: Any, partner: Any, mask: int, bit: int) -> Any:
+    def meets(value: Expr, partner: Expr, mask: int, bit: int) -> Expr:
         other = ib.let("other", te.call_intrin(value.dtype, "shuffle_xor", partner, mask, lanes))
         is_first = te.bitwise_and(lane, bit) == 0
         return ib.let("kept", te.select((other > value) == is_first, other, value))
@@ -169,7 +172,7 @@ def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int) 
     return list(values)
 
 
-def vector(buffer: Any, first: Index, n: int) -> Expr:
+def vector(buffer: BufferVar, first: Index, n: int) -> Expr:
     """`n` elements of a buffer that lie side by side, in one load."""
     return BufferLoad(buffer.buffer, (_run(first, n),))
 
@@ -202,7 +205,7 @@ def extern(
 ) -> list[Tensor]:
     """Tensors made by `body(ib, sources, results)`, which gets buffers to index."""
 
-    def make(ins: Any, outs: Any) -> Any:
+    def make(ins: list[Buffer], outs: list[Buffer]) -> Any:
         ib = te.ir_builder.create()
         body(ib, [ib.buffer_ptr(b) for b in ins], [ib.buffer_ptr(b) for b in outs])
         return ib.get()

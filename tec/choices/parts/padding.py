@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import te
+from ...ir import Expr
 from ...ops.contraction import Contraction, Element, Operand
 from ...ops.dims import Size, divisor, is_symbolic, round_up
 from ...ops.typical import typical
@@ -58,7 +59,7 @@ def part(c: Contraction, splits: int, step: int, in_turn: bool = False) -> Contr
         terms = o.pitch if o.k_last and o.pitch else c.k
         assert isinstance(terms, int)
 
-        def at(batch: Any, i: Any, k: Any) -> Any:
+        def at(batch: list[Expr], i: Expr, k: Expr) -> Any:
             first, *rest = batch
             place = (k // step * splits + first) * step + k % step if in_turn else first * each + k
             value = o.at(rest, i, place)

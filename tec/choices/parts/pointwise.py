@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import Call, IterVar, TensorRead
+from ...ir import Call, Expr, IterVar, TensorRead
 from ...ir.arith import Analyzer
 from ...ir.build import is_const
 from ...ir.dtype import dtype_info
@@ -220,7 +220,7 @@ def _line(op: ComputeOp) -> int:
     return min((_line_of(b, axes) for b in op.body), default=0)
 
 
-def _line_of(e: Any, axes: list[tuple[Any, int | None]]) -> int:
+def _line_of(e: Expr, axes: list[tuple[Any, int | None]]) -> int:
     """The same of one expression, of axes with their extents."""
     if not isinstance(e, TensorRead):
         below = children(e)
@@ -252,7 +252,7 @@ def _place(indices: Sequence[Any], shape: Sequence[int | None]) -> Any:
     return at
 
 
-def over_threads(stage: Stage, loops: list[Any], extents: list[int | None]) -> Any:
+def over_threads(stage: Stage, loops: list[IterVar], extents: list[int | None]) -> IterVar:
     """Fuses loops (`extents`: None where they are open), but for a row where that is better, and spreads them over threads. Returns the loop."""
     loops, extents = (loops[:-1], extents[:-1]) if _rows_stay(extents) else (loops, extents)
     if None not in extents:  # the outermost that are enough: places in a fused loop are divisions
@@ -270,7 +270,7 @@ def _rows_stay(extents: list[int | None]) -> bool:
     return None in extents[1:-1] or math.prod(n or 1 for n in extents[:-1]) >= _ROWS
 
 
-def neighbours_on_a_die(stage: Stage, block: IterVar, groups: int | None, dies: int) -> Any:
+def neighbours_on_a_die(stage: Stage, block: IterVar, groups: int | None, dies: int) -> IterVar:
     """The axis of work-groups in such an order that neighbours run on one die: work-groups are dealt to the dies in turn ("workgroup i goes to XCD i % 8",
     rocm-libraries 6501), and what neighbours have in common, as parts of one line, the die's L2 keeps when the first has brought it. As it was where the dies would get
     different numbers of `groups`; None: of a number that need not be known, the last of which may have nothing to do."""
@@ -299,7 +299,7 @@ def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
         tile.vectorize(piece)
 
 
-def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> Any:
+def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> IterVar:
     """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)

@@ -11,6 +11,7 @@ from ...ops.contraction import Element
 from ...schedule import Schedule
 from ...target.machines import Machine
 from ...te import ComputeOp, Operation, Tensor
+from ...te.like import Index
 from ..group import Group, const_shape
 from .pointwise import bind_all
 
@@ -18,7 +19,7 @@ _PIECE = 4  # neighbours of a row that a thread ends together
 KERNEL_US = 2.0  # a second kernel, in a network's graph
 
 
-def sums(shape: Sequence[Any], depth: Any, parts: int, x: Element, y: Element, acc: str, name: str, tag: str = "") -> Tensor:  # fmt: skip
+def sums(shape: Sequence[Any], depth: Index, parts: int, x: Element, y: Element, acc: str, name: str, tag: str = "") -> Tensor:  # fmt: skip
     """sum_k x(batch, i, k) * y(batch, j, k), in the type `acc`, over `shape` (batch..., rows, columns); k below `depth`. In parts of `depth` terms each where there are more
     than one: their number is then the first dimension."""
     r = te.reduce_axis((0, depth), "k")

@@ -10,7 +10,7 @@ from ...schedule import Stage
 from .grid import joined
 
 
-def deal(stage: Stage, loop: IterVar, threads: Sequence[tuple[Any, int]]) -> tuple[Any, Any]:
+def deal(stage: Stage, loop: IterVar, threads: Sequence[tuple[IterVar, int]]) -> tuple[Any, Any]:
     """A loop over threads (each with how many there are), neighbours to the first. Returns what is left of the loop, and the last thread's axis."""
     part = None
     for thread, n in threads:
@@ -19,7 +19,7 @@ def deal(stage: Stage, loop: IterVar, threads: Sequence[tuple[Any, int]]) -> tup
     return loop, part
 
 
-def bring(stage: Stage, product: Any, step: IterVar, threads: Sequence[tuple[Any, int]], piece: int = 1, wide: int = 0, turn: tuple[int, int] = (0, 0), apart: bool = False, swizzle: bool = False) -> None:  # fmt: skip
+def bring(stage: Stage, product: Stage, step: IterVar, threads: Sequence[tuple[IterVar, int]], piece: int = 1, wide: int = 0, turn: tuple[int, int] = (0, 0), apart: bool = False, swizzle: bool = False) -> None:  # fmt: skip
     """The tile that `product` reads in a `step`, in pieces of so many elements that lie side by side, of which memory has `wide` side by side (0: all).
 
     turn: the operand lies along the tile's rows in memory; a thread has a block of so many rows by so many terms, and neighbouring threads neighbouring rows ((0, 0):

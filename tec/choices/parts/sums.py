@@ -22,8 +22,8 @@ RUN = 4  # elements of 32 bits that a thread takes from shared memory at once
 class Share:
     """A tile's rows or columns over threads: what is far apart of a thread's, the threads, a thread's run of neighbours (None: single ones)."""
 
-    far: Any
-    thread: Any
+    far: IterVar
+    thread: IterVar
     near: Any
 
 
@@ -42,7 +42,7 @@ def nest(tiles: Tiles, rows: Share, columns: Share, far: Sequence[Any], near: Se
     tiles.nest(*far, rows.thread, columns.thread, *near)
 
 
-def over_threads(stage: Stage, rows: Share, columns: Share, far: Sequence[Any], thread: IterVar) -> Any:
+def over_threads(stage: Stage, rows: Share, columns: Share, far: Sequence[Any], thread: IterVar) -> IterVar:
     """Binds what `nest` has put in order: threads to one axis of the work-group, what is far apart to a thread's own blocks. Returns the thread's axis."""
     for axis in far:
         stage.bind(axis, thread_axis("vthread"))
@@ -55,11 +55,11 @@ def over_threads(stage: Stage, rows: Share, columns: Share, far: Sequence[Any], 
 class Steps:
     """The loops of a block's sums: steps, what is written out of a step (None: all of it), four terms, one."""
 
-    stage: Any
-    step: Any
+    stage: Stage
+    step: IterVar
     part: Any
-    run: Any
-    term: Any
+    run: IterVar
+    term: IterVar
 
 
 def block(s: Schedule, acc: Tensor, own: Sequence[Tensor], final: Stage, thread: IterVar, step: int, along: tuple[bool, bool], stages: int, written: int = 0, dot: Any = None, pack: int = 1) -> Steps:  # fmt: skip

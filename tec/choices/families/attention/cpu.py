@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from .... import te
+from ....ir import Expr
 from ....ops.attention import scores_of
 from ....ops.forms import Form
 from ....target import Target
@@ -189,21 +190,21 @@ class Tile:
         ):
             emit(i * _SIDE, d * _SIDE)
 
-    def _turn_queries(self, i: Any, d: Any) -> None:
+    def _turn_queries(self, i: Expr, d: Expr) -> None:
         """A square of queries: lines of elements are read, lines of queries written (`ir.passes.turn_squares`)."""
         ib, scale = self.ib, self.kernel.const(self.kernel.scores.scale)
         with ib.for_range(0, _SIDE, "k", kind="unroll") as k, ib.for_range(0, _SIDE, "lane", kind="vectorize") as lane:
             x = self.kernel.at("q", self.b, self.head, self.first + i + lane, d + k)
             self.q[(d + k) * self.width + i + lane] = x * scale
 
-    def _turn_results(self, i: Any, d: Any) -> None:
+    def _turn_results(self, i: Expr, d: Expr) -> None:
         """A square of results, back."""
         ib, at = self.ib, (self.b, self.head)
         with ib.for_range(0, _SIDE, "k", kind="unroll") as k, ib.for_range(0, _SIDE, "lane", kind="vectorize") as lane:
             x = self.o[(d + lane) * self.width + i + k]
             self.kernel.write((*at, self.first + i + k, d + lane), x)
 
-    def _put_query(self, i: Index, d: Index, x: Any) -> None:
+    def _put_query(self, i: Index, d: Index, x: Expr) -> None:
         """Query i's element d."""
         self.q[d * self.width + i] = x * self.kernel.const(self.kernel.scores.scale)
 
@@ -261,7 +262,7 @@ class Tile:
             with self._lanes() as lane:
                 self.p[(j + r) * w + lane] = self._masked(sums[r * w + lane], lane, place)
 
-    def _masked(self, score: Any, lane: Index, key: Index) -> Any:
+    def _masked(self, score: Expr, lane: Index, key: Index) -> Expr:
         i = te.min(self.first + lane, self.g.queries - 1)
         score = self.kernel.biased(score, (self.b, self.head, i, key))
         return self.kernel.seen(score, self.b, self.first + lane, key)

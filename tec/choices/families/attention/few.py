@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import te
+from ....ir import Expr
+from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from .kernel import Kernel
 from .softmax import RunningSoftmax
@@ -26,7 +28,7 @@ def lanes_of(size: int, most: int) -> int:
 class FewQueries:
     """One key head of one batch entry: its queries over blocks of keys."""
 
-    def __init__(self, kernel: Kernel, keys: int, rows: int, lanes: int, b: Index, key_head: Any):
+    def __init__(self, kernel: Kernel, keys: int, rows: int, lanes: int, b: Index, key_head: Expr):
         self.kernel, self.ib, self.g, self.acc = kernel, kernel.ib, kernel.g, kernel.acc
         self.keys, self.rows, self.lanes, self.b, self.key_head = keys, rows, lanes, b, key_head
         self.count = self.g.queries * self.g.group
@@ -40,7 +42,7 @@ class FewQueries:
         with ib.for_range(0, self.count, "row") as row:
             head, i = self._at(row)
 
-            def put(d: Index, x: Any, row: Index = row) -> None:
+            def put(d: Index, x: Expr, row: Index = row) -> None:
                 self.q[row * g.size + d] = x * k.const(k.scores.scale)
 
             k.each_element(self.b, head, i, put)
@@ -66,7 +68,7 @@ class FewQueries:
     def _vector(self, n: int) -> Any:
         return self.ib.for_range(0, n, "lane", kind="vectorize")
 
-    def _folded(self, values: Any, first: int, lanes: int, both: Callable[[Any, Any], Any]) -> Any:
+    def _folded(self, values: BufferVar, first: int, lanes: int, both: Callable[[Any, Any], Any]) -> Expr:
         """`lanes` values as one, by halves."""
         while lanes > 1:
             lanes //= 2
@@ -119,12 +121,12 @@ class FewQueries:
         for r in range(n):
             self.p[j + r] = self._folded(sums, r * lanes, lanes, operator.add)
 
-    def _masked(self, row: Index, key: Index, j: Index, count: Index) -> Any:
+    def _masked(self, row: Index, key: Index, j: Index, count: Index) -> Expr:
         head, i = self._at(row)
         at = te.min(key + j, self.g.keys - 1)
         return self.kernel.seen(self.kernel.biased(self.p[j], (self.b, head, i, at)), self.b, i, at, [j < count])
 
-    def _values(self, row: Index, key: Index, count: Index, factor: Any) -> None:
+    def _values(self, row: Index, key: Index, count: Index, factor: Expr) -> None:
         ib, k, size = self.ib, self.kernel, self.g.value_size
         lanes = lanes_of(size, self.lanes)
         vectors = size // lanes

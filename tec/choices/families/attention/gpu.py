@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .... import te
+from ....ir import Expr
 from ....ir.dtype import dtype_info
 from ....ops.attention import Geometry
 from ....ops.forms import Form
@@ -144,10 +145,10 @@ class _Tile:
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             self._block(ib.let("key", block * self.keys))
 
-    def _fill(self, to: Any, rows: int, size: int, step: int, value: Callable[[Any, Any], Any]) -> None:
+    def _fill(self, to: BufferVar, rows: int, size: int, step: int, value: Callable[[Any, Any], Any]) -> None:
         """All threads write rows of `size` elements into shared memory."""
 
-        def one(e: Any) -> None:
+        def one(e: Expr) -> None:
             row, d = te.indexdiv(e, pieces), te.indexmod(e, pieces) * wide
             if wide == 1:
                 to[row * step + d] = value(row, d)
@@ -232,7 +233,7 @@ class _Tile:
         for c in range(self.columns):
             self.o[a * self.columns + c] = self.o[a * self.columns + c] * factor
 
-    def _masked(self, score: Any, row: Index, key: Index) -> Any:
+    def _masked(self, score: Expr, row: Index, key: Index) -> Expr:
         k, b = self.k, self.of.b
         head, i = self.of.at(te.min(row, self.of.count - 1))
         score = k.biased(score, (b, head, i, te.min(key, self.g.keys - 1)))

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .... import te
+from ....ir import Expr
 from ....ops.attention import Geometry
 from ....target import Target
+from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
@@ -38,8 +40,8 @@ class Rows:
 
     kernel: Kernel
     folded: bool
-    b: Any
-    head: Any  # the query head, or the key head where folded
+    b: Index
+    head: Index  # the query head, or the key head where folded
 
     @property
     def count(self) -> Any:
@@ -47,7 +49,7 @@ class Rows:
         return g.queries * g.group if self.folded else g.queries
 
     @property
-    def key_head(self) -> Any:
+    def key_head(self) -> Index:
         return self.head if self.folded else te.indexdiv(self.head, self.kernel.g.group)
 
     def at(self, row: Index) -> tuple[Any, Any]:
@@ -63,7 +65,7 @@ class Rows:
             return 0, self.kernel.g.queries - 1
         return first, te.min(first + tile, self.count) - 1
 
-    def blocks(self, low: Any, high: Any, keys: int, split: Index, splits: int) -> tuple[Any, Any]:
+    def blocks(self, low: Expr, high: Expr, keys: int, split: Index, splits: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that a split has of those which queries low to high see anything of; none where it ends before it begins."""
         ib = self.kernel.ib
         begin, end = self.kernel.key_range(self.b, low, high, keys)
@@ -74,7 +76,7 @@ class Rows:
         return begin, end
 
 
-def ceil_div(a: Any, b: int) -> Any:
+def ceil_div(a: Index, b: int) -> Index:
     return -(-a // b) if isinstance(a, int) else te.indexdiv(a + (b - 1), b)
 
 
@@ -142,12 +144,12 @@ class Grid:
         if parts is not None:
             self._join(parts, tiles)
 
-    def place(self, tiles: Any, b: Index, head: Index, row: Index, split: Index) -> Any:
+    def place(self, tiles: Index, b: Index, head: Index, row: Index, split: Index) -> Any:
         """Where a split's part of a row begins."""
         line = ((b * self.heads + head) * (tiles * self.tile) + row) * self.splits + split
         return line * (self.k.g.value_size + 2)
 
-    def _join(self, parts: Any, tiles: Any) -> None:
+    def _join(self, parts: BufferVar, tiles: Any) -> None:
         """Each element of the result from its splits."""
         k = self.k
         ib, g = k.ib, k.g
@@ -173,29 +175,29 @@ class Results:
 
     grid: Grid
     of: Rows
-    split: Any
-    parts: Any
-    tiles: Any
+    split: Index
+    parts: BufferVar | None
+    tiles: Index
 
     @contextmanager
-    def row(self, row: Index, top: Any, total: Index, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
+    def row(self, row: Index, top: Expr, total: Index, is_first: Any) -> Iterator[Callable[[Any, Any], None]]:
         """Puts elements of one row: `put(column, sum of weighted values)`. `is_first`: whether this thread is the first of those that share the
         row; `top` is the maximum that the weights are relative to, in powers of e."""
         k = self.grid.k
         ib, g = k.ib, k.g
-        if self.parts is None:
+        if (parts := self.parts) is None:
             head, i = self.of.at(row)
             with ib.if_scope(row < self.of.count):
-                at = (self.of.b, head, i)
-                one = ib.let("one", k.normalized(k.const(1), total, top, at))
-                yield lambda column, value: k.write((*at, column), value * one)
+                place = (self.of.b, head, i)
+                one = ib.let("one", k.normalized(k.const(1), total, top, place))
+                yield lambda column, value: k.write((*place, column), value * one)
             return
         at = ib.let("at", self.grid.place(self.tiles, self.of.b, self.of.head, row, self.split))
         with ib.if_scope(is_first):
-            self.parts[at + g.value_size] = top
-            self.parts[at + g.value_size + 1] = total
+            parts[at + g.value_size] = top
+            parts[at + g.value_size + 1] = total
 
-        def put(column: Index, value: Any) -> None:
-            self.parts[at + column] = value
+        def put(column: Index, value: Expr) -> None:
+            parts[at + column] = value
 
         yield put

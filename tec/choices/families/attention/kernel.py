@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from .... import te
+from ....ir import Expr
 from ....ops.attention import (
     LOWEST,
     TABLE,
@@ -25,7 +26,7 @@ from ....ops.forms import Form
 from ....ops.rotary import Turn
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group, extent
 from ...parts import loops
@@ -40,9 +41,9 @@ class Kernel:
     """What the loops of one attention share: its sizes, and reading operands by their logical index."""
 
     form: Form
-    ib: Any
-    sources: dict[str, Any]
-    out: Any
+    ib: IRBuilder
+    sources: dict[str, BufferVar]
+    out: BufferVar
 
     def __post_init__(self) -> None:
         self.g = self.sizes_of(self.form)
@@ -65,7 +66,7 @@ class Kernel:
         return geometry([[_size(d) for d in t.shape] for t in form.inputs], form.attrs)
 
     @classmethod
-    def of(cls, form: Form, ib: IRBuilder, sources: list[Any], out: Any) -> Kernel:
+    def of(cls, form: Form, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> Kernel:
         names = ("q", "k", "v", *form.attrs.get("extras", ()))
         return cls(form, ib, dict(zip(names, sources)), out)
 
@@ -80,7 +81,7 @@ class Kernel:
             return self.sources[operand][self.block, head, place - self.block_first, d]
         return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
 
-    def near(self, operand: str, b: Index, head: Index, first: Any) -> Callable[[Any, Any], Any]:
+    def near(self, operand: str, b: Index, head: Index, first: Expr) -> Callable[[Any, Any], Any]:
         """Reads of a place and an element of keys or values, in their own type, for places that lie in one block with `first` where keys lie in blocks."""
         return lambda place, d: self.stored_at(operand, b, head, place, d)
 
@@ -120,21 +121,21 @@ class Kernel:
     def extra(self, name: str, index: Sequence[Any]) -> Any:
         return self.sources[name][tuple(index)]
 
-    def write(self, index: Sequence[Any], value: Any) -> None:
+    def write(self, index: Sequence[Any], value: Expr) -> None:
         self.out[stored(order_of(self.form.attrs, "out"), index)] = value.astype(self.out.dtype)
 
-    def const(self, value: float) -> Any:
+    def const(self, value: float) -> Expr:
         return te.const(value, self.acc)
 
     @property
-    def lowest(self) -> Any:
+    def lowest(self) -> Expr:
         return self.const(LOWEST[self.acc])
 
-    def normalized(self, value: Any, total: Any, top: Any, index: Sequence[Any]) -> Any:
+    def normalized(self, value: Expr, total: Any, top: Expr, index: Sequence[Any]) -> Any:
         """A sum of values over that of the weights exp(score - top) of a query (batch, head, place), its sink's among them."""
         return normalized(value, self.scores.sunk(total, top, self.extra, index), self.acc)
 
-    def key_range(self, b: Index, first: Index, last: Any, block: int) -> tuple[Any, Any]:
+    def key_range(self, b: Index, first: Index, last: Index, block: int) -> tuple[Any, Any]:
         """The blocks of keys, begin and end, that queries first to last of batch entry b see anything of."""
         attrs = self.form.attrs
         begin: Any = 0
@@ -146,7 +147,7 @@ class Kernel:
             return begin, -(-end // block)
         return begin, te.indexdiv(te.max(end, 0) + (block - 1), block)
 
-    def last_key(self, b: Index, last: Any) -> Any:
+    def last_key(self, b: Index, last: Index) -> Any:
         """The last key that queries up to `last` of batch entry b may see; below 0 where they see none."""
         end: Any = self.g.keys
         if self.form.attrs.get("right") is not None:
@@ -155,16 +156,16 @@ class Kernel:
             end = te.min(end, self.extra("length", (b,)).astype("int32"))
         return end - 1
 
-    def biased(self, product: Any, at: Sequence[Any]) -> Any:
+    def biased(self, product: Expr, at: Sequence[Any]) -> Any:
         """The score of a product, scaled, of the query and key that lie at (batch entry, head, query, key)."""
         return self.scores.biased(self.scores.capped(product), self.extra, at)
 
-    def inside(self, key: Index, block: int) -> list[Any]:
+    def inside(self, key: Index, block: int) -> list[Expr]:
         """The condition that there is a key of a block of so many; none where all blocks are whole."""
         keys = self.g.keys
         return [] if isinstance(keys, int) and keys % block == 0 else [key < keys]
 
-    def seen(self, score: Any, b: Index, i: Index, key: Index, conditions: Sequence[Any] = ()) -> Any:
+    def seen(self, score: Expr, b: Index, i: Index, key: Index, conditions: Sequence[Any] = ()) -> Expr:
         """A score of query `i` and a key, -inf where the query does not see the key, or one of some conditions does not hold."""
         seen = self.scores.seen(self.extra, b, i + self.scores.offset(self.extra, b), key)
         conditions = [*conditions, *([] if seen is None else [seen])]
@@ -189,7 +190,7 @@ class AttentionSpace(loops.LoopForm):
         raise NotImplementedError
 
     def tensors(self, choice: Choice) -> list[Tensor]:
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             self.loops(self.kernel.of(self.form, ib, sources, results[0]), choice)
 
         out = self.form.outputs[0]
@@ -226,6 +227,6 @@ def places_of(form: Form) -> int | None:
     return int(_size(form.inputs[1].shape[2]))
 
 
-def _size(d: Any) -> Any:
+def _size(d: Expr) -> Any:
     n = extent(d)
     return d if n is None else n

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....ir.dtype import dtype_info
 from ....ops.forms import Form
 from ....target import Target, level_gbps
 from ....te import Tensor, intrin
+from ....te.like import Index
 from ...group import Group
 from ...parts import needs
 from ...space import Choice, Cost
@@ -48,7 +49,7 @@ def fragments(dtype: str, target: Target) -> dict[str, Fragments]:
     return found
 
 
-def takes(target: Target, dtype: str, size: Any, value_size: Any) -> bool:
+def takes(target: Target, dtype: str, size: Index, value_size: Index) -> bool:
     """Whether the chip's matrix units have the type, and heads are whole pieces of memory of which sums fit in registers."""
     piece = PIECE_BYTES // dtype_info(dtype).bytes
     whole = all(isinstance(n, int) and n % piece == 0 and 0 < n <= MOST_SIZE for n in (size, value_size))

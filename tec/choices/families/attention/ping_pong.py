@@ -32,7 +32,7 @@ _WIDE = 64  # elements of a head beyond which work-groups that take turns are th
 REGISTERS = 232  # of a working thread, where the fetching warpgroup keeps 40 of the unit's
 
 
-def takes_copies(target: Target, dtype: str, size: Any, value_size: Any, queries: Any) -> bool:
+def takes_copies(target: Target, dtype: str, size: Index, value_size: Index, queries: Index) -> bool:
     """Whether queries come by bulk copies, which turn nothing on the way: the chip's kernel for many queries of wide heads."""
     wide = any(not isinstance(n, int) or n > _WIDE for n in (size, value_size))
     many = not isinstance(queries, int) or queries >= ROWS

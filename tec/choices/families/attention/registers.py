@@ -177,8 +177,8 @@ class RegisterTile(Tile):
         for first in range(0, w, 2 * ROWS):
             with ib.for_range(0, self.keys // (2 * ROWS), "j") as pair:
                 j = pair * 2 * ROWS
-                for c in range(4):
-                    self._effect("tile_zero", tile=c, acc="float32", rows=ROWS, columns=ROWS)
+                for n in range(4):
+                    self._effect("tile_zero", tile=n, acc="float32", rows=ROWS, columns=ROWS)
                 with ib.for_range(0, self.g.size // DEPTH, "c") as c:
                     for a in range(2):
                         row = k.stored_at("k", self.b, self.kv, key + j + a * ROWS, c * DEPTH)
@@ -186,9 +186,9 @@ class RegisterTile(Tile):
                         at = (c * ROWS * w + first + a * ROWS) * 2
                         self._load(6 + a, self.queries[at], 2 * w)
                     self._dots(2, 2)
-                for c in range(4):
-                    to = self.p[(j + c // 2 * ROWS) * w + first + c % 2 * ROWS]
-                    self._effect("tile_store", to, w, tile=c, rows=ROWS, columns=ROWS)
+                for n in range(4):
+                    to = self.p[(j + n // 2 * ROWS) * w + first + n % 2 * ROWS]
+                    self._effect("tile_store", to, w, tile=n, rows=ROWS, columns=ROWS)
         scale = k.const(k.scores.scale)
         with ib.for_range(0, self.keys, "j") as j:
             place = ib.let("key", key + j)
@@ -213,8 +213,8 @@ class RegisterTile(Tile):
         """What `rows` tiles of elements from d on sum up for 32 queries."""
         w, values = self.width, self.turned
         sums = [(2 * a + b, self.o[(d + a * ROWS) * w + first + b * ROWS]) for a in range(rows) for b in range(2)]
-        for c, at in sums:
-            self._load(c, at, w, ROWS)
+        for n, at in sums:
+            self._load(n, at, w, ROWS)
         with self.ib.for_range(0, self.keys // DEPTH, "c") as c:
             for a in range(rows):
                 at = values.at(self.b, self.kv, d + a * ROWS, key + c * DEPTH)
@@ -222,8 +222,8 @@ class RegisterTile(Tile):
             for b in range(2):
                 self._load(6 + b, self.pairs[(c * ROWS * w + first + b * ROWS) * 2], 2 * w)
             self._dots(rows, 2)
-        for c, at in sums:
-            self._effect("tile_store", at, w, tile=c, rows=ROWS, columns=ROWS)
+        for n, at in sums:
+            self._effect("tile_store", at, w, tile=n, rows=ROWS, columns=ROWS)
 
     def _pack_weights(self) -> None:
         """Weights of two keys beside each other, query by query."""

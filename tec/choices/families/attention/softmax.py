@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import te
+from ....ir import Expr
 from ....ir.expr import Broadcast
+from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops
 from .kernel import Kernel
@@ -30,41 +32,41 @@ class RunningSoftmax:
         self.top[row] = self.k.lowest
         self._put(row, self._of_width(self.k.const(0)))
 
-    def raised(self, row: Index, best: Any) -> Any:
+    def raised(self, row: Index, best: Expr) -> Any:
         """`best` is the maximum from now on. Returns what sums so far are to be multiplied by."""
         factor = self.ib.let("factor", self.weight(self.top[row] - best))
         self.top[row] = best
         return factor
 
-    def weight(self, below: Any) -> Any:
+    def weight(self, below: Expr) -> Expr:
         """The weight of a score that is so much below the maximum."""
         return te.exp(below) if self.power is None else self.exp2(below * self.k.const(self.power))
 
     @staticmethod
-    def exp2(x: Any) -> Any:
+    def exp2(x: Expr) -> Expr:
         return te.call_intrin(x.dtype, "exp2_fast", x)
 
-    def scale(self, row: Index, factor: Any) -> None:
+    def scale(self, row: Index, factor: Expr) -> None:
         """The sum by what `raised` returned."""
         self._put(row, self._sum(row) * self._of_width(factor))
 
-    def add(self, row: Index, weights: Any) -> None:
+    def add(self, row: Index, weights: Expr) -> None:
         self._put(row, self._sum(row) + weights)
 
-    def _of_width(self, x: Any) -> Any:
+    def _of_width(self, x: Expr) -> Expr:
         return x if self.wide == 1 else Broadcast(x, self.wide)
 
-    def _sum(self, row: Index) -> Any:
+    def _sum(self, row: Index) -> Expr:
         return self.total[row] if self.wide == 1 else loops.vector(self.total, row * self.wide, self.wide)
 
-    def _put(self, row: Index, value: Any) -> None:
+    def _put(self, row: Index, value: Expr) -> None:
         if self.wide == 1:
             self.total[row] = value
         else:
             loops.put_vector(self.ib, self.total, row * self.wide, value)
 
 
-def joined(k: Kernel, parts: Any, count: int, place: Callable[[int], Any], column: Index) -> tuple[Any, Any, Any]:
+def joined(k: Kernel, parts: BufferVar, count: int, place: Callable[[int], Any], column: Index) -> tuple[Any, Any, Any]:
     """A column of a row whose keys are in `count` parts, as (sum of weighted values, sum of weights, maximum). `place(part)`: where a part's line in `parts` begins,
     which is its sums of values, then its maximum and its sum of weights."""
     ib, size = k.ib, k.g.value_size

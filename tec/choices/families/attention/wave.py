@@ -29,7 +29,7 @@ LOG2_E = math.log2(math.e)
 class Wave:
     """The loops of one work-group, as one of its wavefronts sees them."""
 
-    def __init__(self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Index, lane: Index, wave: Any):
+    def __init__(self, k: Kernel, f: Fragments, choice: Choice, of: Rows, first: Index, lane: Index, wave: Expr):
         self.k, self.f, self.of, self.group_first, self.lane, self.wave = k, f, of, first, lane, wave
         self.ib, self.g, self.dtype = k.ib, k.g, k.sources["q"].dtype
         self.keys, self.stages, self.waves = choice["keys"], choice["stages"], choice["waves"]
@@ -128,7 +128,7 @@ class Wave:
         step, pieces = self.size + piece, self.size // piece
         self.q = self.ib.allocate(self.dtype, (self.group_rows * step,), "query_tile", scope="shared")
 
-        def body(e: Any) -> None:
+        def body(e: Expr) -> None:
             row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
             with self.ib.for_range(0, piece, "v", kind="vectorize") as v:
                 self.q[row * step + column + v] = self._query_element(self.group_first + row, column + v)
@@ -165,12 +165,12 @@ class Wave:
         size, padded = (self.g.value_size, self.value_size) if operand == "v" else (self.g.size, self.size)
         return first if size == padded else te.min(first, size - count)
 
-    def _fill_rows(self, operand: str, to: Any, key: Index, size: int, step: int) -> None:
+    def _fill_rows(self, operand: str, to: BufferVar, key: Index, size: int, step: int) -> None:
         """Rows of keys or values as they are, 16 bytes a thread at once."""
         ib, piece = self.ib, PIECE_BYTES // self.bytes
         pieces = size // piece
 
-        def body(e: Any) -> None:
+        def body(e: Expr) -> None:
             row, column = te.indexdiv(e, pieces), te.indexmod(e, pieces) * piece
             from_, place = self._column(operand, column, piece), self._place(key + row)
             read = self.k.near(operand, self.of.b, self.of.key_head, place)
@@ -179,7 +179,7 @@ class Wave:
 
         self._fill(self.keys * pieces, body)
 
-    def _fill_turned(self, to: Any, key: Index, step: int) -> None:
+    def _fill_turned(self, to: BufferVar, key: Index, step: int) -> None:
         """Values with an element a row: a thread reads the same few elements of some keys, and writes each element's side by side."""
         ib, along = self.ib, TURN_BYTES // self.bytes
         blocks = self.keys // along
@@ -190,7 +190,7 @@ class Wave:
         )
         near = math.gcd(4, self.value_size // own)  # threads side by side that read along a row
 
-        def body(e: Any) -> None:
+        def body(e: Expr) -> None:
             rest, x = te.indexdiv(e, near), te.indexmod(e, near)
             j = te.indexmod(rest, blocks) * along
             d = (te.indexdiv(rest, blocks) * near + x) * own
@@ -294,7 +294,7 @@ class Wave:
                 at = a * self.key_tiles * self.acc + n
                 self.s[at] = change(self.s[at], self.of.b, head, i, key + f.key(self.lane, n))
 
-    def _hidden_cases(self, key: Index) -> list[Any]:
+    def _hidden_cases(self, key: Index) -> list[Expr]:
         """Conditions, alike for the work-group, of which one holds where the block has a key that some query does not see."""
         k, g, attrs = self.k, self.g, self.k.form.attrs
         cases = []
@@ -309,7 +309,7 @@ class Wave:
             cases.append(key + self.keys > k.extra("length", (self.of.b,)).astype("int32"))
         return cases
 
-    def _masked(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
+    def _masked(self, score: Expr, b: Index, head: Index, i: Index, key: Index) -> Expr:
         return self.k.seen(score, b, i, key, self.k.inside(key, self.keys))
 
     def _biased(self, score: Any, b: Index, head: Index, i: Index, key: Index) -> Any:
@@ -329,12 +329,12 @@ class Wave:
         loops.over_lanes(ib, best, self.f.partners, self.f.instr.wave, te.max)
         return self.softmax.raised(at, best[0])
 
-    def _weights(self, a: int, factors: list[Any]) -> None:
+    def _weights(self, a: int, factors: list[Expr]) -> None:
         """Scores of a tile into weights, and these into operands of the second product."""
         self._exponentials(a, factors)
         self._packed(a)
 
-    def _exponentials(self, a: int, factors: list[Any]) -> None:
+    def _exponentials(self, a: int, factors: list[Expr]) -> None:
         """Scores of a tile into weights, in their place; sums of weights brought up to date."""
         ib, f, softmax = self.ib, self.f, self.softmax
         for slot in range(f.slots):
@@ -385,7 +385,7 @@ class Wave:
             for start, value in ((0, te.select(is_low, word, other)), (own, te.select(is_low, other, word))):
                 self._store(self.p, to + start + 2 * w, Call("reinterpret", (value,), pair))
 
-    def _scale(self, a: int, factors: list[Any]) -> None:
+    def _scale(self, a: int, factors: list[Expr]) -> None:
         for c in range(self.value_tiles):
             at = (a * self.value_tiles + c) * self.acc
             if self.f.slots == 1:

@@ -15,7 +15,7 @@ from ....ops.matmul import accumulator
 from ....ops.packed import Weights
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
 from ...cost import Footprint, on_cores
 from ...group import Group, extent
 from ...layouts import is_narrow, packed_group
@@ -81,7 +81,7 @@ class CpuExperts(loops.LoopForm):
         attrs, out = self.form.attrs, self.form.outputs[0]
         acc = accumulator(out.dtype)
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             p = self._parts(sources)
             if not attrs["bits"]:
                 _floats(ib, p, results[0], attrs, acc, choice["lanes"])
@@ -140,7 +140,7 @@ class _Bytes(_Over, packed_bytes._Product):
     """Codes and x as bytes."""
 
 
-def _floats(ib: IRBuilder, p: Parts, out: Any, attrs: Any, acc: str, lanes: int) -> None:
+def _floats(ib: IRBuilder, p: Parts, out: BufferVar, attrs: Any, acc: str, lanes: int) -> None:
     """`_COLUMNS` columns of a row's expert at once, over vectors along k; then the lanes of each sum."""
     experts, k = attrs["experts"], attrs["depth"]
     n = attrs["columns"] // experts

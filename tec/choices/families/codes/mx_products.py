@@ -23,7 +23,7 @@ from ....ops.forms import Form
 from ....ops.microscaling import MxContraction
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...group import Group
 from ...parts import loops, needs
@@ -111,7 +111,7 @@ class MxProduct(FusedForm):
         seconds, limit = tilings.seconds(t, replace(shape, k=int(c.k * part)), self.target)
         return Cost(seconds, limit)
 
-    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         Tile(self, choice).run(ib, sources, out)
 
 
@@ -150,7 +150,7 @@ class Tile:
         """Bytes of so many in rows that a thread moves at once, so that all threads move as many."""
         return math.gcd(_PIECE, bytes_ // self.threads, row)
 
-    def run(self, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+    def run(self, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         self.ib = ib
         self.sources = ((sources[0], sources[1]), (sources[2], sources[3]))
         self.beside = sources[4:]  # what the epilogue reads
@@ -261,7 +261,7 @@ class Tile:
 
     # ---- results
 
-    def _store(self, out: Any) -> None:
+    def _store(self, out: BufferVar) -> None:
         """The transpose's rows are columns of the result: a lane has runs of neighbours."""
         for i in range(self.tiles[0]):
             for j in range(self.tiles[1]):
@@ -272,7 +272,7 @@ class Tile:
                     at = (i * self.tiles[1] + j) * self.acc + first
                     self._store_run(out, self.ib.let("row", row), self.ib.let("column", column), at)
 
-    def _store_run(self, out: Any, row: Index, column: Index, at: int) -> None:
+    def _store_run(self, out: BufferVar, row: Index, column: Index, at: int) -> None:
         """Neighbours of a row, from the sum `at` on, where they are in the result."""
         ib, c = self.ib, self.c
 

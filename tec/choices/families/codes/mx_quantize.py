@@ -14,7 +14,7 @@ from ....ir.stmt import BufferStore
 from ....ops.microscaling import code_of, exponent_of, magnitude, power
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...cost import Footprint
 from ...group import Group
@@ -51,7 +51,7 @@ class Blocks(loops.LoopForm):
         rows, blocks = (int(n) for n in scales.shape)
         stored = f.stored(BLOCK)
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             with loops.each(ib, self.target, rows * blocks, "block") as e:
                 row, block = ib.let("row", te.indexdiv(e, blocks)), ib.let("block", te.indexmod(e, blocks))
                 held = ib.allocate("float32", (BLOCK,), "held", scope="local")

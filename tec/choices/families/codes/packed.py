@@ -84,7 +84,7 @@ class CpuPacked(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             self.panels(ib, sources, results[0], self.lanes, choice).run()
 
         made = loops.extern("packed", list(c.tensors_read), [(out.shape, c.acc)], body)
@@ -103,7 +103,9 @@ class Panels:
     sums_scope = "global"
     few_clocks = 4.0  # a multiply-add of few rows, of a vector's lanes
 
-    def __init__(self, c: PackedContraction, ib: IRBuilder, sources: list[Any], out: Any, lanes: int, choice: Choice):
+    def __init__(
+        self, c: PackedContraction, ib: IRBuilder, sources: list[BufferVar], out: BufferVar, lanes: int, choice: Choice
+    ):
         assert c.weights is not None
         self.w, self.ib, self.acc, self.out, self.lanes = c.weights, ib, c.acc, out, lanes
         self.x, self.codes, self.scale = sources[:3]
@@ -318,7 +320,7 @@ class _Product(Panels):
                 by(at + t * size, size)
             at = at + te.indexdiv(count - at, size) * size
 
-    def _multiply(self, tile: Any, own: Any, row: Index, rows: int, start: Index, depth: int) -> None:
+    def _multiply(self, tile: BufferVar, own: BufferVar, row: Index, rows: int, start: Index, depth: int) -> None:
         ib, w, lanes, vectors = self.ib, self.w, self.lanes, self.vectors
         with ib.for_range(0, depth, "k") as k:
             for r in range(rows):

@@ -75,7 +75,7 @@ class CpuRound(loops.LoopForm):
         q, scale = self.form.outputs
         lanes = min(max(4, self.target.vector_bytes // 4), block & -block)
 
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             (read,), (bytes_, scales) = sources, results
             kind = "parallel" if choice["parallel"] else "serial"
             with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
@@ -84,7 +84,9 @@ class CpuRound(loops.LoopForm):
         return loops.extern("round", [x], [(q.shape, q.dtype), (scale.shape, scale.dtype)], body)
 
 
-def _round_block(ib: IRBuilder, x: Any, out: Any, scales: Any, i: Index, b: Index, block: int, lanes: int) -> None:
+def _round_block(
+    ib: IRBuilder, x: Any, out: BufferVar, scales: Any, i: Index, b: Index, block: int, lanes: int
+) -> None:
     top = ib.allocate("float32", (lanes,), "top", scope="local")
     with ib.for_range(0, lanes, "lane", kind="vectorize") as lane:
         top[lane] = te.const(0, "float32")
@@ -133,8 +135,8 @@ class _Product(packed.Panels):
         c: PackedContraction,
         narrow: bool,
         ib: IRBuilder,
-        sources: list[Any],
-        out: Any,
+        sources: list[BufferVar],
+        out: BufferVar,
         lanes: int,
         choice: Choice,
     ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....ops.contraction import Contraction
 from ....ops.typical import typical
@@ -21,7 +21,7 @@ from ...group import Group, const_shape, reduce_size, size_of
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
 from ...parts.sums import in_vectors
-from ...space import Choice, Scheduled, Space
+from ...space import Choice, Scheduled, Space, Value
 from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
 from .padded_warpgroups import PaddedWarpgroupProduct
@@ -108,7 +108,7 @@ class RegisterTiles(Space):
     """A CPU's product: `rows` by `columns` of C in vector registers, `unroll` steps of k at a time, over threads or not."""
 
     template: ClassVar[str] = "cpu product"
-    neutral: ClassVar[Mapping[str, Any]] = {"panels": 0}
+    neutral: ClassVar[Mapping[str, Value]] = {"panels": 0}
 
     gathered: bool = False  # whether the second operand's rows are windows of an image
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .... import te
+from ....ir import IterVar
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
@@ -36,7 +37,7 @@ class BulkProduct(Space):
     the ends of slots too."""
 
     template: ClassVar[str] = "bulk product"
-    former: ClassVar[Mapping[Any, str]] = {"blocks": "occupancy", "band": "group_m", "parts": "split_k", "ahead": "prefetch", ("order", "turns"): "serpentine"}  # fmt: skip
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {"blocks": "occupancy", "band": "group_m", "parts": "split_k", "ahead": "prefetch", ("order", "turns"): "serpentine"}  # fmt: skip
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
@@ -155,7 +156,7 @@ class BulkTiles(ends.Mainloop):
         return self.choice["rows"], self.choice["columns"], self.choice["step"]
 
     @property
-    def threads(self) -> list[tuple[Any, int]]:
+    def threads(self) -> list[tuple[IterVar, int]]:
         return [(thread_axis("threadIdx.x"), _THREADS[0] * _THREADS[1])]
 
     def schedule(self, s: Schedule, product: ComputeOp, out: ComputeOp) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import Call, IntImm, build
+from ....ir import Call, Expr, IntImm, build
 from ....ir.dtype import dtype_info
 from ....ir.expr import BufferLoad
 from ....ir.stmt import Evaluate
@@ -26,7 +26,7 @@ from ....ops.forms import Form
 from ....ops.matmul import accumulator
 from ....target import Target
 from ....te import Tensor
-from ....te.ir_builder import IRBuilder
+from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
 from ...cost import Footprint, Kernel
 from ...group import Group
@@ -184,7 +184,7 @@ class FewRows(FusedForm):
     def operands(self) -> list[Tensor]:
         return self.o.tensors
 
-    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         RowLoops(self, choice, ib, sources).run(out)
 
 
@@ -193,7 +193,7 @@ class RowLoops:
 
     in_pairs = False  # whether numbers are made of codes two at a time
 
-    def __init__(self, space: FewRows, choice: Choice, ib: IRBuilder, sources: list[Any]):
+    def __init__(self, space: FewRows, choice: Choice, ib: IRBuilder, sources: list[BufferVar]):
         self.space, self.o, self.ib, self.choice = space, space.o, ib, choice
         self.piece, self.wave = space.piece, space.wave
         self.columns, self.rows, self.ahead = choice["columns"], space.weights(choice), choice["ahead"]
@@ -212,7 +212,7 @@ class RowLoops:
         self.is_staged = choice["early"] == "staged"
         self.kept = self.ahead if self.is_staged else 1  # steps whose pieces of x are there at once
 
-    def run(self, out: Any) -> None:
+    def run(self, out: BufferVar) -> None:
         ib = self.ib
         groups = self.waves // self.parts
         with loops.launch(ib, (self.space.groups(self.choice),), (self.wave, self.waves)) as (block, tx, ty):
@@ -241,7 +241,7 @@ class RowLoops:
             for u, (at, counts) in enumerate(places):
                 self._multiply(u, at, counts)
 
-    def _places_of(self, chunk: Any) -> list[tuple[Any, Any]]:
+    def _places_of(self, chunk: Index) -> list[tuple[Any, Any]]:
         return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
 
     def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
@@ -280,7 +280,7 @@ class RowLoops:
         """Where a lane's load is staged: lanes side by side."""
         return ((self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane) * self.piece
 
-    def _bring(self, load: int, line: Any, at: Any) -> None:
+    def _bring(self, load: int, line: Expr, at: Expr) -> None:
         """A lane's piece of a row of weights into registers."""
         if self.codes is not None:
             self.codes.bring(load, line, at)
@@ -291,7 +291,7 @@ class RowLoops:
         piece = loops.vector(self.stage, self._slot(load), self.piece)
         loops.put_vector(self.ib, self.weights, load * self.piece, piece)
 
-    def _line(self, column: Index, half: int) -> Any:
+    def _line(self, column: Index, half: int) -> Expr:
         """The weights' row of a column, of one that there is in place of one beyond the last."""
         n, groups = self.o.n, self.waves // self.parts
         row = column if n % (groups * self.columns) == 0 else te.min(column, n - 1)
@@ -306,15 +306,15 @@ class RowLoops:
         at = self.ib.let("place", at)
         return self.ib.let("piece", te.min(at, last - 1)), at < last
 
-    def _columns(self) -> list[Any]:
+    def _columns(self) -> list[Index]:
         """The wavefront's columns that the lane loads weights of."""
         return list(range(self.columns))
 
-    def _along(self) -> Any:
+    def _along(self) -> Expr:
         """Which of the lanes along a row of weights this one is."""
         return self.lane
 
-    def _local(self, dtype: str, n: int, name: str) -> Any:
+    def _local(self, dtype: str, n: int, name: str) -> BufferVar:
         return self.ib.allocate(dtype, (n,), name, scope="local")
 
     def _allocate_stage(self) -> None:
@@ -345,7 +345,7 @@ class RowLoops:
             for e in range(o.m):
                 self.squares[e] = te.const(0, self.acc)
 
-    def _load(self, to: Any, slot: int, buffer: Any, row: Any, at: Any) -> None:
+    def _load(self, to: BufferVar, slot: int, buffer: Any, row: Any, at: Expr) -> None:
         """A piece of a row, 16 bytes at a time. row: None for a vector."""
         dtype = buffer.dtype
         n = min(self.piece, PIECE_BYTES // dtype_info(dtype).bytes)
@@ -355,21 +355,21 @@ class RowLoops:
             index = (*before, *(() if row is None else (row,)))
             loops.put_vector(self.ib, to, slot + first, loops.vector_at(buffer, index, column, n))
 
-    def _bring_x(self, u: int, at: Any) -> None:
+    def _bring_x(self, u: int, at: Expr) -> None:
         """A step's pieces of x, and of the norm's scale."""
         for m in range(self.o.m):
             self._load(self.row, (u * self.o.m + m) * self.piece, self.x, m, at)
         if self.o.scale is not None:
             self._load(self.factors, u * self.piece, self.scale, None, at)
 
-    def _step_of_x(self, u: int, at: Any) -> int:
+    def _step_of_x(self, u: int, at: Expr) -> int:
         """Which of the steps whose pieces of x are there is step u: all came before the weights where these were staged, else this one comes now."""
         if self.is_staged:
             return u
         self._bring_x(0, at)
         return 0
 
-    def _multiply(self, u: int, at: Any, counts: Any) -> None:
+    def _multiply(self, u: int, at: Expr, counts: Expr) -> None:
         """A step's products, of all rows of x."""
         ib, o, acc = self.ib, self.o, self.acc
         v = self._step_of_x(u, at)
@@ -407,7 +407,7 @@ class RowLoops:
     def pitch(self) -> int:  # sums from row to row where they meet
         return self.rows
 
-    def _over_lanes(self, sums: Any, count: int) -> None:
+    def _over_lanes(self, sums: BufferVar, count: int) -> None:
         """Each of some sums of a lane becomes that of all lanes."""
         step = self.wave // 2
         while step:
@@ -416,7 +416,7 @@ class RowLoops:
                 sums[e] = sums[e] + other
             step //= 2
 
-    def _put(self, sums: Any, squares: Any) -> None:
+    def _put(self, sums: BufferVar, squares: Any) -> None:
         """A wavefront's sums into shared memory."""
         ib, o = self.ib, self.o
         count = o.m * self.rows
@@ -430,7 +430,7 @@ class RowLoops:
                 for m in range(o.m):
                     squares[self.mine * o.m + m] = self.squares[m]
 
-    def _meet(self, out: Any, groups: int) -> None:
+    def _meet(self, out: BufferVar, groups: int) -> None:
         """Sums, [wavefront, row, weights' row] in shared memory, are added up and ended by all threads."""
         ib, o, acc = self.ib, self.o, self.acc
         sums = ib.allocate(acc, (self.waves * o.m * self.pitch,), "parts", scope="shared")
@@ -449,11 +449,11 @@ class RowLoops:
             with loops.where(ib, *inside):
                 self._end(out, sums, squares, ib.let("m", m), column)
 
-    def _end(self, out: Any, sums: Any, squares: Any, m: Index, column: Any) -> None:
+    def _end(self, out: BufferVar, sums: BufferVar, squares: Any, m: Index, column: Expr) -> None:
         ib, o, acc = self.ib, self.o, self.acc
         group, own = te.indexdiv(column, self.columns), te.indexmod(column, self.columns)
 
-        def total(half: int) -> Any:
+        def total(half: int) -> Expr:
             at = (group * self.parts * o.m + m) * self.pitch + half * self.columns + own
             y = sums[at]
             for p in range(1, self.parts):
@@ -467,7 +467,7 @@ class RowLoops:
                 square = square + squares[p * o.m + m]
             factor = ib.let("factor", te.rsqrt(square * te.const(1.0 / o.k, acc) + te.const(o.eps, acc)))
 
-        def normed(y: Any) -> Any:
+        def normed(y: Expr) -> Expr:
             return y if factor is None else y * factor
 
         y = ib.let("y", normed(total(0)))

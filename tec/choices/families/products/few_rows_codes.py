@@ -73,7 +73,7 @@ class Codes:
     """The codes that are under way in a lane: `loads` pieces. sources: buffers of codes, scales and maybe zero points. in_pairs: numbers are asked for two
     at a time, as words (`pair`)."""
 
-    def __init__(self, ib: IRBuilder, packed: Packed, dtype: str, loads: int, sources: list[Any], in_pairs: bool):
+    def __init__(self, ib: IRBuilder, packed: Packed, dtype: str, loads: int, sources: list[BufferVar], in_pairs: bool):
         self.ib, self.packed, self.w, self.dtype = ib, packed, packed.weights, dtype
         self.codes, self.scale, *rest = sources
         self.zero = rest[0] if packed.zero is not None else None

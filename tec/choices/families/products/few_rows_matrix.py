@@ -27,7 +27,7 @@ from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
-from ...space import Choice
+from ...space import Choice, Value
 from . import few_rows
 from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
@@ -114,7 +114,7 @@ class FewRowsMatrix(FewRows):
 
     template: ClassVar[str] = "few rows by matrix units"
     stage: ClassVar[str] = "few_rows_matrix"
-    neutral: ClassVar[Mapping[str, Any]] = {"prefetch": False}
+    neutral: ClassVar[Mapping[str, Value]] = {"prefetch": False}
     can_prefetch: ClassVar[bool] = True
 
     def __init__(
@@ -166,7 +166,7 @@ class FewRowsMatrix(FewRows):
         rows = self.row_tiles * (4 + 3 * self.piece * (self.o.scale is not None))
         return float(self.steps(choice) * (products + 4 * tiles + rows))
 
-    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[Any], out: Any) -> None:
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
         _MatrixLoops(self, choice, ib, sources).run(out)
 
 
@@ -222,7 +222,7 @@ class _MatrixLoops(RowLoops):
 
     in_pairs = True
 
-    def __init__(self, space: FewRowsMatrix, choice: Choice, ib: IRBuilder, sources: list[Any]):
+    def __init__(self, space: FewRowsMatrix, choice: Choice, ib: IRBuilder, sources: list[BufferVar]):
         super().__init__(space, choice, ib, sources)
         self.unit, self.row_tiles = space.unit, space.row_tiles
         self.tiles = self.rows // _SIDE
@@ -248,7 +248,7 @@ class _MatrixLoops(RowLoops):
     def pitch(self) -> int:
         return self.rows + 1  # rows begin in different banks
 
-    def _along(self) -> Any:
+    def _along(self) -> Expr:
         if self.unit.unit == "mma.sync":
             return te.indexmod(self.lane, 4)
         return te.indexmod(te.indexdiv(self.lane, _SIDE), self.space.along)
@@ -288,10 +288,10 @@ class _MatrixLoops(RowLoops):
     # ---- loads: pieces of 16 bytes, as words
 
     @staticmethod
-    def _words(value: Any) -> Any:
+    def _words(value: Expr) -> Expr:
         return build.reinterpret(f"uint32x{_UNIT // 2}", value)
 
-    def _bring(self, load: int, line: Any, at: Any) -> None:
+    def _bring(self, load: int, line: Expr, at: Expr) -> None:
         if self.codes is not None:
             self.codes.bring(load, line, at)
             return
@@ -302,11 +302,11 @@ class _MatrixLoops(RowLoops):
         loops.put_vector(self.ib, self.weights, load * self.piece // 2, self._words(piece))
 
     @staticmethod
-    def _piece_of(buffer: BufferVar, row: Index, first: Index) -> Any:
+    def _piece_of(buffer: BufferVar, row: Index, first: Index) -> Expr:
         lead = [0] * (len(buffer.buffer.shape) - 2)
         return loops.vector_at(buffer, (*lead, row), first, _UNIT)
 
-    def _bring_x(self, u: int, at: Any) -> None:
+    def _bring_x(self, u: int, at: Expr) -> None:
         for t, line in enumerate(self.x_rows):
             if self.space.along == 1 and self.o.m - t * self.unit.n == 1:
                 # Lanes of one row would read one place, in scalar registers, whose upper halves LLVM 22 dies of on RDNA 3. What others compute is not stored.
@@ -385,7 +385,7 @@ class _MatrixLoops(RowLoops):
                 self._take_fresh(buffer)
         self._multiply_chunk(chunks - 1)
 
-    def _multiply_chunk(self, chunk: Any) -> None:
+    def _multiply_chunk(self, chunk: Index) -> None:
         for u, (at, counts) in enumerate(self._places_of(chunk)):
             self._multiply(u, at, counts)
 
@@ -395,7 +395,7 @@ class _MatrixLoops(RowLoops):
             for u, (at, _) in enumerate(places):
                 self._bring_x(slot + u, at)
 
-    def _step_of_x(self, u: int, at: Any) -> int:
+    def _step_of_x(self, u: int, at: Expr) -> int:
         return u if self.prefetch else super()._step_of_x(u, at)
 
     def _take_fresh(self, buffer: BufferVar) -> None:
@@ -408,7 +408,7 @@ class _MatrixLoops(RowLoops):
 
     # ---- products
 
-    def _multiply(self, u: int, at: Any, counts: Any) -> None:
+    def _multiply(self, u: int, at: Expr, counts: Expr) -> None:
         v, unit = self._step_of_x(u, at), self.unit
         half, each = self.terms // 2, unit.b_elems // 2
         of_x = [self._x_words(v, x, counts) for x in range(self.row_tiles)]
@@ -431,11 +431,11 @@ class _MatrixLoops(RowLoops):
             at = (t * self.row_tiles + x) * unit.acc_elems
             loops.put_vector(self.ib, self.sums, at, unit.call(a, b, loops.vector(self.sums, at, unit.acc_elems)))
 
-    def _pair(self, load: int, i: int) -> Any:
+    def _pair(self, load: int, i: int) -> Expr:
         """Two numbers of a load, as a word."""
         return self.codes.pair(load, i) if self.codes is not None else self.weights[load * self.piece // 2 + i]
 
-    def _x_words(self, v: int, x: int, counts: Any) -> tuple[Any, int]:
+    def _x_words(self, v: int, x: int, counts: Expr) -> tuple[Any, int]:
         """A piece of a row of x as words, by the norm's scale where there is one, 0 where it does not count; and the first of them."""
         ib, o, first = self.ib, self.o, (v * self.row_tiles + x) * self.piece // 2
         if o.scale is None or self.shared:
@@ -460,7 +460,7 @@ class _MatrixLoops(RowLoops):
 
     # ---- results
 
-    def _put(self, sums: Any, squares: Any) -> None:
+    def _put(self, sums: BufferVar, squares: Any) -> None:
         ib, o, unit = self.ib, self.o, self.unit
         for t in range(self.tiles):
             for x in range(self.row_tiles):

@@ -96,7 +96,7 @@ def _moved(t: Tensor, result: Tensor, shape: tuple[Any, ...], fold: Fold, made: 
     if not isinstance(op, ComputeOp) or op.reduce_axis or op.num_outputs > 1 or len(op.axis) != len(fold.shape):
         raise _Elsewhere
 
-    def element(*at: Any) -> Any:
+    def element(*at: Any) -> Expr:
         values = {a.var: e for a, e in zip(op.axis, fold.place(*at))}
 
         def on_read(e: TensorRead, r: Rewriter) -> Expr:

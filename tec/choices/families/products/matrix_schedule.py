@@ -17,7 +17,7 @@ from ....ir.matrix import MatrixInstr
 from ....ops.contraction import Contraction
 from ....schedule import Schedule, Stage
 from ....target import Target
-from ....te import ComputeOp, intrin, thread_axis
+from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...group import extent
 from ...parts import ends
 from ...parts.ends import MET, PIECE
@@ -44,7 +44,7 @@ class MatrixUnits(ends.Mainloop):
         return self.tiling.m, self.tiling.n, self.tiling.k
 
     @property
-    def threads(self) -> list[tuple[Any, int]]:
+    def threads(self) -> list[tuple[IterVar, int]]:
         return _threads(self.tiling, self.target.wavefront_size)
 
     def turns(self, c: Contraction) -> Turns:
@@ -115,7 +115,7 @@ def schedule(
     return True
 
 
-def _threads(t: Tiling, wave: int) -> list[tuple[Any, int]]:
+def _threads(t: Tiling, wave: int) -> list[tuple[IterVar, int]]:
     """A work-group's threads: lanes, wavefronts along the columns, wavefronts along the rows and the parts of the sum."""
     counts = (wave, t.waves_n, t.waves_m * t.slice_k)
     return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in zip("xyz", counts)]
@@ -148,7 +148,7 @@ def _output(final: Stage, t: Tiling, mx: intrin.MatrixIntrins, dies: int) -> Any
     return wj
 
 
-def _slices(met: Any, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
+def _slices(met: Stage, t: Tiling, mx: intrin.MatrixIntrins) -> Any:
     """Parts of the sums over wavefronts. Returns the wavefront's axis."""
     part, *lead, i, j = met.op.axis
     met.storage_align(i, t.n, PIECE)  # the lanes that store side by side have rows of their own
@@ -183,7 +183,7 @@ def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.Matrix
 
 
 def _operand(
-    s: Schedule, shared: Any, fragment: Any, role: str, acc: Stage, inner: tuple[Any, Any], t: Tiling,
+    s: Schedule, shared: Tensor, fragment: Tensor, role: str, acc: Stage, inner: tuple[Any, Any], t: Tiling,
     mx: intrin.MatrixIntrins, p: Product,
 ) -> None:  # fmt: skip
     """One operand: global memory to shared memory each step, shared memory to registers each part of a step."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr, instructions
@@ -17,7 +17,7 @@ from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, same_shape
 from ...parts import ends, padding, split_k
 from ...parts.operands import contraction, follows, operands
-from ...space import Choice, Cost, Scheduled, Space
+from ...space import Choice, Cost, Scheduled, Space, Value
 from . import tilings
 from .matrix_schedule import MatrixUnits
 from .tilings import Shape, Tiling
@@ -33,13 +33,13 @@ class MatrixProduct(Space):
     """A product on the chip's matrix unit: the work-group's tile, its wavefronts, the instruction, how tiles lie in shared memory."""
 
     template: ClassVar[str] = "matrix product"
-    neutral: ClassVar[Mapping[str, Any]] = {"slice_k": 1, "ping_pong": False, "direct_to_lds": False}
+    neutral: ClassVar[Mapping[str, Value]] = {"slice_k": 1, "ping_pong": False, "direct_to_lds": False}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "waves_m", "waves_n", "split_k"})
-    easiest: ClassVar[Mapping[str, Any]] = {
+    easiest: ClassVar[Mapping[str, Value]] = {
         "slice_k": 1, "split_k": 1, "stages": 0, "swizzle": True, "ping_pong": False, "interleave": False, "direct_to_lds": False, "prefetch_distance": 1,
         "group_m": 0,
     }  # fmt: skip
-    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "ahead": "prefetch_distance", "splits": "split_k", "slices": "slice_k", "uneven": "ping_pong", "direct": "direct_to_lds"}  # fmt: skip
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {"band": "group_m", "ahead": "prefetch_distance", "splits": "split_k", "slices": "slice_k", "uneven": "ping_pong", "direct": "direct_to_lds"}  # fmt: skip
 
     def __init__(
         self,

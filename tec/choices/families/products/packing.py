@@ -91,7 +91,7 @@ def _taken(group: Group, result: Tensor, wide: Tensor) -> tuple[Group, ComputeOp
     return made, wide.op, out
 
 
-def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[IterVar], tiles: tuple[Any, Any, Any, Any], together: int, lanes: int, threads: bool) -> Any:  # fmt: skip
+def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[IterVar], tiles: tuple[Any, Any, Any, Any], together: int, lanes: int, threads: bool) -> IterVar:  # fmt: skip
     """Tiles (rows, columns: outer and inner) by `together` panels at a time, which are made before (`panels`) or lie so; returns the loop at which a tile is summed."""
     io, ii, jo, ji = tiles
     js, jp = final.split(jo, factor=together)

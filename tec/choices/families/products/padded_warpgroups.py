@@ -11,8 +11,9 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ir.matrix import WARPGROUP, warpgroup_columns
 from ....ops.contraction import Contraction
@@ -29,7 +30,7 @@ from ...parts.operands import contraction, follows, operands
 from ...parts.pointwise import moved_bytes
 from ...parts.staging import bring, deal
 from ...parts.warpgroups import BOX_BYTES, FILE_REGISTERS, ROWS
-from ...space import Choice, Cost, Scheduled, Space
+from ...space import Choice, Cost, Scheduled, Space, Value
 from .tilings import PIECE_BYTES
 
 _TYPES = ("float16", "bfloat16")  # whose operands may lie along either axis
@@ -45,7 +46,7 @@ class PaddedWarpgroupProduct(Space):
     in `split_k` parts; operands that are `copied` ahead, so that their rows begin at 16 bytes."""
 
     template: ClassVar[str] = "padded warpgroup product"
-    neutral: ClassVar[Mapping[str, Any]] = {"copied": ""}
+    neutral: ClassVar[Mapping[str, Value]] = {"copied": ""}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
 
     def __init__(self, group: Group, target: Target, c: Contraction, result: Tensor):
@@ -208,7 +209,7 @@ class PaddedTiles(ends.Mainloop):
         return self.choice["rows"], self.choice["columns"], self.step
 
     @property
-    def threads(self) -> list[tuple[Any, int]]:
+    def threads(self) -> list[tuple[IterVar, int]]:
         counts = (("x", WARPGROUP), ("y", self.choice["rows"] // ROWS))
         return [(thread_axis((0, n), f"threadIdx.{dim}"), n) for dim, n in counts]
 
@@ -216,7 +217,7 @@ class PaddedTiles(ends.Mainloop):
         schedule(s, product, out, self.target, self.choice, self.threads)
 
 
-def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice: Choice, threads: list[tuple[Any, int]]) -> None:  # fmt: skip
+def schedule(s: Schedule, mm: ComputeOp, out: ComputeOp, target: Target, choice: Choice, threads: list[tuple[IterVar, int]]) -> None:  # fmt: skip
     """Schedule a product `mm` of padded tiles and its elementwise epilogue `out`."""
     p = operands(mm)
     assert p is not None
@@ -285,7 +286,7 @@ def is_served(c: Contraction, target: Target) -> bool:
     return bool(target.chip.warpgroup) and c.a.dtype == c.b.dtype in _TYPES and c.acc == accumulator(c.a.dtype)
 
 
-def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: list[tuple[Any, int]]) -> None:
+def _store(final: Stage, tiles: Tiles, out: ComputeOp, columns: int, threads: list[tuple[IterVar, int]]) -> None:
     """A tile of results from shared memory, whole runs of neighbours by neighbouring threads."""
     size = const_shape(out.output(0))[-1] or 1
     piece = math.gcd(PIECE_BYTES // dtype_info(out.output(0).dtype).bytes, size, columns)

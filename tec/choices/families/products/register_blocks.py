@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
+from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
@@ -23,7 +24,7 @@ from ...parts.grid import Tiles
 from ...parts.operands import accumulators, contraction
 from ...parts.staging import bring
 from ...parts.sums import RUN
-from ...space import Choice, Cost, Scheduled, Space
+from ...space import Choice, Cost, Scheduled, Space, Value
 from . import block_clocks
 from .packed_words import Words, in_words
 
@@ -39,8 +40,8 @@ class RegisterBlocks(Space):
     """`rows` by `columns` a work-group, `block` of them a thread, `step` words of the sum at a time, the sum in `split_k` parts."""
 
     template: ClassVar[str] = "blocked product"
-    neutral: ClassVar[Mapping[str, Any]] = {"stages": 1}
-    former: ClassVar[Mapping[Any, str]] = {"parts": "split_k"}
+    neutral: ClassVar[Mapping[str, Value]] = {"stages": 1}
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {"parts": "split_k"}
 
     def __init__(self, group: Group, target: Target, words: Words, result: Tensor):
         super().__init__(group, target)
@@ -200,7 +201,7 @@ class Blocks(ends.Mainloop):
         return self.choice["rows"], self.choice["columns"], self.choice["step"] * self.words.pack
 
     @property
-    def threads(self) -> list[tuple[Any, int]]:
+    def threads(self) -> list[tuple[IterVar, int]]:
         n = math.prod(_threads(self.choice))
         return [(thread_axis((0, n), "threadIdx.x"), n)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ....ir import Call
 from ....ir.dtype import dtype_info
@@ -26,7 +26,7 @@ from ...parts.grid import Tiles
 from ...parts.needs import filled
 from ...parts.operands import InMemory, Product, accumulators, begin_with, in_memory
 from ...parts.warpgroups import BOX_BYTES, ROWS, boxed
-from ...space import Choice, Cost, Scheduled, Space
+from ...space import Choice, Cost, Scheduled, Space, Value
 
 _SLACK_BYTES = 1024  # of shared memory: barriers, and results beginning at a multiple of 1 KB
 _SHARED_EACH = 512  # less than half of the shared memory that one work-group may have, where there are two: the system keeps 1 KB of each
@@ -59,9 +59,9 @@ class WarpgroupProduct(Space):
     """A product of tensors as they are, with an elementwise epilogue."""
 
     template: ClassVar[str] = "warpgroup product"
-    neutral: ClassVar[Mapping[str, Any]] = {"ping_pong": False}
+    neutral: ClassVar[Mapping[str, Value]] = {"ping_pong": False}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
-    former: ClassVar[Mapping[Any, str]] = {"band": "group_m", "stays": "persistent", "resident": "occupancy", "turns": "ping_pong"}  # fmt: skip
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {"band": "group_m", "stays": "persistent", "resident": "occupancy", "turns": "ping_pong"}  # fmt: skip
 
     def __init__(self, group: Group, target: Target, op: ComputeOp, x: InMemory):
         super().__init__(group, target)
