@@ -1,5 +1,5 @@
-"""Running sums and products one line after another on a CPU: linear work for any sizes, open ones too, where the definition (an expression an element) adds up each
-element's whole past."""
+"""Running sums and products one line after another: linear work for any sizes, open ones too. It stands behind `running`, whose ways it serves for where none can be made; on a
+CPU it takes what has open sizes, where the definition (an expression an element) adds up each element's whole past."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from ... import te
 from ...choices.group import Group
+from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
@@ -36,6 +37,11 @@ class LineScan(loops.LoopForm):
         x, a = self.form.inputs[0], self.form.attrs
 
         def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+            if self.target.is_gpu:
+                lines = loops.Lines(static_shape(x), a["axis"])
+                with loops.each(ib, self.target, lines.count, "line") as line:
+                    _along(self, ib, sources[0], results[0], lambda k: lines.at(line, k), lines.n)
+                return
             shape = [getattr(d, "value", d) for d in x.shape]
             before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
             with ExitStack() as around:
@@ -50,8 +56,8 @@ class LineScan(loops.LoopForm):
 
 
 def match(found: Any, group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a running sum on a CPU."""
-    if not target.is_gpu:
+    """The space of a running sum: on a CPU of any sizes, on a GPU of known ones."""
+    if not target.is_gpu or loops.fits(found[0]):
         yield LineScan(group, target, *found)
 
 
