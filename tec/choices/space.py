@@ -54,7 +54,7 @@ class Space:
     # Values of parameters, the most demanding parameter first, that are legal wherever any other value is beside the same rest: what is not legal with them is left out whole
     # where legal choices are listed.
     easiest: ClassVar[Mapping[str, Value]] = {}
-    # What parameters and their values were called in records of before: {name: name of today}, {(name of today, value): value of today}.
+    # What parameters and their values were called in records of before: {name: name of today, or "" where it is gone}, {(name of today, value): value of today}.
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {}
 
     def __init__(self, group: Group, target: Target):
@@ -172,7 +172,7 @@ class Space:
 
     def current(self, choice: Mapping[str, Any]) -> Choice:
         """A choice by the names of today."""
-        named = {self.former.get(k, k): v for k, v in choice.items()}
+        named = {name: v for k, v in choice.items() if (name := self.former.get(k, k))}
         return {k: self.former.get((k, v), v) if isinstance(v, str) else v for k, v in named.items()}
 
     def filled(self, choice: Mapping[str, Any]) -> Choice:

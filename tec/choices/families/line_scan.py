@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from ... import te
-from ...choices.group import Group
 from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
-from ..group import size_of
+from ..group import Group, size_of
 from ..parts import loops
 from ..space import Choice
 

@@ -41,6 +41,7 @@ class Running(loops.LoopForm):
 
     template: ClassVar[str] = "running sum"
     neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
+    former: ClassVar[Mapping[str | tuple[str, str], str]] = {"chunk": ""}
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
