@@ -75,7 +75,7 @@ def test_work_groups_share_a_line(
     out_types = known.infer(types, attrs)
     x = te.placeholder(shape, dtype, name="x")
     space = spaces(known.compute(attrs, [x], out_types), f"rocm -mcpu={chip}")[0]
-    chosen = space.apply({"wave": 64, "parts": parts})
+    chosen = space.apply({"chunk": 0, "wave": 64, "parts": parts})  # as records of before say it
     dev = tec.rocm_emu(chip, check="all")
     y = tec.nd.array(np.full(shape, 7, dtype), dev)
     tec.build(chosen.schedule, [x, *chosen.outputs], f"rocm -mcpu={chip}")(tec.nd.array(a, dev), y)
