@@ -1,14 +1,20 @@
 """aiter's assembly kernels run on the software GPU and held to NumPy: the arguments that `aiter_results` gives them are right. One JSON object a line.
 
-AITER=aiter python benchmarks/aiter_check.py [--chip gfx942] [--kernel f4gemm]
+    AITER=aiter python benchmarks/aiter_check.py [--chip gfx942] [--kernel f4gemm]
+    AITER=aiter python benchmarks/aiter_check.py --draw 200 --seed 1 --check all --processes 2
+
+Without `--draw` the kernels that published results name run, each on one problem. With it code objects are drawn from the tables beside them, kind by kind in turn, and so are sizes that
+their tiles take; each runs in a process of its own, for a compiler's end or a kernel's is then one line like another.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +24,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import tec
-from benchmarks import aiter_attention_check, aiter_moe
-from benchmarks.aiter_results import load
+from benchmarks import aiter_attention, aiter_decode, aiter_moe
+from benchmarks.aiter_results import Pairs, Read, compared, load, preshuffled, row_of, tables, tile
+from tec.emulator.checks.names import parse_checks
+from tec.emulator.errors import EmulationError, UnsupportedInstruction
 
-# (chip, code object, sizes, splits)
-CASES: tuple[tuple[str, str, tuple[int, ...], int], ...] = (
+Case = tuple[str, str, tuple[int, ...], int]  # chip, code object, sizes, splits
+CASES: tuple[Case, ...] = (
     ("gfx950", "bf16gemm_bf16_tn_256x256", (256, 256, 256), 1),
     ("gfx950", "bf16gemm_fp32bf16_tn_64x64_splitk_clean", (64, 128, 512, 4), 2),
     ("gfx942", "bf16gemm_fp32bf16_tn_32x64_splitk_clean", (32, 128, 512), 2),
@@ -39,13 +47,15 @@ CASES: tuple[tuple[str, str, tuple[int, ...], int], ...] = (
     ("gfx942", "fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x256", (6, 512, 256, 4, 2, 8), 1),
     ("gfx942", "fmoe_bf16_blockscaleFp8_g1u1_vs_silu_1tg_32x128", (6, 512, 256, 4, 2, 8), 1),
     ("gfx950", "fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_32x192", (6, 512, 192, 4, 2, 8), 1),
+    ("gfx950", "bwd_hd128_odo_bf16", (1, 2, 1, 256, 128), 1),
+    ("gfx950", "bwd_hd128_bf16_a32_psskddv", (1, 2, 1, 512, 128), 1),
+    ("gfx950", "bwd_hd128_bf16_causal_br_a32_psskddv", (1, 1, 1, 256, 128), 1),
+    ("gfx950", "bwd_hd128_dq_convert_bf16", (1, 2, 2, 256, 128), 1),
+    ("gfx942", "mla_dec_stage1_bf16_a16w16_subQ16_mqa16", (2, 16, 200), 2),
+    ("gfx942", "pa_bf16_noquant_gqa8_1tg_4w", (2, 16, 2, 200, 128), 1),
 )
 
-
-def shuffled(w: np.ndarray) -> np.ndarray:
-    """Bytes of B as the kernels that say "BpreShuffle" read them: blocks of 16 rows by 32 bytes, of each the halves of 16 bytes."""
-    n, k = w.shape
-    return np.ascontiguousarray(w.reshape(n // 16, 16, k // 32, 2, 16).transpose(0, 2, 3, 1, 4))
+Problem = tuple[list[np.ndarray], Callable[[Read], Pairs]]  # arrays in the order of the arguments, and what to compare
 
 
 def shuffled_scales(s: np.ndarray) -> np.ndarray:
@@ -56,19 +66,18 @@ def shuffled_scales(s: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(whole.reshape(rows // 32, 2, 16, blocks // 8, 2, 4).transpose(0, 3, 5, 2, 4, 1))
 
 
-Problem = tuple[list[np.ndarray], np.ndarray, Any]  # arrays in the order of the arguments, the result, its type
-
-
-def bf16(m: int, n: int, k: int, rng: np.random.Generator, out: Any) -> Problem:
+def bf16(name: str, m: int, n: int, k: int, rng: np.random.Generator, out: Any) -> Problem:
     a, b = (rng.integers(-3, 4, s).astype(ml_dtypes.bfloat16) for s in ((m, k), (n, k)))
-    return [np.zeros((m, n), out), a, b], a.astype(np.float32) @ b.astype(np.float32).T, out
+    want = a.astype(np.float32) @ b.astype(np.float32).T
+    return [np.zeros((m, n), out), a, preshuffled(b) if "shuffle" in name else b], compared(0, out, want)
 
 
 def i8(m: int, n: int, k: int, rng: np.random.Generator) -> Problem:
     a, b = (rng.integers(-8, 9, s).astype(np.int8) for s in ((m, k), (n, k)))
     sa, sb, bias = (rng.integers(1, 5, s).astype(np.float32) / 4 for s in (m, n, n))
     want = (a.astype(np.float32) @ b.astype(np.float32).T) * sa[:, None] * sb + bias
-    return [np.zeros((m, n), ml_dtypes.bfloat16), a, shuffled(b.view(np.uint8)), sa, sb, bias], want, ml_dtypes.bfloat16
+    out = np.zeros((m, n), ml_dtypes.bfloat16)
+    return [out, a, preshuffled(b), sa, sb, bias], compared(0, ml_dtypes.bfloat16, want)
 
 
 def f8(m: int, n: int, k: int, rng: np.random.Generator, kind: Any) -> Problem:
@@ -76,14 +85,14 @@ def f8(m: int, n: int, k: int, rng: np.random.Generator, kind: Any) -> Problem:
     sa, sb = (rng.integers(1, 5, s).astype(np.float32) / 4 for s in ((m, k // 128), (n // 128, k // 128)))
     wide = a.astype(np.float32) * np.repeat(sa, 128, 1)
     want = wide @ (b.astype(np.float32) * np.repeat(np.repeat(sb, 128, 0), 128, 1)).T
-    arrays = [np.zeros((m, n), ml_dtypes.bfloat16), a, shuffled(b.view(np.uint8)), np.ascontiguousarray(sa.T), sb]
-    return [*arrays, np.zeros(n, np.float32)], want, ml_dtypes.bfloat16
+    arrays = [np.zeros((m, n), ml_dtypes.bfloat16), a, preshuffled(b), np.ascontiguousarray(sa.T), sb]
+    return [*arrays, np.zeros(n, np.float32)], compared(0, ml_dtypes.bfloat16, want)
 
 
 FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 
 
-def f4(m: int, n: int, k: int, rng: np.random.Generator) -> Problem:
+def f4(name: str, m: int, n: int, k: int, rng: np.random.Generator) -> Problem:
     codes = [rng.integers(0, 16, s).astype(np.uint8) for s in ((m, k), (n, k))]
     scales = [rng.integers(126, 129, s).astype(np.uint8) for s in ((m, k // 32), (n, k // 32))]
     a, b = (
@@ -92,112 +101,163 @@ def f4(m: int, n: int, k: int, rng: np.random.Generator) -> Problem:
     )
     packed = [c[:, ::2] | c[:, 1::2] << 4 for c in codes]
     out = np.zeros((-(-m // 32) * 32, n), ml_dtypes.bfloat16)
-    return [out, packed[0], shuffled(packed[1]), *map(shuffled_scales, scales)], a @ b.T, ml_dtypes.bfloat16
+    given = packed[1] if "noBpreShuffle" in name else preshuffled(packed[1])
+    return [out, packed[0], given, *map(shuffled_scales, scales)], compared(0, ml_dtypes.bfloat16, a @ b.T)
 
 
-def attention(sizes: tuple[int, ...], rng: np.random.Generator, causal: bool) -> Problem:
-    batch, heads, of_keys, length, size = sizes
-    q = rng.standard_normal((batch, length, heads, size)).astype(ml_dtypes.bfloat16)
-    k, v = (rng.standard_normal((batch, length, of_keys, size)).astype(ml_dtypes.bfloat16) for _ in range(2))
-    wide = [np.repeat(x.astype(np.float32), heads // x.shape[2], 2).transpose(0, 2, 1, 3) for x in (q, k, v)]
-    s = wide[0] @ wide[1].transpose(0, 1, 3, 2) * size**-0.5
-    if causal:
-        s = np.where(np.tri(length, dtype=bool), s, -np.inf)
-    p = np.exp(s - s.max(-1, keepdims=True))
-    want = (p / p.sum(-1, keepdims=True)) @ wide[2]
-    return [np.zeros_like(q), q, k, v], want.transpose(0, 2, 1, 3), ml_dtypes.bfloat16
-
-
-def moe(chip: str, name: str, sizes: tuple[int, ...], rng: np.random.Generator) -> Problem:
-    """Fused experts of 8-bit floats with a scale a token, and a row of each expert's weights, or for each 128 by 128 of them (and 128 of a token)."""
-    tokens, dim, inner, experts, choices, _ = sizes
-    r = aiter_moe.routing(tokens, experts, choices, aiter_moe.tile(chip, name).rows)
-    kind = ml_dtypes.float8_e4m3fnuz if chip == "gfx942" else ml_dtypes.float8_e4m3fn
-    blocks = "blockscale" in name
-    x, w1, w2 = (
-        (rng.integers(-4, 5, s) / 4).astype(np.float32).astype(kind)
-        for s in ((tokens, dim), (experts, 2 * inner, dim), (experts, dim, inner))
-    )
-    part = 128 if blocks else 1
-    sx = rng.integers(1, 4, (tokens, dim // part if blocks else 1)).astype(np.float32) / 8
-    s1, s2 = (
-        rng.integers(1, 4, (experts, w.shape[1] // part, w.shape[2] // part if blocks else 1)).astype(np.float32) / 8
-        for w in (w1, w2)
-    )
-    wide = [np.repeat(a.astype(np.float32), 1, -1) for a in (x, w1, w2)]
-    full = [np.repeat(s, 128, -1) if blocks else s for s in (sx, s1, s2)]
-    full[1:] = [np.repeat(s, 128, 1) if blocks else s for s in full[1:]]
-    fx, f1, f2 = (a * s for a, s in zip(wide, full))
-    want = np.zeros((tokens, dim), np.float32)
-    for t in range(tokens):
-        for c in range(choices):
-            e = int(r.chosen[t, c])
-            gate, up = np.split(f1[e] @ fx[t], 2)
-            want[t] += r.shares[t, c] * (f2[e] @ (gate / (1 + np.exp(-gate)) * up))
-    packed = [np.stack([shuffled(m) for m in w.view(np.uint8)]) for w in (w1, w2)]
-    arrays = [np.zeros((tokens, dim), ml_dtypes.bfloat16), x, *packed, np.ascontiguousarray(sx.T), s1, s2]
-    return arrays, want, ml_dtypes.bfloat16
-
-
-def problem(chip: str, name: str, sizes: tuple[int, ...]) -> Problem:
-    """Arrays for a kernel, drawn from the seed 0 so that sums are exact but for the last rounding, and what NumPy makes of them."""
+def problem(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> Problem:
+    """Arrays for a kernel, drawn from the seed 0 so that sums of products are exact but for the last rounding, and what NumPy makes of them."""
     rng = np.random.default_rng(0)
-    what = name.split("_")[0]
-    if what == "fwd":
-        return attention(sizes, rng, "causal" in name)
-    if what == "fmoe":
-        return moe(chip, name, sizes, rng)
+    what = name.split("_")[0].lower()
+    others: dict[str, Callable[..., Problem]] = {
+        "fwd": aiter_attention.forward_problem,
+        "bwd": aiter_attention.gradient_problem,
+        "pa": aiter_decode.paged_problem,
+        "topksoftmax": aiter_decode.chosen_problem,
+        "fmoe": aiter_moe.problem,
+    }
+    if what in others:
+        return others[what](chip, name, sizes, rng)
+    if what == "mla":
+        return aiter_decode.latent_problem(chip, name, sizes, splits, rng)
     m, n, k, width = (*sizes, 2)[:4]
     if what == "bf16gemm":
-        return bf16(m, n, k, rng, ml_dtypes.bfloat16 if width == 2 else np.float32)
+        return bf16(name, m, n, k, rng, ml_dtypes.bfloat16 if width == 2 else np.float32)
     if what == "fp8gemm":
         return f8(m, n, k, rng, ml_dtypes.float8_e4m3fnuz if chip == "gfx942" else ml_dtypes.float8_e4m3fn)
-    return i8(m, n, k, rng) if what == "I8gemm" else f4(m, n, k, rng)
+    return i8(m, n, k, rng) if what == "i8gemm" else f4(name, m, n, k, rng)
 
 
-def check(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> dict[str, Any]:
-    """Run one kernel; "error": the largest difference over the largest number of NumPy's result; fused experts have their inner values in 8 bits,
-    of which three are the fraction."""
-    start = time.process_time()
-    if name.split("_")[0] in aiter_attention_check.KINDS:
-        given, compared = aiter_attention_check.problem(name, sizes, splits)
-    else:
-        arrays, want, kind = problem(chip, name, sizes)
-        given = list(arrays)
+def tolerance(name: str) -> float:
+    """Of the largest number of a result: inner values of 8 bits have three or four bits of fraction, or seven of a whole row's largest, and differ where they are rounded."""
+    return 0.05 if name.startswith("fmoe") or ("fp8" in name and name.startswith("fwd")) else 0.012
 
-        def compared(read: aiter_attention_check.Read) -> list[tuple[np.ndarray, np.ndarray]]:
-            got = read(0)[: arrays[0].nbytes].view(kind).astype(np.float32).reshape(arrays[0].shape)
-            return [(got[: want.shape[0]] if got.ndim == want.ndim else got, want)]
 
-    ready = load(chip, name, sizes, splits, given)
+# by the words of a report, the check that made it
+_MAKERS = {"race": "race", "lanes of one wave store": "race", "uninitialized": "init", "misaligned": "align"}
+_MAKERS |= {"hazard": "hazards", "missing wait": "wait", "that the kernel declares": "registers"}
+_MAKERS |= {"different barriers": "barrier", "forward progress": "progress", "across arrays": "arrays"}
+
+
+def maker(report: str) -> str:
+    """The check that made a report, or "" where it is none that may be left out."""
+    return next((check for words, check in _MAKERS.items() if words in report.split("\n")[0]), "")
+
+
+def check(chip: str, name: str, sizes: tuple[int, ...], splits: int, checks: str = "bounds") -> dict[str, Any]:
+    """Run one kernel; "error": of each array the largest difference over the largest number of NumPy's; "reports": what the checks found, each left out from then on, so that the kernel
+    comes to its end."""
+    start = time.perf_counter()
+    arrays, pairs = problem(chip, name, sizes, splits)
+    line: dict[str, Any] = {"chip": chip, "kernel": name, "sizes": sizes, "splits": splits}
+    names, reports = set(parse_checks(checks)), list[str]()
+    ready = None
+    while True:
+        try:
+            ready = load(chip, name, sizes, splits, list(arrays), check=names)
+            ready.launch()
+            errors = [float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs(ready.args.read)]
+            line.update(error=errors, right=all(e < tolerance(name) for e in errors))
+            break
+        except UnsupportedInstruction:
+            raise
+        except EmulationError as e:
+            reports.append(str(e))
+            if maker(str(e)) not in names - {"bounds"}:
+                line.update(right=False)
+                break
+            names.remove(maker(str(e)))
+        finally:
+            if ready is not None:
+                ready.args.free()
+                ready = None
+    line.update({"reports": reports} if reports else {})
+    return {**line, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def product_sizes(chip: str, name: str, rng: np.random.Generator) -> tuple[tuple[int, ...], int]:
+    """Sizes of a product that the tile takes, and splits of k."""
+    rows, columns = tile(name)
+    m = rows - int(rng.integers(0, min(rows, 16)))
+    if name.startswith("bf16gemm"):
+        clean = row_of(chip, name)["splitK"] == "1"
+        return (m, 2 * columns, 512, 4 if "fp32" in name else 2), 2 if clean else 1
+    split = row_of(chip, name)["splitK"] == "1" and not name.startswith("f4")
+    return (m, columns * (1 if columns >= 256 else 2), 512), 2 if split and rng.integers(2) else 1
+
+
+def drawn(count: int, seed: int, chips: tuple[str, ...] = ("gfx942", "gfx950")) -> Iterator[Case]:
+    """Kernels of the tables by their first folder in turn, and problems for them. A kernel that no harness takes stands with no sizes."""
+    rng = np.random.default_rng(seed)
+    kinds: dict[str, list[tuple[str, str]]] = {}
+    for chip in chips:
+        for name, (path, _) in sorted(tables(chip).items()):
+            kinds.setdefault(path.parts[0], []).append((chip, name))
+    turns = [[members[i] for i in rng.permutation(len(members))] for _, members in sorted(kinds.items())]
+    order = [t[i] for i in range(max(map(len, turns))) for t in turns if i < len(t)]
+    for chip, name in order[:count]:
+        one = np.random.default_rng([seed, *name.encode()])
+        what = name.split("_")[0].lower()
+        draws = {"fwd": aiter_attention, "bwd": aiter_attention, "fmoe": aiter_moe}
+        draws.update(mla=aiter_decode, pa=aiter_decode, topksoftmax=aiter_decode)
+        try:
+            sizes, splits = draws[what].draw(chip, name, one) if what in draws else product_sizes(chip, name, one)
+        except tec.TecError:
+            sizes, splits = (), 1
+        yield chip, name, sizes, splits
+
+
+def attempt(case: Case, checks: str) -> dict[str, Any]:
+    chip, name, sizes, splits = case
+    if not sizes:
+        return {"chip": chip, "kernel": name, "refused": "no harness"}
     try:
-        ready.launch()
-        pairs = compared(ready.args.read)
+        return check(chip, name, sizes, splits, checks)
+    except Exception as e:  # one kernel's end is a line, not the end of the others
+        what = "refused" if isinstance(e, tec.TecError) else "failed"
+        return {"chip": chip, "kernel": name, "sizes": sizes, what: f"{type(e).__name__}: {str(e)[:400]}"}
+
+
+def _one(case: Case, checks: str, queue: Any) -> None:
+    queue.put(attempt(case, checks))
+
+
+def apart(case: Case, checks: str, limit: float) -> dict[str, Any]:
+    """`attempt` in a process of its own, which has `limit` seconds."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_one, args=(case, checks, queue))
+    process.start()
+    try:
+        return queue.get(timeout=limit)
+    except Exception:
+        process.kill()
+        return {"chip": case[0], "kernel": case[1], "sizes": case[2], "failed": f"no word in {limit} s"}
     finally:
-        ready.args.free()
-    error = max(float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs)
-    line = {
-        "chip": chip,
-        "kernel": name,
-        "sizes": sizes,
-        "splits": splits,
-        "error": error,
-        "right": error < (0.04 if name.startswith("fmoe") else 0.01),
-    }
-    return {**line, "seconds": round(time.process_time() - start, 1)}
+        process.join()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--chip", default="")
     parser.add_argument("--kernel", default="", help="only kernels whose name begins so")
+    parser.add_argument("--check", default="bounds", help="the checks of the software GPU")
+    parser.add_argument("--draw", type=int, default=0, help="how many kernels to draw from the tables")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds that a drawn kernel may take")
     args = parser.parse_args()
-    for chip, name, sizes, splits in (*CASES, *aiter_attention_check.CASES):
-        if args.chip in ("", chip) and name.startswith(args.kernel):
-            try:
-                print(json.dumps(check(chip, name, sizes, splits)), flush=True)
-            except tec.TecError as e:
-                print(json.dumps({"chip": chip, "kernel": name, "error": str(e).splitlines()[0]}), flush=True)
+    cases = list(drawn(args.draw, args.seed)) if args.draw else list(CASES)
+    cases = [c for c in cases if args.chip in ("", c[0]) and c[1].startswith(args.kernel)]
+    if not args.draw:
+        for case in cases:
+            print(json.dumps(attempt(case, args.check)), flush=True)
+        return
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    with ThreadPoolExecutor(args.processes) as pool:
+        for done in as_completed([pool.submit(apart, case, args.check, args.limit) for case in cases]):
+            print(json.dumps(done.result()), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,15 @@ except where a function says elements. `aiter_check` holds each of them to NumPy
 
 from __future__ import annotations
 
+import csv
+import functools
 import os
 import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +34,57 @@ def folder() -> Path:
     if "AITER" not in os.environ or not found.is_dir():
         raise tec.TecError("no checkout of aiter", hint="git clone https://github.com/ROCm/aiter; AITER=aiter")
     return found
+
+
+@functools.cache
+def tables(chip: str) -> dict[str, tuple[Path, dict[str, str]]]:
+    """What the tables beside the code objects say of each: its path within the chip's folder, and its row; by the name of the file without ".co"."""
+    found: dict[str, tuple[Path, dict[str, str]]] = {}
+    for path in sorted((folder() / chip).rglob("*.csv")):
+        with path.open(newline="", encoding="utf-8") as f:
+            for row in csv.DictReader(f):
+                if "co_name" not in row:
+                    break  # a table of something else
+                file = path.parent / row["co_name"]
+                if not file.exists():  # those of attention lie in a folder for each product
+                    file = path.parent / "MI300" / row["co_name"]
+                if file.exists():
+                    found.setdefault(file.stem, (file.relative_to(folder() / chip), {**row, "table": path.stem}))
+    return found
+
+
+def row_of(chip: str, name: str) -> dict[str, str]:
+    """The row of a code object. Raises TecError where no table has it."""
+    if name not in tables(chip):
+        raise tec.TecError(f"no table beside the code objects has {name}")
+    return tables(chip)[name][1]
+
+
+def folder_of(chip: str, name: str) -> Path:
+    return tables(chip)[name][0]
+
+
+def preshuffled(w: np.ndarray) -> np.ndarray:
+    """B of (columns, depth) as the kernels that say "preshuffle" read it: blocks of 16 columns by 32 of depth, depth in pieces of 16 bytes before columns."""
+    n, k = w.shape
+    piece = 16 // w.itemsize
+    block = 32
+    return np.ascontiguousarray(w.reshape(n // 16, 16, k // block, block // piece, piece).transpose(0, 2, 3, 1, 4))
+
+
+Read = Callable[[int], np.ndarray]  # the bytes of an argument by its number among the pointers that are not null
+Pairs = list[tuple[np.ndarray, np.ndarray]]  # what a kernel made, and what NumPy makes
+
+
+def values(read: Read, which: int, kind: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The array of an argument, in float32."""
+    n = int(np.prod(shape)) * np.dtype(kind).itemsize
+    return read(which)[:n].view(kind).astype(np.float32).reshape(shape)
+
+
+def compared(which: int, kind: Any, want: np.ndarray) -> Callable[[Read], Pairs]:
+    """Hold argument `which` to `want`."""
+    return lambda read: [(values(read, which, kind, want.shape), want)]
 
 
 class Arguments:
@@ -131,45 +185,32 @@ def product_f4(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) 
     return Path("f4gemm"), (-(-n // columns), -(-m // rows), 1), 256
 
 
-def attention(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> Launch:
-    """Batch, heads, heads of keys, places, size; in memory places before heads, the log of the sums asked for."""
-    batch, heads, of_keys, length, size = sizes if len(sizes) == 5 else (sizes[0], sizes[1], *sizes[1:])
-    rows = 256
-    group = heads // of_keys
-    q, kv = batch * heads * length * size * 2, batch * of_keys * length * size * 2
-    row, row_kv, head = heads * size * 2, of_keys * size * 2, size * 2
-    causal = "causal" in name
-    args.pointers(q, q, kv, kv, batch * heads * length * 4).numbers(
-        size**-0.5, length, row, rows * row, head, length * row, group
-    )
-    options = 3 if causal and (heads % 8 or length > 16384) else 5
-    args.numbers(row_kv, head, length * row_kv, options, 1, length, size, size, heads, row_kv, head, length * row_kv)
-    args.numbers(row, head, length * row).pointers(0, 0).numbers(length * 4).pointers(0, 0)
-    tiles = -(-length // rows)
-    return Path("fmha_v3_fwd"), (-(-tiles // 2) if causal else tiles, heads, batch), 512
-
-
 Builder = Callable[[str, tuple[int, ...], int, Arguments], Launch]
 KERNELS: dict[str, Builder] = {
     "bf16gemm": product_16_bits,
     "I8gemm": product_8_bits,
     "fp8gemm": product_f8,
     "f4gemm": product_f4,
-    "fwd": attention,
 }
 
 
 def builder(name: str) -> Builder:
-    """What has a kernel's arguments, by its name."""
-    if name.startswith("fmoe"):
-        from benchmarks.aiter_moe import fused
+    """What has a kernel's arguments, by its name. Raises TecError where nothing has."""
+    from benchmarks import aiter_attention, aiter_decode, aiter_moe
 
-        return fused
-    if name.startswith(("bwd", "mla", "pa_")):
-        from benchmarks import aiter_attention
-
-        return {"bwd": aiter_attention.gradient, "mla": aiter_attention.latent, "pa_": aiter_attention.paged}[name[:3]]
-    return KERNELS[name.split("_")[0]]
+    word = name.split("_")[0].lower()
+    others: dict[str, Builder] = {
+        "fwd": aiter_attention.forward,
+        "bwd": aiter_attention.gradient,
+        "mla": aiter_decode.latent,
+        "pa": aiter_decode.paged,
+        "topksoftmax": aiter_decode.chosen,
+        "fmoe": aiter_moe.first if name.startswith("fmoe_stage1") else aiter_moe.fused,
+    }
+    found = KERNELS.get(name.split("_")[0]) or others.get(word)
+    if found is None:
+        raise tec.TecError(f"{name} has no harness")
+    return found
 
 
 @dataclass(slots=True)
@@ -189,16 +230,20 @@ class Loaded:
 
 
 def load(
-    chip: str, name: str, sizes: tuple[int, ...], splits: int = 1, data: list[np.ndarray | None] | None = None
+    chip: str,
+    name: str,
+    sizes: tuple[int, ...],
+    splits: int = 1,
+    data: list[np.ndarray | None] | None = None,
+    **options: Any,
 ) -> Loaded:
-    """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`: see `Arguments`. Raises TecError where there is none of that name."""
-    driver = get_driver(chip)
+    """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`: see `Arguments`; `options`: of the driver. Raises TecError where there is none of that
+    name."""
+    driver = get_driver(chip, **options)
     args = Arguments(driver, data)
     where, grid, threads = builder(name)(name, sizes, splits, args)
     path = folder() / chip / where
     path = path if path.suffix == ".co" else path / f"{name}.co"
-    if not path.exists():  # those of attention lie in a folder for each product
-        path = next(iter((folder() / chip / where).glob(f"MI300/{name}.co")), path)
     if not path.exists():
         raise tec.TecError(f"no code object {name} for {chip}")
     module = driver.load_module(0, path.read_bytes())

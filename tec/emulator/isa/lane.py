@@ -145,7 +145,7 @@ def _scalar_by_index(w: Wave, inst: Inst) -> None:
         _set_sgpr(w, to, dst.index, value, wide)
 
 
-INDEXED_ROOM = 2  # registers behind a kernel's own, for a source of 64 bits by index
+INDEXED_ROOM = 3  # registers behind a kernel's own: for a source of 64 bits by index, and for a result of 32
 _INDEXED = ("SRC0", "SRC1", "SRC2", "DST")  # bits 12 to 15 of M0
 
 
@@ -172,35 +172,45 @@ def _index_mode(w: Wave, inst: Inst) -> None:
     w.set_reg("s", M0, m0)
 
 
-def indexed(w: Wave, inst: Inst) -> Inst:
-    """An instruction under the index mode: a move is one of registers by index, which is all that LLVM writes there; of others the first source."""
+def indexed(w: Wave, inst: Inst) -> tuple[Inst, str]:
+    """An instruction under the index mode: a move is one of registers by index, which is all that LLVM writes there. Of others (assembly by hand) a first source by index is read into
+    registers behind the kernel's own, and a result by index is made in one: then "" is not what comes second, but where `put_indexed` puts it."""
     if inst.op.startswith("s_"):
         if inst.operands and inst.operands[0].text == "m0" and not inst.op.startswith("s_set_gpr_idx"):
             raise w.fail("M0 written under the index mode")
-        return inst
-    if inst.op != "v_mov_b32" or inst.encoding not in ("", "e32", "e64"):
-        return _first_source(w, inst)
-    source = "SRC0" in w.gpr_index and inst.operands[1].kind == "v"
-    op = {(True, False): "v_movrels_b32", (False, True): "v_movreld_b32", (True, True): "v_movrelsd_b32"}
-    return replace(inst, op=op.get((source, "DST" in w.gpr_index), inst.op))
-
-
-def _first_source(w: Wave, inst: Inst) -> Inst:
-    """Assembly by hand: arithmetic whose first source is by index, which is read into registers behind the kernel's own."""
-    if "DST" in w.gpr_index or not inst.op.startswith("v_") or "_co_" in inst.op:
+        return inst, ""
+    if inst.op == "v_mov_b32" and inst.encoding in ("", "e32", "e64"):
+        source = "SRC0" in w.gpr_index and inst.operands[1].kind == "v"
+        op = {(True, False): "v_movrels_b32", (False, True): "v_movreld_b32", (True, True): "v_movrelsd_b32"}
+        return replace(inst, op=op.get((source, "DST" in w.gpr_index), inst.op)), ""
+    if not inst.op.startswith("v_") or "_co_" in inst.op:
         raise w.fail("an opcode other than v_mov_b32 under this index mode")
-    sources = roles(inst)[1]
-    if not sources or sources[0].kind != "v":
-        return inst
-    source = sources[0]
-    if source.count > INDEXED_ROOM:
-        raise w.fail(f"{source.text} as an indexed register")
-    first = w.agpr_base - INDEXED_ROOM
-    for k in range(source.count):
-        at = _indexed(w, source, k)
-        w.set_reg("v", first + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
-    moved = replace(source, index=first)
-    return replace(inst, operands=[moved if o is source else o for o in inst.operands])
+    results, sources = roles(inst)
+    operands, first = list(inst.operands), w.agpr_base - INDEXED_ROOM
+    if "SRC0" in w.gpr_index and sources and sources[0].kind == "v":
+        source_ = sources[0]
+        if source_.count > INDEXED_ROOM - 1:
+            raise w.fail(f"{source_.text} as an indexed register")
+        for k in range(source_.count):
+            at = _indexed(w, source_, k)
+            w.set_reg("v", first + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
+        operands = [replace(o, index=first) if o is source_ else o for o in operands]
+    goal = ""
+    if "DST" in w.gpr_index and results and results[0].kind == "v":
+        if len(results) > 1 or results[0].count > 1:
+            raise w.fail(f"{results[0].text} as an indexed register")
+        goal = _indexed(w, results[0])
+        spare = first + INDEXED_ROOM - 1
+        w.set_reg("v", spare, w.out.emit(f"load {w.v.type('i32')}, ptr {goal}, align 64"))  # what a mask leaves stays
+        operands = [replace(operands[0], index=spare), *operands[1:]]
+    return replace(inst, operands=operands), goal
+
+
+def put_indexed(w: Wave, goal: str) -> None:
+    """Put the result of an instruction that `indexed` changed into the register that M0 names."""
+    value = w.reg("v", w.agpr_base - 1)
+    w.out.put(f"store {w.v.type('i32')} {value}, ptr {goal}, align 64")
+    w.forget_vectors()  # any of them may be another now
 
 
 def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:

@@ -20,7 +20,7 @@ from ..checks.undefined import follow_undefined
 from ..context import CTX
 from ..decode.inst import Inst, KernelText, Operand
 from ..isa import opcodes
-from ..isa.lane import INDEXED_ROOM, indexed
+from ..isa.lane import INDEXED_ROOM, indexed, put_indexed
 from ..isa.table import lookup
 from ..stopping import Stop
 from .jumps import Jumps
@@ -281,10 +281,12 @@ class Translator(Jumps):
                 out.lines.append(f";@ {self.position}")
 
     def ordinary(self, inst: Inst) -> None:
+        goal = ""  # where a result by index goes
         if self.gpr_index:
             if self.region is not None:
                 close_region(self)
-            inst = self.inst = indexed(self, inst)
+            inst, goal = indexed(self, inst)
+            self.inst = inst
         row = lookup(self, inst)
         self._class(row.kind)
         if self.position in self.options.skip and row.kind not in ("lds", "vmem", "smem"):
@@ -312,6 +314,10 @@ class Translator(Jumps):
         if inst.dual is None:
             self.op_sel_bits = self._op_sel(inst, row.kind)
             row.handler(self, inst)
+            if goal:
+                if self.region is not None:
+                    close_region(self)
+                put_indexed(self, goal)
             return
         second = inst.dual
         self.deferred = []

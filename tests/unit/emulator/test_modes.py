@@ -369,6 +369,30 @@ def test_the_index_mode_of_arithmetic(chip: str) -> None:
     np.testing.assert_array_equal(out[at + 4].view(np.float32), words["a"].astype(np.float32))
 
 
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942"])
+def test_results_by_index(chip: str) -> None:
+    """Assembly by hand writes one lane, or a sum, into a register by index, under a mask and with the first source by index as well; what the mask leaves out stays."""
+    bench = Bench(chip, {"a": 1, "b": 1, "c": 1})
+    a, b = bench.reg("a"), bench.reg("b")
+    before = [f"v_mov_b32 v{k}, {k}" for k in range(2, 9)] + ["s_mov_b32 s40, 2", "s_mov_b32 s41, 77"]
+    lines = [
+        "s_set_gpr_idx_on s40, gpr_idx(DST)", "v_writelane_b32 v2, s41, 5", f"v_add_u32 v3, {a}, {b}",
+        "s_set_gpr_idx_off", "s_mov_b32 s40, 1", "s_set_gpr_idx_on s40, gpr_idx(SRC0,DST)", f"v_add_u32 v5, {a}, {a}",
+        "s_set_gpr_idx_off",
+    ]  # fmt: skip
+    at = bench.case(lines, before, dwords=7)
+    planes = {p: np.arange(64, dtype=U32) + U32(1000 * k) for k, p in enumerate("abc", 1)}
+    mask = 0x5A5A_1234_8001_F00F
+    out = bench.launch()(planes, mask)
+    on = np.array([mask >> i & 1 for i in range(64)], bool)
+    want = [np.full(64, k, U32) for k in range(2, 9)]
+    want[2][5] = 77  # v4, whatever the mask
+    want[3] = np.where(on, planes["a"] + planes["b"], U32(5))
+    want[4] = np.where(on, planes["b"] + planes["a"], U32(6))
+    for k, values in enumerate(want):
+        np.testing.assert_array_equal(out[at + k], values, err_msg=f"v{2 + k}")
+
+
 def test_loads_into_lds_beyond_64_kilobytes() -> None:
     """gfx950 has 160 KB: M0 says where in more than 16 bits."""
     bench = Bench("gfx950", {"a": 1}, masked=False)
