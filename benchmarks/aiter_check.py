@@ -129,8 +129,11 @@ def problem(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> Proble
 
 
 def tolerance(name: str) -> float:
-    """Of the largest number of a result: inner values of 8 bits have three or four bits of fraction, or seven of a whole row's largest, and differ where they are rounded."""
-    return 0.05 if name.startswith("fmoe") or ("fp8" in name and name.startswith("fwd")) else 0.012
+    """Of the largest number of a result. Inner values of 8 bits have three or four bits of fraction, or seven of a whole row's largest, and differ where they are rounded; kernels that
+    make 8-bit integers cut toward zero, which takes 1.5 % each time."""
+    if name.startswith("fmoe"):
+        return 0.1 if "smf" in name or "Int8_g1u0" in name else 0.06
+    return 0.05 if "fp8" in name and name.startswith("fwd") else 0.012
 
 
 # by the words of a report, the check that made it
@@ -145,16 +148,16 @@ def maker(report: str) -> str:
 
 
 def check(chip: str, name: str, sizes: tuple[int, ...], splits: int, checks: str = "bounds") -> dict[str, Any]:
-    """Run one kernel; "error": of each array the largest difference over the largest number of NumPy's; "reports": what the checks found, each left out from then on, so that the kernel
-    comes to its end."""
+    """Run one kernel; "error": of each array the largest difference over the largest number of NumPy's; "reports": what the checks found, each left out from then on (bounds
+    are those of PyTorch's allocator then), so that the kernel comes to its end."""
     start = time.perf_counter()
     arrays, pairs = problem(chip, name, sizes, splits)
     line: dict[str, Any] = {"chip": chip, "kernel": name, "sizes": sizes, "splits": splits}
-    names, reports = set(parse_checks(checks)), list[str]()
+    names, reports, grain = set(parse_checks(checks)), list[str](), 1
     ready = None
     while True:
         try:
-            ready = load(chip, name, sizes, splits, list(arrays), check=names)
+            ready = load(chip, name, sizes, splits, list(arrays), grain, check=names)
             ready.launch()
             errors = [float(np.abs(got - want).max() / np.abs(want).max()) for got, want in pairs(ready.args.read)]
             line.update(error=errors, right=all(e < tolerance(name) for e in errors))
@@ -163,6 +166,9 @@ def check(chip: str, name: str, sizes: tuple[int, ...], splits: int, checks: str
             raise
         except EmulationError as e:
             reports.append(str(e))
+            if "out of bounds" in str(e) and grain == 1:
+                grain = 512  # what its callers' allocator gives
+                continue
             if maker(str(e)) not in names - {"bounds"}:
                 line.update(right=False)
                 break
@@ -226,7 +232,7 @@ def apart(case: Case, checks: str, limit: float) -> dict[str, Any]:
     """`attempt` in a process of its own, which has `limit` seconds."""
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    process = context.Process(target=_one, args=(case, checks, queue))
+    process = context.Process(target=_one, args=(case, checks, queue), daemon=True)
     process.start()
     try:
         return queue.get(timeout=limit)

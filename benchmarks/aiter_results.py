@@ -89,10 +89,10 @@ def compared(which: int, kind: Any, want: np.ndarray) -> Callable[[Read], Pairs]
 
 class Arguments:
     """Kernel arguments, each in 16 bytes: numbers, and pointers to memory, of which `held` has (address, bytes). `data`: arrays that are put there in turn, None for memory that
-    nobody reads."""
+    nobody reads. `grain`: bytes that an array's memory is a multiple of; PyTorch's allocator has 512."""
 
-    def __init__(self, driver: EmuDriver, data: list[np.ndarray | None] | None = None):
-        self.driver, self.words, self.held = driver, b"", list[tuple[int, int]]()
+    def __init__(self, driver: EmuDriver, data: list[np.ndarray | None] | None = None, grain: int = 1):
+        self.driver, self.words, self.held, self.grain = driver, b"", list[tuple[int, int]](), grain
         self.data = list(reversed(data)) if data is not None else None
 
     def pointers(self, *sizes: int) -> Arguments:
@@ -101,6 +101,7 @@ class Arguments:
             if n:
                 source = self.data.pop() if self.data else None
                 n = max(n, source.nbytes if source is not None else 0)
+                n = -(-n // self.grain) * self.grain
                 address = self.driver.alloc(0, n)
                 self.held.append((address, n))
                 if source is not None:
@@ -235,12 +236,13 @@ def load(
     sizes: tuple[int, ...],
     splits: int = 1,
     data: list[np.ndarray | None] | None = None,
+    grain: int = 1,
     **options: Any,
 ) -> Loaded:
-    """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`: see `Arguments`; `options`: of the driver. Raises TecError where there is none of that
+    """The code object `name` (without ".co") with arguments for a problem of `sizes`; `data`, `grain`: see `Arguments`; `options`: of the driver. Raises TecError where there is none of that
     name."""
     driver = get_driver(chip, **options)
-    args = Arguments(driver, data)
+    args = Arguments(driver, data, grain)
     where, grid, threads = builder(name)(name, sizes, splits, args)
     path = folder() / chip / where
     path = path if path.suffix == ".co" else path / f"{name}.co"
