@@ -23,7 +23,7 @@ _BLOCK = 128  # of scales, in both directions
 @dataclass(frozen=True, slots=True)
 class Form:
     """What a kernel computes, by its name and its row in the tables: `out`, the element type of the results; `kind`, that of the weights; `gated`, whether the first product has a gate
-    and an up half; `smooth`, 1 where the kernel smooths and quantizes the tokens, 2 where the host has done it for each choice of a token; `smooth_inner`, whether the inner values are smoothed; `weighted_first`, whether a token's share
+    and an up half; `smooth`, 1 where the kernel smooths and quantizes the tokens, 2 where the host has done it for each choice of a token; `weighted_first`, whether a token's share
     multiplies the first product and not the second."""
 
     out: Any
@@ -31,7 +31,6 @@ class Form:
     blocks: bool
     gated: bool
     smooth: int
-    smooth_inner: bool
     weighted_first: bool
     gelu: bool
     wide_tokens: bool
@@ -49,13 +48,14 @@ def form(chip: str, name: str) -> Form:
         raise tec.TecError(f"{name}: weights of 4 bits have no harness")
     float8 = ml_dtypes.float8_e4m3fnuz if chip == "gfx942" else ml_dtypes.float8_e4m3fn
     smooth = int(row.get("smf") or 0)
+    if "Int8" in name and "g1u0" in words and not smooth:
+        smooth = 2  # rows by choice and token, as the code reads them, and inner values smoothed
     return Form(
         np.float16 if "fp16" in words else ml_dtypes.bfloat16,
         np.int8 if "Int8" in name else float8,
         "blockscale" in name,
         "g1u1" in words,
         smooth,
-        smooth > 0 or "g1u0" in words,
         "tkw1" in words or "doweight" in words,
         "gelu" in words,
         smooth == 1 or "blockscaleBf16" in words or "a16" in words,
@@ -124,11 +124,11 @@ def fused(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> La
     tokens_scales *= experts if f.smooth == 1 else tokens
     no_scales = f.wide_tokens and not f.smooth
     data = [out, x, gate_up, routed[0], down, *scale[no_scales:]]
-    args.data = list(reversed([*data, *([smooth] if f.smooth_inner else []), *routed[1:]]))
+    args.data = list(reversed([*data, *([smooth] if f.smooth else []), *routed[1:]]))
     args.pointers(
         tokens * dim * 2, tokens * dim * width * (choices if f.smooth == 2 else 1), experts * rows * dim, 8,
         experts * dim * inner, 0 if no_scales else tokens_scales, experts * scales[0] * 4, experts * scales[1] * 4,
-        experts * inner * 4 if f.smooth_inner else 0, r.ids.nbytes, r.weights.nbytes, r.experts.nbytes,
+        experts * inner * 4 if f.smooth else 0, r.ids.nbytes, r.weights.nbytes, r.experts.nbytes,
     )  # fmt: skip
     columns = int(row["subGU_n"])
     parts = -(-inner // columns)
@@ -214,7 +214,7 @@ def problem(chip: str, name: str, sizes: tuple[int, ...], rng: np.random.Generat
             e = int(r.chosen[t, c])
             product = full1[e] @ seen[t, c]
             middle[t, c] = _active(f, product * r.shares[t, c] if f.weighted_first else product)
-            act = middle[t, c] * smooth2[e] if f.smooth_inner else middle[t, c]
+            act = middle[t, c] * smooth2[e] if f.smooth else middle[t, c]
             want[t] += (1 if f.weighted_first else r.shares[t, c]) * (full2[e] @ act)
     packed = [np.stack([preshuffled(m) for m in w]) for w in (w1, w2)]
     if both:
