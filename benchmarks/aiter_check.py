@@ -167,7 +167,7 @@ def check(chip: str, name: str, sizes: tuple[int, ...], splits: int, checks: str
         except EmulationError as e:
             reports.append(str(e))
             if "out of bounds" in str(e) and grain == 1:
-                grain = 512  # what its callers' allocator gives
+                grain = 1 << 21  # of a segment, out of which PyTorch's allocator gives
                 continue
             if maker(str(e)) not in names - {"bounds"}:
                 line.update(right=False)

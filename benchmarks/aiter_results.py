@@ -89,7 +89,7 @@ def compared(which: int, kind: Any, want: np.ndarray) -> Callable[[Read], Pairs]
 
 class Arguments:
     """Kernel arguments, each in 16 bytes: numbers, and pointers to memory, of which `held` has (address, bytes). `data`: arrays that are put there in turn, None for memory that
-    nobody reads. `grain`: bytes that an array's memory is a multiple of; PyTorch's allocator has 512."""
+    nobody reads. `grain`: bytes that an array's memory is a multiple of; PyTorch's allocator has segments of 2 MiB."""
 
     def __init__(self, driver: EmuDriver, data: list[np.ndarray | None] | None = None, grain: int = 1):
         self.driver, self.words, self.held, self.grain = driver, b"", list[tuple[int, int]](), grain
