@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
+from .collector import looks_rarely
 from .errors import ArgumentError, LoweringError, TecError
 from .ir import Buffer, Func, IRModule, Var
 from .ir.passes.rewrite_util import stmt_size
@@ -190,6 +191,7 @@ def _to_loops(sch: Any, args: Sequence[Any] | None, name: str, binds: dict[Any, 
     return to_loops(sch, list(args), name=name, binds=binds, on_cpu=not target.is_gpu)
 
 
+@looks_rarely()
 @deep_recursion()
 def build(
     inputs: Any,

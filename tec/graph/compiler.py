@@ -17,6 +17,7 @@ from ..choices import warn_of_slower
 from ..choices.families.libraries import using as by_libraries
 from ..choices.store import database, records
 from ..choices.store.shipped import ShippedChoices
+from ..collector import looks_rarely
 from ..driver import Building, checks_bounds
 from ..errors import ImportModelError, TecError
 from ..ir import NOP, Func
@@ -44,6 +45,7 @@ from .state import declare
 from .units import Unit, make_unit
 
 
+@looks_rarely()
 def compile(
     model: Any,
     target: str | Target | None = None,
@@ -127,6 +129,7 @@ def compile_graph(
     return compile_graphs([graph], target, dtype, progress, state)[0]
 
 
+@looks_rarely()
 def compile_graphs(
     graphs: Sequence[Graph],
     target: Target,

@@ -69,7 +69,17 @@ class Facts:
         if hit is not None:
             return hit[1]
         t = type(e)
-        c = self._put(e) if t is E.Var or t is E.IntImm or t is E.FloatImm else self._put(MAP[t](e, self.intern))
+        if (
+            t in _BINARY
+        ):  # a node is made only where there is none yet: statements of a loop written out have most of theirs in common
+            a, b = self.intern(e.a), self.intern(e.b)  # type: ignore[attr-defined]
+            c = self._table.get((t, id(a), id(b)))
+            if c is None:
+                c = self._put(e if a is e.a and b is e.b else t(a, b))  # type: ignore[attr-defined,call-arg]
+        elif t is E.Var or t is E.IntImm or t is E.FloatImm:
+            c = self._put(e)
+        else:
+            c = self._put(MAP[t](e, self.intern))
         self._canon[k] = (e, c)
         return c
 

@@ -136,12 +136,12 @@ class Conflicts:
         at_b = b.at % step if step else b.at
 
         def overlap(wave: int) -> bool:
+            of_b = who_b // wave if wave > 1 else who_b
             if step:
-                owners = _Owners((a.at + shift) % step, who_a // wave)
-            else:
-                owners = self._owners.get((id(a.at), wave, all_a)) or _Owners(a.at, who_a // wave)
-                self._owners[id(a.at), wave, all_a] = owners
-            return owners.differ(at_b - (0 if step else shift), who_b // wave if wave > 1 else who_b)
+                return _Owners((a.at + shift) % step, who_a // wave).differ(at_b, of_b, 0, 0, step - 1)
+            owners = self._owners.get((id(a.at), wave, all_a)) or _Owners(a.at, who_a // wave)
+            self._owners[id(a.at), wave, all_a] = owners
+            return owners.differ(at_b, of_b, shift, b.low, b.high)
 
         if not overlap(1):
             return Meeting.NOWHERE
@@ -417,17 +417,19 @@ class _Owners:
         self.last[(at - self.low)[::-1]] = who[::-1]
         self.is_shared = not np.array_equal(self.first, self.last)
 
-    def differ(self, at: Array, who: Array) -> bool:
-        """Whether some element of `at` is touched here by another thread than its own."""
-        place = at - self.low
-        if place.min() < 0 or place.max() >= self.first.size:
+    def differ(self, at: Array, who: Array, shift: int, low: int, high: int) -> bool:
+        """Whether some element of `at`, less `shift`, is touched here by another thread than its own. low, high: bounds of `at`."""
+        begin = shift + self.low
+        place = at - begin
+        if low < begin or high - begin >= self.first.size:
             inside = (place >= 0) & (place < self.first.size)
             place, who = place[inside], who[inside]
         first = self.first[place]
         other = first != who
         if self.is_shared:
             other |= self.last[place] != who
-        return bool((other & (first >= 0)).any())
+        other &= first >= 0
+        return bool(np.count_nonzero(other))
 
 
 _NUMPY: dict[type, Callable[[Array, Array], Array]] = {
