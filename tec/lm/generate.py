@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .generation import Generation
+from .generation import Generation
+from .model import load
 
 _SAMPLING = (
     "max_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "stop", "repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias",
@@ -26,11 +26,8 @@ def generate(model: str | Path | Sequence[str | Path], prompt: str, **options: A
     of `LanguageModel.generate` (or `Generator.generate`), and those of `load` (or `Generator`)."""
     paths = [Path(p) for p in ([model] if isinstance(model, (str, Path)) else model)]
     said = {k: options.pop(k) for k in _SAMPLING if k in options}
-    # Each is imported where it serves: ONNX files need the compiler, and a model that is kept on the disk does not.
     if is_exported(paths):
-        from .exported import Generator
+        from .exported import Generator  # with the compiler, which a model that is kept on the disk does without
 
         return Generator(paths, **options).generate(prompt, **said)
-    from .model import load
-
     return load(paths[0], **options).generate(prompt, **said)

@@ -56,6 +56,7 @@ LAZY_IMPORTS = {
     "tec/lm/kept.py -> filling": _START + ": the compiler's layouts, for weights that are on the disk",
     "tec/lm/speculative.py -> filling": _START + ": the compiler's layouts, for weights in another order",
     "tec/lm/starting.py -> .compiled": _START + ": the compiler, for a model whose code is on the disk",
+    "tec/lm/generate.py -> .exported": _START + ": the compiler, for ONNX files",
     "tec/lm/model.py -> .ahead": _START + ": the compiler, for a text that the host chooses",
     "tec/lm/opening.py -> importlib.metadata": _START + ": packages of others, for files that tec's own do not take",
     "tec/source_stamp.py -> importlib.metadata": _START + ": a version that no file says",
