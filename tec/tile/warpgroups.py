@@ -26,7 +26,7 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import WARPGROUP
 from .grammar import Block, Op, Value
 from .operands import LINE_BYTES, Place, Unit, is_zero
-from .state import ZERO, Held
+from .state import ZERO, Held, Point
 from .units import Units
 
 
@@ -60,7 +60,19 @@ class Warpgroups(Units):
                 unit = self.unit(x)
                 if unit is not None and slot.layout == unit.layout and slot.buffer.dtype == made.ty.dtype.tec:
                     out.late[id(x)] = unit, slot
+                    self._settle(slot)
         return out
+
+    def _settle(self, held: Held) -> None:
+        """Compute the sums that a loop begins with ahead of it. Where the loop may take no step, LLVM sets constants on the way around it instead, and ptxas takes
+        them for writes into sums of the next loop under way and waits after each product (C7515)."""
+
+        def settled(p: Point) -> S.Stmt:
+            at = [a.register for a in p]
+            value = E.BufferLoad(held.buffer, tuple(at))
+            return self.store(held.buffer, at, E.Call("computed", (value,), value.dtype))
+
+        self.visit(held.layout, settled)
 
     def _hands_on(self, x: Op, arg: Value, first: Op, block: Block) -> bool:
         """Whether a product's sums go on from what the loop carries to the next turn, and nowhere else."""
