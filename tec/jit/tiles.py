@@ -129,6 +129,10 @@ def from_triton(fn: Any) -> TileKernel:
     return TileKernel(fn)
 
 
+class WideError(KernelError, OverflowError):
+    """An integer that no integer type holds."""
+
+
 class TileKernel:
     """A kernel over tiles. `k[grid](*arguments, **constants)` launches it. Called in another kernel, it is inlined."""
 
@@ -329,7 +333,7 @@ class TileKernel:
             return plain(v)
         v = plain(v)
         if isinstance(v, tuple):
-            parts = [self._typed(f"{name}[{k}]", x, False, flat) for k, x in enumerate(v)]
+            parts = [self._typed(f"{name}[{k}]", x, isinstance(x, constexpr), flat) for k, x in enumerate(v)]
             return type(v)(*parts) if hasattr(v, "_fields") else tuple(parts)
         if isinstance(v, (bool, np.bool_)):
             flat.append(bool(v))
@@ -342,7 +346,7 @@ class TileKernel:
                 if low <= v < high:
                     flat.append(v)
                     return TileType((), G.DTYPES[t])
-            raise KernelError(f"the argument {name} is {v}, which no integer type holds")
+            raise WideError(f"the argument {name} is {v}, which no integer type holds")
         if isinstance(v, (float, np.floating)):
             flat.append(float(v))
             return TileType((), G.DTYPES["float32"])

@@ -45,7 +45,7 @@ class TensorWrapper:
         return f"TensorWrapper[{self.dtype}]({self.base})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("data_ptr", "stride", "element_size", "numel", "is_contiguous"):
+        if name in ("data", "data_ptr", "stride", "element_size", "numel", "is_contiguous"):
             return getattr(self.base, name)
         raise AttributeError(f"a tensor that is read as another type has no {name}")
 

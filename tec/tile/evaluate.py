@@ -16,7 +16,8 @@ from ..errors import ArgumentError, KernelError
 from ..ir import expr as E
 from ..ir import interp_ops as ops
 from ..ir.visit import deep_recursion
-from .grammar import Block, Op, Program, TileType, Value
+from .grammar import DTYPES, Block, Op, Program, TileType, Value
+from .numbers import LARGEST
 from .words import tensor
 
 Array = np.ndarray[Any, Any]
@@ -149,7 +150,12 @@ class Machine:
         if op.attrs.get("bitcast") and have.tec != to.tec:
             shape = np.shape(x)
             return ops.reinterpret(np.atleast_1d(x).ravel(), have.tec, to.tec).reshape(shape)
-        return ops.cast(np.asarray(x), have.tec, to.tec)
+        x = np.asarray(x)
+        if to.tec in LARGEST and have.is_floating() and have.tec != to.tec:
+            if have.tec != "float64":
+                x, have = ops.cast(x, have.tec, "float32"), DTYPES["float32"]
+            x = np.clip(x, -LARGEST[to.tec], LARGEST[to.tec])
+        return ops.cast(x, have.tec, to.tec)
 
     def do_addptr(self, op: Op) -> Pointers:
         p, by = (self.get(x) for x in op.operands)

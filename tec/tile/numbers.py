@@ -14,6 +14,8 @@ from .grammar import Op
 COSTS = {"idiv": 8, "imod": 8, "div": 4, "fmod": 8, "mulhi": 2}
 MATH_COST = 8
 _MATH = {"round": "round", "nearbyint": "nearbyint"}
+# The largest number of each float of 8 bits: a cast to one saturates, as Triton's do.
+LARGEST = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -55,9 +57,15 @@ def _cast(op: Op, x: E.Expr) -> E.Expr:
         return B.reinterpret(to.tec, x)
     if to.tec == have.tec:
         return x
-    if have.kind == "bool" and to.is_int():
-        return B.cast(to.tec, x)
+    if to.tec in LARGEST and have.is_floating():
+        x = _within(B.cast("float32", x) if have.tec in LARGEST else x, LARGEST[to.tec])
     return B.cast(to.tec, x)
+
+
+def _within(x: E.Expr, largest: float) -> E.Expr:
+    """A float between -largest and largest; NaN stays."""
+    low, high = (B.const(v, x.dtype) for v in (-largest, largest))
+    return E.Call("min_nan", (E.Call("max_nan", (x, low), x.dtype), high), x.dtype)
 
 
 def _unary(fn: str, x: E.Expr) -> E.Expr:

@@ -270,30 +270,58 @@ class Operands(Control):
         if any(x.name in ("atomic", "atomic_cas", "barrier") for x in inside):
             return []
         written = {id(self.base(x.operands[0])) for x in inside if x.name == "store"}
-        out: list[Planned] = []
+        out: dict[int, Planned] = {}
         for x in block.ops:
             if x.name != "dot" or (unit := self.unit(x)) is None:
                 continue
             for v, role in zip(x.operands[:2], "ab"):
-                load = self._sole_load(v, block)
-                if load is None or id(self.base(load.operands[0])) in written or not self._plain(load):
+                load = self._load_of(v, block)
+                if load is None or id(load) in out or id(self.base(load.operands[0])) in written:
                     continue
-                inner = load.results[0]
+                if not self._plain(load) or not self._is_for_products(load.results[0], block, unit):
+                    continue
                 along, _ = self.lying(v, unit, role)
                 if along != self.along(v, 1 if role == "a" else 0) and not self.is_turned(v, unit, role):
                     continue  # it is turned on its way, element by element
                 needed = self._slice(load, block, moving)
                 if needed is not None:
                     place = self.place(v, unit, role, self.room(v, unit, role))
-                    out.append(Planned(load, needed, place if inner is v else place.turned()))
-        return out if self._fits(out) else []
+                    turns = 0
+                    while v is not load.results[0]:
+                        assert v.of is not None
+                        v, turns = v.of.operands[0], turns + 1
+                    out[id(load)] = Planned(load, needed, place.turned() if turns % 2 else place)
+        planned = list(out.values())
+        return planned if self._fits(planned) else []
 
-    def _sole_load(self, v: Value, block: Block) -> Op | None:
-        """The load of the block that a product's operand is, seen by it alone."""
-        while v.of is not None and v.of.name == "permute" and self.uses.get(id(v)) == 1:
+    def _load_of(self, v: Value, block: Block) -> Op | None:
+        """The load of the block that a product's operand is."""
+        while v.of is not None and v.of.name == "permute":
             v = v.of.operands[0]
-        known = v.of is not None and v.of.name == "load" and len(v.ty.shape) == 2 and v.of in block.ops
-        return v.of if known and self.uses.get(id(v)) == 1 else None
+        return v.of if v.of is not None and v.of.name == "load" and len(v.ty.shape) == 2 and v.of in block.ops else None
+
+    def _is_for_products(self, v: Value, block: Block, unit: Unit) -> bool:
+        """Whether a tile goes to one product of the block alone, or to several that read it as it lies in memory."""
+        uses: list[tuple[Op, Value]] = []
+        stack = [v]
+        while stack:
+            x = stack.pop()
+            users = self.users.get(id(x), [])
+            if len(users) != self.uses.get(id(x), 0) or len(users) != len({id(u) for u in users}):
+                return False
+            for user in users:
+                if user.name == "permute":
+                    stack += user.results
+                elif user.name == "dot" and user in block.ops and x is not user.operands[2]:
+                    uses.append((user, x))
+                else:
+                    return False
+        if len(uses) == 1:
+            return True
+        kind = unit.instr.unit
+        found = [self.unit(op) for op, _ in uses]
+        alike = all(u is not None and u.instr.unit == kind for u in found)
+        return alike and kind in ("wgmma", "mma.sync") and dtype_info(v.ty.dtype.tec).bytes == 2
 
     def _plain(self, load: Op) -> bool:
         """Whether what is loaded is what is stored: of one type, with 0 where the mask is false."""

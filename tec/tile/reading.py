@@ -14,6 +14,7 @@ from .grammar import Block, Op, Value
 from .layouts import ONE, Dim, Layout, padded, register_bits, reshaped
 from .state import FIRST, ZERO, Axis, Held, Point, Read, State
 
+MOST_ASKED = 16  # elements of a row that a thread loads by itself, though others load them too
 CHEAP = 6  # additions that are rather computed again than kept
 _VIEWS = ("splat", "expand_dims", "broadcast", "permute", "reshape", "join", "split", "cat")
 
@@ -209,7 +210,7 @@ class Reading(State):
         if op.name == "dot":
             return self.product_layout(op)
         if op.name == "load":
-            return self.memory_layout(op.operands[0], v)
+            return self._asked(v) or self.memory_layout(op.operands[0], v)
         if op.elementwise or op.name in ("addptr", "scan", "sort"):
             found = [self.anchor(x) for x in op.operands if x.ty.shape == v.ty.shape]
             known = [f for f in found if f is not None]
@@ -224,6 +225,24 @@ class Reading(State):
         if op.name == "expand_dims":
             return None
         return None
+
+    def _asked(self, v: Value) -> Layout | None:
+        """The layout that a row of numbers is read at beside a product's sums, where that is all it is for: each thread loads what it needs, and none waits for others."""
+        if len(v.ty.shape) != 1 or not self.gpu:
+            return None
+        found: set[Layout] = set()
+        for wide in self.users.get(id(v), ()):
+            if wide.name != "expand_dims":
+                return None
+            k = wide.attrs["axis"]
+            for spread in self.users.get(id(wide.results[0]), ()):
+                for user in self.users.get(id(spread.results[0]), ()) if spread.name == "broadcast" else [spread]:
+                    layout = self.anchor(user.results[0]) if user.elementwise else None
+                    if layout not in self.sums or layout is None or len(layout) != 2:
+                        return None
+                    found.add((layout[1 - k],))
+        asked = found.pop() if len(found) == 1 else None
+        return asked if asked is not None and asked[0].held <= MOST_ASKED else None
 
     sums: list[Layout]
 

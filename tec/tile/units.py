@@ -37,6 +37,8 @@ class Units(Operands):
             self.units[id(op)] = None
             made = self._warpgroups(op) or self._unit(op)
             self.units[id(op)] = made
+            if made is not None and made.layout not in self.sums:
+                self.sums.append(made.layout)
         return self.units[id(op)]
 
     def _warpgroups(self, op: Op) -> Unit | None:

@@ -72,7 +72,8 @@ class Warpgroups(Units):
             value = E.BufferLoad(held.buffer, tuple(at))
             return self.store(held.buffer, at, E.Call("computed", (value,), value.dtype))
 
-        self.visit(held.layout, settled)
+        if held.buffer.dtype in ("float32", "int32"):
+            self.visit(held.layout, settled)
 
     def _hands_on(self, x: Op, arg: Value, first: Op, block: Block) -> bool:
         """Whether a product's sums go on from what the loop carries to the next turn, and nowhere else."""

@@ -135,9 +135,10 @@ def keep_order(em: NvptxEmitter, e: E.Call) -> str:
 def computed(em: NvptxEmitter, e: E.Call) -> str:
     """The value through an empty statement that keeps its place."""
     type_, value = em.reg(e.dtype), em.expr(e.args[0])
-    if e.dtype != "float32":
-        raise em.error(f"computed() is for float32, not {e.dtype}")
-    return em.op(f'call {type_} asm sideeffect "", "=f,0"({type_} {value}) nounwind')
+    register = {"float32": "f", "int32": "r"}.get(e.dtype)
+    if register is None:
+        raise em.error(f"computed() is for float32 and int32, not {e.dtype}")
+    return em.op(f'call {type_} asm sideeffect "", "={register},0"({type_} {value}) nounwind')
 
 
 def turn(em: NvptxEmitter, e: E.Call) -> str:

@@ -169,11 +169,11 @@ def _in_two_loops(a, b, c, middle, K, BM: tl.constexpr, BK: tl.constexpr, LOOPS:
     for k in range(0, middle, BK):
         ks = k + tl.arange(0, BK)
         total = tl.dot(tl.load(a + at[:, None] * K + ks[None, :]), tl.load(b + ks[:, None] * BM + at[None, :]), total)
-    if LOOPS == 2:
+    if LOOPS > 1:
         for k in range(middle, K, BK):
             ks = k + tl.arange(0, BK)
             x, y = tl.load(a + at[:, None] * K + ks[None, :]), tl.load(b + ks[:, None] * BM + at[None, :])
-            total = tl.dot(x, y * 2.0, total)
+            total = tl.dot(x, y * 2.0 if LOOPS == 2 else y, total)
     tl.store(c + at[:, None] * BM + at[None, :], total)
 
 
@@ -191,6 +191,49 @@ def test_loops_in_a_row_share_their_rings(target: str) -> None:
     one, two = (_in_two_loops.compiled_for(target, *pointers, LOOPS=loops, **constants) for loops in (1, 2))
     room = {HOPPER: 0, AMPERE: 0, CDNA: 1024}[target]  # rows of a tile that is computed are padded otherwise
     assert one.metadata.shared + room == two.metadata.shared == two.resources["lds_bytes"]
+
+
+@tl.jit
+def _gradient(q, k, scale, out, n, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    keys, d = tl.arange(0, BN), tl.arange(0, D)
+    kept = tl.load(k + keys[:, None] * D + d[None, :])
+    total = tl.zeros((BN, D), tl.float32)
+    for first in range(0, n, BM):
+        rows = first + tl.arange(0, BM)
+        turned = tl.load(q + rows[None, :] * D + d[:, None])
+        score = tl.dot(kept, turned) * tl.load(scale + rows)[None, :]
+        total += tl.dot(score.to(tl.float16), tl.trans(turned))
+    tl.store(out + keys[:, None] * D + d[None, :], total)
+
+
+@pytest.mark.parametrize("target", [HOPPER, AMPERE])
+def test_a_tile_that_several_products_read_is_copied_once(target: str) -> None:
+    """In the background, and the row of numbers beside them is loaded where it is needed: no thread waits for another but at the ring."""
+    n, side = 96, 64
+    rng = np.random.default_rng(8)
+    q, k = rng.standard_normal((n, side)).astype(np.float16), rng.standard_normal((side, side)).astype(np.float16)
+    scale, out = rng.standard_normal(n).astype(np.float32), np.zeros((side, side), np.float32)
+    constants = {"BM": 32, "BN": side, "D": side, "num_warps": 4, "num_stages": 3}
+    interpreted(_gradient, target, (1,), q, k, scale, out, n, **constants)
+    x = q.astype(np.float32)
+    want = ((k.astype(np.float32) @ x.T) * scale).astype(np.float16).astype(np.float32) @ x
+    np.testing.assert_allclose(out, want, rtol=1e-2, atol=0.5)
+    text = _gradient.asm(target, "*fp16:16", "*fp16:16", "*fp32:16", "*fp32:16", "i32:16", **constants)
+    body = max(loops(text), key=len)
+    found = counted(body, r"cp\.async\.cg", r"bar(?:rier)?\.(?:cta\.)?sync", r"(?:ld|st)\.shared")
+    assert found == (2, 2 if target == HOPPER else 1, 0)
+
+
+def test_sums_are_ready_ahead_of_a_loop_that_may_take_no_step(tmp_path: Path) -> None:
+    """A second loop goes on from them: set on the way around the first one they are writes into sums under way to ptxas, and products wait for each other (C7515)."""
+    pointers = ["*fp16:16", "*fp16:16", "*fp32:16", "i32:16", "i32:16"]
+    text = _in_two_loops.asm(HOPPER, *pointers, BM=64, BK=64, LOOPS=3, num_warps=4, num_stages=3)
+    around = text[text.index("cp.async") :].count("0f00000000")
+    assert around == 0
+    if shutil.which("ptxas") is not None:
+        (tmp_path / "k.ptx").write_text(text)
+        command = ["ptxas", "-v", "-arch=sm_90a", str(tmp_path / "k.ptx"), "-o", str(tmp_path / "k.o")]
+        assert "serialized" not in subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
 
 @tl.jit
