@@ -279,11 +279,16 @@ def _reach(t: Any) -> int:
     return n if not n or t.is_contiguous() else sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1
 
 
+def is_wide(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether offsets in an array that a descriptor is of need 64 bits."""
+    return sum((int(n) - 1) * abs(int(step)) for n, step in zip(shape, strides)) >= 2**31
+
+
 def _descriptor(v: Any) -> tuple[tuple[Any, ...], list[int]]:
     """A host-made tensor descriptor: what tells it from others, and its numbers."""
     numbers = [*map(int, v.shape), *map(int, v.strides)]
     low = v.base.data_ptr() | KNOWN
-    about = (v.base.dtype, v.base.get_device(), low & -low)
+    about = (v.base.dtype, v.base.get_device(), low & -low, is_wide(v.shape, v.strides))
     return (about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)), numbers
 
 

@@ -55,7 +55,7 @@ from .tile_arguments import (
     warps_of,
 )
 from .tile_code import Compiled, Signature, text_of
-from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, same, told_of, torch_here
+from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, is_wide, same, told_of, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
@@ -371,7 +371,8 @@ class TileKernel:
             raise KernelError(f"the tensor descriptor {name} is of a {type(v.base).__name__}")
         flat.append(flattened(a))
         flat += [*(int(n) for n in v.shape), *(int(n) for n in v.strides)]
-        return Described(G.OF_TEC[a.dtype], tuple(v.block_shape), getattr(v, "padding", "zero"))
+        wide = is_wide(v.shape, v.strides)
+        return Described(G.OF_TEC[a.dtype], tuple(v.block_shape), getattr(v, "padding", "zero"), wide)
 
     # ---- compiling
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from . import grammar as G
 from .access import atomic_word, load, store
-from .builder import current, int64, plain
+from .builder import current, int32, int64, plain, uint32, uint64
 from .values import sizes
 from .words import arange, constant
 
@@ -21,12 +21,14 @@ def _scalars(values: Any) -> tuple[Any, ...]:
 
 
 class block_ptr:
-    """A tile of an array in memory; see `make_block_ptr`. `flat`/`of` take it apart for loops."""
+    """A tile of an array in memory; see `make_block_ptr`. `flat`/`of` take it apart for loops. `narrow`: offsets have 32 bits."""
+
+    narrow = False
 
     def __init__(
         self, base: Any, shape: Sequence[Any], strides: Sequence[Any], offsets: Sequence[Any], block: tuple[int, ...]
     ):
-        self.base, self.sizes, self.strides, self.offsets, self.block = (
+        self.base, self.sizes, self.steps, self.offsets, self.block = (
             base,
             tuple(shape),
             tuple(strides),
@@ -36,13 +38,20 @@ class block_ptr:
 
     def flat(self) -> list[Any]:
         """The values in it."""
-        return [self.base, *self.sizes, *self.strides, *self.offsets]
+        return [self.base, *self.sizes, *self.steps, *self.offsets]
 
     def of(self, values: Sequence[Any]) -> block_ptr:
         """The same form with other values."""
         n = len(self.block)
         v = list(values)
-        return type(self)(v[0], v[1 : 1 + n], v[1 + n : 1 + 2 * n], v[1 + 2 * n :], self.block)
+        made = type(self)(v[0], v[1 : 1 + n], v[1 + n : 1 + 2 * n], v[1 + 2 * n :], self.block)
+        made.narrow = self.narrow
+        return made
+
+    @property
+    def strides(self) -> tuple[Any, ...]:
+        """Elements from neighbour to neighbour along each dimension."""
+        return tuple(current().cast(x, int64) for x in self.steps) if self.narrow else self.steps
 
     @property
     def type(self) -> Any:
@@ -55,19 +64,33 @@ class block_ptr:
     def pointers(self, checked: Sequence[int]) -> tuple[Any, Any]:
         """The tile of pointers, and the mask of those inside along the dimensions `checked` (None for none)."""
         b, rank = current(), len(self.block)
-        offset, mask = None, None
+        start, offset, mask = b.const(0, int64), None, None
+        index = int32 if self.narrow else int64
         for d in range(rank):
-            at = self.offsets[d] + arange(0, self.block[d])
+            along = arange(0, self.block[d])
             for k in range(rank):
                 if k != d:
-                    at = b.expand_dims(at, k)
-            part = b.cast(at, int64) * b.cast(self.strides[d], int64)
+                    along = b.expand_dims(along, k)
+            at = self.offsets[d] + along
+            if (
+                not self.narrow
+            ):  # what has 64 bits is found once, and the tile's own offsets are the same in each turn of a loop
+                start = start + b.cast(self.offsets[d], int64) * b.cast(self.steps[d], int64)
+            part = b.cast(at if self.narrow else along, index) * b.cast(self.steps[d], index)
             offset = part if offset is None else offset + part
             if d in {c % rank for c in checked}:
-                inside = b.bits("and", at >= 0, at < self.sizes[d])
+                inside = _inside(at, self.sizes[d])
                 mask = inside if mask is None else b.bits("and", mask, inside)
-        p = b.moved(self.base, offset)
+        p = b.moved(self.base if self.narrow else b.moved(self.base, start), offset)
         return p, None if mask is None else b.broadcast_to(mask, p.ty.shape)
+
+
+def _inside(at: Any, size: Any) -> Any:
+    """0 <= at < size, in one comparison of unsigned numbers."""
+    b = current()
+    wide = any(v.ty.dtype.primitive_bitwidth > 32 for v in (at, b.of_number(size)))
+    signed, unsigned = (int64, uint64) if wide else (int32, uint32)
+    return b.cast(b.cast(at, signed), unsigned) < b.cast(b.cast(size, signed), unsigned)
 
 
 def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any) -> block_ptr:
@@ -116,7 +139,9 @@ class tensor_descriptor(block_ptr):
         at = _scalars(offsets)
         if len(at) != len(self.block):
             raise current().error(f"expected {len(self.block)} offsets, but got {len(at)}")
-        return block_ptr(self.base, self.sizes, self.strides, at, self.block).pointers(range(len(self.block)))
+        made = block_ptr(self.base, self.sizes, self.steps, at, self.block)
+        made.narrow = self.narrow
+        return made.pointers(range(len(self.block)))
 
     def load(self, offsets: Any) -> Any:
         """The tile at `offsets`. Elements outside the array are 0."""
@@ -133,9 +158,7 @@ class tensor_descriptor(block_ptr):
         n = self.block[-1]
         rows = b.expand_dims(x_offsets, 1)
         columns = b.expand_dims(arange(0, n), 0) + y_offset
-        at = b.cast(rows, int64) * b.cast(self.strides[0], int64) + b.cast(columns, int64) * b.cast(
-            self.strides[1], int64
-        )
+        at = b.cast(rows, int64) * b.cast(self.steps[0], int64) + b.cast(columns, int64) * b.cast(self.steps[1], int64)
         inside = b.bits(
             "and", b.bits("and", rows >= 0, rows < self.sizes[0]), b.bits("and", columns >= 0, columns < self.sizes[1])
         )

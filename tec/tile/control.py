@@ -146,6 +146,7 @@ class Control(OverAxis):
             slots[k] = self.slot(a)
             self.write(slots[k], init)
         turn = E.Var("turn", "int32", True)
+        kept = dict(self.kept)
         planned = self.planned(op, block, {id(block.args[0]), *(id(args[k]) for k in moving)})
 
         def start() -> None:
@@ -170,6 +171,7 @@ class Control(OverAxis):
             self.assign_all([slots[k] for k in some], [args[k] for k in some], [block.yields[k] for k in some])
         body = close(items)
         self.emit(self.loop(slots_of_tiles, S.For(turn, ZERO, count, body), planned, fills, flight))
+        self.kept = kept
         self.land(flight)
         self._forget(block)
         for k, r in enumerate(op.results):

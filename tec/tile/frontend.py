@@ -413,24 +413,25 @@ def read(
 
 
 class Described:
-    """A host-made tensor descriptor as an argument: its rank, element type and tile."""
+    """A host-made tensor descriptor as an argument: its rank, element type and tile. `wide`: offsets in the array need 64 bits."""
 
-    def __init__(self, element: G.dtype, block: tuple[int, ...], padding: str = "zero"):
-        self.element, self.block, self.padding = element, block, padding
+    def __init__(self, element: G.dtype, block: tuple[int, ...], padding: str = "zero", wide: bool = True):
+        self.element, self.block, self.padding, self.wide = element, block, padding, wide
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Described) and vars(self) == vars(other)
 
     def __hash__(self) -> int:
-        return hash((self.element, self.block, self.padding))
+        return hash((self.element, self.block, self.padding, self.wide))
 
     def made(self, value: Callable[[str, TileType], Any]) -> Any:
         """The descriptor of its parameters: `base`, sizes and strides."""
         rank = len(self.block)
         base = value("base", TileType((), pointer_type(self.element)))
         shape = [value(f"size_{k}", TileType((), int32)) for k in range(rank)]
-        strides = [value(f"stride_{k}", TileType((), int64)) for k in range(rank)]
-        strides[-1] = current().const(1, int64)  # it is asserted of every descriptor: neighbours are side by side
+        given = int64 if self.wide else int32  # a product of two numbers of 32 bits is one instruction
+        strides = [value(f"stride_{k}", TileType((), given)) for k in range(rank)]
+        strides[-1] = current().const(1, given)  # it is asserted of every descriptor: neighbours are side by side
         made = tensor_descriptor(base, shape, strides, (), self.block)
-        made.padding = self.padding
+        made.padding, made.narrow = self.padding, not self.wide
         return made

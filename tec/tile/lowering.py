@@ -140,6 +140,7 @@ class Lowering(Saying, Products):
     def run(self, alias: bool) -> Lowered:
         """The whole program."""
         self._costs = {}
+        self.exchanges = set()
         self.sums, self.places, self.units, self.groups, self.flights = [], {}, {}, {}, [None]
         self.may_alias = alias
         self.axes = Axes(self.program, self.alignment)

@@ -51,6 +51,7 @@ class Memory(Reading, Exchange):
 
     axes: Axes
     places: dict[int, Any]  # see `operands`
+    exchanges: set[Layout]  # layouts of sums that lanes have exchanged
 
     # ---- pointers
 
@@ -254,8 +255,9 @@ class Memory(Reading, Exchange):
 
         return at
 
-    def vectors(self, op: Op, layout: Layout) -> tuple[int, int]:
-        """(lanes, dimension) of one access of a thread: neighbours that lie side by side, begin at a multiple of their number and share a mask."""
+    def vectors(self, op: Op, layout: Layout, aligned: bool = False) -> tuple[int, int]:
+        """(lanes, dimension) of one access of a thread: neighbours that lie side by side, begin at a multiple of their number and share a mask. `aligned`: if
+        they began at one."""
         pointer, rest = op.operands[0], op.operands[1 if op.name == "load" else 2 :]
         mask = rest[0] if rest else None
         d = self.fastest(pointer)
@@ -264,7 +266,7 @@ class Memory(Reading, Exchange):
         facts = self.axes.of(pointer, d)
         bytes_ = max(1, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
         n = min(layout[d].low_run(), GPU_VECTOR_BYTES // bytes_, facts.contiguity)
-        if self.target.kind == "cuda":
+        if self.target.kind == "cuda" and not aligned:
             n = min(n, facts.divisibility)
         return max(1, n if mask is None else min(n, self.axes.of(mask, d).constancy)), d
 
@@ -283,6 +285,7 @@ class Memory(Reading, Exchange):
         layout = self.anchor(v) or self.memory_layout(p, v)
         value, layout = self._side_by_side(op, layout)
         lanes, along = self.vectors(op, layout)
+        wide = self.vectors(op, layout, True)[0] if layout in self.exchanges else lanes
         offset = self.placed(p, layout, along)
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
@@ -290,11 +293,17 @@ class Memory(Reading, Exchange):
 
         def put(q: Point) -> S.Stmt:
             s: S.Stmt = S.BufferStore(base, self.as_stored(value(q), base), (offset(q),), None, op.loc)
+            if wide > lanes and (lane := lane_of(q)) is not None:
+                # Nothing says where rows begin: looked at now, since most begin where a wide access may.
+                first = offset(begin(q))
+                there = _further(B.mul(B.floordiv(first, wide), wide), lane)
+                fits = S.BufferStore(base, self.as_stored(value(q), base), (there,), None, op.loc)
+                s = S.IfThenElse(B.compare("eq", B.floormod(first, wide), 0), fits, s, op.loc)
             allowed = None if mask is None else mask(begin(q) if _lanes(q) <= alike else q)
             conds = [c for c in (owner, allowed) if c is not None]
             return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
 
-        self.visit(layout, put, lanes, along)
+        self.visit(layout, put, wide, along)
 
     def _side_by_side(self, op: Op, layout: Layout) -> tuple[Read, Layout]:
         """How the stored value is read, and its layout: sums of a matrix unit of NVIDIA after exchanges between lanes, where a thread then writes more bytes at once."""
@@ -304,13 +313,14 @@ class Memory(Reading, Exchange):
         if self.target.kind != "cuda" or layout not in self.sums or dtype == "bool" or d != len(layout) - 1:
             return self.reader(v, layout), layout
         todo, wide = steps(layout, d, GPU_VECTOR_BYTES // size, self.wave)
-        run = self.vectors(op, wide)[0]
+        run = self.vectors(op, wide, True)[0]
         todo, wide = steps(layout, d, run, self.wave)
         free = all(self.is_free(x) for x in (op.operands[0], *op.operands[2:]))
         if not todo or not free or size > WORD_BYTES or layout[d].low_run() * size < WORD_BYTES:
             return self.reader(v, layout), layout
         held = self.held.get(id(v)) or self.stored(self.reader(v, layout), layout, dtype, "stored")
         made = self.exchanged(held, d, todo, wide)
+        self.exchanges.add(wide)
         return lambda p: E.BufferLoad(made.buffer, tuple(a.register for a in p)), wide
 
     def is_free(self, v: Value) -> bool:

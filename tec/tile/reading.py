@@ -16,7 +16,7 @@ from .state import FIRST, ZERO, Axis, Held, Point, Read, State
 
 MOST_ASKED = 16  # elements of a row that a thread loads by itself, though others load them too
 CHEAP = 6  # additions that are rather computed again than kept
-_VIEWS = ("splat", "expand_dims", "broadcast", "permute", "reshape", "join", "split", "cat")
+VIEWS = ("splat", "expand_dims", "broadcast", "permute", "reshape", "join", "split", "cat")
 
 
 class Reading(State):
@@ -73,6 +73,8 @@ class Reading(State):
         if not v.ty.shape:
             e = self.scalar(v)
             return lambda p: e
+        if (id(v), layout) in self.kept:
+            return self._held_reader(self.kept[id(v), layout], layout, v)
         if id(v) in self.held and not (self.inlined and self._is_written_out(v)):
             return self._held_reader(self.held[id(v)], layout, v)
         if id(v) in self.lazy:
@@ -84,7 +86,7 @@ class Reading(State):
         """Whether a tile is arithmetic on scalars and what loops move."""
         if not v.ty.shape or id(v) in self.lazy:
             return True
-        if v.of is None or not (v.of.elementwise or v.of.name in (*_VIEWS, "arange")):
+        if v.of is None or not (v.of.elementwise or v.of.name in (*VIEWS, "arange")):
             return False
         return all(map(self._is_written_out, v.of.operands))
 
@@ -105,7 +107,7 @@ class Reading(State):
         if name == "splat":
             e = self.scalar(op.operands[0])
             return lambda p: e
-        if name in _VIEWS:
+        if name in VIEWS:
             return self._view(op, layout)
         if op.elementwise:
             return self._elementwise(op, layout)

@@ -85,6 +85,7 @@ class State:
         self.blocks: list[list[S.Stmt | Open]] = [[]]
         self.scalars: dict[int, E.Expr] = {}
         self.held: dict[int, Held] = {}
+        self.kept: dict[tuple[int, Layout], Held] = {}  # what a loop needs at a layout, computed ahead of it
         self.lazy: dict[int, Callable[[Layout], Read]] = {}
         self.pointers: dict[int, Any] = {}
         self.anchors: dict[int, Layout | None] = {}

@@ -181,9 +181,11 @@ def async_copy(em: NvptxEmitter, e: E.Call) -> str:
         return copy_now(em, e)
     how = "cg" if size == 16 else "ca"
     if (e.attrs or {}).get("masked"):
-        bytes_ = em.op(f"select i1 {em.expr(e.args[3])}, i32 {size}, i32 0")
-        args = [(to_p.type, to), (start_p.type, start), ("i32", bytes_)]
-        em.intrinsic(f"llvm.nvvm.cp.async.{how}.shared.global.{size}.s", "void", args)
+        # By a predicate, as the machine takes it: a size of 0 or all is made of predicates, and read back, an instruction for each condition.
+        address, ignored = em.op(f"ptrtoint {to_p.type} {to} to i32"), em.op(f"xor i1 {em.expr(e.args[3])}, true")
+        text = f"{{ .reg .pred p; mov.pred p, $2; cp.async.{how}.shared.global [$0], [$1], {size}, p; }}"
+        operands = f"(i32 {address}, {start_p.type} {start}, i1 {ignored})"
+        em.line(f'call void asm sideeffect "{text}", "r,l,b,~{{memory}}"{operands} nounwind')
         return "0"
     em.intrinsic(f"llvm.nvvm.cp.async.{how}.shared.global.{size}", "void", [(to_p.type, to), (start_p.type, start)])
     return "0"
