@@ -72,6 +72,9 @@ class Side:
     @contextmanager
     def active(self) -> Iterator[None]:
         """Within, `import triton` means this side's."""
+        if sys.modules.get("triton") is self.modules["triton"]:
+            yield
+            return
         kept = {k: v for k, v in sys.modules.items() if k == "triton" or k.startswith("triton.")}
         for k in kept:
             del sys.modules[k]
