@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
@@ -198,3 +199,68 @@ def test_tritons_knobs_stand_and_change_nothing() -> None:
         triton.knobs.runtime.override_arch = "sm80"
     assert triton.knobs.runtime.override_arch is None
     assert triton.knobs.language.copy().reset().default_fp_fusion is True
+
+
+@tl.jit
+def _casts(x, out, N: tl.constexpr, TO: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at).to(TO))
+
+
+@pytest.mark.parametrize("on", ["cpu", "interpreter", "gfx942"])
+@pytest.mark.parametrize(
+    ("to", "kind", "largest"), [(tl.float8e4nv, "float8_e4m3fn", 448), (tl.float8e5, "float8_e5m2", 57344)]
+)
+def test_casts_to_floats_of_8_bits_saturate(
+    on: str, to: Any, kind: str, largest: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.array([1.0, -465.0, 6e4, -6e4, np.inf, -np.inf, np.nan, -0.5], np.float32)
+    out = np.zeros(8, np.dtype(getattr(ml_dtypes, kind)))
+    if on == "interpreter":
+        monkeypatch.setenv("TEC_INTERPRET", "1")
+    with tl.on_device(tec.rocm_emu("gfx942")) if on == "gfx942" else contextlib.nullcontext():
+        _casts[(1,)](x, out, N=8, TO=to)
+    want = np.clip(x, -largest, largest).astype(out.dtype)
+    np.testing.assert_array_equal(out.astype(np.float32), want.astype(np.float32))
+
+
+@tl.jit
+def _sized(out, sizes, step):
+    at = tl.zeros(sizes, tl.int32)
+    for k in tl.static_range(len(sizes)):
+        along = tl.arange(0, sizes[k])
+        for j in tl.static_range(len(sizes)):
+            if j != k:
+                along = tl.expand_dims(along, j)
+        at += along * step[k]
+    tl.store(out + at, at)
+
+
+def test_constants_in_a_tuple_stay_constants() -> None:
+    out = np.full(32, -1, np.int32)
+    _sized[(1,)](out, (tl.constexpr(4), tl.constexpr(8)), (8, 1))
+    np.testing.assert_array_equal(out, np.arange(32))
+
+
+def test_an_integer_of_no_type_is_an_overflow() -> None:
+    with pytest.raises(OverflowError, match="which no integer type holds"):
+        _sized[(1,)](np.zeros(1, np.int32), (tl.constexpr(1),), (-(2**63) - 1,))
+
+
+@tl.jit
+def _tile_of(out, taken, M, BM: tl.constexpr, BN: tl.constexpr):
+    taken.store([tl.program_id(0) * BM - 2, 0], taken.load([M - BM, 0]) + 1.0)
+    tl.store(out, taken.strides[0])
+
+
+@pytest.mark.parametrize("on", ["cpu", "gfx942"])
+def test_a_descriptor_leaves_out_what_is_outside(on: str) -> None:
+    """Rows below 0 and past the end, by one comparison of unsigned numbers."""
+    x = np.arange(24, dtype=np.float32).reshape(6, 4)
+    want, out = x.copy(), np.zeros(1, np.int64)
+    want[:2] = x[4:] + 1
+    taken = triton.tools.tensor_descriptor.TensorDescriptor(x, [6, 4], [4, 1], [4, 4])
+    with tl.on_device(tec.rocm_emu("gfx942")) if on == "gfx942" else contextlib.nullcontext():
+        _tile_of[(1,)](out, taken, 6, BM=4, BN=4)
+    np.testing.assert_array_equal(x, want)
+    assert out[0] == 4
