@@ -254,8 +254,8 @@ class Operands(Control):
         planned = self.plan(op, block, moving)
         for p in planned:
             self.places[id(p.load.results[0])] = p.place
-            for x in p.load.operands[:2]:
-                self._divide_ahead(x, self.memory_layout(p.load.operands[0], p.load.results[0]), op)
+            for v in p.load.operands[:2]:
+                self._divide_ahead(v, self.memory_layout(p.load.operands[0], p.load.results[0]), op)
         inside = {id(x) for x in walk(block)}
         for x in block.ops:
             unit = self.unit(x) if x.name == "dot" and self.gpu else None
