@@ -12,7 +12,9 @@ from ..ir.blocks import Open, close
 from ..ir.buffer import LOCAL, Buffer
 from .grammar import Block, Op, Value
 from .layouts import Layout
+from .memory import FREE
 from .over_axis import OverAxis
+from .reading import VIEWS
 from .state import ZERO, Held, Read
 
 
@@ -249,6 +251,29 @@ class Control(OverAxis):
 
     def _defined(self, v: Value) -> bool:
         return id(v) in self.scalars or id(v) in self.held or id(v) in self.lazy
+
+    def divide_ahead(self, v: Value, layout: Layout, loop: Op) -> None:
+        """Keep quotients and remainders that are the same in each turn of a loop, of what a load's addresses are made of: LLVM moves no division out of a loop
+        whose divisor may be 0, and in the loop it lies between the products."""
+        if not v.ty.shape or (id(v), layout) in self.kept:
+            return
+        if v.of is None:
+            found, k = self.owner.get(id(v), (None, 0))
+            if found is loop:
+                self.divide_ahead(loop.operands[k + 3], layout, loop)
+            return
+        if v.of.name in FREE and v.of.name != "addptr":
+            for x, inner, _ in self.view_of(v.of, layout) if v.of.name in VIEWS and v.of.name != "splat" else ():
+                self.divide_ahead(x, inner, loop)
+            return
+        if v.of.attrs.get("fn") in ("idiv", "imod"):
+            facts = [self.axes.of(v, d) for d, dim in enumerate(layout) if dim.low_run() > 1]
+            # Along a vector the index itself shows that neighbours lie side by side, unless the author promises it.
+            if self._invariant(v, loop.blocks[0]) and all(f.contiguity == 1 or f.promised for f in facts):
+                self.kept[id(v), layout] = self.stored(self.reader(v, layout), layout, v.ty.dtype.tec, "quotient")
+                return
+        for x in v.of.operands if v.of.elementwise or v.of.name == "addptr" else ():
+            self.divide_ahead(x, layout, loop)
 
     def _prepare(self, v: Value) -> None:
         if not v.ty.shape:

@@ -28,8 +28,6 @@ from ..ir.passes.pipeline.background_copies import as_copies
 from .control import Control
 from .grammar import Block, Op, TileType, Value, walk
 from .layouts import Dim, Layout, bits, padded, turning
-from .memory import FREE
-from .reading import VIEWS
 from .state import ZERO, Axis, Point, begin, lane_of
 
 ACCESS_BYTES = 16  # what a lane reads of shared memory at once
@@ -255,7 +253,7 @@ class Operands(Control):
         for p in planned:
             self.places[id(p.load.results[0])] = p.place
             for v in p.load.operands[:2]:
-                self._divide_ahead(v, self.memory_layout(p.load.operands[0], p.load.results[0]), op)
+                self.divide_ahead(v, self.memory_layout(p.load.operands[0], p.load.results[0]), op)
         inside = {id(x) for x in walk(block)}
         for x in block.ops:
             unit = self.unit(x) if x.name == "dot" and self.gpu else None
@@ -265,29 +263,6 @@ class Operands(Control):
                 if v.of is not None and id(v.of) not in inside and self.found(v) is None:
                     self.places[id(v)] = self.staged_operand(v, unit, role, alone=True)
         return planned
-
-    def _divide_ahead(self, v: Value, layout: Layout, loop: Op) -> None:
-        """Keep quotients and remainders that are the same in each turn of a loop, of what a load's addresses are made of: LLVM moves no division out of a loop
-        whose divisor may be 0, and in the loop it lies between the products."""
-        if not v.ty.shape or (id(v), layout) in self.kept:
-            return
-        if v.of is None:
-            found, k = self.owner.get(id(v), (None, 0))
-            if found is loop:
-                self._divide_ahead(loop.operands[k + 3], layout, loop)
-            return
-        if v.of.name in FREE and v.of.name != "addptr":
-            for x, inner, _ in self.view_of(v.of, layout) if v.of.name in VIEWS and v.of.name != "splat" else ():
-                self._divide_ahead(x, inner, loop)
-            return
-        if v.of.attrs.get("fn") in ("idiv", "imod"):
-            facts = [self.axes.of(v, d) for d, dim in enumerate(layout) if dim.low_run() > 1]
-            # Along a vector the index itself shows that neighbours lie side by side, unless the author promises it.
-            if self._invariant(v, loop.blocks[0]) and all(f.contiguity == 1 or f.promised for f in facts):
-                self.kept[id(v), layout] = self.stored(self.reader(v, layout), layout, v.ty.dtype.tec, "quotient")
-                return
-        for x in v.of.operands if v.of.elementwise or v.of.name == "addptr" else ():
-            self._divide_ahead(x, layout, loop)
 
     def plan(self, op: Op, block: Block, moving: set[int]) -> list[Planned]:
         """The loads of a loop's body that go to shared memory by themselves. `moving`: arguments of the block that are known in each turn."""
