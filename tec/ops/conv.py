@@ -157,7 +157,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         Operand(
             weight,
             w.dtype,
-            wide=math.gcd(piece_elems(w.dtype), window * own_in) if merged == 1 else 1,
+            wide=piece_elems(w.dtype) if merged == 1 else 1,
             guarded=merged > 1,
         ),
         Operand(pixel, x.dtype, False, run, guarded=padded),

@@ -66,6 +66,11 @@ class Chip:
         return self.family == "cdna4"
 
     @property
+    def loads_anywhere(self) -> bool:
+        """Whether a load of several elements may begin at any element: amdhsa turns unaligned access on (LLVM's "unaligned-access-mode")."""
+        return self.family not in ("sm", "cpu")
+
+    @property
     def background_copies(self) -> bool:
         """Whether copies into shared memory run by themselves, in groups that a thread waits for (cp.async)."""
         return self.family == "sm" and self.async_lds

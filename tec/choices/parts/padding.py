@@ -16,6 +16,7 @@ from ...ir import Expr
 from ...ops.contraction import Contraction, Element, Operand
 from ...ops.dims import Size, divisor, is_symbolic, round_up
 from ...ops.typical import typical
+from ...target import Target
 from ...te import Tensor
 from ...te.like import Index
 from . import split_k
@@ -36,12 +37,24 @@ def guarded(c: Contraction) -> bool:
 
 def run(c: Contraction, o: Operand) -> int:
     """Neighbours of an operand that one access may bring: that lie side by side in every row."""
-    return math.gcd(o.run(), divisor(o.pitch or (c.k if o.k_last else c.m if o is c.a else c.n)))
+    return _run(o, o.pitch or (c.k if o.k_last else c.m if o is c.a else c.n))
+
+
+def _run(o: Operand, row: Size) -> int:
+    return o.run() if o.anywhere and not o.guarded else math.gcd(o.run(), divisor(row))
+
+
+def anywhere(c: Contraction, target: Target) -> Contraction:
+    """The product as the target's loads see it, which may begin at any element."""
+    if not target.chip.loads_anywhere:
+        return c
+    return replace(c, a=replace(c.a, anywhere=True), b=replace(c.b, anywhere=True))
 
 
 def can_turn(c: Contraction, o: Operand, rows: Size, tile: int, step: int) -> bool:
-    """Whether an operand that lies along its rows or columns can be turned round on its way: whole tiles, no conditions."""
-    return not (o.k_last or o.guarded or is_symbolic((rows, c.k)) or rows % tile or c.k % step)
+    """Whether an operand that lies along its rows or columns can be turned round on its way: no conditions, and whole tiles but where loads begin anywhere."""
+    whole = o.anywhere or not (is_symbolic((rows, c.k)) or rows % tile or c.k % step)
+    return whole and not (o.k_last or o.guarded or is_symbolic((rows, c.k)))
 
 
 def terms(k: int, splits: int, step: int) -> int:
@@ -66,7 +79,7 @@ def part(c: Contraction, splits: int, step: int, in_turn: bool = False) -> Contr
             return value if splits * each == terms else te.if_then_else(place < terms, value, te.const(0, o.dtype))
 
         own = 0 if o.k_last else o.pitch
-        return replace(o, at=at, wide=lambda: math.gcd(o.run(), terms) if o.k_last else o.run(), pitch=own)
+        return replace(o, at=at, wide=lambda: _run(o, terms) if o.k_last else o.run(), pitch=own)
 
     return replace(c, batch=(splits, *c.batch), k=each, a=operand(c.a), b=operand(c.b), out_dtype=c.acc)
 
@@ -122,7 +135,5 @@ def _tile(
         value = element(b, r, k)
         return te.if_then_else(te.all(*conds), value, te.const(0, o.dtype)) if conds else value
 
-    tiled: Tensor = te.compute(
-        shape, body, name=name, tag="tile", attrs={"wide": math.gcd(o.run(), divisor(cols)), **more}
-    )
+    tiled: Tensor = te.compute(shape, body, name=name, tag="tile", attrs={"wide": _run(o, cols), **more})
     return tiled

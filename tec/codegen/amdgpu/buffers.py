@@ -110,7 +110,7 @@ class BufferLoads(UniformAddresses):
         if found is None or nbytes not in _WORDS:
             return None
         p, size, base = found
-        return (p.value, size, base) if self.alignment(p, load.buffer, base, nbytes) >= 4 else None
+        return p.value, size, base
 
     def _byte_offset(self, base: E.Expr, load: E.BufferLoad) -> str:
         offset, element = self.index(base), dtype_info(load.buffer.dtype)
@@ -134,7 +134,7 @@ class BufferLoads(UniformAddresses):
         if p.type != "ptr addrspace(1)" or id(buffer.data) not in self.read_only or size is None:
             return None
         nbytes = whole.bytes * whole.lanes
-        if nbytes not in _WORDS or whole.kind == "bool" or self.alignment(p, buffer, base, nbytes) < 4:
+        if nbytes not in _WORDS or whole.kind == "bool":
             return None
         places = self._places(buffer, base)
         if places is None:

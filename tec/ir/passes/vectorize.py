@@ -25,6 +25,7 @@ from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
 from ..visit import any_expr, any_stmt, map_stmt, visit
+from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
 from .lane_forms import all_lanes, any_lane, repeats
 from .rewrite_util import clone, const_int, reshaped
@@ -50,7 +51,8 @@ def vectorize(func: Func, target: Target) -> Func:
             return s if body is s.body else s.with_body(body)
         return map_stmt(s, stmt, _keep)
 
-    return func.with_body(stmt(func.body))
+    body = stmt(func.body)
+    return func.with_body(ragged_pieces.moved_late(body) if target.chip.loads_anywhere else body)
 
 
 def _keep(e: E.Expr) -> E.Expr:
@@ -71,7 +73,7 @@ def _vector_loop(loop: S.For, body: S.Stmt, analyzer: Analyzer, target: Target) 
     if lanes > _MAX_LANES:
         return S.For(loop.var, loop.min, loop.extent, body)
     crossings = Crossings(loop.var, lanes, body, analyzer) if target.kind == "rocm" else None
-    made = _Vectorizer(loop.var, loop.min, lanes, analyzer, not target.is_gpu, crossings).statement(body)
+    made = _Vectorizer(loop.var, loop.min, lanes, analyzer, target, crossings).statement(body)
     return made if crossings is None else crossings.around(made)
 
 
@@ -86,13 +88,14 @@ def widen(e: E.Expr, lanes: int) -> E.Expr:
 
 class _Vectorizer:
     def __init__(
-        self, var: E.Var, lo: E.Expr, lanes: int, analyzer: Analyzer, parts_guards: bool, crossings: Crossings | None
+        self, var: E.Var, lo: E.Expr, lanes: int, analyzer: Analyzer, target: Target, crossings: Crossings | None
     ):
         self.var = var
         self.lo = lo
         self.lanes = lanes
         self.analyzer = analyzer
-        self.parts_guards = parts_guards
+        self.parts_guards = not target.is_gpu
+        self.loads_anywhere = target.chip.loads_anywhere
         self.crossings = crossings
         self.lets: dict[E.Var, E.Expr] = {}
         self.grown: dict[int, Buffer] = {}
@@ -450,6 +453,11 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
             a, b = v.expr(e.args[1]), v.expr(e.args[2])
             lanes = max(lanes_of(a), lanes_of(b))
             return E.Call(e.op, (cond, widen(a, lanes), widen(b, lanes)), with_lanes(e.dtype, lanes))
+        if v.loads_anywhere and not v.predicates:
+            choice = E.Call(e.op, (strip_likely(e.args[0]), *e.args[1:]), e.dtype)
+            made = ragged_pieces.by_one_load(choice, v.lanes, v.expr, v.uses_var, v.analyzer)
+            if made is not None:
+                return made
         a = v.guarded_by(cond, e.args[1])
         b = v.guarded_by(E.Not(cond), e.args[2])
         return E.Select(cond, widen(a, v.lanes), widen(b, v.lanes))

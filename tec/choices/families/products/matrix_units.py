@@ -212,7 +212,7 @@ def shape_of(c: Contraction, target: Target) -> Shape:
         runs = (_run(c, c.a), _run(c, c.b))
     return Shape(
         *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned, runs=runs,
-        along_k=(c.a.k_last, c.b.k_last),
+        along_k=(c.a.k_last, c.b.k_last), anywhere=c.a.anywhere and c.b.anywhere,
     )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def match(group: Group, target: Target, op: ComputeOp) -> MatrixProduct | None:
         shape = Shape(p.m, p.n, p.k, batch, p.a.dtype, op.output(0).dtype, padded=False)
         space = MatrixProduct(group, target, shape, op, None, None)
     else:
-        c = _known(found[0], target)
+        c = padding.anywhere(_known(found[0], target), target)
         if c.a.dtype != c.b.dtype:
             return None
         space = MatrixProduct(group, target, shape_of(c, target), op, c, found[1])

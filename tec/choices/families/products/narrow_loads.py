@@ -24,7 +24,9 @@ def _sides(t: Tiling) -> tuple[tuple[int, int], tuple[int, int]]:
 def _comes_along_k(shape: Shape, side: int, tile: int, step: int) -> bool:
     """Whether wavefronts read pieces along the sum from a tile of A (0) or B (1) in shared memory: the operand lies so, or threads turn it round."""
     rows = (shape.m, shape.n)[side]
-    return shape.along_k[side] or not (shape.guarded or shape.runs[side] or rows % tile or shape.k % step)
+    return shape.along_k[side] or not (
+        shape.guarded or shape.runs[side] or (not shape.anywhere and (rows % tile or shape.k % step))
+    )
 
 
 def singles(t: Tiling, shape: Shape, known: Figures) -> float:

@@ -125,6 +125,7 @@ class Shape:
     parts: bool = False  # the results are sums of parts, stored in their type
     runs: tuple[int, int] = (0, 0)  # elements of A and of B that one load brings; 0: a whole piece
     along_k: tuple[bool, bool] = (True, True)  # whether A and B lie along the sum
+    anywhere: bool = False  # loads may begin at any element
 
     @property
     def bytes(self) -> int:

@@ -15,11 +15,11 @@ def is_choice(e: E.Expr) -> bool:
     return type(e) is E.Call and e.op == "if_then_else"
 
 
-def masked(e: E.Expr, lane: E.Var) -> tuple[E.Expr, E.Expr | None, E.IntImm | E.FloatImm | None]:
-    """A value that is made under a condition of all lanes, the condition, and the number that stands else; (`e`, None, None) where it is another expression."""
+def masked(e: E.Expr, lane: E.Var | None = None) -> tuple[E.Expr, E.Expr | None, E.IntImm | E.FloatImm | None]:
+    """A value that is made under a condition of all lanes (of any, where no lane is named), the condition, and the number that stands else; (`e`, None, None) where it is another expression."""
     if is_choice(e):
         cond, value, other = e.args  # type: ignore[attr-defined]
-        if isinstance(other, (E.IntImm, E.FloatImm)) and lane not in free_vars(cond):
+        if isinstance(other, (E.IntImm, E.FloatImm)) and (lane is None or lane not in free_vars(cond)):
             return value, cond, other
     return e, None, None
 

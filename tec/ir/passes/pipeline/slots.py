@@ -133,7 +133,7 @@ def _is_crossed(nest: Nest) -> bool:
     if len(loops) < 2 or not all(isinstance(f, S.For) for f in nest.around[-2:]):
         return False
     u, v = loops[-2:]
-    load, _, _ = masked(x.value, u.var)
+    load, _, _ = masked(x.value)
     if u.kind != S.ForKind.UNROLLED or v.kind != S.ForKind.VECTORIZED or not isinstance(load, E.BufferLoad):
         return False
     if load.predicate is not None or x.predicate is not None or load.buffer.scope != "global" or load.buffer.strides:
