@@ -268,6 +268,12 @@ def cpu_machine(core: Core, cores: int) -> Machine:
     return Machine(core.name, core.name, cores, core.clock_mhz, levels, 20.0 * cores, 16 * GB, vector)
 
 
-def host_cores() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def host_threads() -> int:
+    """Threads that parallel loops of this process run on: TEC_NUM_THREADS, else the processors that it may use."""
+    text = os.environ.get("TEC_NUM_THREADS", "")
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 1

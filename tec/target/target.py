@@ -17,7 +17,7 @@ from typing import Any
 from ..errors import TargetError
 from ..locks import cached_property
 from .chips import CHIPS, KB, Chip, MatrixShape
-from .cpus import CORES, Core, core_named, cpu_machine, host_core, host_cores, with_features
+from .cpus import CORES, Core, core_named, cpu_machine, host_core, host_threads, with_features
 from .machines import MACHINES, Machine, find_product, machine_of_chip, product_key
 
 _KINDS = {
@@ -226,11 +226,11 @@ class Target:
 
     @cached_property
     def machine(self) -> Machine:
-        """The machine that costs are reckoned for: the product named, else the one that the chip's name stands for; this host, or as many
-        cores (-num-cores) of the kind that -mcpu names."""
+        """The machine that costs are reckoned for: the product named, else the one that the chip's name stands for; this host with as many cores as
+        parallel loops run on, or as many (-num-cores) of the kind that -mcpu names."""
         if self.kind != "llvm":
             return self._product or machine_of_chip(self.chip)
-        return cpu_machine(self.core, int(self.options.get("num-cores", host_cores() if self.is_host else _CORES)))
+        return cpu_machine(self.core, int(self.options.get("num-cores", host_threads() if self.is_host else _CORES)))
 
     @property
     def names_product(self) -> bool:

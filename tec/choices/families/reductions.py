@@ -176,14 +176,14 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
 
 
 def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
-    """A long reduction along contiguous memory, as a partial one for each vector lane and the reduction of those: the stage
+    """A reduction along contiguous memory of a vector or more, as a partial one for each lane and the reduction of those: the stage
     of the partial results, for the caller to place, or None where that does not fit.
 
     One chain of additions takes their latency an element, and its rounding errors grow with its length.
     """
     length = reduce_size(op)
     lanes = lanes_for(op.output(0).dtype, target)
-    if not op.reduce_axis or (length is not None and length < 4 * lanes):
+    if not op.reduce_axis or (length is not None and length < lanes):
         return None
     line = _line(op)
     last = op.reduce_axis[-1]

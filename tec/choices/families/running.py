@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
@@ -27,6 +28,7 @@ from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow
 
 SHORT = 64  # elements of a line below which a thread has it for itself
 _STRIP = 8  # vectors: four lines of a cache, in half of the registers of an AVX2 core
+_OF_L2 = 8  # part of the second cache that the sums of a wide strip take: rows come and go beside them, and whole rows are as prefetchers like them
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it: prices are no better than that
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
@@ -90,15 +92,17 @@ class Running(loops.LoopForm):
         return Footprint((sums, *whole.kernels))
 
     def _strip(self) -> tuple[int, int] | None:
-        """Lanes of a vector of neighbouring lines, and how many such vectors go down the lines together: on a CPU whose sums are of the elements' own type. A vector alone
-        takes part of each line of the cache that it meets, and comes to the next row in another page."""
+        """Lanes of a vector of neighbouring lines, and how many such vectors go down the lines together; None for a line at a time. On a CPU: a vector alone takes part of each
+        line of the cache that it meets, and comes to the next row in another page. Strips of up to `_STRIP` vectors have their sums in registers, wider ones in a cache."""
         x, after = self.form.inputs[0], self.lines.after
-        lanes = lanes_for(x.dtype, self.target)
-        if self.target.is_gpu or not after or after[-1] < lanes or x.dtype != self.form.attrs["acc"]:
+        lanes = lanes_for(self.form.attrs["acc"], self.target)
+        if self.target.is_gpu or not after or after[-1] < lanes or dtype_info(x.dtype).lanes > 1 or x.dtype == "bool":
             return None
         vectors = -(-after[-1] // lanes)
         spread = max(1, self.lines.count // after[-1] * vectors // self.target.machine.units)  # of each core
-        return lanes, min(vectors, spread, _STRIP)
+        widest = self.target.core.l2_bytes // _OF_L2 // (lanes * dtype_info(self.form.attrs["acc"]).bytes)
+        strips = -(-vectors // min(spread, widest))
+        return lanes, -(-vectors // strips)  # as even as they come
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         x = self.form.inputs[0]
@@ -108,7 +112,7 @@ class Running(loops.LoopForm):
             if choice["wave"]:
                 (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()
             elif (strip := self._strip()) is not None:
-                scan.by_strips(*strip)
+                scan.by_strips(*strip, in_registers=strip[1] <= _STRIP)
             else:
                 with loops.each(ib, self.target, self.lines.count, "line") as line:
                     scan.write(line, 0, self.lines.n, loops.scalar(ib, scan.wide, "acc", scan.one))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ... import te
@@ -41,23 +42,40 @@ class Scan:
                 acc[0] = self.both(acc[0], value)
                 self.dst[at] = acc[0].astype(self.dtype)
 
-    def by_strips(self, lanes: int, vectors: int) -> None:
-        """Some vectors of neighbouring lines at a time, whose sums stay in registers. Those of a strip that would run past the last line begin earlier."""
+    def by_strips(self, lanes: int, vectors: int, in_registers: bool) -> None:
+        """Some vectors of neighbouring lines at a time, whose sums stay in registers, or in an array. Those of a strip that would run past the last line begin earlier."""
         ib, lines, n = self.ib, self.lines, self.n
-        inner, vector = lines.after[-1], f"{self.dtype}x{lanes}"
-        strips = -(-inner // (lanes * vectors))
+        inner, vector, wide = lines.after[-1], f"{self.dtype}x{lanes}", f"{self.wide}x{lanes}"
+        width = lanes * vectors
+        strips = -(-inner // width)
         around = loops.Lines((*lines.before, n, *lines.after[:-1]), len(lines.before))
         with loops.each(ib, self.target, around.count * strips, "strip") as strip:
-            line, first = te.indexdiv(strip, strips), ib.let("first", te.indexmod(strip, strips) * (lanes * vectors))
-            acc = ib.allocate(self.dtype, (lanes * vectors,), "acc", scope="local")
-            one = te.const(1 if self.product else 0, vector)
-            for v in range(vectors):
-                loops.put_vector(ib, acc, v * lanes, one)
+            line = te.indexdiv(strip, strips)
+            begin: Any = te.indexmod(strip, strips) * width
+            # Of strips in an array the last begins earlier, as a whole.
+            first: Any = ib.let("first", begin if in_registers else te.min(begin, max(0, inner - width)))
+            acc = ib.allocate(self.wide, (width,), "acc", scope="local" if in_registers else "global")
+            one = te.const(1 if self.product else 0, wide)
+
+            def each(do: Callable[[Any], None]) -> None:
+                if not in_registers:
+                    with ib.for_range(0, vectors, "v") as v:
+                        do(v)
+                    return
+                for number in range(vectors):
+                    do(number)
+
+            each(lambda v: loops.put_vector(ib, acc, v * lanes, one))
             with ib.for_range(0, n, "k") as k:
                 row = around.at(line, n - 1 - k if self.back else k)
-                for v in range(vectors):
+
+                def go_on(v: Any) -> None:
                     at = (*row, te.min(first + v * lanes, inner - lanes))
                     before = ib.let("before", loops.vector(acc, v * lanes, lanes))
-                    after = ib.let("after", self.both(before, self.src.buffer.vload(at, vector)))
+                    value = self.src.buffer.vload(at, vector)
+                    after = ib.let("after", self.both(before, value if wide == vector else value.astype(wide)))
                     loops.put_vector(ib, acc, v * lanes, after)
-                    ib.emit(self.dst.buffer.vstore(at, before if self.strict else after))
+                    result = before if self.strict else after
+                    ib.emit(self.dst.buffer.vstore(at, result if wide == vector else result.astype(vector)))
+
+                each(go_on)

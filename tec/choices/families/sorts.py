@@ -1,4 +1,5 @@
-"""The largest elements in order, as loops: lists in vectors (`insertions`); a heap's work, n log k, a line a thread; or a bitonic sort's, n log^2 n, all threads at once."""
+"""The largest elements in order, as loops: lists in vectors (`insertions`); sorts of words in vectors (`word_sorts`); a heap's work, n log k, a line a thread; or a bitonic sort's,
+n log^2 n, all threads at once."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
 from ..space import Choice
-from . import insertions, line_scan, selection
+from . import insertions, line_scan, selection, word_sorts
 from .running import Running
 
 _RUN = 16  # elements that a CPU looks at together: some vectors
+_WORDS_A_STEP = 16  # compared, in vectors of 8 and with half of the loads of a heap's
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
@@ -45,7 +47,7 @@ class Largest(loops.LoopForm):
         super().__init__(group, target, form, carriers)
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
         self.parameters = {
-            "algorithm": ("heap", "bitonic", "selection" if target.is_gpu else "list"),
+            "algorithm": ("heap", "bitonic", *(("selection",) if target.is_gpu else ("list", "words"))),
             "by_wave": (False, True) if target.is_gpu else (False,),
         }
         # Short lines on a GPU: each element counts those before it, all threads at once, in one pass.
@@ -60,8 +62,8 @@ class Largest(loops.LoopForm):
                 return found
         if self.target.is_gpu:
             return self.choice(algorithm="bitonic", by_wave=False)
-        listed = self.choice(algorithm="list", by_wave=False)
-        return listed if self.why_not(listed) is None else self.choice(algorithm="heap", by_wave=False)
+        ways = (self.choice(algorithm=a, by_wave=False) for a in ("list", "words", "heap"))
+        return next(c for c in ways if self.why_not(c) is None)
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these lines."""
@@ -77,6 +79,8 @@ class Largest(loops.LoopForm):
             return "a wavefront selects as many elements as it has threads, of a line that these keep"
         if choice["algorithm"] == "list" and not insertions.can(self.target, x.dtype, k):
             return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {x.dtype}"
+        if choice["algorithm"] == "words" and not word_sorts.can(self.target, x.dtype, self.lines.n, k):
+            return f"at most {word_sorts.MOST_WORDS} words of elements of 32 bits are sorted at once, and not {k} of {x.dtype}"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:
@@ -87,6 +91,8 @@ class Largest(loops.LoopForm):
             return self.chains(n * max(1, k.bit_length()), count)
         if choice["algorithm"] == "list":
             return self.chains(n, count)
+        if choice["algorithm"] == "words":
+            return self.chains(word_sorts.steps(n, k) / _WORDS_A_STEP, count)
         if choice["algorithm"] == "selection":
             threads = self.target.wavefront_size if choice.get("by_wave", False) else loops.THREADS
             return self.chains(_SEARCHED * (1 + n / threads) + k, count * threads)
@@ -101,7 +107,8 @@ class Largest(loops.LoopForm):
             return selection.selected(
                 x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, by_wave=True
             )
-        make = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected}[choice["algorithm"]]
+        ways = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected, "words": word_sorts.sorted_words}
+        make = ways[choice["algorithm"]]
         return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
 
 

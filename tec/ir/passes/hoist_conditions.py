@@ -6,16 +6,18 @@
 In: any stage. A loop whose whole body is the guarded statement is changed so, and no code is repeated; a condition that
 reads memory stays, as the body might write there.
 
-On a CPU a loop that is for the most part rows of a ragged tile, of which each has a condition, stands twice, the second time for one row alone: it has a fraction of the
-code, and a step of a decoder or of a recurrent layer has no other.
+On a CPU a loop over the rows of a ragged tile, of which each has a condition, becomes one loop for each number of rows. Sums then stay in registers: with conditions inside,
+they do only where LLVM takes them all out of the loop, which it stops doing from some 24 sums on.
 
-    for k in range(n):                       if likely(1 < left): for k in range(n): ...
-        if likely(0 < left): row0     ->     else:                for k in range(n): row0
-        if likely(1 < left): row1
+    for k in range(n):                       if likely(2 < left): for k in range(n): row0; row1; row2
+        if likely(0 < left): row0     ->     else: if likely(1 < left): for k in range(n): row0; row1
+        if likely(1 < left): row1            else: for k in range(n): row0
         if likely(2 < left): row2
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 from ...target import Target
 from .. import expr as E
@@ -35,7 +37,7 @@ def hoist_conditions(func: Func, target: Target) -> Func:
         if isinstance(out, S.For) and out.kind != S.ForKind.THREAD:
             out = _hoist(out)
             if isinstance(out, S.For) and out.kind == S.ForKind.SERIAL and not target.is_gpu:
-                return _one_row(out)
+                return _by_rows(out)
         return out
 
     return func.with_body(fs(func.body))
@@ -59,11 +61,14 @@ def _hoist(loop: S.For) -> S.Stmt:
     return out
 
 
-_ROWS = 3  # or more beside the first: then the second loop has no more than a quarter of the code of the first
+_ROWS = 3  # or more beside the first: LLVM takes the conditions of fewer out by itself
+_MOST_STATEMENTS = (
+    800  # of all loops of a ragged tile; of a larger one the loop with conditions stays, beside that of one row
+)
 
 
-def _one_row(loop: S.For) -> S.Stmt:
-    """A loop over the rows of a ragged tile as two, the second of its first row."""
+def _by_rows(loop: S.For) -> S.Stmt:
+    """A loop over the rows of a ragged tile as one for each number of rows, the most first."""
     body = loop.body.stmts if isinstance(loop.body, S.Seq) else ()
     if len(body) <= _ROWS or not all(isinstance(x, S.IfThenElse) and x.orelse is None for x in body):
         return loop
@@ -75,14 +80,30 @@ def _one_row(loop: S.For) -> S.Stmt:
         c = ana.simplify(x.cond.args[0])  # type: ignore[attr-defined]
         rows.setdefault(str(c), []).append(x)
         conditions[str(c)] = c
-    first, *others = rows
-    if len(others) < _ROWS:
+    order = list(rows)
+    if len(order) <= _ROWS or not _each_implies_the_one_before(ana, [conditions[c] for c in order]):
         return loop
-    with ana.constraint(E.Not(conditions[others[0]])):
-        if not all(ana.can_prove(E.Not(conditions[c])) for c in others):
-            return loop
-    one = loop.with_body(S.Seq(tuple(rows[first])))
-    return S.IfThenElse(E.Call("likely", (conditions[others[0]],), "bool"), loop, clone(one, {}))
+    counts = range(1, len(order)) if len(body) * len(order) // 2 <= _MOST_STATEMENTS else (1,)
+    first = loop.with_body(S.Seq(tuple(rows[order[0]])))
+    out: S.Stmt = clone(first, {})
+    for count in counts:
+        whole = count == counts[-1] and counts[-1] < len(order) - 1
+        kept = set(order if whole else order[: count + 1])
+        # The statements keep their order, and lose their conditions: the one around holds for all of these rows.
+        some = [x if whole else x.then for x in body if str(ana.simplify(x.cond.args[0])) in kept]  # type: ignore[attr-defined]
+        out = S.IfThenElse(
+            E.Call("likely", (conditions[order[count]],), "bool"), clone(loop.with_body(S.Seq(tuple(some))), {}), out
+        )
+    return out
+
+
+def _each_implies_the_one_before(ana: Analyzer, conditions: list[E.Expr]) -> bool:
+    """Whether a row's condition fails wherever that of the row before it does."""
+    for before, after in pairwise(conditions):
+        with ana.constraint(E.Not(before)):
+            if not ana.can_prove(E.Not(after)):
+                return False
+    return True
 
 
 def _is_ragged(c: E.Expr, var: E.Var) -> bool:

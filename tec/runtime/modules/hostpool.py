@@ -14,6 +14,7 @@ import os
 import zlib
 
 from ...locks import fork_safe_lock
+from ...target.cpus import host_threads
 from ..objects.objfile import HOST, LoadedObject, load_object
 
 HELPERS = (
@@ -31,17 +32,6 @@ _LOCK = fork_safe_lock()
 _POOL: LoadedObject | None = None  # never unloaded: its workers run in it
 
 
-def default_threads() -> int:
-    """TEC_NUM_THREADS, or the number of cores this process may use."""
-    text = os.environ.get("TEC_NUM_THREADS", "")
-    if text.isdigit() and int(text) > 0:
-        return int(text)
-    try:
-        return len(os.sched_getaffinity(0))
-    except (AttributeError, OSError):
-        return os.cpu_count() or 1
-
-
 def pool() -> LoadedObject | None:
     """The loaded pool; None on a machine that tec has none for."""
     global _POOL
@@ -54,7 +44,7 @@ def pool() -> LoadedObject | None:
                 if packed is None:
                     return None
                 loaded = load_object(zlib.decompress(base64.b85decode(packed)))
-                _configure(loaded, default_threads())
+                _configure(loaded, host_threads())
                 if hasattr(os, "register_at_fork"):
                     os.register_at_fork(after_in_child=ctypes.CFUNCTYPE(None)(loaded.address("tec_pool_reset")))
                 # The code is never unmapped, not when the interpreter clears its modules either: a thread that some other
@@ -73,7 +63,7 @@ def set_num_threads(threads: int | None = None) -> None:
     """Use this many threads in parallel loops, the calling one counted; None takes the default again."""
     loaded = pool()
     if loaded is not None:
-        _configure(loaded, default_threads() if threads is None else max(1, int(threads)))
+        _configure(loaded, host_threads() if threads is None else max(1, int(threads)))
 
 
 def symbols() -> dict[str, int]:

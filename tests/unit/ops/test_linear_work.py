@@ -73,6 +73,20 @@ def test_running_sums(shape, axis, flags, dtype, chip):
     same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis", "flags", "dtype"),
+    [
+        ((5, 300), 0, {"exclusive": True}, "float32"),  # two cores have strips of 150
+        ((3, 4, 2, 170), 1, {"reverse": True}, "float16"),  # sums of float32
+        ((3, 70000), 0, {}, "int32"),  # strips of a cache's part; the last begins earlier
+    ],
+)
+def test_running_sums_of_wide_rows(shape, axis, flags, dtype):
+    x = (np.random.default_rng(seeds.first(7)).standard_normal(shape) * 4).astype(dtype)
+    attrs = {"axis": axis, **flags}
+    same(run("cumsum", [x], attrs), host("cumsum", [x], attrs), 1e-2 if dtype == "float16" else 1e-4)
+
+
 def test_running_sums_of_chunks_of_chunks():
     x = RNG.integers(-9, 9, (2, 70000)).astype(np.int32)
     for flags in ({}, {"reverse": True, "exclusive": True}):

@@ -602,17 +602,25 @@ def f(A: Buffer((n, 6), "float32"), B: Buffer((6,), "float32"), C: Buffer((n,), 
 """
 
 
-def test_one_row_of_a_ragged_tile_has_a_loop_of_its_own() -> None:
+def test_each_number_of_rows_of_a_ragged_tile_has_a_loop_of_its_own() -> None:
     func, out = lowered(ROWS, "flatten_buffers", "unroll", "hoist_conditions", "simplify")
     text = str(out)
-    assert text.count("for k") == 2 and text.count("C[") == 2 * (4 + 1)
-    alone = text[text.index("else:") :]
-    assert alone.count("for k") == 1 and "i * 4 + 1" not in alone
+    assert text.count("for k") == 4 and text.count("C[") == 2 * (4 + 3 + 2 + 1) and text.count("likely") == 3
     for n in (1, 2, 3, 4, 5, 7):
         check_same(func, out, n=n)
     assert str(lowered(ROWS.replace("unrolled(4)", "unrolled(3)"), "unroll", "hoist_conditions")[1]).count("for k") == 1
     gpu = apply(parse_func(ROWS), GPU, "unroll", "hoist_conditions")
     assert str(gpu).count("for k") == 1
+
+
+def test_a_large_ragged_tile_has_a_loop_for_one_row() -> None:
+    text = ROWS.replace("unrolled(4)", "unrolled(64)").replace("* 4", "* 64").replace("(n + 3) // 4", "(n + 63) // 64")
+    func, out = lowered(text, "flatten_buffers", "unroll", "hoist_conditions", "simplify")
+    assert str(out).count("for k") == 2
+    alone = str(out)[str(out).index("else:") :]
+    assert alone.count("for k") == 1 and "i * 64 + 1" not in alone
+    for n in (1, 2, 63, 64, 65):
+        check_same(func, out, n=n)
 
 
 def test_a_condition_on_memory_that_the_loop_writes_stays() -> None:

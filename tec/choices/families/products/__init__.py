@@ -32,6 +32,8 @@ from .warpgroups import WarpgroupProduct
 
 _TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those that do not lie so are copied
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
+_FEW_COLUMNS = 48  # of which a half vector more or less is a sixth of the work or more
+_AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -145,7 +147,16 @@ class RegisterTiles(Space):
 
     @property
     def default(self) -> Choice:
-        return min(self.drafts(), key=lambda c: self.cost(c).seconds)
+        """Of the tiles that should be nearly as quick as the quickest, the one with the least work: small tiles are quick only if all cores are idle otherwise."""
+        found = [(self.cost(c).seconds, c) for c in self.drafts()]
+        least = min(seconds for seconds, _ in found)
+        near = [(seconds * self._cores(c), c) for seconds, c in found if seconds <= _AS_QUICK * least]
+        return min(near, key=lambda f: f[0])[1]
+
+    def _cores(self, choice: Choice) -> float:
+        """That have work at once."""
+        (kernel,) = self.sketch(choice).kernels
+        return min(self.target.machine.units, kernel.groups) if choice["parallel"] else 1
 
     def drafts(self) -> Iterator[Choice]:
         """Tiles of all sizes; the sum four steps at a time where that divides it."""
@@ -204,8 +215,9 @@ class RegisterTiles(Space):
             final.vectorize(ji)
         if choice["panels"]:
             made = None if packed is None else packed.panels
+            is_enough = (size_of(self.op.output(0).shape[:-2]) or 1) >= self.target.machine.units
             outer = packing.walk(
-                s, final, made, axes[:-2], (io, ii, jo, ji), choice["panels"], lanes, choice["parallel"]
+                s, final, made, axes[:-2], (io, ii, jo, ji), choice["panels"], lanes, choice["parallel"], is_enough
             )
         elif self.is_open:
             # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
@@ -235,8 +247,11 @@ class RegisterTiles(Space):
 
 
 def _lanes(n: int | None, target: Target) -> int:
-    """Of vectors along `n` columns: a whole register's, or fewer for few columns."""
+    """Of vectors along `n` columns: a whole register's, or fewer for few columns. A core whose units are half a vector wide takes two halves in the time of a whole one: of few
+    columns fewer of them stay empty."""
     lanes = max(_FEWEST_LANES, target.vector_bytes // 4)
     while n is not None and lanes > max(n, _FEWEST_LANES):
+        lanes //= 2
+    if n is not None and lanes == 16 and target.core.fma == 1 and n <= _FEW_COLUMNS and 0 < n % lanes <= lanes // 2:
         lanes //= 2
     return lanes

@@ -91,17 +91,23 @@ def _taken(group: Group, result: Tensor, wide: Tensor) -> tuple[Group, ComputeOp
     return made, wide.op, out
 
 
-def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[IterVar], tiles: tuple[Any, Any, Any, Any], together: int, lanes: int, threads: bool) -> IterVar:  # fmt: skip
-    """Tiles (rows, columns: outer and inner) by `together` panels at a time, which are made before (`panels`) or lie so; returns the loop at which a tile is summed."""
+def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[IterVar], tiles: tuple[Any, Any, Any, Any], together: int, lanes: int, threads: bool, is_enough: bool) -> IterVar:  # fmt: skip
+    """Tiles (rows, columns: outer and inner) by `together` panels at a time, which are made before (`panels`) or lie so; returns the loop at which a tile is summed. is_enough: each
+    core has elements of the batch."""
     io, ii, jo, ji = tiles
     js, jp = final.split(jo, factor=together)
     final.reorder(*batch, js, io, jp, ii, ji)
-    tasks = (*batch, js) if panels is not None else (*batch, js, io)
-    task = final.fuse(*tasks) if len(tasks) > 1 else js
+    if is_enough or not threads:
+        # The loop over panels is no part of a fused one: its last turn, of fewer panels or columns, then parts from the others, which need no guards.
+        task = final.fuse(*batch) if len(batch) > 1 else batch[0] if batch else js
+        place = js
+    else:
+        tasks = (*batch, js) if panels is not None else (*batch, js, io)
+        place = task = final.fuse(*tasks) if len(tasks) > 1 else js
     if threads:
         final.parallel(task)
     if panels is not None:
-        s[panels].compute_at(final, task)
+        s[panels].compute_at(final, place)
         _, lane = s[panels].split(panels.axis[-1], factor=lanes)
         s[panels].vectorize(lane)
     return jp
@@ -117,6 +123,8 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
     step, instructions = tile_clocks.step(target, rows, vectors)
     clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
+    if 4.0 * size * m * n > core.l2_bytes:  # vectors of a tile's results that find no room to wait for their lines
+        clocks += high * wide * told["store_wait"] * max(0, sums - told["stores"])
     row_bytes, apart = 4.0 * columns, 4 * n
     lines = row_bytes / LINE_BYTES
     if not is_block and (apart % LINE_BYTES or row_bytes % LINE_BYTES):
