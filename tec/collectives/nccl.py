@@ -129,6 +129,12 @@ def library(kind: str) -> NcclLibrary:
     return NcclLibrary(found, name)
 
 
+class _Entered(threading.local):
+    """Whether a thread has made a device current."""
+
+    done = False
+
+
 class NcclTransport:
     """One rank of an NCCL communicator."""
 
@@ -140,6 +146,7 @@ class NcclTransport:
         self._timeout_s = timeout_s
         self._since: float | None = None  # when the host side of a call began
         self._over: str | None = None
+        self._entered = _Entered()
         self._stop = threading.Event()
         self._connect(bytes.fromhex(unique_id))
         threading.Thread(target=self._watch, daemon=True, name=f"collectives of rank {rank}").start()
@@ -185,8 +192,9 @@ class NcclTransport:
         if self._over is not None:
             self._check()
         device = self.device
-        if self._driver._current.ordinal != device.index:
+        if not self._entered.done:  # once a thread: the library makes the communicator's device current by itself
             self._driver._enter(device.index)
+            self._entered.done = True
         if device.capturing is not None:
             device.capturing.keep.extend((x, out))
         self._since = time.monotonic()

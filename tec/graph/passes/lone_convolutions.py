@@ -1,4 +1,4 @@
-"""The layout of a lone convolution on an AMD GPU: nothing before or after it works in the layout that it likes best, so that a copy stands on either side.
+"""The layout of a lone convolution on a GPU: nothing before or after it works in the layout that it likes best, so that a copy stands on either side.
 
 In: a graph before `choose_layouts`. Out: the layouts by which the convolution and the copies around it cost least. Each way is priced by what templates do with its te
 definitions (`choices.operator_price`), as the groups of the network will be: a copy is a launch and a trip to memory more, which is most of a small convolution's time, while
@@ -34,15 +34,17 @@ class Lone:
 
 
 def lone_convolution(graph: Graph, target: Target) -> Lone | None:
-    """The layouts of a convolution that has nothing but elementwise work beside it; None of a larger graph, where a size is open, and on machines whose prices do not
-    tell."""
-    if not (target.is_gpu and target.machine.has_latencies):
+    """The layouts of a convolution that has nothing but elementwise work beside it; None of a larger graph, where a size is open, and of windows on machines
+    whose prices do not tell what it costs to gather them. One of a pixel is a product of the weights with each image, which every machine's prices tell."""
+    if not target.is_gpu:
         return None
     found = [n for n in graph.nodes if n.op == "conv"]
     others = (n for n in graph.nodes if n.op not in ("conv", "reshape"))
     if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
         return None
     (node,) = found
+    if not (target.machine.has_latencies or _is_product(node)):
+        return None
     usual = wanted(node, target, ())
     if usual is None:
         return None
@@ -56,6 +58,16 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
         if cost < least:
             made, least = other, cost
     return Lone(node, made)
+
+
+def _is_product(node: Node) -> bool:
+    """Whether each pixel is a sum of that pixel's channels alone."""
+    a = node.attrs
+    return bool(
+        a["groups"] == 1
+        and all(n == 1 for n in (*node.inputs[1].shape[2:], *a["strides"]))
+        and not any((*a["before"], *a["after"]))
+    )
 
 
 def _others(node: Node) -> Iterator[Convolution | None]:
@@ -72,8 +84,9 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     """What a convolution and the copies around it should take; infinite where no template serves it."""
     x, w = (v.type for v in node.inputs)
     y = node.outputs[0].type
+    gathers = () if _is_product(node) else _GATHERS
     if way is None:
-        return operator_seconds("conv", [x, w], node.attrs, target, _GATHERS)
+        return operator_seconds("conv", [x, w], node.attrs, target, gathers)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
     added = -x.shape[1] % way.fill
     sizes["C"] += added
@@ -95,7 +108,7 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
             [source, TensorType(w.dtype, way.weights.shape(weights))],
             attrs,
             target,
-            _GATHERS if way.x == plain(x.ndim) else (),
+            gathers if way.x == plain(x.ndim) else (),
         )
         + _copy(made, way.y, plain(y.ndim), out, {}, target)
     )

@@ -1,4 +1,4 @@
-"""A network's only convolution on an AMD GPU stays in NCHW where the copies to pixels and back would take longer than they save."""
+"""A network's only convolution on a GPU stays in NCHW where the copies to pixels and back would take longer than they save."""
 
 from __future__ import annotations
 
@@ -51,6 +51,12 @@ def test_one_channel_is_filled_up_in_weights_too(dtype: str) -> None:
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90a", "llvm"])
 def test_it_is_for_machines_whose_prices_tell(target: str) -> None:
     assert lone_convolution(convolution((1, 9, 40, 50), 56, 3), tec.Target(target)) is None
+
+
+@pytest.mark.parametrize("shape,channels", [((8, 240, 29, 29), 11), ((1, 16, 1, 59), 110), ((3, 64, 22, 22), 72)])
+def test_a_pixel_s_channels_are_one_product_on_every_gpu(shape: tuple[int, ...], channels: int) -> None:
+    net = tec.compile(convolution(shape, channels, 1, dtype="float16"), target="cuda -arch=sm_90a", cache=False)
+    assert [ops for ops in net.report.functions.values()] == [["conv", "relu"]]
 
 
 def test_networks_keep_their_layouts() -> None:
