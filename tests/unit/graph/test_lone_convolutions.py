@@ -56,7 +56,7 @@ def test_it_is_for_machines_whose_prices_tell(target: str) -> None:
 @pytest.mark.parametrize("shape,channels", [((8, 240, 29, 29), 11), ((1, 16, 1, 59), 110), ((3, 64, 22, 22), 72)])
 def test_a_pixel_s_channels_are_one_product_on_every_gpu(shape: tuple[int, ...], channels: int) -> None:
     net = tec.compile(convolution(shape, channels, 1, dtype="float16"), target="cuda -arch=sm_90a", cache=False)
-    assert [ops for ops in net.report.functions.values()] == [["conv", "relu"]]
+    assert list(net.report.functions.values()) == [["conv", "relu"]]
 
 
 def test_networks_keep_their_layouts() -> None:
