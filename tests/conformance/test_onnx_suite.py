@@ -3,7 +3,9 @@
 import os
 import random
 
+import onnx
 import pytest
+from tec_onnx.session import Session
 
 import tec
 from tec.graph.graph import run_graph
@@ -76,6 +78,10 @@ def test_a_drawn_tenth_of_the_node_cases(nodes):
     assert not failed
 
 
+def by_meaning(graph):
+    return lambda feeds: run_graph(graph, dict(feeds))
+
+
 MEANT_FOR = ("llvm -mcpu=x86-64-v4", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_90a")
 
 
@@ -88,7 +94,7 @@ def test_every_node_case_by_what_operators_mean(nodes, k):
         anything = [*graph.inputs, *graph.outputs, *(o for n in graph.nodes for o in n.outputs)]
         if all(0 not in v.shape for v in anything):  # as a compiler takes it
             graph = optimize(graph, target)
-        return lambda feeds: run_graph(graph, dict(feeds))
+        return by_meaning(graph)
 
     cases = [c for c in nodes if not c.name.endswith("_expanded")][k :: len(MEANT_FOR)]
     assert len(cases) > 300
@@ -98,6 +104,40 @@ def test_every_node_case_by_what_operators_mean(nodes, k):
         except Exception as e:
             failed[c.name] = f"{type(e).__name__}: {e}"
     assert not failed
+
+
+def test_defaults_said_are_those_left_out(nodes):
+    """A node with each default of its schema written out gives what the node without gives."""
+    seen, differ = set(), {}
+    for c in nodes:
+        if c.model is None or len(c.model.graph.node) != 1:
+            continue
+        (node,) = c.model.graph.node
+        given = frozenset(a.name for a in node.attribute)
+        opsets = {o.domain: o.version for o in c.model.opset_import}
+        key = node.op_type, node.domain, given, len(node.input)
+        if key in seen or node.domain not in opsets:
+            continue
+        seen.add(key)
+        schema = onnx.defs.get_schema(node.op_type, opsets[node.domain], node.domain)
+        # The activations of RNN are two by default, also for one direction, which takes one.
+        more = [
+            a.default_value
+            for a in schema.attributes.values()
+            if a.default_value.type and a.name not in given and a.name != "activations"
+        ]
+        said = onnx.ModelProto.FromString(c.model.SerializeToString())
+        said.graph.node[0].attribute.extend(more)
+        ins = [onnx_suite.plain(v) for v in onnx_suite.data_of(c)[1][0][0]]
+        if not more:
+            continue
+        got, want = (Session(m, by_meaning).run(ins) for m in (said, c.model))
+        try:
+            for x, y in zip(got, want, strict=True):
+                onnx_suite.compare(x, y, 1e-6, 1e-6)
+        except AssertionError as e:
+            differ[c.name] = [a.name for a in more], str(e)
+    assert len(seen) > 300 and not differ, differ
 
 
 def test_known_cases_are_cases_and_held_at_their_tolerance(nodes):

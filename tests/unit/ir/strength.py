@@ -15,6 +15,7 @@ from typing import Any
 from tec.ir import expr as E
 from tec.ir.arith import Analyzer, IntSet
 from tec.ir.buffer import Buffer
+from tec.ir.interp import eval_expr
 from tests.fuzz.test_simplify import DATA, DataMaker, Maker, analyzer, value
 
 FILE = Path(__file__).with_name("strength.json")
@@ -215,17 +216,48 @@ def digits(r: random.Random) -> list[int]:
     ]
 
 
+def bounds(r: random.Random) -> list[int]:
+    """Shifts, bits, casts, divisions either way and products: how wide the bound and the interval over all loops are, and nodes."""
+    ranges = {E.Var(n): (r.choice((0, 0, 1, -2, -5)), r.choice((2, 3, 4))) for n in "ijk"}
+    names = list(ranges)
+
+    def some(depth: int) -> E.Expr:
+        if depth == 0:
+            return r.choice((*names, *names, E.IntImm(r.choice((0, 1, 3, 7, -1, -4)))))
+        a, pick = some(depth - 1), r.randrange(9)
+        if pick < 2:
+            return E.Call(r.choice(("shl", "shr")), (a, E.IntImm(r.choice((0, 1, 2, 5)))), "int32")
+        if pick < 4:
+            return E.Call(r.choice(("bitand", "bitor", "bitxor")), (a, some(depth - 1)), "int32")
+        if pick == 4:
+            return E.Cast("int32", E.Cast(r.choice(("int8", "uint8", "int64")), a))
+        if pick == 5:
+            by = [v for v, (low, _) in ranges.items() if low > 0] or [E.IntImm(r.choice((1, 3, -2)))]
+            return r.choice((E.Div, E.Mod, E.FloorDiv, E.FloorMod))(a, r.choice((*by, E.IntImm(r.choice((2, 4))))))
+        if pick == 6:
+            return E.Select(E.LT(a, some(depth - 1)), a, some(depth - 1))
+        return r.choice((E.Mul, E.Mul, E.Add, E.Sub, E.Min, E.Max))(a, some(depth - 1))
+
+    e, ana = some(r.choice((1, 2, 2))), analyzer(ranges)
+    values = [int(eval_expr(e, at, {})) for at in _everywhere(ranges)]
+    s = Analyzer().int_set(e, {v: E.Range(E.IntImm(low), E.IntImm(n)) for v, (low, n) in ranges.items()})
+    ends = [x.value if type(x) is E.IntImm else None for x in (s.min, s.max)]
+    return [_hull(*f(), min(values), max(values)) for f in (lambda: ana.const_int_bound(e), lambda: ends)] + [_nodes(ana, e)]
+
+
 _BUFFERS = {t: Buffer(t, t, (E.IntImm(4),)) for t in DATA}
 
 
 def data(r: random.Random) -> list[int]:
-    """What is loaded, where arithmetic wraps: nodes."""
+    """What is loaded, where arithmetic wraps: nodes, and bits of what its values can be."""
     i = E.Var("i")
-    return [_nodes(analyzer({i: (0, 4)}), DataMaker(r, _BUFFERS, i).make(r.choice(DATA), 3))]
+    ana, e = analyzer({i: (0, 4)}), DataMaker(r, _BUFFERS, i).make(r.choice(DATA), r.choice((1, 2, 3)))
+    low, high = ana.const_int_bound(E.Cast("int64", e)) if not e.dtype.startswith("float") else (0, 0)
+    return [_nodes(ana, e), FAR if low is None or high is None else (high - low).bit_length()]
 
 
 KINDS: dict[str, tuple[Callable[[random.Random], list[int]], int]] = {
-    "index": (index, 250), "condition": (condition, 200), "claim": (claim, 240), "symbolic": (symbolic, 200), "lanes": (lanes, 200), "shape": (shape, 80), "digits": (digits, 200), "data": (data, 200),
+    "index": (index, 250), "condition": (condition, 200), "claim": (claim, 240), "symbolic": (symbolic, 200), "lanes": (lanes, 200), "shape": (shape, 80), "digits": (digits, 200), "data": (data, 200), "bounds": (bounds, 300),
 }  # fmt: skip
 
 
