@@ -12,7 +12,7 @@ from runtime_fakes import fake_device
 
 from tec.errors import DeviceError
 from tec.runtime import nd
-from tec.runtime.devices.allocator import human, round_size
+from tec.runtime.devices.allocator import CachingAllocator, human, round_size
 
 
 @given(st.integers(0, 1 << 40))
@@ -137,3 +137,31 @@ def test_the_last_bytes_are_given_without_rounding():
     del a
     dev.empty_cache()
     assert dev.memory().cached == 0 and not dev.driver.memory
+
+
+def test_memory_is_given_back_while_another_thread_allocates():
+    """A finalizer may run while the lock is held: it never waits, and what it gave back is taken at the next turn."""
+    dev = fake_device(kind="rocm")
+    dev.driver.exact_alloc = True
+    allocator = CachingAllocator(dev.driver, 0, "fake")
+    first, second = allocator.alloc(8), allocator.alloc(16)
+    held, freed = threading.Event(), threading.Event()
+
+    def hold():
+        with allocator._lock:
+            held.set()
+            freed.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(20)
+    giver = threading.Thread(target=allocator.free, args=(first,))
+    giver.start()
+    giver.join(10)
+    stuck = giver.is_alive()
+    freed.set()
+    holder.join(20)
+    giver.join(20)
+    assert not stuck and not dev.driver.of("free")
+    allocator.free(second)
+    assert sorted(dev.driver.of("free")) == sorted([("free", first), ("free", second)])

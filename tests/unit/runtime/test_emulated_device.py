@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import subprocess
 import sys
 
@@ -13,6 +14,7 @@ import pytest
 import tec
 from tec.errors import ArgumentError, DeviceError
 from tec.runtime import nd, profile, rocm, rocm_emu
+from tests import seeds
 
 
 def build(target="rocm -mcpu=gfx942"):
@@ -191,3 +193,33 @@ def test_launches_are_waited_for_by_sync_and_by_copies(fadd, dev):
         fadd(c, b, a)  # a = a + 2 b
     dev.sync()
     np.testing.assert_array_equal(a.numpy(), x + 2 * x * 2 * 20)
+
+
+@pytest.mark.parametrize("check", ["", "race,init"])
+def test_drawn_allocations_against_a_model(check):
+    """What is live, how many bytes, where kernels may go, and that nothing is given back twice."""
+    r = random.Random(seeds.first(5))
+    device = tec.rocm_emu("gfx942", check=check) if check else tec.rocm_emu("gfx942")
+    driver, live, gone = device.driver, {}, []
+    memory = driver.memory
+    before, others = memory.used_bytes, set(memory.live)
+    for _ in range(60):
+        if live and r.random() < 0.45:
+            address = r.choice(sorted(live))
+            driver.free(0, address)
+            gone.append((address, live.pop(address)))
+        else:
+            size = r.choice((0, 1, 63, 4096))
+            address = driver.alloc(0, size)
+            assert address % 16 == 0 and all(
+                address + size <= a or a + n <= address for a, n in live.items() if n and size
+            )
+            live[address] = size
+        assert memory.used_bytes - before == sum(live.values())
+        assert {int(a): int(n) for a, n in memory.table() if int(a) not in others} == live
+    for address in [a for a, _ in gone[-8:] if a not in live]:
+        with pytest.raises(DeviceError, match="was freed before"):
+            driver.free(0, address)
+    for address in live:
+        driver.free(0, address)
+    assert memory.used_bytes == before
