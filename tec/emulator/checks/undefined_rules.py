@@ -12,21 +12,31 @@ _INTS = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16"}
 _NO_SHADOW = frozenset(("%s126", "%s127", "%strip"))  # EXEC is checked where it is written
 
 
+# What has no comma at the level of its text: plain text, or brackets without others in them.
+_PIECE = re.compile(r"[^,<(\[{>)\]}]+|<[^<>()\[\]{}]*>|\([^<>()\[\]{}]*\)|\[[^<>()\[\]{}]*\]|\{[^<>()\[\]{}]*\}")
+
+
 def split_args(text: str) -> list[str]:
     """Text at its commas outside brackets; of an empty text, which a call without arguments has, nothing."""
     if not text.strip():
         return []
     if "(" not in text and "<" not in text and "[" not in text and "{" not in text:
         return [p.strip() for p in text.split(",")]
-    parts, depth, start = [], 0, 0
-    for i, ch in enumerate(text):
+    parts, depth, start, i, end = [], 0, 0, 0, len(text)
+    while i < end:
+        piece = _PIECE.match(text, i)
+        if piece is not None:
+            i = piece.end()
+            continue
+        ch = text[i]
         if ch in "<([{":
             depth += 1
         elif ch in ">)]}":
             depth -= 1
-        elif ch == "," and depth == 0:
+        elif depth == 0:  # a comma
             parts.append(text[start:i].strip())
             start = i + 1
+        i += 1
     parts.append(text[start:].strip())
     return parts
 
