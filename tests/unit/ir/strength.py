@@ -24,7 +24,7 @@ _TURNED = {E.LE: E.GE, E.LT: E.GT, E.GE: E.LE, E.GT: E.LT, E.EQ: E.EQ}
 
 
 def _ranges(r: random.Random) -> dict[E.Var, tuple[int, int]]:
-    return {E.Var(n): (r.choice((0, 0, 0, -2, 3)), r.choice((2, 3, 4, 7))) for n in "ijk"}
+    return {E.Var(n): (r.choice((0, 0, -2, 1, 3)), r.choice((2, 3, 4, 7))) for n in "ijk"}
 
 
 def _everywhere(ranges: dict[E.Var, tuple[int, int]]) -> Iterator[dict[E.Var, int]]:
@@ -242,7 +242,9 @@ def bounds(r: random.Random) -> list[int]:
     values = [int(eval_expr(e, at, {})) for at in _everywhere(ranges)]
     s = Analyzer().int_set(e, {v: E.Range(E.IntImm(low), E.IntImm(n)) for v, (low, n) in ranges.items()})
     ends = [x.value if type(x) is E.IntImm else None for x in (s.min, s.max)]
-    return [_hull(*f(), min(values), max(values)) for f in (lambda: ana.const_int_bound(e), lambda: ends)] + [_nodes(ana, e)]
+    return [_hull(*f(), min(values), max(values)) for f in (lambda: ana.const_int_bound(e), lambda: ends)] + [
+        _nodes(ana, e)
+    ]
 
 
 _BUFFERS = {t: Buffer(t, t, (E.IntImm(4),)) for t in DATA}
