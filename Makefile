@@ -7,7 +7,7 @@ STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check --no-compile -e
 EXTRAS ?= dev
 
-.PHONY: setup demo test night mutants baseline cliffs unseen model triton tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
+.PHONY: setup demo test night mutants baseline cliffs unseen model triton triton-language tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
 
 setup: $(STAMP)
 
@@ -71,6 +71,10 @@ foreign: $(FOREIGN)/.tec-setup
 array-api: setup
 	$(PY) -m pip install -q --disable-pip-version-check ndindex pytest-json-report
 	TEC_ARRAY_API_CHECKOUT=$(CHECKOUT) $(PY) -m pytest -q -s tests/foreign/test_array_api.py
+
+# Triton's own tests of its language on tec.tile; CHECKOUT names a checkout of triton-lang/triton. TEC_TRITON_CHIP=cuda runs them on the GPU at hand.
+triton-language: $(TORCH)/.tec-setup
+	TEC_TRITON_CHECKOUT=$(CHECKOUT) $(TORCH)/bin/python -m pytest -q -s -m slow tests/foreign/test_triton_language.py
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch
