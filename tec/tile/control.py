@@ -160,6 +160,8 @@ class Control(OverAxis):
 
         fills = [self.fill(p, block, start) for p in planned]
         slots_of_tiles = self.stages(op, planned, fills)
+        ring = self.ring(planned, slots_of_tiles)
+        self.nested += 1
         flight = self.take_off(block, args, slots) if slots_of_tiles > 1 else None
         with self.block() as items:
             start()
@@ -172,6 +174,8 @@ class Control(OverAxis):
             some = list(slots)
             self.assign_all([slots[k] for k in some], [args[k] for k in some], [block.yields[k] for k in some])
         body = close(items)
+        self.nested -= 1
+        self.left(op, ring)
         self.emit(self.loop(slots_of_tiles, S.For(turn, ZERO, count, body), planned, fills, flight))
         self.kept = kept
         self.land(flight)
@@ -193,6 +197,16 @@ class Control(OverAxis):
 
     def stages(self, op: Op, planned: list[Any], fills: list[S.Stmt]) -> int:
         """Slots of the tiles that a loop fills; 1 where they come through registers."""
+        raise NotImplementedError
+
+    nested: int = 0  # loops and branches around
+
+    def ring(self, planned: list[Any], stages: int) -> int:
+        """Bytes of the slots that a loop fills, in use from here on."""
+        raise NotImplementedError
+
+    def left(self, loop: Op, ring: int) -> None:
+        """Behind a loop."""
         raise NotImplementedError
 
     def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], flight: Any) -> S.Stmt:
@@ -299,6 +313,7 @@ class Control(OverAxis):
     def do_while(self, op: Op) -> None:
         test, body = op.blocks
         slots = []
+        self.nested += 1
         for a, b, init in zip(test.args, body.args, op.operands):
             if a.ty.dtype.is_ptr():
                 self.pointers[id(a)] = self.pointers[id(b)] = self.base(init)
@@ -324,6 +339,7 @@ class Control(OverAxis):
             self.loc = op.loc
             self.assign_all(slots, body.args, body.yields)
             self.emit(ask())
+        self.nested -= 1
         self.emit(S.While(E.BufferLoad(flag, (ZERO,)), close(items), op.loc))
         for k, r in enumerate(op.results):
             if r.ty.dtype.is_ptr():
@@ -346,6 +362,7 @@ class Control(OverAxis):
         cond = self.scalar(op.operands[0])
         slots = [self.slot(r) for r in op.results]
         sides = []
+        self.nested += 1
         for block in op.blocks:
             with self.block() as items:
                 self.ops(block)
@@ -353,6 +370,7 @@ class Control(OverAxis):
                 for slot, v in zip(slots, block.yields):
                     self.write(slot, v)
             sides.append(close(items))
+        self.nested -= 1
         empty = [isinstance(s, S.Evaluate) and isinstance(s.value, E.IntImm) for s in sides]
         if not all(empty):
             if empty[0]:

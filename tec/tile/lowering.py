@@ -140,7 +140,7 @@ class Lowering(Saying, Products):
     def run(self, alias: bool) -> Lowered:
         """The whole program."""
         self._costs = {}
-        self.exchanges = set()
+        self.exchanges, self.kept_bytes = set(), {}
         self.sums, self.places, self.units, self.groups, self.flights = [], {}, {}, {}, [None]
         self.may_alias = alias
         self.axes = Axes(self.program, self.alignment)
@@ -178,7 +178,7 @@ class Lowering(Saying, Products):
             attrs["noalias"] = False
         name = self.program.name if self.program.name.isidentifier() and self.program.name.isascii() else "kernel"
         shared = sum(dtype_info(t).bytes * n for (t, _), n in self.shared_size.items()) if self.gpu else 0
-        shared += self.loop_bytes
+        shared += self.most_bytes
         return Lowered(
             Func(name, tuple(params), body, attrs), tuple(self.output.places), shared, self.threads, tuple(self.worlds)
         )

@@ -64,6 +64,8 @@ def _cast(op: Op, x: E.Expr) -> E.Expr:
 
 def _within(x: E.Expr, largest: float) -> E.Expr:
     """A float between -largest and largest; NaN stays."""
+    if isinstance(x, E.FloatImm) and abs(x.value) <= largest:
+        return x
     low, high = (B.const(v, x.dtype) for v in (-largest, largest))
     return E.Call("min_nan", (E.Call("max_nan", (x, low), x.dtype), high), x.dtype)
 

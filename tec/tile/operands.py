@@ -25,9 +25,9 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
-from .control import Control
 from .grammar import Block, Op, TileType, Value, walk
 from .layouts import Dim, Layout, bits, padded, turning
+from .room import Room, bytes_of
 from .state import ZERO, Axis, Point, begin, lane_of
 
 ACCESS_BYTES = 16  # what a lane reads of shared memory at once
@@ -38,6 +38,8 @@ ROOM = (
     3 / 4,
     1 / 2,
 )  # of shared memory, for the operands of loops: the rest is for what moves between layouts; the next where that does not fit
+SECOND_BYTES = 1024  # that a multiprocessor of NVIDIA keeps of shared memory for itself, a program
+_FEW_WARPS = 4  # of a program, two of which have registers at 255 a thread
 TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
 PURE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "program_id", "num_programs", "arg")
 
@@ -115,11 +117,10 @@ def boxes_at(lines: int, along: int, bytes_: int) -> At:
     return at
 
 
-class Operands(Control):
+class Operands(Room):
     """Places of operands, and loops that fill them."""
 
     places: dict[int, Place]
-    loop_bytes: int = 0  # of shared memory with a buffer of its own
     loop_room: float = ROOM[0]
     piece_bytes: int | None = (
         None  # of shared memory for what a product's operands bring there at a time; None: all of them
@@ -189,7 +190,8 @@ class Operands(Control):
         if alone:
             buffer = self.room(v, unit, role)
             self.emit(Open(lambda body: S.Alloc(buffer, body)))
-            self.loop_bytes += bytes_of(buffer)
+            self.kept_bytes[id(v)] = bytes_of(buffer), self.uses[id(v)]
+            self.take(bytes_of(buffer))
         else:
             tag = f"{role}_boxes" if unit.instr.unit == "wgmma" else role
             buffer = self.arena(v.ty.dtype.tec, self.lying(v, unit, role)[1], tag)
@@ -430,6 +432,10 @@ class Operands(Control):
         total = sum(bytes_of(p.place.buffer) for p in planned)
         while stages > 1 and total * stages > self.target.lds_bytes * self.loop_room - self.loop_bytes:
             stages -= 1
+        # Beside operands that stay there, a second program on a multiprocessor is worth more than further steps ahead.
+        beside = self.target.lds_bytes // 2 - SECOND_BYTES - self.loop_bytes
+        if self.kept_bytes and self.warps <= _FEW_WARPS and total and 2 <= beside // total < stages:
+            stages = beside // total
         background = self.target.kind == "cuda" and self.target.chip.async_lds and all(as_copies(f) for f in fills)
         return stages if background and planned else 1
 
@@ -439,7 +445,6 @@ class Operands(Control):
             return loop
         meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
         body = loop.body if stages > 1 else S.seq(meet, loop.body, meet)
-        self.loop_bytes += sum(bytes_of(p.place.buffer) for p in planned) * stages
         body = S.seq(*fills, body)
         for p in planned:
             body = S.Alloc(p.place.buffer, body)
@@ -456,13 +461,6 @@ def is_zero(v: Value) -> bool:
     while v.of is not None and v.of.name in ("splat", "broadcast", "cast"):
         v = v.of.operands[0]
     return v.of is not None and v.of.name == "const" and v.of.attrs["value"] == 0
-
-
-def bytes_of(buffer: Buffer) -> int:
-    """Bytes of a buffer of constant size."""
-    (size,) = buffer.shape
-    assert isinstance(size, E.IntImm)
-    return size.value * dtype_info(buffer.dtype).bytes
 
 
 __all__ = [

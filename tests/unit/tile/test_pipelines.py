@@ -191,6 +191,9 @@ def test_loops_in_a_row_share_their_rings(target: str) -> None:
     one, two = (_in_two_loops.compiled_for(target, *pointers, LOOPS=loops, **constants) for loops in (1, 2))
     room = {HOPPER: 0, AMPERE: 0, CDNA: 1024}[target]  # rows of a tile that is computed are padded otherwise
     assert one.metadata.shared + room == two.metadata.shared == two.resources["lds_bytes"]
+    # Slots are as many as the memory holds, which loops in a row share.
+    both = _in_two_loops.compiled_for(target, *pointers, LOOPS=3, **constants)
+    assert both.lowered.shared_bytes == both.metadata.shared == one.metadata.shared
 
 
 @tl.jit
