@@ -27,6 +27,7 @@ from .families import (
     libraries,
     linear_recurrence,
     plain_convolutions,
+    plain_windows,
     products,
     recurrent,
     reductions,
@@ -38,7 +39,7 @@ from .families import (
     transposes,
 )
 from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes
-from .families.products import few_rows, few_rows_matrix, projections, row_folds
+from .families.products import few_rows, few_rows_matrix, projections, row_folds, thin
 from .group import Group, size_of
 from .mistakes import is_strict, strictly
 from .proof import Loops, Made, Refused, alone
@@ -65,8 +66,10 @@ FAMILIES = (
     products,
     convolutions,
     plain_convolutions,
+    plain_windows,
     rows,
     extreme_index,
+    thin,
     reductions,
     transposes,
     squares,

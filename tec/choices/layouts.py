@@ -19,6 +19,7 @@ from ..ops.registry import TensorType
 from ..ops.typical import typical
 from ..target import Target
 from ..te import intrin
+from .families import plain_windows
 from .families.products import tile_clocks, tilings
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
@@ -60,6 +61,8 @@ def convolution(
             fill = _FILL if pixels not in lies and flat_weights else 1
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
+            if plain_windows.are_worth(target, pixels, lies):
+                return None
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
         merged = _merged(target, x, w, attrs)
         if merged is not None:

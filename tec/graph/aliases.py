@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 
-from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, REGION, VIEW, normalize_axis
+from ..ops.dims import is_symbolic
+from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, PITCHED, REGION, VIEW, normalize_axis
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 from .state import Rows
@@ -23,10 +24,12 @@ PIECE_ALIGN = 64  # bytes: what functions may expect of an argument's address
 
 @dataclass
 class Aliases:
-    """`views`: node -> first byte in its input; `joins`: node -> first byte of each input in its output."""
+    """`views`: node -> first byte in its input; `joins`: node -> first byte of each input in its output; `pitched`: views whose rows lie apart, each with the dimension that is cut
+    and how long it is in memory."""
 
     views: dict[Node, int] = field(default_factory=dict)
     joins: dict[Node, list[int]] = field(default_factory=dict)
+    pitched: dict[Value, tuple[int, int]] = field(default_factory=dict)
 
 
 def find_aliases(graph: Graph, rows: Rows) -> Aliases:
@@ -43,6 +46,8 @@ def find_aliases(graph: Graph, rows: Rows) -> Aliases:
             begin = _piece(node)
             if begin is not None and not _worth_fusing(node.inputs[0], readers):
                 found.views[node] = begin
+            elif begin is None and (apart := _apart(node, readers, graph)) is not None:
+                found.views[node], found.pitched[node.outputs[0]] = apart
     if any(v.type.is_symbolic for v in graph.inputs):
         return found  # places are found when sizes are bound, one by one
     placed: set[Value] = set(graph.outputs)
@@ -71,6 +76,24 @@ def _piece(node: Node) -> int | None:
         return None
     begin = starts[axis] * prod(x.shape[axis + 1 :]) * np_dtype(x.dtype).itemsize if x.ndim else 0
     return begin if begin % PIECE_ALIGN == 0 else None
+
+
+def _apart(node: Node, readers: dict[Value, list[Node]], graph: Graph) -> tuple[int, tuple[int, int]] | None:
+    """(the first byte, (the dimension that is cut, its length in memory)) of a slice whose rows lie apart in its input, where all that read it may read it there."""
+    x, y = node.inputs[0], node.outputs[0]
+    if x.node is None or y in graph.outputs or not readers.get(y) or x.dtype != y.dtype:
+        return None
+    if any(PITCHED not in n.definition.traits for n in readers[y]):
+        return None
+    cut = [k for k, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b]
+    if len(cut) != 1 or any(s != 1 for s in node.attrs["steps"]) or is_symbolic(x.shape):
+        return None
+    (axis,) = cut
+    row = prod(x.shape[axis + 1 :]) * np_dtype(x.dtype).itemsize
+    begin, pitch = node.attrs["starts"][axis] * row, x.shape[axis] * row
+    if begin % PIECE_ALIGN or pitch % PIECE_ALIGN or _worth_fusing(x, readers):
+        return None
+    return begin, (axis, x.shape[axis])
 
 
 def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:

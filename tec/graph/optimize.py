@@ -33,6 +33,7 @@ from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
 from .passes.row_operators import row_operators
 from .passes.sibling_products import join_siblings
+from .passes.slices import slices_behind_reshapes
 from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
 from .passes.views import move_views
@@ -82,6 +83,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
         Pass("join_sums", lambda g, t, d: join_sums(g, t)),
+        Pass("slices_behind_reshapes", lambda g, t, d: slices_behind_reshapes(g)),
         clean,
     )
 

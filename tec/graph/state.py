@@ -14,15 +14,15 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ..errors import ImportModelError
-from ..ops.dims import Dim
+from ..ops.dims import Dim, Size
 from ..ops.registry import COLLECTIVE, normalize_axis
 from ..runtime.plans.plan import State
 from .graph import Graph, Node, Value
 from .passes.rewrite import Rebuild, rebuild
 
 Rows = Mapping[
-    Value, tuple[int, Dim]
-]  # values that are rows of a state's memory: the axis of the rows, and how many there is room for
+    Value, tuple[int, Size]
+]  # values that are rows of a state's memory, or a part of another value's: the axis of the rows, and how many there is room for
 
 
 def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State, ...]]:
@@ -111,7 +111,7 @@ def _others(v: Value, axis: int) -> list[Any]:
 
 def strided(graph: Graph) -> Rows:
     """The values of a network's graph that are rows of a state's memory."""
-    found: dict[Value, tuple[int, Dim]] = {}
+    found: dict[Value, tuple[int, Size]] = {}
     for n in graph.nodes:
         if n.op == "append":
             found[n.inputs[0]] = found[n.outputs[0]] = n.attrs["axis"], n.attrs["capacity"]

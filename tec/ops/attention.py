@@ -18,6 +18,7 @@ from .forms import Form, carry
 from .matmul import accumulator
 from .registry import (
     OPAQUE,
+    PITCHED,
     SUMS,
     Attrs,
     TensorType,
@@ -330,7 +331,7 @@ def _weighted(s: Tensor, value: Callable[..., Any], g: Geometry, acc: str) -> tu
     return top, total, summed
 
 
-@register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS], host=_host)
+@register("attention", OPAQUE, _type, flops=_flops, traits=[SUMS, PITCHED], host=_host)
 def _attention(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """softmax(q k^T * scale + bias) v over the keys. q (batch, heads, queries, size), k (batch, key heads, keys, size), v (batch, key
     heads, keys, value size); a key head serves heads / key heads query heads. Attributes, all but `scale` with defaults:

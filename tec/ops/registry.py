@@ -46,9 +46,10 @@ COLLECTIVE = (
     "collective"  # exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective)
 )
 COMMUTES = "commutes"  # its two inputs may change places
+PITCHED = "pitched"  # reads rows of its inputs as well where they lie apart as where one follows the other
 TRAITS = (
     VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED, REGION,
-    COLLECTIVE, COMMUTES,
+    COLLECTIVE, COMMUTES, PITCHED,
 )  # fmt: skip
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 

@@ -4,24 +4,23 @@ neighbouring outputs; windows over (pixels, channels) in 16-byte pieces."""
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from ...ir.dtype import dtype_info
 from ...locks import cached_property
 from ...schedule import Schedule
 from ...target import Target, latency_ns, level_gbps
-from ...te import ComputeOp, thread_axis
+from ...te import ComputeOp
 from ..cost import near_gbps
 from ..group import Group, begin, const_shape, reduce_size, size_of
-from ..parts.pointwise import bind_all, moved_bytes, neighbours_on_a_die
+from ..parts.pointwise import moved_bytes
 from ..parts.summed import along, in_a_row
 from ..space import Choice, Cost, Scheduled, Space, Value
+from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums
 
 LONG_SUM = 256  # elements of a sum from which a GPU's threads share it
 _THREADS_A_UNIT = 512  # two wavefronts a SIMD: with fewer, a unit waits for its loads
-_MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
 _SHARE = 16  # elements of a thread's part of a sum: with fewer, the partial sums' own traffic counts
 
 
@@ -42,7 +41,7 @@ class GpuReduction(Space):
         self.parameters = {
             "shared": (False, True), "threads": self.threads_up_to_limit(64, 32, 128, 256, 512, 1024),
             "parts": equal_parts(self.length, self.outputs) if one and self.length and self.outputs else (1,), "piece": (0, 4, 8, 16),
-            "wide": (0, 8, 16, 32, 64), "rows": (1, 4, 8) if self.along and self.outputs and self.length else (1,),
+            "wide": (0, 8, 16, 32, 64), "rows": self._rows(),
             **({"columns": (1, 2, 4, 8)} if red.tag == "pixels" and len(red.inputs) > 1 else {}),
         }  # fmt: skip
 
@@ -62,16 +61,29 @@ class GpuReduction(Space):
     def default(self) -> Choice:
         """Windows and weights over pixels by channels: some pixels a thread where a rule says so, which have most of these in common. Else see `_sums`."""
         choice = self._sums
-        if choice["shared"] and choice["parts"] == 1 and "group_ns" in self.figures:
+        short = self.along and (self.length or LONG_SUM) < LONG_SUM
+        if (choice["shared"] or short) and choice["parts"] == 1 and "group_ns" in self.figures:
             by_waves = [
-                {**choice, "threads": self.target.wavefront_size, "rows": n} for n in self.parameters["rows"][1:]
+                {**choice, "shared": True, "wide": 0, "piece": 0, "threads": self.target.wavefront_size, "rows": n}
+                for n in self.parameters["rows"][1:]
             ]
-            legal = [c for c in by_waves if self.why_not(c) is None and self._own(c) <= _WRITTEN_OUT]
+            least = self.target.wavefront_size if short else 1
+            legal = [
+                c
+                for c in by_waves
+                if self.why_not(c) is None and self._own(c) <= _WRITTEN_OUT and (self.length or 0) >= least
+            ]
             choice = min((choice, *legal), key=lambda c: self.cost(c).seconds)
         if "columns" in self.parameters:
             alone = not choice["shared"] and choice["parts"] == 1
             choice["columns"] = self._rule("columns", 1) if alone else 1
         return choice
+
+    def _rows(self) -> tuple[int, ...]:
+        """Sums that a work-group may have by wavefronts: such as divide them, where a machine's work-groups take their time to begin."""
+        if not (self.along and self.outputs and self.length):
+            return (1,)
+        return (1, 8, 7, 6, 5, 4, 3, 2) if "group_ns" in self.figures else (1, 4, 8)
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these sums."""
@@ -106,6 +118,8 @@ class GpuReduction(Space):
         ]
         legal = [c for c in options if why_not(c) is None and (c["parts"] == 1 or self._own(c) >= _SHARE)]
         legal += () if shared else self._wides(512, 1024)
+        if not shared and "near_bytes" in self.figures and moved_bytes(self.group) <= self.figures["near_bytes"]:
+            legal += [c for t in (512, 1024) if why_not(c := self._choice(True, t)) is None]
         wanted = _THREADS_A_UNIT * units
         best = min(legal, key=lambda c: (self.cost(c).seconds, -min(wanted, self._threads(c)), c["parts"]))
         if shared and best["parts"] > 1:  # more threads a sum before a second kernel
@@ -229,7 +243,11 @@ class GpuReduction(Space):
             memory /= self._even((self.outputs or 1) * int(choice["parts"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
-        waiting = max(1.0, waves) * self._own(choice) / 8 * latency  # some eight loads are under way at once
+        # Some eight loads are under way at once, unless each is under a condition of its own.
+        at_once = (
+            1 if not choice["shared"] and (self.length or 0) % choice["parts"] and "group_ns" in self.figures else 8
+        )
+        waiting = max(1.0, waves) * self._own(choice) / at_once * latency
         if choice["shared"] and (self.length or 0) % int(choice["threads"]) and self._own(choice) > _WRITTEN_OUT:
             waiting *= 8  # each is under a condition, which the next waits for
         launches = 1 + (choice["parts"] > 1)
@@ -313,14 +331,14 @@ class GpuReduction(Space):
             red = in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
             out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
         if choice["wide"]:
-            _wide(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
+            wide_sums(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
             group_per_output(s, out, red, threads, choice["rows"])
         elif not (
             red.tag == "pixels"
-            and _pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
+            and pixels(s, out, red, threads, choice.get("columns", 1), self.figures.count("short_window"))
         ):
-            _alone(s, out, red, threads, self._loads())
+            a_thread_each(s, out, red, threads, self._loads())
         return Scheduled(s, self.group.outputs, choice)
 
     def _partial(self, s: Schedule, op: ComputeOp, choice: Choice) -> None:
@@ -328,9 +346,9 @@ class GpuReduction(Space):
         if choice["shared"]:
             group_per_output(s, op, op, choice["threads"])
         elif choice["piece"]:
-            _neighbours(s, op, self._lanes(choice), choice["threads"])
+            neighbours(s, op, self._lanes(choice), choice["threads"])
         else:
-            _alone(s, op, op, choice["threads"], self._loads())
+            a_thread_each(s, op, op, choice["threads"], self._loads())
 
     def _loads(self) -> int:
         """Loads that a thread is to ask for at once: LLVM writes out loops of sums of one array by itself, others not."""
@@ -340,157 +358,8 @@ class GpuReduction(Space):
 
 _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
 _LINE_BYTES = 128
-_FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition
 _PIECE_BYTES = 16  # of a load
-_CHANNELS = 4  # of a thread that makes several pixels of a window
 # Steps of a thread under a condition that LLVM 22 writes out, so that their loads do not wait for each other: of 35 it did in float16 and did not in bfloat16, of
 # 47 in neither.
 _WRITTEN_OUT = 32
 _SCATTERED = 8  # lines over bytes where lanes read far from each other, with half of what a line has more still in the caches when it is asked for
-
-
-def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
-    """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
-    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
-    found = [1]
-    for k in range(1, _MOST_PARTS.bit_length()):
-        part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
-        found.append(1 << k if part is None else part)
-    return tuple(p for p in found if p * outputs < 1 << 31)
-
-
-def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
-    """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
-    stage = s[red]
-    k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-    outer, _ = stage.split(k, nparts=parts)
-    partial = s.rfactor(red.output(0), outer)
-    op = s[partial].op
-    assert isinstance(op, ComputeOp)
-    place(op)
-    left = stage.op
-    assert isinstance(left, ComputeOp)
-    return left
-
-
-def _alone(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
-    """A thread for each sum, which asks for `loads` of its elements at once. Where they do not divide the sum, the last ones come under a condition."""
-    inner, stage, length = bind_all(s, out, threads), s[red], reduce_size(red) or 1
-    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
-    if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
-        k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-        stage.unroll(stage.split(k, factor=run)[1])
-    if out is not red:
-        stage.compute_at(s[out], inner)
-        stage.set_scope("local")
-
-
-def _neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
-    """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
-    acc = s.cache_write(op.output(0), "local")
-    final, own = s[op.output(0)], s[acc]
-    axes = list(final.op.axis)
-    last, vec = final.split(axes[-1], factor=lanes)
-    outer, inner = final.split(final.fuse(*axes[:-1], last), factor=threads)
-    final.bind(outer, thread_axis("blockIdx.x"))
-    final.bind(inner, thread_axis("threadIdx.x"))
-    final.vectorize(vec)
-    own.compute_at(final, inner)
-    own.reorder(*own.op.reduce_axis, *own.op.axis)
-    own.vectorize(own.op.axis[-1])
-
-
-def _wide(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
-    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
-    final = s[out]
-    acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
-    at = final.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
-    if lanes > 1:
-        at, vec = final.split(at, factor=lanes)
-        final.vectorize(vec)
-    block, tx = final.split(at, factor=wide)
-    block = neighbours_on_a_die(
-        final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target.machine.dies
-    )
-    final.bind(block, thread_axis("blockIdx.x"))
-    final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
-    k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]
-    turns, own = acc.split(k, factor=rows)
-    if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
-        acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
-    partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
-    acc.compute_at(final, tx)
-    acc.set_scope("local")
-    own = own if partial is None else acc.op.reduce_axis[0]
-    acc.bind(own, thread_axis((0, rows), "threadIdx.y"))
-    if partial is None:
-        return
-    acc.reorder(own, *acc.op.axis)
-    acc.unroll(acc.op.axis[-1])
-    partial.set_scope("local")
-    partial.compute_at(acc, own)
-    partial.reorder(*partial.op.reduce_axis, *partial.op.axis)
-    partial.vectorize(partial.op.axis[-1])
-
-
-def _pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int, short_window: int) -> bool:
-    """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
-    lines; or some pixels of fewer channels a thread. Windows of up to `short_window` taps are written out; of longer ones a row is, for fewer channels."""
-    channels = const_shape(out.output(0))[-1]
-    if len(out.axis) != 2 or channels is None:
-        return False
-    short = (reduce_size(red) or 0) <= short_window
-    lanes = math.gcd(channels, _CHANNELS if columns > 1 or not short else 16 // dtype_info(out.output(0).dtype).bytes)
-    acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
-    final, own = s[out.output(0)], s[acc]
-    own.set_scope("local")
-    p, c = final.op.axis
-    c, vec = final.split(c, factor=lanes)
-    if columns > 1:
-        p, column = final.split(p, factor=columns)
-        final.reorder(p, c, column, vec)
-        final.unroll(column)
-    outer, inner = final.split(final.fuse(p, c), factor=threads)
-    final.bind(outer, thread_axis("blockIdx.x"))
-    final.bind(inner, thread_axis("threadIdx.x"))
-    final.vectorize(vec)
-    own.compute_at(final, inner)
-    op = own.op
-    own.reorder(*op.reduce_axis, *op.axis)
-    own.vectorize(op.axis[-1])
-    if columns > 1:
-        own.unroll(op.axis[0])
-    for axis in op.reduce_axis if short else op.reduce_axis[-1:]:
-        own.unroll(axis)
-    return True
-
-
-def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1) -> None:
-    """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`."""
-    tx = thread_axis("threadIdx.x")
-    stage = s[out]
-    fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
-    if fused is not None and rows > 1:
-        block, fused = stage.split(fused, factor=rows)
-        stage.bind(block, thread_axis("blockIdx.x"))
-        stage.bind(fused, thread_axis((0, rows), "threadIdx.y"))
-    elif fused is not None:
-        stage.bind(fused, thread_axis("blockIdx.x"))
-    rstage = s[red]
-    k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-    # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
-    size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
-    length = reduce_size(red) or threads
-    most = red.attrs.get("run", max(1, 16 // size))
-    # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
-    run = math.gcd(
-        most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)
-    )
-    if run > 1:
-        k, own = rstage.split(k, factor=run)
-        rstage.unroll(own)
-    rstage.bind(rstage.split(k, factor=threads)[1], tx)
-    if out is red or fused is None:
-        return
-    rstage.compute_at(stage, fused)
-    rstage.set_scope("local")

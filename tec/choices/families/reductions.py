@@ -19,6 +19,7 @@ from ..group import Group, const_shape, extent, reduce_size, same_shape, size_of
 from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
 from ..space import Choice, Scheduled, Space
 from .gpu_reductions import GpuReduction
+from .narrow_sums import NarrowSums
 from .pixel_windows import PixelWindows
 
 SIDE_BY_SIDE = 4  # vectors of sums along the data: with one each row gives half of a line of the cache, and an addition waits for the one before
@@ -33,6 +34,10 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         if windows is not None:
             yield windows
         space = GpuReduction.match(group, target) if target.is_gpu else CpuReduction.match(group, target)
+        narrow = NarrowSums.match(group, target) if isinstance(space, GpuReduction) else None
+        if narrow is not None and space is not None:
+            narrow.is_second = space.cost(space.default).seconds < narrow.cost(narrow.default).seconds
+            yield narrow
         if space is not None:
             yield space
 

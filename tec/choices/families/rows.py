@@ -22,8 +22,8 @@ from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent, reduce_size, shape_key, size_of
 from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space, Value
-from .gpu_reductions import equal_parts, group_per_output, in_parts
 from .reductions import rows_in_lanes
+from .sum_loops import equal_parts, group_per_output, in_parts
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added

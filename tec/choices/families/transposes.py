@@ -45,6 +45,12 @@ class Side:
 
     axes: tuple[int, ...]
     extents: tuple[int, ...]
+    follows: bool = False  # whether a tile's lines, where they are whole, lie one behind the other in memory
+
+    def line(self, most: int) -> float:
+        """Elements that lie side by side in memory, of a tile that has at most so many along a line."""
+        found = math.prod(self.tile(most))
+        return math.inf if self.follows and found == math.prod(self.extents) else found
 
     def tile(self, most: int) -> tuple[int, ...]:
         """Of each axis so much that a tile has at most so many elements: of the innermost first."""
@@ -101,7 +107,11 @@ class Transpose(Space):
         turned = {e.tensor: sides for e in reads.values() if (sides := _sides(e, own)) is not None}
         if len(set(turned.values())) != 1 or any(sum(t is e.tensor for e in reads.values()) != 1 for t in turned):
             return None
-        space = cls(group, target, own, apart[1], list(turned), next(iter(turned.values())))
+        sides = next(iter(turned.values()))
+        space = cls(group, target, own, apart[1], list(turned), sides)
+        least = space.figures.count("least_whole") if "least_whole" in space.figures else _LEAST
+        if any(math.prod(s.extents) < (least if s.follows else _LEAST) for s in sides):
+            return None
         return space if next(space.all, None) is not None else None
 
     @property
@@ -133,14 +143,10 @@ class Transpose(Space):
 
     def _moved(self, choice: Choice) -> float:
         """Bytes of lines that are read and written."""
-        waste = (
-            sum(max(1.0, 128 / (n * self.bytes)) for n in self._tile(choice)) / 2
-        )  # lines over those that the bytes need
-        return (
-            moved_bytes(self.group)
-            * waste
-            * math.prod(s.whole_tiles(choice["tile"]) for s in (self.rows, self.columns))
-        )
+        sides = self.rows, self.columns
+        # Lines over those that the bytes need.
+        waste = sum(max(1.0, 128 / (s.line(choice["tile"]) * self.bytes)) for s in sides) / 2
+        return moved_bytes(self.group) * waste * math.prod(s.whole_tiles(choice["tile"]) for s in sides)
 
     def _is_cut(self, choice: Choice) -> bool:
         return self.rows.is_cut(choice["tile"]) or self.columns.is_cut(choice["tile"])
@@ -241,10 +247,15 @@ def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
         and apart[columns[0] - 1]
     ):
         columns.insert(0, columns[0] - 1)
-    sides = tuple(Side(tuple(axes), tuple(shape[k] for k in axes)) for axes in (rows, columns))
-    if min(math.prod(s.extents) for s in sides) < _LEAST or not 0 < _line(read, out, sides[0]) < len(read.indices):
-        return None
-    return sides[0], sides[1]
+    high, wide = (math.prod(shape[k] for k in axes) for axes in (rows, columns))
+    own = math.prod(
+        shape[rows[-1] + 1 :]
+    )  # elements of the result from one place of a line of the operand's to the next
+    sides = (
+        Side(tuple(rows), tuple(shape[k] for k in rows), apart[last] == high),
+        Side(tuple(columns), tuple(shape[k] for k in columns), own == wide),
+    )
+    return sides if 0 < _line(read, out, sides[0]) < len(read.indices) else None
 
 
 def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:

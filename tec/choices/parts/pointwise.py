@@ -299,8 +299,9 @@ def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
         tile.vectorize(piece)
 
 
-def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0) -> IterVar:
-    """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. Returns the thread's axis."""
+def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0, repeated: bool = False) -> IterVar:
+    """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. repeated: where threads do not divide
+    the elements, the last work-group begins earlier and repeats some, rather than have a condition. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)
     bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
@@ -324,7 +325,7 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0
         total //= lanes
     if total is not None:
         threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
-    outer, inner = stage.split(fused, factor=threads)
+    outer, inner = stage.split(fused, factor=threads, shift_inwards=repeated)
     stage.bind(outer, bx)
     stage.bind(inner, tx)
     return inner

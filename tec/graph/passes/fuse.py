@@ -86,6 +86,7 @@ def fuse(graph: Graph, rows: Rows | None = None) -> list[FusedGroup]:
     readers = graph.users()
     outputs = set(graph.outputs)
     aliases = find_aliases(graph, rows)
+    rows = {**rows, **aliases.pitched}
     lone = {
         n for n in graph.nodes
         if ROW in n.definition.traits and not any(v in readers or v in outputs for v in n.outputs[1:])

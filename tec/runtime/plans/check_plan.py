@@ -7,6 +7,7 @@ sizes that a network is bound to. Compiled code trusts its arguments, so this is
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -128,8 +129,24 @@ def _check_call(step: Call, plan: Plan, symbols: set[str], signature: Params) ->
         if not fits or any(isinstance(n, int) and isinstance(m, int) and n != m for n, m in zip(p.shape, v.shape)):
             raise damaged(f"{function!r} does not take {v} {a!r} as {p}")
         rows = v.place == "rows" or a in plan.growing
-        if not rows and p.strides is not None and any(not isinstance(e, str) for e in p.strides):
+        own = not rows and p.strides is not None and any(not isinstance(e, str) for e in p.strides)
+        if own and not _is_inside(a, p, plan):
             raise damaged(f"{p} of {function!r} has strides of its own")
+
+
+def _is_inside(name: str, p: Any, plan: Plan) -> bool:
+    """Whether a function that only reads a view, whose rows lie apart, stays inside of what it is a view of. All sizes are numbers."""
+    v, whole = plan.values[name], plan.values[plan.root(name)]
+    shape, strides, around, offset = ([*map(_number, x)] for x in (v.shape, p.strides, whole.shape, (v.offset or 0,)))
+    if v.place != "alias" or p.writes or min((*shape, *strides, *around, *offset)) < 0:
+        return False
+    last = sum((n - 1) * s for n, s in zip(shape, strides)) if math.prod(shape) else -1
+    return bool(offset[0] + (last + 1) * itemsize(v.dtype) <= math.prod(around) * itemsize(whole.dtype))
+
+
+def _number(size: Any) -> int:
+    """A size that is a number; -1 where it is open."""
+    return size if isinstance(size, int) else -1
 
 
 def _named(step: Call | Copy | Exchange) -> str:

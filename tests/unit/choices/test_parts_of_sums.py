@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec.choices import spaces
-from tec.choices.families.gpu_reductions import equal_parts
+from tec.choices.families.sum_loops import equal_parts
 from tec.ops.registry import TensorType, get_op
 from tests import seeds
 from tests.thinned import thinned

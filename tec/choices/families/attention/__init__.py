@@ -48,6 +48,8 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         if few.fits_at_all:
             yield few
         units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
+        for u in units:
+            u.is_alone = not few.fits_at_all
         # Few queries and many keys are divided over more work-groups by one of them alone.
         yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
         space = GpuAttention(group, target, *found)

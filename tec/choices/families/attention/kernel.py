@@ -177,6 +177,7 @@ class AttentionSpace(loops.LoopForm):
 
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
     kernel: ClassVar[type[Kernel]] = Kernel  # how its loops read operands
+    is_alone: bool = False  # whether no template is made for as few queries
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -213,10 +214,10 @@ class SplitAttention(AttentionSpace):
         heads: int = self.g.key_heads if folded else self.g.heads
         return self.batch * heads * -(-rows // tile)
 
-    def splits(self, tile: int, keys: int) -> int:
-        """So many that two work-groups a compute unit have four blocks of keys each at least, or as few as a rule says."""
-        least = int(self.rule("blocks", 4, keys=self.length))
-        wanted: int = min(2 * self.target.machine.units // self.groups(tile), self.length // (least * keys))
+    def splits(self, tile: int, keys: int, beside: int = 2) -> int:
+        """So many that `beside` work-groups a compute unit have four blocks of keys each at least, or as few as a rule says."""
+        least = int(self.rule("blocks", 4, keys=self.length, rows=self.rows[0]))
+        wanted: int = min(beside * self.target.machine.units // self.groups(tile), self.length // (least * keys))
         return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
 
 

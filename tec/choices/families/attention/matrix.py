@@ -35,6 +35,8 @@ BARRIER_CLOCKS, ALONE_CLOCKS = (
     60,
     300,
 )  # of a step's barriers: where another work-group works meanwhile, where none does
+_COPY = 12  # operations of a thread for 16 bytes that it copies into shared memory, most of them for the place
+_THREADS_BESIDE = 128  # of a work-group, of which two a unit keep enough keys under way
 LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
 
 
@@ -78,7 +80,8 @@ class MatrixAttention(SplitAttention):
         if not takes(self.target, self.dtype, self.g.size, self.g.value_size):
             return False
         rows: int = self.rows[0]
-        return rows >= self.figures["least_rows"] and next(self.drafts(), None) is not None
+        least = self.figures["least_rows_alone" if self.is_alone else "least_rows"]
+        return rows >= least and next(self.drafts(), None) is not None
 
     @property
     def is_wide(self) -> bool:
@@ -117,7 +120,8 @@ class MatrixAttention(SplitAttention):
         legal = [
             c
             for c in self.all
-            if c["stages"] in (usual, 0) and c["splits"] == self.splits(c["rows"] * c["waves"], c["keys"])
+            if c["stages"] in (usual, 0)
+            and c["splits"] == self.splits(c["rows"] * c["waves"], c["keys"], self._beside(c))
         ]
         ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
         if not any(c["hold"] for c in ahead):
@@ -125,6 +129,10 @@ class MatrixAttention(SplitAttention):
             # 256 on gfx1201: matrix share 53 to 57 % in a model of a unit, 19 to 24 % the other way).
             ahead = [c for c in legal if c["hold"]] or ahead
         yield from ahead
+
+    def _beside(self, choice: Choice) -> int:
+        """Work-groups of a unit that keys are divided for: of small ones more, for each has only a block or two of keys under way."""
+        return 2 * max(1, _THREADS_BESIDE // (int(choice["waves"]) * self.target.wavefront_size))
 
     def cost(self, choice: Choice) -> Cost:
         """Matrix work or vector work of a step, whichever is more where wavefronts share a SIMD, else both, by how many work-groups there are."""
@@ -157,8 +165,14 @@ class MatrixAttention(SplitAttention):
         clocks += (ALONE_CLOCKS if alone else BARRIER_CLOCKS) + (0 if choice["stages"] else LATENCY_CLOCKS) / max(
             1, resident // waves
         )
+        begin = 600.0
+        if (
+            chip.background_copies
+        ):  # nothing is done while the first keys are asked for, which takes as long as a work-group has few threads
+            pieces = choice["keys"] * (size + value_size) * bytes_ / PIECE_BYTES
+            begin += _COPY * pieces / (wave * min(waves, chip.simds))
         rounds = -(-groups // machine.units)
-        seconds = rounds * (steps * clocks + 600) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
+        seconds = rounds * (steps * clocks + begin) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
         if choice["splits"] > 1 and machine.has_latencies:
             # What work-groups leave in float32 and the second kernel reads.
             parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)

@@ -1,0 +1,131 @@
+"""Windows over plain images (NCHW, NCL) with weights of their own for each channel (depthwise convolutions), on GPUs: a thread has a tile of neighbouring outputs of one channel,
+rows by columns, all written out, so that what their windows have in common is loaded once. Neighbouring threads have neighbouring columns.
+
+An image that no other convolution wants as pixels by channels needs no copies for this, which would take longer than the windows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ...ops.layouts import Layout
+from ...target import Target
+from ...te import ComputeOp, thread_axis
+from ..cost import Footprint, Kernel
+from ..group import Group, begin, const_shape, extent, same_shape
+from ..parts.pointwise import moved_bytes
+from ..rules import figures
+from ..space import Choice, Scheduled, Space
+
+TEMPLATE = "gpu plain windows"
+_MOST = 800  # multiply-adds of a thread, written out
+_MOST_READ = 160  # elements that its windows see
+
+
+def are_worth(target: Target, pixels: Layout, lies: object) -> bool:
+    """Whether a depthwise convolution stays as it is: where the template was measured, of an image that does not lie in `pixels` yet."""
+    return target.is_gpu and "overhead" in figures.of(TEMPLATE, target) and pixels not in lies  # type: ignore[operator]
+
+
+class PlainWindows(Space):
+    """A thread makes `rows` by `columns` outputs of a channel."""
+
+    template: ClassVar[str] = TEMPLATE
+
+    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp):
+        super().__init__(group, target)
+        self.red, self.out = red, out
+        self.shape = tuple(n or 1 for n in const_shape(red.output(0)))
+        window = tuple(extent(a.dom.extent) or 1 for a in red.reduce_axis if a.dom is not None)
+        self.space = len(self.shape) - 2
+        self.window = window[-self.space :]
+        self.parameters = {
+            "rows": (1, 2, 4, 8) if self.space > 1 else (1,), "columns": (1, 2, 4), "threads": self.threads_up_to_limit(128, 64),
+        }  # fmt: skip
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> PlainWindows | None:
+        """Of one depthwise sum whose result the output reads at its own place, where something was measured for it."""
+        found = group.reductions()
+        if not target.is_gpu or len(found) != 1 or len(group.output_ops) != 1:
+            return None
+        red, out = found[0], group.output_ops[0]
+        shape = const_shape(red.output(0))
+        if red.tag != "depthwise" or red.num_outputs > 1 or None in shape or len(shape) not in (3, 4):
+            return None
+        if not isinstance(out, ComputeOp) or (out is not red and out.reduce_axis):
+            return None
+        if not same_shape(out.output(0), red.output(0)) or len(group.outputs) != 1:
+            return None
+        if any(a.dom is None or extent(a.dom.extent) is None for a in red.reduce_axis):
+            return None
+        space = cls(group, target, red, out)
+        return space if "overhead" in space.figures and next(space.all, None) is not None else None
+
+    def _read(self, choice: Choice) -> int:
+        """Elements of the image that a thread's windows see."""
+        tile = (choice["rows"], choice["columns"])[-self.space :]
+        strides, dilations = self.red.attrs["strides"], self.red.attrs.get("dilations", (1,) * self.space)
+        return math.prod(
+            len({o * s + t * d for o in range(n) for t in range(k)})
+            for n, s, k, d in zip(tile, strides, self.window, dilations)
+        )
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows, columns = choice["rows"], choice["columns"]
+        if rows > self.shape[-2] or columns > self.shape[-1]:
+            return "there are fewer rows or columns"
+        if rows * columns > self.figures["most_made"]:
+            return "more outputs of a thread leave too few of them under way"
+        if math.prod(self.window) * rows * columns > _MOST or self._read(choice) > _MOST_READ:
+            return "so long a window by so many outputs is too long to be written out"
+        if self._threads(choice) < choice["threads"]:
+            return "a work-group has more threads than there are tiles"
+        return None
+
+    def _threads(self, choice: Choice) -> int:
+        *lead, height, width = self.shape
+        rows = int(choice["rows"])  # 1 of signals, whose second last dimension is the channels
+        return math.prod(lead) * -(-height // rows) * -(-width // int(choice["columns"]))
+
+    def sketch(self, choice: Choice) -> Footprint:
+        read, taps, made = self._read(choice), math.prod(self.window), choice["rows"] * choice["columns"]
+        threads, moved = self._threads(choice), float(moved_bytes(self.group))
+        f = self.figures
+        issued = f["overhead"] + f["read"] * read + 2 * taps + taps * made + 4 * made
+        again = read / max(1.0, float(math.prod(self.red.attrs["strides"])) * made)
+        return Footprint((Kernel(
+            threads / choice["threads"], choice["threads"], registers=made + taps, memory_bytes=moved, asked_bytes=moved * again, issued=issued, waits=2,
+        ),))  # fmt: skip
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, red = begin(self.group), self.out, self.red
+        sums = s.cache_write(out.output(0), "local") if out is red else red.output(0)
+        final, own = s[out.output(0)], s[sums]
+        *lead, y, x = final.op.axis
+        x, column = final.split(x, factor=choice["columns"], shift_inwards=True)
+        tile = [column]
+        if self.space > 1:
+            y, row = final.split(y, factor=choice["rows"], shift_inwards=True)
+            tile = [row, column]
+        final.reorder(*lead, y, x, *tile)
+        block, thread = final.split(final.fuse(*lead, y, x), factor=choice["threads"], shift_inwards=True)
+        final.bind(block, thread_axis("blockIdx.x"))
+        final.bind(thread, thread_axis("threadIdx.x"))
+        own.set_scope("local")
+        own.compute_at(final, thread)
+        inner = list(own.op.axis[-len(tile) :])
+        own.reorder(*own.op.axis[: -len(tile)], *own.op.reduce_axis, *inner)
+        for stage, axes in ((final, tile), (own, [*own.op.reduce_axis, *inner])):
+            for axis in axes:
+                stage.unroll(axis)
+        return Scheduled(s, self.group.outputs, choice)
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a group of such windows."""
+    space = PlainWindows.match(group, target)
+    if space is not None:
+        yield space

@@ -1,0 +1,180 @@
+"""Products of a few rows whose matrix lies across the sum ([k, n]), on a GPU's vector units.
+
+A thread has some neighbouring columns of all rows, so that each element of the matrix is loaded once, in pieces of up to 16 bytes, and neighbours load
+neighbours. It asks for several steps' pieces at once. Where columns do not fill the machine, a kernel of its own makes the sums of parts first.
+
+    piece     bytes of the matrix that a thread loads at once
+    threads   of a work-group
+    parts     of each sum
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ....ir import Reduce, TensorRead
+from ....ir.dtype import dtype_info
+from ....ir.visit import free_vars, walk_exprs
+from ....schedule import Schedule
+from ....target import Target
+from ....te import ComputeOp, thread_axis
+from ...cost import Footprint, Kernel
+from ...group import Group, begin, const_shape, reduce_size, same_shape, size_of
+from ...parts.pointwise import moved_bytes
+from ...space import Choice, Scheduled, Space
+from ..sum_loops import equal_parts, in_parts
+
+MOST_ROWS = 8  # more are better off as tiles
+_MOST_SUMS = 64  # of a thread, each a register
+_LEAST_STEPS = 8  # of a part: with fewer, the partial sums' own traffic counts
+_JOIN_THREADS = 128  # of the second kernel's work-groups
+
+
+class ThinProduct(Space):
+    """See the module."""
+
+    template: ClassVar[str] = "thin product"
+
+    def __init__(self, group: Group, target: Target, red: ComputeOp, out: ComputeOp, columns: int):
+        super().__init__(group, target)
+        self.red, self.out, self.columns = red, out, columns
+        self.outputs, self.length = size_of(red.output(0).shape) or 1, reduce_size(red) or 1
+        self.rows = const_shape(red.output(0))[-2] or 1
+        self.bytes = max(dtype_info(t.dtype).bytes for t in red.inputs)
+        self.parameters = {
+            "piece": tuple(p for p in (16, 8, 4, 2) if p >= self.bytes),
+            "threads": self.threads_up_to_limit(128, 64, 32),
+            "parts": equal_parts(self.length, self.outputs),
+        }
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> ThinProduct | None:
+        """The space of a group whose only reduction is such a product, where something was measured for it."""
+        found = group.reductions()
+        if len(found) != 1 or len(group.output_ops) != 1:
+            return None
+        red, out = found[0], group.output_ops[0]
+        if not isinstance(out, ComputeOp) or red.num_outputs > 1 or not same_shape(out.output(0), red.output(0)):
+            return None
+        shape = const_shape(red.output(0))
+        if (out is not red and out.reduce_axis) or len(shape) < 2 or None in shape or not reduce_size(red):
+            return None
+        if not 2 <= (shape[-2] or 0) <= MOST_ROWS or not _is_product(red):
+            return None
+        space = cls(group, target, red, out, shape[-1] or 1)
+        return space if "steps" in space.figures else None
+
+    def lanes(self, choice: Choice) -> int:
+        """Columns of a thread."""
+        return int(choice["piece"]) // self.bytes
+
+    def _threads(self, choice: Choice) -> int:
+        """Of the launch that reads the matrix."""
+        return self.outputs // (self.rows * self.lanes(choice)) * int(choice["parts"])
+
+    def why_not(self, choice: Choice) -> str | None:
+        lanes = self.lanes(choice)
+        if self.columns % lanes:
+            return "the columns are no whole number of pieces"
+        if lanes * self.rows > _MOST_SUMS:
+            return "sums take too many registers"
+        if self._threads(choice) < choice["threads"] or (choice["parts"] > 1 and self.outputs < _JOIN_THREADS):
+            return "a work-group has more threads than there are columns"
+        if choice["parts"] > 1 and self.length // choice["parts"] < _LEAST_STEPS:
+            return "parts of the sums are too short"
+        return None
+
+    def sketch(self, choice: Choice) -> Footprint:
+        parts, lanes, moved = choice["parts"], self.lanes(choice), float(moved_bytes(self.group))
+        steps = -(-self.length // parts)
+        threads = self._threads(choice)
+        # Of a step: the matrix's piece, an element of each row, the multiply-adds, and the pieces' elements as float32.
+        issued = steps * (self.rows * (lanes + 1) + 2 + (lanes + self.rows if self.bytes < 4 else 0))
+        under_way = self._run(steps) if self.length % parts == 0 else 1
+        asked = threads * steps * (choice["piece"] + self.rows * self.bytes / self.target.wavefront_size)
+        first = Kernel(
+            threads / choice["threads"], choice["threads"], registers=self.rows * lanes + int(under_way) * choice["piece"] // 4,
+            memory_bytes=moved, asked_bytes=asked, issued=issued, waits=1 + steps / under_way * 8,
+        )  # fmt: skip
+        if parts == 1:
+            return Footprint((first,))
+        sums = 4.0 * self.outputs * parts
+        left = Kernel(
+            self.outputs / _JOIN_THREADS,
+            _JOIN_THREADS,
+            asked_bytes=sums,
+            issued=2 * parts,
+            waits=1 + parts / self._run(parts) * 8,
+        )
+        return Footprint((first, left))
+
+    def _run(self, steps: int) -> int:
+        """Steps that are written out: the most that divide a part's, or of few such, some whose rest comes under conditions in a loop of its own."""
+        most = self.figures.count("steps")
+        exact = max(n for n in range(1, most + 1) if steps % n == 0)
+        return exact if exact > most // 2 else min(most, steps)
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, red, out, lanes, threads = begin(self.group), self.red, self.out, self.lanes(choice), choice["threads"]
+        if choice["parts"] > 1:
+            red = in_parts(s, red, choice["parts"], lambda part: self._place(s, part, part, lanes, threads))
+            self._place(s, red if self.out is self.red else out, red, 1, _JOIN_THREADS, by_rows=True)
+        else:
+            self._place(s, out, red, lanes, threads)
+        return Scheduled(s, self.group.outputs, choice)
+
+    def _place(
+        self, s: Schedule, out: ComputeOp, red: ComputeOp, lanes: int, threads: int, by_rows: bool = False
+    ) -> None:
+        """A thread for some columns of all rows, or of a row each. The last work-group begins earlier and repeats what the one before computes: no load is under a condition."""
+        sums = s.cache_write(out.output(0), "local") if out is red else red.output(0)
+        final, own = s[out.output(0)], s[sums]
+        *lead, row, column = final.op.axis
+        column, vec = final.split(column, factor=lanes)
+        final.reorder(*lead, column, row, vec)
+        lead += [column, row] if by_rows else [column]
+        fused = final.fuse(*lead) if len(lead) > 1 else lead[0]
+        outer, inner = final.split(fused, factor=threads, shift_inwards=True)
+        final.bind(outer, thread_axis("blockIdx.x"))
+        final.bind(inner, thread_axis("threadIdx.x"))
+        if not by_rows:
+            final.unroll(row)
+        final.vectorize(vec)
+        own.set_scope("local")
+        own.compute_at(final, inner)
+        axes = own.op.reduce_axis
+        k = own.fuse(*axes) if len(axes) > 1 else axes[0]
+        k, some = own.split(k, factor=self._run(reduce_size(own.op) or 1))
+        *lead, row, column = own.op.axis
+        own.reorder(*lead, k, some, row, column)
+        own.unroll(some)
+        own.unroll(row)
+        own.vectorize(column)
+
+
+def _is_product(red: ComputeOp) -> bool:
+    """Whether each read is of the rows, or of the matrix with the columns side by side."""
+    body = red.body[0]
+    reads = [e for e in walk_exprs(body) if isinstance(e, TensorRead) and e.indices]
+    row, column = red.axis[-2].var, red.axis[-1].var
+    kinds = set()
+    for e in reads:
+        inside = set(itertools.chain.from_iterable(free_vars(i) for i in e.indices))
+        by_row, by_column = (any(v is x for v in inside) for x in (row, column))
+        if by_row and by_column:
+            return False
+        if by_column:
+            at = e.indices[-1]
+            if at is not column or any(any(v is column for v in free_vars(i)) for i in e.indices[:-1]):
+                return False
+        kinds.add((by_row, by_column))
+    return isinstance(body, Reduce) and {(True, False), (False, True)} <= kinds
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a group of such a product on a GPU."""
+    space = ThinProduct.match(group, target) if target.is_gpu else None
+    if space is not None and next(space.drafts(), None) is not None:
+        yield space

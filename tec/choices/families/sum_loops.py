@@ -1,0 +1,173 @@
+"""Loops of sums on a GPU: a thread an output, the threads of a work-group for one or for neighbouring ones, sums in parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...ir.dtype import dtype_info
+from ...schedule import Schedule
+from ...target import Target
+from ...te import ComputeOp, thread_axis
+from ..group import const_shape, reduce_size, size_of
+from ..parts.pointwise import bind_all, neighbours_on_a_die
+from ..parts.summed import along, in_a_row
+
+_MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
+_FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition
+_CHANNELS = 4  # of a thread that makes several pixels of a window
+
+
+def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
+    """In how many equal parts a sum may go: a power of two up to `_MOST_PARTS`, or where that is no divisor of the length, the least divisor between it and
+    the next one. A sum of 3 * 5^9 elements has few powers of two, and 8 parts of a sum alone leave a GPU idle. Indices of the parts of all sums are int32."""
+    found = [1]
+    for k in range(1, _MOST_PARTS.bit_length()):
+        part = next((p for p in range(1 << k, min(2 << k, _MOST_PARTS + 1)) if length % p == 0), None)
+        found.append(1 << k if part is None else part)
+    return tuple(p for p in found if p * outputs < 1 << 31)
+
+
+def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
+    """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
+    stage = s[red]
+    k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    outer, _ = stage.split(k, nparts=parts)
+    partial = s.rfactor(red.output(0), outer)
+    op = s[partial].op
+    assert isinstance(op, ComputeOp)
+    place(op)
+    left = stage.op
+    assert isinstance(left, ComputeOp)
+    return left
+
+
+def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loads: int) -> None:
+    """A thread for each sum, which asks for `loads` of its elements at once and adds them up in a register. Where they do not divide the sum, the last ones come under
+    a condition; of threads beyond the last sum each repeats another's, rather than have all loads under one."""
+    kept = out is red and red.num_outputs == 1 and bool(red.axis)
+    sums = s.cache_write(out.output(0), "local") if kept else red.output(0)
+    shifted = kept or (out is not red and not out.reduce_axis)
+    last = s[out.output(0)].op
+    assert isinstance(last, ComputeOp)
+    inner = bind_all(s, last, threads, repeated=shifted)
+    stage, length = s[sums], reduce_size(red) or 1
+    run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
+    if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
+        axes = stage.op.reduce_axis
+        k = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+        stage.unroll(stage.split(k, factor=run)[1])
+    if kept or out is not red:
+        stage.compute_at(s[out.output(0)], inner)
+        stage.set_scope("local")
+
+
+def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
+    """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
+    acc = s.cache_write(op.output(0), "local")
+    final, own = s[op.output(0)], s[acc]
+    axes = list(final.op.axis)
+    last, vec = final.split(axes[-1], factor=lanes)
+    outer, inner = final.split(final.fuse(*axes[:-1], last), factor=threads, shift_inwards=True)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    own.reorder(*own.op.reduce_axis, *own.op.axis)
+    own.vectorize(own.op.axis[-1])
+
+
+def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
+    """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
+    final = s[out]
+    acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
+    at = final.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
+    if lanes > 1:
+        at, vec = final.split(at, factor=lanes)
+        final.vectorize(vec)
+    block, tx = final.split(at, factor=wide)
+    block = neighbours_on_a_die(
+        final, block, (size_of(red.output(0).shape) or 1) // (wide * lanes), target.machine.dies
+    )
+    final.bind(block, thread_axis("blockIdx.x"))
+    final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
+    k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]
+    turns, own = acc.split(k, factor=rows)
+    if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
+        acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
+    partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
+    acc.compute_at(final, tx)
+    acc.set_scope("local")
+    own = own if partial is None else acc.op.reduce_axis[0]
+    acc.bind(own, thread_axis((0, rows), "threadIdx.y"))
+    if partial is None:
+        return
+    acc.reorder(own, *acc.op.axis)
+    acc.unroll(acc.op.axis[-1])
+    partial.set_scope("local")
+    partial.compute_at(acc, own)
+    partial.reorder(*partial.op.reduce_axis, *partial.op.axis)
+    partial.vectorize(partial.op.axis[-1])
+
+
+def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: int, short_window: int) -> bool:
+    """Windows over (pixels, channels): 16 bytes of channels a thread, neighbours side by side, so that they touch whole cache
+    lines; or some pixels of fewer channels a thread. Windows of up to `short_window` taps are written out; of longer ones a row is, for fewer channels."""
+    channels = const_shape(out.output(0))[-1]
+    if len(out.axis) != 2 or channels is None:
+        return False
+    short = (reduce_size(red) or 0) <= short_window
+    lanes = math.gcd(channels, _CHANNELS if columns > 1 or not short else 16 // dtype_info(out.output(0).dtype).bytes)
+    acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
+    final, own = s[out.output(0)], s[acc]
+    own.set_scope("local")
+    p, c = final.op.axis
+    c, vec = final.split(c, factor=lanes)
+    if columns > 1:
+        p, column = final.split(p, factor=columns)
+        final.reorder(p, c, column, vec)
+        final.unroll(column)
+    outer, inner = final.split(final.fuse(p, c), factor=threads)
+    final.bind(outer, thread_axis("blockIdx.x"))
+    final.bind(inner, thread_axis("threadIdx.x"))
+    final.vectorize(vec)
+    own.compute_at(final, inner)
+    op = own.op
+    own.reorder(*op.reduce_axis, *op.axis)
+    own.vectorize(op.axis[-1])
+    if columns > 1:
+        own.unroll(op.axis[0])
+    for axis in op.reduce_axis if short else op.reduce_axis[-1:]:
+        own.unroll(axis)
+    return True
+
+
+def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, rows: int = 1) -> None:
+    """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`."""
+    tx = thread_axis("threadIdx.x")
+    stage = s[out]
+    fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
+    if fused is not None and rows > 1:
+        block, fused = stage.split(fused, factor=rows)
+        stage.bind(block, thread_axis("blockIdx.x"))
+        stage.bind(fused, thread_axis((0, rows), "threadIdx.y"))
+    elif fused is not None:
+        stage.bind(fused, thread_axis("blockIdx.x"))
+    rstage = s[red]
+    k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
+    size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
+    length = reduce_size(red) or threads
+    most = red.attrs.get("run", max(1, 16 // size))
+    # Pieces that all threads have as many of need no condition. Where the threads do not divide the sum there is one in any case, and one for a piece will do.
+    run = math.gcd(
+        most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)
+    )
+    if run > 1:
+        k, own = rstage.split(k, factor=run)
+        rstage.unroll(own)
+    rstage.bind(rstage.split(k, factor=threads)[1], tx)
+    if out is red or fused is None:
+        return
+    rstage.compute_at(stage, fused)
+    rstage.set_scope("local")

@@ -1,0 +1,118 @@
+"""Products of a few rows and sums over all but a few last elements, whose threads have neighbouring pieces of all rows: values by the interpreter, and what they load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+from tec.choices import spaces
+from tec.choices.space import Choice, Scheduled
+from tec.ir.interp import run
+from tests.thinned import thinned_rows
+
+from .test_spaces import program
+
+HOPPER = "cuda -arch=sm_90a"
+
+
+def computed(kernel: str, attrs: dict[str, Any], xs: list[np.ndarray], template: str, some: Choice) -> np.ndarray:
+    """What a template's choice makes of some inputs."""
+    shapes = [("float16" if x.dtype == np.float16 else "float32", x.shape) for x in xs]
+    ins, outs = program(kernel, attrs, *shapes)
+    space = next(s for s in spaces(outs, HOPPER) if s.template == template)
+    made: Scheduled = space.apply(some)
+    f = next(iter(tec.lower(made.schedule, [*ins, *made.outputs], target=HOPPER)))
+    shape = [int(n.value) for n in outs[0].shape]
+    out = np.full(shape, np.nan, xs[0].dtype)
+    run(f, [*xs, out])
+    return out
+
+
+PRODUCTS = [
+    ("float32", (2, 40, 21), {"piece": 4, "threads": 32, "parts": 1}),  # no whole number of work-groups or steps
+    ("float32", (5, 44, 64), {"piece": 16, "threads": 32, "parts": 4}),
+    ("float16", (3, 264, 24), {"piece": 16, "threads": 32, "parts": 1}),
+]
+
+
+@thinned_rows(2, ("dtype", "sizes", "some"), PRODUCTS)
+def test_a_thread_has_columns_of_all_rows(dtype: str, sizes: tuple[int, int, int], some: Choice) -> None:
+    m, n, k = sizes
+    rng = np.random.default_rng(n)
+    x, w = rng.integers(-3, 4, (m, k)).astype(dtype), rng.integers(-3, 4, (k, n)).astype(dtype)
+    np.testing.assert_array_equal(computed("matmul", {}, [x, w], "thin product", some), x @ w)
+
+
+SUMS = [
+    ("float16", (8, 72, 7), (0, 1), "reduce_max", {"blocks": 1, "threads": 128}),
+    ("float32", (3, 512, 5), (1,), "reduce_sum", {"blocks": 2, "threads": 128}),
+    ("float16", (1024, 3, 2), (0,), "reduce_sum", {"blocks": 2, "threads": 128}),
+]
+
+
+@thinned_rows(2, ("dtype", "shape", "axes", "kernel", "some"), SUMS)
+def test_rows_of_a_few_elements_are_read_as_long_ones(
+    dtype: str, shape: tuple[int, ...], axes: tuple[int, ...], kernel: str, some: Choice
+) -> None:
+    x = np.random.default_rng(len(shape)).integers(-3, 4, shape).astype(dtype)
+    got = computed(kernel, {"axes": axes, "keepdims": False}, [x], "narrow sums", some)
+    np.testing.assert_array_equal(got, x.max(axes) if kernel == "reduce_max" else x.astype("f4").sum(axes))
+
+
+def test_pieces_of_narrow_rows_are_loaded_whole() -> None:
+    """Rows of 14 bytes, which begin between the bounds of a load."""
+    ins, outs = program("reduce_max", {"axes": (0,), "keepdims": False}, ("float16", (1 << 18, 7)))
+    space = next(s for s in spaces(outs, HOPPER))
+    assert space.template == "narrow sums"
+    made = space.apply()
+    text = str(next(iter(tec.lower(made.schedule, [*ins, *made.outputs], target=HOPPER))))
+    assert "1, 8)]" in text
+
+
+WINDOWS = [
+    ("float32", (2, 3, 13, 11), (3, 3), {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1)}, {"rows": 4, "columns": 2}),
+    ("float16", (4, 5, 19, 16), (5, 5), {"strides": (2, 2), "dilations": (1, 1), "before": (2, 2), "after": (2, 2)}, {"rows": 2, "columns": 4}),
+    ("float32", (2, 4, 70), (3,), {"strides": (1,), "dilations": (2,), "before": (2,), "after": (2,)}, {"rows": 1, "columns": 4}),
+]  # fmt: skip
+
+
+@thinned_rows(2, ("dtype", "shape", "window", "attrs", "some"), WINDOWS)
+def test_depthwise_windows_of_plain_images(
+    dtype: str, shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any], some: Choice
+) -> None:
+    """The last tiles of rows, of columns and of threads begin earlier and repeat others."""
+    rng, channels, ndim = np.random.default_rng(shape[-1]), shape[1], len(window)
+    x = rng.integers(-3, 4, shape).astype(dtype)
+    w = rng.integers(-3, 4, (channels, 1, *window)).astype(dtype)
+    got = computed("conv", {"groups": channels, **attrs}, [x, w], "gpu plain windows", {**some, "threads": 64})
+    padded = np.pad(x, [(0, 0), (0, 0), *zip(attrs["before"], attrs["after"])])
+    want = np.zeros(got.shape, "f4")
+    for at in np.ndindex(*window):
+        cut = [
+            slice(t * d, t * d + (n - 1) * s + 1, s)
+            for t, d, s, n in zip(at, attrs["dilations"], attrs["strides"], got.shape[2:])
+        ]
+        want += w[(slice(None), 0, *at)].reshape(1, channels, *(1,) * ndim) * padded[(..., *cut)]
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("m, template", [(1, "thin"), (9, "thin")])
+def test_one_row_and_many_are_other_templates(m: int, template: str) -> None:
+    _, outs = program("matmul", {}, ("float32", (m, 256)), ("float32", (256, 512)))
+    assert not any(s.template.startswith(template) for s in spaces(outs, HOPPER))
+
+
+@thinned_rows(2, ("shape", "perm"), [((3, 40, 12), (0, 2, 1)), ((2, 7, 90), (0, 2, 1)), ((4, 5, 6, 10), (0, 3, 1, 2))])
+def test_short_lines_that_follow_one_another_are_turned_by_tiles(shape: tuple[int, ...], perm: tuple[int, ...]) -> None:
+    x = np.arange(np.prod(shape), dtype="f4").reshape(shape)
+    ins, outs = program("transpose", {"perm": perm}, ("float32", shape))
+    space = next(s for s in spaces(outs, HOPPER))
+    assert space.template == "gpu transpose"
+    made = space.apply()
+    f = next(iter(tec.lower(made.schedule, [*ins, *made.outputs], target=HOPPER)))
+    out = np.full([shape[k] for k in perm], np.nan, "f4")
+    run(f, [x, out])
+    np.testing.assert_array_equal(out, x.transpose(perm))
