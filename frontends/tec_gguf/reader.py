@@ -10,7 +10,6 @@ import math
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.formats import Format, of_ggml, packed_bytes
+from tec.records import dataclass
 
 MAGIC = b"GGUF"
 _STRING, _ARRAY, _BOOL = 8, 9, 7

@@ -13,8 +13,8 @@ work-groups wait; of the others a part is not hidden. Rates and latencies are th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+from ..records import dataclass
 from ..target import Target, l2_gbps, latency_ns, level_gbps
 from ..target.cpus import THREADS_AGAIN_CLOCKS
 from . import parallel

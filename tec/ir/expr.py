@@ -15,10 +15,11 @@ Division: `Div`/`Mod` on integers truncate (C); `FloorDiv`/`FloorMod` floor (Pyt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..errors import Loc
+from ..records import dataclass
 from .dtype import dtype_info, with_lanes
 from .expr_ops import ExprOps as ExprOps
 

@@ -7,10 +7,10 @@ Loops run `min <= var < min + extent`, step 1. Immutable by convention, as expre
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ..errors import ExprError, Loc
+from ..records import dataclass
 from .buffer import Buffer
 from .expr import CommReducer, Expr, IntImm, Var
 from .notes import Note

@@ -8,12 +8,13 @@ merged = adapter.fitted(checkpoint).merged(checkpoint.tensors["model.layers.0.se
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from ..errors import ImportModelError, one_line
+from ..records import dataclass
 from .checkpoint import Checkpoint, PackedTensor
 from .formats import Format
 

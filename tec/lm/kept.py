@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from ..errors import TecError
 from ..folders import cache_root
 from ..late_assembly import offer_assembly
+from ..records import dataclass
 from ..runtime.arrays.dtypes import dtype_name, numpy_dtype
 from ..runtime.modules.module import Module
 from ..runtime.networks.network import Network

@@ -8,11 +8,12 @@ vector    scales of norms, biases
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from ..records import dataclass
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.devices.storage import ALIGN
 

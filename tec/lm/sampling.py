@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
+from ..records import dataclass
 
 _PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's default
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from .. import te
 from ..ir.dtype import dtype_info
+from ..records import dataclass
 from ..te import Tensor
 from .dims import Size
 from .forms import Form, carry

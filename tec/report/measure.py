@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError
+from ..records import dataclass
 
 _RUNS = 5  # a kernel that was interrupted by other work is not the kernel's time
 

@@ -16,13 +16,14 @@ propagations against each other by exhaustion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir.dtype import dtype_info
 from ..ir.expr import Expr, IntImm, IterVar, Range
+from ..records import dataclass
 from .index_arith import IndexArith
 from .intervals import Interval, point
 

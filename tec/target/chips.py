@@ -12,8 +12,10 @@ descriptions (32 banks of 4 bytes, 128 bytes a clock; gfx950's 64 banks and 256 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
+
+from ..records import dataclass
 
 KB = 1024
 MatrixShape = tuple[str, str, int, int, int, int]  # in dtype, accumulator dtype, m, n, k, blocks

@@ -10,11 +10,12 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from ..errors import TargetError, one_line
+from ..records import dataclass
 from .chips import KB
 from .machines import GB, MB, Level, Machine
 

@@ -6,7 +6,7 @@ chosen none. `benchmarks/amd_model.py` says what the model makes of both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

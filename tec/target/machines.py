@@ -24,8 +24,9 @@ reached, and latencies: the marks beside the rows,
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..records import dataclass
 from .chips import CHIPS, KB, Chip
 from .fitted import fitted
 

@@ -11,11 +11,12 @@ import platform
 import re
 import shlex
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import TargetError
 from ..locks import cached_property
+from ..records import dataclass
 from .chips import CHIPS, KB, Chip, MatrixShape
 from .cpus import CORES, Core, core_named, cpu_machine, host_core, host_threads, with_features
 from .machines import MACHINES, Machine, find_product, machine_of_chip, product_key

@@ -6,9 +6,8 @@ what lies between. The expressions are those of each model's tokenizer.json (the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...errors import ImportModelError, one_line
+from ...records import dataclass
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from ctypes import (
     cast,
     py_object,
 )
-from dataclasses import dataclass
 from typing import Any
 
+from ...records import dataclass
 from .dtypes import dlpack_type, from_dlpack_type
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13

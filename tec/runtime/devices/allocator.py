@@ -17,11 +17,11 @@ requested size and are given back at once.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...errors import DeviceError
 from ...locks import fork_safe_lock
+from ...records import dataclass
 
 if TYPE_CHECKING:
     from .surface import Driver

@@ -14,8 +14,10 @@ on)` and `last_counters(ordinal) -> dict` (numbers of the last launch by name; "
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from ...records import dataclass
 
 Dim3 = tuple[int, int, int]
 Assembly = Callable[

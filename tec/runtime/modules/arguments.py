@@ -8,12 +8,12 @@ environment (name -> number). A call with layouts that were bound before skips a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, PackageError, one_line
+from ...records import dataclass
 from ..arrays.complexes import as_parts
 from ..arrays.dtypes import itemsize, scalar_packer
 from ..arrays.ndarray import NDArray, empty, from_dlpack, from_numpy

@@ -11,13 +11,13 @@ import ctypes
 import importlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 from typing import Any
 from urllib.parse import quote, unquote
 
 from ...errors import ArgumentError, PackageError
+from ...records import dataclass
 from ..arrays.dtypes import itemsize
 from ..arrays.ndarray import NDArray
 from ..devices.device import cpu

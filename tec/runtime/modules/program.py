@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any
 
 from ...errors import ArgumentError, DeviceError, PackageError
+from ...records import dataclass
 from ..arrays.dtypes import itemsize, scalar_packer, struct_code
 from ..devices.device import Device
 from ..devices.surface import Dim3

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError
 from ...notebook import bars_svg
+from ...records import dataclass
 from ..devices.device import Device, as_device
 
 if TYPE_CHECKING:

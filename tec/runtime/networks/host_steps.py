@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...records import dataclass
 from ..devices.device import cpu
 from ..modules.cpu_code import trip_loop
 from ..plans.plan import Choose, Exchange, Repeat, Step

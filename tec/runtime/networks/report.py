@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any
 
 from ...errors import PackageError
+from ...records import dataclass
 from ..modules import exprs
 from ..modules.package import damaged
 from ..plans.plan import Size, number

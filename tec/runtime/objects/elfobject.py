@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import PackageError
+from ...records import dataclass
 
 EM_X86_64, EM_AARCH64 = 62, 183
 MACHINES = {EM_X86_64: "x86_64", EM_AARCH64: "aarch64"}

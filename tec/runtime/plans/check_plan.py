@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...records import dataclass
 from ..arrays.dtypes import dtype_name, itemsize
 from ..devices.storage import ALIGN
 from ..modules import exprs

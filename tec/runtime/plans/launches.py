@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...errors import ArgumentError
+from ...records import dataclass
 from ..arrays.dtypes import itemsize
 from ..modules import exprs
 from ..modules.package import damaged

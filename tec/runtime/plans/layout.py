@@ -14,7 +14,7 @@ and a PackageError where it is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...polynomials import Polynomial, add_to, minus, times
+from ...records import dataclass
 from ..arrays.dtypes import itemsize
 from ..devices.storage import ALIGN
 from ..modules.arguments import Param

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ...records import dataclass
 from .plan import Choose, Env, Plan, Repeat, Step
 from .steps import burst_of
 

@@ -11,10 +11,11 @@ PackageError. Whether the records fit together, `check_plan` says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ...errors import ArgumentError
+from ...records import dataclass
 from ..arrays.dtypes import itemsize
 from ..modules import exprs
 from ..modules.package import damaged

@@ -14,9 +14,9 @@ loop goes over, or what it makes of each trip, in place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ...records import dataclass
 from ..modules import exprs
 from ..modules.arguments import Param
 from ..modules.package import damaged

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError
@@ -10,6 +9,7 @@ from ...ir import build as B
 from ...ir.dtype import dtype_info
 from ...ir.expr import Expr, IntImm, IterKind, IterVar
 from ...ir.notes import Note, make, usage
+from ...records import dataclass
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..script_loops import check_steps_apart

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
+from ...records import dataclass
 from ...te.intrin_call import tensorized, with_axes
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError, TecError
 from ...ir import build as B
 from ...ir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, IterKind, IterVar, Mul, Var
+from ...records import dataclass
 from ...te.build import AXIS_SEPARATOR
 from ...te.operation import ComputeOp, PlaceholderOp
 from ..relations import Fuse, Relation, Split

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import caller_loc
 from ...ir.expr import IterKind, IterVar, Var
+from ...records import dataclass
 from ...te.operation import ComputeOp
 from ..relations import Fuse as FuseRelation
 from ..relations import Singleton

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...ir.expr import Reduce
+from ...records import dataclass
 from ...te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..show import fail
 from ..state import AttachKind, StageState

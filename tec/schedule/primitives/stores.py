@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import ExprError
 from ...ir import build as B
 from ...ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES
 from ...ir.expr import IterVar
+from ...records import dataclass
 from ...te.operation import ComputeOp
 from ..show import fail
 from ..state import AttachKind
