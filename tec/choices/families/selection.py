@@ -25,6 +25,10 @@ from .selection_keys import key, own_type, short_key, unkeyed
 MOST = 256  # that are looked for: each counts those ahead of it
 _ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
 _NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
+_GROUP, _FULL = (
+    256,
+    8,
+)  # threads of a work-group of short lines, where units have so many: few work-groups begin sooner than many
 _KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
 
 
@@ -35,7 +39,8 @@ def can(dtype: str, k: int) -> bool:
 
 def can_by_wave(n: int, k: int, target: Target) -> bool:
     """Whether a wavefront may have a line for itself: its threads keep the line's elements, and have as many best ones as are looked for."""
-    return k <= target.wavefront_size and n <= target.wavefront_size * _KEPT
+    wave = target.wavefront_size
+    return n <= 2 * wave or (k <= wave and n <= wave * _KEPT)
 
 
 def selected(
@@ -44,6 +49,10 @@ def selected(
     """Values and places of the k largest of each line, in order; by_wave: by a wavefront alone, which meets at no barrier."""
     lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
     threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
+    if by_wave and lines.n <= 2 * target.wavefront_size:
+        return loops.extern(
+            "topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], _whole_lines(lines, kept, k, largest, target)
+        )
     threads = target.wavefront_size if by_wave else threads
 
     def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
@@ -53,16 +62,35 @@ def selected(
     return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
 
 
+def _whole_lines(lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target) -> Callable[[IRBuilder, list[Any], list[Any]], None]:  # fmt: skip
+    """Short lines, each sorted as it is by as many lanes as it needs, so that a wavefront has some; wavefronts share work-groups where there are many."""
+    wave = target.wavefront_size
+    width = min(wave, max(2, 1 << (lines.n - 1).bit_length()))
+    threads = _GROUP if lines.count * width >= _GROUP * _FULL * target.machine.units else wave
+    each = threads // width
+
+    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+        with loops.launch(ib, (-(-lines.count // each),), (threads,)) as (block, t):
+            line = ib.let("line", block * each + te.indexdiv(t, width))
+            lane = ib.let("lane", te.indexmod(t, width))
+            # All lanes meet in the sort; those beyond the last line sort it again, and store nothing.
+            there = ib.let("there", te.min(line, lines.count - 1))
+            of_one = _Selection(ib, sources[0], results, lines, kept, k, largest, target, wave, there, lane, width)
+            of_one.whole(None if lines.count % each == 0 else line < lines.count)
+
+    return body
+
+
 class _Selection:
     """The statements for one line."""
 
     def __init__(
         self, ib: IRBuilder, src: BufferVar, results: list[BufferVar], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
-        line: Index, t: Index,
+        line: Index, t: Index, lanes: int = 0,
     ):  # fmt: skip
         self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
-        self.wave, self.units = target.wavefront_size, target.machine.units
+        self.wave, self.units = lanes or target.wavefront_size, target.machine.units
         self.waves = threads // self.wave
         self.room = max(threads, _ROOM * (1 << (k - 1).bit_length()))  # for elements that reach the bound
         self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
@@ -77,9 +105,6 @@ class _Selection:
 
     def run(self) -> None:
         ib, room = self.ib, self.room
-        if self.waves == 1 and self.lines.n <= 2 * self.wave:
-            self._whole()
-            return
         words = ib.allocate("uint64", (room,), "words", scope="shared")
         places = ib.allocate("int32", (room,), "places", scope="shared")
         filled = ib.allocate("int32", (1,), "filled", scope="shared")
@@ -275,23 +300,24 @@ class _Selection:
         place = (te.const((1 << 16) - 1, "int32") - at).astype("uint32")
         return te.bitwise_or(short_key(value, self.largest) << te.const(16, "uint32"), place)
 
-    def _whole(self) -> None:
-        """A line of an element a lane, or two, is sorted as it is."""
+    def whole(self, stores: Expr | None) -> None:
+        """A line of an element a lane, or two, is sorted as it is. stores: whether it is there, None for yes."""
         ib, wave, held = self.ib, self.wave, []
         for r in range(-(-self.lines.n // wave)):
             at = ib.let("at", te.min(te.const(r * wave, "int32") + self.t, self.lines.n - 1))
             word = self._sortable(self.src[self.lines.at(self.line, at)], at)
             held.append(ib.let("word", te.select(self.t + r * wave < self.lines.n, word, te.const(0, self.word))))
-        self._in_order(held)
+        self._in_order(held, stores)
 
-    def _in_order(self, held: list[Any]) -> None:
+    def _in_order(self, held: list[Any], stores: Expr | None = None) -> None:
         """The first of the wavefront's words to their places."""
         ib, wave = self.ib, self.wave
         last = (1 << (31 if self.word == "uint64" else 16)) - 1
         for r, word in enumerate(loops.sorted_lanes(ib, held, te.const(0, "int32") + self.t, wave)):
             if r * wave >= self.k:
                 continue
-            with ib.if_scope(self.t + r * wave < self.k):
+            chosen = self.t + r * wave < self.k
+            with ib.if_scope(chosen if stores is None else te.all(stores, chosen)):
                 low = te.bitwise_and(word, te.const(last, self.word)).astype("int32")
                 at = ib.let("at", te.const(last, "int32") - low)
                 to = self.kept.at(self.line, self.t + r * wave)

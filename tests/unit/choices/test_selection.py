@@ -1,4 +1,4 @@
-"""The largest of short lines by a wavefront each, on AMD GPUs."""
+"""The largest of short lines by a wavefront each, or by a part of one, on AMD GPUs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,18 @@ from tests.seeds import first
 
 @pytest.mark.parametrize(
     ("n", "k", "largest", "dtype"),
-    [(97, 5, False, "float32"), (301, 40, True, "float16"), (170, 12, True, "float32"), (149, 3, False, "float16")],
+    [
+        (97, 5, False, "float32"),
+        (301, 40, True, "float16"),
+        (170, 12, True, "float32"),
+        (149, 3, False, "float16"),
+        (11, 11, True, "float16"),
+        (20, 3, False, "float32"),
+    ],
 )
 def test_a_wavefront_alone_selects_of_a_short_line(n, k, largest, dtype):
     """Lines of distinct, of few different and of equal numbers, and with NaNs, which are above all."""
-    x = np.random.default_rng(first(n)).standard_normal((4, n)).astype(dtype)
+    x = np.random.default_rng(first(n)).standard_normal((5, n)).astype(dtype)
     x[1], x[2], x[3, ::7] = np.round(x[1]), 1, np.nan
     g = Graph("g")
     g.set_outputs(
