@@ -252,7 +252,7 @@ class GpuReduction(Space):
             waiting *= 8  # each is under a condition, which the next waits for
         launches = 1 + (choice["parts"] > 1)
         if choice["parts"] > 1:  # the second kernel's chain
-            waiting += choice["parts"] / (64 if self._few() else 1) / 8 * latency
+            waiting += choice["parts"] / (64 if self._joins_by_groups(choice) else 1) / 8 * latency
         most = max(memory, waiting, self._starts(choice))
         return Cost(launches * machine.launch_us * 1e-6 + most, "memory" if memory == most else "latency")
 
@@ -313,23 +313,25 @@ class GpuReduction(Space):
         )  # groups that end together leave memory idle
         second = 0.0
         if choice["parts"] > 1:
-            own = -(-choice["parts"] // (choice["threads"] if self._few() else 1))
+            own = -(-choice["parts"] // (choice["threads"] if self._joins_by_groups(choice) else 1))
             second = machine.launch_us * 1e-6 + own / figures["second_loads"] * machine.queued_ns * 1e-9
         groups = threads / (choice["threads"] * choice["rows"])
         begun = groups * figures["group_ns"] * 1e-9
         seconds = machine.launch_us * 1e-6 + max(max(memory, waiting) * last, begun) + second
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
-    def _few(self) -> bool:
-        """Whether a work-group takes a sum in the second kernel too: of so few."""
-        return (self.outputs or 0) <= 64
+    def _joins_by_groups(self, choice: Choice) -> bool:
+        """Whether a work-group takes a sum in the second kernel too: of few, or where a thread would wait for many parts one after another."""
+        machine, outputs = self.target.machine, self.outputs or 0
+        chained = machine.has_latencies and choice["parts"] >= _CHAINED and outputs <= _JOINED * machine.units
+        return outputs <= 64 or chained
 
     def build(self, choice: Choice) -> Scheduled:
         s, out, red, threads = begin(self.group), self.out, self.red, choice["threads"]
         shared = choice["shared"]
         if choice["parts"] > 1:
             red = in_parts(s, red, choice["parts"], lambda p: self._partial(s, p, choice))
-            out, shared = (red if self.out is self.red else s[self.out].op), self._few()  # type: ignore[assignment]
+            out, shared = (red if self.out is self.red else s[self.out].op), self._joins_by_groups(choice)  # type: ignore[assignment]
         if choice["wide"]:
             wide_sums(s, out, red, choice["wide"], threads // choice["wide"], self._lanes(choice), self.target)
         elif shared:
@@ -356,6 +358,8 @@ class GpuReduction(Space):
         return self.figures.count("loads") if alike and "loads" in self.figures else 1
 
 
+# Parts of a sum from which a work-group adds them up, of so many sums a unit: a thread alone takes half a microsecond for each eight.
+_CHAINED, _JOINED = 32, 16
 _NOT_HIDDEN = 0.2  # of the shorter of what memory takes and what one work-group waits
 _LINE_BYTES = 128
 _PIECE_BYTES = 16  # of a load
