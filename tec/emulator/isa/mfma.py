@@ -5,6 +5,9 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
@@ -46,17 +49,21 @@ def _names() -> list[str]:
     return sorted(set(names))
 
 
-def gather_lanes(o: Ops, t: str, value: str, lanes: list[int]) -> str:
+@functools.lru_cache(4096)
+def _order(lanes: tuple[int, ...]) -> str:
+    """A shuffle's mask. A matrix instruction has some hundred shuffles by few masks."""
+    return f"<{len(lanes)} x i32> <" + ", ".join([f"i32 {l}" for l in lanes]) + ">"
+
+
+def gather_lanes(o: Ops, t: str, value: str, lanes: Sequence[int]) -> str:
     ty = o.type(t)
-    order = f"<{o.lanes} x i32> <" + ", ".join(f"i32 {l}" for l in lanes) + ">"
-    return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {order}")
+    return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {_order(tuple(lanes))}")
 
 
-def gather_pair(o: Ops, a: str, b: str, lanes: list[int]) -> str:
+def gather_pair(o: Ops, a: str, b: str, lanes: Sequence[int]) -> str:
     """In lane i what lane lanes[i] of `a` has, or of `b` from o.lanes on."""
     ty = o.type("i32")
-    order = f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {l}" for l in lanes) + ">"
-    return o.out.emit(f"shufflevector {ty} {a}, {ty} {b}, {order}")
+    return o.out.emit(f"shufflevector {ty} {a}, {ty} {b}, {_order(tuple(lanes))}")
 
 
 def registers(w: Wave, op: Operand, regs: int) -> list[str]:

@@ -69,12 +69,13 @@ class Cdna5Product(WmmaProduct):
         t, integer = self.type, self.type == "i32"
         parts = [self._elements(o, words, which) for which, words in enumerate((a, b))]
         acc = [o.const("i32", 0)] * self.items if self.clamp else list(start)
+        columns = [tuple(16 * group + l % 16 for l in range(32)) for group in (0, 1)]
+        rows = [[tuple(16 * group + 8 * (l // 16) + q for l in range(32)) for q in range(8)] for group in (0, 1)]
         for k in range(self.k):
             (group_a, i), (group_b, j) = self.place(0, k), self.place(1, k)
-            column = gather_lanes(o, t, parts[1][0][j], [16 * group_b + l % 16 for l in range(32)])
+            column = gather_lanes(o, t, parts[1][0][j], columns[group_b])
             for q in range(self.items):
-                rows = [16 * group_a + 8 * (l // 16) + q % 8 for l in range(32)]
-                row = gather_lanes(o, t, parts[0][q // 8][i], rows)
+                row = gather_lanes(o, t, parts[0][q // 8][i], rows[group_a][q % 8])
                 acc[q] = o.add(acc[q], o.mul(row, column)) if integer else o.fma("f32", row, column, acc[q])
         if self.clamp:  # the products' sum fits; one saturation with the accumulator
             acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
