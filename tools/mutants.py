@@ -227,11 +227,13 @@ class Laboratory:
         assertion may be another's: what is left of the budget goes to tests that come into the function, then into the file's functions.
         """
         mutant, (reached, differs) = self.mutants[n], (self.seen["reached"], self.seen["differs"])
-        here = reached.get(str(n), [])
         m = mutant.mutation
-        if here and str(n) not in differs and m.new != "pass" and probes.is_pure(m.new):
-            return []  # the same value each time
         function = probes.function_of((self.copy / mutant.file).read_text("utf-8"), m.line)
+        # At a module's own level a probe sees whichever test imports it first.
+        here = reached.get(str(n), []) if function is not None else []
+        changed = differs.get(str(n), []) if function is not None else []
+        if here and not changed and m.new != "pass" and probes.is_pure(m.new):
+            return []  # the same value each time
         folder = os.path.dirname(mutant.file)
         of_file = [t for key, tests in reached.items() if key.startswith(f"{mutant.file}:") for t in tests]
         beside = [
@@ -241,7 +243,7 @@ class Laboratory:
         chosen = dict[str, None]()
         spent = 0.0
         of_function = reached.get(f"{mutant.file}:{function}", [])
-        for some in (differs.get(str(n), []), here, of_function, readers, of_file or beside):
+        for some in (changed, here, of_function, readers, of_file or beside):
             for t in _in_turn([t for t in dict.fromkeys(some) if t in self.seconds and t not in chosen], self.seconds):
                 spent += self.seconds[t]
                 if chosen and spent > BUDGET_S:

@@ -127,7 +127,8 @@ def test_readers_of_a_table_and_a_budget(tmp_path: Path) -> None:
         "more": "from tec.toy.kept import TABLE",
     }.items():
         (tmp_path / f"tests/test_{file}.py").write_text(text)
-    made = laboratory(tmp_path, "TABLE = {\n    'a': 1,\n}\n", 2, seconds)
+    first = {"0": ["tests/test_other.py::test_3"]}  # which imported it
+    made = laboratory(tmp_path, "TABLE = {\n    'a': 1,\n}\n", 2, seconds, reached=first, differs=first)
     assert made.reach(0) == ["tests/test_reads.py::test_1"]
     made.seconds["tests/test_more.py::test_4"] = 3.0
     assert made.reach(0) == ["tests/test_reads.py::test_1", "tests/test_more.py::test_4", "tests/test_reads.py::test_2"]

@@ -138,8 +138,11 @@ def symbolic(r: random.Random) -> list[int]:
     e = maker.index(2)
     if r.random() < 0.4:
         e = r.choice((E.FloorDiv, E.FloorMod))(e, r.choice((m, E.Mul(m, E.IntImm(2)))))
-    inner = Analyzer()
+    inner, w = Analyzer(), E.Var("w")
     inner.bind(i, E.Range(E.IntImm(0), n) if r.random() < 0.7 else IntSet(m, None))
+    inner.bind(w, E.Range(E.IntImm(-6), E.IntImm(5)))
+    if r.random() < 0.25:  # a factor that is negative, whatever it is
+        e = E.Add(E.Mul(*r.sample([w, r.choice((j, E.Mul(j, n), E.Add(j, i)))], 2)), e)
     s = inner.int_set(e, {j: E.Range(E.IntImm(0), m)})
     ends = [FAR if x is None else inner.count_nodes(x) for x in (s.min, s.max)]
     free = inner.can_prove(E.GE(i, E.IntImm(0)))
