@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tec
+from tec import te
 
 OLD = Path(__file__).parent / "packages"  # of the network `tiny`, with a batch of two
 
@@ -67,3 +68,17 @@ def test_mistakes(tec_cli, tmp_path):
         out.writestr("manifest.json", json.dumps(manifest))
     got = tec_cli("convert", broken)
     assert got.exit_code == 3 and "damaged" in got.output
+
+
+def test_a_module_keeps_its_function(tec_cli, tmp_path):
+    """A package of one function, written again: the same results, and its texts."""
+    A = te.placeholder((5,), name="A")
+    C = te.compute((5,), lambda i: A[i] * 2 + 1, name="C")
+    old, new = tmp_path / "f.tecmod", tmp_path / "g.tecmod"
+    tec.build(te.create_schedule(C.op), [A, C], "llvm", name="f").save(str(old))
+    made = tec_cli("convert", old, "-o", new)
+    assert made.exit_code == 0 and "was 3" in made.output, made.output
+    x, y = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    f = tec.load_module(str(new))
+    f(x, y)
+    assert (y == x * 2 + 1).all() and "define" in f.get_source("llvm")

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
 from tec_onnx.session import Session
@@ -150,3 +151,32 @@ def test_each_value_of_an_attribute(domain: str, op: str) -> None:
             else:
                 assert a.dtype == b.dtype, attrs
                 np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, err_msg=f"{op} {attrs}")
+
+
+@pytest.mark.parametrize("given", [{}, {"weight": 0.5}, {"weight": 2.0, "turned": 0}])
+def test_a_function_hands_attributes_on(given: dict[str, Any]) -> None:
+    """A node in a function has attributes of its own, those of the call by name, and their defaults where the call leaves them out."""
+    function = onnx.parser.parse_function(
+        """<domain: "own", opset_import: ["": 17]>
+        Weighted<weight: float = 3.0, turned: int = 1>(a, b, c) => (y) {
+            y = Gemm<alpha: float = @weight, beta: float = 0.25, transB: int = @turned>(a, b, c)
+        }"""
+    )
+    ins = {"a": X, "b": RNG.standard_normal((4, 4)).astype(np.float32), "c": RNG.standard_normal(4).astype(np.float32)}
+    infos = [helper.make_tensor_value_info(k, 1, v.shape) for k, v in ins.items()]
+    node = helper.make_node("Weighted", list(ins), ["y"], domain="own", **given)
+    graph = helper.make_graph([node], "g", infos, [helper.make_empty_tensor_value_info("y")])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
+    (got,) = Session(model).run(ins)
+    b = ins["b"].T if given.get("turned", 1) else ins["b"]
+    np.testing.assert_allclose(got, given.get("weight", 3.0) * (X @ b) + 0.25 * ins["c"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape, along", [((3,), 1), ((5,), 3), ((1,), 3), ((3, 1, 1), None)])
+def test_slopes_of_channels(shape: tuple[int, ...], along: int | None) -> None:
+    """One dimension of as many slopes as channels is of the channels, as networks of old opsets have it; else they are broadcast."""
+    x, slope = RNG.standard_normal((2, 3, 4, 5)).astype(np.float32), RNG.random(shape).astype(np.float32)
+    (got,) = Session(model_of("", "PRelu", (x, slope), {}, 1)).run({"x0": x, "x1": slope})
+    per = slope.reshape(3, 1, 1) if along == 1 else slope
+    np.testing.assert_allclose(got, np.where(x < 0, x * per, x), rtol=1e-6)
