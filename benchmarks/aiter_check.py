@@ -130,10 +130,10 @@ def problem(chip: str, name: str, sizes: tuple[int, ...], splits: int) -> Proble
 
 def tolerance(name: str) -> float:
     """Of the largest number of a result. Inner values of 8 bits have three or four bits of fraction, or seven of a whole row's largest, and differ where they are rounded; kernels that
-    make 8-bit integers cut toward zero, which takes 1.5 % each time."""
+    make 8-bit integers cut toward zero, which takes 1.5 % each time. Attention of 8 bits has its weights in 8 bits too."""
     if name.startswith("fmoe"):
         return 0.1 if "smf" in name or "Int8_g1u0" in name else 0.06
-    return 0.05 if "fp8" in name and name.startswith("fwd") else 0.012
+    return 0.05 if ("fp8" in name and name.startswith("fwd")) or "pertoken" in name else 0.012
 
 
 # by the words of a report, the check that made it

@@ -42,7 +42,7 @@ def form(chip: str, name: str) -> Form:
     words = name.split("_")
     if int(row.get("flat") or 0):
         raise tec.TecError(f"{name} takes tokens that are not sorted")
-    if "noquant" in name:
+    if "noquant" in name or "_atm_" in name or ("tkw1" in name and "Int8" in name):
         raise tec.TecError(f"no caller has {name}")
     if "MXfp4" in name:
         raise tec.TecError(f"{name}: weights of 4 bits have no harness")

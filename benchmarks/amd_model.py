@@ -1,11 +1,13 @@
 """The time model and tec's kernels against thousands of published times (`model_rows`). One JSON object a line; a summary by chip, type and kind at the end.
 
-    AITER=aiter python -m benchmarks.amd_model [--part right] [--side fit] [--seed 7] [--count 40] [--chip gfx942] [--out rows.jsonl]
+    AITER=aiter python -m benchmarks.amd_model [--part right | order | good] [--side fit] [--seed 7] [--count 40] [--chip gfx942] [--out rows.jsonl]
 
 - part "right", whether the model is right: the same code object measured by its makers and modelled (aiter's assembly, where a source names it; `aiter_results`).
+- part "order", whether the model ranks kernels right: the object that aiter's tuner chose for a problem beside the others that it had (the tables name the winner alone, so that each other
+  one is a pair whose order is known).
 - part "good", whether tec's kernel is good: tec's default under the model over the library's best published time.
 
-Both are drawn, the same from one seed: of each chip, type and kind as many in turn as come to `--count` a part (0: all). "ratio" is modelled over measured. A row is a fit row or a judged row by a
+All are drawn, the same from one seed: of each chip, type and kind as many in turn as come to `--count` a part (0: all). "ratio" is modelled over measured. A row is a fit row or a judged row by a
 hash of its shape. `--out`: lines go to this file as they come, and rows that it has are not modelled again. Rows of tuners that time a launch are left out below 30 us.
 """
 
@@ -104,13 +106,70 @@ def zeros_us(row: Row) -> float:
     return fitted("zeros written first") + nbytes / level_gbps(product, "memory") * 1e-3
 
 
+def sizes_of(row: Row) -> tuple[int, ...]:
+    """A product's sizes as `aiter_results` has them."""
+    sizes = row.sizes if row.op != "product" else row.sizes[:3]
+    return (*sizes, 4 if row.out == "f32" else 2) if row.kernel.startswith("bf16gemm") else sizes
+
+
+def chosen_rows() -> list[Row]:
+    """Products for which aiter's tuner chose an object."""
+    return [r for r in right_rows() if r.op == "product" and not r.warm]
+
+
+def rivals(row: Row) -> list[str]:
+    """The other objects of a product's family that take its sizes: B in the same order, whole tiles of columns, and parts of k where the winner has them."""
+    from benchmarks import aiter_results
+
+    product = find_product(row.product)
+    assert product is not None, row.product
+    found = []
+    for name in aiter_results.tables(product.chip):
+        if name.split("_")[0] != row.kernel.split("_")[0] or name == row.kernel:
+            continue
+        if any((word in name) != (word in row.kernel) for word in ("shuffle", "noBpre", "fp32bf16")):
+            continue
+        if row.sizes[1] % aiter_results.tile(name)[1] or (row.splits > 1 and not _splits(product.chip, name)):
+            continue
+        found.append(name)
+    return sorted(found)
+
+
+def _splits(chip: str, name: str) -> bool:
+    from benchmarks import aiter_results
+
+    return aiter_results.row_of(chip, name).get("splitK") == "1"
+
+
+def order(row: Row) -> Line:
+    """The winner's time, and those of up to five of its rivals, drawn by the problem. "in_order": rivals that the model has slower than the winner, or at most 5 % faster, which is
+    within what a tuner's times say; "regret": the winner's time over the least."""
+    from benchmarks import aiter_results
+
+    others = rivals(row)
+    if not others:
+        raise tec.TecError("no other object takes this problem")
+    some = random.Random(row.shape).sample(others, min(5, len(others)))
+    us = {
+        name: aiter_results.estimate(row.product, name, sizes_of(row), row.splits, in_last_cache(row)).kernel_us
+        for name in (row.kernel, *some)
+    }
+    winner = us.pop(row.kernel)
+    good = sum(winner <= 1.05 * x for x in us.values())
+    return {
+        "us": winner,
+        "others": {n: round(x, 2) for n, x in us.items()},
+        "pairs": len(us),
+        "in_order": good,
+        "regret": round(winner / min(winner, *us.values()), 3),
+    }
+
+
 def right(row: Row) -> Line:
     """The model's word on the code object that was timed."""
     from benchmarks import aiter_results
 
-    sizes = row.sizes if row.op != "product" else row.sizes[:3]
-    if row.kernel.startswith("bf16gemm"):
-        sizes = (*sizes, 4 if row.out == "f32" else 2)
+    sizes = sizes_of(row)
     product = find_product(row.product)
     if row.op == "moe" and product is not None:
         sizes = (*sizes, product.units)
@@ -189,6 +248,7 @@ def good(row: Row) -> Line:
 
 PARTS: dict[str, tuple[Callable[[], list[Row]], Callable[[Row], Line]]] = {
     "right": (right_rows, right),
+    "order": (chosen_rows, order),
     "good": (good_rows, good),
 }
 
@@ -269,8 +329,15 @@ def pairs(lines: list[Line]) -> Line:
 def report(lines: list[Line]) -> None:
     """A summary of each part, side, product, type and kind."""
     groups: dict[tuple[Any, ...], list[Line]] = defaultdict(list)
+    ranked = [x for x in lines if "in_order" in x]
+    for side in (False, True):
+        rows_ = [x for x in ranked if x["judged"] == side]
+        if rows_:
+            count, good = sum(x["pairs"] for x in rows_), sum(x["in_order"] for x in rows_)
+            first = sum(x["regret"] <= 1.1 for x in rows_)
+            print(json.dumps({"part": "order", "side": "judged" if side else "fit", "rows": len(rows_), "pairs": count, "in_order": good, "within_1.1": first}))  # fmt: skip
     for x in lines:
-        if "ratio" in x:
+        if "ratio" in x and "in_order" not in x:
             side = "judged" if x["judged"] else "fit"
             groups[x["part"], side, x["product"], x["dtype"], x["kind"]].append(x)
             groups[x["part"], side, "", "", x["kind"]].append(x)
@@ -290,7 +357,7 @@ def report(lines: list[Line]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", default="", help="right or good; both by default")
+    parser.add_argument("--part", default="", help="right, order or good; all by default")
     parser.add_argument("--side", default="", help="fit or judged; both by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=60, help="rows of each part")
@@ -321,7 +388,7 @@ def main() -> None:
         for row in drawn(chosen, args.count, args.seed):
             line = there.get(json.dumps(name_of(part, row)))
             if line is None:
-                line = (measure if part == "right" and row.op != "moe" else alone)(part, row)
+                line = (measure if part in ("right", "order") and row.op != "moe" else alone)(part, row)
                 if args.out:
                     with args.out.open("a") as f:
                         f.write(json.dumps(line) + "\n")

@@ -65,8 +65,10 @@ def _touch(inst: Inst) -> Touch:
     writes = [r for o in results for r in _regs(o)]
     if op.startswith("v_cmpx"):
         writes += [("s", EXEC), ("s", EXEC + 1)]
-    read = {id(o) for o in sources}
-    reads = [(r, k) for k, o in enumerate(inst.operands) if id(o) in read for r in _regs(o)]
+    # Sources stand behind results, but for those that are both; operands of one text are one object.
+    count = len(sources)
+    places = range(len(inst.operands) - count, len(inst.operands))
+    reads = [(r, k) for k in places for r in _regs(inst.operands[k])]
     if "div_fmas" in op:
         reads += [(_VCC, 9), (("s", VCC + 1), 9)]
     if inst.dual is not None:

@@ -134,7 +134,8 @@ def find_order(kernel: KernelText, chip: str) -> Synchronization | None:
     kinds = dict.fromkeys(changes | loads, READS)
     for i in (changes | stores) - early:
         kinds[i] = kinds.get(i, 0) | RELEASES
-    return Synchronization(frozenset(loads | stores | _guesses(insts)), kinds, acquires, polls)
+    scalars = _scalar_reads(kernel) if gfx == 9 else set()
+    return Synchronization(frozenset(loads | stores | scalars | _guesses(insts)), kinds, acquires, polls)
 
 
 def _guesses(insts: list[Inst]) -> set[int]:

@@ -187,14 +187,15 @@ def indexed(w: Wave, inst: Inst) -> tuple[Inst, str]:
         raise w.fail("an opcode other than v_mov_b32 under this index mode")
     results, sources = roles(inst)
     operands, first = list(inst.operands), w.agpr_base - INDEXED_ROOM
-    if "SRC0" in w.gpr_index and sources and sources[0].kind == "v":
-        source_ = sources[0]
+    place = max(len(operands) - len(sources), len(results))  # of SRC0: an accumulator is a result and a source
+    if "SRC0" in w.gpr_index and place < len(operands) and operands[place].kind == "v":
+        source_ = operands[place]
         if source_.count > INDEXED_ROOM - 1:
             raise w.fail(f"{source_.text} as an indexed register")
         for k in range(source_.count):
             at = _indexed(w, source_, k)
             w.set_reg("v", first + k, w.out.emit(f"load {w.v.type('i32')}, ptr {at}, align 64"))
-        operands = [replace(o, index=first) if o is source_ else o for o in operands]
+        operands[place] = replace(source_, index=first)
     goal = ""
     if "DST" in w.gpr_index and results and results[0].kind == "v":
         if len(results) > 1 or results[0].count > 1:

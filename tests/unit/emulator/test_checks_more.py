@@ -10,6 +10,7 @@ import pytest
 from tec.emulator import get_driver
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.checks.hazards import check_hazards
+from tec.emulator.decode.disassemble import decoder
 from tec.emulator.chips import CHIPS
 from tec.emulator.decode.inst import KernelText
 from tec.emulator.errors import EmulationError, KernelFault
@@ -151,3 +152,18 @@ def test_products_of_f32_by_either_name_need_a_state_less(name: str) -> None:
     check_hazards(program(9), CHIPS["gfx942"])
     with pytest.raises(EmulationError, match="v0 needs 10 wait states between, and has 9"):
         check_hazards(program(8), CHIPS["gfx942"])
+
+
+def test_a_decoded_chain_of_products_needs_no_states() -> None:
+    """In machine code the accumulator and the result are one operand; the accumulator may follow at once, A and B may not."""
+    opcodes.load()
+
+    def chain(second: str) -> KernelText:
+        code = decoder("gfx942", bytes.fromhex("0400e1d328911204" + second + "000081bf"))
+        insts = [code.next() for _ in range(3)]
+        assert insts[1].text.startswith("v_mfma_f32_16x16x16")
+        return KernelText("k", insts, {})
+
+    check_hazards(chain("0400e1d328911204"), CHIPS["gfx942"])  # v[4:7], v[40:41], v[72:73], v[4:7], twice
+    with pytest.raises(EmulationError, match="v4 needs 7 wait states between, and has 0.*as A or B"):
+        check_hazards(chain("0800e1d304911204"), CHIPS["gfx942"])  # v[8:11], v[4:5], v[72:73], v[4:7]

@@ -378,7 +378,7 @@ def test_results_by_index(chip: str) -> None:
     lines = [
         "s_set_gpr_idx_on s40, gpr_idx(DST)", "v_writelane_b32 v2, s41, 5", f"v_add_u32 v3, {a}, {b}",
         "s_set_gpr_idx_off", "s_mov_b32 s40, 1", "s_set_gpr_idx_on s40, gpr_idx(SRC0,DST)", f"v_add_u32 v5, {a}, {a}",
-        "s_set_gpr_idx_off",
+        "s_set_gpr_idx_off", "s_set_gpr_idx_on s40, gpr_idx(SRC0)", "v_add_u32 v8, v6, v6", "s_set_gpr_idx_off",
     ]  # fmt: skip
     at = bench.case(lines, before, dwords=7)
     planes = {p: np.arange(64, dtype=U32) + U32(1000 * k) for k, p in enumerate("abc", 1)}
@@ -389,6 +389,7 @@ def test_results_by_index(chip: str) -> None:
     want[2][5] = 77  # v4, whatever the mask
     want[3] = np.where(on, planes["a"] + planes["b"], U32(5))
     want[4] = np.where(on, planes["b"] + planes["a"], U32(6))
+    want[6] = np.where(on, U32(7) + want[4], U32(8))  # v7 by index and v6: one of two operands that are written alike
     for k, values in enumerate(want):
         np.testing.assert_array_equal(out[at + k], values, err_msg=f"v{2 + k}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.analyses.skeleton import data_only
-from tec.emulator.checks.order import polling_branches, waiting_branches, waiting_places
+from tec.emulator.checks.order import find_order, polling_branches, waiting_branches, waiting_places
 from tec.emulator.decode.inst import KernelText
 
 POLL = ("s_load_dword s4, s[2:3], 0x0 glc", "s_waitcnt lgkmcnt(0)", "s_cmp_gt_u32 s4, 0", "s_cbranch_scc0 .L_0")
@@ -37,3 +37,10 @@ def test_what_a_trace_leaves_out_does_not_hang_on_the_semaphore() -> None:
 def test_a_store_past_the_caches_gives_nothing_back() -> None:
     text = kernel("s_store_dword s5, s[2:3], 0x0 glc", before="s_load_dwordx2 s[2:3], s[0:1], 0x0")
     assert data_only(text, 0) is not None
+
+
+def test_a_poll_of_a_semaphore_is_no_race_with_the_atomics_on_it() -> None:
+    order = find_order(kernel(*POLL, before="global_atomic_add v0, v1, s[2:3]"), "gfx942")
+    assert order is not None and 1 in order.atomics
+    order = find_order(kernel(POLL[0].removesuffix(" glc"), *POLL, before="global_atomic_add v0, v1, s[2:3]"), "gfx942")
+    assert order is not None and 1 not in order.atomics and 2 in order.atomics, "a load through the caches is one"
