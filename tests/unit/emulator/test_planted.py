@@ -51,6 +51,24 @@ def test_a_barrier_of_one_wave_keeps_what_was_read(between: str, check: str) -> 
     np.testing.assert_array_equal(got, np.arange(64) + 3)
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+def test_assembly_by_hand_may_meet_at_different_barriers(compiled: bool) -> None:
+    """LLVM states the spills of each kernel; where nobody does, waves that went different ways meet as the hardware has it: by their number."""
+    bug = next(b for b in BUGS if b.name == "waves_at_different_barriers")
+    driver = get_driver("gfx942", check="all", seed=None)
+    function = driver.get_function(driver.load_module(0, image("gfx942"), text("gfx942", bug.body)), "k")
+    if not compiled:
+        del function.info.metadata[".vgpr_spill_count"]
+    o = upload(driver, np.zeros(128, np.int32))
+    words = struct.pack("<QQi", o, o, 0)
+    if compiled:
+        with pytest.raises(EmulationError, match="at another barrier"):
+            driver.launch(function, (1, 1, 1), (128, 1, 1), 0, words)
+    else:
+        driver.launch(function, (1, 1, 1), (128, 1, 1), 0, words)
+    driver.free(0, o)
+
+
 def test_a_store_of_one_value_by_several_waves_is_noted() -> None:
     driver = get_driver("gfx942", check="all", threads=2, seed=None)
     driver.notes.clear()
