@@ -165,5 +165,5 @@ def test_a_decoded_chain_of_products_needs_no_states() -> None:
         return KernelText("k", insts, {})
 
     check_hazards(chain("0400e1d328911204"), CHIPS["gfx942"])  # v[4:7], v[40:41], v[72:73], v[4:7], twice
-    with pytest.raises(EmulationError, match="v4 needs 7 wait states between, and has 0.*as A or B"):
+    with pytest.raises(EmulationError, match=r"v4 needs 7 wait states between, and has 0.*as A or B"):
         check_hazards(chain("0800e1d304911204"), CHIPS["gfx942"])  # v[8:11], v[4:5], v[72:73], v[4:7]
