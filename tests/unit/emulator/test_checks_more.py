@@ -10,8 +10,8 @@ import pytest
 from tec.emulator import get_driver
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.checks.hazards import check_hazards
-from tec.emulator.decode.disassemble import decoder
 from tec.emulator.chips import CHIPS
+from tec.emulator.decode.disassemble import decoder
 from tec.emulator.decode.inst import KernelText
 from tec.emulator.errors import EmulationError, KernelFault
 from tec.emulator.isa import opcodes
