@@ -7,7 +7,7 @@ STAMP := $(VENV)/.tec-setup
 PIP_INSTALL := $(PY) -m pip install -q --disable-pip-version-check --no-compile -e
 EXTRAS ?= dev
 
-.PHONY: setup demo test night mutants baseline cliffs unseen model triton triton-language tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
+.PHONY: setup demo test night mutants baseline cliffs unseen model triton triton-language triton-libraries tinygrad guide foreign array-api torch torch-models check bench conformance fuzz fuzz-models fuzz-nnsmith networks docs release clean
 
 setup: $(STAMP)
 
@@ -75,6 +75,11 @@ array-api: setup
 # Triton's own tests of its language on tec.tile; CHECKOUT names a checkout of triton-lang/triton. TEC_TRITON_CHIP=cuda runs them on the GPU at hand.
 triton-language: $(TORCH)/.tec-setup
 	TEC_TRITON_CHECKOUT=$(CHECKOUT) $(TORCH)/bin/python -m pytest -q -s -m slow tests/foreign/test_triton_language.py
+
+# Kernels of public libraries for Triton; CHECKOUTS names a folder with checkouts of Liger-Kernel, flash-linear-attention, unsloth and aiter.
+triton-libraries: $(TORCH)/.tec-setup
+	$(TORCH)/bin/pip install -q --disable-pip-version-check einops
+	TEC_TRITON_LIBRARIES=$(CHECKOUTS) $(TORCH)/bin/python -m pytest -q -s -m slow tests/foreign/test_triton_libraries.py
 
 # The PyTorch frontend, in an environment of its own: torch is some 200 MB.
 TORCH := build/torch
