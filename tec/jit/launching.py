@@ -365,10 +365,7 @@ def _device_text(target: Target) -> str:
 
 def _fresh(compiled: Compiled) -> bool:
     """Whether what the kernel took from outside is what it was."""
-    for source, name, value in compiled.taken:
-        if source.lookup(name) is not value:
-            return False
-    return True
+    return all(source.is_as_taken(taken) for source, taken in compiled.taken)
 
 
 def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int, int], Stream | None]:

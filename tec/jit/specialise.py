@@ -37,7 +37,7 @@ class Compiled:
     func: Func
     module: Any
     places: tuple[Place, ...]
-    taken: tuple[tuple[Source, str, Any], ...]
+    taken: tuple[tuple[Source, dict[str, Any]], ...]
     launch: LaunchShape
     target: Target
     meets: bool = False  # whether threads of a block wait for each other

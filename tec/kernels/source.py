@@ -57,11 +57,11 @@ class Source:
             return f.__globals__[name]
         return getattr(builtins, name, MISSING)
 
-    def is_as_taken(self) -> bool:
-        """Whether what was taken from outside is what it was."""
+    def is_as_taken(self, taken: dict[str, Any] | None = None) -> bool:
+        """Whether what was taken from outside is what it was: of `taken`, or of all that was read so far."""
         held = self.function.__globals__
         cells = self.function.__code__.co_freevars
-        for name, value in self.taken.items():
+        for name, value in (self.taken if taken is None else taken).items():
             if (held.get(name, MISSING) is not value or name in cells) and self.lookup(name) is not value:
                 return False
         return True

@@ -83,7 +83,7 @@ class Translated:
 
     func: Func
     places: tuple[Place, ...]
-    taken: tuple[tuple[Source, str, Any], ...]
+    taken: tuple[tuple[Source, dict[str, Any]], ...]
     meets: bool = False  # whether threads wait for each other
 
 
@@ -108,7 +108,7 @@ def translate(
         except Restart:
             continue
         if before == (len(known.slots), known.types, known.forms, len(known.flags)):
-            taken = tuple((s, name, v) for s in sources.values() for name, v in s.taken.items())
+            taken = tuple((s, dict(s.taken)) for s in sources.values())
             return replace(out, taken=taken)
     raise KernelError(f"{source.name} has too many variables that change", where=source.loc, locate=False)
 
