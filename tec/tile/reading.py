@@ -279,6 +279,8 @@ class Reading(State):
     ) -> Callable[[Sequence[E.Expr]], tuple[Buffer, E.Expr]]:
         """A tile in shared memory: a function from coordinates to where an element is. All threads have met."""
         place, size = rows(shape, dtype)
+        if self.gpu and size * dtype_info(dtype).bytes > self.target.lds_bytes // 2:  # a second one is to fit
+            place, size = rows(shape, dtype, False)
         where = self.arena(dtype, size, tag)
         owner = self.leader(layout)
         self.barrier()
@@ -316,9 +318,9 @@ def agree(have: Layout, want: Layout) -> bool:
     return all(a == b or a.size == 1 for a, b in zip(have, want))
 
 
-def rows(shape: Sequence[int], dtype: str) -> tuple[Callable[[Sequence[E.Expr]], E.Expr], int]:
-    """Where a tile's elements stand in shared memory, rows padded to begin in different banks; and how many elements that takes."""
-    stride = padded(shape[-1], dtype_info(dtype).bytes) if len(shape) > 1 else shape[-1]
+def rows(shape: Sequence[int], dtype: str, pads: bool = True) -> tuple[Callable[[Sequence[E.Expr]], E.Expr], int]:
+    """Where a tile's elements stand in shared memory, and how many elements that takes. `pads`: rows begin in different banks."""
+    stride = padded(shape[-1], dtype_info(dtype).bytes) if pads and len(shape) > 1 else shape[-1]
     count = 1
     for n in shape[:-1]:
         count *= n

@@ -264,3 +264,15 @@ def test_a_descriptor_leaves_out_what_is_outside(on: str) -> None:
         _tile_of[(1,)](out, taken, 6, BM=4, BN=4)
     np.testing.assert_array_equal(x, want)
     assert out[0] == 4
+
+
+@tl.jit
+def _batched(a, b, out, B: tl.constexpr, N: tl.constexpr):
+    i, j, k = tl.arange(0, B)[:, None, None], tl.arange(0, N)[None, :, None], tl.arange(0, N)[None, None, :]
+    at = i * N * N + j * N + k
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at), input_precision="ieee"))
+
+
+def test_operands_that_fill_shared_memory_have_rows_without_padding() -> None:
+    made = _batched.compiled_for(CDNA, "*fp32", "*fp32", "*fp32", B=8, N=32)
+    assert made.lowered.shared_bytes == 2 * 8 * 32 * 32 * 4 == made.target.lds_bytes
