@@ -332,7 +332,7 @@ def main(argv: list[str] | None = None) -> int:
     (work / f"outcomes-{args.seed}.json").write_text(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))
     noticed = sum(o.noticed for o in outcomes)
     if args.write:
-        append(rows(outcomes, args.seed, Maker("mutants", f"python -m tools.mutants --seed {args.seed}", args.root)))
+        append(rows(outcomes, args.seed, Maker("tests", f"python -m tools.mutants --seed {args.seed}", args.root)))
     print(f"{noticed} of {len(outcomes)} were noticed; survivors stand above as SURVIVED")
     return int(noticed < args.goal * len(outcomes))
 

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runtime_fakes import VADD_PROGRAM, VADD_SIGNATURE, fake_device, floats, scalar, scale, tensor, vadd
 
+import tec
+from tec import te
 from tec.errors import ArgumentError, DeviceError, PackageError
 from tec.runtime import Module, nd
 from tec.runtime.modules import exprs
@@ -257,3 +259,24 @@ def test_streams_reach_the_launch():
         f(a, b, c)
     f(a, b, c)
     assert [call[-1] for call in dev.driver.of("launch")] == [None, s.handle, inner.handle, s.handle, None]
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+def test_a_number_that_sizes_depend_on_is_of_the_plan(target: str) -> None:
+    """Arrays look the same in each call, and how many are summed is an argument: a plan of one number is not taken for another."""
+    m = te.var("m")
+    A = te.placeholder((16,), name="A")
+    T = te.compute((m,), lambda i: A[i] * 2, name="T")
+    k = te.reduce_axis((0, m), "k")
+    C = te.compute((1,), lambda i: te.sum(T[k], axis=k), name="C")
+    s = te.create_schedule(C.op)
+    device = tec.cpu(0)
+    if target != "llvm":
+        device = tec.rocm_emu("gfx942")
+        s[T].bind(T.op.axis[0], te.thread_axis("blockIdx.x"))
+        s[C].bind(C.op.axis[0], te.thread_axis("blockIdx.x"))
+    f = tec.build(s, [m, A, C], target)
+    a, c = tec.nd.array(np.arange(16, dtype=np.float32), device), tec.nd.array(np.zeros(1, np.float32), device)
+    for n in (3, 9, 3, 16, 1):
+        f(n, a, c)
+        assert c.numpy()[0] == n * (n - 1), n
