@@ -196,7 +196,20 @@ def any_stmt(s: S.Stmt, test: Callable[[S.Stmt], bool]) -> bool:
 
 def any_expr(root: E.Expr | S.Stmt, test: Callable[[E.Expr], bool]) -> bool:
     """Whether `test` holds of an expression at or below `root`."""
-    return _any(root, test, None)
+    if not isinstance(root, E.Expr):
+        return _any(root, test, None)
+    # A search ends early and calls nothing but the test: most are asked of small indices, thousands in a kernel.
+    left, seen = [root], {id(root)}
+    for x in left:  # grows
+        if test(x):
+            return True
+        t = type(x)
+        if t not in LEAVES:
+            for c in CHILDREN[t](x):
+                if id(c) not in seen:
+                    seen.add(id(c))
+                    left.append(c)
+    return False
 
 
 def _any(root: Any, expr: Callable[[E.Expr], bool] | None, stmt: Callable[[S.Stmt], bool] | None) -> bool:
