@@ -109,7 +109,9 @@ class Transpose(Space):
             return None
         sides = next(iter(turned.values()))
         space = cls(group, target, own, apart[1], list(turned), sides)
-        least = space.figures.count("least_whole") if "least_whole" in space.figures else _LEAST
+        least, known = _LEAST, "least_whole" in space.figures
+        if known and moved_bytes(group) >= space.figures["least_whole_bytes"]:
+            least = space.figures.count("least_whole")
         if any(math.prod(s.extents) < (least if s.follows else _LEAST) for s in sides):
             return None
         return space if next(space.all, None) is not None else None
