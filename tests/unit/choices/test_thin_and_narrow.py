@@ -105,7 +105,9 @@ def test_one_row_and_many_are_other_templates(m: int, template: str) -> None:
     assert not any(s.template.startswith(template) for s in spaces(outs, HOPPER))
 
 
-@thinned_rows(2, ("shape", "perm"), [((3, 1000, 12), (0, 2, 1)), ((60, 7, 90), (0, 2, 1)), ((40, 5, 19, 10), (0, 3, 1, 2))])
+@thinned_rows(
+    2, ("shape", "perm"), [((3, 1000, 12), (0, 2, 1)), ((60, 7, 90), (0, 2, 1)), ((40, 5, 19, 10), (0, 3, 1, 2))]
+)
 def test_short_lines_that_follow_one_another_are_turned_by_tiles(shape: tuple[int, ...], perm: tuple[int, ...]) -> None:
     x = np.arange(np.prod(shape), dtype="f4").reshape(shape)
     ins, outs = program("transpose", {"perm": perm}, ("float32", shape))
