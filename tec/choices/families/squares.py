@@ -35,10 +35,11 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 @dataclass(frozen=True)
 class Turn:
-    """Which axes of the result make one along the operand's lines (`along`), and one across them, its own last ones (`across`): from the first to behind the last."""
+    """Which axes of the result make one along the operand's lines (`along`), and one across them, its own last ones (`across`): from the first to behind the last; and how far these are apart."""
 
     along: range
     across: range
+    apart_bytes: int  # between neighbours of the result's lines, in the operand
 
 
 class Squares(Space):
@@ -79,12 +80,22 @@ class Squares(Space):
 
     @property
     def default(self) -> Choice:
-        wide = 2 if self.columns >= 2 * int(self.parameters["side"][0]) else 1
-        threads = parallel.worth(work(self.out) * parallel.POINTWISE)
-        inner = self.rule("inner", "across", columns=self.columns)
-        if inner == "across" and self.rows < wide * int(self.parameters["side"][0]):
+        told = {name: self.rule(name, None, **self.features) for name in ("side", "wide", "inner")}
+        side = told["side"] if told["side"] in self.parameters["side"] else int(self.parameters["side"][0])
+        inner = told["inner"] or "across"
+        wide = told["wide"] or (2 if self.columns >= 2 * side else 1)
+        if inner == "across" and self.rows < wide * side:
             wide = 1
-        return self.choice(side=self.parameters["side"][0], wide=wide, inner=inner, parallel=threads)
+        threads = parallel.worth(work(self.out) * parallel.POINTWISE)
+        return self.choice(side=side, wide=wide, inner=inner, parallel=threads)
+
+    @property
+    def features(self) -> dict[str, int]:
+        """What rules may ask: elements of a line of the result, bytes of it all and of a core's second cache, and bytes in the operand between neighbours of a line."""
+        out = self.out.output(0)
+        held = dtype_info(out.dtype).bytes * math.prod(n or 1 for n in const_shape(out))
+        near = self.target.core.l2_bytes
+        return {"columns": self.columns, "bytes": held, "near": near, "apart": self.turn.apart_bytes}
 
     def sketch(self, choice: Choice) -> Footprint:
         """A load and a store of a vector, and its part of the shuffles, one a clock."""
@@ -168,7 +179,8 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
     while len(across) > 1 and math.prod(shape[k] or 1 for k in across[1:]) % lanes:
         across = across[1:]  # vectors lie within a line of the last of them, whose places are known to be neighbours
     sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
-    return Turn(along, across) if min(sizes) >= _LEAST else None
+    apart = math.prod(n or 1 for n in source[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
+    return Turn(along, across, apart) if min(sizes) >= _LEAST else None
 
 
 __all__ = ["Squares", "match"]

@@ -125,6 +125,7 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
     if 4.0 * size * m * n > core.l2_bytes:  # vectors of a tile's results that find no room to wait for their lines
         clocks += high * wide * told["store_wait"] * max(0, sums - told["stores"])
+        clocks += m * wide * told["run"] * min(1.0, 4 * n / _PAGE_BYTES) / max(1, together)
     row_bytes, apart = 4.0 * columns, 4 * n
     lines = row_bytes / LINE_BYTES
     if not is_block and (apart % LINE_BYTES or row_bytes % LINE_BYTES):
