@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import te
 from ..te import Tensor
+from .forms import Form, carry
 from .reduce import reduction
 from .registry import (
     ALONG_AXES,
@@ -71,7 +72,10 @@ def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
         whole = te.const(1, acc) / total(*row(i))
         return (powers(*i) * whole).astype(x.dtype)
 
-    return [te.compute(x.shape, body, name="softmax")]
+    made = [te.compute(x.shape, body, name="softmax")]
+    if axes != [x.ndim - 1] or x.dtype != "float32":
+        return made
+    return carry(Form("softmax", (x,), tuple(outputs)), made)
 
 
 @register("log_softmax", OPAQUE, _softmax_type, traits=[ROW, ALONG_AXES], takes=1)

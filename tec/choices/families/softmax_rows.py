@@ -1,0 +1,152 @@
+"""Softmax of rows on a CPU in three passes over two buffers: the largest element; the powers, which go into the result while their sum is taken; and the result times one over
+the sum, in place.
+
+As stages, the powers are a row of their own beside the operand's and the result's, and their sum is a pass of its own: rows of thousands of elements then leave the first cache
+once more (`rows`, which has whatever is computed around a softmax too).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from ... import te
+from ...ir import Broadcast, Expr, Ramp, Shuffle
+from ...ops.forms import Form
+from ...ops.registry import static_shape
+from ...target import Target
+from ...te import ComputeOp, Tensor
+from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
+from .. import parallel
+from ..cost import Footprint, on_cores
+from ..group import Group
+from ..parts import loops
+from ..parts.pointwise import lanes_for, moved_bytes
+from ..space import Choice
+
+_TOGETHER = 4  # vectors whose maxima and sums are taken side by side: as many as hide the latency of one
+
+
+def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
+    """The space of a softmax of rows in float32 with nothing around it."""
+    found = None if target.is_gpu else group.form("softmax")
+    if found is None or not loops.fits(found[0]):
+        return
+    form, carriers = found
+    (x,), alone = form.inputs, list(carriers.values()) == list(group.outputs)
+    if alone and not isinstance(x.op, ComputeOp) and static_shape(x)[-1] >= lanes_for(x.dtype, target):
+        yield SoftmaxRows(group, target, form, carriers)
+
+
+class SoftmaxRows(loops.LoopForm):
+    """A row after another, over threads."""
+
+    template: ClassVar[str] = "cpu softmax"
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        *rows, self.n = static_shape(form.inputs[0])
+        self.rows = rows
+
+    @property
+    def default(self) -> Choice:
+        return self.choice()
+
+    def sketch(self, choice: Choice) -> Footprint:
+        elements = math.prod(self.rows) * self.n
+        return on_cores(elements * parallel.ROWS, moved_bytes(self.group))
+
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        x = self.form.inputs[0]
+        lines, lanes = loops.Lines(static_shape(x), len(self.rows)), lanes_for(x.dtype, self.target)
+
+        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
+            with loops.each(ib, self.target, lines.count, "row") as row:
+                _Row(ib, sources[0], results[0], lines.at(row, 0)[:-1], self.n, lanes).run()
+
+        return loops.extern("softmax", [x], [(static_shape(x), x.dtype)], body)
+
+
+class _Row:
+    """The statements for one row."""
+
+    def __init__(self, ib: IRBuilder, src: Any, dst: Any, row: tuple[Index, ...], n: int, lanes: int):
+        self.ib, self.src, self.dst, self.row, self.n, self.lanes = ib, src, dst, row, n, lanes
+        self.whole, self.left = divmod(n, lanes)
+
+    def run(self) -> None:
+        ib = self.ib
+        top = self._kept("top", self._all(te.const(float("-inf"), "float32")))
+        self._each(lambda v, at: self._put(top, v, te.max(self._at(self.src, at), self._of(top, v))))
+        if self.left:  # the last vector begins earlier
+            self._put(top, 0, te.max(self._at(self.src, self.n - self.lanes), self._of(top, 0)))
+        largest = ib.let("largest", self._all(self._joined(top, te.max)))
+        total = self._kept("total", self._all(te.const(0, "float32")))
+
+        def power(at: Index) -> Expr:
+            return ib.let("power", te.exp(self._at(self.src, at) - largest))
+
+        def add(v: int, at: Index) -> None:
+            e = power(at)
+            loops.put_vector_at(ib, self.dst, self.row, at, e)
+            self._put(total, v, self._of(total, v) + e)
+
+        self._each(add)
+        last = None
+        if self.left:
+            # Its first lanes were counted before.
+            last = power(self.n - self.lanes)
+            lane = Ramp(te.const(0, "int32"), te.const(1, "int32"), self.lanes)
+            is_new = lane >= self._all(te.const(self.lanes - self.left, "int32"))
+            new = te.select(is_new, last, self._all(te.const(0, "float32")))
+            self._put(total, 0, self._of(total, 0) + new)
+        scale = ib.let("scale", self._all(te.const(1, "float32") / self._joined(total, lambda a, b: a + b)))
+        self._each(lambda v, at: loops.put_vector_at(ib, self.dst, self.row, at, self._at(self.dst, at) * scale))
+        if last is not None:
+            loops.put_vector_at(ib, self.dst, self.row, self.n - self.lanes, last * scale)
+
+    def _each(self, do: Callable[[int, Index], None]) -> None:
+        """`do(number, place)` for the whole vectors of the row, some side by side."""
+        turns, rest = divmod(self.whole, _TOGETHER)
+        if turns:
+            with self.ib.for_range(0, turns, "c") as c:
+                for v in range(_TOGETHER):
+                    do(v, (c * _TOGETHER + v) * self.lanes)
+        for v in range(rest):
+            do(v, (turns * _TOGETHER + v) * self.lanes)
+
+    def _at(self, buffer: BufferVar, at: Index) -> Expr:
+        return loops.vector_at(buffer, self.row, at, self.lanes)
+
+    def _all(self, value: Expr) -> Expr:
+        return Broadcast(value, self.lanes)
+
+    def _kept(self, name: str, start: Expr) -> BufferVar:
+        """Vectors in registers."""
+        kept = self.ib.allocate("float32", (_TOGETHER * self.lanes,), name, scope="local")
+        for v in range(_TOGETHER):
+            self._put(kept, v, start)
+        return kept
+
+    def _of(self, kept: BufferVar, v: int) -> Expr:
+        return loops.vector(kept, v * self.lanes, self.lanes)
+
+    def _put(self, kept: BufferVar, v: int, value: Expr) -> None:
+        loops.put_vector(self.ib, kept, v * self.lanes, value)
+
+    def _joined(self, kept: BufferVar, both: Callable[[Any, Any], Any]) -> Expr:
+        """All elements of some vectors as one: vectors first, then halves of one."""
+        ib, lanes = self.ib, self.lanes
+        one, two = both(self._of(kept, 0), self._of(kept, 1)), both(self._of(kept, 2), self._of(kept, 3))
+        value = ib.let("joined", both(one, two))
+        while lanes > 1:
+            lanes //= 2
+            low = ib.let("low", Shuffle((value,), tuple(range(lanes))))
+            high = ib.let("high", Shuffle((value,), tuple(range(lanes, 2 * lanes))))
+            value = ib.let("joined", both(low, high))
+        return value
+
+
+__all__ = ["SoftmaxRows", "match"]
