@@ -82,7 +82,7 @@ EXPECTED = {  # the default's template on a CPU, on a GPU
     "projection": ("cpu stages", "gpu projection"),
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "blocks": ("cpu relayout", "gpu stages"),
-    "softmax": ("cpu rows", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
+    "softmax": ("cpu softmax", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "largest"),
     "scatter": ("scatter", "scatter"), "recurrence": ("cpu recurrence", "gpu recurrence"),
 }  # fmt: skip
