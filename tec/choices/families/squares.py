@@ -176,8 +176,9 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
 
     along, across = run(len(where) - 1), run(where.index(last))
     lanes = min(16, target.vector_bytes // dtype_info(read.tensor.dtype).bytes)
-    while len(across) > 1 and math.prod(shape[k] or 1 for k in across[1:]) % lanes:
-        across = across[1:]  # vectors lie within a line of the last of them, whose places are known to be neighbours
+    # Vectors lie within a line of the last of them, whose places are known to be neighbours, unless such lines are short.
+    while len(across) > 1 and (rest := math.prod(shape[k] or 1 for k in across[1:])) % lanes and rest >= _LEAST:
+        across = across[1:]
     sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
     apart = math.prod(n or 1 for n in source[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
     return Turn(along, across, apart) if min(sizes) >= _LEAST else None
