@@ -69,7 +69,8 @@ def test_where_squares_serve() -> None:
     assert template((104, 1598), (1, 0)) == "cpu squares"
     assert template((48, 48, 1, 16), (2, 3, 0, 1)) == "cpu squares"
     assert template((2, 8, 3, 5, 7), (0, 2, 3, 4, 1)) == "cpu squares"
-    assert template((24, 6, 2, 208), (3, 0, 1, 2)) == "cpu stages"  # vectors would lie across lines of two
+    assert template((24, 6, 2, 208), (3, 0, 1, 2)) == "cpu squares"  # across lines of two, which are short
+    assert template((24, 2, 208), (0, 2, 1)) == "cpu interleaving"
     assert template((12, 8, 64), (1, 0, 2)) == "cpu stages"  # rows stay rows
     assert template((1000, 3), (1, 0)) == "cpu stages"  # fewer than fill half a vector
     assert template((64, 64), (1, 0), "rocm -mcpu=gfx942") == "gpu transpose"
