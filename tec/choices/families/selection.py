@@ -163,7 +163,7 @@ class _Selection:
         self.each(look)
         if self.waves == 1:
             bests = [ib.let("mine", key(v[0], self.largest)) for v in (best, second) if v is not None]
-            reached = loops.sorted_lanes(ib, bests, te.const(0, "int32") + t, self.wave)[0]
+            reached = loops.sorted_lanes(ib, bests, te.const(0, "int32") + t, self.wave, self.k)[0]
             with ib.if_scope(t == self.k - 1):
                 bound[0] = reached
             return
@@ -313,7 +313,7 @@ class _Selection:
         """The first of the wavefront's words to their places."""
         ib, wave = self.ib, self.wave
         last = (1 << (31 if self.word == "uint64" else 16)) - 1
-        for r, word in enumerate(loops.sorted_lanes(ib, held, te.const(0, "int32") + self.t, wave)):
+        for r, word in enumerate(loops.sorted_lanes(ib, held, te.const(0, "int32") + self.t, wave, self.k)):
             if r * wave >= self.k:
                 continue
             chosen = self.t + r * wave < self.k

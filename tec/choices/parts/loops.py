@@ -144,27 +144,41 @@ def doublings(lanes: int) -> Iterator[int]:
     return (1 << step for step in range(lanes.bit_length() - 1))
 
 
-def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int) -> list[Expr]:
-    """Values of a wavefront, one a lane or two, in order, the greatest in the first lane: a bitonic sort, whose halves all go the same way where each run is compared
-    with the next one backwards."""
+def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int, first: int) -> list[Expr]:
+    """The `first` greatest values of a wavefront that has one a lane or two, in order, the greatest in the first lane: a bitonic sort, whose halves all go the same way where
+    each run is compared with the next one backwards. Of few, runs as long as they are sorted, and the greater halves of two runs are, until one is left."""
 
     def meets(value: Expr, partner: Expr, mask: int, bit: int) -> Expr:
         other = ib.let("other", te.call_intrin(value.dtype, "shuffle_xor", partner, mask, lanes))
         is_first = te.bitwise_and(lane, bit) == 0
         return ib.let("kept", te.select((other > value) == is_first, other, value))
 
+    def halved(a: Expr, b: Expr, mask: int) -> Expr:
+        """The greater half of two runs, in order; mask: from a lane to the one that has the value of `b` to compare with."""
+        value: Expr = ib.let("kept", te.max(a, ib.let("other", te.call_intrin(b.dtype, "shuffle_xor", b, mask, lanes))))
+        for s in range(1, run.bit_length()):
+            value = meets(value, value, run >> s, run >> s)
+        return value
+
+    run = min(lanes, 1 << (first - 1).bit_length())
     size = 2
-    while size <= lanes:
+    while size <= run:
         for mask in (size - 1, *(size >> s for s in range(2, size.bit_length()))):
             bit = size // 2 if mask == size - 1 else mask
             values = [meets(v, v, mask, bit) for v in values]
         size *= 2
+    if run < lanes:
+        if len(values) == 2:
+            a, b = values
+            values = [halved(a, b, run - 1) if run > 1 else ib.let("kept", te.max(a, b))]
+        value = values[0]
+        for step in doublings(lanes // run):  # to a run so many runs on
+            value = halved(value, value, run * step | (run - 1))
+        return [value]
     if len(values) == 2:
-        first, second = values
-        mirrored = [
-            ib.let("other", te.call_intrin(v.dtype, "shuffle_xor", v, lanes - 1, lanes)) for v in (second, first)
-        ]
-        values = [ib.let("kept", te.max(first, mirrored[0])), ib.let("kept", te.min(second, mirrored[1]))]
+        a, b = values
+        mirrored = [ib.let("other", te.call_intrin(v.dtype, "shuffle_xor", v, lanes - 1, lanes)) for v in (b, a)]
+        values = [ib.let("kept", te.max(a, mirrored[0])), ib.let("kept", te.min(b, mirrored[1]))]
         bit = lanes // 2
         while bit:
             values = [meets(v, v, bit, bit) for v in values]
