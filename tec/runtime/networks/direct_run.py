@@ -29,7 +29,7 @@ _MOST_PLACES = 64  # where addresses of inputs and outputs are read: with more t
 _MOST_SHAPES = 64  # that are kept
 # Memory of an output is kept for the next run, where nobody has that output any more: the host gives new pages one by one, and to write 16 MB of them
 # takes 2.0 ms where 1.2 do (a Zen 3 core). Smaller blocks stay with the allocator.
-_KEPT_BYTES = range(1 << 20, 1 << 28)
+_KEPT_BYTES = range(1 << 20, 1 << 30)
 Places = list[tuple[int, int]]  # in the table of addresses: the place, and bytes behind the array's first
 Shapes = tuple[tuple[int, ...], ...]
 
