@@ -36,6 +36,7 @@ ROWS: tuple[tuple[str, str, str], ...] = (
     ("test_tensor_descriptor.py", r"test_(mxfp8_mxfp4_matmul_tma|tensor_descriptor_batched_gemm_3d_tma)\b", _IR),
     ("test_libdevice.py", r"test_bessel", "Bessel functions are missing (docs/tiles.md)"),
     ("test_tuple.py", r"jit_hook", _INSIDE),
+    ("test_decorator.py", r"test_decorator_with_def", _INSIDE),
 )  # fmt: skip
 
 
