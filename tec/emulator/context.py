@@ -29,8 +29,8 @@ CTX = {
     "gws": 520,
     # Executions of each block, by its row, where they are counted and no trace is kept; else null.
     "trace_counts": 528,
-    # Alignment less 1 that loads from global memory are held to, as "align" is for the rest.
-    "align_loads": 536,
+    # Alignment less 1 that loads and stores of global memory are held to, as "align" is for the rest.
+    "align_global": 536,
 }  # fmt: skip
 CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
 

@@ -22,7 +22,7 @@ import numpy as np
 from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Dim3
 from ..runtime.objects.codeobject import KernelInfo
-from .checks.names import ALIGN_BUT_LOADS
+from .checks.names import ALIGN_BUT_GLOBAL
 from .checks.order import Order
 from .checks.race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
 from .chips import Chip
@@ -449,8 +449,8 @@ def _records(
 ) -> tuple[dict[str, int], list[Any]]:
     """The context's fields for the checks that keep records, and what must live as long as the launch."""
     fields: dict[str, int] = {
-        "align": 15 if driver.checks & {"align", ALIGN_BUT_LOADS} else 0,
-        "align_loads": 15 if "align" in driver.checks else 0,
+        "align": 15 if driver.checks & {"align", ALIGN_BUT_GLOBAL} else 0,
+        "align_global": 15 if "align" in driver.checks else 0,
     }
     kept: list[Any] = []
     if "race" in driver.checks:

@@ -8,17 +8,17 @@ from tec.errors import DeviceError
 
 # In the order that help shows them.
 NAMES = ("bounds", "race", "init", "wait", "registers", "hazards", "barrier", "progress", "align", "arrays")
-# What "all" asks of alignment: loads from global memory may begin anywhere, as compilers for amdhsa have them of rows that no vector divides. "align" asks it of these too.
-ALIGN_BUT_LOADS = "align but loads"
+# What "all" asks of alignment: global memory is loaded and stored from anywhere, as LLVM has it for amdhsa of rows that no vector divides. "align" asks it there too.
+ALIGN_BUT_GLOBAL = "align but global"
 HELP = f"{', '.join(NAMES)}, or all"
 
 
 def parse_checks(check: str | Iterable[str]) -> frozenset[str]:
-    """ "bounds,race" or a set of names; "all" is every one, "align" but for loads from global memory. Bounds are always checked."""
+    """ "bounds,race" or a set of names; "all" is every one, "align" but for global memory. Bounds are always checked."""
     names = set(check.replace(" ", "").split(",")) if isinstance(check, str) else set(check)
-    own = names & {ALIGN_BUT_LOADS}
+    own = names & {ALIGN_BUT_GLOBAL}
     if "all" in names:
-        own = {ALIGN_BUT_LOADS}
+        own = {ALIGN_BUT_GLOBAL}
         names = (names - {"all"}) | (set(NAMES) - {"align"})
     unknown = names - set(NAMES) - own - {""}
     if unknown:

@@ -46,7 +46,7 @@ def resolve(w: int, space: str, nbytes: int, align: int, strict: bool = False, l
     wanted = (
         f"  %almask = add i64 0, {align - 1}\n"
         if strict
-        else ctx_load("alctx", "align_loads" if load and space == "global" else "align")
+        else ctx_load("alctx", "align_global" if space == "global" else "align")
         + f"  %almask = and i64 %alctx, {align - 1}\n"
     )
     if space == "global":

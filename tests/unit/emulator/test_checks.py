@@ -72,6 +72,9 @@ def test_freed_null_and_misaligned() -> None:
     q = upload(strict, np.ones(64, np.float32))
     with pytest.raises(KernelFault, match="misaligned"):
         strict.launch(ks, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", q + 2, q, 0))
+    every, ka = function(COPY, "gfx942", check="all")  # so does what all checks ask
+    r, t = upload(every, np.ones(65, np.float32)), upload(every, np.zeros(65, np.float32))
+    every.launch(ka, (1, 1, 1), (8, 1, 1), 0, struct.pack("<QQi", r + 2, t + 2, 0))
     driver.free(0, p)
     with pytest.raises(KernelFault, match="which was freed"):
         driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
