@@ -32,6 +32,7 @@ from .rewrite_util import clone, const_int, same_expr, uses_var
 _FEWEST = 4  # lanes of a vector that is worth its code, where the vector unit has as many
 _TREES = 4  # vectors that a reduction in parts keeps apart: as many as hide the latency of one operation
 _EXACT_OPS = (E.Min, E.Max, E.And, E.Or)  # in any order, and the start may count any number of times
+_EXACT_CALLS = ("min_nan", "max_nan")  # as well
 COSTLY = frozenset(FUNCTIONS) - {"abs", "copysign", "isnan", "isinf", "isfinite"}
 
 
@@ -180,8 +181,7 @@ class _Reduction:
 
     def __init__(self, loop: S.For, store: S.BufferStore, old: E.Expr, value: E.Expr, lanes: int):
         self.loop, self.store, self.old, self.value = loop, store, old, value
-        assert isinstance(store.value, E.BinaryExpr)
-        self.op = type(store.value)
+        self.total = store.value
         self.lanes = lanes
         self.dtype = store.buffer.dtype
 
@@ -189,14 +189,15 @@ class _Reduction:
     def of(loop: S.For, store: S.BufferStore, search: _Search) -> S.Stmt | None:
         """The loop as a reduction in vectors, None where it is none, or none that keeps its bits."""
         total, extent = store.value, const_int(loop.extent)
-        if not isinstance(total, E.BinaryExpr) or store.predicate is not None or len(store.indices) != 1:
+        a, b = _operands(total)
+        if a is None or b is None or store.predicate is not None or len(store.indices) != 1:
             return None
-        sides = ((total.a, total.b), (total.b, total.a))
+        sides = ((a, b), (b, a))
         old, value = next((x for x in sides if _is_element(x[0], store)), (None, None))
         if old is None or value is None:
             return None
         integers = dtype_info(store.buffer.dtype).is_int
-        exact = type(total) in _EXACT_OPS or ((integers or search.any_order) and type(total) in (E.Add, E.Mul))
+        exact = _is_exact(total) or ((integers or search.any_order) and type(total) in (E.Add, E.Mul))
         costly = type(total) is E.Add and any(type(x) is E.Call and x.op in COSTLY for x in walk_exprs(value))
         if not (exact or costly) or uses_var(store.indices[0], loop.var):
             return None
@@ -236,7 +237,8 @@ class _Reduction:
     def in_parts(self) -> S.Stmt:
         """Each lane reduces its own steps, then the lanes are reduced by halves."""
         part = self._part(self.lanes)
-        start = self.old if self.op in _EXACT_OPS else B.const(0 if self.op is E.Add else 1, self.dtype)
+        neutral = 0 if type(self.total) is E.Add else 1
+        start = self.old if _is_exact(self.total) else B.const(neutral, self.dtype)
         split = _Split(self.loop, self.lanes)
         steps: list[S.Stmt] = [self._lanes(part, self.lanes, lambda at: start)]
 
@@ -264,7 +266,10 @@ class _Reduction:
         return Buffer("lanes", self.dtype, (E.IntImm(lanes),), scope=LOCAL)
 
     def _combine(self, a: E.Expr, b: E.Expr) -> E.Expr:
-        return self.op(a, b)
+        if isinstance(self.total, E.Call):
+            return E.Call(self.total.op, (a, b), self.dtype)
+        assert isinstance(self.total, E.BinaryExpr)
+        return type(self.total)(a, b)
 
     def _halve(self, part: Buffer, half: int) -> S.Stmt:
         return self._lanes(
@@ -277,6 +282,19 @@ class _Reduction:
         lane = E.Var("lane", self.loop.var.dtype)
         store = S.BufferStore(part, value(lane), (lane,))
         return S.For(lane, E.IntImm(0, lane.dtype), E.IntImm(lanes, lane.dtype), store, S.ForKind.VECTORIZED)
+
+
+def _operands(total: E.Expr) -> tuple[E.Expr | None, E.Expr | None]:
+    """The two operands of what may be a reduction's step."""
+    if isinstance(total, E.BinaryExpr):
+        return total.a, total.b
+    if type(total) is E.Call and total.op in _EXACT_CALLS:
+        return total.args[0], total.args[1]
+    return None, None
+
+
+def _is_exact(total: E.Expr) -> bool:
+    return type(total) in _EXACT_OPS or (type(total) is E.Call and total.op in _EXACT_CALLS)
 
 
 def _is_element(e: E.Expr, store: S.BufferStore) -> bool:

@@ -150,7 +150,7 @@ def test_a_lane_that_is_off_divides_by_nothing() -> None:
     2,
     ("n", [16, 41, 150, 300]),
     ("dtype", ["int32", "int8", "float32"]),
-    ("what", ["max(C[0], A[i])", "min(A[i] * B[i], C[0])", "C[0] + A[i] * B[i]"]),
+    ("what", ["max(C[0], A[i])", "min(A[i] * B[i], C[0])", "C[0] + A[i] * B[i]", "max_nan(C[0], A[i])"]),
 )
 def test_reductions(n: int, dtype: str, what: str) -> None:
     """Exact ones in parts; a floating sum stays as it is."""
