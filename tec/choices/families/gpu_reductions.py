@@ -155,8 +155,6 @@ class GpuReduction(Space):
         if choice["rows"] > 1:
             if not choice["shared"] or parts > 1 or choice["threads"] != self.target.wavefront_size:
                 return "a work-group has several sums where a wavefront has each of them whole"
-            if (self.outputs or 1) % choice["rows"]:
-                return "the last work-group would have less sums than others"
         if choice["piece"]:
             last = self._last
             if choice["shared"] or self.along or parts == 1:

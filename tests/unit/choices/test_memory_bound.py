@@ -135,6 +135,25 @@ def test_several_rows_a_work_group(chip: str) -> None:
             schedule(outs, target, wrong)
 
 
+@pytest.mark.parametrize("chip", CHIPS)
+def test_the_last_work_group_may_have_fewer_sums(chip: str) -> None:
+    """91 rows, a wavefront each, four a work-group."""
+    target = tec.Target(f"rocm -mcpu={chip}")
+    x = te.placeholder((7, 13, 192), "float16", "x")
+    attrs = {"axes": (2,), "keepdims": False}
+    outs = get_op("reduce_max").compute(
+        attrs, [x], get_op("reduce_max").infer([TensorType("float16", (7, 13, 192))], attrs)
+    )
+    choice = {"shared": True, "threads": target.wavefront_size, "rows": 4, "parts": 1, "piece": 0, "wide": 0}
+    chosen = schedule(outs, target, choice)
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], target)
+    values = np.random.default_rng(4).standard_normal((7, 13, 192)).astype("float16")
+    device = tec.rocm_emu(chip, check={"bounds", "race", "init", "wait"})
+    on = [tec.nd.array(v, device) for v in (values, np.zeros((7, 13), "float16"))]
+    f(*on)
+    np.testing.assert_array_equal(on[1].numpy(), values.max(2))
+
+
 def test_choices_of_a_sum_that_are_not_legal() -> None:
     xs, _, outs = scheduled("column sums", "float32", "rocm -mcpu=gfx942")
     space = spaces(outs, "rocm -mcpu=gfx942")[0]

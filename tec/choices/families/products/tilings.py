@@ -271,7 +271,8 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
             ]
             for t in (*(() if o.near else _far(near, shape, target)), near)
             if why_not(t, shape, target) is None and (o.held == 1 or held(t, shape, target) >= o.held)
-            if -shape.k % step * 4 <= shape.k or step == t.instr_k
+            # What the last step has beyond the sum, and instructions alone would not have, is a quarter of it at most.
+            if (-shape.k % step - -shape.k % t.instr_k) * 4 <= shape.k or step == t.instr_k
         )  # fmt: skip
         found = next(fitting, None)
         if found is not None:
