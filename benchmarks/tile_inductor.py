@@ -66,7 +66,8 @@ class Watch:
         meta, all_names = tuner.triton_meta, list(tuner.fn.arg_names)
         names = [n for n, t in meta["signature"].items() if t != "constexpr" and n not in config.kwargs]
         grid = GridExpr.from_meta(tuner.inductor_meta, config).eval_slow({**dict(zip(names, mine)), **config.kwargs})
-        kernel = tec.tile.from_triton(tuner.fn)
+        fn = tuner.fn if tuner.fn.fn is not None else tuner._reload_kernel().fn  # compiled in another process
+        kernel = tec.tile.from_triton(fn)
         constants = {}
         for k, v in meta.get("constants", {}).items():  # by name, or by place
             place = k[0] if isinstance(k, tuple) else k
@@ -132,7 +133,7 @@ def main(words: list[str]) -> None:
         try:
             model, inputs, trained = make()
             out = torch.compile(model)(*inputs)
-            out = next(iter(out.values())) if hasattr(out, "values") else out
+            out = next(iter(out.values())) if isinstance(out, dict) else out
             if trained:
                 out.float().square().mean().backward()
             torch.cuda.synchronize()
