@@ -313,6 +313,10 @@ class Wave(Registers):
         if BITS[t] == 64:
             value = self.v.bitcast(t, "i64", value)
             lo, hi = self.v.unpack(value)
+            if inst.encoding == "sdwa":
+                if inst.mods.get("dst_sel", "DWORD") != "DWORD":
+                    raise self.fail("a part of a register for a result of two")
+                lo = sdwa_insert(self, inst, op, lo)
             self.write_reg(op.kind, op.index, lo)
             self.write_reg(op.kind, op.index + 1, hi)
             if self.full and self.dpp_mask is None and self.deferred is None:

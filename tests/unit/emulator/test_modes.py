@@ -517,3 +517,17 @@ def test_dot_products_take_denormals_of_f32_for_zero(chip: str) -> None:
     b = (halves << U32(16)).view(F32)
     np.testing.assert_array_equal(out[at + 1].view(F32), 2 * b * b + y)
     np.testing.assert_array_equal(out[at + 3].view(F32), _flush(2 * b * b + _flush(y)))
+
+
+def test_sdwa_of_two_results() -> None:
+    """Two 8-bit floats of either half to f32, as AMD's paged attention spells it: as in the form of 64 bits."""
+    bench = Bench("gfx942", {"a": 1}, masked=False)
+    a = bench.reg("a")
+    tail = "dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel"
+    lines = [f"v_cvt_pk_f32_fp8_sdwa v[2:3], {a} {tail}:WORD_0", f"v_cvt_pk_f32_fp8_sdwa v[4:5], {a} {tail}:WORD_1"]
+    both = [f"v_cvt_pk_f32_fp8_e64 v[6:7], {a}", f"v_cvt_pk_f32_fp8_e64 v[8:9], {a} op_sel:[1,0]"]
+    at = bench.case([*lines, *both], dwords=8)
+    out = bench.launch()({"a": np.arange(64, dtype=np.uint32) * np.uint32(0x04030201) + np.uint32(0x11223344)})
+    for k in range(4):
+        np.testing.assert_array_equal(out[at + k], out[at + 4 + k])
+    assert len(set(out[at].tolist())) > 8 and (out[at] != out[at + 2]).any()
