@@ -46,10 +46,11 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if all(isinstance(n, int) for n in _head_sizes(form)):
         few = FewRowsAttention(group, target, *found)
         if few.fits_at_all:
+            few.is_second = few.is_busy
             yield few
         units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
         for u in units:
-            u.is_alone = not few.fits_at_all
+            u.is_alone = not few.fits_at_all or few.is_busy
         # Few queries and many keys are divided over more work-groups by one of them alone.
         yield from sorted((u for u in units if u.fits_at_all), key=lambda u: u.cost(u.default).seconds)
         space = GpuAttention(group, target, *found)

@@ -64,6 +64,13 @@ class FewRowsAttention(SplitAttention):
         return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv")
 
     @property
+    def is_busy(self) -> bool:
+        """Whether so many queries share keys that vector code is longer at work than they take to come, which matrix units are not."""
+        rows: int = self.rows[0]
+        known = "busy_rows" in self.figures and dtype_info(self.dtype).bytes == 2
+        return known and rows >= self.figures["busy_rows"]
+
+    @property
     def _moved(self) -> float:
         """Bytes of keys and values."""
         heads: int = self.g.key_heads if isinstance(self.g.key_heads, int) else 1
