@@ -29,6 +29,7 @@ from ..sum_loops import equal_parts, in_parts
 MOST_ROWS = 8  # more are better off as tiles
 _MOST_SUMS = 64  # of a thread, each a register
 _LEAST_STEPS = 8  # of a part: with fewer, the partial sums' own traffic counts
+_TRIP = 5  # loads that a price counts for those of a turn, whose next are asked for before the last have come
 _JOIN_THREADS = 128  # of the second kernel's work-groups
 
 
@@ -94,19 +95,20 @@ class ThinProduct(Space):
         issued = steps * (self.rows * (lanes + 1) + 2 + (lanes + self.rows if self.bytes < 4 else 0))
         under_way = self._run(steps) if self.length % parts == 0 else 1
         asked = threads * steps * (choice["piece"] + self.rows * self.bytes / self.target.wavefront_size)
+        sums = 4.0 * self.outputs * parts if parts > 1 else 0.0  # what parts leave, and the second kernel reads
         first = Kernel(
             threads / choice["threads"], choice["threads"], registers=self.rows * lanes + int(under_way) * choice["piece"] // 4,
-            memory_bytes=moved, asked_bytes=asked, issued=issued, waits=1 + steps / under_way * 8,
+            memory_bytes=moved + sums, asked_bytes=asked, issued=issued, waits=1 + steps / under_way * _TRIP,
         )  # fmt: skip
         if parts == 1:
             return Footprint((first,))
-        sums = 4.0 * self.outputs * parts
         left = Kernel(
             self.outputs / _JOIN_THREADS,
             _JOIN_THREADS,
+            memory_bytes=sums,
             asked_bytes=sums,
             issued=2 * parts,
-            waits=1 + parts / self._run(parts) * 8,
+            waits=1 + parts / self._run(parts) * _TRIP,
         )
         return Footprint((first, left))
 
