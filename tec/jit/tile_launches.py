@@ -280,8 +280,8 @@ def _reach(t: Any) -> int:
 
 
 def is_wide(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether offsets in an array that a descriptor is of need 64 bits."""
-    return sum((int(n) - 1) * abs(int(step)) for n, step in zip(shape, strides)) >= 2**31
+    """Whether offsets in an array that a descriptor is of, or a stride of it, need 64 bits."""
+    return sum(max(1, int(n) - 1) * abs(int(step)) for n, step in zip(shape, strides)) >= 2**31
 
 
 def _descriptor(v: Any) -> tuple[tuple[Any, ...], list[int]]:

@@ -20,6 +20,16 @@ def _scalars(values: Any) -> tuple[Any, ...]:
     return tuple(b.of_number(v) for v in plain(values))
 
 
+def _extents(values: Any) -> tuple[Any, ...]:
+    """Sizes of an array that a kernel computed. A negative one, of what is left behind an array's end, is 0: offsets are compared with it as unsigned numbers."""
+
+    def extent(v: Any) -> Any:
+        is_count = v.of is not None and v.of.name == "const" and v.of.attrs["value"] >= 0
+        return v if is_count else current().arithmetic("max", v, 0)
+
+    return tuple(map(extent, _scalars(values)))
+
+
 class block_ptr:
     """A tile of an array in memory; see `make_block_ptr`. `flat`/`of` take it apart for loops. `narrow`: offsets have 32 bits."""
 
@@ -72,9 +82,8 @@ class block_ptr:
                 if k != d:
                     along = b.expand_dims(along, k)
             at = self.offsets[d] + along
-            if (
-                not self.narrow
-            ):  # what has 64 bits is found once, and the tile's own offsets are the same in each turn of a loop
+            # Of 64 bits a sum is found once: the tile's own offsets are the same in each iteration of a loop.
+            if not self.narrow:
                 start = start + b.cast(self.offsets[d], int64) * b.cast(self.steps[d], int64)
             part = b.cast(at if self.narrow else along, index) * b.cast(self.steps[d], index)
             offset = part if offset is None else offset + part
@@ -86,7 +95,7 @@ class block_ptr:
 
 
 def _inside(at: Any, size: Any) -> Any:
-    """0 <= at < size, in one comparison of unsigned numbers."""
+    """0 <= at < size, in one comparison of unsigned numbers. The size is not negative."""
     b = current()
     wide = any(v.ty.dtype.primitive_bitwidth > 32 for v in (at, b.of_number(size)))
     signed, unsigned = (int64, uint64) if wide else (int32, uint32)
@@ -104,7 +113,7 @@ def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shap
     if not isinstance(base, G.Value) or not base.ty.dtype.is_ptr() or base.ty.shape:
         raise b.error("Expected `base` to be a pointer type (but not a block pointer type or others)")
     block = b.sized(sizes((block_shape,)))
-    parts = [_scalars(x) for x in (shape, strides, offsets)]
+    parts = [_extents(shape), _scalars(strides), _scalars(offsets)]
     if any(len(p) != len(block) for p in parts):
         raise b.error(
             f"a block pointer of {len(block)} dimensions with {', '.join(str(len(p)) for p in parts)} sizes, strides and offsets"
@@ -205,7 +214,7 @@ def make_tensor_descriptor(
         raise b.error(f"Expected {len(block)} strides but got {len(plain(strides))}")
     if constant(plain(strides)[-1], "the last stride of a tensor descriptor") != 1:
         raise b.error("Tensor descriptor last dim must be 1")
-    made = tensor_descriptor(base, _scalars(shape), _scalars(strides), (), block)
+    made = tensor_descriptor(base, _extents(shape), _scalars(strides), (), block)
     made.padding = plain(padding_option)
     return made
 

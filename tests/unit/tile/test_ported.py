@@ -17,6 +17,7 @@ import tec
 import tec.tile as tl
 from tec.jit import tile_code
 from tec.jit.reflection import resources_of
+from tec.jit.tile_launches import is_wide
 from tec.tile import triton
 
 from .nvidia import interpreted
@@ -264,6 +265,30 @@ def test_a_descriptor_leaves_out_what_is_outside(on: str) -> None:
         _tile_of[(1,)](out, taken, 6, BM=4, BN=4)
     np.testing.assert_array_equal(x, want)
     assert out[0] == 4
+
+
+@tl.jit
+def _window(x, out, first, n, B: tl.constexpr, BY: tl.constexpr):
+    if BY == "block":
+        p = tl.make_block_ptr(x + first, (n - first,), (1,), (0,), (B,), (0,))
+        v = tl.load(p, boundary_check=(0,), padding_option="zero")
+    else:
+        v = tl.make_tensor_descriptor(x + first, (n - first,), (1,), (B,)).load([0])
+    tl.store(out + tl.arange(0, B), v)
+
+
+@pytest.mark.parametrize("by", ["block", "descriptor"])
+@pytest.mark.parametrize("first, left", [(2, 3), (5, 0), (7, 0)])
+def test_what_begins_behind_an_arrays_end_has_no_elements(by: str, first: int, left: int) -> None:
+    """Its size is negative, which as an unsigned number would be huge."""
+    x, out = np.arange(1, 17, dtype=np.float32), np.full(8, -1, np.float32)
+    _window[(1,)](x, out, first, 5, B=8, BY=by)
+    np.testing.assert_array_equal(out, [*x[first : first + left], *[0] * (8 - left)])
+
+
+def test_a_long_stride_makes_a_descriptor_wide() -> None:
+    """An array of one row may have any stride, which is an argument of 64 bits then."""
+    assert is_wide((1, 8), (2**31, 1)) and is_wide((2**16, 2**16), (2**16, 1)) and not is_wide((8, 8), (8, 1))
 
 
 @tl.jit
