@@ -21,7 +21,7 @@ YOUNG_OBJECTS = 10_000  # new ones before a look; with 5,000 to 100,000 compilat
 
 _LOCK = fork_safe_lock()
 _inside = 0
-_before: tuple[int, int, int] = (0, 0, 0)
+_before: tuple[int, int, int] | None = None  # None: nothing was changed
 
 
 class looks_rarely:
@@ -35,16 +35,17 @@ class looks_rarely:
         global _inside, _before
         with _LOCK:
             if _inside == 0:
-                _before = gc.get_threshold()
-                if 0 < _before[0] < YOUNG_OBJECTS:
-                    gc.set_threshold(YOUNG_OBJECTS, *_before[1:])
+                found = gc.get_threshold()
+                _before = found if 0 < found[0] < YOUNG_OBJECTS else None
+                if _before is not None:
+                    gc.set_threshold(YOUNG_OBJECTS, *found[1:])
             _inside += 1
 
     def __exit__(self, *error: Any) -> None:
         global _inside
         with _LOCK:
             _inside -= 1
-            if _inside == 0 and gc.get_threshold() == (YOUNG_OBJECTS, *_before[1:]):
+            if _inside == 0 and _before is not None and gc.get_threshold() == (YOUNG_OBJECTS, *_before[1:]):
                 gc.set_threshold(*_before)
 
     def __call__(self, f: Callable[P, T]) -> Callable[P, T]:

@@ -158,10 +158,11 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
 def _is_chosen_number(s: ast.stmt) -> bool:
     """Whether a statement gives a number its name: `NAME = 4 << 30`."""
     target = s.targets[0] if isinstance(s, ast.Assign) else s.target if isinstance(s, ast.AnnAssign) else None
-    if not isinstance(target, ast.Name) or not target.id.isupper():
+    value = getattr(s, "value", None)  # a declaration has none
+    if not isinstance(target, ast.Name) or not target.id.isupper() or value is None:
         return False
     parts = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
-    return all(isinstance(n, parts) for n in ast.walk(s.value))  # type: ignore[attr-defined]
+    return all(isinstance(n, parts) for n in ast.walk(value))
 
 
 def mutations(text: str) -> list[Mutation]:

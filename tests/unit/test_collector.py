@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -36,11 +37,31 @@ def test_a_program_that_looks_more_rarely_keeps_its_choice(own: tuple[int, int, 
     assert gc.get_threshold() == own
 
 
-def test_settings_that_were_changed_meanwhile_stay() -> None:
-    gc.set_threshold(700, 10, 10)
+@pytest.mark.parametrize("found, own", [(700, 900), (0, YOUNG_OBJECTS), (50_000, YOUNG_OBJECTS)])
+def test_settings_that_were_changed_meanwhile_stay(found: int, own: int) -> None:
+    gc.set_threshold(found, 10, 10)
     with looks_rarely():
-        gc.set_threshold(900, 10, 10)
-    assert gc.get_threshold() == (900, 10, 10)
+        gc.set_threshold(own, 10, 10)
+    assert gc.get_threshold() == (own, 10, 10)
+
+
+def test_the_last_thread_out_puts_them_back() -> None:
+    gc.set_threshold(700, 10, 10)
+    other, at_work, done = looks_rarely(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        with other:
+            at_work.set()
+            assert done.wait(10)
+
+    thread = threading.Thread(target=work)
+    with looks_rarely():
+        thread.start()
+        assert at_work.wait(10)
+    assert gc.get_threshold() == (YOUNG_OBJECTS, 10, 10), "the other thread goes on"
+    done.set()
+    thread.join(10)
+    assert gc.get_threshold() == (700, 10, 10)
 
 
 def test_compilation_looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_kinds_of_errors() -> None:
     assert found >= {(2, "one more"), (2, "one less"), (4, "a `not` left out"), (4, "a comparison turned"), (4, "arguments swapped"), (5, "a statement left out")}  # fmt: skip
     assert not {what for line, what in found if line in (3, 6)}, "words and errors are left as they are"
     assert not mutations("x = EQ(a, b), E.Add(a, b)\n"), "what has the same value either way is no error"
-    assert not mutations("ROWS = 3\n_BYTES: int = -(4 << 30)\n"), "nor is a number that was chosen"
+    assert not mutations("ROWS = 3\nA: int\n_BYTES: int = -(4 << 30)\n"), "nor is a number that was chosen"
     assert mutations("_TABLE = {1: 3}\n") and mutations("def f():\n    n = 3\n")
     assert not mutations("class A:\n    def __repr__(self):\n        return str(self.n + 1)\n")
     assert not mutations("def f(a, b):\n    cache.cache_clear(1)\n    return zip(a, strict=True)\n")
