@@ -62,7 +62,7 @@ def judged(family: str) -> tuple[set[str], set[str], set[str]]:
 
 
 def table() -> str:
-    lines = ["| AMD's file | chips | opcodes | of graphics | others decoded | others executed |"]
+    lines = ["| AMD's file | chips | opcodes | graphics | others decoded | others executed |"]
     lines.append("| --- | --- | --- | --- | --- | --- |")
     titles = {"cdna": "CDNA 3 and 4", "rdna3": "RDNA 3 and 3.5", "rdna4": "RDNA 4"}
     for family, chips in FAMILIES.items():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..locks import fork_safe_lock
 
 if TYPE_CHECKING:
+    from ..runtime.devices.surface import Driver
     from .driver import EmuDriver
 
 _LOCK = fork_safe_lock()
@@ -27,7 +28,7 @@ def get_driver(chip: str, instance: int = 0, **options: Any) -> EmuDriver:
     return found
 
 
-def emulator_profile(driver: EmuDriver, run: bool = True, product: str = "", warm: bool = False) -> Any:
+def emulator_profile(driver: Driver | None, run: bool = True, product: str = "", warm: bool = False) -> Any:
     """A context manager that counts every launch on `driver` and models its time: see `tec.emulator.profile`."""
     from .profile import emulator_profile as profile
 

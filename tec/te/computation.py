@@ -13,6 +13,7 @@ from ..ir.visit import walk_exprs
 from .build import as_shape, check_name, data_axis, is_axis, is_reduce_axis
 from .complexes import Complex, ComplexTensor
 from .dependent import boxed
+from .like import FunctionOfEach
 from .operation import ComputeOp, PlaceholderOp, ScanOp
 from .tags import current_tag
 from .tensor import Tensor
@@ -30,7 +31,7 @@ class RegionValue:
 
 def compute(
     shape: Any,
-    fcompute: Callable[..., Any],
+    fcompute: FunctionOfEach,
     name: str = "compute",
     tag: str = "",
     attrs: dict[str, Any] | None = None,

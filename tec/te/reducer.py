@@ -19,6 +19,7 @@ from ..ir.dtype import dtype_info
 from ..ir.expr import Call, CommReducer, Expr, IterKind, IterVar, Reduce, Var
 from .build import infinity, max_value, min_value
 from .complexes import ComplexValue, reduced
+from .like import FunctionOfEach
 
 __all__ = ["all", "any", "comm_reducer", "max", "maximum", "min", "minimum", "prod", "sum"]
 
@@ -161,7 +162,7 @@ def _is_axis(value: Any) -> bool:
     )
 
 
-def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
+def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: FunctionOfEach, name: str = "reduce") -> Reducer:
     """A reducer of your own, which must be commutative and associative.
 
     fcombine: a function of two values, or of two tuples of values, that combines them. fidentity: a function of the

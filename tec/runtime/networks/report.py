@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ...errors import PackageError
 from ...records import dataclass
 from ..modules import exprs
 from ..modules.package import damaged
 from ..plans.plan import Size, number
+
+# An int once sizes are bound, before that a `Size`. Programs calculate with counts of bound networks, so it is left open here.
+Count: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +26,16 @@ class Report:
     functions: dict[str, list[str]] = field(default_factory=dict)  # the operators of each
     sources: dict[str, str] = field(default_factory=dict)  # the graph's nodes that it was made of
     origins: dict[str, list[str]] = field(default_factory=dict)  # the model's nodes, one for each step that calls it
-    function_flops: dict[str, Size] = field(default_factory=dict)
+    function_flops: dict[str, Count] = field(default_factory=dict)
     choices: dict[str, dict[str, Any]] = field(default_factory=dict)  # {"signature", "choice"}: how each is computed
     # Choices that could not be made, by function, in the order they were tried: {"template", "choice", "rank", "stage", "error", "reason", "slower"}.
     # stage: where it ended ("match", "choice", "build", "loops", "lowering", "code"); slower: how many times longer what serves should take, or None.
     refused: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     lower_seconds: float = 0.0  # until all are loops
     compile_seconds: float = 0.0  # in all
-    arena_bytes: Size | None = None  # working memory, where sizes are numbers
-    arena_lower_bound: Size | None = None  # what no plan could do without
-    flops: Size = 0
+    arena_bytes: Count | None = None  # working memory, where sizes are numbers
+    arena_lower_bound: Count | None = None  # what no plan could do without
+    flops: Count = 0
 
     def bind(self, env: Mapping[str, int], arena_bytes: Size | None) -> Report:
         """For given sizes. PackageError for a count that cannot be worked out."""

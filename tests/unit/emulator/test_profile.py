@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+from tec import TecError
 from tec.emulator import emulator_profile
 
 from .harness import function, upload
@@ -121,3 +122,8 @@ def test_report_and_trace(tmp_path) -> None:
     result.save_chrome_trace(str(path))
     event = json.loads(path.read_text())["traceEvents"][0]
     assert event["name"] == "k" and event["dur"] > 0 and event["args"]["VMEM"] == 8 * 4 * 2
+
+
+def test_only_a_software_gpu_has_a_profile() -> None:
+    with pytest.raises(TecError, match="takes the driver of a software GPU, not None"), emulator_profile(None):
+        pass
