@@ -25,11 +25,12 @@ from ..notebook import bars_svg, table
 from ..runtime.devices.surface import Dim3, Driver
 from ..runtime.outputs import write_output
 from .chips import product_chip
+from .driver import EmuDriver
 from .time.counters import KernelCounts, summarize
 from .time.model import Estimate
 
 if TYPE_CHECKING:
-    from .driver import Compiled, EmuDriver, EmuFunction
+    from .driver import Compiled, EmuFunction
 
 
 @dataclass(slots=True)
@@ -142,8 +143,6 @@ def emulator_profile(
     those of sampled work-groups, scaled). product: model this product of the chip ("MI325X"), and not the one that its name stands for.
     warm: operands lie in the last cache where it holds them (see `model.model_launch`).
     """
-    from .driver import EmuDriver
-
     if not isinstance(driver, EmuDriver):
         raise TecError(
             f"emulator_profile takes the driver of a software GPU, not {driver!r}", hint='tec.rocm_emu("gfx942").driver'
