@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..errors import TecError
 from ..locks import fork_safe_lock
 
 if TYPE_CHECKING:
@@ -29,7 +30,15 @@ def get_driver(chip: str, instance: int = 0, **options: Any) -> EmuDriver:
 
 
 def emulator_profile(driver: Driver | None, run: bool = True, product: str = "", warm: bool = False) -> Any:
-    """A context manager that counts every launch on `driver` and models its time: see `tec.emulator.profile`."""
+    """A context manager that counts every launch on `driver` and models its time: see `tec.emulator.profile`.
+
+    driver: that of a device of the software GPU. Raises TecError for another one.
+    """
+    from .driver import EmuDriver
     from .profile import emulator_profile as profile
 
+    if not isinstance(driver, EmuDriver):
+        raise TecError(
+            f"emulator_profile takes the driver of a software GPU, not {driver!r}", hint='tec.rocm_emu("gfx942").driver'
+        )
     return profile(driver, run, product, warm)

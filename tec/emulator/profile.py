@@ -20,17 +20,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import TecError, one_line
+from ..errors import one_line
 from ..notebook import bars_svg, table
-from ..runtime.devices.surface import Dim3, Driver
+from ..runtime.devices.surface import Dim3
 from ..runtime.outputs import write_output
 from .chips import product_chip
-from .driver import EmuDriver
 from .time.counters import KernelCounts, summarize
 from .time.model import Estimate
 
 if TYPE_CHECKING:
-    from .driver import Compiled, EmuFunction
+    from .driver import Compiled, EmuDriver, EmuFunction
 
 
 @dataclass(slots=True)
@@ -134,19 +133,14 @@ def counters_of(r: LaunchRecord) -> dict[str, Any]:
 
 @contextmanager
 def emulator_profile(
-    driver: Driver | None, run: bool = True, product: str = "", warm: bool = False
+    driver: EmuDriver, run: bool = True, product: str = "", warm: bool = False
 ) -> Iterator[EmulatorProfile]:
     """Count every launch on `driver` within the block, and model its time.
 
-    driver: that of a device of the software GPU (`tec.rocm_emu("gfx942").driver`); another one is a TecError.
     run: False to model launches without running them: times of large shapes in a moment, while results stay as they were (counts are then
     those of sampled work-groups, scaled). product: model this product of the chip ("MI325X"), and not the one that its name stands for.
     warm: operands lie in the last cache where it holds them (see `model.model_launch`).
     """
-    if not isinstance(driver, EmuDriver):
-        raise TecError(
-            f"emulator_profile takes the driver of a software GPU, not {driver!r}", hint='tec.rocm_emu("gfx942").driver'
-        )
     chip = driver.chip if not product else product_chip(driver.chip.name, product)
     result = EmulatorProfile(f"{chip.name}, {chip.product}" if product else chip.name)
     origin = time.perf_counter()
