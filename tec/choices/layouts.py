@@ -61,7 +61,7 @@ def convolution(
             fill = _FILL if pixels not in lies and flat_weights else 1
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, fill=fill)
         if groups == w.shape[0] and w.shape[1] == 1 and x.dtype != "int8":
-            if plain_windows.are_worth(target, pixels, lies):
+            if plain_windows.are_worth(target, x, w, pixels, lies):
                 return None
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
         merged = _merged(target, x, w, attrs)

@@ -7,10 +7,12 @@ An image that no other convolution wants as pixels by channels needs no copies f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar
 
+from ...ops.dims import is_symbolic
 from ...ops.layouts import Layout
+from ...ops.registry import TensorType
 from ...target import Target
 from ...te import ComputeOp, thread_axis
 from ..cost import Footprint, Kernel
@@ -22,11 +24,14 @@ from ..space import Choice, Scheduled, Space
 TEMPLATE = "gpu plain windows"
 _MOST = 800  # multiply-adds of a thread, written out
 _MOST_READ = 160  # elements that its windows see
+_DIMENSIONS = (3, 4)  # of an image: signals and pictures
 
 
-def are_worth(target: Target, pixels: Layout, lies: object) -> bool:
-    """Whether a depthwise convolution stays as it is: where the template was measured, of an image that does not lie in `pixels` yet."""
-    return target.is_gpu and "overhead" in figures.of(TEMPLATE, target) and pixels not in lies  # type: ignore[operator]
+def are_worth(target: Target, x: TensorType, w: TensorType, pixels: Layout, lies: Collection[Layout]) -> bool:
+    """Whether a depthwise convolution stays as it is: where the template was measured and takes it, of an image that does not lie in `pixels` yet."""
+    if "overhead" not in figures.of(TEMPLATE, target) or pixels in lies:
+        return False
+    return x.ndim in _DIMENSIONS and not is_symbolic(x.shape) and math.prod(w.shape[2:]) <= min(_MOST, _MOST_READ)
 
 
 class PlainWindows(Space):
@@ -53,7 +58,7 @@ class PlainWindows(Space):
             return None
         red, out = found[0], group.output_ops[0]
         shape = const_shape(red.output(0))
-        if red.tag != "depthwise" or red.num_outputs > 1 or None in shape or len(shape) not in (3, 4):
+        if red.tag != "depthwise" or red.num_outputs > 1 or None in shape or len(shape) not in _DIMENSIONS:
             return None
         if not isinstance(out, ComputeOp) or (out is not red and out.reduce_axis):
             return None

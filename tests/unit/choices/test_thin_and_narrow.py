@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import tec
-from tec.choices import spaces
+from tec.choices import layouts, spaces
 from tec.choices.space import Choice, Scheduled
 from tec.ir.interp import run
+from tec.ops.dims import Dim, Size
+from tec.ops.registry import TensorType
 from tests.thinned import thinned_rows
 
 from .test_spaces import program
@@ -118,3 +120,16 @@ def test_short_lines_that_follow_one_another_are_turned_by_tiles(shape: tuple[in
     out = np.full([shape[k] for k in perm], np.nan, "f4")
     run(f, [x, out])
     np.testing.assert_array_equal(out, x.transpose(perm))
+
+
+@pytest.mark.parametrize(
+    ("image", "window", "is_plain"),
+    [((8, 64, 31, 31), (3, 3), True), ((8, 64, 100), (5,), True), ((8, 64, 31, 31), (31, 31), False), ((2, 64, 9, 15, 15), (3, 3, 3), False),
+     ((Dim("n"), 64, 31, 31), (3, 3), False)],
+)  # fmt: skip
+def test_images_stay_plain_where_the_template_takes_their_windows(
+    image: tuple[Size, ...], window: tuple[int, ...], is_plain: bool
+) -> None:
+    """Long windows, volumes and open sizes have no template for plain images: pixels by channels serve them."""
+    x, w = TensorType("float16", image), TensorType("float16", (64, 1, *window))
+    assert (layouts.convolution(tec.Target(HOPPER), x, w, {"groups": 64}, ()) is None) is is_plain
