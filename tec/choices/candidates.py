@@ -188,12 +188,13 @@ class Chain:
                 made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
                 if not isinstance(made, Made):
                     tell(rival[0].template, *made)
-                if isinstance(made, Made) and (seconds := _seconds(made)):
+                elif seconds := _seconds(made):
                     if all(own < cheaper * other for own, other in zip(seconds, bound)):
                         best, bound, cheaper = made, seconds, 1.0
-        except Exception:  # what cannot be priced is no reason to end a compilation
+        except Exception as error:  # what cannot be priced is no reason to end a compilation
             if is_strict():
                 raise
+            tell(default.space.template, "cost", error)
         return best
 
     def again(self, error: Exception) -> Made:
