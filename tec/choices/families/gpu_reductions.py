@@ -80,7 +80,7 @@ class GpuReduction(Space):
         return choice
 
     def _rows(self) -> tuple[int, ...]:
-        """Sums that a work-group may have by wavefronts: such as divide them, where a machine's work-groups take their time to begin."""
+        """Numbers of sums that a work-group may have, a wavefront each: more of them to choose from where a machine's work-groups take their time to begin."""
         if not (self.along and self.outputs and self.length):
             return (1,)
         return (1, 8, 7, 6, 5, 4, 3, 2) if "group_ns" in self.figures else (1, 4, 8)

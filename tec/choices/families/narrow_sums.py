@@ -25,6 +25,7 @@ from ..group import Group, begin, const_shape, extent, reduce_size, size_of
 from ..group import substitute as with_tensors
 from ..parts.pointwise import moved_bytes
 from ..parts.summed import most_read
+from ..rules import figures
 from ..space import Choice, Scheduled, Space
 from .sum_loops import group_per_output, wide_sums
 
@@ -54,6 +55,8 @@ class NarrowSums(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> NarrowSums | None:
         """The space of a group of one reduction whose axes lie between the result's, whole and in order, where something was measured for it."""
+        if "least_row" not in figures.of(cls.template, target):
+            return None
         (red,) = group.reductions()
         most, axes = most_read(red), [a.var for a in red.reduce_axis]
         if red.num_outputs > 1 or most is None or reduce_size(red) is None or size_of(red.output(0).shape) is None:
@@ -69,7 +72,7 @@ class NarrowSums(Space):
         if not isinstance(body, Reduce) or body.init or not is_const(body.condition, True) or len(kept) == lead:
             return None
         space = cls(group, target, red, lead)
-        if "least_row" not in space.figures or space.columns > _MOST_COLUMNS or space.length % space.rows:
+        if space.columns > _MOST_COLUMNS or space.length % space.rows:
             return None
         return space if next(space.drafts(), None) is not None else None
 

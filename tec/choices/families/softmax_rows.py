@@ -26,7 +26,9 @@ from ..parts import loops
 from ..parts.pointwise import lanes_for, moved_bytes
 from ..space import Choice
 
-_TOGETHER = 4  # vectors whose maxima and sums are taken side by side: as many as hide the latency of one
+_TOGETHER = (
+    4  # vectors whose maxima and sums are taken side by side: as many as hide the latency of one; a power of two
+)
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -47,8 +49,7 @@ class SoftmaxRows(loops.LoopForm):
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        *rows, self.n = static_shape(form.inputs[0])
-        self.rows = rows
+        *self.rows, self.n = static_shape(form.inputs[0])
 
     @property
     def default(self) -> Choice:
@@ -139,8 +140,10 @@ class _Row:
     def _joined(self, kept: BufferVar, both: Callable[[Any, Any], Any]) -> Expr:
         """All elements of some vectors as one: vectors first, then halves of one."""
         ib, lanes = self.ib, self.lanes
-        one, two = both(self._of(kept, 0), self._of(kept, 1)), both(self._of(kept, 2), self._of(kept, 3))
-        value = ib.let("joined", both(one, two))
+        some = [self._of(kept, v) for v in range(_TOGETHER)]
+        while len(some) > 1:
+            some = [both(a, b) for a, b in zip(some[::2], some[1::2])]
+        value = ib.let("joined", some[0])
         while lanes > 1:
             lanes //= 2
             low = ib.let("low", Shuffle((value,), tuple(range(lanes))))

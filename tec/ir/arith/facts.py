@@ -69,9 +69,8 @@ class Facts:
         if hit is not None:
             return hit[1]
         t = type(e)
-        if (
-            t in _BINARY
-        ):  # a node is made only where there is none yet: statements of a loop written out have most of theirs in common
+        if t in _BINARY:
+            # A node is made only where there is none yet: statements of a loop written out have most of theirs in common.
             a, b = self.intern(e.a), self.intern(e.b)  # type: ignore[attr-defined]
             c = self._table.get((t, id(a), id(b)))
             if c is None:

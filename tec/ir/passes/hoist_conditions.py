@@ -62,9 +62,8 @@ def _hoist(loop: S.For) -> S.Stmt:
 
 
 _ROWS = 3  # or more beside the first: LLVM takes the conditions of fewer out by itself
-_MOST_STATEMENTS = (
-    800  # of all loops of a ragged tile; of a larger one the loop with conditions stays, beside that of one row
-)
+# Of all loops of a ragged tile; of a larger one the loop with conditions stays, beside that of one row.
+_MOST_STATEMENTS = 800
 
 
 def _by_rows(loop: S.For) -> S.Stmt:
@@ -74,26 +73,27 @@ def _by_rows(loop: S.For) -> S.Stmt:
         return loop
     if not all(_is_ragged(x.cond, loop.var) for x in body):  # type: ignore[attr-defined]
         return loop
-    ana, rows = Analyzer(), dict[str, list[S.Stmt]]()
-    conditions: dict[str, E.Expr] = {}
+    ana, rows = Analyzer(), dict[str, int]()  # condition -> the number of its row
+    conditions: list[E.Expr] = []
+    own: list[int] = []  # of each statement the number of its row
     for x in body:
         c = ana.simplify(x.cond.args[0])  # type: ignore[attr-defined]
-        rows.setdefault(str(c), []).append(x)
-        conditions[str(c)] = c
-    order = list(rows)
-    if len(order) <= _ROWS or not _each_implies_the_one_before(ana, [conditions[c] for c in order]):
+        own.append(rows.setdefault(str(c), len(rows)))
+        if len(rows) > len(conditions):
+            conditions.append(c)
+    if len(rows) <= _ROWS or not _each_implies_the_one_before(ana, conditions):
         return loop
-    counts = range(1, len(order)) if len(body) * len(order) // 2 <= _MOST_STATEMENTS else (1,)
-    first = loop.with_body(S.Seq(tuple(rows[order[0]])))
-    out: S.Stmt = clone(first, {})
-    for count in counts:
-        whole = count == counts[-1] and counts[-1] < len(order) - 1
-        kept = set(order if whole else order[: count + 1])
+
+    def of(stmts: list[S.Stmt]) -> S.Stmt:
+        return clone(loop.with_body(S.Seq(tuple(stmts))), {})
+
+    out = of([x for x, row in zip(body, own) if row == 0])
+    if len(body) * len(rows) // 2 > _MOST_STATEMENTS:
+        return S.IfThenElse(E.Call("likely", (conditions[1],), "bool"), of(list(body)), out)
+    for last, c in enumerate(conditions[1:], 1):
         # The statements keep their order, and lose their conditions: the one around holds for all of these rows.
-        some = [x if whole else x.then for x in body if str(ana.simplify(x.cond.args[0])) in kept]  # type: ignore[attr-defined]
-        out = S.IfThenElse(
-            E.Call("likely", (conditions[order[count]],), "bool"), clone(loop.with_body(S.Seq(tuple(some))), {}), out
-        )
+        some = [x.then for x, row in zip(body, own) if row <= last]  # type: ignore[attr-defined]
+        out = S.IfThenElse(E.Call("likely", (c,), "bool"), of(some), out)
     return out
 
 

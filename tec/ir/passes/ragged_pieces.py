@@ -13,16 +13,11 @@ from collections.abc import Callable
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
+from ..arith import Analyzer, conjuncts
 from ..buffer import Buffer
 from ..dtype import dtype_info, with_lanes
 from ..visit import free_vars, map_expr, map_stmt, substitute, visit
 from .rewrite_util import const_int
-
-
-def conjuncts(cond: E.Expr) -> list[E.Expr]:
-    """The conditions that `cond` joins."""
-    return [*conjuncts(cond.a), *conjuncts(cond.b)] if isinstance(cond, E.And) else [cond]
 
 
 def by_one_load(

@@ -70,13 +70,6 @@ class FewRowsAttention(SplitAttention):
         known = "busy_rows" in self.figures and dtype_info(self.dtype).bytes == 2
         return known and rows >= self.figures["busy_rows"]
 
-    @property
-    def _moved(self) -> float:
-        """Bytes of keys and values."""
-        heads: int = self.g.key_heads if isinstance(self.g.key_heads, int) else 1
-        size: int = self.g.size
-        return 2.0 * self.batch * heads * self.length * size * dtype_info(self.dtype).bytes
-
     def streams(self, choice: Choice) -> int:
         """Keys that a work-group walks over at once."""
         return int(choice["waves"]) * (self.wave // self.lanes)
@@ -98,7 +91,9 @@ class FewRowsAttention(SplitAttention):
 
     def cost(self, choice: Choice) -> Cost:
         """Keys and values at memory's rate, or what the busiest work-group waits for its blocks; and a launch more where a second kernel joins."""
-        machine, moved = self.target.machine, self._moved
+        machine, g = self.target.machine, self.g
+        heads = g.key_heads if isinstance(g.key_heads, int) else 1
+        moved = 2.0 * self.batch * heads * self.length * g.size * dtype_info(self.dtype).bytes
         groups = self.groups(self.rows[0]) * choice["splits"]
         blocks = -(-self.length // (self.streams(choice) * choice["ahead"] * choice["splits"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
