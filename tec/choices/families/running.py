@@ -32,9 +32,8 @@ _OF_L2 = 8  # part of the second cache that the sums of a wide strip take: rows 
 _MEETING = 16  # steps in which the threads of a work-group learn what is ahead of them: shuffles and a barrier
 _WORTH = 0.8  # of a thread's time for a line, from which on a wavefront has it: prices are no better than that
 PARTS = (2, 4, 8, 16, 32, 64)  # work-groups that share a line
-_MOST_BEYOND = (
-    1 << 22
-)  # elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each
+# Elements of a line that its parts may reach beyond it: each of 64 less than a tile, of 1,024 threads with some dozens each.
+_MOST_BEYOND = 1 << 22
 LEAST_OF_A_PART = 256  # elements: a work-group of fewer waits longer than it adds
 
 

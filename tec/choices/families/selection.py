@@ -25,10 +25,8 @@ from .selection_keys import key, own_type, short_key, unkeyed
 MOST = 256  # that are looked for: each counts those ahead of it
 _ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
 _NEAR = 4  # the bound is near enough where a quarter more threads than k reach it
-_GROUP, _FULL = (
-    256,
-    8,
-)  # threads of a work-group of short lines, where units have so many: few work-groups begin sooner than many
+# Threads of a work-group of short lines, where each unit has work-groups enough: few work-groups begin sooner than many.
+_GROUP, _FULL = 256, 8
 _KEPT = 32  # (bits of a word) keys of a thread that stay in its registers; with more they are made again at each step
 
 

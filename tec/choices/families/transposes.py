@@ -250,9 +250,8 @@ def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
     ):
         columns.insert(0, columns[0] - 1)
     high, wide = (math.prod(shape[k] for k in axes) for axes in (rows, columns))
-    own = math.prod(
-        shape[rows[-1] + 1 :]
-    )  # elements of the result from one place of a line of the operand's to the next
+    # Elements of the result from one place of a line of the operand's to the next.
+    own = math.prod(shape[rows[-1] + 1 :])
     sides = (
         Side(tuple(rows), tuple(shape[k] for k in rows), apart[last] == high),
         Side(tuple(columns), tuple(shape[k] for k in columns), own == wide),

@@ -61,9 +61,7 @@ def sorted_words(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, t
 class _Line:
     """The statements for one line."""
 
-    def __init__(
-        self, ib: IRBuilder, src: Any, lines: loops.Lines, line: Index, k: int, largest: bool, lanes: int
-    ):  # fmt: skip
+    def __init__(self, ib: IRBuilder, src: Any, lines: loops.Lines, line: Index, k: int, largest: bool, lanes: int):
         self.ib, self.src, self.lines, self.line, self.k, self.largest = ib, src, lines, line, k, largest
         self.size = words_of(lines.n, k)
         self.lanes = max(2, min(lanes, self.size // 2))
@@ -192,9 +190,8 @@ class _Line:
             loops.put_vector(ib, self.words, c * lanes, v)
         deep = vectors.bit_length() - 1  # of runs, in vectors
         with ib.for_range(0, deep, "s") as s, ib.for_range(0, s + 1, "t") as t:
-            half = ib.let(
-                "half", te.const(1, "int32") << (s - t)
-            )  # vectors that two of a pair are apart, or of half a run
+            # Vectors that two of a pair are apart, or of half a run.
+            half = ib.let("half", te.const(1, "int32") << (s - t))
             with ib.for_range(0, vectors // 2, "p") as p:
                 low = ib.let("low", te.bitwise_and(p, half - 1))
                 run = ib.let("run", (p - low) * 2)

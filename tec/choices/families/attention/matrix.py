@@ -31,10 +31,8 @@ from .wave import Wave
 MOST_SIZE = (
     256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
 )
-BARRIER_CLOCKS, ALONE_CLOCKS = (
-    60,
-    300,
-)  # of a step's barriers: where another work-group works meanwhile, where none does
+# Of a step's barriers: where another work-group works meanwhile, where none does.
+BARRIER_CLOCKS, ALONE_CLOCKS = 60, 300
 _COPY = 12  # operations of a thread for 16 bytes that it copies into shared memory, most of them for the place
 _THREADS_BESIDE = 128  # of a work-group, of which two a unit keep enough keys under way
 LATENCY_CLOCKS = 900  # of a load from memory that nothing was done in
@@ -166,9 +164,8 @@ class MatrixAttention(SplitAttention):
             1, resident // waves
         )
         begin = 600.0
-        if (
-            chip.background_copies
-        ):  # nothing is done while the first keys are asked for, which takes as long as a work-group has few threads
+        if chip.background_copies:
+            # Nothing is done while the first keys are asked for, which takes the longer the fewer threads a work-group has.
             pieces = choice["keys"] * (size + value_size) * bytes_ / PIECE_BYTES
             begin += _COPY * pieces / (wave * min(waves, chip.simds))
         rounds = -(-groups // machine.units)
