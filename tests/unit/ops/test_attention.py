@@ -201,6 +201,14 @@ def test_sizes_that_do_not_divide(sizes):
     np.testing.assert_allclose(got, dense(f, {}), atol=1e-5)
 
 
+def test_as_many_queries_as_lanes_of_short_vectors():
+    """Tiles of four queries are no squares of eight, by which queries and results are turned."""
+    g = build({}, {}, (1, 2, 1, 4, 9, 8, 8))
+    f = feeds(g)
+    (got,) = tec.compile(g, target="llvm -mcpu=x86-64-v2", cache=False).run(f)
+    np.testing.assert_allclose(got, dense(f, {}), atol=1e-5)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_few_queries_on_a_cpu(case):
     """Up to eight queries of a group: lanes of elements and of keys."""

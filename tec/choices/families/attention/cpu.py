@@ -179,7 +179,7 @@ class Tile:
 
     def _is_turned(self, size: Index) -> bool:
         """Whether tiles of so many elements are whole squares, all of whose queries there are."""
-        whole = isinstance(self.g.queries, int) and self.g.queries >= self.width
+        whole = isinstance(self.g.queries, int) and self.g.queries >= self.width and self.width % _SIDE == 0
         return whole and isinstance(size, int) and size % _SIDE == 0 and self.acc == "float32"
 
     def _squares(self, size: Index, emit: Callable[[Any, Any], None]) -> None:
