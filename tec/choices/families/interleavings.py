@@ -32,7 +32,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
         return
     (op,) = group.ops
     read = op.body[0] if isinstance(op, ComputeOp) and len(op.body) == 1 else None
-    if not isinstance(op, ComputeOp) or op.reduce_axis or not isinstance(read, TensorRead):
+    if not isinstance(op, ComputeOp) or op.reduce_axis or not isinstance(read, TensorRead) or len(op.axis) < 2:
         return
     shape, own = const_shape(op.output(0)), [a.var for a in op.axis]
     order = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import tec
+from tec import te
+from tec.choices import spaces
 from tec.graph import Graph
 
 
@@ -25,3 +27,10 @@ def test_lines_are_put_together(shape, axes, dtype, target):
     net = tec.compile(g, target=target, cache=False)
     assert [c["choice"]["template"] for c in net.report.choices.values()] == ["cpu interleaving"]
     np.testing.assert_array_equal(np.asarray(net.run({"x": x})[0]), x.transpose(axes))
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", "cuda -arch=sm_90a"])
+def test_a_scalar_that_is_copied_has_templates_too(target):
+    """One without axes: a template that asks for its last one is mistaken."""
+    x = te.placeholder((), name="x")
+    assert spaces([te.compute((), lambda: x(), name="y")], target)
