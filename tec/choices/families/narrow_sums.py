@@ -64,14 +64,17 @@ class NarrowSums(Space):
         lead = next((k for k, e in enumerate(most.indices) if e is axes[0]), None)
         if lead is None or const_shape(most.tensor)[lead:][: len(axes)] != _extents(red):
             return None
-        kept = [a.var for a in red.axis]
-        wanted = [*kept[:lead], *axes, *kept[lead:]]
+        # What a summed axis leaves of itself in the result, one place, is in no index.
+        shape = const_shape(red.output(0))
+        kept = [k for k, a in enumerate(red.axis) if shape[k] != 1 or any(i is a.var for i in most.indices)]
+        own = [red.axis[k].var for k in kept]
+        wanted = [*own[:lead], *axes, *own[lead:]]
         body = red.body[0]
         if len(most.indices) != len(wanted) or any(a is not b for a, b in zip(most.indices, wanted)):
             return None
         if not isinstance(body, Reduce) or body.init or not is_const(body.condition, True) or len(kept) == lead:
             return None
-        space = cls(group, target, red, lead)
+        space = cls(group, target, red, kept[lead])
         if space.columns > _MOST_COLUMNS or space.length % space.rows:
             return None
         return space if next(space.drafts(), None) is not None else None

@@ -49,19 +49,20 @@ def test_a_thread_has_columns_of_all_rows(dtype: str, sizes: tuple[int, int, int
 
 
 SUMS = [
-    ("float16", (8, 72, 7), (0, 1), "reduce_max", {"blocks": 1, "threads": 128}),
-    ("float32", (3, 512, 5), (1,), "reduce_sum", {"blocks": 2, "threads": 128}),
-    ("float16", (1024, 3, 2), (0,), "reduce_sum", {"blocks": 2, "threads": 128}),
+    ("float16", (8, 72, 7), (0, 1), True, "reduce_max", {"blocks": 1, "threads": 128}),
+    ("float32", (3, 512, 5), (1,), True, "reduce_sum", {"blocks": 2, "threads": 128}),
+    ("float16", (1024, 3, 2), (0,), False, "reduce_sum", {"blocks": 2, "threads": 128}),
 ]
 
 
-@thinned_rows(2, ("dtype", "shape", "axes", "kernel", "some"), SUMS)
+@thinned_rows(2, ("dtype", "shape", "axes", "keepdims", "kernel", "some"), SUMS)
 def test_rows_of_a_few_elements_are_read_as_long_ones(
-    dtype: str, shape: tuple[int, ...], axes: tuple[int, ...], kernel: str, some: Choice
+    dtype: str, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool, kernel: str, some: Choice
 ) -> None:
     x = np.random.default_rng(len(shape)).integers(-3, 4, shape).astype(dtype)
-    got = computed(kernel, {"axes": axes, "keepdims": False}, [x], "narrow sums", some)
-    np.testing.assert_array_equal(got, x.max(axes) if kernel == "reduce_max" else x.astype("f4").sum(axes))
+    got = computed(kernel, {"axes": axes, "keepdims": keepdims}, [x], "narrow sums", some)
+    wanted = np.max if kernel == "reduce_max" else np.sum
+    np.testing.assert_array_equal(got, wanted(x.astype("f4"), axis=axes, keepdims=keepdims))
 
 
 def test_pieces_of_narrow_rows_are_loaded_whole() -> None:
