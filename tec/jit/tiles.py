@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FunctionType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -94,6 +94,14 @@ def on_device(device: DeviceLike) -> Iterator[Device]:
 def device_elsewhere() -> Device | None:
     """The device of the `on_device` around, if there is one."""
     return _ELSEWHERE.get()
+
+
+@overload
+def jit(fn: Callable[..., Any], **options: Any) -> TileKernel: ...
+
+
+@overload
+def jit(fn: None = None, **options: Any) -> Callable[[Callable[..., Any]], TileKernel]: ...
 
 
 def jit(fn: Any = None, **options: Any) -> Any:
