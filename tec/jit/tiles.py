@@ -60,18 +60,9 @@ from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switc
 OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
 _IGNORED = (
-    "num_ctas",
-    "maxnreg",
-    "enable_fp_fusion",
-    "waves_per_eu",
-    "matrix_instr_nonkdim",
-    "kpack",
-    "cluster_dims",
-    "launch_cooperative_grid",
-    "launch_pdl",
-    "ir_override",
-    "ctas_per_cga",
-)
+    "num_ctas", "maxnreg", "enable_fp_fusion", "waves_per_eu", "matrix_instr_nonkdim", "kpack", "cluster_dims",
+    "launch_cooperative_grid", "launch_pdl", "ir_override", "ctas_per_cga",
+)  # fmt: skip
 
 
 _ELSEWHERE: ContextVar[Device | None] = ContextVar("elsewhere", default=None)
