@@ -221,7 +221,10 @@ class SharedRow(Shared):
             raw[0] = s.src[s.place(line, first)]
             return [raw[0]]
         order = [piece - 1 - j if s.back else j for j in range(piece)]
-        with ib.if_scope(first + piece <= s.n) if self.grain > 1 else nullcontext():
+        is_inside = first + piece <= s.n
+        if s.back and s.lines.count * s.n % self.grain:  # the last line's first piece begins behind the array
+            is_inside = te.all(first >= 0, is_inside)
+        with ib.if_scope(is_inside) if self.grain > 1 else nullcontext():
             loops.put_vector(ib, raw, 0, loops.vector_at(s.src, *self._row(line, first), piece))
         if self.grain > 1:
             with ib.else_scope():

@@ -10,6 +10,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
+from tec.ir.interp import run as interpret
 from tec.ops.registry import TensorType, get_op
 from tests.thinned import thinned
 
@@ -152,6 +153,18 @@ def test_lines_side_by_side_go_by_strips_on_a_cpu(
         y = tec.nd.array(np.full(shape, 7, dtype))
         tec.build(chosen.schedule, [x, *chosen.outputs], target)(tec.nd.array(a), y)
         np.testing.assert_array_equal(y.numpy(), want)
+
+
+def test_a_line_from_its_end_on_reads_nothing_behind_the_array() -> None:
+    """131 of float16: the first piece begins between two words, with the element that would come next in memory."""
+    a = np.arange(131, dtype="float16") % 3
+    known, kind = get_op("cumsum"), TensorType("float16", a.shape)
+    attrs = {"axis": 0, "exclusive": False, "reverse": True}
+    x, target = te.placeholder(a.shape, "float16", name="x"), "cuda -arch=sm_80"
+    chosen = schedule(known.compute(attrs, [x], known.infer([kind], attrs)), target)
+    got = np.zeros_like(a)
+    interpret(next(iter(tec.lower(chosen.schedule, [x, *chosen.outputs], target=target))), [a, got], wave=32)
+    np.testing.assert_array_equal(got, a[::-1].cumsum()[::-1])
 
 
 def test_few_short_lines_have_a_wavefront_each() -> None:
