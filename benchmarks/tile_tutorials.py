@@ -22,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.turns import line
+
 ROUNDS, A_ROUND, AHEAD = 7, 5, 4
 _CACHE_BYTES = 256 << 20  # more than a second-level cache holds
 _KEPT = ("configs", "NUM_STAGES_OPTIONS", "layer_norm", "attention", "HAS_APEX", "TORCH_HAS_FP8", "properties")
@@ -273,7 +275,7 @@ def us_of(run: Run, flush: Any) -> list[float]:
     return [a.elapsed_time(b) * 1e3 for a, b in pairs]
 
 
-def section(name: str, both: tuple[Side, Side]) -> dict[str, Any]:
+def section(name: str, both: tuple[Side, Side]) -> None:
     """A row: both sides' medians, the ratio, the configurations, the largest difference of results."""
     import torch
 
@@ -294,20 +296,13 @@ def section(name: str, both: tuple[Side, Side]) -> dict[str, Any]:
             with side.active():
                 times[side.name] += us_of(runs[side.name], flush)
     us = {k: statistics.median(v) for k, v in times.items()}
-    row = {
-        "name": name,
-        "value": round(us["tec"], 2),
-        "unit": "us",
-        "peer": "Triton",
-        "peer_value": round(us["triton"], 2),
-    }
-    row |= {"ratio": round(us["tec"] / us["triton"], 3)}
+    more: dict[str, Any] = {"largest difference": float((results["tec"] - results["triton"]).abs().max())}
     if kernel:
-        row |= {"configuration": both[0].best(number, kernel), "peer_configuration": both[1].best(number, kernel)}
-    return row | {"largest difference": float((results["tec"] - results["triton"]).abs().max())}
+        more |= {"configuration": both[0].best(number, kernel), "peer_configuration": both[1].best(number, kernel)}
+    line(name, us["tec"], "us", "Triton", us["triton"], **more)
 
 
-def host(both: tuple[Side, Side]) -> dict[str, Any]:
+def host(both: tuple[Side, Side]) -> None:
     """Microseconds that a launch takes of the host: many of a small kernel, the device keeping up."""
     import time
 
@@ -329,19 +324,18 @@ def host(both: tuple[Side, Side]) -> dict[str, Any]:
                 us[side.name].append((time.perf_counter() - start) / 300 * 1e6)
                 torch.cuda.synchronize()
     mine, other = (statistics.median(v) for v in us.values())
-    row = {"name": "01 a launch from Python", "value": round(mine, 2), "unit": "us", "peer": "Triton"}
-    return row | {"peer_value": round(other, 2), "ratio": round(mine / other, 3)}
+    line("01 a launch from Python", mine, "us", "Triton", other)
 
 
 def main(words: list[str]) -> None:
     both = sides(Path(words[0]))
     wanted = [n for n in SECTIONS if not words[1:] or any(n.startswith(w) for w in words[1:])]
-    rows: list[tuple[str, Callable[[], dict[str, Any]]]] = [(n, lambda n=n: section(n, both)) for n in wanted]
+    rows: list[tuple[str, Callable[[], None]]] = [(n, lambda n=n: section(n, both)) for n in wanted]
     if not words[1:] or "host" in words[1:]:
         rows.insert(0, ("host", lambda: host(both)))
     for name, make in rows:
         try:
-            print(json.dumps(make()), flush=True)
+            make()
         except Exception as e:
             print(json.dumps({"name": name, "refused": f"{type(e).__name__}: {str(e)[:300]}"}), flush=True)
 

@@ -5,7 +5,7 @@ the compiler takes, and a sixth of a language model's start from what is kept on
 descriptor that compiles it when somebody asks for it, and puts it in its own place.
 
 It takes the options of `dataclasses.dataclass` that tec uses, and gives classes that `dataclasses.fields`, `replace` and `asdict` know, and that classes of either decorator
-may derive from.
+may derive from. What a start from the disk imports has no others.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ def _made(cls: Any, frozen: bool, slots: bool, eq: bool, with_repr: bool) -> Any
     if eq:
         methods["__eq__"] = _Later("__eq__", _eq_source)
         methods["__hash__"] = _Later("__hash__", _hash_source) if frozen else None
+    if not cls.__doc__:
+        cls.__doc__ = cls.__name__  # else Python makes one of the signature, which is not there yet
     has_own_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
     # Python checks that what derives from a frozen class is one: the methods that it makes for that alone are replaced below.
     of_frozen = frozen and any(p.frozen for b in cls.__mro__[1:] if (p := getattr(b, "__dataclass_params__", None)))
@@ -56,6 +58,16 @@ def _made(cls: Any, frozen: bool, slots: bool, eq: bool, with_repr: bool) -> Any
     return made
 
 
+class _Factory:
+    """The default of a parameter whose value is made anew each time."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
 class _Later:
     """A method that is compiled when it is first asked for."""
 
@@ -71,6 +83,9 @@ class _Later:
         exec(self.source(self, space), space)
         method = space[self.name]
         method.__qualname__, method.__module__ = f"{self.owner.__qualname__}.{self.name}", self.owner.__module__
+        if self.name == "__init__":  # the types that `help` shows
+            taken = {f.name: f.type for f in dataclasses.fields(self.owner) if f.init}
+            method.__annotations__ = {**taken, "return": None}
         setattr(self.owner, self.name, method)
         return method.__get__(instance, owner)
 
@@ -80,7 +95,7 @@ def _init_source(method: _Later, space: dict[str, Any]) -> str:
     params: list[str] = []
     named: list[str] = []  # those that are given by name alone
     body: list[str] = []
-    space.update(_set=object.__setattr__, _missing=MISSING)
+    space.update(_set=object.__setattr__, _factory=_FACTORY)
     for f in dataclasses.fields(method.owner):
         made = f"_make_{f.name}()"
         if f.default_factory is not MISSING:
@@ -90,8 +105,8 @@ def _init_source(method: _Later, space: dict[str, Any]) -> str:
         if f.init:
             value, into = f.name, named if f.kw_only else params
             if f.default_factory is not MISSING:
-                into.append(f"{f.name}=_missing")
-                value = f"{made} if {f.name} is _missing else {f.name}"
+                into.append(f"{f.name}=_factory")
+                value = f"{made} if {f.name} is _factory else {f.name}"
             else:
                 into.append(f.name if f.default is MISSING else f"{f.name}=_default_{f.name}")
         elif f.default_factory is not MISSING:
@@ -103,9 +118,8 @@ def _init_source(method: _Later, space: dict[str, Any]) -> str:
         body.append(f"_set(self, {f.name!r}, {value})" if method.frozen else f"self.{f.name} = {value}")
     if hasattr(method.owner, "__post_init__"):
         body.append("self.__post_init__()")
-    return f"def __init__({', '.join(['self', *params, *(['*', *named] if named else [])])}):\n  " + "\n  ".join(
-        body or ["pass"]
-    )
+    taken = ", ".join(["self", *params, *(["*", *named] if named else [])])
+    return f"def __init__({taken}):\n  " + "\n  ".join(body or ["pass"])
 
 
 def _eq_source(method: _Later, space: dict[str, Any]) -> str:

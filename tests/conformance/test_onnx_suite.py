@@ -63,19 +63,24 @@ def drawn(nodes):
     ]
 
 
-def test_a_drawn_tenth_of_the_node_cases(nodes):
-    """In process; the whole suite runs in `make conformance`."""
-    from tec_onnx.backend import runner_for
-
-    runner, failed = runner_for("CPU"), {}
-    cases = drawn(nodes)
-    assert {c.name for c in cases} >= ALWAYS and len(cases) > 180
+def failures(cases, runner):
+    """{case: error}."""
+    failed = {}
     for c in cases:
         try:
             onnx_suite.run_case(c, runner)
         except Exception as e:
             failed[c.name] = f"{type(e).__name__}: {e}"
-    assert not failed
+    return failed
+
+
+def test_a_drawn_tenth_of_the_node_cases(nodes):
+    """In process; the whole suite runs in `make conformance`."""
+    from tec_onnx.backend import runner_for
+
+    cases = drawn(nodes)
+    assert {c.name for c in cases} >= ALWAYS and len(cases) > 180
+    assert not failures(cases, runner_for("CPU"))
 
 
 def by_meaning(graph):
@@ -88,7 +93,7 @@ MEANT_FOR = ("llvm -mcpu=x86-64-v4", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100", 
 @pytest.mark.parametrize("k", range(len(MEANT_FOR)))
 def test_every_node_case_by_what_operators_mean(nodes, k):
     """All of them at 5 ms each: imported, optimised for one of the targets, and run in NumPy by the operators' meaning, which compiled code is held against."""
-    target, failed = tec.Target(MEANT_FOR[k]), {}
+    target = tec.Target(MEANT_FOR[k])
 
     def runner(graph):
         anything = [*graph.inputs, *graph.outputs, *(o for n in graph.nodes for o in n.outputs)]
@@ -98,12 +103,7 @@ def test_every_node_case_by_what_operators_mean(nodes, k):
 
     cases = [c for c in nodes if not c.name.endswith("_expanded")][k :: len(MEANT_FOR)]
     assert len(cases) > 300
-    for c in cases:
-        try:
-            onnx_suite.run_case(c, runner)
-        except Exception as e:
-            failed[c.name] = f"{type(e).__name__}: {e}"
-    assert not failed
+    assert not failures(cases, runner)
 
 
 def test_defaults_said_are_those_left_out(nodes):

@@ -73,7 +73,7 @@ def test_they_behave_as_pythons(options: dict[str, bool]) -> None:
             x == derived(1, [2], d=4), x == z, x != derived(2), z == base(1, [2], hidden=1.0), same_lists, shown, state, parts, x.size, x.total,
             told(lambda x=x, w=derived(1, [5], d=4): hash(x) == hash(w)), base.__hash__ is None, dataclasses.replace(x, a=9).total,
             told(lambda x=x: dataclasses.asdict(x)), told(lambda base=base: base()), told(lambda base=base: base(1, 2, 3, 4, 5)), derived(1, named=6).named,
-            str(inspect.signature(derived)).count(","), hasattr(x, "__dict__"),
+            str(inspect.signature(derived)), hasattr(x, "__dict__"),
         ))  # fmt: skip
     assert seen[0] == seen[1]
 
