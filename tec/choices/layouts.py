@@ -69,7 +69,7 @@ def convolution(
             return Convolution(pixels, Layout(f"O({axes}I)"), pixels, merged=merged)
     if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
         weights, flat = Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
-        as_matrices = bool(target.chip.warpgroup) and _is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
+        as_matrices = bool(target.chip.warpgroup) and is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
         if target.chip.warpgroup and isinstance(x.shape[0], int) and x.shape[0] > 1:
             # Pixels of all images are one side of one product: images of 14 x 14 or 7 x 7 fill no tiles of 64 or 128 pixels one by one, and rows of 49 pixels begin
             # where no bulk copy can.
@@ -100,7 +100,7 @@ def _merged(target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any])
     return best[1] if best is not None else None
 
 
-def _is_pointwise(w: TensorType, attrs: dict[str, Any]) -> bool:
+def is_pointwise(w: TensorType, attrs: dict[str, Any]) -> bool:
     """Whether a convolution is a product of its weights with each image, a matrix of channels by pixels as it lies."""
     return (
         math.prod(w.shape[2:]) == 1

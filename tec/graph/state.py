@@ -20,9 +20,8 @@ from ..runtime.plans.plan import State
 from .graph import Graph, Node, Value
 from .passes.rewrite import Rebuild, rebuild
 
-Rows = Mapping[
-    Value, tuple[int, Size]
-]  # values that are rows of a state's memory, or a part of another value's: the axis of the rows, and how many there is room for
+# Values that are rows of a state's memory, or a part of another value's: the axis of the rows, and how many there is room for.
+Rows = Mapping[Value, tuple[int, Size]]
 
 
 def declare(graph: Graph, state: Mapping[str, str]) -> tuple[Graph, tuple[State, ...]]:

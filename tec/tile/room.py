@@ -19,9 +19,8 @@ class Room(Control):
 
     loop_bytes: int = 0  # with a buffer of its own, in use now
     most_bytes: int = 0  # of it at a time
-    kept_bytes: dict[
-        int, tuple[int, int]
-    ]  # of operands that stay there, by the tile: bytes, and how many products to come read it
+    # Of operands that stay there, by the tile: bytes, and how many products to come read it.
+    kept_bytes: dict[int, tuple[int, int]]
 
     def take(self, count: int) -> None:
         """Use so many bytes more."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...choices.layouts import Convolution
+from ...choices.layouts import Convolution, is_pointwise
 from ...choices.operator_price import MARGIN, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
@@ -62,12 +62,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
 
 def _is_product(node: Node) -> bool:
     """Whether each pixel is a sum of that pixel's channels alone."""
-    a = node.attrs
-    return bool(
-        a["groups"] == 1
-        and all(n == 1 for n in (*node.inputs[1].shape[2:], *a["strides"]))
-        and not any((*a["before"], *a["after"]))
-    )
+    return bool(node.attrs["groups"] == 1 and is_pointwise(node.inputs[1].type, node.attrs))
 
 
 def _others(node: Node) -> Iterator[Convolution | None]:

@@ -37,9 +37,8 @@ def test_what_is_drawn_is_legal_and_reaches_most(target: str) -> None:
     space = product(target)
     drawn = list(itertools.islice(space.drawn(random.Random(0)), 600))
     assert all(space.is_legal(c) for c in drawn)
-    assert (
-        len({key(c) for c in drawn}) > 200
-    )  # of 600 to 1,400; of as many combinations by chance some 20 are legal at best
+    # Of 600 to 1,400; of as many combinations by chance some 20 are legal at best.
+    assert len({key(c) for c in drawn}) > 200
     has = collections.Counter((name, value) for c in space.all for name, value in c.items())
     assert {v for v, n in has.items() if n > 20} <= {v for c in drawn for v in c.items()}
     assert isinstance(lower(space, drawn[-1], alone), Made)
