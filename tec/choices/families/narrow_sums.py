@@ -31,6 +31,7 @@ from .sum_loops import group_per_output, wide_sums
 
 _PIECE_BYTES = 16
 _MOST_COLUMNS = 64  # more make pieces and whole lines of their own
+_MOST_ROWS = (1 << 31) - 1  # whose numbers are int32
 _JOIN_THREADS = 256
 _LEAST_TURNS = 4  # of a thread: with fewer, meeting takes longer than reading
 
@@ -75,7 +76,7 @@ class NarrowSums(Space):
         if not isinstance(body, Reduce) or body.init or not is_const(body.condition, True) or len(kept) == lead:
             return None
         space = cls(group, target, red, kept[lead])
-        if space.columns > _MOST_COLUMNS or space.length % space.rows:
+        if space.columns > _MOST_COLUMNS or space.length % space.rows or space.length > _MOST_ROWS:
             return None
         return space if next(space.drafts(), None) is not None else None
 

@@ -5,6 +5,7 @@ CPU: sums in vector registers, along the data where that is contiguous, else one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -216,13 +217,16 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
 
 
 def _line(op: ComputeOp) -> list[IterVar]:
-    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order. None where one of them is symbolic."""
+    """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order, as far as int32 counts their elements. None
+    where one of them is symbolic."""
     reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
     found: list[IterVar] = []
     for count in range(1, len(op.reduce_axis) + 1):
         axes = op.reduce_axis[-count:]
         of_them = [e for e in reads if any(v is a.var for a in axes for i in e.indices for v in free_vars(i))]
         extents = [extent(a.dom.extent) if a.dom is not None else None for a in axes]
+        if count > 1 and math.prod(n or 1 for n in extents) >= 1 << 31:
+            return found
         for e in of_them:
             same = all(i is a.var for i, a in zip(e.indices[-count:], axes))
             if not same or len(e.indices) < count or None in extents or extents != list(const_shape(e.tensor)[-count:]):

@@ -12,7 +12,7 @@ from ...te.intrin_call import tensorized, with_axes
 from ...te.operation import ComputeOp, ScanOp
 from ...te.tensor import Tensor
 from ..index_arith import IndexArith
-from ..relations import Ranges, Values, guarded_loops
+from ..relations import Ranges, Values, check_counts, guarded_loops
 from ..rewrite import fresh_axes, replace_inputs, substitute_all, with_condition
 from ..show import fail
 from ..state import AttachKind
@@ -200,6 +200,7 @@ def _loop_cache(stage: Stage, op: ComputeOp, name: str) -> tuple[ComputeOp, list
     ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars() if iv.dom is not None}
     for r in stage.relations:
         r.extents_down(ranges)
+        check_counts(r, ranges)
     loops = [iv for iv in stage.leaf if iv.kind != IterKind.REDUCE]
     axes = [IterVar(Var(f"{iv.name}_c", iv.var.dtype, True), ranges[iv], IterKind.DATA, "", loc) for iv in loops]
     arith = IndexArith()

@@ -10,7 +10,7 @@ from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
 from ...te.operation import ComputeOp
 from ..index_arith import IndexArith
-from ..relations import Ranges, Values, guarded_loops
+from ..relations import Ranges, Values, check_counts, guarded_loops
 from ..rewrite import fresh_axes, guarded_condition, substitute_all
 from ..show import fail, fixed_loops
 from ..state import AttachKind
@@ -98,6 +98,7 @@ def _partial(stage: Stage, op: ComputeOp, loop: IterVar, at: int, loc: Loc | Non
     relations = [r for r in stage.relations if all(c.kind == IterKind.REDUCE for c in r.children)]
     for r in relations:
         r.extents_down(ranges, fixed_loops(stage))
+        check_counts(r, ranges)
     data, sub = fresh_axes(op.axis, "_rf")
     extent = ranges[loop].extent
     factor = IterVar(

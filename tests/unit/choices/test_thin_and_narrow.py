@@ -75,6 +75,12 @@ def test_pieces_of_narrow_rows_are_loaded_whole() -> None:
     assert "1, 8)]" in text
 
 
+def test_rows_beyond_int32_are_no_long_ones() -> None:
+    """A row's number is of all summed axes together."""
+    _, outs = program("reduce_max", {"axes": (0, 1), "keepdims": False}, ("int8", (48000, 50001, 2)))
+    assert "narrow sums" not in [s.template for s in spaces(outs, HOPPER)]
+
+
 WINDOWS = [
     ("float32", (2, 3, 13, 11), (3, 3), {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1)}, {"rows": 4, "columns": 2}),
     ("float16", (4, 5, 19, 16), (5, 5), {"strides": (2, 2), "dilations": (1, 1), "before": (2, 2), "after": (2, 2)}, {"rows": 2, "columns": 4}),

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tec
-from tec import te
+from tec import choices, te
 from tec.errors import LoweringError
 from tec.ir import expr as E
 from tests.thinned import thinned
@@ -55,6 +55,29 @@ def test_fused_loops_that_cannot_be_counted(target: str, shape: tuple[int, ...])
     ) as told:
         tec.lower(s, [a, b], target=target)
     assert "blockIdx.y" in str(told.value)
+
+
+def _largest(shape: tuple[int, int]) -> tuple[te.Tensor, te.Tensor]:
+    a = te.placeholder(shape, name="A", dtype="int8")
+    k, m = te.reduce_axis((0, shape[0]), "k"), te.reduce_axis((0, shape[1]), "m")
+    return a, te.compute((1,), lambda i: te.max(a[k, m], axis=[k, m]), name="C")
+
+
+@pytest.mark.parametrize("shape", [(48000, 50001), (1 << 16, 1 << 16)])
+def test_fused_reductions_that_cannot_be_counted(shape: tuple[int, int]) -> None:
+    """The parts of a factored reduction were made of the wrapped product: of a negative size, with no step."""
+    _, c = _largest(shape)
+    s = te.create_schedule(c.op)
+    inner = s[c].split(s[c].fuse(*c.op.reduce_axis), factor=64)[1]
+    with pytest.raises(LoweringError, match="would run"):
+        s.rfactor(c, inner)
+
+
+def test_a_cpu_reduces_a_line_as_far_as_it_can_count() -> None:
+    a, c = _largest((48000, 50001))
+    made = choices.schedule([c], "llvm")
+    text = str(tec.lower(made.schedule, [a, *made.outputs], target="llvm"))
+    assert "A[" in text and "range(48000)" in text
 
 
 @pytest.mark.parametrize("target", ["gfx942", "nvptx"])
