@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...target import Target
 from .. import expr as E
 from .. import stmt as S
+from ..arith import Analyzer
 from ..effects import is_kept
 from ..func import Func
 from ..visit import any_stmt, map_stmt
@@ -60,7 +61,7 @@ def _stmt(s: S.Stmt) -> S.Stmt:
         case S.Alloc() if _is_noop(out.body):
             return S.NOP
         case S.BufferStore():
-            return S.NOP if _stores_itself(out) else out
+            return S.NOP if _stores_itself(out) or _stores_no_lane(out) else out
     return out
 
 
@@ -73,6 +74,14 @@ def _branch(s: S.IfThenElse) -> S.Stmt:
             return S.Evaluate(s.cond, s.loc) if is_kept(s.cond) else S.NOP
         return S.IfThenElse(E.Not(s.cond), orelse, None, s.loc)
     return s if orelse is s.orelse else S.IfThenElse(s.cond, s.then, orelse, s.loc)
+
+
+def _stores_no_lane(s: S.BufferStore) -> bool:
+    """A vector of a loop that was written out, which lies outside of what is stored as a whole."""
+    if s.predicate is None:
+        return False
+    found = Analyzer().simplify(s.predicate)
+    return isinstance(found, E.Broadcast) and const_int(found.value) == 0
 
 
 def _stores_itself(s: S.BufferStore) -> bool:

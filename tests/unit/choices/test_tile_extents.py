@@ -32,6 +32,21 @@ def test_a_tile_is_no_larger_than_the_product_but_for_parts_that_are_whole() -> 
     assert extents((128, 64), (65, 64), (32, 32)) == "the product has 65 rows and 64 columns"
 
 
+def test_sums_beside_a_narrow_result_are_not_stored() -> None:
+    """A warpgroup's 64 columns for 5 pixels: the others, vectors under a condition that no lane meets, would lie where other rows do."""
+    attrs = {"strides": (3,), "dilations": (1,), "before": (2,), "after": (2,), "groups": 1}
+    xs, outs = program("conv", attrs, ("float16", (1, 8, 14)), ("float16", (16, 8, 5)))
+    space = next(s for s in spaces(outs, HOPPER) if s.template == "padded warpgroup product")
+    made = space.apply({**space.default, "stage_out": True})
+    f = next(iter(tec.lower(made.schedule, [*xs, *made.outputs], target=HOPPER)))
+    rng = np.random.default_rng(1)
+    x, w = rng.integers(-3, 4, (1, 8, 14)).astype("e"), rng.integers(-3, 4, (16, 8, 5)).astype("e")
+    (want,) = te.evaluate(outs, dict(zip(xs, (x, w))))
+    got = np.full((1, 16, 5), np.nan, "e")
+    run(f, [x, w, got], wave=32)
+    np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("m, n, k", [(33, 4, 23), (60, 7, 16), (21, 48, 8), (28, 38, 27), (5, 40, 70)])
 def test_small_products_by_blocks_have_the_values(m: int, n: int, k: int) -> None:
     """All threads of a work-group bring operands, also where the product's rows and columns take less of them."""
