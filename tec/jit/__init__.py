@@ -5,12 +5,26 @@ kernels print and assert, `ndrange` chooses blocks, `occupancy` says how many fi
 compiled code, `reflection` shows what is compiled on the way.
 """
 
-from .launching import Kernel, kernel
+from typing import TYPE_CHECKING
+
+from .launching import Kernel
+from .launching import kernel as _kernel
 from .occupancy import Occupancy, launch_configuration, occupancy
 from .reflection import device_code
 
-# Under the decorator's name, where one looks for them: tec.kernel.occupancy(k, x, y).
-for _function in (occupancy, launch_configuration):
-    setattr(kernel, _function.__name__, _function)
+# Under the decorator's name, where one looks for them: tec.kernel.occupancy(k, x, y). Checkers of types know no attributes of a
+# function, and are shown an object that is called as it is.
+if TYPE_CHECKING:
+
+    class _Decorator:
+        __call__ = staticmethod(_kernel)
+        occupancy = staticmethod(occupancy)
+        launch_configuration = staticmethod(launch_configuration)
+
+    kernel = _Decorator()
+else:
+    kernel = _kernel
+    for _function in (occupancy, launch_configuration):
+        setattr(kernel, _function.__name__, _function)
 
 __all__ = ["Kernel", "Occupancy", "device_code", "kernel", "launch_configuration", "occupancy"]
