@@ -5,7 +5,8 @@ kernels print and assert, `ndrange` chooses blocks, `occupancy` says how many fi
 compiled code, `reflection` shows what is compiled on the way.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, overload
 
 from .launching import Kernel
 from .launching import kernel as _kernel
@@ -17,7 +18,14 @@ from .reflection import device_code
 if TYPE_CHECKING:
 
     class _Decorator:
-        __call__ = staticmethod(_kernel)
+        @overload
+        def __call__(self, function: Callable[..., Any], *, autotune: None = None) -> Kernel: ...
+        @overload
+        def __call__(self, function: None = None, *, autotune: Any = None) -> Callable[[Callable[..., Any]], Any]: ...
+        @overload
+        def __call__(self, function: Callable[..., Any], *, autotune: Any) -> Any: ...
+        def __call__(self, function: Any = None, *, autotune: Any = None) -> Any: ...
+
         occupancy = staticmethod(occupancy)
         launch_configuration = staticmethod(launch_configuration)
 
