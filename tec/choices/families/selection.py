@@ -90,7 +90,8 @@ class _Selection:
         self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
         self.wave, self.units = lanes or target.wavefront_size, target.machine.units
         self.waves = threads // self.wave
-        self.room = max(threads, _ROOM * (1 << (k - 1).bit_length()))  # for elements that reach the bound
+        # For elements that reach the bound: a wavefront alone sorts up to two a lane (`_by_lanes`).
+        self.room = max(threads * (2 if self.waves == 1 else 1), _ROOM * (1 << (k - 1).bit_length()))
         self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
         while lines.n % self.piece:
             self.piece //= 2

@@ -91,6 +91,17 @@ def test_running_sums_of_eight_lines_beside_each_other() -> None:
     np.testing.assert_array_equal(got[0], want[0])
 
 
+@pytest.mark.parametrize("equal", [60, 100, 200])
+def test_equal_elements_of_a_line_that_a_wavefront_has(equal: int) -> None:
+    """Of 293 so many are the largest: one a lane, two, and more."""
+    a = np.zeros((1, 293), "float16")
+    a[0, -equal:] = 1
+    choice, got, want = run("topk", {"axis": 1, "k": 5, "largest": True, "sorted": True}, a, "gfx942")
+    assert choice["by_wave"]
+    for x, y in zip(got, want):
+        np.testing.assert_array_equal(x, y)
+
+
 @thinned(
     1,
     ("chip", ["gfx942", "gfx1100"]),
