@@ -79,7 +79,7 @@ def network(target, places, **attrs):
     return tec.compile(g, target)
 
 
-@pytest.mark.parametrize(("places", "attrs"), [(16, {}), (32, {"left": 20, "softcap": 3.0})])
+@pytest.mark.parametrize(("places", "attrs"), [(4, {}), (8, {}), (16, {}), (32, {"left": 20, "softcap": 3.0})])
 def test_compiled(places, attrs):
     net = network("llvm", places, **attrs)
     assert {c["choice"]["template"] for c in net.report.choices.values()} == {"cpu attention"}

@@ -32,6 +32,7 @@ class FewQueries:
         self.kernel, self.ib, self.g, self.acc = kernel, kernel.ib, kernel.g, kernel.acc
         self.keys, self.rows, self.lanes, self.b, self.key_head = keys, rows, lanes, b, key_head
         self.count = self.g.queries * self.g.group
+        self.over = lanes_of(keys, lanes)  # of a vector of keys: a pool's block may have fewer than a vector has lanes
 
     def run(self) -> None:
         ib, g, k = self.ib, self.g, self.kernel
@@ -78,7 +79,7 @@ class FewQueries:
 
     def _over_keys(self, both: Callable[[Any, Any], Any]) -> Any:
         """The block's weights as one value."""
-        ib, lanes = self.ib, self.lanes
+        ib, lanes = self.ib, self.over
         part = ib.allocate(self.acc, (lanes,), "part", scope="local")
         with self._vector(lanes) as lane:
             part[lane] = self.p[lane]
@@ -87,7 +88,7 @@ class FewQueries:
         return ib.let("all", self._folded(part, 0, lanes, both))
 
     def _block(self, row: Index, key: Index, count: Index) -> None:
-        ib, lanes, softmax = self.ib, self.lanes, self.softmax
+        ib, lanes, softmax = self.ib, self.over, self.softmax
         whole = te.indexdiv(count, self.rows)
         with ib.for_range(0, whole, "j") as j:
             self._scores(row, key, j * self.rows, self.rows)
