@@ -40,53 +40,53 @@ class Communicator:
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """The elementwise sum (prod, max, min, avg) of all ranks' `x`, of any shape; all ranks get the same bits. `out` may be `x`."""
-        call = self._same("all_reduce", op, x, out)
-        if call is None:
+        known = self._same("all_reduce", op, x, out)
+        if known is None:
             x = self._summed(x, "all_reduce")
             out = self._out(out, x.shape, x.dtype, "all_reduce")
-            call = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
-        self._live.all_reduce(call, x, out)
-        made: NDArray = out
-        return made
+            known = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
+        call, a, target = known
+        self._live.all_reduce(call, a, target)
+        return target
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """This rank's part of the reduction of all ranks' `x` [size * n, ...]: an array [n, ...]. Raises ArgumentError where the first extent is no multiple of the number of ranks."""
-        call = self._same("reduce_scatter", op, x, out)
-        if call is None:
+        known = self._same("reduce_scatter", op, x, out)
+        if known is None:
             x = self._summed(x, "reduce_scatter")
             out = self._out(out, self._part(x, "reduce_scatter"), x.dtype, "reduce_scatter")
-            call = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
-        self._live.reduce_scatter(call, x, out)
-        made: NDArray = out
-        return made
+            known = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
+        call, a, target = known
+        self._live.reduce_scatter(call, a, target)
+        return target
 
     def all_gather(self, x: Any, out: Any = None) -> NDArray:
         """All ranks' `x` [n, ...] one behind the other: [size * n, ...]. A scalar becomes a row of them."""
-        call = self._same("all_gather", "", x, out)
-        if call is None:
+        known = self._same("all_gather", "", x, out)
+        if known is None:
             x = self._array(x, "all_gather")
             shape = (self.size * x.shape[0], *x.shape[1:]) if x.shape else (self.size,)
             out = self._out(out, shape, x.dtype, "all_gather")
-            call = self._keep("", x, out, Call("all_gather", x.dtype, x.size))
-        self._live.all_gather(call, x, out)
-        made: NDArray = out
-        return made
+            known = self._keep("", x, out, Call("all_gather", x.dtype, x.size))
+        call, a, target = known
+        self._live.all_gather(call, a, target)
+        return target
 
     def all_to_all(self, x: Any, out: Any = None) -> NDArray:
         """Part r of `x` [size * n, ...] goes to rank r; the result has the parts that all ranks sent here, in the order of ranks."""
-        call = self._same("all_to_all", "", x, out)
-        if call is None:
+        known = self._same("all_to_all", "", x, out)
+        if known is None:
             x = self._array(x, "all_to_all")
             self._part(x, "all_to_all")
             out = self._out(out, x.shape, x.dtype, "all_to_all")
-            call = self._keep("", x, out, Call("all_to_all", x.dtype, x.size // self.size))
-        if call.count and out.address == x.address:
+            known = self._keep("", x, out, Call("all_to_all", x.dtype, x.size // self.size))
+        call, a, target = known
+        if call.count and target.address == a.address:
             raise ArgumentError(
                 "all_to_all cannot write over its operand", hint="leave `out` away, or give another array"
             )
-        self._live.all_to_all(call, x, out)
-        made: NDArray = out
-        return made
+        self._live.all_to_all(call, a, target)
+        return target
 
     def broadcast(self, x: Any, root: int = 0) -> NDArray:
         """`x` of rank `root` into every rank's `x`, in place."""
@@ -145,18 +145,19 @@ class Communicator:
 
     # ---- arguments
 
-    def _same(self, name: str, op: str, x: Any, out: Any) -> Call | None:
-        """What a call with arrays of these layouts was found to be; None for a first one, and where an array is made. A layout says all that the checks ask."""
+    def _same(self, name: str, op: str, x: Any, out: Any) -> tuple[Call, NDArray, NDArray] | None:
+        """The arrays with what a call of their layouts was found to be; None for a first one, and where an array is made. A layout says all that the checks ask."""
         try:
-            return self._checked.get((name, op, x.layout, out.layout))
+            call = self._checked.get((name, op, x.layout, out.layout))
         except (AttributeError, TypeError):  # no NDArray, or a reduction that is no name
             return None
+        return None if call is None else (call, x, out)
 
-    def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> Call:
+    def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> tuple[Call, NDArray, NDArray]:
         if len(self._checked) >= _MOST_CHECKED:
             self._checked.clear()
         self._checked[call.name, op, x.layout, out.layout] = call
-        return call
+        return call, x, out
 
     @property
     def _live(self) -> Transport:
