@@ -78,6 +78,11 @@ def _piece(node: Node) -> int | None:
     return begin if begin % PIECE_ALIGN == 0 else None
 
 
+def cut_dimensions(node: Node) -> list[int]:
+    """The dimensions that a slice makes shorter."""
+    return [k for k, (a, b) in enumerate(zip(node.inputs[0].shape, node.outputs[0].shape)) if a != b]
+
+
 def _apart(node: Node, readers: dict[Value, list[Node]], graph: Graph) -> tuple[int, tuple[int, int]] | None:
     """(the first byte, (the dimension that is cut, its length in memory)) of a slice whose rows lie apart in its input, where all that read it may read it there."""
     x, y = node.inputs[0], node.outputs[0]
@@ -85,7 +90,7 @@ def _apart(node: Node, readers: dict[Value, list[Node]], graph: Graph) -> tuple[
         return None
     if any(PITCHED not in n.definition.traits for n in readers[y]):
         return None
-    cut = [k for k, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b]
+    cut = cut_dimensions(node)
     if len(cut) != 1 or any(s != 1 for s in node.attrs["steps"]) or is_symbolic(x.shape):
         return None
     (axis,) = cut

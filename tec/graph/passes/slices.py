@@ -11,6 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from ...ops.dims import is_symbolic
+from ..aliases import cut_dimensions
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
@@ -40,7 +41,8 @@ def slices_behind_reshapes(graph: Graph) -> Graph:
         if (x, shape) not in whole:
             whole[x, shape] = b.new.add("reshape", [b.value(x)], {"shape": shape}, x.name)[0]
         inner = prod(out.shape[axis + 1 :])
-        begin = cut.attrs["starts"][_axis(cut)] * prod(x.shape[_axis(cut) + 1 :]) // inner
+        (before,) = cut_dimensions(cut)
+        begin = cut.attrs["starts"][before] * prod(x.shape[before + 1 :]) // inner
         starts = tuple(begin if k == axis else 0 for k in range(out.ndim))
         attrs = {"starts": starts, "steps": (1,) * out.ndim, "sizes": out.shape}
         b.map[out] = b.new.add("slice", [whole[x, shape]], attrs, out.name, cut.origin)[0]
@@ -49,18 +51,13 @@ def slices_behind_reshapes(graph: Graph) -> Graph:
     return rebuild(graph, handle)
 
 
-def _axis(cut: Node) -> int:
-    """The dimension that a slice makes shorter."""
-    x, y = cut.inputs[0], cut.outputs[0]
-    return next((k for k, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b), 0)
-
-
 def _parted(cut: Node, reshape: Node) -> tuple[tuple[int, ...], int] | None:
     """The shape of the whole behind the reshape, and the dimension that is cut there; None where parts are no whole ones."""
-    x, y, out = cut.inputs[0], cut.outputs[0], reshape.outputs[0]
-    axis = _axis(cut)
-    if [k for k, (a, b) in enumerate(zip(x.shape, y.shape)) if a != b] != [axis]:
+    x, out = cut.inputs[0], reshape.outputs[0]
+    shorter = cut_dimensions(cut)
+    if len(shorter) != 1:
         return None
+    (axis,) = shorter
     if any(s != 1 for s in cut.attrs["steps"]) or is_symbolic(x.shape[axis:]) or not out.ndim:
         return None
     before = [n for n in x.shape[:axis] if n != 1]
