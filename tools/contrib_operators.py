@@ -16,10 +16,10 @@ MARK = "<!-- contrib operators -->"
 # Why an operator is refused -> the operators.
 REASONS = {
     "not written yet; ONNX Runtime's CPU provider runs it": """
-        BifurcationDetector BranchwiseRMSNorm ConvTransposeWithDynamicPads CropAndResize DecoderMaskedMultiHeadAttention
+        BifurcationDetector BranchwiseRMSNorm ConvTransposeWithDynamicPads CropAndResize
         EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix
         MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock
-        SparseAttention VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding DynamicTimeWarping AttnLSTM""",
+        VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding DynamicTimeWarping AttnLSTM""",
     "a loop of generation with its model inside; ONNX Runtime's generation library runs such loops outside the model":
         "BeamSearch GreedySearch Sampling WhisperBeamSearch",
     "takes a sparse tensor, a kind of value that tec does not have": "SparseToDenseMatMul",

@@ -1,12 +1,11 @@
 """Attention as ONNX Runtime's optimizer and model builder write it (domain com.microsoft), and what stands around it.
 
-Attention, QAttention, MultiHeadAttention, GroupQueryAttention, RotaryEmbedding, the simplified (root mean square) normalizations.
+Attention, QAttention, MultiHeadAttention, RotaryEmbedding, the simplified (root mean square) normalizations.
 Sources: the operators' definitions in ONNX Runtime's documentation of its contrib operators.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,21 +16,16 @@ from tec.graph.builders.attention import (
     additive_mask,
     attend,
     causal_mask,
-    dequantize_cache,
     join_heads,
-    quantize_cache,
     rotary,
     split_heads,
     sum_masks,
-    write_cache,
 )
 from tec.graph.builders.matmul import matmul
 from tec.graph.builders.norm import rms_norm
 from tec.graph.builders.quantize import integer_matmul
-from tec.graph.fold_sizes import sizes_in
-from tec.ops.dims import Dim, require
 
-from .importer import Call, Outputs, SizeFollows, onnx_op
+from .importer import Call, Outputs, onnx_op
 
 MS = "com.microsoft"
 
@@ -175,181 +169,6 @@ def heads_of(c: Call, x: Value, count: int) -> Value:
 def counted(c: Call, steps: Any, start: Any) -> Value:
     """The places of `steps` tokens from `start` on, (1, steps)."""
     return c.reshape(c.op("iota", size=steps, start=start, step=1, dtype="int64"), (1, steps))
-
-
-@dataclass(frozen=True)
-class _Cache:
-    """How GroupQueryAttention's cache keeps keys or values: as they are, or quantized with a scale for all or one a channel."""
-
-    value: Value | None  # what is there before; None without
-    scale: Value | None
-    bits: int
-    size: int  # of a head
-
-    def rows(self, c: Call, x: Value) -> Value:
-        """New rows (batch, heads, steps, size) as the cache keeps them."""
-        if self.scale is None or self.value is None:
-            return x
-        return quantize_cache(c, x, self.scale, self.value.dtype, self.bits)
-
-    def numbers(self, c: Call, x: Value, dtype: str) -> Value:
-        """What rows of the cache stand for."""
-        return x if self.scale is None else dequantize_cache(c, x, self.scale, self.size, self.bits, dtype)
-
-
-_QUANTIZED = {"int8": 8, "uint8": 4, "float8_e4m3": 8}  # the types of quantized caches, and their bits
-
-
-def _cache(c: Call, which: int, size: int) -> _Cache:
-    """The cache of keys (which = 0) or values (1). A last dimension that the model leaves open, since exports for plain and packed caches share it, follows
-    from the heads: SizeFollows."""
-    name, past = "kv"[which], c.get(3 + which)
-    kind = c.attr(f"{name}_quant_type", "NONE")
-    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-    if kind not in ("NONE", "PER_TENSOR", "PER_CHANNEL"):
-        raise ImportModelError(
-            f"GroupQueryAttention with {name}_quant_type {kind!r}", hint="NONE, PER_TENSOR and PER_CHANNEL are known"
-        )
-    scale, bits = None, 0
-    if kind != "NONE":
-        if past is None or not c.has(12 + which):
-            raise ImportModelError(
-                f"GroupQueryAttention with {name}_quant_type {kind!r} and without past_{['key', 'value'][which]} or {name}_scale"
-            )
-        bits = _QUANTIZED.get(past.dtype, 0)
-        said = int(c.attr("kv_cache_bit_width", 0) or bits)
-        if said != bits:
-            raise ImportModelError(
-                f"GroupQueryAttention with kv_cache_bit_width {said} and a cache of {past.dtype}",
-                hint="8 bits lie in int8 or float8_e4m3, 4 bits in uint8",
-            )
-        scale = c.cast(c[12 + which], "float32")
-        scale = c.reshape(scale, (*[1] * (4 - scale.ndim), *scale.shape))
-    elif past is not None and past.dtype != c[0].dtype:
-        raise ImportModelError(f"GroupQueryAttention with a cache of {past.dtype} and {name}_quant_type 'NONE'")
-    width = (size + 1) // 2 if bits == 4 else size
-    if past is not None and past.shape[3] != width:
-        if (
-            isinstance(past.shape[3], Dim)
-            and len(past.shape[3].names()) == 1
-            and str(past.shape[3]) in past.shape[3].names()
-        ):
-            raise SizeFollows(str(past.shape[3]), width, f"heads of {size} features")
-        raise ImportModelError(f"GroupQueryAttention with heads of {size} features and a cache of {past.type}")
-    return _Cache(past, scale, bits, size)
-
-
-_UNKNOWN = (("smooth_softmax", (0, -1)), ("qk_output", (0,)), ("sliding_window_cache", (0,)), ("causal", (1,)))
-
-
-def _refuse_unknown(c: Call) -> None:
-    """What GroupQueryAttention may have and tec has not, by name and value."""
-    for name, known in _UNKNOWN:
-        value = c.attr(name, known[0])
-        if value not in known:
-            raise ImportModelError(f"GroupQueryAttention with {name} = {value}", hint=f"{name} = {known[0]} is known")
-    for k, what in ((11, "head_sink"), (16, "query_seqlens")):
-        if c.has(k):
-            raise ImportModelError(f"GroupQueryAttention with the input {what}")
-    if c.wants(3):
-        raise ImportModelError("GroupQueryAttention with its scores as an output (output_qk)")
-
-
-@onnx_op("GroupQueryAttention", domain=MS)
-def group_query_attention(c: Call) -> Outputs:
-    """Attention with a cache of keys and values, rotary positions inside.
-
-    A cache of open length grows: new rows stand behind it, and every batch entry is as long as the others (checked when the network runs). One whose
-    length is a number is a buffer: new rows go to each entry's own place, later places are not seen. A quantized cache takes rows rounded, and attention
-    sees what they stand for, those of this step too.
-    """
-    _refuse_unknown(c)
-    n, nk = int(c.attr("num_heads")), int(c.attr("kv_num_heads"))
-    if c.has(1):
-        q, k, v = heads_of(c, c[0], n), heads_of(c, c[1], nk), heads_of(c, c[2], nk)
-    else:
-        size = c[0].shape[2] // (n + 2 * nk)
-        packed = c.split(c[0], 2, [n * size, nk * size, nk * size])
-        q, k, v = (heads_of(c, x, h) for x, h in zip(packed, (n, nk, nk)))
-    b, s, _, size = q.shape
-    caches = [_cache(c, j, size) for j in (0, 1)]
-    past = c[3].shape[2] if c.has(3) else 0
-    window = int(c.attr("local_window_size", -1))
-    attrs = {
-        "scale": float(c.attr("scale", 0.0)) or size**-0.5, "softcap": float(c.attr("softcap", 0.0)), "right": 0,
-        "left": window - 1 if window > 0 else None, "q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3),
-    }  # fmt: skip
-    q, k = _normalized(c, q, k)
-    ends = c.cast(c.reshape(c[5], (b,)), "int64")
-    extras: list[tuple[str, Value]] = []
-    grows = not c.has(3) or isinstance(past, Dim)
-    known = sizes_in(c[6])
-    total = known.reshape(-1)[0] if known is not None else None if grows else int(np.ravel(c.array(6))[0])
-    if grows:
-        q = _as_long_as_the_others(c, q, ends, past, s, total)
-        place = counted(c, s, past)
-        attrs["offset"] = past
-    else:
-        place = _own_places(c, ends, s, c.graph.sizes(total))
-        extras.append(("start", c.reshape(c.slice(place, 1, 0, 1), (b,))))
-    if c.attr("do_rotary", 0):
-        turn = bool(c.attr("rotary_interleaved", 0))
-        ids = c.cast(c[9], "int64") if c.has(9) else place
-        q, k = (rotary(c, x, ids, c[7], c[8], turn) for x in (q, k))
-    rows = [cache.rows(c, c.transpose(x, (0, 2, 1, 3))) for cache, x in zip(caches, (k, v))]
-    if grows:
-        kept = [x if m.value is None else c.op("concat", m.value, x, axis=2) for m, x in zip(caches, rows)]
-    else:
-        if isinstance(total, Dim):
-            require(total, "<=", past, "the cache of GroupQueryAttention has no room for more")
-        room = max(past, total) if isinstance(total, int) else past
-        kept = [write_cache(c, m.value, x, c.broadcast(place, (b, s)), room) for m, x in zip(caches, rows)]
-    k, v = (cache.numbers(c, x, q.dtype) for cache, x in zip(caches, kept))
-    if c.has(10):
-        extras.append(("bias", c[10]))
-    y = c.op("attention", q, k, v, *(x for _, x in extras), extras=tuple(name for name, _ in extras), **attrs)
-    return Outputs([c.reshape(y, (b, s, n * size)), *kept])
-
-
-def _normalized(c: Call, q: Value, k: Value) -> list[Value]:
-    """Queries and keys (batch, steps, heads, size), each head over its root mean square where weights for that are given."""
-    epsilon, out = float(c.attr("qk_norm_epsilon", 1e-6)), []
-    for x, at, own in ((q, 14, "q_norm_epsilon"), (k, 15, "k_norm_epsilon")):
-        if c.has(14) != c.has(15):
-            raise ImportModelError("GroupQueryAttention with one of q_norm_weight and k_norm_weight")
-        out.append(rms_norm(c, x, c[at], 3, float(c.attr(own, epsilon) or epsilon))[0] if c.has(at) else x)
-    return out
-
-
-def _as_long_as_the_others(c: Call, q: Value, ends: Value, past: Any, steps: Any, total: Any) -> Value:
-    """q, with the conditions that a cache which grows asks for. Of a prompt, rows behind an entry's end are seen by none that counts."""
-    want = past + steps
-    if total is not None:
-        for a, b in ((total, want), (want, total)):
-            if not require(
-                a, "<=", b, "total_sequence_length of GroupQueryAttention is the cache's length and the new tokens'"
-            ):
-                raise ImportModelError(
-                    f"total_sequence_length is {total} where the cache and the new tokens have {want}"
-                )
-    else:
-        fits = c.op("equal", c.cast(c.reshape(c[6], ()), "int64"), c.graph.sizes(want))
-        q = c.op("require", q, fits, text="total_sequence_length is not the cache's length and the new tokens'")
-    if isinstance(past, int):
-        return q
-    whole = c.op("equal", ends, c.op("subtract", c.graph.sizes(want), c.const(np.int64(1))))
-    first = c.op("equal", c.graph.sizes(past), c.const(np.int64(0)))
-    fits = c.op("reduce_all", c.op("logical_or", whole, first), axes=(0,), keepdims=False)
-    text = "seqlens_k says that some batch entry is shorter than the cache and the new tokens: entries of different lengths need a cache of fixed length"
-    return c.op("require", q, fits, text=text)
-
-
-def _own_places(c: Call, ends: Value, steps: Any, total: Value) -> Value:
-    """Where each batch entry's new tokens stand, (batch, steps): from 0 on for a prompt, which is all that there is, else up to its end."""
-    b = ends.shape[0]
-    start = c.op("subtract", ends, c.op("subtract", c.graph.sizes(steps), c.const(np.int64(1))))
-    start = c.op("where", c.op("equal", total, c.graph.sizes(steps)), c.const(np.int64(0)), start)
-    return c.op("add", c.reshape(start, (b, 1)), counted(c, steps, 0))
 
 
 # ---- root mean square normalization

@@ -166,9 +166,9 @@ def test_a_decoder_whose_caches_leave_their_last_dimension_open() -> None:
         (attention("int8", "PER_TOKEN"), "k_quant_type 'PER_TOKEN'"),
         (attention("int8", "PER_TENSOR", kv_cache_bit_width=4), "kv_cache_bit_width 4 and a cache of int8"),
         (attention("int8"), "a cache of int8 and k_quant_type 'NONE'"),
-        (attention(sliding_window_cache=1, local_window_size=4), "sliding_window_cache = 1"),
-        (attention(smooth_softmax=1), "smooth_softmax = 1"),
-        (attention(qk_output=2), "qk_output = 2"),
+        (attention(sliding_window_cache=1, local_window_size=4), "sliding_window_cache and a cache whose length is not a number"),
+        (attention(past=6, sliding_window_cache=1, local_window_size=8), "a window of 8 in a cache of 6"),
+        (attention(qk_output=2), "output_qk"),
     ],
     ids=str,
 )  # fmt: skip
