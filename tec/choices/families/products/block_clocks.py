@@ -24,6 +24,7 @@ _FILE = 1 << 16  # registers of a multiprocessor
 _MOST_RESIDENT = 32  # work-groups of one
 _THROUGH_REGISTERS = 1.5  # times as many instructions for what is loaded and then stored in shared memory
 _SMOOTH = 4  # work-groups of each multiprocessor from which on the last ones do not count as a round
+_SCHEDULERS = 4  # of a multiprocessor, each with a quarter of its lanes and wavefronts of its own
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Block:
     wide: int
 
 
-def seconds(c: Contraction, target: Target, choice: Choice, block: Block, guard: float) -> float:
-    """The time of a product by a choice. guard: clocks of a thread for an element under conditions of its own."""
+def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> float:
+    """The time of a product by a choice."""
     machine, known = target.machine, figures.of(TEMPLATE, target)
     m, n, k, batch = padding.sizes(c)
     rows, columns, step, parts, stages = (choice[x] for x in ("rows", "columns", "step", "split_k", "stages"))
@@ -46,16 +47,17 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block, guard:
     wave = target.wavefront_size
     filled = -(-block.threads // wave) * wave / block.threads
     sums = rows * columns * step / lanes / known.along("block_rate", block.high * block.wide) * filled
-    brought = _copies(c, choice, guard, known["wide_clocks"], known["single_clocks"]) / lanes
+    brought = _copies(c, choice, known) / lanes
     out = known["out_bytes_a_clock"]
     if n % RUN and parts == 1:  # results leave one by one, those of each run under conditions of their own
         out /= known["single_out"] * max(1.0, block.wide / RUN)
     stored = rows * columns * size / out
-    busy = steps * (sums + brought) + stored
-    waits = steps * (known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5)
-    alone = waits + known["ends_clocks"] + steps * (sums * known["alone"] + brought) + stored
     share = groups / machine.units
     at_once = max(1, min(_resident(target, choice, block, size), math.ceil(share)))
+    waves = -(-block.threads // wave)
+    busy = steps * (sums + brought) * _idle(waves * at_once) + stored
+    waits = steps * (known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5)
+    alone = waits + known["ends_clocks"] + steps * (sums + brought) * _idle(waves) + stored
     if share <= _SMOOTH:
         clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * alone)
     else:
@@ -65,14 +67,20 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block, guard:
     return float(least + machine.launch_us * 1e-6) + split_k.traffic_seconds(parts, batch * m * n, machine)
 
 
-def _copies(c: Contraction, choice: Choice, guard: float, wide: float, single: float) -> float:
+def _idle(waves: int) -> float:
+    """How many times as long work takes as with all lanes, where so many wavefronts have a multiprocessor for themselves: each stays with one scheduler,
+    and the one that has most is waited for."""
+    return -(-waves // _SCHEDULERS) * _SCHEDULERS / waves
+
+
+def _copies(c: Contraction, choice: Choice, known: figures.Figures) -> float:
     """Instructions of all threads for what a step brings."""
     total = 0.0
     again = _THROUGH_REGISTERS if choice["stages"] == 1 else 1.0
     for o, lines in ((c.a, choice["rows"]), (c.b, choice["columns"])):
         run = min(RUN, padding.run(c, o))
-        total += lines * choice["step"] * (wide / run if run > 1 else single) * again
-        total += lines * choice["step"] * guard if o.guarded else 0.0
+        total += lines * choice["step"] * (known["wide_clocks"] / run if run > 1 else known["single_clocks"]) * again
+        total += lines * choice["step"] * known["guard_clocks"] if o.guarded else 0.0
     return total
 
 

@@ -123,9 +123,7 @@ class RegisterBlocks(Space):
         y, x = _threads(choice)
         block = rows // y, columns // x
         if self._may_copy():
-            return Cost(
-                block_clocks.seconds(c, self.target, choice, block_clocks.Block(x * y, *block), _GUARD_CLOCKS), "issue"
-            )
+            return Cost(block_clocks.seconds(c, self.target, choice, block_clocks.Block(x * y, *block)), "issue")
         groups = grid.count((rows, columns), (m, n), batch) * parts
         steps = -(-k // (step * self.words.pack * parts))
         # Of the vector units' multiply-adds, what is left beside loads, addresses and waiting, by the sums of a thread.
