@@ -16,7 +16,7 @@ from tec.ir.interp import run
 from tec.ops.contraction import Contraction, Operand
 
 HOPPER = tec.Target("cuda -arch=sm_90a")
-TILE = {"template": "blocked product", "rows": 64, "columns": 64, "step": 16, "block": "4x8", "split_k": 1}
+TILE = {"template": "blocked product", "rows": 64, "columns": 64, "step": 16, "block": "4x8", "split_k": 1, "stages": 1}
 
 
 def product(m: int, n: int, k: int) -> tuple[list[Any], list[Any]]:
