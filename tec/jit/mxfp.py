@@ -47,10 +47,10 @@ def unpacked(data: Array, dim: int, size: int) -> Array:
 
 
 def e8m0_codes(values: Array) -> Array:
-    """The power of two next to each positive number; what is not positive is no number."""
+    """The power of two next to each positive number; what is not positive or not finite is no number."""
     size = np.clip(values.astype(np.float64), _LOWEST, _HIGHEST)
     codes = np.round(np.log2(size)) + _BIAS
-    return np.where(values > 0, codes, _NAN).astype(np.uint8)
+    return np.where((values > 0) & np.isfinite(values), codes, _NAN).astype(np.uint8)
 
 
 def e8m0_values(codes: Array) -> Array:

@@ -67,6 +67,7 @@ class dtype:
     STANDARD_FP_TYPES = ("fp16", "bf16", "fp32", "fp64")
     OTHER_TYPES = ("void",)
     _MANTISSA = {"fp8e4b15": 3, "fp8e4nv": 3, "fp8e4b8": 3, "fp8e5": 2, "fp8e5b16": 2, "fp16": 10, "bf16": 7, "fp32": 23, "fp64": 53}  # fmt: skip
+    _BIAS = {"fp8e4b15": 15, "fp8e4nv": 7, "fp8e4b8": 8, "fp8e5": 15, "fp8e5b16": 16, "fp16": 15, "bf16": 127, "fp32": 127, "fp64": 1023}  # fmt: skip
 
     name: str
     tec: str
@@ -107,6 +108,11 @@ class dtype:
     def fp_mantissa_width(self) -> int:
         """Bits of a float's fraction, as Triton counts them."""
         return self._MANTISSA[self.name]
+
+    @property
+    def exponent_bias(self) -> int:
+        """What a float's exponent is stored with, above its value."""
+        return self._BIAS[self.name]
 
     def is_standard_floating(self) -> bool:
         return self.name in self.STANDARD_FP_TYPES

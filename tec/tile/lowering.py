@@ -111,11 +111,16 @@ class Lowering(Saying, Products):
             if op.name == "split":
                 self.hold(op.operands[0])
             return
-        again = self.uses.get(id(v), 0) > 1 or self.used_at.get(id(v), 0) > self.depth.get(id(v), 0)
+        again = self._users_of(v) > 1 or self.used_at.get(id(v), 0) > self.depth.get(id(v), 0)
         weight = self.cost(v)
         if (again and weight > CHEAP) or weight > 64:
             if self.anchor(v) is not None or weight > 24:
                 self.hold(v)
+
+    def _users_of(self, v: Value) -> int:
+        """Where a value is read: x * x reads it once."""
+        users = self.users.get(id(v), [])
+        return self.uses.get(id(v), 0) - len(users) + len({id(u) for u in users})
 
     def hold_scalar(self, v: Value) -> None:
         """A scalar that a view of a tile gives (the one element of a reshape)."""

@@ -16,7 +16,7 @@ from .exchange import WORD_BYTES, Exchange, steps
 from .grammar import Op, Value
 from .layouts import Layout, spare
 from .reading import Reading
-from .state import GPU_VECTOR_BYTES, ZERO, Held, Point, Read, begin, lane_of
+from .state import GPU_VECTOR_BYTES, ZERO, Axis, Held, Point, Read, begin, lane_of
 
 FREE = (
     "splat",
@@ -175,6 +175,26 @@ class Memory(Reading, Exchange):
             return lambda at: B.select(cond(at), self._side(x, a(at), v), self._side(y, b(at), v))
         return super()._lazy_reader(op, v, layout)
 
+    def _elementwise(self, op: Op, layout: Layout) -> Read:
+        """A truth of neighbours that agree is that of the first of them: a mask over rows of a multiple of 16 elements is then one condition of a vector."""
+        read = super()._elementwise(op, layout)
+        v = op.results[0]
+        if v.ty.dtype.tec != "bool":
+            return read
+        alike = [min(self.axes.of(v, d).constancy, dim.low_run()) for d, dim in enumerate(layout)]
+        if max(alike, default=1) == 1:
+            return read
+        return lambda p: read(tuple(self._first_of(a, n) for a, n in zip(p, alike)))
+
+    def _first_of(self, a: Axis, alike: int) -> Axis:
+        """The first of the neighbours of a place that are alike."""
+        if a.first is not None and a.lanes <= alike:
+            a = a.first
+        if alike == 1 or not self.gpu:
+            return a
+        at, register = (B.mul(B.floordiv(x, alike), alike) for x in (a.at, a.register))
+        return Axis(at, register)
+
     # ---- which dimension is contiguous
 
     def memory_layout(self, pointer: Value, v: Value) -> Layout:
@@ -194,6 +214,9 @@ class Memory(Reading, Exchange):
 
     # ---- accesses
 
+    def read_where_used(self, op: Op) -> bool:
+        raise NotImplementedError
+
     def do_load(self, op: Op) -> None:
         p, v = op.operands[0], op.results[0]
         base = self.base(p)
@@ -206,6 +229,8 @@ class Memory(Reading, Exchange):
             return
         if id(v) in self.places:
             return  # its loop fills shared memory
+        if self.read_where_used(op):
+            return
         layout = self.natural(v)
         lanes, along = self.vectors(op, layout)
         read = self.access(op, layout, along)

@@ -203,10 +203,10 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
     return b.value("sort", (x,), x.ty, descending=bool(plain(descending)))
 
 
-def topk(x: Any, k: Any, dim: Any = None) -> Any:
-    """The k largest elements along the last dimension, the largest first."""
+def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
+    """The k largest elements along the last dimension, the largest first; not descending: the k smallest, the smallest first."""
     n, want = x.ty.shape[-1], plain(k)
-    ordered = sort(x, dim, True)
+    ordered = sort(x, dim, descending)
     if want == n:
         return ordered
     index = arange(0, want)

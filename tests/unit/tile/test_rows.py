@@ -1,0 +1,71 @@
+"""Tiles on a CPU: loads where they are used, several chains of partial results, vectors beyond a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec.tile
+import tec.tile as tl
+
+
+@tec.tile.jit
+def softmax(x, out, columns, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    row = tl.load(x + tl.program_id(0) * columns + at, mask=at < columns, other=-float("inf"))
+    e = tl.exp(row - tl.max(row, axis=0))
+    tl.store(out + tl.program_id(0) * columns + at, e / tl.sum(e, axis=0), mask=at < columns)
+
+
+@tec.tile.jit
+def two_sums(x, y, sums, rows, columns, R: tl.constexpr, C: tl.constexpr):
+    r, c = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
+    inside = (r < rows) & (c < columns)
+    a = tl.load(x + r * columns + c, mask=inside, other=1.0)
+    e = tl.exp(a) + tl.where(inside, a * a, 2.0)
+    tl.store(y + c * rows + r, tl.trans(tl.trans(e)), mask=inside)  # down the columns of y
+    tl.store(sums + tl.arange(0, R), tl.sum(e, 1))
+
+
+@tec.tile.jit
+def written_between(x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    a = tl.load(x + at, mask=at < n, other=0.0)
+    tl.store(x + at, a + 1.0, mask=at < n)
+    tl.store(x + BLOCK + at, a, mask=at < n)  # what was there before the store
+
+
+@pytest.mark.parametrize("columns", [1, 15, 16, 97, 128, 300])
+def test_rows_shorter_than_tiles(columns: int) -> None:
+    x = np.random.default_rng(columns).standard_normal((3, columns)).astype(np.float32)
+    out = np.zeros_like(x)
+    softmax[(3,)](x, out, columns, BLOCK=512)
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+def test_what_a_mask_leaves_out_is_summed_too() -> None:
+    rows, columns = 3, 37
+    x = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
+    y, sums = np.zeros((columns, rows), np.float32), np.zeros(4, np.float32)
+    two_sums[(1,)](x, y, sums, rows, columns, R=4, C=128)
+    e = np.full((4, 128), np.float32(np.exp(1.0) + 2.0))
+    e[:rows, :columns] = np.exp(x) + x * x
+    np.testing.assert_allclose(y, e[:rows, :columns].T, rtol=1e-5)
+    np.testing.assert_allclose(sums, e.sum(1), rtol=1e-5)
+
+
+def test_what_is_written_in_between_is_read_first() -> None:
+    x = np.arange(64, dtype=np.float32)
+    written_between[(1,)](x, 30, BLOCK=32)
+    np.testing.assert_array_equal(x[:30], np.arange(30) + 1)
+    np.testing.assert_array_equal(x[32:62], np.arange(30))
+
+
+def test_what_a_row_costs() -> None:
+    """The row is not copied, four sums go side by side, and no exponential is computed for a vector beyond the row."""
+    text = softmax.ir("*fp32", "*fp32", "i32", BLOCK=1024, what="loops")
+    assert "loaded = alloc" not in text and 'part = alloc((64,), "float32"' in text
+    assert "beyond: float32 = exp(" in text
+    whole = softmax.ir("*fp32:16", "*fp32:16", "i32:16", BLOCK=1024, what="loops")
+    assert "r0 * 16 + v0 <" not in whole  # one condition for a vector
