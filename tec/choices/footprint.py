@@ -444,7 +444,11 @@ def evaluated(e: E.Expr, values: Mapping[E.Var, Any]) -> Any:
         return inner if inner is None or isinstance(e, E.Cast) else np.logical_not(inner)
     if isinstance(e, E.Select):
         parts = [evaluated(x, values) for x in (e.cond, *children(e)[1:])]
-        return None if any(x is None for x in parts) else np.where(*parts)
+        if any(x is None for x in parts):
+            return None
+        if dtype_info(e.dtype).lanes > dtype_info(e.cond.dtype).lanes == 1:  # one condition for a vector's elements
+            parts[0] = np.expand_dims(parts[0], -1)
+        return np.where(*parts)
     if isinstance(e, E.Call):
         if e.op in ("likely", "readfirstlane", "computed"):
             return evaluated(e.args[0], values)

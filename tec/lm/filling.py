@@ -68,6 +68,12 @@ def _matrix(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any])
 def _packed(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
     w = Weights.of(recipe.attrs)
     block = w.panel or 1
+    if w.are_numbers:
+        codes = out["codes"].view("<u2")
+        for first, rows in _chunks([_rows(t, recipe.attrs, _halves) for t in own], block):
+            stored = Weights(16, w.k, w.panel, w.k, len(rows), 0.0, 1, w.format).store(rows)
+            codes[first // block : first // block + len(stored)] = stored
+        return
     for first, made in _chunks([_rows(t, recipe.attrs, _codes) for t in own], block):
         part = Weights(w.bits, w.block, w.panel, w.k, len(made[0]), w.zero, w.group, w.format)
         at = first // block
@@ -78,7 +84,13 @@ def _packed(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any])
             out[role][at : at + len(stored)] = stored
 
 
-_MAKERS = {"vector": _vector, "matrix": _matrix, "packed": _packed}
+def _as_halves(recipe: Recipe, own: Sequence[PackedTensor], out: Mapping[str, Any]) -> None:
+    data = out["data"].view("<u2")
+    for first, rows in _chunks([_rows(t, recipe.attrs, _halves) for t in own], 1):
+        data[first : first + len(rows)] = rows
+
+
+_MAKERS = {"vector": _vector, "matrix": _matrix, "packed": _packed, "halves": _as_halves}
 
 
 # ---- rows of tensors that stand one below the other
@@ -86,6 +98,11 @@ _MAKERS = {"vector": _vector, "matrix": _matrix, "packed": _packed}
 
 def _numbers(t: PackedTensor) -> Any:
     return t.dequantize(as_stored=True)
+
+
+def _halves(t: PackedTensor) -> Any:
+    """The bits of floats of 16 bits."""
+    return t.data.view("<u2").reshape(t.shape)
 
 
 def _codes(t: PackedTensor) -> Any:

@@ -2,6 +2,7 @@
 
 packed    products with codes that stay packed (`ops.packed`): x rounded to bytes where the target multiplies bytes in fours
 matrix    products with floats, in the layout that the target's templates read (`choices.layouts`)
+halves    matrices of floats of 16 bits as they are
 vector    scales of norms, biases
 """
 

@@ -22,6 +22,8 @@ from .blocks import FORMATS, WIDE_SCALES
 from .checkpoint import PackedTensor
 from .recipes import Recipe
 
+_HALVES = {"F16": "float16", "BF16": "bfloat16"}
+
 
 class WeightBuilder:
     """Adds products with, and reads of, a checkpoint's tensors to a graph. tensors: by name; their shapes and formats are read, and no number."""
@@ -71,11 +73,11 @@ class WeightBuilder:
                 raise ImportModelError(f"tensor {name!r} has shape {shape}, the configuration says {(n, k)}")
         groups: dict[Any, list[int]] = {}
         for j, name in enumerate(names):
-            groups.setdefault(self._kind(name, self.tensor(name).shape[-1]), []).append(j)
+            groups.setdefault(self._kind(name, self.tensor(name).shape[-1], x.dtype), []).append(j)
         out: dict[int, Value] = {}
         for kind, members in groups.items():
             own, widths = [names[j] for j in members], [sizes[j] for j in members]
-            make = self._packed if kind is not None else self._matrix
+            make = self._matrix if kind is None else self._packed
             y = make(x, own, sum(widths), {"beside": True} if beside else {})
             out.update(zip(members, self.b.split(y, 1, widths)))
         return [out[j] for j in range(len(names))]
@@ -97,8 +99,11 @@ class WeightBuilder:
         attrs: dict[str, Any] = {"experts": experts, "bits": 0, "depth": k, "columns": experts * n}
         panel = preferred.packed(self.target)
         if self._kind(name, k) is None or n % panel:
-            v = self.b.graph.deferred(name, x.dtype, (experts * n, k))
-            self.recipes.append(Recipe("matrix", (name,), {"data": v.name}, {"dtype": x.dtype, "layout": "NK"}))
+            # Floats of 16 bits stay as they are: they become x's type in registers.
+            dtype = _HALVES.get(t.format.name, x.dtype) if self._stays_half(name, x.dtype) else x.dtype
+            v = self.b.graph.deferred(name, dtype, (experts * n, k))
+            how = "halves" if dtype != x.dtype else "matrix"
+            self.recipes.append(Recipe(how, (name,), {"data": v.name}, {"dtype": dtype, "layout": "NK"}))
             return add("expert_matmul", [x, v, places], attrs, name, name)[0]
         constants, made = self._codes([name], k, experts * n, x.dtype)
         rounded = self._round(x, made) if made.get("group", 1) > 1 else None
@@ -106,9 +111,17 @@ class WeightBuilder:
         y = add("expert_matmul", ins, {**attrs, **made}, name, name)[0]
         return y if y.dtype == x.dtype else self.b.cast(y, x.dtype)
 
-    def _kind(self, name: str, k: int) -> Any:
-        """What products of one kernel have in common: how codes are kept; None for floats."""
+    def _stays_half(self, name: str, dtype: str) -> bool:
+        """Whether a tensor's floats of 16 bits stay as they lie: where a CPU multiplies numbers of float32 with them."""
+        t = self.tensor(name)
+        return t.format.name in _HALVES and t.values is None and dtype == "float32" and not self.target.is_gpu
+
+    def _kind(self, name: str, k: int, dtype: str = "") -> Any:
+        """What products of one kernel have in common: how codes are kept; None for floats of x's type. dtype: of x, where floats of 16 bits may be codes, which
+        a CPU's registers make float32."""
         format = self.tensor(name).format.name
+        if self._stays_half(name, dtype) and k % 4 == 0:
+            return 16, k, 0.0, format
         f = FORMATS.get(format)
         if f is None or k % f.block or k % (32 // f.bits):
             if format not in ("F32", "F16", "BF16"):
@@ -129,7 +142,14 @@ class WeightBuilder:
         self, names: Sequence[str], k: int, n: int, dtype: str, lie: Mapping[str, Any] | None = None
     ) -> tuple[list[Value], dict[str, Any]]:
         """Codes, scales and maybe zero points of tensors one below the other, and the attributes of a product with them."""
-        f, name = FORMATS[self.tensor(names[0]).format.name], names[0]
+        name, format = names[0], self.tensor(names[0]).format.name
+        if format in _HALVES and format not in FORMATS:
+            w = Weights(16, k, preferred.packed(self.target), k, n, 0.0, 1, _HALVES[format])
+            codes = self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)
+            made = {"bits": 16, "block": k, "panel": w.panel, "depth": k, "columns": n, "format": w.format}
+            self.recipes.append(Recipe("packed", tuple(names), {"codes": codes.name}, {**made, **(lie or {})}))
+            return [codes], made
+        f = FORMATS[format]
         group = preferred.packed_group(self.target) if dtype == "float32" else 1
         w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
         scales = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"

@@ -1,7 +1,7 @@
 """Products with the weights of chosen experts: each row names the matrices that it is multiplied with, and no other is read.
 
 Inputs: x [rows, k], or x in bytes with its scales last (`round_blocks`); the matrices of all experts one below the other, packed (codes, scales, maybe zero points,
-as `ops.packed.Weights` says) or as floats [experts * n, k], `bits` 0; and places, int64 [rows, chosen], behind them. Output: [rows * chosen, n], those of a row one
+as `ops.packed.Weights` says) or as floats [experts * n, k], of 16 bits or x's type, `bits` 0; and places, int64 [rows, chosen], behind them. Output: [rows * chosen, n], those of a row one
 below the other. A place that is no expert's reads the nearest one's matrix.
 """
 
@@ -16,7 +16,7 @@ from .. import te
 from ..te import Tensor
 from .forms import Form, carry
 from .matmul import accumulator
-from .packed import Weights, number_of, scale_of
+from .packed import HALVES, Weights, number_of, scale_of
 from .registry import COMPLEX, SUMS, Attrs, TensorType, fail, register
 
 
@@ -55,7 +55,7 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         )
         if not whole or (p.rounded is not None and p.rounded != TensorType("float32", (p.x.shape[0], w.blocks))):
             raise fail(f"products of {p.x} with experts: codes {p.codes} and scales {p.scale} for {w}")
-    elif p.codes != TensorType(p.x.dtype, (columns, k)):
+    elif p.codes.shape != (columns, k) or p.codes.dtype not in (p.x.dtype, *HALVES):
         raise fail(f"products of {p.x} with experts {p.codes}")
     rows, chosen = p.places.shape
     return [TensorType("float32" if p.rounded is not None else p.x.dtype, (rows * chosen, columns // experts))]
@@ -82,7 +82,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
 def _matrix(p: Parts, rows: Any, attrs: Attrs) -> Any:
     """Some rows of all experts' weights, as numbers."""
     if not attrs["bits"]:
-        return p.codes[rows]
+        return p.codes[rows].astype(np.float32) if p.codes.dtype.itemsize == 2 else p.codes[rows]
     w = Weights.of(attrs)
     n, k = np.meshgrid(rows, np.arange(w.k), indexing="ij")
     at = (n // w.panel, k // w.block, n % w.panel) if w.panel else (n, k // w.block)

@@ -1,6 +1,7 @@
 """Weights of 4, 6 and 8 bits: codes that stand for (code - zero) * scale, with a scale, and maybe a zero point, for each block along one axis.
 
 Codes may be those of a microscaling format (`tec.ir.microscaling`, attribute `format`): small floats, whose scales are bytes and which have no zero point.
+Of 16 bits they are the weights themselves, floats of the type `format`, without scales: a product of float32 reads half of the bytes.
 
 `dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed; `round_blocks` makes bytes of its other
 operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low; four of 6 bits, which are
@@ -28,6 +29,7 @@ BITS = (4, 6, 8)
 _QUAD = 4  # codes of 6 bits that have bytes of their own
 MIDDLE = {4: 8.0, 8: 128.0}  # the code of 0 where no zero point is given, as MatMulNBits has it
 ROUNDED = 127.0  # the largest magnitude of a block of x that is rounded to bytes
+HALVES = ("float16", "bfloat16")  # formats of 16 bits
 WORD_BITS = 32  # of what a GPU's thread reads of a row at once
 
 
@@ -63,6 +65,10 @@ def _stored(shape: Sequence[int], bits: int) -> tuple[int, ...]:
 
 
 def _check_blocks(op: str, types: Sequence[TensorType], bits: int, format: str = "") -> None:
+    if format in HALVES:
+        if bits != 16 or len(types) != 1 or types[0].dtype != "uint8":
+            raise fail(f"{op} of {', '.join(map(str, types))} as {format} of {bits} bits")
+        return
     if format:
         own = format_of(format).bits
         if bits not in ((own, 8) if own == 6 else (own,)) or [t.dtype for t in types] != ["uint8"] * 2:
@@ -173,6 +179,11 @@ class Weights:
         )  # fmt: skip
 
     @property
+    def are_numbers(self) -> bool:
+        """Whether codes are floats themselves, which nothing scales."""
+        return self.format in HALVES
+
+    @property
     def blocks(self) -> int:
         return self.k // self.block
 
@@ -183,6 +194,8 @@ class Weights:
     @property
     def per(self) -> int:
         """Codes of a stored integer; of six bits those of three bytes."""
+        if self.are_numbers:
+            return 1
         return _QUAD if self.bits == 6 else (8 if self.panel else WORD_BITS) // self.bits
 
     @property
@@ -199,12 +212,19 @@ class Weights:
 
     @property
     def codes_dtype(self) -> str:
+        if self.are_numbers:
+            return self.format
         return "uint8" if self.panel or self.bits == 6 else "uint32"
 
     # ---- constants
 
     def store(self, codes: Any) -> Any:
-        """Codes [n, k], one a byte, in this order."""
+        """Codes [n, k], one a byte, in this order; of 16 bits one an element of whichever type of 16 bits."""
+        if self.are_numbers:
+            if not self.panel:
+                return np.ascontiguousarray(codes)
+            whole = self._whole(np.asarray(codes)).reshape(self.panels, self.panel, self.k)
+            return np.ascontiguousarray(whole.swapaxes(1, 2))
         if self.bits == 6:
             return packed(codes, 6)
         if not self.panel:
@@ -242,6 +262,13 @@ class Weights:
         row, byte = (k, te.indexmod(at, half)) if g == 1 else (te.indexdiv(k, g), te.indexmod(at, half) * g + te.indexmod(k, g))  # fmt: skip
         return _code(codes((te.indexdiv(n, self.panel), row, byte)), te.indexdiv(at, half), self.bits)
 
+    def number(self, codes: Any, k: Any, n: Any) -> Any:
+        """The number of an element before its zero point and scale, float32."""
+        if self.are_numbers:
+            at = (te.indexdiv(n, self.panel), k, te.indexmod(n, self.panel)) if self.panel else (n, k)
+            return codes(at).astype("float32")
+        return number_of(self.code(codes, k, n), self.format)
+
     def of_block(self, values: Any, b: Any, n: Any) -> Any:
         """A block's scale or zero point for a column."""
         return values((te.indexdiv(n, self.panel), b, te.indexmod(n, self.panel)) if self.panel else (n, b))
@@ -250,13 +277,15 @@ class Weights:
 def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     w, x = Weights.of(attrs), types[0]
     rounded = [t for t in types[-1:] if x.dtype == "int8"]
+    if rounded and w.are_numbers:
+        raise fail(f"packed_matmul of {x} in bytes and {w}")
     _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"], w.format)  # fmt: skip
     whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
     whole = whole and not (w.panel and w.bits == 6)  # panels have them one a byte
     if x.ndim != 2 or x.shape[1] != w.k or not ("float" in x.dtype or rounded) or not whole or w.block % w.group:
         raise fail(f"packed_matmul of {x} and {w}")
-    if types[1] != TensorType(w.codes_dtype, w.codes_shape) or types[2].shape != w.scales_shape:
-        raise fail(f"packed_matmul: codes {types[1]} and scales {types[2]} for {w}")
+    if types[1] != TensorType(w.codes_dtype, w.codes_shape) or any(t.shape != w.scales_shape for t in types[2:3]):
+        raise fail(f"packed_matmul: codes {' and scales '.join(map(str, types[1:3]))} for {w}")
     if rounded and rounded[0] != TensorType("float32", (x.shape[0], w.blocks)):
         raise fail(f"packed_matmul of {x} with scales {rounded[0]} for {w}")
     return [TensorType("float32" if rounded else x.dtype, (x.shape[0], w.n))]
@@ -268,6 +297,10 @@ def _flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs
 
 def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
     w, x = Weights.of(attrs), np.asarray(arrays[0])
+    if w.are_numbers:
+        whole = arrays[1].swapaxes(1, 2).reshape(-1, w.k)[: w.n] if w.panel else arrays[1]
+        wide = np.float64 if x.dtype == np.float64 else np.float32
+        return [(x.astype(wide) @ whole.astype(wide).T).astype(x.dtype)]
     if x.dtype == np.int8:
         x, arrays = x * np.repeat(np.asarray(arrays[-1]), w.block, 1), arrays[:-1]
     k, n = np.meshgrid(np.arange(w.k), np.arange(w.n), indexing="ij")
@@ -297,12 +330,12 @@ class PackedContraction(Contraction):
     weights: Weights | None = None
 
 
-@register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host, takes=(3, 5))
+@register("packed_matmul", COMPLEX, _packed_type, flops=_flops, traits=[SUMS], host=_packed_host, takes=(2, 5))
 def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """x [m, k] times a packed matrix of `depth` by `columns`, blocks of `block` along k. Inputs: x, codes, scales, zero points (without: the number
     `zero`, or the middle of the range), which lie as `Weights` says for `bits`, `panel` and `group`; and, of x in bytes, its scales [m, blocks]
-    (`round_blocks`). Accumulates as matmul does, bytes in float32."""
-    x, codes, scale = inputs[:3]
+    (`round_blocks`). Weights of 16 bits have no scales. Accumulates as matmul does, bytes in float32."""
+    x, codes, *scales = inputs
     rounded = inputs[-1] if x.dtype == "int8" else None
     zeros = inputs[3] if len(inputs) > 3 + (rounded is not None) else None
     dtype = outputs[0].dtype
@@ -313,10 +346,12 @@ def _packed_matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]
         return x(m, k) if rounded is None else x(m, k).astype(dtype) * rounded(m, te.indexdiv(k, w.block))
 
     def right(batch: Any, n: Any, k: Any) -> Any:
+        number = w.number(lambda i: codes(*i), k, n)
+        if w.are_numbers:
+            return number.astype(dtype)
         b = te.indexdiv(k, w.block)
-        code = number_of(w.code(lambda i: codes(*i), k, n), w.format)
         zero = te.const(w.zero, "float32") if zeros is None else w.of_block(lambda i: zeros(*i), b, n)
-        value = (code - zero.astype("float32")) * scale_of(w.of_block(lambda i: scale(*i), b, n), w.format)
+        value = (number - zero.astype("float32")) * scale_of(w.of_block(lambda i: scales[0](*i), b, n), w.format)
         return value.astype(dtype)
 
     m, n = outputs[0].shape

@@ -11,10 +11,15 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
+from tec.driver import PIPELINE, run_passes
+from tec.ir.interp import run
 from tec.ops.packed import Weights
 from tec.ops.registry import TensorType, get_op
+from tec.schedule import to_loops
 
 ROWS, MATRIX, PACKED, ATTENTION = "few rows", "few rows by matrix units", "few packed rows", "few rows attention"
+DIRECT = "few rows attention by matrix units"
+PASSES = PIPELINE[: [name for name, _ in PIPELINE].index("pipeline") + 1]
 
 
 def computed(name: str, attrs: dict[str, Any], arrays: list[Any]) -> tuple[list[Any], Any, Any]:
@@ -133,12 +138,20 @@ def test_packed_weights_on_nvidia() -> None:
 @pytest.mark.parametrize(
     ("chip", "shape", "attrs", "choice"),
     [
-        ("gfx942", (1, 4, 2, 1, 40, 32), {"turned": True}, {"waves": 2, "ahead": 2, "splits": 2}),
-        pytest.param("gfx1100", (2, 4, 4, 2, 37, 32), {"right": 0, "offset": 35, "left": 20}, {"waves": 1, "ahead": 4, "splits": 1}, marks=pytest.mark.slow),
-        pytest.param("gfx1100", (1, 4, 1, 1, 9, 32), {"softcap": 2.0}, {"waves": 1, "ahead": 1, "splits": 4}, marks=pytest.mark.slow),  # splits without keys
+        ("gfx942", (1, 4, 2, 1, 40, 32), {"turned": True}, {"template": ATTENTION, "waves": 2, "ahead": 2, "splits": 2}),
+        ("gfx942", (1, 4, 2, 1, 70, 64), {"turned": True}, {"template": DIRECT, "waves": 2, "keys": 32, "splits": 2}),
+        pytest.param("gfx1201", (2, 8, 2, 2, 137, 64), {"right": 0, "offset": 135, "left": 120}, {"template": DIRECT, "waves": 1, "keys": 16, "splits": 1}, marks=pytest.mark.slow),
+        pytest.param("gfx1100", (2, 4, 4, 2, 37, 32), {"right": 0, "offset": 35, "left": 20}, {"template": ATTENTION, "waves": 1, "ahead": 4, "splits": 1}, marks=pytest.mark.slow),
+        pytest.param("gfx1100", (1, 4, 1, 1, 9, 32), {"softcap": 2.0}, {"template": ATTENTION, "waves": 1, "ahead": 1, "splits": 4}, marks=pytest.mark.slow),  # splits without keys
     ],
 )  # fmt: skip
 def test_attention(chip: str, shape: Any, attrs: dict[str, Any], choice: dict[str, Any]) -> None:
+    params, y, arrays, want = attention(shape, attrs)
+    check(chip, params, y, arrays, want.astype("f8"), choice)
+
+
+def attention(shape: Any, attrs: dict[str, Any]) -> tuple[list[Any], Any, list[Any], Any]:
+    """Parameters, result, arrays, and what it is by NumPy; shape: (batch, heads, key heads, queries, keys, size)."""
     batch, heads, key_heads, queries, keys, size = shape
     rng = np.random.default_rng(keys)
     shapes = [(batch, heads, queries, size), *[(batch, key_heads, keys, size)] * 2]
@@ -148,7 +161,27 @@ def test_attention(chip: str, shape: Any, attrs: dict[str, Any], choice: dict[st
         arrays += [rng.standard_normal((1, 1, queries, size // 2)).astype("float32") for _ in "cs"]
         attrs["extras"] = ("cos", "sin")
     params, y, want = computed("attention", attrs, arrays)
-    check(chip, params, y, arrays, want.astype("f8"), {"template": ATTENTION, **choice})
+    return params, y, arrays, want
+
+
+@pytest.mark.parametrize(
+    ("shape", "attrs", "choice"),
+    [
+        ((1, 8, 2, 1, 70, 64), {"turned": True}, {"waves": 2, "keys": 32, "splits": 2}),  # steps of unlike number
+        ((2, 6, 2, 3, 37, 80), {"right": 0, "offset": 34, "left": 20, "softcap": 2.0}, {"waves": 1, "keys": 16, "splits": 1}),  # nine rows; loads of 8 and 4 bytes
+    ],
+)  # fmt: skip
+def test_attention_by_nvidias_matrix_units(shape: Any, attrs: dict[str, Any], choice: dict[str, Any]) -> None:
+    """In the interpreter; keys and values go from memory to registers."""
+    params, y, arrays, want = attention(shape, attrs)
+    target = tec.Target("cuda -arch=sm_90a")
+    made = schedule([y], target, {"template": DIRECT, **choice})
+    func = to_loops(made.schedule, [*params, *made.outputs], "main")
+    out = np.full(want.shape, np.nan, "float16")
+    run(run_passes(func, target, PASSES), [*arrays, out])
+    np.testing.assert_allclose(out.astype("f8"), want.astype("f8"), rtol=0, atol=4e-3 * np.abs(want).max())
+    ptx = tec.build(made.schedule, [*params, *made.outputs], target).get_source("ptx")
+    assert "mma.sync" in ptx and ".local" not in ptx and "cp.async" not in ptx
 
 
 def product(constant: bool, m: int) -> tuple[list[Any], Any]:

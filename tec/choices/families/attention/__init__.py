@@ -15,6 +15,7 @@ from ...parts import loops
 from . import paged, registers
 from .cpu import CpuAttention
 from .few_rows import FewRowsAttention
+from .few_rows_matrix import FewRowsMatrixAttention
 from .gpu import GpuAttention
 from .kernel import Kernel, places_of
 from .matrix import MatrixAttention
@@ -44,6 +45,9 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         yield from (kind(group, target, *found) for kind in kinds)
         return
     if all(isinstance(n, int) for n in _head_sizes(form)):
+        direct = FewRowsMatrixAttention(group, target, *found)
+        if direct.fits_at_all:
+            yield direct
         few = FewRowsAttention(group, target, *found)
         if few.fits_at_all:
             few.is_second = few.is_busy

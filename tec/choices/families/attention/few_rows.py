@@ -12,7 +12,7 @@ shared memory, and work-groups that share keys in a second kernel (`grid`).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from .... import te
@@ -30,8 +30,9 @@ from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
 from .softmax import RunningSoftmax, joined
 
-_PIECE_BYTES = 16  # of a lane's load
+PIECE_BYTES = 16  # of a lane's load
 _GROUPS_A_UNIT = 6  # of four wavefronts
+_WAVES_A_UNIT = 4  # that ask for as much as memory gives
 _MOST_ROWS = 8  # queries of heads that share keys: each has registers for a piece of itself and of its sums
 
 
@@ -39,10 +40,11 @@ class FewRowsAttention(SplitAttention):
     """See the module."""
 
     template: ClassVar[str] = "few rows attention"
+    waits: ClassVar[int] = 2  # for memory, of a block
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.piece = _PIECE_BYTES // dtype_info(self.dtype).bytes
+        self.piece = PIECE_BYTES // dtype_info(self.dtype).bytes
         self.wave = target.wavefront_size
         waves = self.threads_up_to_limit(4, 8, 2, 1, each=self.wave)
         self.parameters = {"waves": waves, "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
@@ -74,6 +76,10 @@ class FewRowsAttention(SplitAttention):
         """Keys that a work-group walks over at once."""
         return int(choice["waves"]) * (self.wave // self.lanes)
 
+    def step(self, choice: Choice) -> int:
+        """Keys of a work-group's step."""
+        return self.streams(choice) * int(choice["ahead"])
+
     def why_not(self, choice: Choice) -> str | None:
         sums = choice["waves"] * self.rows[0] * (self.g.value_size + 2) * 4
         return needs.shared_memory(sums, self.target.static_lds_bytes)
@@ -95,16 +101,75 @@ class FewRowsAttention(SplitAttention):
         heads = g.key_heads if isinstance(g.key_heads, int) else 1
         moved = 2.0 * self.batch * heads * self.length * g.size * dtype_info(self.dtype).bytes
         groups = self.groups(self.rows[0]) * choice["splits"]
-        blocks = -(-self.length // (self.streams(choice) * choice["ahead"] * choice["splits"]))
+        blocks = -(-self.length // (self.step(choice) * choice["splits"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
-        rate = level_gbps(machine, "memory") * 1e9 * min(1.0, groups / machine.units)
-        waiting = -(-groups // (4 * machine.units)) * (blocks + 2) * 2 * latency
+        busy = min(1.0, groups * choice["waves"] / (_WAVES_A_UNIT * machine.units))
+        rate = level_gbps(machine, "memory") * 1e9 * busy
+        waiting = -(-groups // (4 * machine.units)) * (blocks + 2) * self.waits * latency
         launches = 1 + (choice["splits"] > 1)
         return Cost(launches * machine.launch_us * 1e-6 + max(moved / rate, waiting), "memory" if moved / rate > waiting else "latency")  # fmt: skip
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
         grid.launch(lambda of, first, tx, ty: Streams(kernel, self, choice, of, tx, ty))
+
+
+def query_piece(k: Kernel, of: Rows, row: Index, d: Index, piece: int) -> list[Any]:
+    """`piece` elements of a query from d on, turned where they are, in the operand's own type: by loads of whole pieces where turns and sizes have it so."""
+    ib, turn, dtype = k.ib, k.turn, k.sources["q"].dtype
+    head, i = of.at(row)
+    if turn is not None and (turn.near or turn.whole or turn.half % piece or 2 * turn.half != k.g.size):
+        return [k.query(of.b, head, i, d + e) for e in range(piece)]
+
+    def loaded(at: Index, name: str) -> Any:
+        to = ib.allocate(dtype, (piece,), name, scope="local")
+        index = stored(order_of(k.form.attrs, "q"), (of.b, head, i, 0))[:3]
+        loops.put_vector(ib, to, 0, loops.vector_at(k.sources["q"], index, at, piece))
+        return to
+
+    if turn is None:
+        own = loaded(d, "own")
+        return [own[e] for e in range(piece)]
+    first = ib.let("first_half", d < turn.half)
+    column = ib.let("column", te.select(first, d, d - turn.half))
+    other = ib.let("other", te.select(first, d + turn.half, d - turn.half))
+    x, y = (loaded(at, n) for at, n in ((d, "own"), (other, "paired")))
+    cos, sin = (_angles(k, n, (of.b, head, i), column, piece) for n in ("cos", "sin"))
+    made = []
+    for e in range(piece):
+        a, b, t = x[e].astype(k.acc), y[e].astype(k.acc), sin(e)
+        made.append((a * cos(e) + b * te.select(first, -t, t)).astype(dtype))
+    return made
+
+
+def _angles(k: Kernel, name: str, at: Sequence[Any], column: Index, piece: int) -> Callable[[int], Any]:
+    """Cosines or sines of a place (batch, head, query) from a column on."""
+    source = k.sources[name]
+    index = broadcast_index(k.scores.shapes[name][:3], at)
+    to = k.ib.allocate(source.dtype, (piece,), name, scope="local")
+    n = min(piece, PIECE_BYTES // dtype_info(source.dtype).bytes)
+    for first in range(0, piece, n):
+        loops.put_vector(k.ib, to, first, loops.vector_at(source, index, column + first, n))
+    return lambda e: to[e].astype(k.acc)
+
+
+def meet(
+    k: Kernel, out: Results, waves: int, rows: int, thread: tuple[Index, Index], wave: int, leave: Callable[[Any, int], None]
+) -> None:  # fmt: skip
+    """Sums of wavefronts that share queries meet in shared memory, and leave as results. thread: (wavefront, lane), of `wave` lanes. `leave(shared, line)` puts this
+    wavefront's there: a line of each row, [wavefront, row], which is sums of values, then the maximum in powers of e and the sum of weights."""
+    ib, size = k.ib, k.g.value_size
+    line = size + 2
+    shared = ib.allocate(k.acc, (waves * rows * line,), "sums_of_waves", scope="shared")
+    leave(shared, line)
+
+    def one(e: Any) -> None:
+        row, column = ib.let("row", te.indexdiv(e, size)), ib.let("column", te.indexmod(e, size))
+        value, total, top = joined(k, shared, waves, lambda w: (w * rows + row) * line, column)
+        with out.row(row, top, total, column == 0) as put:
+            put(column, value)
+
+    loops.dealt(ib, rows * size, waves * wave, (thread[0] * wave, thread[1]), one)
 
 
 class Streams:
@@ -150,39 +215,8 @@ class Streams:
 
     def _query(self, r: int) -> None:
         """A lane's piece of a query, turned where they are, times the scale."""
-        k, piece, turn = self.k, self.piece, self.k.turn
-        head, i = self.of.at(r)
-        if turn is None or turn.near or turn.whole or turn.half % piece or 2 * turn.half != self.g.size:
-            for e in range(piece):
-                x = k.query(self.of.b, head, i, self.d + e).astype(self.acc)
-                self.q[r * piece + e] = x * k.const(k.scores.scale)
-            return
-        first = self.ib.let("first_half", self.d < turn.half)
-        column = self.ib.let("column", te.select(first, self.d, self.d - turn.half))
-        other = self.ib.let("other", te.select(first, self.d + turn.half, self.d - turn.half))
-        x, y = (self._piece("q", self.dtype, head, i, d, n) for d, n in ((self.d, "own"), (other, "paired")))
-        cos, sin = (self._angles(n, head, i, column) for n in ("cos", "sin"))
-        for e in range(piece):
-            a, b = x[e].astype(self.acc), y[e].astype(self.acc)
-            t = sin(e)
-            turned = (a * cos(e) + b * te.select(first, -t, t)).astype(self.dtype).astype(self.acc)
-            self.q[r * piece + e] = turned * k.const(k.scores.scale)
-
-    def _piece(self, operand: str, dtype: str, head: Index, place: Index, d: Index, name: str) -> Any:
-        to = self._local(dtype, self.piece, name)
-        index = stored(order_of(self.k.form.attrs, operand), (self.of.b, head, place, 0))[:3]
-        loops.put_vector(self.ib, to, 0, loops.vector_at(self.k.sources[operand], index, d, self.piece))
-        return to
-
-    def _angles(self, name: str, head: Index, place: Index, column: Index) -> Callable[[int], Any]:
-        """Cosines or sines from a column on."""
-        source = self.k.sources[name]
-        at = broadcast_index(self.k.scores.shapes[name][:3], (self.of.b, head, place))
-        to = self._local(source.dtype, self.piece, name)
-        n = min(self.piece, _PIECE_BYTES // dtype_info(source.dtype).bytes)
-        for first in range(0, self.piece, n):
-            loops.put_vector(self.ib, to, first, loops.vector_at(source, at, column + first, n))
-        return lambda e: to[e].astype(self.acc)
+        for e, x in enumerate(query_piece(self.k, self.of, r, self.d, self.piece)):
+            self.q[r * self.piece + e] = x.astype(self.acc) * self.k.const(self.k.scores.scale)
 
     # ---- keys
 
@@ -251,24 +285,18 @@ class Streams:
             while step < self.wave:
                 self._join(r, step)
                 step *= 2
-        line = size + 2
-        shared = ib.allocate(self.acc, (self.waves * rows * line,), "sums_of_waves", scope="shared")
-        with ib.if_scope(self.tx < self.lanes):
-            for r in range(rows):
-                at = ib.let("at", (self.ty * rows + r) * line)
-                for i in range(piece):
-                    shared[at + self.d + i] = self.o[r * piece + i]
-                with ib.if_scope(self.tx == 0):
-                    shared[at + size] = self.softmax.top[r]
-                    shared[at + size + 1] = self.softmax.total[r]
 
-        def one(e: Any) -> None:
-            row, column = ib.let("row", te.indexdiv(e, size)), ib.let("column", te.indexmod(e, size))
-            value, total, top = joined(self.k, shared, self.waves, lambda wave: (wave * rows + row) * line, column)
-            with out.row(row, top, total, column == 0) as put:
-                put(column, value)
+        def leave(shared: Any, line: int) -> None:
+            with ib.if_scope(self.tx < self.lanes):
+                for r in range(rows):
+                    at = ib.let("at", (self.ty * rows + r) * line)
+                    for i in range(piece):
+                        shared[at + self.d + i] = self.o[r * piece + i]
+                    with ib.if_scope(self.tx == 0):
+                        shared[at + size] = self.softmax.top[r]
+                        shared[at + size + 1] = self.softmax.total[r]
 
-        loops.dealt(ib, rows * size, self.waves * self.wave, (self.ty * self.wave, self.tx), one)
+        meet(self.k, out, self.waves, rows, (self.ty, self.tx), self.wave, leave)
 
     def _join(self, r: int, step: int) -> None:
         """The sums of two streams of a wavefront become those of both."""

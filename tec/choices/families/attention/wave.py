@@ -41,6 +41,7 @@ class Wave:
         self.acc = f.instr.acc_elems
         self.key_tiles, self.value_tiles = self.keys // f.keys, self.value_size // f.keys
         self.parts = self.size // f.instr.k  # of the sum of a score
+        self.slots = f.slots  # of a tile, whose weights are computed
         # Elements of values may be in the keys' order: a lane then has runs of them to write.
         self.in_key_order = f.turned and self.value_tiles % f.period == 0
         self.threads = f.instr.wave * self.waves
@@ -69,25 +70,31 @@ class Wave:
     # ---- the loop
 
     def run(self, split: Index, splits: int) -> None:
-        ib, f, acc = self.ib, self.f, self.k.acc
-        self.lane = ib.let("lane", self.lane + 0)
-        self.q_elems = f.instr.elems(f.query_role)
-        self.o = ib.allocate(acc, (self.tiles * self.value_tiles * self.acc,), "sums", scope="local")
-        self.softmax = RunningSoftmax(self.k, self.tiles * f.slots, 2, self.power)
-        self.places = [
-            [self.of.at(te.min(self._row(a, s), self.of.count - 1)) for s in range(f.slots)] for a in range(self.tiles)
-        ]
-        self._read_queries()
-        for n in range(self.tiles * f.slots):
-            self.softmax.begin(n)
-        for n in range(self.tiles * self.value_tiles):
-            self._store(self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
+        ib = self.ib
+        self._begin()
         begin, end = self._range(split, splits)
         with ib.new_scope():
             if self.stages:
                 ib.scope_attr(None, "software_pipeline", self.stages)
             with ib.for_range(begin, end, "block") as block:
                 self._block(block * self.keys)
+
+    def _begin(self) -> None:
+        """Queries in their place, and sums of nothing."""
+        ib, f, acc = self.ib, self.f, self.k.acc
+        self.lane = ib.let("lane", self.lane + 0)
+        self.q_elems = f.instr.elems(f.query_role)
+        self.o = ib.allocate(acc, (self.tiles * self.value_tiles * self.acc,), "sums", scope="local")
+        self.softmax = RunningSoftmax(self.k, self.tiles * self.slots, 2, self.power)
+        self.places = [
+            [self.of.at(te.min(self._row(a, s), self.of.count - 1)) for s in range(self.slots)]
+            for a in range(self.tiles)
+        ]
+        self._read_queries()
+        for n in range(self.tiles * self.slots):
+            self.softmax.begin(n)
+        for n in range(self.tiles * self.value_tiles):
+            self._store(self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
 
     def _row(self, tile: int, slot: int) -> Any:
         return self.first + tile * self.f.queries + self.f.query(self.lane, slot)
@@ -217,21 +224,26 @@ class Wave:
             self._fill_rows("v", self.vs, key, self.value_size, step_v)
 
     def _block(self, key: Index) -> None:
-        ib, f, acc = self.ib, self.f, self.k.acc
         self._blocks(key)
-        per_tile = self.key_tiles * self.acc
-        self.s = ib.allocate(acc, (self.tiles * per_tile,), "scores", scope="local")
-        self.p = ib.allocate(
-            self.dtype, (self.tiles * self.keys // f.instr.k * self.q_elems,), "weights", scope="local"
-        )
+        self._allocate_scores()
         self._scores()
         self._masks(key)
+        self._weighted()
+        self._values()
+
+    def _allocate_scores(self) -> None:
+        ib, f = self.ib, self.f
+        vectors = self.tiles * self.keys // f.instr.k
+        self.s = ib.allocate(self.k.acc, (self.tiles * self.key_tiles * self.acc,), "scores", scope="local")
+        self.p = ib.allocate(self.dtype, (vectors * self.q_elems,), "weights", scope="local")
+
+    def _weighted(self) -> None:
+        """A block's scores into weights, and sums so far by what a larger maximum makes of them."""
         for a in range(self.tiles):
-            with ib.new_scope():
-                factors = [self._maximum(a, slot) for slot in range(f.slots)]
+            with self.ib.new_scope():
+                factors = [self._maximum(a, slot) for slot in range(self.slots)]
                 self._weights(a, factors)
                 self._scale(a, factors)
-        self._values()
 
     def _scores(self) -> None:
         n = self.acc
@@ -290,6 +302,8 @@ class Wave:
         f = self.f
         for a in range(self.tiles):
             for n in range(self.key_tiles * self.acc):
+                if f.slot(n % self.acc) >= self.slots:
+                    continue
                 head, i = self.places[a][f.slot(n % self.acc)]
                 at = a * self.key_tiles * self.acc + n
                 self.s[at] = change(self.s[at], self.of.b, head, i, key + f.key(self.lane, n))
@@ -322,7 +336,7 @@ class Wave:
 
     def _maximum(self, a: int, slot: int) -> Any:
         """The running maximum of a slot brought up to date; what sums so far are to be scaled by."""
-        ib, k, at = self.ib, self.k, a * self.f.slots + slot
+        ib, k, at = self.ib, self.k, a * self.slots + slot
         best = loops.scalar(ib, k.acc, "best", self.softmax.top[at])
         for n in self._own(a, slot):
             best[0] = te.max(best[0], self.s[n])
@@ -336,9 +350,9 @@ class Wave:
 
     def _exponentials(self, a: int, factors: list[Expr]) -> None:
         """Scores of a tile into weights, in their place; sums of weights brought up to date."""
-        ib, f, softmax = self.ib, self.f, self.softmax
-        for slot in range(f.slots):
-            at = a * f.slots + slot
+        ib, softmax = self.ib, self.softmax
+        for slot in range(self.slots):
+            at = a * self.slots + slot
             # Of products alone the maximum is taken off with the scaling; biases may be so large that this would lose all digits.
             low = ib.let("low", -(softmax.top[at] * self.k.const(self.power))) if self.is_raw else None
             # Two at a time, which CDNA's vector units do at once.
@@ -392,7 +406,8 @@ class Wave:
                 self._store(self.o, at, self._load(self.o, at, self.acc) * Broadcast(factors[0], self.acc))
                 continue
             for i in range(self.acc):
-                self.o[at + i] = self.o[at + i] * factors[self.f.slot(i)]
+                if self.f.slot(i) < self.slots:
+                    self.o[at + i] = self.o[at + i] * factors[self.f.slot(i)]
 
     def _values(self) -> None:
         n, vectors = self.acc, self.keys // self.f.instr.k
@@ -420,18 +435,21 @@ class Wave:
     # ---- the end
 
     def results(self, out: Results) -> None:
-        ib, f, k, softmax = self.ib, self.f, self.k, self.softmax
+        for a in range(self.tiles):
+            for slot in range(self.slots):
+                top, total, is_first = self._whole(a, slot)
+                with out.row(self._row(a, slot), top, total, is_first) as put:
+                    self._columns(a, slot, put)
+
+    def _whole(self, a: int, slot: int) -> tuple[Any, Any, Any]:
+        """Of a slot the maximum in powers of e, the sum of weights over all lanes, and whether this lane is the first of those that share the query."""
+        ib, f, k, softmax, at = self.ib, self.f, self.k, self.softmax, a * self.slots + slot
         is_first = (
             te.all(*[te.bitwise_and(self.lane, m) == 0 for m in f.partners]) if f.partners else te.const(True, "bool")
         )
-        for a in range(self.tiles):
-            for slot in range(f.slots):
-                at = a * f.slots + slot
-                total = loops.scalar(ib, k.acc, "whole", softmax.total[2 * at] + softmax.total[2 * at + 1])
-                loops.over_lanes(ib, total, f.partners, f.instr.wave, operator.add)
-                top = softmax.top[at] * k.const(self.power / LOG2_E)
-                with out.row(self._row(a, slot), top, total[0], is_first) as put:
-                    self._columns(a, slot, put)
+        total = loops.scalar(ib, k.acc, "whole", softmax.total[2 * at] + softmax.total[2 * at + 1])
+        loops.over_lanes(ib, total, f.partners, f.instr.wave, operator.add)
+        return softmax.top[at] * k.const(self.power / LOG2_E), total[0], is_first
 
     def _columns(self, a: int, slot: int, put: Callable[[Any, Any], None]) -> None:
         """The elements of a row that this lane has, neighbours together."""

@@ -108,7 +108,8 @@ class Panels:
     ):
         assert c.weights is not None
         self.w, self.ib, self.acc, self.out, self.lanes = c.weights, ib, c.acc, out, lanes
-        self.x, self.codes, self.scale = sources[:3]
+        self.x, self.codes = sources[:2]
+        self.scale = sources[2] if len(sources) > 2 else None
         self.zero = sources[3] if len(sources) > 3 else None
         self.m = c.m if isinstance(c.m, int) else out.shape[0]
         self.rows, self.task, self.chunk = choice["rows"], choice["task"], choice["chunk"]
@@ -252,6 +253,8 @@ class _Product(Panels):
         """The code of column lane of vector v of a panel, as a number."""
         w, half = self.w, self.w.panel // self.w.per
         first = v * self.lanes
+        if w.are_numbers:
+            return self.codes[panel, k, first + lane].astype(self.acc)
         value = self.codes[panel, k, first % half + lane].astype("int32")
         if w.per > 1:
             shift = first // half * w.bits
@@ -259,12 +262,16 @@ class _Product(Panels):
         return number_of(value, w.format).astype(self.acc)
 
     def _scale(self, panel: Index, b: Index, at: Index) -> Any:
+        assert self.scale is not None
         return scale_of(self.scale[panel, b, at], self.w.format).astype(self.acc)
 
     def _zero(self, panel: Index, b: Index, at: Index) -> Any:
         if self.zero is None:
             return te.const(self.w.zero, self.acc)
         return self.zero[panel, b, at].astype(self.acc)
+
+    def _x_sums(self, rows: Any) -> Any:
+        return None if self.w.are_numbers else super()._x_sums(rows)
 
     def _x_sum(self, row: Index, b: Index) -> Any:
         ib, w = self.ib, self.w
@@ -287,10 +294,12 @@ class _Product(Panels):
                     at = ((j % _CHAINS) * vectors + v) * lanes
                     with self._lanes() as lane:
                         sums[at + lane] = sums[at + lane] + x * self._code(panel, k, v, lane)
-        taken = ib.let("taken", x_sums[i * w.blocks + b])
+        taken = None if w.are_numbers else ib.let("taken", x_sums[i * w.blocks + b])
 
         def scaled(at: Index) -> Any:
             value = sum((sums[j * w.panel + at] for j in range(1, _CHAINS)), sums[at])
+            if taken is None:
+                return total[at] + value
             return total[at] + (value - self._zero(panel, b, at) * taken) * self._scale(panel, b, at)
 
         self._put(total, vectors, scaled)
@@ -304,8 +313,10 @@ class _Product(Panels):
             for v in range(self.vectors):
                 with self._lanes() as lane:
                     place = v * lanes + lane
-                    number = self._code(panel, start + k, v, lane) - self._zero(panel, b, place)
-                    tile[k * w.panel + place] = number * self._scale(panel, b, place)
+                    number = self._code(panel, start + k, v, lane)
+                    if not w.are_numbers:
+                        number = (number - self._zero(panel, b, place)) * self._scale(panel, b, place)
+                    tile[k * w.panel + place] = number
 
         def by(i0: Index, rows: int) -> None:
             self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, first + i0, rows, start, depth))

@@ -222,6 +222,7 @@ class _Product(packed.Panels):
         taken: Any,
     ) -> None:
         """A vector of a block's sums goes into the row's, less what a zero point that is no whole number takes away."""
+        assert self.scale is not None
         with self._lanes() as lane:
             place = v * self.lanes + lane
             scale, value = self.scale[panel, b, place].astype("float32") * x_scale, acc[a + lane].astype("float32")

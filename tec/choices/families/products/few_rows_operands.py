@@ -89,6 +89,7 @@ def _of_projection(form: Form) -> Operands | None:
 def _of_packed(c: PackedContraction) -> Operands | None:
     if (
         c.weights is None
+        or c.weights.are_numbers
         or not isinstance(c.m, int)
         or not all(isinstance(t.op, PlaceholderOp) for t in c.tensors_read)
     ):

@@ -1,0 +1,281 @@
+"""Attention of few queries over many keys on matrix units, without shared memory: a decoder's step of 16-bit keys.
+
+As `few_rows`, work-groups share the keys of a head or of the heads that have the same ones, and wavefronts those of a work-group. But scores and sums are the matrix
+unit's, which takes a tenth of the instructions: by vector code they are longer at work than keys and values take to come. Keys and values go from memory to the registers of
+the lanes that hand them to the unit. Which element of a head stands where in a sum is no matter, so a lane loads 16 bytes of a row, and queries are loaded in the same
+order; a lane's values of some keys are operands for as many tiles of results as a load has elements. Keys of the next block are under way as soon as the scores of this one are
+there, and values as soon as its sums are, so that a block needs no second set of registers.
+
+    waves     of a work-group
+    keys      of a wavefront's block
+    splits    work-groups that share the keys
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir.dtype import dtype_info
+from ....ir.expr import Expr
+from ....ops.attention import order_of, stored
+from ....ops.forms import Form
+from ....target import Target
+from ....te import Tensor
+from ....te.ir_builder import BufferVar
+from ....te.like import Index
+from ...group import Group
+from ...parts import loops
+from ...space import Choice
+from .few_rows import PIECE_BYTES, FewRowsAttention, meet, query_piece
+from .fragments import Fragments
+from .grid import Grid, Results, Rows
+from .kernel import Kernel
+from .matrix import fragments
+from .wave import Wave
+
+# One H200, 32/8 heads of 64 and 1,024 keys, in us (`benchmarks/decode_gpu.py`): 8 texts 6.4 by 8 wavefronts of 16 keys, two work-groups a multiprocessor, 9.2 of 32 keys,
+# whose registers leave room for half as many; 32 texts 18.0 and 20.8; a text 3.1 in 8 parts, whose joining takes 1.1, in 32 parts 3.1 and 2.0.
+_GROUPS_A_UNIT = 2
+_LOADED_REGISTERS = 32  # of a lane, for keys and values
+_REGISTERS_BESIDE = 40  # of a lane, beside keys, values, queries, scores and sums: of 16 queries by 32 keys of 64 ptxas takes 106 to 150 in all
+_BLOCKS = 2  # of a wavefront at least, of the keys that are expected
+
+
+class FewRowsMatrixAttention(FewRowsAttention):
+    """See the module."""
+
+    template: ClassVar[str] = "few rows attention by matrix units"
+    waits: ClassVar[int] = 1
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {
+            "waves": self.threads_up_to_limit(8, 4, 2, 1, each=self.wave), "keys": (16, 32, 64, 128), "splits": (1, 2, 4, 8, 16, 32),
+        }  # fmt: skip
+        self.unit = self._unit()
+
+    def _unit(self) -> Fragments | None:
+        """The narrowest instruction that has a column for each query, and whose operand in a lane is no more than a load."""
+        if dtype_info(self.dtype).bytes != 2:
+            return None
+        found = [f for f in fragments(self.dtype, self.target).values() if f.copies == 1 and f.queries >= self.rows[0]]
+        return min((f for f in found if self._is_loaded(f)), key=lambda f: f.queries, default=None)
+
+    def _is_loaded(self, f: Fragments) -> bool:
+        """Whether heads are whole pieces of a lane's loads."""
+        return layout_of(f, self.g.size, self.g.value_size, dtype_info(self.dtype).bytes) is not None
+
+    @property
+    def fits_at_all(self) -> bool:
+        g = self.g
+        if self.unit is None or not isinstance(g.queries, int):
+            return False
+        return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv") and next(iter(self.all), None) is not None
+
+    def step(self, choice: Choice) -> int:
+        return int(choice["waves"]) * int(choice["keys"])
+
+    def loaded(self, choice: Choice) -> int:
+        """Registers of a lane for a block of keys and values."""
+        size = int(self.g.size) + int(self.g.value_size)
+        return int(choice["keys"]) * size * dtype_info(self.dtype).bytes // (4 * self.wave)
+
+    def registers(self, choice: Choice, f: Fragments) -> int:
+        """Of a lane."""
+        bytes_ = dtype_info(self.dtype).bytes
+        queries = f.queries * int(self.g.size) * bytes_ // 4
+        sums = f.queries * (int(self.g.value_size) + int(choice["keys"]))
+        return self.loaded(choice) + (queries + sums) // self.wave + _REGISTERS_BESIDE
+
+    def _resident(self, choice: Choice) -> int:
+        """Wavefronts of a unit at once, as far as registers go."""
+        chip, f = self.target.chip, self.unit
+        assert f is not None
+        return chip.registers(self.wave)[0] // self.registers(choice, f) * chip.simds
+
+    def why_not(self, choice: Choice) -> str | None:
+        f = self.unit
+        if f is None or choice["keys"] % max(f.instr.k, f.keys):
+            return "a block's keys are no whole number of tiles"
+        if (need := self.registers(choice, f)) > (have := self.target.chip.vgprs):
+            return f"{need} registers of a lane, there are {have}"
+        return super().why_not(choice)
+
+    @property
+    def default(self) -> Choice:
+        """As many keys a block as registers have room for, and work-groups for all units as long as each wavefront has blocks."""
+        legal = [c for c in self.all if c["splits"] == 1]
+        few = [c for c in legal if self.loaded(c) <= _LOADED_REGISTERS]
+        keys = max(few, key=lambda c: c["keys"])["keys"] if few else min(c["keys"] for c in legal)
+        legal = [c for c in legal if c["keys"] == keys]
+        one = next((c for c in legal if self._resident(c) >= _GROUPS_A_UNIT * c["waves"]), legal[-1])
+        units = _GROUPS_A_UNIT * self.target.machine.units
+        wanted = min(units / self.groups(self.rows[0]), self.length / (_BLOCKS * self.step(one)))
+        return {**one, "splits": min(int(self.parameters["splits"][-1]), 1 << max(0, int(wanted).bit_length() - 1))}
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
+        f = self.unit
+        assert f is not None
+        grid.launch(lambda of, first, tx, ty: DirectWave(kernel, f, choice, of, tx, ty, self.rows[0]))
+
+
+def layout_of(f: Fragments, size: int, value_size: int, bytes_: int) -> tuple[int, int] | None:
+    """Elements of a lane's load of a key and of a value; None where heads are no whole number of such loads, or an operand is more than one."""
+    own, most = f.instr.elems(f.key_role), PIECE_BYTES // bytes_
+    of_key = next((own * n for n in (2, 1) if own * n <= most and size % (f.instr.k * n) == 0), None)
+    of_value = next((n for n in (most, most // 2, most // 4) if value_size % (f.keys * n) == 0), None)
+    return None if of_key is None or of_value is None else (of_key, of_value)
+
+
+class DirectWave(Wave):
+    """One wavefront, with blocks of keys of its own."""
+
+    def __init__(self, k: Kernel, f: Fragments, choice: Choice, of: Rows, lane: Index, wave: Expr, count: int):
+        own = {"rows": f.queries, "keys": choice["keys"], "stages": 0, "hold": True, "waves": choice["waves"]}
+        super().__init__(k, f, own, of, 0, lane, wave)
+        self.first, self.group_rows, self.count = 0, f.queries, count
+        self.slots = len({s for s in range(f.slots) if f.query(0, s) < count})
+        layout = layout_of(f, self.g.size, self.g.value_size, self.bytes)
+        assert layout is not None
+        self.of_key, self.of_value = layout
+        self.own = f.instr.elems(f.key_role)  # keys' elements of a lane's operand, and keys of its operand of values
+        self.along = f.instr.k // self.own  # lanes that have other elements of a key
+        self.in_turn = self.of_key // self.own  # operands of a load
+        self.chunks = self.g.size // (self.along * self.of_key)
+        self.rounds = self.g.value_size // (f.keys * self.of_value)  # loads of a value in a lane
+
+    def run(self, split: Index, splits: int) -> None:
+        ib, n = self.ib, self.keys
+        self.low, self.high = self.of.reach(0, self.count)
+        last = te.max(self.k.last_key(self.of.b, self.high), 0)
+        self.last = last if isinstance(last, int) else ib.let("last_key", last)
+        begin, end = self.k.key_range(self.of.b, self.low, self.high, n)
+        begin = ib.let("begin", begin + split * self.waves + self.wave)
+        # Blocks are dealt to all wavefronts in turn, so that none has two before each has one.
+        steps = te.indexdiv(te.max(end - begin, 0) + (splits * self.waves - 1), splits * self.waves)
+        steps = ib.let("steps", steps)
+        self.in_keys = ib.allocate(self.dtype, (n // self.f.keys * self.chunks * self.of_key,), "keys", scope="local")
+        count = n // self.f.instr.k * self.own * self.rounds * self.of_value
+        self.in_values = ib.allocate(self.dtype, (count,), "values", scope="local")
+        with ib.if_scope(steps > 0):
+            self._bring_keys(begin * n)
+            self._bring_values(begin * n)
+        self._begin()
+        with ib.for_range(0, steps, "step") as step:
+            key = ib.let("key", (begin + step * (splits * self.waves)) * n)
+            after = ib.let("after", key + splits * self.waves * n)
+            self._allocate_scores()
+            self._scores()
+            with ib.if_scope(step + 1 < steps):
+                self._bring_keys(after)
+            self._masks(key)
+            self._weighted()
+            self._values()
+            with ib.if_scope(step + 1 < steps):
+                self._bring_values(after)
+
+    # ---- loads
+
+    def _place(self, key: Index) -> Any:
+        """Rows of a cache that nothing has filled hold anything, and 0 times a NaN is none: no lane reads behind the last key that is seen."""
+        return te.min(key, self.last)
+
+    def _own_along(self) -> Any:
+        """Which of the lanes along a key this one is."""
+        step = 1 if self.f.instr.unit == "mma.sync" else self.f.keys
+        return te.indexmod(te.indexdiv(self.lane, step), self.along) if step > 1 else te.indexmod(self.lane, self.along)
+
+    def _load_row(self, operand: str, to: BufferVar, at: int, key: Index, first: Index, n: int) -> None:
+        index = stored(order_of(self.k.form.attrs, operand), (self.of.b, self.of.key_head, self._place(key), 0))[:3]
+        loops.put_vector(self.ib, to, at, loops.vector_at(self.k.sources[operand], index, first, n))
+
+    def _bring_keys(self, key: Index) -> None:
+        f, n = self.f, self.of_key
+        row, _ = f.operand(f.key_role, self.lane, 0)
+        for t in range(self.keys // f.keys):
+            place = self.ib.let("place", key + f.key_row(t, row))
+            for c in range(self.chunks):
+                first = c * self.along * n + self._own_along() * n
+                self._load_row("k", self.in_keys, (t * self.chunks + c) * n, place, first, n)
+
+    def _bring_values(self, key: Index) -> None:
+        f, n = self.f, self.of_value
+        for vector in range(self.keys // f.instr.k):
+            for e in range(self.own):
+                row, own = f.operand(f.key_role, self.lane, e)
+                place = self.ib.let("place", key + own + vector * f.instr.k)
+                for m in range(self.rounds):
+                    at = ((vector * self.own + e) * self.rounds + m) * n
+                    self._load_row("v", self.in_values, at, place, m * f.keys * n + row * n, n)
+
+    # ---- operands
+
+    def _read_queries(self) -> None:
+        """Each lane's elements of queries, in the order of its elements of keys; 0 for queries that are not there."""
+        f, n, ib = self.f, self.of_key, self.ib
+        self.q = ib.allocate(self.dtype, (self.parts * self.q_elems,), "queries", scope="local")
+        places = self._places_of_queries()
+        for slot in range(f.slots):
+            own = [i for i in range(self.q_elems) if places[i][0] == slot]
+            if slot >= self.slots:
+                for part, i in itertools.product(range(self.parts), own):
+                    self.q[part * self.q_elems + i] = te.const(0, self.dtype)
+                continue
+            row = f.query(self.lane, slot)
+            row = ib.let("row", te.min(row, self.count - 1) if self.count % f.queries else row)
+            for c in range(self.chunks):
+                piece = query_piece(self.k, self.of, row, c * self.along * n + self._own_along() * n, n)
+                for h, i in itertools.product(range(self.in_turn), own):
+                    at = (c * self.in_turn + h) * self.q_elems + i
+                    self.q[at] = piece[h * self.own + places[i][1]]
+
+    def _places_of_queries(self) -> list[tuple[int, int]]:
+        """(slot, which of the lane's terms) of each element of its operand of queries."""
+        f = self.f
+        at = [tuple(int(x) for x in f.operand(f.query_role, 0, i)) for i in range(self.q_elems)]
+        terms = sorted({k for _, k in at})
+        rows = sorted({row for row, _ in at})
+        return [(rows.index(row), terms.index(k)) for row, k in at]
+
+    @property
+    def at_once(self) -> int:
+        return 1
+
+    def _keys_of(self, tile: int, part: int) -> list[tuple[int, Expr]]:
+        chunk, h = divmod(part, self.in_turn)
+        at = (tile * self.chunks + chunk) * self.of_key + h * self.own
+        return [(tile, loops.vector(self.in_keys, at, self.own))]
+
+    def _values_of(self, tile: int, vector: int) -> list[tuple[int, Expr]]:
+        """One element of each of a lane's values: tiles have neighbouring elements."""
+        m, j = divmod(tile, self.of_value)
+        one = self.ib.allocate(self.dtype, (self.own,), "one", scope="local")
+        for e in range(self.own):
+            one[e] = self.in_values[((vector * self.own + e) * self.rounds + m) * self.of_value + j]
+        return [(tile, loops.vector(one, 0, self.own))]
+
+    # ---- the end
+
+    def results(self, out: Results) -> None:
+        ib, f, size, rows = self.ib, self.f, self.g.value_size, self.count
+
+        def leave(shared: BufferVar, line: int) -> None:
+            for slot in range(self.slots):
+                top, total, is_first = self._whole(0, slot)
+                row = ib.let("row", f.query(self.lane, slot))
+                with loops.where(ib, rows % f.queries == 0 or row < rows):
+                    at = ib.let("at", (self.wave * rows + row) * line)
+                    for n in range(self.value_tiles * self.acc):
+                        c, i = divmod(n, self.acc)
+                        if f.slot(i) == slot:
+                            m, j = divmod(c, self.of_value)
+                            column = (m * f.keys + f.value_column(self.lane, i)) * self.of_value + j
+                            shared[at + column] = self.o[n]
+                    with ib.if_scope(is_first):
+                        shared[at + size] = top
+                        shared[at + size + 1] = total
+
+        meet(self.k, out, self.waves, rows, (self.wave, self.lane), f.instr.wave, leave)
