@@ -35,12 +35,7 @@ from .kernel import Kernel
 from .matrix import fragments
 from .wave import Wave
 
-# One H200, 32/8 heads of 64 and 1,024 keys, in us (`benchmarks/decode_gpu.py`): 8 texts 6.4 by 8 wavefronts of 16 keys, two work-groups a multiprocessor, 9.2 of 32 keys,
-# whose registers leave room for half as many; 32 texts 18.0 and 20.8; a text 3.1 in 8 parts, whose joining takes 1.1, in 32 parts 3.1 and 2.0.
-_GROUPS_A_UNIT = 2
-_LOADED_REGISTERS = 32  # of a lane, for keys and values
 _REGISTERS_BESIDE = 40  # of a lane, beside keys, values, queries, scores and sums: of 16 queries by 32 keys of 64 ptxas takes 106 to 150 in all
-_BLOCKS = 2  # of a wavefront at least, of the keys that are expected
 
 
 class FewRowsMatrixAttention(FewRowsAttention):
@@ -107,12 +102,12 @@ class FewRowsMatrixAttention(FewRowsAttention):
     def default(self) -> Choice:
         """As many keys a block as registers have room for, and work-groups for all units as long as each wavefront has blocks."""
         legal = [c for c in self.all if c["splits"] == 1]
-        few = [c for c in legal if self.loaded(c) <= _LOADED_REGISTERS]
+        few = [c for c in legal if self.loaded(c) <= self.figures["registers"]]
         keys = max(few, key=lambda c: c["keys"])["keys"] if few else min(c["keys"] for c in legal)
         legal = [c for c in legal if c["keys"] == keys]
-        one = next((c for c in legal if self._resident(c) >= _GROUPS_A_UNIT * c["waves"]), legal[-1])
-        units = _GROUPS_A_UNIT * self.target.machine.units
-        wanted = min(units / self.groups(self.rows[0]), self.length / (_BLOCKS * self.step(one)))
+        one = next((c for c in legal if self._resident(c) >= self.figures["groups_a_unit"] * c["waves"]), legal[-1])
+        units = self.figures["groups_a_unit"] * self.target.machine.units
+        wanted = min(units / self.groups(self.rows[0]), self.length / (self.figures["blocks"] * self.step(one)))
         return {**one, "splits": min(int(self.parameters["splits"][-1]), 1 << max(0, int(wanted).bit_length() - 1))}
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
