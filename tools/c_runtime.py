@@ -16,7 +16,16 @@ from pathlib import Path
 
 from tec.codegen.objects.merging import join_objects, write_object
 from tec.codegen.support import pool
-from tec.native.runtime import API_SOURCES, GPU_SOURCES, KERNEL_SOURCES, NET_SOURCES, OBJECTS, SOURCES, digest
+from tec.native.runtime import (
+    API_SOURCES,
+    GPU_KERNEL_SOURCES,
+    GPU_SOURCES,
+    KERNEL_SOURCES,
+    NET_SOURCES,
+    OBJECTS,
+    SOURCES,
+    digest,
+)
 
 TARGETS = {
     "x86_64": ["--target=x86_64-linux-gnu"],
@@ -44,7 +53,7 @@ def clang() -> str:
 def compile_all(arch: str, folder: Path) -> dict[str, bytes]:
     """The objects of an architecture, by what they are for."""
     made: dict[str, bytes] = {}
-    for name in (*NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *API_SOURCES):
+    for name in (*NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *GPU_KERNEL_SOURCES, *API_SOURCES):
         out = folder / f"{arch}-{name}.o"
         subprocess.run([clang(), *TARGETS[arch], *FLAGS, "-c", str(SOURCES / name), "-o", str(out)], check=True)
         made[name] = out.read_bytes()
@@ -54,6 +63,7 @@ def compile_all(arch: str, folder: Path) -> dict[str, bytes]:
         "net": write_object(join_objects([*runtime[0], write_object(renamed)])),
         "kernels": write_object(join_objects(runtime[1])),
         "gpu": write_object(join_objects([made[n] for n in GPU_SOURCES])),
+        "gpu_kernels": write_object(join_objects([made[n] for n in GPU_KERNEL_SOURCES])),
         "api": write_object(join_objects([made[n] for n in API_SOURCES])),
     }
 

@@ -21,6 +21,7 @@ Examples:
   tec compile resnet50.onnx                                  # for this CPU, to resnet50.tec
   tec compile resnet50.onnx -o r.tec --target "rocm -mcpu=gfx942"
   tec compile resnet50.onnx -o resnet50.so                   # a library for C, with resnet50.h
+  tec compile resnet50.onnx -o resnet50.so --target "cuda -arch=sm_90" --also llvm
   tec compile resnet50.onnx -o - | ssh board 'cat > r.tec'
   tec compile model.onnx --input-dim input 1 3 224 224 --dtype float16
   tec compile model.onnx --target "rocm -mcpu=gfx1100" --dump-ir dump/""",
@@ -41,6 +42,12 @@ Examples:
     "--linker", metavar="PROGRAM", help="Of a .so: a compiler driver that links it, such as cc; tec does by default."
 )
 @click.option(
+    "--also",
+    multiple=True,
+    metavar="TARGET",
+    help="Of a library: code for this target too. It runs where the machine cannot run those before it.",
+)
+@click.option(
     "--dump-ir",
     type=click.Path(path_type=Path),
     metavar="DIR",
@@ -57,7 +64,7 @@ Examples:
 @common.json_option
 def command(
     model: Path, output: Path | None, dump_ir: Path | None, target: str | None, input_dim: tuple[str, ...], freeze: tuple[str, ...], dtype: str | None,
-    no_cache: bool, keep: tuple[str, ...], as_json: bool, weights: str | None, linker: str | None,
+    no_cache: bool, keep: tuple[str, ...], as_json: bool, weights: str | None, linker: str | None, also: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Compile an ONNX model to one package, or to a library with a C header, for a target."""
     common.check_model(model)
@@ -68,23 +75,23 @@ def command(
         "--output", out, (".tec", *LIBRARIES), "a package's name ends in .tec, a library's in .so, .a or .o"
     )
     native = is_native(out) and not is_stream(out)
-    if not native and (weights or linker):
-        raise Refused(
-            f"{'--weights' if weights else '--linker'} is for libraries", "an --output that ends in .so, .a or .o"
-        )
+    if not native and (weights or linker or also):
+        given = "--weights" if weights else "--linker" if linker else "--also"
+        raise Refused(f"{given} is for libraries", "an --output that ends in .so, .a or .o")
     common.check_folder(out)
     common.share_stdout(as_json, out)
     start = time.perf_counter()
     net = common.open_network(model, target, None, input_dim, dtype, no_cache, freeze, keep=keep)
     if native:
-        net.export_library(str(out), weights=weights or "inside", linker=linker)
+        others = [common.open_network(model, t, None, input_dim, dtype, no_cache, freeze, keep=keep) for t in also]
+        net.export_library(str(out), weights=weights or "inside", linker=linker, others=others)
     else:
         net.save(str(out))
     seconds = time.perf_counter() - start
     dumped = dump(net, dump_ir, model, input_dim, freeze, keep) if dump_ir is not None else []
     facts: dict[str, Any] = {
         "output": str(out),
-        "target": net.module.target,
+        "target": ", ".join([net.module.target, *also]),
         "seconds": seconds,
         "steps": len(net.plan.steps),
         "functions": len(net.report.functions),

@@ -1,7 +1,7 @@
 """The launches of a network for a GPU as constant data: `tec_gpu` of c/model.h, which c/gpu.c walks.
 
-In: a `Network` for "rocm" or "cuda", whose plan is launches and copies, in loops and branches or not. Out: the words of the record. What an executor's
-table of launches is filled with (`tec.runtime.plans.launches`) is laid out here as numbers.
+`Images` is the code, which functions for GPUs have too (kernels.py). In: a `Network` for "rocm" or "cuda", whose plan is launches and copies, in loops and
+branches or not. Out: the words of the record. What an executor's table of launches is filled with (`tec.runtime.plans.launches`) is laid out here as numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,36 @@ from .data import Data, Ref, Word
 from .exprs import begins
 
 DEVICE_TYPES = {"cuda": 2, "rocm": 10}  # of DLPack
+IMAGES_WORDS = 7  # of `tec_images`
 _IMAGE_ALIGN = 4096  # bytes: a code object is an ELF file
+
+
+class Images:
+    """Code for a GPU and the kernels that are called of it: the members of `tec_images`."""
+
+    def __init__(self, data: Data, kind: str):
+        self.data, self.kind = data, kind
+        self.modules: list[Module] = []
+        self._kernels: dict[tuple[str, int], int] = {}
+
+    def kernel(self, modules: Sequence[Module], name: str) -> int:
+        """The number of a kernel that one of the modules has."""
+        module = next((m for m in modules if name in m.attrs.get("kernels", ())), modules[0] if modules else None)
+        if module is None or not module.image:
+            raise PackageError(f"there is no code of kernel {name!r}")
+        if module not in self.modules:
+            self.modules.append(module)
+        return self._kernels.setdefault((name, self.modules.index(module)), len(self._kernels))
+
+    def words(self) -> list[Word]:
+        """The record's words, once all kernels have been asked for. Behind an image stands a zero: PTX is a text."""
+        data = self.data
+        images = [data.raw(m.image + b"\0", _IMAGE_ALIGN) for m in self.modules]
+        return [
+            DEVICE_TYPES[self.kind], len(images), data.record(images),
+            data.numbers(len(m.image) + 1 for m in self.modules), len(self._kernels), data.texts([n for n, _ in self._kernels]),
+            data.numbers(m for _, m in self._kernels),
+        ]  # fmt: skip
 
 
 class GpuTables:
@@ -29,8 +58,7 @@ class GpuTables:
     def __init__(self, network: Network, data: Data):
         self.network, self.data = network, data
         self.launches: Launches = network._launches()
-        self._modules: list[Module] = []
-        self._kernels: dict[tuple[str, int], int] = {}
+        self.code = Images(data, network.module.imported_modules[0].kind)
 
     def record(self) -> Ref:
         """The `tec_gpu`."""
@@ -46,12 +74,8 @@ class GpuTables:
             x for width, some in self.launches.numbers for at, row in some.T.tolist() for x in (at * width, width, row)
         ]
         scratch_begin, scratch = begins(self.launches.scratch_rows)
-        images = [self._image(m) for m in self._modules]
-        kernels = list(self._kernels)
         words: list[Word] = [
-            DEVICE_TYPES[self.network.module.imported_modules[0].kind], len(images), data.record([at for at, _ in images]),
-            data.numbers(n for _, n in images), len(kernels), data.texts([n for n, _ in kernels]), data.numbers(m for _, m in kernels),
-            len(rows), launches, data.numbers(r for of in self.launches.geometry_rows for r in of),
+            *self.code.words(), len(rows), launches, data.numbers(r for of in self.launches.geometry_rows for r in of),
             data.numbers(step_begin), data.numbers(isinstance(s, Copy) for s in self.network.plan.flat),
             self.launches.nbytes, data.numbers(pointer_begin), data.numbers(places), data.numbers(addresses),
             len(numbers) // 3, data.numbers(numbers), len(scratch_begin) - 1, data.numbers(scratch_begin), len(scratch), data.numbers(scratch),
@@ -89,17 +113,7 @@ class GpuTables:
         ]  # fmt: skip
 
     def _kernel(self, function: str, name: str) -> int:
-        some = self.network.module[function].module.imported_modules
-        module = next((m for m in some if name in m.attrs.get("kernels", ())), some[0] if some else None)
-        if module is None or not module.image:
-            raise PackageError(f"the network has no code of kernel {name!r}")
-        if module not in self._modules:
-            self._modules.append(module)
-        return self._kernels.setdefault((name, self._modules.index(module)), len(self._kernels))
-
-    def _image(self, module: Module) -> tuple[Ref, int]:
-        """The code, with a zero behind it: PTX is a text."""
-        return self.data.raw(module.image + b"\0", _IMAGE_ALIGN), len(module.image) + 1
+        return self.code.kernel(self.network.module[function].module.imported_modules, name)
 
     def _map(self, m: Any) -> list[Word]:
         of, data = m.of, self.data

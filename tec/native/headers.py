@@ -45,10 +45,16 @@ def _end() -> list[str]:
     return ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
 
 
-def network_header(network: Network, name: str) -> str:
-    """The header of a network's library."""
+def network_header(network: Network, name: str, others: Sequence[Network] = ()) -> str:
+    """The header of a network's library. others: the same network for other targets."""
     lines = _begin(name)
-    lines += [f"/* {_comment(name)}, compiled for {_comment(network.module.target)}.", " *"]
+    targets = ", ".join(n.module.target for n in (network, *others))
+    lines += [f"/* {_comment(name)}, compiled for {_comment(targets)}.", " *"]
+    if others:
+        lines += [
+            " * tec_net_create takes the first target that this machine can run (tec_net_target says which).",
+            " *",
+        ]
     states = {s.input for s in network.plan.states} | {s.output for s in network.plan.states}
     for kind, ports in (("input", network.inputs), ("output", network.outputs)):
         shown = [p for p in ports if p["name"] not in states]
@@ -66,19 +72,33 @@ def network_header(network: Network, name: str) -> str:
     return "\n".join(lines + _end())
 
 
-def kernels_header(name: str, functions: Sequence[tuple[str, Checker]], target: str) -> str:
-    """The header of a library of kernels: `functions` are (exported name, signature)."""
+def kernels_header(name: str, functions: Sequence[tuple[str, Checker]], target: str, takes_stream: bool = False) -> str:
+    """The header of a library of kernels: `functions` are (exported name, signature). takes_stream: some of the code is for a GPU."""
     lines = _begin(name)
+    where = "in the host's memory or on one GPU" if takes_stream else "in the host's memory"
     lines += [
         f"/* Kernels, compiled for {_comment(target)}. Each returns TEC_OK or what went wrong, whose text is then in *tec_error_out (which may be NULL).",
-        " * Tensors must be compact where nothing else is said, in the host's memory, and those that are written must not share memory with others.",
-        " */",
+        f" * Tensors must be compact where nothing else is said, {where}, and those that are written must not share memory with others.",
     ]
+    if takes_stream:
+        lines += [
+            " *",
+            " * Of several targets the first runs whose device the tensors are on, and that this machine has. For a GPU, tensors of the host's memory are copied",
+            " * to the device (device 0 where all are) and back. tec_stream is the CUstream or hipStream_t to work in: a call on tensors of the device alone",
+            " * then returns when its work is queued. With NULL the work is in the default stream, and the call waits for it.",
+        ]
+    lines.append(" */")
+    if takes_stream:
+        lines += [
+            "",
+            "/** Gives code and memory on GPUs back; the next call loads them again. No call may be under way. */",
+            f"void {name}_release(void);",
+        ]
     for exported, checker in functions:
         lines += ["", "/**"]
         for p in checker.params:
             lines.append(f" * {identifier(p.name)}: {_describe(p)}")
-        lines += [" */", f"int32_t {exported}({', '.join(parameters(checker))});"]
+        lines += [" */", f"int32_t {exported}({', '.join(parameters(checker, takes_stream))});"]
     return "\n".join(lines + _end())
 
 
@@ -90,7 +110,7 @@ def _describe(p: Param) -> str:
     return f"{p.dtype} [{shape}]{strides}, {'written' if p.writes else 'read'}, at a multiple of {p.align} bytes"
 
 
-def parameters(checker: Checker) -> list[str]:
+def parameters(checker: Checker, takes_stream: bool = False) -> list[str]:
     """The parameters of a kernel's C function."""
     out = []
     for name, p in zip(argument_names(checker), checker.params):
@@ -99,7 +119,7 @@ def parameters(checker: Checker) -> list[str]:
         else:
             kind = C_TYPES[p.dtype]
             out.append(f"{kind}{'' if kind.endswith('*') else ' '}{name}")
-    return [*out, "tec_error *tec_error_out"]
+    return [*out, *["void *tec_stream"] * takes_stream, "tec_error *tec_error_out"]
 
 
 def argument_names(checker: Checker) -> list[str]:

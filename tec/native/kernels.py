@@ -2,12 +2,12 @@
 
 A function's signature becomes a list of what a call looks at, in order (c/kernels.c): a size that a dimension gives, a size that is solved for, a dimension
 or a stride that must equal an expression. The order follows `Checker.bind`, of which all but the numbers is known here. An entry gathers its
-arguments in two arrays and calls `tec_call_kernel`; LLVM makes it.
+arguments in two arrays and calls `tec_call_kernel`; LLVM makes it. A function for a GPU has its launches as data (host_programs.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..codegen import llvm_util
@@ -21,7 +21,9 @@ from ..target import Target
 from .data import Data, Name, Ref, Word
 from .exprs import Exprs
 from .features import required
+from .gpu_tables import IMAGES_WORDS, Images
 from .headers import identifier
+from .host_programs import HostWords, whole_bits
 from .tables import LAYOUT, MAGIC, code_symbol
 
 _BIND, _CHECK, _SOLVE, _SET_ZERO = 0, 2, 4, 6
@@ -31,63 +33,118 @@ _LLVM_TYPES = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
 class KernelTables:
-    """The functions of a module. `functions`: (exported name, signature); `data`: what describes them."""
+    """The functions of a module, which may be built for several targets: a module for each. `functions`: (exported name, signature); `data`: what
+    describes them. `takes_stream`: whether callers say in which stream of a GPU they work."""
 
-    def __init__(self, module: Module, name: str):
-        self.module, self.name = module, name
+    def __init__(self, modules: Sequence[Module], name: str):
+        self.modules, self.name = modules, name
         self.data = Data()
         self.functions: list[tuple[str, Checker]] = []
-        for function in module.specs:
-            checker = module[function].checker
+        self.takes_stream = any(m.device_kind != "cpu" for m in modules)
+        _check_same(modules)
+        self._images = [Images(self.data, m.device_kind) if m.device_kind != "cpu" else None for m in modules]
+        self._image_records = [self.data.record([None] * IMAGES_WORDS) if i is not None else None for i in self._images]
+        for function in modules[0].specs:
             own = identifier(function)
             exported = own if own == name or own.startswith(f"{name}_") else f"{name}_{own}"
-            self.data.define(_record_symbol(exported), self._record(function, checker), hidden=True)
-            self.functions.append((exported, checker))
+            self.data.define(_record_symbol(exported), self._function(function), hidden=True)
+            self.functions.append((exported, modules[0][function].checker))
+        for images, record in zip(self._images, self._image_records):
+            for k, word in enumerate(images.words() if images is not None else ()):
+                self.data.set(record, k, word)  # type: ignore[arg-type]
         self.data.define("tec_own_model", self.data.record([None]), weak=True)
 
-    def _record(self, function: str, checker: Checker) -> Ref:
+    @property
+    def target(self) -> str:
+        """The targets, as the header says them."""
+        return ", ".join(m.target for m in self.modules)
+
+    def _function(self, function: str) -> Ref:
+        data = self.data
+        forms = [self._record(function, k) for k in range(len(self.modules))]
+        return data.record([MAGIC, LAYOUT, data.text(function), data.text(self.target), len(forms), data.record(forms)])
+
+    def _record(self, function: str, form: int) -> Ref:
+        module = self.modules[form]
+        checker = module[function].checker
         data, found = self.data, _Binding(checker)
+        value = found.exprs.name(_VALUE)
+        images = self._images[form]
+        code: Word = None
+        program: HostWords | None = None
+        asserts = module[function].asserts
+        if images is None:
+            code = Name(code_symbol(function, form))
+        else:
+            steps, some = module.specs[function]["program"], module[function].module.imported_modules
+            program = HostWords(checker, steps, found.exprs, lambda name: images.kernel(some, name))
+            asserts = program.asserts
         if len(checker.tensors) > _MOST_TENSORS or len(found.exprs.names) > _MOST_NAMES:
             raise ArgumentError(
                 f"{function} has {len(checker.tensors)} tensors and {len(found.exprs.names)} sizes",
                 hint=f"a C function takes up to {_MOST_TENSORS} and {_MOST_NAMES}",
             )
-        value = found.exprs.name(_VALUE)
         tensors = data.record([w for p in checker.tensors for w in self._tensor(p)])
         names = found.exprs.names
         scalar_env = [names.get(p.name, -1) for p in checker.scalars]
-        asserts = self.module[function].asserts
         binds = data.record([w for b in found.binds for w in b])
         implicit = data.numbers(found.exprs.name(n) for n in checker.implicit)
-        prototype = f"{checker.prototype}, built for {self.module.target}"
+        prototype = f"{checker.prototype}, built for {module.target}"
+        words = program.words if program is not None else []
         return data.record([
-            MAGIC, LAYOUT, Name(code_symbol(function)), data.text(function), data.text(prototype), *required(self.module.target).words(data),
+            code, data.text(module.target), data.text(function), data.text(prototype), *required(module.target).words(data),
             *found.exprs.words(data), value, len(checker.tensors), tensors,
-            len(checker.scalars), data.numbers(scalar_env), data.numbers(_bits(p.dtype) for p in checker.scalars),
+            len(checker.scalars), data.numbers(scalar_env), data.numbers(whole_bits(p.dtype) for p in checker.scalars),
             len(found.binds), binds, len(checker.implicit), implicit, int(checker.alias_ok), len(asserts), data.texts(asserts),
+            self._image_records[form], len(words), data.numbers(words), len(program.scratch) if program is not None else 0,
+            None if program is None else Name("tec_kernel_gpu_api_1"),
         ])  # fmt: skip
 
     def _tensor(self, p: Param) -> list[Word]:
         code, bits = dlpack_type(p.dtype)
         return [self.data.text(p.name), code, bits, len(p.shape), int(p.writes), p.align, int(p.strides is not None)]
 
-    def entries(self) -> bytes:
-        """The object of the exported functions."""
-        machine = machine_of(Target(self.module.target or "llvm"))
-        text = [f'target triple = "{machine.triple}"', "declare hidden i32 @tec_call_kernel(ptr, ptr, ptr, ptr)"]
-        text += [line for exported, checker in self.functions for line in _entry(exported, checker)]
+    def entries(self, host: str) -> bytes:
+        """The object of the exported functions, for the machine of a CPU's target."""
+        machine = machine_of(Target(host or "llvm"))
+        text = [f'target triple = "{machine.triple}"', "declare hidden i32 @tec_call_kernel(ptr, ptr, ptr, ptr, ptr)"]
+        text += [line for exported, checker in self.functions for line in _entry(exported, checker, self.takes_stream)]
+        if self.takes_stream:
+            text += [
+                "declare hidden void @tec_release_kernels()",
+                f"define void @{self.name}_release() nounwind {{",
+                "  call void @tec_release_kernels()",
+                "  ret void",
+                "}",
+            ]
         made: bytes = llvm_util.compile_text("\n".join(text) + "\n", machine, "object", 1)
         return made
 
 
+def _check_same(modules: Sequence[Module]) -> None:
+    """ArgumentError where modules have other functions, or a function other parameters."""
+    first = modules[0]
+    for m in modules[1:]:
+        if list(m.specs) != list(first.specs):
+            raise ArgumentError(
+                f"the module for {m.target} has the functions {', '.join(m.specs)}, that for {first.target} {', '.join(first.specs)}",
+                hint="a library for several targets has the same functions for each",
+            )
+        for function in first.specs:
+            one, other = (_facts(x[function].checker) for x in (first, m))
+            if one != other:
+                raise ArgumentError(
+                    f"{m[function].checker.prototype}, built for {m.target}, has other parameters than {first[function].checker.prototype}, built for {first.target}",
+                    hint="build the same definition for each target",
+                )
+
+
+def _facts(checker: Checker) -> Any:
+    return [(p.name, p.is_tensor, p.dtype, p.shape, p.writes) for p in checker.params]
+
+
 def _record_symbol(exported: str) -> str:
     return f"tec_kernel_{exported}"
-
-
-def _bits(dtype: str) -> int:
-    """Of whole numbers the bits, negative where they have a sign; 0 for others."""
-    code, bits = dlpack_type(dtype)
-    return {0: -bits, 1: bits, 6: bits}.get(code, 0)
 
 
 class _Binding:
@@ -178,13 +235,13 @@ def _extension(dtype: str) -> str:
     return " signext" if dtype.startswith("int") else " zeroext"
 
 
-def _entry(exported: str, checker: Checker) -> list[str]:
+def _entry(exported: str, checker: Checker, takes_stream: bool) -> list[str]:
     """LLVM IR of an exported function."""
     n_tensors, n_scalars = len(checker.tensors), len(checker.scalars) + len(checker.implicit)
     given = ", ".join(f"{_llvm_type(p)} %a{p.index}" for p in checker.params)
     lines = [
         f"@{_record_symbol(exported)} = external hidden constant i8",
-        f"define i32 @{exported}({given}{', ' if given else ''}ptr %error) nounwind {{",
+        f"define i32 @{exported}({given}{', ' if given else ''}{'ptr %stream, ' * takes_stream}ptr %error) nounwind {{",
         f"  %tensors = alloca [{max(n_tensors, 1)} x ptr], align 8",
         f"  %scalars = alloca [{max(n_scalars, 1)} x i64], align 8",
     ]
@@ -200,5 +257,5 @@ def _entry(exported: str, checker: Checker) -> list[str]:
             f"  store i64 0, ptr %s{k}",
             f"  store {kind} {at}, ptr %s{k}",
         ]
-    call = f"call i32 @tec_call_kernel(ptr @{_record_symbol(exported)}, ptr %tensors, ptr %scalars, ptr %error)"
+    call = f"call i32 @tec_call_kernel(ptr @{_record_symbol(exported)}, ptr %tensors, ptr %scalars, ptr {'%stream' if takes_stream else 'null'}, ptr %error)"
     return [*lines, f"  %status = {call}", "  ret i32 %status", "}"]

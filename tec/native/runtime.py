@@ -26,14 +26,16 @@ NET_SOURCES = (
     "machine.c",
 )
 KERNEL_SOURCES = ("kernels.c",)
-GPU_SOURCES = ("gpu.c", "gpu_driver.c")
+GPU_SOURCES = ("gpu.c", "gpu_code.c", "gpu_driver.c")
+GPU_KERNEL_SOURCES = ("gpu_kernels.c",)
 API_SOURCES = ("api.c",)
 
 
 def digest() -> str:
     """Identifies the sources that the stored objects were made from."""
     text = b"".join(
-        (SOURCES / n).read_bytes() for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *API_SOURCES)
+        (SOURCES / n).read_bytes()
+        for n in (*HEADERS, *NET_SOURCES, *KERNEL_SOURCES, *GPU_SOURCES, *GPU_KERNEL_SOURCES, *API_SOURCES)
     )
     return hashlib.sha256(text + "".join(map(pool.source, pool.ALL_TRIPLES)).encode()).hexdigest()
 
@@ -45,7 +47,7 @@ def stored_digest() -> str:
 
 
 def objects(arch: str) -> dict[str, bytes]:
-    """ "net", "kernels", "gpu" and "api" of an architecture. Raises CodegenError where there are none."""
+    """ "net", "kernels", "gpu", "gpu_kernels" and "api" of an architecture. Raises CodegenError where there are none."""
     with zipfile.ZipFile(OBJECTS) as z:
         found = {n.split("/")[1]: z.read(n) for n in z.namelist() if n.startswith(f"{arch}/")}
         if not found:

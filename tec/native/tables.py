@@ -27,15 +27,15 @@ WEIGHTS, FILE_BYTES = (
     "tec_file_bytes",
 )  # symbols: of the weights' first byte, of a word that gets the file's size
 _TABLES_AT, _FILE_BYTES_AT = 8, 15  # words of the record
-MAGIC, LAYOUT = 0x6C65646F6D636574, 2
+MAGIC, LAYOUT = 0x6C65646F6D636574, 3
 WEIGHT_ALIGN = 256  # bytes: what the arena's values get too
 _STRETCH, _LOOP, _BRANCH = range(3)
 _DAMAGED, _INVALID = 3, 1
 
 
-def code_symbol(function: str) -> str:
-    """The symbol of a compiled function within a library."""
-    return f"tec_code_{function}"
+def code_symbol(function: str, form: int = 0) -> str:
+    """The symbol of a compiled function within a library; form: of which of its targets."""
+    return f"tec_code{form or ''}_{function}"
 
 
 def model_symbol(name: str) -> str:
@@ -44,11 +44,14 @@ def model_symbol(name: str) -> str:
 
 
 class ModelTables:
-    """See the module. `weights_file`: the name of the file beside the library; None where weights are in it."""
+    """See the module. `weights_file`: the name of the file beside the library; None where weights are in it, named by `weights_symbol`. `others`: the same
+    network for other targets, each with `form` numbers of their own from 1 on."""
 
-    def __init__(self, network: Network, name: str, weights_file: str | None = None):
+    def __init__(
+        self, network: Network, name: str, weights_file: str | None = None, *, form: int = 0, others: Sequence[ModelTables] = ()
+    ):  # fmt: skip
         self.network, self.plan, self.layout = network, network.plan, network._layout
-        self.name = name
+        self.name, self.form, self.others = name, form, others
         self.data = Data()
         empty = frozenset(self.plan.empty)
         self.exprs = Exprs(lambda n: 0 if n in empty else 1)
@@ -56,9 +59,16 @@ class ModelTables:
             self.exprs.name(size)
         self.weights, self.weight_at = self._pack_weights()
         self.weights_file = weights_file
+        same = [o.weights_symbol for o in others if np.array_equal(o.weights, self.weights)]
+        self.weights_symbol: str = same[0] if same else f"{WEIGHTS}{form or ''}"
         imported = network.module.imported_modules
         self.device_type = DEVICE_TYPES.get(imported[0].kind, 0) if imported else 0  # 0: a CPU
         self.model = self._model()
+
+    @property
+    def record_symbol(self) -> str:
+        """The symbol of the record of one of several targets."""
+        return f"tec_form_{self.form}_{self.name}"
 
     # ---- weights
 
@@ -93,7 +103,7 @@ class ModelTables:
         words: list[Word] = [
             MAGIC, LAYOUT, Name("tec_api_1"), data.text(self.name), data.text(self.network.module.target),
             *features.words(data), 0, 0, 0,
-            None if self.weights_file is not None or not len(self.weights) else Name(WEIGHTS), len(self.weights), checksum(self.weights),
+            None if self.weights_file is not None or not len(self.weights) else Name(self.weights_symbol), len(self.weights), checksum(self.weights),
             None if self.weights_file is None else data.text(self.weights_file), 0,
             *exprs, *table,
             len(plan.inputs), inputs, len(plan.outputs), outputs, len(plan.states), states,
@@ -104,12 +114,16 @@ class ModelTables:
             len(layout._aligned), data.numbers(layout._aligned),
             len(layout._arguments), data.numbers(layout._arguments), layout.n_scalars, data.numbers(layout.scalar_rows),
             len(plan.flat), steps, len(nodes), data.numbers(nodes), device, Name("tec_gpu_api_1") if device is not None else None,
+            len(self.others), data.record([Name(o.record_symbol) for o in self.others]),
         ]  # fmt: skip
         model = data.record(words)
         data.raw(b"", 8)
         data.set(model, _TABLES_AT, Ref(TABLES, 0))
         data.set(model, _TABLES_AT + 1, len(data.tables))
         data.set(model, _TABLES_AT + 2, checksum(bytes(data.tables)))
+        if self.form:
+            data.define(self.record_symbol, model, hidden=True)
+            return model
         data.define(FILE_BYTES, data.word(model, _FILE_BYTES_AT), hidden=True)
         own = data.record([model])
         data.define(model_symbol(self.name), own)
@@ -164,7 +178,7 @@ class ModelTables:
             return [None, pointer, scalar, self.data.text(step.function), 0, None]
         asserts = self.network.module[step.function].asserts
         return [
-            Name(code_symbol(step.function)), pointer, scalar, self.data.text(step.function), len(asserts),
+            Name(code_symbol(step.function, self.form)), pointer, scalar, self.data.text(step.function), len(asserts),
             self.data.texts(asserts),
         ]  # fmt: skip
 

@@ -45,6 +45,8 @@ EXPORT DLDevice tec_net_device(const tec_net *net) {
   return net ? net->api->device(net) : cpu;
 }
 
+EXPORT const char *tec_net_target(const tec_net *net) { return net && net->api->abi >= 2 ? net->api->target(net) : ""; }
+
 EXPORT int64_t tec_net_bytes(const tec_net *net) { return net ? net->api->bytes(net) : 0; }
 
 EXPORT const tec_model *tec_library_model(void) { return tec_own_model; }

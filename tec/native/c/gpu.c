@@ -12,8 +12,8 @@ typedef struct shared {
   const tec_model *model;
   int32_t ordinal;
   int64_t users;
-  void *context, *weights, **modules, **functions;
-  int64_t *most_shared;        /* bytes of dynamic shared memory that each kernel may have */
+  void *weights;
+  tec_loaded code;
 } shared;
 
 struct tec_gpu_net {
@@ -27,8 +27,7 @@ struct tec_gpu_net {
   void **params;               /* of the launch that is being queued */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static shared *all; /* of this library */
+static shared *all; /* of this library, under the lock */
 
 static int32_t failed(tec_net *net, const char *what, int32_t status) {
   const tec_driver *d = net->gpu->driver;
@@ -38,31 +37,9 @@ static int32_t failed(tec_net *net, const char *what, int32_t status) {
 /* ---- code and weights */
 
 static void unload(const tec_driver *d, shared *s) {
-  const tec_gpu *g = s->model->gpu;
-  for (int64_t k = 0; s->modules && k < g->n_images; k++)
-    if (s->modules[k]) d->unload(s->modules[k]);
+  tec_unload_code(d, &s->model->gpu->code, &s->code);
   if (s->weights) d->free(s->weights);
-  free(s->modules);
-  free(s->functions);
-  free(s->most_shared);
   free(s);
-}
-
-static int32_t load_code(tec_net *net, shared *s) {
-  const tec_gpu *g = net->model->gpu;
-  const tec_driver *d = net->gpu->driver;
-  for (int64_t k = 0; k < g->n_images; k++) {
-    char log[300] = "";
-    int32_t status = tec_load_image(d, &s->modules[k], g->image[k], g->image_bytes[k], log, sizeof log);
-    if (status)
-      return tec_fail(net->error, TEC_UNSUPPORTED, "the code, compiled for %s, could not be loaded: %s%s%s", net->model->target, tec_driver_text(d, status), *log ? "; " : "", log);
-  }
-  for (int64_t k = 0; k < g->n_kernels; k++) {
-    int32_t status = d->function(&s->functions[k], s->modules[g->kernel_image[k]], g->kernels[k]);
-    if (status) return failed(net, g->kernels[k], status);
-    s->most_shared[k] = tec_default_shared(d, s->functions[k]);
-  }
-  return TEC_OK;
 }
 
 static int32_t load_weights(tec_net *net, shared *s) {
@@ -78,23 +55,14 @@ static int32_t load_weights(tec_net *net, shared *s) {
 }
 
 static int32_t find_shared(tec_net *net, int32_t ordinal) {
-  const tec_gpu *g = net->model->gpu;
   shared *s = all;
   while (s && (s->model != net->model || s->ordinal != ordinal)) s = s->next;
   if (!s) {
     s = calloc(1, sizeof *s);
-    if (s) {
-      s->modules = calloc((size_t)g->n_images + 1, sizeof *s->modules);
-      s->functions = calloc((size_t)g->n_kernels + 1, sizeof *s->functions);
-      s->most_shared = calloc((size_t)g->n_kernels + 1, sizeof *s->most_shared);
-    }
-    if (!s || !s->modules || !s->functions || !s->most_shared) {
-      if (s) unload(net->gpu->driver, s);
-      return tec_fail(net->error, TEC_OUT_OF_MEMORY, "there is no memory for the network's tables");
-    }
+    if (!s) return tec_fail(net->error, TEC_OUT_OF_MEMORY, "there is no memory for the network's tables");
     s->model = net->model;
     s->ordinal = ordinal;
-    int32_t status = load_code(net, s);
+    int32_t status = tec_load_code(net->gpu->driver, &net->model->gpu->code, net->model->target, &s->code, net->error);
     if (!status) status = load_weights(net, s);
     if (status) {
       unload(net->gpu->driver, s);
@@ -134,9 +102,9 @@ static int32_t open_net(tec_net *net, const tec_options *options) {
   tec_gpu_net *n = net->gpu = calloc(1, sizeof *n);
   if (!n) return tec_fail(net->error, TEC_OUT_OF_MEMORY, "there is no memory for the network's tables");
   int32_t ordinal = options ? options->device : 0, status;
-  net->device_type = (int32_t)net->model->gpu->kind;
+  net->device_type = (int32_t)net->model->gpu->code.kind;
   net->ordinal = ordinal;
-  pthread_mutex_lock(&lock);
+  pthread_mutex_lock(&tec_gpu_lock);
   status = tec_find_driver(net->device_type, &n->driver, net->error);
   if (!status) status = tec_check_ordinal(n->driver, ordinal, net->error);
   if (!status && !(status = enter(net))) {
@@ -150,7 +118,7 @@ static int32_t open_net(tec_net *net, const tec_options *options) {
     }
     leave(net);
   }
-  pthread_mutex_unlock(&lock);
+  pthread_mutex_unlock(&tec_gpu_lock);
   if (!status) net->weights = n->on->weights;
   return status;
 }
@@ -162,14 +130,14 @@ static void close_net(tec_net *net) {
     n->driver->wait(n->stream);
     if (n->own_stream && n->stream) n->driver->end_stream(n->stream);
     if (n->scratch.data) n->driver->free(n->scratch.data);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&tec_gpu_lock);
     if (--n->on->users == 0) {
       shared **at = &all;
       while (*at != n->on) at = &(*at)->next;
       *at = n->on->next;
       unload(n->driver, n->on);
     }
-    pthread_mutex_unlock(&lock);
+    pthread_mutex_unlock(&tec_gpu_lock);
     leave(net);
   }
   free(n->arguments.data);
@@ -258,36 +226,14 @@ static int64_t address(const tec_net *net, int64_t of) {
 static int32_t make_map(tec_net *net, int64_t k) {
   const tec_map *m = &net->model->gpu->maps[k];
   tec_gpu_net *n = net->gpu;
-  int64_t at = address(net, m->address);
+  int64_t at = address(net, m->address), sizes[5] = {0}, strides[5] = {0};
   if (n->map_of[k] == at) return TEC_OK;
-  uint64_t sizes[5] = {0}, strides[5] = {0};
-  uint32_t box[5] = {0};
-  int aligned = at % 16 == 0;
   for (int64_t d = 0; d < m->rank; d++) {
-    sizes[d] = (uint64_t)net->rows[m->size[d]];
-    box[d] = (uint32_t)m->box[d];
-    if (d + 1 < m->rank) {
-      strides[d] = (uint64_t)(net->rows[m->stride[d]] * m->item_bytes);
-      aligned = aligned && strides[d] && strides[d] % 16 == 0;
-    }
+    sizes[d] = net->rows[m->size[d]];
+    if (d + 1 < m->rank) strides[d] = net->rows[m->stride[d]];
   }
-  if (!aligned) return tec_fail(net->error, TEC_INVALID, "a kernel copies rows that do not begin at multiples of 16 bytes; give such sizes and such an address");
-  if (!n->driver->encode_map) return tec_fail(net->error, TEC_UNSUPPORTED, "a kernel copies by tensor maps, which this driver does not have");
-  int32_t status = tec_encode_map(n->driver, n->arguments.data + m->begin, m->type, m->rank, (void *)at, sizes, strides, box, (int)m->swizzle);
-  if (status) return failed(net, "a tensor map", status);
-  n->map_of[k] = at;
-  return TEC_OK;
-}
-
-/* Nets on one device have one function of each kernel: without the lock one could lower what another has just raised. */
-static int32_t allow_shared(tec_gpu_net *n, int64_t kernel, int64_t bytes) {
-  int32_t status = 0;
-  pthread_mutex_lock(&lock);
-  if (bytes > n->on->most_shared[kernel]) {
-    status = tec_allow_shared(n->driver, n->on->functions[kernel], bytes);
-    if (!status) n->on->most_shared[kernel] = bytes;
-  }
-  pthread_mutex_unlock(&lock);
+  int32_t status = tec_make_map(n->driver, n->arguments.data + m->begin, m->type, m->rank, m->item_bytes, (int)m->swizzle, at, sizes, strides, m->box, net->error);
+  if (!status) n->map_of[k] = at;
   return status;
 }
 
@@ -307,12 +253,12 @@ static int32_t launch(tec_net *net, int64_t k) {
     if (status) return status;
   }
   if (geometry[6]) {
-    int32_t status = allow_shared(n, l->kernel, geometry[6]);
-    if (status) return failed(net, g->kernels[l->kernel], status);
+    int32_t status = tec_raise_shared(n->driver, &n->on->code, l->kernel, geometry[6]);
+    if (status) return failed(net, g->code.kernels[l->kernel], status);
   }
   for (int64_t j = 0; j < l->n_offsets; j++) n->params[j] = n->arguments.data + l->begin + l->offsets[j];
-  int32_t status = tec_launch_kernel(n->driver, n->on->functions[l->kernel], geometry, n->stream, n->params, n->arguments.data + l->begin, (size_t)l->bytes, (int)l->early);
-  return status ? failed(net, g->kernels[l->kernel], status) : TEC_OK;
+  int32_t status = tec_launch_kernel(n->driver, n->on->code.functions[l->kernel], geometry, n->stream, n->params, n->arguments.data + l->begin, (size_t)l->bytes, (int)l->early);
+  return status ? failed(net, g->code.kernels[l->kernel], status) : TEC_OK;
 }
 
 static int32_t run_steps(tec_net *net, int64_t first, int64_t count) {

@@ -50,7 +50,20 @@ typedef struct {
   int32_t ordinal;
 } tec_position;
 
-/* Under the lock of gpu.c. */
+/* A device's functions of some images. */
+typedef struct {
+  void **modules, **functions;
+  int64_t *most_shared;        /* bytes of dynamic shared memory that each kernel may have */
+} tec_loaded;
+
+/* gpu_code.c. The lock guards the drivers' tables, what has been loaded, and how much shared memory kernels may have. */
+extern pthread_mutex_t tec_gpu_lock;
+int32_t tec_load_code(const tec_driver *d, const tec_images *g, const char *target, tec_loaded *code, char *error);
+void tec_unload_code(const tec_driver *d, const tec_images *g, tec_loaded *code);
+int32_t tec_raise_shared(const tec_driver *d, tec_loaded *code, int64_t kernel, int64_t bytes);
+int32_t tec_make_map(const tec_driver *d, void *out, int64_t type, int64_t rank, int64_t item_bytes, int swizzle, int64_t address, const int64_t *sizes, const int64_t *strides, const int64_t *box, char *error);
+
+/* gpu_driver.c. The first two under the lock. */
 int32_t tec_find_driver(int32_t kind, const tec_driver **driver, char *error);
 int32_t tec_check_ordinal(const tec_driver *d, int32_t ordinal, char *error);
 

@@ -54,16 +54,19 @@ static int32_t bind(char *error, const tec_kernel *k, const DLTensor *const *ten
   return TEC_OK;
 }
 
-static int32_t check_forms(char *error, const tec_kernel *k, const DLTensor *const *tensors) {
+/* device: where the function runs. Tensors of the host's memory are copied to a GPU, one behind the other in its memory. */
+static int32_t check_forms(char *error, const tec_kernel *k, const DLTensor *const *tensors, const DLDevice *device) {
   for (int64_t j = 0; j < k->n_tensors; j++) {
     const tec_tensor *p = &k->tensors[j];
     char what[200];
     snprintf(what, sizeof what, "%.80s: argument %s", k->name, p->name);
-    int32_t status = tec_check_tensor(NULL, error, what, tensors[j], p->code, p->bits, p->ndim, 1);
+    int32_t status = tec_check_tensor(error, what, tensors[j], p->code, p->bits, p->ndim, 1, device);
     if (status) return status;
-    if (!p->strided && !tec_is_compact(tensors[j])) return tec_fail(error, TEC_INVALID, "%s has strides, a compact tensor is wanted", what);
+    int is_copied = k->images && tec_is_on_host(tensors[j]);
+    if ((!p->strided || is_copied) && !tec_is_compact(tensors[j]))
+      return tec_fail(error, TEC_INVALID, "%s has strides, a compact tensor is wanted%s", what, p->strided ? " in the host's memory" : "");
     uintptr_t data = (uintptr_t)tensors[j]->data + tensors[j]->byte_offset;
-    if (tec_elements(tensors[j]) && data % (uintptr_t)p->align)
+    if (!is_copied && tec_elements(tensors[j]) && data % (uintptr_t)p->align)
       return tec_fail(error, TEC_INVALID, "%s begins at an address that is no multiple of %lld bytes", what, (long long)p->align);
   }
   return TEC_OK;
@@ -88,15 +91,11 @@ static int32_t failed(char *error, const tec_kernel *k, int32_t status) {
   return tec_fail(error, TEC_FAILED, "%s: assertion %d in the compiled function failed", k->name, (int)status - 1);
 }
 
-/* What a kernel's exported function calls: its tensors, and its numbers with room for the variables of shapes behind them. */
-__attribute__((visibility("hidden"))) int32_t tec_call_kernel(const tec_kernel *k, const DLTensor *const *tensors, int64_t *scalars, tec_error *out) {
-  char *error = out ? out->text : NULL;
+static int32_t call_on(const tec_kernel *k, const DLDevice *device, void *code, const DLTensor *const *tensors, int64_t *scalars, void *stream, char *error) {
   int64_t env[MOST_ENV];
   uint8_t known[MOST_ENV] = {0};
   void *buffers[MOST_TENSORS];
-  if (error) error[0] = 0;
-  int32_t status = tec_check_machine(error, k->prototype, k->features, k->n_features, k->feature_names);
-  if (!status) status = check_forms(error, k, tensors);
+  int32_t status = check_forms(error, k, tensors, device);
   if (status) return status;
   for (int64_t j = 0; j < k->n_scalars; j++)
     if (k->scalar_env[j] >= 0) {
@@ -109,10 +108,46 @@ __attribute__((visibility("hidden"))) int32_t tec_call_kernel(const tec_kernel *
       known[k->scalar_env[j]] = 1;
     }
   if ((status = bind(error, k, tensors, env, known)) || (status = check_overlaps(error, k, tensors))) return status;
+  if (k->images) return k->gpu->call(k, code, tensors, scalars, env, known, stream, error);
   for (int64_t j = 0; j < k->n_tensors; j++) buffers[j] = (char *)tensors[j]->data + tensors[j]->byte_offset;
   for (int64_t j = 0; j < k->n_implicit; j++) scalars[k->n_scalars + j] = env[k->implicit[j]];
   tec_grow_pool(tec_default_threads());
   tec_after_fork();
   status = k->code(buffers, scalars);
   return status ? failed(error, k, status) : TEC_OK;
+}
+
+/* The device of the first tensor that is on one. */
+static DLDevice device_of(const tec_kernel *k, const DLTensor *const *tensors) {
+  DLDevice host = {kDLCPU, 0};
+  for (int64_t j = 0; j < k->n_tensors; j++)
+    if (tensors[j] && !tec_is_on_host(tensors[j])) return tensors[j]->device;
+  return host;
+}
+
+/* What an exported function calls: its tensors, and its numbers with room for the variables of shapes behind them. Of several targets the first is taken
+ * that this machine can run and whose device the tensors are on; all in the host's memory, they suit each target. */
+__attribute__((visibility("hidden"))) int32_t tec_call_kernel(const tec_function *f, const DLTensor *const *tensors, int64_t *scalars, void *stream, tec_error *out) {
+  char *error = out ? out->text : NULL;
+  int32_t status = TEC_UNSUPPORTED, tried = 0;
+  DLDevice device = device_of(f->kernels[0], tensors);
+  if (error) error[0] = 0;
+  for (int64_t j = 0; j < f->n_kernels; j++) {
+    const tec_kernel *k = f->kernels[j];
+    int64_t kind = k->images ? k->images->kind : kDLCPU;
+    void *code = NULL;
+    if (device.device_type != kDLCPU && (int64_t)device.device_type != kind) continue;
+    DLDevice on = {(DLDeviceType)kind, device.device_id};
+    tried = 1;
+    status = k->images ? k->gpu->open(k, device.device_id, &code, error) : tec_check_machine(error, k->prototype, k->features, k->n_features, k->feature_names);
+    if (!status) return call_on(k, &on, code, tensors, scalars, stream, error);
+    if (status != TEC_UNSUPPORTED) return status;
+  }
+  if (!tried) return tec_fail(error, TEC_INVALID, "%s: a tensor is on DLPack device %d:%d, and the function was built for %s", f->name, (int)device.device_type, (int)device.device_id, f->targets);
+  if (error && f->n_kernels > 1) {
+    char last[300];
+    snprintf(last, sizeof last, "%s", error);
+    return tec_fail(error, status, "%s: this machine runs none of %s; the last that was tried: %s", f->name, f->targets, last);
+  }
+  return status;
 }

@@ -5,7 +5,7 @@
 #include "tec_abi.h"
 
 #define TEC_MAGIC 0x6c65646f6d636574LL /* "tecmodel" */
-#define TEC_LAYOUT 2
+#define TEC_LAYOUT 3
 
 typedef int32_t (*tec_code)(void **buffers, int64_t *scalars);
 
@@ -78,7 +78,7 @@ typedef struct {
   const int64_t *size, *stride, *box; /* rows of the table; numbers */
 } tec_map;
 
-/* The steps of a network for a GPU. */
+/* Code for a GPU, and what is called of it. */
 typedef struct {
   int64_t kind;                /* kDLCUDA or kDLROCM */
   int64_t n_images;
@@ -87,6 +87,11 @@ typedef struct {
   int64_t n_kernels;
   const char *const *kernels;
   const int64_t *kernel_image;
+} tec_images;
+
+/* The steps of a network for a GPU. */
+typedef struct {
+  tec_images code;
   int64_t n_launches;
   const tec_launch *launches;
   const int64_t *geometry;     /* rows: grid, work-group, bytes of dynamic shared memory; 7 of each launch */
@@ -150,6 +155,8 @@ struct tec_model {
   const int64_t *nodes;
   const tec_gpu *gpu;          /* NULL for a CPU */
   const tec_gpu_api *gpu_api;
+  int64_t n_others;            /* the same network for other targets, which are tried in order where this machine cannot run this one */
+  const tec_model *const *others;
 };
 
 /* A kernel: a function of tensors and numbers. */
@@ -163,9 +170,12 @@ typedef struct {
   int64_t to, expr;            /* the number in the environment that is set; the expression */
 } tec_bind;
 
+typedef struct tec_kernel_gpu_api tec_kernel_gpu_api;
+
+/* A function for one target. */
 typedef struct tec_kernel {
-  int64_t magic, layout;
-  tec_code code;
+  tec_code code;               /* NULL for a GPU */
+  const char *target;
   const char *name;
   const char *prototype;
   const int64_t *features;
@@ -185,9 +195,25 @@ typedef struct tec_kernel {
   int64_t alias_ok;
   int64_t n_asserts;
   const char *const *asserts;
+  const tec_images *images;    /* NULL for a CPU */
+  int64_t n_program;
+  const int64_t *program;      /* what launches kernels: words, see gpu_kernels.c */
+  int64_t n_scratch;
+  const tec_kernel_gpu_api *gpu;
 } tec_kernel;
+
+/* An exported function: the same for each of its targets. */
+typedef struct tec_function {
+  int64_t magic, layout;
+  const char *name;
+  const char *targets;
+  int64_t n_kernels;
+  const tec_kernel *const *kernels;
+} tec_function;
 
 enum { BIND_SHAPE, BIND_STRIDE, CHECK_SHAPE, CHECK_STRIDE, SOLVE_SHAPE, SOLVE_STRIDE, SET_ZERO };
 enum { NODE_STRETCH, NODE_LOOP, NODE_BRANCH };
+enum { HOST_LAUNCH, HOST_ALLOC, HOST_FREE, HOST_FOR, HOST_IF, HOST_ASSERT };
+enum { ARG_BUFFER, ARG_SCALAR, ARG_SIZE, ARG_CONSTANT, ARG_MAP };
 
 #endif

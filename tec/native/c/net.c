@@ -1,4 +1,5 @@
 /* Nets: making them, what they look like from outside, their end. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -6,6 +7,7 @@
 #include "runtime.h"
 
 int32_t tec_copy_bytes(void **buffers, int64_t *scalars);
+void tec_destroy(tec_net *net);
 
 static void *zeros(int64_t n, size_t bytes, int *good) {
   void *made = calloc((size_t)(n > 0 ? n : 1), bytes);
@@ -111,7 +113,7 @@ static int32_t start(tec_net *net, const tec_options *options) {
   return TEC_OK;
 }
 
-int32_t tec_create(const tec_model *model, const tec_options *options, tec_net **out) {
+static int32_t make(const tec_model *model, const tec_options *options, tec_net **out) {
   tec_net *net = calloc(1, sizeof *net);
   *out = net;
   if (!net) return TEC_OUT_OF_MEMORY;
@@ -123,6 +125,22 @@ int32_t tec_create(const tec_model *model, const tec_options *options, tec_net *
     return TEC_OUT_OF_MEMORY;
   }
   return start(net, options);
+}
+
+/* Of a library for several targets, the first that this machine can run. If it can run none, the text says so of the first and of the last. */
+int32_t tec_create(const tec_model *model, const tec_options *options, tec_net **out) {
+  char first[ERROR_BYTES / 2];
+  int32_t status = make(model, options, out);
+  if (status != TEC_UNSUPPORTED || model->magic != TEC_MAGIC || model->layout != TEC_LAYOUT || !model->n_others) return status;
+  snprintf(first, sizeof first, "%s", (*out)->error);
+  for (int64_t k = 0; k < model->n_others && status == TEC_UNSUPPORTED; k++) {
+    tec_destroy(*out);
+    status = make(model->others[k], options, out);
+  }
+  if (status != TEC_UNSUPPORTED) return status;
+  char last[ERROR_BYTES / 2];
+  snprintf(last, sizeof last, "%s", (*out)->error);
+  return tec_fail((*out)->error, status, "%s; and %s", first, last);
 }
 
 void tec_destroy(tec_net *net) {

@@ -9,6 +9,18 @@
 
 /* ---- inputs and sizes */
 
+static DLDevice net_device(const tec_net *net) {
+  DLDevice device = {net->gpu ? (DLDeviceType)net->device_type : kDLCPU, net->gpu ? net->ordinal : 0};
+  return device;
+}
+
+static int32_t check_tensor(tec_net *net, const char *what, const tec_place *p, const DLTensor *t, int data) {
+  DLDevice device = net_device(net);
+  int32_t status = tec_check_tensor(net->error, what, t, p->code, p->bits, p->ndim, data, &device);
+  if (!status && data && !tec_is_on_host(t) && !tec_is_compact(t)) return tec_fail(net->error, TEC_INVALID, "%s has strides; a tensor on the device must be compact", what);
+  return status;
+}
+
 static int32_t check_inputs(tec_net *net, const DLTensor *const *inputs, int32_t n, int data) {
   if (n != net->n_inputs) return tec_fail(net->error, TEC_INVALID, "%d inputs given, the network has %d", (int)n, (int)net->n_inputs);
   if (n && !inputs) return tec_fail(net->error, TEC_INVALID, "the array of inputs is a null pointer");
@@ -16,7 +28,7 @@ static int32_t check_inputs(tec_net *net, const DLTensor *const *inputs, int32_t
     const tec_place *p = &net->model->inputs[net->input_at[k]];
     char what[160];
     snprintf(what, sizeof what, "input %d (%.120s)", (int)k, p->name);
-    int32_t status = tec_check_tensor(net, net->error, what, inputs[k], p->code, p->bits, p->ndim, data);
+    int32_t status = check_tensor(net, what, p, inputs[k], data);
     if (status) return status;
   }
   return TEC_OK;
@@ -104,7 +116,7 @@ static int32_t place_inputs(tec_net *net, const DLTensor *const *inputs) {
 static int32_t check_target(tec_net *net, int32_t k, const tec_place *p, const DLTensor *t, const DLTensor *const *inputs, DLTensor *const *outputs, int32_t n) {
   char what[160];
   snprintf(what, sizeof what, "output %d (%.120s)", (int)k, p->name);
-  int32_t status = tec_check_tensor(net, net->error, what, t, p->code, p->bits, p->ndim, 1);
+  int32_t status = check_tensor(net, what, p, t, 1);
   if (status) return status;
   for (int64_t d = 0; d < p->ndim; d++)
     if (t->shape[d] != net->rows[p->row[d]]) {
@@ -116,21 +128,17 @@ static int32_t check_target(tec_net *net, int32_t k, const tec_place *p, const D
       return tec_fail(net->error, TEC_INVALID, "%s has shape %s, the network makes %s", what, is, made);
     }
   uintptr_t begin, end, b, e;
+  DLDevice device = net_device(net);
   tec_extent(t, &begin, &end);
   for (int32_t j = 0; j < net->n_inputs + n; j++) {
     const DLTensor *other = j < net->n_inputs ? inputs[j] : outputs[j - net->n_inputs];
     if (!other || j - net->n_inputs == k) continue;
     if (j >= net->n_inputs && !other->data) continue; /* its own turn says what is wrong with it */
-    if (j >= net->n_inputs && tec_check_tensor(net, NULL, "", other, other->dtype.code, other->dtype.bits, other->ndim, 1)) continue;
+    if (j >= net->n_inputs && tec_check_tensor(NULL, "", other, other->dtype.code, other->dtype.bits, other->ndim, 1, &device)) continue;
     tec_extent(other, &b, &e);
     if (begin < e && b < end) return tec_fail(net->error, TEC_INVALID, "%s shares memory with an input or another output", what);
   }
   return TEC_OK;
-}
-
-static DLDevice net_device(const tec_net *net) {
-  DLDevice device = {net->gpu ? (DLDeviceType)net->device_type : kDLCPU, net->gpu ? net->ordinal : 0};
-  return device;
 }
 
 /* Memory for all outputs: a caller's tensor, a state's other block, or the net's own. */
@@ -340,4 +348,6 @@ const char *tec_error_text(const tec_net *);
 int32_t tec_count(const tec_net *, int32_t);
 const tec_port *tec_port_at(const tec_net *, int32_t, int32_t);
 
-const tec_api tec_api_1 = {TEC_ABI, tec_create, tec_destroy, tec_run, tec_result, tec_shape, tec_reset, tec_rows, tec_truncate, tec_set_threads, tec_bytes, tec_error_text, tec_count, tec_port_at, net_device};
+static const char *net_target(const tec_net *net) { return net->model->target; }
+
+const tec_api tec_api_1 = {TEC_ABI, tec_create, tec_destroy, tec_run, tec_result, tec_shape, tec_reset, tec_rows, tec_truncate, tec_set_threads, tec_bytes, tec_error_text, tec_count, tec_port_at, net_device, net_target};

@@ -93,7 +93,8 @@ int32_t tec_read_tensor(tec_net *net, void *to, const DLTensor *t);
 int tec_is_on_device(const tec_net *net, const DLTensor *t);
 
 /* tensors.c */
-int32_t tec_check_tensor(const tec_net *net, char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data);
+int32_t tec_check_tensor(char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data, const DLDevice *device);
+int tec_is_on_host(const DLTensor *t);
 int64_t tec_elements(const DLTensor *t);
 int tec_is_compact(const DLTensor *t);
 void tec_extent(const DLTensor *t, uintptr_t *begin, uintptr_t *end);
@@ -149,6 +150,12 @@ struct tec_gpu_api {
   int64_t (*held)(const tec_net *);
 };
 
+/* What functions for a GPU have beside the rest (gpu_kernels.c). */
+struct tec_kernel_gpu_api {
+  int32_t (*open)(const tec_kernel *, int32_t ordinal, void **code, char *error);
+  int32_t (*call)(const tec_kernel *, void *code, const DLTensor *const *, const int64_t *scalars, int64_t *env, uint8_t *known, void *stream, char *error);
+};
+
 struct tec_api {
   int64_t abi;
   int32_t (*create)(const tec_model *, const tec_options *, tec_net **);
@@ -165,6 +172,7 @@ struct tec_api {
   int32_t (*count)(const tec_net *, int32_t);
   const tec_port *(*port)(const tec_net *, int32_t, int32_t);
   DLDevice (*device)(const tec_net *);
+  const char *(*target)(const tec_net *); /* from abi 2 on */
 };
 extern const tec_api tec_api_1;
 

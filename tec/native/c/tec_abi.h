@@ -31,7 +31,7 @@ typedef struct {
 } DLTensor;
 #endif
 
-#define TEC_ABI 1
+#define TEC_ABI 2
 
 /* What every call returns. tec_net_error has the text. */
 enum {
@@ -103,13 +103,14 @@ int32_t tec_net_truncate(tec_net *net, int64_t rows);
 /* How many threads the net's parallel loops use from now on, as in tec_options. */
 int32_t tec_net_threads(tec_net *net, int32_t threads);
 
-/* Where the net computes. */
+/* Where the net computes, and the target that its code was compiled for: of a library with several, the first that this machine can run. */
 DLDevice tec_net_device(const tec_net *net);
+const char *tec_net_target(const tec_net *net);
 
 /* Bytes of working memory and of states that the net holds, the weights not counted. */
 int64_t tec_net_bytes(const tec_net *net);
 
-/* The model that the library of this function has; NULL for a library of kernels. Its name and its target, as they were compiled. */
+/* The model that the library of this function has; NULL for a library of kernels. Its name and its (first) target, as they were compiled. */
 const tec_model *tec_library_model(void);
 const char *tec_model_name(const tec_model *model);
 const char *tec_model_target(const tec_model *model);

@@ -4,8 +4,12 @@
 
 #include "runtime.h"
 
-/* data: whether its memory is looked at too. */
-int32_t tec_check_tensor(const tec_net *net, char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data) {
+int tec_is_on_host(const DLTensor *t) {
+  return t->device.device_type == kDLCPU || t->device.device_type == kDLCUDAHost || t->device.device_type == kDLROCMHost;
+}
+
+/* data: whether its memory is looked at too. device: where it may lie beside the host's memory; NULL for nowhere. */
+int32_t tec_check_tensor(char *error, const char *what, const DLTensor *t, int64_t code, int64_t bits, int64_t ndim, int data, const DLDevice *device) {
   if (!t) return tec_fail(error, TEC_INVALID, "%s: the tensor is a null pointer", what);
   if (t->dtype.code != code || t->dtype.bits != bits || t->dtype.lanes != 1) {
     char is[40], wanted[40];
@@ -24,12 +28,11 @@ int32_t tec_check_tensor(const tec_net *net, char *error, const char *what, cons
       return tec_fail(error, TEC_INVALID, "%s: its shape asks for more than 2^63 bytes", what);
   }
   if (!data) return TEC_OK;
-  int device = (int)t->device.device_type;
-  if (device != kDLCPU && device != kDLCUDAHost && device != kDLROCMHost) {
-    if (!net || !net->gpu) return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d, it must be in the host's memory", what, device);
-    if (!tec_is_on_device(net, t))
-      return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d:%d, it must be in the host's memory or on %d:%d", what, device, (int)t->device.device_id, (int)net->device_type, (int)net->ordinal);
-    if (!tec_is_compact(t)) return tec_fail(error, TEC_INVALID, "%s has strides; a tensor on the device must be compact", what);
+  if (!tec_is_on_host(t)) {
+    int is = (int)t->device.device_type;
+    if (!device || device->device_type == kDLCPU) return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d, it must be in the host's memory", what, is);
+    if (is != (int)device->device_type || t->device.device_id != device->device_id)
+      return tec_fail(error, TEC_INVALID, "%s is on DLPack device %d:%d, it must be in the host's memory or on %d:%d", what, is, (int)t->device.device_id, (int)device->device_type, (int)device->device_id);
   }
   if (!t->data && !empty) return tec_fail(error, TEC_INVALID, "%s: its data is a null pointer", what);
   return TEC_OK;

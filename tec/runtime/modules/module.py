@@ -347,19 +347,30 @@ class Module:
         write_package(path, "module", meta, blobs)
 
     def export_library(
-        self, path: str | os.PathLike[str], *, name: str | None = None, linker: str | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        name: str | None = None,
+        linker: str | None = None,
+        host: str | None = None,
+        others: Sequence[Module] = (),
     ) -> None:
         """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
         package, as `save` writes it.
 
         name: what the functions' names in C begin with, the file's name by default. linker: a compiler driver such as "cc", which links a
-        shared object in tec's place. Raises ArgumentError for code that is for no CPU.
+        shared object in tec's place. host: of code for a GPU alone, the target of the program that calls it, such as
+        "llvm -mtriple=aarch64-linux-gnu"; this machine by default. others: modules of the same functions, built for other targets. A call then runs the
+        first, this one foremost, that the machine can run and whose device its tensors are on. Raises ArgumentError for what cannot be a library.
         """
         if not is_native(path):
+            if others:
+                raise ArgumentError("a package is for one target", hint="others= is for libraries: .so, .a and .o")
             self.save(path)
             return
         # What lays a library out is the compiler's side; a program that only runs needs none of it.
-        other_part("tec.native.library", "a native library").export_module(self, path, name=name, linker=linker)
+        native = other_part("tec.native.library", "a native library")
+        native.export_module(self, path, name=name, linker=linker, host=host, others=others)
 
     def to_data(self, blobs: dict[str, bytes], prefix: str = "code", unmade: bool = True) -> dict[str, Any]:
         """The module as JSON-able data; its bytes go into `blobs` under names that start with `prefix`. unmade: with the texts that nobody

@@ -411,19 +411,23 @@ class Network:
         weights: str = "inside",
         linker: str | None = None,
         host: str | None = None,
+        others: Sequence[Network] = (),
     ) -> None:
         """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
         package, as `save` writes it.
 
         name: the network's in C, the file's by default. weights: "inside", or "beside" in a file NAME.weights that is mapped. linker: a compiler
         driver such as "cc", which links a shared object in tec's place. host: of a network for a GPU, the target of the program that runs it, such as
-        "llvm -mtriple=aarch64-linux-gnu"; this machine by default. Raises ArgumentError for what cannot be a library.
+        "llvm -mtriple=aarch64-linux-gnu"; this machine by default. others: the same network, compiled for other targets. A net of the library is of the
+        first, this one foremost, that the machine can run. Raises ArgumentError for what cannot be a library.
         """
         if not is_native(path):
+            if others:
+                raise ArgumentError("a package is for one target", hint="others= is for libraries: .so, .a and .o")
             self.save(path)
             return
         native = other_part("tec.native.library", "a native library")
-        native.export_network(self, path, name=name, weights=weights, linker=linker, host=host)
+        native.export_network(self, path, name=name, weights=weights, linker=linker, host=host, others=others)
 
     def _save(self, path: str | os.PathLike[str], unmade: bool, durable: bool = True) -> None:
         self.check_numbers()

@@ -25,6 +25,16 @@ def assembled(text: str) -> bytes:
     return llvm_util.compile_text(ir, cpu.machine_of(Target("llvm")), "object", 0)
 
 
+def test_a_library_for_two_targets(tec_cli, tiny, tmp_path):
+    words = ["compile", tiny, "--input-dim", "batch", 1, "-t", "llvm -mcpu=x86-64-v2", "--also", "llvm -mcpu=x86-64"]
+    made = tec_cli(*words, "-o", tmp_path / "a.so", "--json")
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["target"] == "llvm -mcpu=x86-64-v2, llvm -mcpu=x86-64"
+    assert "compiled for llvm -mcpu=x86-64-v2, llvm -mcpu=x86-64." in (tmp_path / "a.h").read_text()
+    refused = tec_cli(*words, "-o", tmp_path / "a.tec")
+    assert refused.exit_code == 2 and "--also is for libraries" in refused.output
+
+
 def test_compile_then_run_agrees_with_onnxruntime(tec_cli, tiny, tmp_path):
     ort = pytest.importorskip("onnxruntime")
     out = tmp_path / "a.tec"

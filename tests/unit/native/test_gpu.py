@@ -212,7 +212,7 @@ def test_what_is_refused(made, tmp_path):
     with pytest.raises(Failed, match="compiled for rocm -mcpu=gfx90a, could not be loaded") as e:
         GpuNet(tmp_path / "other.so")
     assert e.value.status == 4
-    with pytest.raises(ArgumentError, match="for a network that was compiled for llvm"):
+    with pytest.raises(ArgumentError, match="for code that is for llvm"):
         cnn().export_library(tmp_path / "cpu.so", host="llvm")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import time
 
 import numpy as np
 import pytest
@@ -69,6 +70,19 @@ def test_a_kernel_with_an_open_size_and_a_number(tmp_path):
         np.testing.assert_allclose(b, a * np.float32(2.5) + np.arange(4, dtype="f"), rtol=1e-6, atol=1e-6)
 
 
+def test_what_a_call_costs(tmp_path):
+    """Each call that asked the processor for its features took 0.3 ms on a virtual machine."""
+    scaled().export_library(tmp_path / "k.so")
+    function = library(tmp_path / "k.so").k_scaled
+    (a, *keep), (b, *more) = tensor(aligned((3, 4))), tensor(aligned((3, 4)))
+    args = ctypes.byref(a), ctypes.byref(b), ctypes.c_float(1), None
+    start = time.process_time()
+    for _ in range(500):
+        assert function(*args) == 0
+    assert time.process_time() - start < 500 * 50e-6
+    del keep, more
+
+
 def test_what_a_kernel_refuses(tmp_path):
     scaled().export_library(tmp_path / "k.so")
     call = caller(tmp_path / "k.so", "k_scaled")
@@ -121,13 +135,6 @@ def test_numbers_of_each_type(dtype, tmp_path):
 
 
 def test_what_is_no_library(tmp_path):
-    with pytest.raises(ArgumentError, match="holds code for CPUs"):
-        n = te.var("n")
-        a = te.placeholder((n,), "float32", "A")
-        b = te.compute((n,), lambda i: a[i], "B")
-        sch = te.create_schedule(b.op)
-        sch[b].bind(b.op.axis[0], te.thread_axis("blockIdx.x"))
-        tec.build(sch, [a, b], "rocm -mcpu=gfx942", name="copy").export_library(tmp_path / "k.so")
     with pytest.raises(ArgumentError, match="there is no such program"):
         scaled().export_library(tmp_path / "k.so", linker="no-such-linker")
     with pytest.raises(ArgumentError, match="a static library is not linked"):
