@@ -89,7 +89,7 @@ def _movreld(w: Wave, inst: Inst) -> None:
     if not w.full:
         value = w.v.select(w.exec_mask(), "i32", value, w.out.emit(f"load {ty}, ptr {goal}, align 64"))
     w.out.put(f"store {ty} {value}, ptr {goal}, align 64")
-    w.forget_vectors()  # any of them may be another now
+    w.forget_registers()
 
 
 @custom("v_movrelsd_2_b32 v_swaprel_b32", "lane", (10, 11, 12))
@@ -102,7 +102,7 @@ def _two_indices(w: Wave, inst: Inst) -> None:
     for place, value, kept in pairs:
         chosen = value if w.full else w.v.select(w.exec_mask(), "i32", value, kept)
         w.out.put(f"store {ty} {chosen}, ptr {place}, align 64")
-    w.forget_vectors()
+    w.forget_registers()
 
 
 _SCALARS = 106  # SGPRs that an index reaches
@@ -211,7 +211,7 @@ def put_indexed(w: Wave, goal: str) -> None:
     """Put the result of an instruction that `indexed` changed into the register that M0 names."""
     value = w.reg("v", w.agpr_base - 1)
     w.out.put(f"store {w.v.type('i32')} {value}, ptr {goal}, align 64")
-    w.forget_vectors()  # any of them may be another now
+    w.forget_registers()
 
 
 def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:

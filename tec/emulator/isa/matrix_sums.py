@@ -18,6 +18,7 @@ No one has published gfx950's and RDNA's rules: there it is one fma a k.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..translate.ops import Ops
@@ -137,25 +138,76 @@ def _pairwise(o: Ops, values: list[str]) -> str:
     return _flush(o, o.bin("fadd", "f32", _pairwise(o, values[:half]), _pairwise(o, values[half:])))
 
 
+def _highest(o: Ops, group: list[Term]) -> str:
+    """The largest power of two of the products, by their factors' exponents: the bits of an f32, 0 where all are 0."""
+    found = [o.bitcast("f32", "i32", o.bin("fmul", "f32", t.power_a, t.power_b)) for t in group]
+    return _in_pairs(found, lambda x, y: o.call("umax", "i32", x, y))
+
+
+def _in_pairs(values: list[str], join: Callable[[str, str], str]) -> str:
+    """A reduction whose order does not matter, in the shortest chain."""
+    while len(values) > 1:
+        joined = [join(x, y) for x, y in zip(values[::2], values[1::2])]
+        values = joined + values[2 * len(joined) :]
+    return values[0]
+
+
+def _scaled(o: Ops, group: list[Term], scale: str) -> str:
+    """The sum of the products times `scale`, each cut to an i32."""
+    cuts = [o.cast("fptosi", "f32", "i32", o.bin("fmul", "f32", _product(o, t), scale)) for t in group]
+    return _in_pairs(cuts, o.add)
+
+
 def _cut(o: Ops, group: list[Term]) -> tuple[str, str]:
     """(sum of the products cut to `POINT` bits behind the point, as i32; the exponent they are aligned to, biased; 0 where all are 0)."""
-    bits = ""
-    for t in group:
-        p = o.bitcast("f32", "i32", o.bin("fmul", "f32", t.power_a, t.power_b))
-        bits = o.call("umax", "i32", bits, p) if bits else p
+    bits = _highest(o, group)
     # 2**(POINT - exponent); of no product but zeros anything finite does
     inverse = o.sub(o.const("i32", (254 + POINT) << 23), bits)
     scale = o.bitcast("i32", "f32", o.call("umin", "i32", inverse, o.const("i32", 254 << 23)))
-    total = ""
-    for t in group:
-        cut = o.cast("fptosi", "f32", "i32", o.bin("fmul", "f32", _product(o, t), scale))
-        total = o.add(total, cut) if total else cut
-    return total, o.lshr(bits, o.const("i32", 23))
+    return _scaled(o, group, scale), o.lshr(bits, o.const("i32", 23))
 
 
 def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
-    total, exponent = _cut(o, group)
-    return _with_accumulator(o, acc, o.cast("sitofp", "i32", "f64", total), exponent)
+    """One group under "aligned", by the shortest numbers that hold the sum.
+
+    In units of 2**(exponent - POINT), where the exponent is the products' largest, the products are integers below 2**29. The accumulator, if its own
+    exponent is the smaller, is cut downward to such a unit; if it is the larger, it is a multiple of one. So the rule is a sum of integers, cut to 32
+    bits and rounded once: in i32, where that cuts nothing, or in f64, which holds it exactly up to 2**53. Beyond that `_with_accumulator` has it.
+    Where all products are zeros the accumulator stays.
+    """
+    out = o.out
+    bits = _highest(o, group)
+    scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
+    total = _scaled(o, group, scale)
+    own = o.call("floor", "f32", o.bin("fmul", "f32", acc, scale))
+    size = o.call("fabs", "f32", own)
+    unit = o.bitcast("i32", "f32", o.sub(bits, o.const("i32", POINT << 23)))
+    none = o.icmp("eq", "i32", bits, o.const("i32", 0))
+    near, long, mid, wide, end = (out.fresh_label(x) for x in ("near", "long", "mid", "wide", "end"))
+
+    def below(limit: float) -> str:
+        over = o.fcmp("uge", "f32", size, o.const("f32", limit))
+        word = out.emit(f"bitcast {o.type('i1')} {over} to i{o.lanes}")
+        return out.emit(f"icmp eq i{o.lanes} {word}, 0")
+
+    out.put(f"br i1 {below(2.0**30)}, label %{near}, label %{long}")
+    out.label(near)
+    short = o.cast("sitofp", "i32", "f32", o.add(total, o.cast("fptosi", "f32", "i32", own)))
+    first = o.select(none, "f32", acc, o.bin("fmul", "f32", short, unit))
+    out.put(f"br label %{end}")
+    out.label(long)
+    double = o.cast("sitofp", "i32", "f64", total)
+    out.put(f"br i1 {below(2.0**50)}, label %{mid}, label %{wide}")
+    out.label(mid)
+    sum_ = _cut_down(o, o.bin("fadd", "f64", o.fpext("f32", "f64", own), double))
+    second = o.select(none, "f32", acc, o.bin("fmul", "f32", o.cast("fptrunc", "f64", "f32", sum_), unit))
+    out.put(f"br label %{end}")
+    out.label(wide)
+    third = _with_accumulator(o, acc, double, o.lshr(bits, o.const("i32", 23)))
+    out.put(f"br label %{end}")
+    out.label(end)
+    ways = ", ".join(f"[ {value}, %{label} ]" for value, label in ((first, near), (second, mid), (third, wide)))
+    return out.emit(f"phi {o.type('f32')} {ways}")
 
 
 def _bytes(o: Ops, acc: str, group: list[Term]) -> str:
@@ -196,13 +248,17 @@ def _with_accumulator(o: Ops, acc: str, total: str, exponent: str) -> str:
     own = _two_to(o, o.sub(o.const("i32", 127 + POINT), top))
     kept = o.call("floor", "f64", o.bin("fmul", "f64", o.fpext("f32", "f64", acc), own))
     both = o.call("fma", "f64", kept, o.const("f64", float(1 << _FINE)), products)
-    # Down to _TOTAL bits behind the leading one: of a negative number the magnitude goes up.
-    bits = o.bitcast("f64", "i64", both)
+    scale = _two_to(o, o.sub(top, o.const("i32", 127 + POINT + _FINE)))
+    return o.cast("fptrunc", "f64", "f32", o.bin("fmul", "f64", _cut_down(o, both), scale))
+
+
+def _cut_down(o: Ops, value: str) -> str:
+    """An f64 down to `_TOTAL` bits behind its leading one: of a negative number the magnitude goes up."""
+    bits = o.bitcast("f64", "i64", value)
     mask = o.const("i64", (1 << (52 - _TOTAL)) - 1)
     up = o.and_(o.ashr(bits, o.const("i64", 63), "i64"), mask, "i64")
     floor = o.and_(o.add(bits, up, "i64"), o.const("i64", -1 << (52 - _TOTAL)), "i64")
-    scale = _two_to(o, o.sub(top, o.const("i32", 127 + POINT + _FINE)))
-    return o.cast("fptrunc", "f64", "f32", o.bin("fmul", "f64", o.bitcast("i64", "f64", floor), scale))
+    return o.bitcast("i64", "f64", floor)
 
 
 def _aligned_wide(o: Ops, acc: str, group: list[Term]) -> str:

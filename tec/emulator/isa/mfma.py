@@ -5,15 +5,15 @@ Source: see `matrix`. EXEC is not looked at: matrix instructions compute in all 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
-from .matrix import Mfma, b_source, function_name, mfma_function, parse_mfma, parse_mixed
+from .matrix import Mfma, b_source, function_name, parse_mfma, parse_mixed
+from .matrix_product import Stage, lane_order, product_function, product_name, stages, whole_function
 from .matrix_ruled import ruled_function
-from .matrix_sums import FMA, rule_of
+from .matrix_sums import FMA, Rule, rule_of
 from .table import custom
 
 _SHAPES_F32 = ("32x32x1{b2}f32", "16x16x1{b4}f32", "4x4x1{b16}f32", "32x32x2{}f32", "16x16x4{}f32")
@@ -49,21 +49,15 @@ def _names() -> list[str]:
     return sorted(set(names))
 
 
-@functools.lru_cache(4096)
-def _order(lanes: tuple[int, ...]) -> str:
-    """A shuffle's mask. A matrix instruction has some hundred shuffles by few masks."""
-    return f"<{len(lanes)} x i32> <" + ", ".join([f"i32 {l}" for l in lanes]) + ">"
-
-
 def gather_lanes(o: Ops, t: str, value: str, lanes: Sequence[int]) -> str:
     ty = o.type(t)
-    return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {_order(tuple(lanes))}")
+    return o.out.emit(f"shufflevector {ty} {value}, {ty} poison, {lane_order(lanes)}")
 
 
 def gather_pair(o: Ops, a: str, b: str, lanes: Sequence[int]) -> str:
     """In lane i what lane lanes[i] of `a` has, or of `b` from o.lanes on."""
     ty = o.type("i32")
-    return o.out.emit(f"shufflevector {ty} {a}, {ty} {b}, {_order(tuple(lanes))}")
+    return o.out.emit(f"shufflevector {ty} {a}, {ty} {b}, {lane_order(lanes)}")
 
 
 def registers(w: Wave, op: Operand, regs: int) -> list[str]:
@@ -110,24 +104,66 @@ def _mfma(shape: Mfma):  # type: ignore[no-untyped-def]
             raise w.fail("a modifier on a matrix operand")
         if shape.out == "f64" and c.kind in ("int", "float") and c.value:
             raise w.fail("an f64 constant other than 0")
-        ocp = w.chip == "gfx950"
         rule = rule_of(w.chip, shape.out, shape.source, shape.name.endswith("_1k"), w.options.numerics)
-
-        def function() -> str:
-            return (
-                mfma_function(shape, w.chip in ("gfx908", "gfx90a"), ocp)
-                if rule == FMA
-                else ruled_function(shape, rule, ocp)
-            )
-
-        w.library(function_name(shape), function)  # type: ignore[attr-defined]
-        store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
-        store_operand(w, a, shape.regs(0), "%xa", lanes_a, signs[0])
-        store_operand(w, b, shape.regs(1), "%xb", lanes_b, signs[1])
-        w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
-        take_results(w, dst, shape.out_regs)
+        whole = "init" in w.options.checks
+        staged = functions(w, shape, rule, whole)
+        if whole:  # which follows undefined bits through whole instructions
+            store_operand(w, c, shape.out_regs, "%xacc", sign=signs[2])
+            store_operand(w, a, shape.regs(0), "%xa", lanes_a, signs[0])
+            store_operand(w, b, shape.regs(1), "%xb", lanes_b, signs[1])
+            w.out.put(f"call void @{function_name(shape)}(ptr %xacc, ptr %xa, ptr %xb)")
+            take_results(w, dst, shape.out_regs)
+            return
+        sources = [
+            _staged(w, op, stage, buffer, lanes, sign)
+            for op, stage, buffer, lanes, sign in zip((a, b), staged, ("%xa", "%xb"), (lanes_a, lanes_b), signs)
+        ]
+        _start(w, dst, c, shape.out_regs, signs[2])
+        acc = w.in_memory(dst.kind, dst.index, shape.out_regs)
+        w.out.put(f"call void @{product_name(shape)}(ptr {acc}, ptr {sources[0]}, ptr {sources[1]})")
+        w.in_memory(dst.kind, dst.index, shape.out_regs, write=True)
 
     return handler
+
+
+def functions(w: Wave, shape: Mfma, rule: Rule, whole: bool = False) -> list[Stage]:
+    """Give the kernel the functions of a shape, and say how A and B are staged for them. `whole`: the one that takes registers too."""
+    flush = w.chip in ("gfx908", "gfx90a") if rule == FMA else rule.kind == "pairs"
+    staged = stages(shape, flush, w.chip == "gfx950", rule.kind in ("aligned", "bytes"))
+    for stage in staged:
+        w.library(stage.name, stage.function)  # type: ignore[attr-defined]
+    product = (lambda: product_function(shape)) if rule == FMA else (lambda: ruled_function(shape, rule, staged))
+    w.library(product_name(shape), product)  # type: ignore[attr-defined]
+    if whole:
+        w.library(function_name(shape), lambda: whole_function(shape, staged))  # type: ignore[attr-defined]
+    return staged
+
+
+def _staged(w: Wave, op: Operand, stage: Stage, buffer: str, lanes: list[int] | None, sign: int) -> str:
+    """Pointer to an operand as `stage` has it, from an earlier instruction where its registers stand since then."""
+    as_it_is = op.kind in ("v", "a") and op.count == stage.regs and lanes is None and not sign
+    key = (stage.name, op.kind, op.index, stage.regs) if as_it_is else (stage.name, buffer, w.position, 0)
+    slot, fresh = w.staged.slot(key, stage.bytes)
+    if fresh or not as_it_is:
+        if as_it_is:
+            buffer = w.in_memory(op.kind, op.index, stage.regs)
+        else:
+            store_operand(w, op, stage.regs, buffer, lanes, sign)
+        w.out.put(f"call void @{stage.name}(ptr {slot}, ptr {buffer})")
+    return slot
+
+
+def _start(w: Wave, dst: Operand, c: Operand, regs: int, sign: int) -> None:
+    """The accumulator's start in the registers of the result."""
+    if dst.kind not in ("v", "a") or dst.count != regs:
+        raise w.fail(f"{dst.text} as {regs} registers")
+    if (dst.kind, dst.index, dst.count) == (c.kind, c.index, c.count) and not sign:
+        return
+    values = registers(w, c, regs)
+    for k, value in enumerate(values):
+        if sign and k % 2:
+            value = w.v.xor(value, w.v.const("i32", -(2**31)))
+        w.set_reg(dst.kind, dst.index + k, value)
 
 
 def _mixed(name: str):  # type: ignore[no-untyped-def]
@@ -138,7 +174,7 @@ def _mixed(name: str):  # type: ignore[no-untyped-def]
         if shape is None:
             raise w.fail("this combination of formats")
         dst, a, b, c, *scales = inst.operands
-        w.library(function_name(shape), lambda: mfma_function(shape, False, True))  # type: ignore[attr-defined]
+        functions(w, shape, FMA, whole=True)
         store_operand(w, c, shape.out_regs, "%xacc")
         low, high = inst.take_list("op_sel") or [0, 0], inst.take_list("op_sel_hi") or [0, 0]
         for which, (op, buffer) in enumerate(((a, "%xa"), (b, "%xb"))):

@@ -12,8 +12,9 @@ from __future__ import annotations
 from ..decode.inst import Inst
 from ..translate.ops import Ops
 from ..translate.wave import Wave
-from .matrix import Mfma, function_name, mfma_function
-from .mfma import gather_pair, registers, store_operand, take_results
+from .matrix import Mfma, function_name
+from .matrix_sums import FMA
+from .mfma import functions, gather_pair, registers, store_operand, take_results
 from .table import custom
 
 
@@ -59,7 +60,7 @@ def _sparse(shape: Mfma, bits: int, new: bool):  # type: ignore[no-untyped-def]
         index = registers(w, places, 1)[0]
         if sets > 1 and not cbsz and abid:
             index = w.v.lshr(index, w.v.const("i32", abid * 2 * stored))
-        w.library(function_name(shape), lambda: mfma_function(shape, False, w.chip == "gfx950"))  # type: ignore[attr-defined]
+        functions(w, shape, FMA, whole=True)
         store_operand(w, dst, shape.out_regs, "%xacc")
         words = dense(w.v, registers(w, a, stored * bits // 32), index, bits)
         for k, value in enumerate(_in_places_of_b(w, words, shape.m) if new else words):

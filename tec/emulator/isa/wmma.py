@@ -11,7 +11,7 @@ from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops, Out
 from ..translate.wave import Wave
 from .float8 import decode
-from .matrix import element
+from .matrix_product import element
 from .mfma import gather_lanes, gather_pair, registers
 from .packed import Selectors
 from .smfmac import dense

@@ -17,7 +17,8 @@ from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops
 from ..translate.wave import Wave
 from .float8 import e8m0
-from .matrix import FORMATS, element
+from .matrix import FORMATS
+from .matrix_product import element
 from .mfma import gather_lanes
 from .packed import Selectors
 from .smfmac import dense

@@ -62,6 +62,44 @@ class Segment:
     next: list[int | str] = field(default_factory=list)  # segments by number, or by label
 
 
+# Bytes of the stack for operands of one size that are staged for matrix instructions: with the results of a tile they are to fit the host's L1.
+_STAGED_BYTES = 16384
+
+
+class Staged:
+    """Operands of matrix instructions in another form (`isa.mfma`), kept while the registers that they come from stand."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []  # of the slots of this function
+        self.held: dict[tuple[str, str, int, int], int] = {}  # a form, its registers (kind, first, count) -> slot; the latest used last
+
+    def slot(self, key: tuple[str, str, int, int], nbytes: int) -> tuple[str, bool]:
+        """(pointer to the slot of `key`, whether it is to be filled)."""
+        found = self.held.pop(key, None)
+        fresh = found is None
+        if found is None:
+            found = self._free(nbytes)
+        self.held[key] = found
+        return f"%stage{found}", fresh
+
+    def _free(self, nbytes: int) -> int:
+        slots = [n for n, size in enumerate(self.sizes) if size == nbytes]
+        used = set(self.held.values())
+        for n in slots:
+            if n not in used:
+                return n
+        if len(slots) < max(2, _STAGED_BYTES // nbytes):
+            self.sizes.append(nbytes)
+            return len(self.sizes) - 1
+        oldest = next(key for key, n in self.held.items() if n in slots)
+        return self.held.pop(oldest)
+
+    def changed(self, kind: str, index: int) -> None:
+        """A register has another value."""
+        for key in [k for k in self.held if k[1] == kind and k[2] <= index < k[2] + k[3]]:
+            del self.held[key]
+
+
 class Registers:
     """The translator's view of the machine's registers. `v` writes vector IR, `s` scalar IR; both to the same function."""
 
@@ -95,6 +133,7 @@ class Registers:
         self.agpr_base = options.vgpr_count
         self.regs: set[tuple[str, int]] = set()
         self.state = _State()
+        self.staged = Staged()
         self.segments = [Segment()]
         self.segment = self.segments[0]
         self.inst: Inst | None = None
@@ -116,12 +155,18 @@ class Registers:
     def new_block(self) -> None:
         assert self.region is None and not self.dirty
         self.state = _State()
+        self.staged.held.clear()
 
     def forget_vectors(self) -> None:
         """Values of one lane count mean nothing to the other."""
         typed = self.state.typed
         self.state.typed = {key: known for key, known in typed.items() if key[0] == "s"}
         self.state.masks.clear()
+
+    def forget_registers(self) -> None:
+        """Any vector register may have been written."""
+        self.forget_vectors()
+        self.staged.held.clear()
 
     def reg_offset(self, kind: str, index: int) -> int:
         """Where a vector register lies in the wave's state."""
@@ -155,6 +200,7 @@ class Registers:
             key = (kind, k)
             self.regs.add(key)
             if write:
+                self.staged.changed(kind, k)
                 self.dirty.pop(key, None)
                 self.state.typed.pop(key, None)
                 self.segment.stores.add(key)
@@ -222,6 +268,7 @@ class Registers:
         if kind == "s":
             self.out.put(f"store {self.s.type(t)} {value}, ptr %s{index}")
             return
+        self.staged.changed(kind, index)
         self.dirty[key] = (t, value)
         if self.region is not None:
             self.region.loads.pop(key, None)

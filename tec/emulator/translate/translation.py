@@ -105,6 +105,7 @@ def finish(t: Translator, symbol: str) -> Translation:
             if t.functions
             else []
         ),
+        *(f"  %stage{n} = alloca [{size} x i8], align 64" for n, size in enumerate(t.staged.sizes)),
         f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}",
         "  %stop = load ptr, ptr %stop_p",
         *entry_lines(t),
