@@ -9,6 +9,7 @@ from functools import partial
 
 from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
+from ..translate.registers import UNSEEN
 from ..translate.wave import Wave
 from .memory import (
     ACCESS_BYTES,
@@ -169,18 +170,54 @@ def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped
             _merge_zero(w, _buffer_parts(w, inst, ops[0], ops[1], ops[2], ACCESS_BYTES[what]), what, dwords)
             into_lds(w, dwords, offset)
             return
+        dst = ops[0]
         parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what])
+        if place or dst.half or dst.kind not in ("v", "a") or dst.count != dwords or not w.full or not _unseen(w):
+            _merge_zero(w, parts, what, dwords)
+            write_loaded(w, dst, dwords, place)
+            return
+        # Where all lanes are in range, which is the rule, the registers are filled where they lie.
+        _, address, mask = parts[0]
+        goal = w.in_memory(dst.kind, dst.index, dwords, write=True)
+        every, some, on = (w.out.fresh_label(x) for x in ("every", "some", "on"))
+        w.out.put(f"br i1 {w.s.icmp('eq', w.mask_type, mask, '-1')}, label %{every}, label %{some}")
+        w.out.label(every)
+        access(w, "global", "ld", what, address, "-1", goal)
+        w.out.put(f"br label %{on}")
+        w.out.label(some)
         _merge_zero(w, parts, what, dwords)
-        write_loaded(w, ops[0], dwords, place)
+        for k in range(dwords):
+            at = w.out.emit(f"getelementptr i8, ptr {goal}, i64 {4 * w.lanes * k}")
+            w.out.put(f"store {w.v.type('i32')} {get_data(w, k)}, ptr {at}, align 64")
+        w.out.put(f"br label %{on}")
+        w.out.label(on)
 
     return handler
+
+
+def _unseen(w: Wave) -> bool:
+    """Whether no check or profile wants to know of an access in whose mask no lane is."""
+    return not w.options.profile and w.options.checks <= UNSEEN
+
+
+def _access_some(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:
+    """`access`, left out where no lane is in the mask: most resources are not swizzled, and so nobody's scratch."""
+    if space == "global" or not _unseen(w):
+        access(w, space, verb, what, address, mask, buffer)
+        return
+    some, on = w.out.fresh_label("some"), w.out.fresh_label("on")
+    w.out.put(f"br i1 {w.s.icmp('ne', w.mask_type, mask, '0')}, label %{some}, label %{on}, !prof !0")
+    w.out.label(some)
+    access(w, space, verb, what, address, mask, buffer)
+    w.out.put(f"br label %{on}")
+    w.out.label(on)
 
 
 def _merge_zero(w: Wave, parts: list[tuple[str, str, str]], what: str, dwords: int) -> None:
     """As `_merge`, and 0 in the lanes of neither mask."""
     values: list[str] = []
     for i, (space, address, mask) in enumerate(parts):
-        access(w, space, "ld", what, address, mask)
+        _access_some(w, space, "ld", what, address, mask)
         chosen = w.from_bits(mask)
         old = values if i else [w.v.const("i32", 0)] * dwords
         values = [w.v.select(chosen, "i32", get_data(w, k), old[k]) for k in range(dwords)]
@@ -193,7 +230,7 @@ def _buffer_store(what: str, dwords: int, place: str):  # type: ignore[no-untype
         ops = inst.operands
         data = data_at(w, ops[0], dwords, place)
         for space, address, mask in _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what]):
-            access(w, space, "st", what, address, mask, data)
+            _access_some(w, space, "st", what, address, mask, data)
 
     return handler
 

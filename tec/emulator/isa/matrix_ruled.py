@@ -108,7 +108,9 @@ def _ruled_small(s: Mfma, rule: Rule, way: str, declares: set[str]) -> list[str]
             for place in ("av", "bv") if rule.kind == "pairs" else ("av", "bv", "ap", "bp"):
                 pointer = emit(f"getelementptr i8, ptr %{place}, i64 {256 * i}")
                 whole = emit(f"load <64 x float>, ptr {pointer}, align 64")
-                found.append(emit(f"shufflevector <64 x float> {whole}, <64 x float> poison, {lane_order(lanes[place[0]])}"))
+                found.append(
+                    emit(f"shufflevector <64 x float> {whole}, <64 x float> poison, {lane_order(lanes[place[0]])}")
+                )
             terms.append(Term(*(found if len(found) == 4 else [*found, "", ""])))
         if rule.kind == "pairs":
             acc = flush_positive(o, acc)

@@ -1,64 +1,137 @@
-"""Global loads of two and four dwords a lane whose lanes do not follow each other: groups of 16 lanes, each in its cheapest way.
+"""Loads and stores of global memory and LDS whose lanes do not all follow each other: groups of 16 lanes, each in its cheapest way.
 
-A group in sequence is one wide load; another whose lanes are all on takes one load a lane, put together and taken apart by
-dword (a host gather would fetch dword by dword); a group with lanes off is gathered under its mask. Used by `support.memory`,
-after the addresses are checked.
+A group in sequence is one wide access, and one whose lanes load from the same address a broadcast. Another whose lanes are all on takes one access a
+lane, if that is of two or four dwords: a host's gather or scatter moves dword by dword. The rest is gathered or scattered under its mask. Used by
+`support.memory`, after the addresses are checked.
 """
 
 from __future__ import annotations
 
-from .template import ir
+from ..translate.ops import Out
+from .lanes import STRIP, VEC, apart, load_each, splat, store_each
+
+_SINGLE = (2, 4)  # dwords of accesses that are made lane by lane
 
 
-def _seq(n: int, start: int = 0, step: int = 1, ty: str = "i32") -> str:
-    return "<" + ", ".join(f"{ty} {start + i * step}" for i in range(n)) + ">"
+def grouped(w: int, n: int, space: str, load: bool) -> str:
+    """IR from %addr (w addresses), %m (mask bits) to or from the dwords in %out, one vector of w dwords after another; LDS begins at %base."""
+    b = Out("v")
+    for first in range(0, w, STRIP):
+        _group(b, w, n, first, space, load)
+    return "\n".join(b.lines) + "\n"
 
 
-def grouped_loads(w: int, n: int) -> str:
-    """IR from %addr (<w x i64>), %m (mask bits) to the dwords in %out, one vector of w dwords after another."""
-    return "".join(_group(w, n, g) for g in range(w // 16))
+def _group(b: Out, w: int, n: int, first: int, space: str, load: bool) -> None:
+    emit, put = b.emit, b.put
+    at = "i64" if space == "global" else "i32"
+    vector = f"<16 x {at}>"
+    order = ", ".join(f"i32 {first + i}" for i in range(STRIP))
+    address = emit(f"shufflevector <{w} x {at}> %addr, <{w} x {at}> poison, <16 x i32> <{order}>")
+    mask = emit(f"trunc i{w} {emit(f'lshr i{w} %m, {first}')} to i16")
+    slots = [emit(f"getelementptr i8, ptr %out, i64 {4 * (w * k + first)}") for k in range(n)]
+    on, row, rest, part, end = (b.fresh_label(x) for x in ("on", "row", "rest", "part", "end"))
+    put(f"br i1 {emit(f'icmp eq i16 {mask}, -1')}, label %{on}, label %{part}")
 
-
-def _group(w: int, n: int, g: int) -> str:
-    s, wide, vec = f"v{g}", f"<{16 * n} x i32>", "<16 x i32>"
-    text = ir(
-        "gather.group",
-        s=s,
-        w=w,
-        own_lanes=_seq(16, 16 * g),
-        first_lane=16 * g,
-        steps=_seq(16, 0, 4 * n, "i64"),
-        wide=wide,
+    b.label(on)
+    lowest = emit(f"extractelement {vector} {address}, i64 0")
+    one = emit(f"insertelement {vector} poison, {at} {lowest}, i64 0")
+    apart_by = emit(
+        f"sub {vector} {address}, {emit(f'shufflevector {vector} {one}, {vector} poison, <16 x i32> zeroinitializer')}"
     )
-    parts = []
-    for i in range(16):
-        text += f"""  %{s}e{i} = extractelement <16 x i64> %{s}a, i64 {i}
-  %{s}q{i} = inttoptr i64 %{s}e{i} to ptr
-  %{s}l{i} = load <{n} x i32>, ptr %{s}q{i}, align 1
-"""
-        parts.append(f"%{s}l{i}")
-    size, step = n, 0
-    while len(parts) > 1:  # pairs, pairs of pairs, ...
-        joined = []
-        for j in range(0, len(parts), 2):
-            name = f"%{s}j{step}_{j}"
-            text += f"  {name} = shufflevector <{size} x i32> {parts[j]}, <{size} x i32> {parts[j + 1]}, <{2 * size} x i32> {_seq(2 * size)}\n"
-            joined.append(name)
-        parts, size, step = joined, 2 * size, step + 1
-    text += f"  br label %{s}apart\n{s}apart:\n  %{s}big = phi {wide} [ %{s}rv, %{s}row ], [ {parts[0]}, %{s}each ]\n"
+
+    def lie(steps: str) -> str:
+        bits = emit(f"bitcast <16 x i1> {emit(f'icmp ne {vector} {apart_by}, {steps}')} to i16")
+        return emit(f"icmp eq i16 {bits}, 0")
+
+    def pointer(address: str) -> str:
+        if space == "global":
+            return emit(f"inttoptr i64 {address} to ptr")
+        return emit(f"getelementptr i8, ptr %base, i64 {emit(f'zext i32 {address} to i64')}")
+
+    def further(place: str, nbytes: int) -> str:
+        return emit(f"getelementptr i8, ptr {place}, i64 {nbytes}")
+
+    def keep(values: list[str]) -> None:
+        for value, slot in zip(values, slots):
+            put(f"store {VEC} {value}, ptr {slot}, align 64")
+
+    def kept() -> list[str]:
+        return [emit(f"load {VEC}, ptr {slot}, align 64") for slot in slots]
+
+    put(f"br i1 {lie('<' + ', '.join(f'{at} {4 * n * i}' for i in range(STRIP)) + '>')}, label %{row}, label %{rest}")
+    b.label(row)
+    start = pointer(lowest)
+    if load and n == 3:
+        wide = emit(f"load <48 x i32>, ptr {start}, align 1")
+        keep([emit(f"shufflevector <48 x i32> {wide}, <48 x i32> poison, {_every(k, 3)}") for k in range(3)])
+    elif load:
+        keep(apart(b, [emit(f"load {VEC}, ptr {further(start, 64 * k)}, align 1") for k in range(n)]))
+    else:
+        put(f"store <{STRIP * n} x i32> {_end_to_end(b, kept())}, ptr {start}, align 1")
+    put(f"br label %{end}")
+
+    b.label(rest)
+    if load:
+        same, other = b.fresh_label("same"), b.fresh_label("other")
+        put(f"br i1 {lie('zeroinitializer')}, label %{same}, label %{other}")
+        b.label(same)
+        start = pointer(lowest)
+        keep([splat(b, emit(f"load i32, ptr {further(start, 4 * k)}, align 1")) for k in range(n)])
+        put(f"br label %{end}")
+        b.label(other)
+    if n in _SINGLE:
+        lanes = [pointer(emit(f"extractelement {vector} {address}, i64 {i}")) for i in range(STRIP)]
+        if load:
+            keep(load_each(b, n, lanes))
+        else:
+            store_each(b, kept(), lanes)
+        put(f"br label %{end}")
+    else:
+        put(f"br label %{part}")
+
+    b.label(part)
+    lane_mask = emit(f"bitcast i16 {mask} to <16 x i1>")
+    values = [] if load else kept()
     for k in range(n):
-        text += f"  %{s}w{k} = shufflevector {wide} %{s}big, {wide} poison, <16 x i32> {_seq(16, k, n)}\n"
-    text += f"  br label %{s}join\n{s}part:\n  %{s}mask = bitcast i16 %{s}m to <16 x i1>\n"
-    for k in range(n):
-        text += f"""  %{s}x{k} = add <16 x i64> %{s}a, splat (i64 {4 * k})
-  %{s}p{k} = inttoptr <16 x i64> %{s}x{k} to <16 x ptr>
-  %{s}g{k} = call {vec} @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 %{s}p{k}, <16 x i1> %{s}mask, {vec} zeroinitializer)
-"""
-    text += f"  br label %{s}join\n{s}join:\n"
-    for k in range(n):
-        text += f"  %{s}r{k} = phi {vec} [ %{s}w{k}, %{s}apart ], [ %{s}g{k}, %{s}part ]\n"
-    for k in range(n):
-        text += f"""  %{s}o{k} = getelementptr i8, ptr %out, i64 {4 * w * k + 64 * g}
-  store {vec} %{s}r{k}, ptr %{s}o{k}, align 64
-"""
-    return text
+        here = emit(f"add {vector} {address}, splat ({at} {4 * k})") if k else address
+        # a 32-bit index (checked, so never negative) lets the host gather 16 lanes at once
+        places = emit(
+            f"inttoptr {vector} {here} to <16 x ptr>"
+            if space == "global"
+            else f"getelementptr i8, ptr %base, {vector} {here}"
+        )
+        if load:
+            values.append(
+                emit(
+                    f"call {VEC} @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 {places}, <16 x i1> {lane_mask}, {VEC} zeroinitializer)"
+                )
+            )
+        else:
+            put(
+                f"call void @llvm.masked.scatter.v16i32.v16p0({VEC} {values[k]}, <16 x ptr> align 1 {places}, <16 x i1> {lane_mask})"
+            )
+    if load:
+        keep(values)
+    put(f"br label %{end}")
+    b.label(end)
+
+
+def _every(k: int, n: int) -> str:
+    return "<16 x i32> <" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
+
+
+def _end_to_end(b: Out, vectors: list[str]) -> str:
+    """A vector of each dword, as lanes of those dwords in sequence."""
+    n, size, parts = len(vectors), STRIP, vectors
+    while len(parts) & len(parts) - 1:
+        parts = [*parts, "poison"]
+    total = len(parts) * STRIP
+    while len(parts) > 1:
+        order = ", ".join(f"i32 {k}" for k in range(2 * size))
+        parts = [
+            b.emit(f"shufflevector <{size} x i32> {x}, <{size} x i32> {y}, <{2 * size} x i32> <{order}>")
+            for x, y in zip(parts[::2], parts[1::2])
+        ]
+        size *= 2
+    places = ", ".join(f"i32 {k * STRIP + lane}" for lane in range(STRIP) for k in range(n))
+    return b.emit(f"shufflevector <{total} x i32> {parts[0]}, <{total} x i32> poison, <{STRIP * n} x i32> <{places}>")

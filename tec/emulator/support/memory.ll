@@ -179,19 +179,6 @@ go:
   %g$k = add <$w x i32> %f$k, $lane_places
   %p$k = getelementptr i8, ptr %base, <$w x i32> %g$k
 
-;;; contiguous
-  %first0 = extractelement <$w x $at> %addr, i64 0
-  %fv_i = insertelement <$w x $at> poison, $at %first0, i64 0
-  %fv = shufflevector <$w x $at> %fv_i, <$w x $at> poison, <$w x i32> zeroinitializer
-  %delta = sub <$w x $at> %addr, %fv
-  %ne = icmp ne <$w x $at> %delta, $steps
-  %neb = bitcast <$w x i1> %ne to i$w
-  %nm = xor i$w %m, -1
-  %notc = or i$w %neb, %nm
-  %contig = icmp eq i$w %notc, 0
-  br i1 %contig, label %wide, label %general
-wide:
-
 ;;; bytes_begin
   %sub = and <$w x i32> %addr, splat (i32 $below_align)
   %uneven0 = icmp ne <$w x i32> %sub, zeroinitializer
@@ -235,41 +222,6 @@ bnext:
 bdone:
   ret i32 0
 even:
-
-;;; strip_begin
-  %${s}a = shufflevector <$w x i32> %addr, <$w x i32> poison, <16 x i32> $own_lanes
-  %${s}m = shufflevector <$w x i1> %mask, <$w x i1> poison, <16 x i32> $own_lanes
-  %${s}mb = bitcast <16 x i1> %${s}m to i16
-  %${s}0 = extractelement <16 x i32> %${s}a, i64 0
-  %${s}vi = insertelement <16 x i32> poison, i32 %${s}0, i64 0
-  %${s}v = shufflevector <16 x i32> %${s}vi, <16 x i32> poison, <16 x i32> zeroinitializer
-  %${s}d = sub <16 x i32> %${s}a, %${s}v
-  %${s}off = xor i16 %${s}mb, -1
-  %${s}ne = icmp ne <16 x i32> %${s}d, zeroinitializer
-  %${s}neb = bitcast <16 x i1> %${s}ne to i16
-  %${s}neo = or i16 %${s}neb, %${s}off
-  %${s}isb = icmp eq i16 %${s}neo, 0
-  %${s}z = zext i32 %${s}0 to i64
-  %${s}p = getelementptr i8, ptr %base, i64 %${s}z
-  br i1 %${s}isb, label %${s}bc, label %${s}nb
-${s}bc:
-
-;;; strip_broadcast
-  %${s}bp$k = getelementptr i8, ptr %${s}p, i64 $dword_at
-  %${s}bl$k = load i32, ptr %${s}bp$k, align 1
-  %${s}bi$k = insertelement <16 x i32> poison, i32 %${s}bl$k, i64 0
-  %${s}b$k = shufflevector <16 x i32> %${s}bi$k, <16 x i32> poison, <16 x i32> zeroinitializer
-
-;;; strip_contiguous
-  br label %${s}jn
-${s}nb:
-  %${s}nc = icmp ne <16 x i32> %${s}d, $steps
-  %${s}ncb = bitcast <16 x i1> %${s}nc to i16
-  %${s}nco = or i16 %${s}ncb, %${s}off
-  %${s}isc = icmp eq i16 %${s}nco, 0
-  br i1 %${s}isc, label %${s}co, label %${s}ge
-${s}co:
-  %${s}big = load <$dwords x i32>, ptr %${s}p, align 1
 
 ;;; scalar_load
 define i32 @tec_scalar_$n(i64 %a, ptr %ctx, i32 %site) {

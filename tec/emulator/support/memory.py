@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..context import CTX
-from .gather import grouped_loads
+from .gather import grouped
 from .lane_loop import over_lanes
 from .template import ir
 
@@ -85,30 +85,6 @@ def _pointers(w: int, space: str, k: int) -> tuple[str, str]:
     return text, f"%p{k}"
 
 
-def _wide(w: int, n: int, load: bool) -> str:
-    """Contiguous lanes: one wide access, (de)interleaved. %first is the pointer of lane 0; ends in `ret i32 0`."""
-    total = w * n
-    out = ""
-    if load:
-        out += f"  %big = load <{total} x i32>, ptr %first, align 1\n"
-        for k in range(n):
-            if n == 1:
-                out += f"  store <{w} x i32> %big, ptr %out, align 64\n"
-            else:
-                out += f"  %w{k} = shufflevector <{total} x i32> %big, <{total} x i32> poison, <{w} x i32> {_seq(w, k, n)}\n"
-                out += f"  %o{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
-                out += f"  store <{w} x i32> %w{k}, ptr %o{k}, align 64\n"
-    elif n == 1:
-        out += f"  %big = load <{w} x i32>, ptr %out, align 64\n  store <{w} x i32> %big, ptr %first, align 1\n"
-    else:
-        order = [k * w + l for l in range(w) for k in range(n)]
-        seq = "<" + ", ".join(f"i32 {x}" for x in order) + ">"
-        out += f"  %big = load <{total} x i32>, ptr %out, align 64\n"
-        out += f"  %mix = shufflevector <{total} x i32> %big, <{total} x i32> poison, <{total} x i32> {seq}\n"
-        out += f"  store <{total} x i32> %mix, ptr %first, align 1\n"
-    return out + "  ret i32 0\n"
-
-
 def memory_function(w: int, space: str, access: str, load: bool) -> str:
     nbytes, n, signed = ACCESSES[access]
     at = "i64" if space == "global" else "i32"
@@ -121,14 +97,6 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
     )
     if space == "scratch" and nbytes > 1:
         text += _scratch_unaligned(w, nbytes, align, load, signed)
-    if nbytes >= 4 and (space == "global" or (space == "lds" and not load)):
-        # All lanes on and contiguous: one wide move.
-        text += ir("memory.contiguous", w=w, at=at, steps=_seq(w, 0, nbytes, at))
-        if space == "global":
-            text += "  %first = inttoptr i64 %first0 to ptr\n"
-        else:
-            text += "  %firstz = zext i32 %first0 to i64\n  %first = getelementptr i8, ptr %base, i64 %firstz\n"
-        text += _wide(w, n, load) + "general:\n"
     if nbytes < 4:
         ptrs, p = _pointers(w, space, 0)
         ty = f"i{8 * nbytes}"
@@ -141,10 +109,8 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
                 f"  call void @llvm.masked.scatter.v{w}{ty}.v{w}p0(<{w} x {ty}> %t, <{w} x ptr> align 1 {p}, <{w} x i1> %mask)\n"
             )
         return text + "  ret i32 0\n}\n"
-    if load and space == "lds":
-        return text + _lds_load(w, n) + "}\n"
-    if load and space == "global" and n in (2, 4):
-        return text + grouped_loads(w, n) + "  ret i32 0\n}\n"
+    if space != "scratch":
+        return text + grouped(w, n, space, load) + "  ret i32 0\n}\n"
     for k in range(n):
         ptrs, p = _pointers(w, space, k)
         text += ptrs + f"  %q{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
@@ -185,37 +151,6 @@ def _narrow_load(w: int, ty: str, p: str, signed: bool) -> str:
         f"<{w} x {ty}> zeroinitializer)\n  %x = {ext} <{w} x {ty}> %v to <{w} x i32>\n"
         f"  store <{w} x i32> %x, ptr %out, align 64\n"
     )
-
-
-def _lds_load(w: int, n: int) -> str:
-    """Groups of 16 lanes: all at one address (a broadcast), contiguous, or apart."""
-    text = ""
-    for g in range(w // 16):
-        s = f"g{g}"
-        text += ir("memory.strip_begin", s=s, w=w, own_lanes=_seq(16, 16 * g))
-        for k in range(n):
-            text += ir("memory.strip_broadcast", s=s, k=k, dword_at=4 * k)
-        text += ir("memory.strip_contiguous", s=s, steps=_seq(16, 0, 4 * n), dwords=16 * n)
-        for k in range(n):
-            text += (
-                f"  %{s}c{k} = shufflevector <{16 * n} x i32> %{s}big, <{16 * n} x i32> poison, "
-                f"<16 x i32> {_seq(16, k, n)}\n"
-            )
-        text += f"  br label %{s}jn\n{s}ge:\n"
-        for k in range(n):
-            text += f"""  %{s}x{k} = add <16 x i32> %{s}a, splat (i32 {4 * k})
-  %{s}xp{k} = getelementptr i8, ptr %base, <16 x i32> %{s}x{k}
-  %{s}e{k} = call <16 x i32> @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 %{s}xp{k}, <16 x i1> %{s}m, <16 x i32> zeroinitializer)
-"""
-        text += f"  br label %{s}jn\n{s}jn:\n"
-        for k in range(n):
-            text += f"  %{s}r{k} = phi <16 x i32> [ %{s}b{k}, %{s}bc ], [ %{s}c{k}, %{s}co ], [ %{s}e{k}, %{s}ge ]\n"
-        for k in range(n):
-            text += (
-                f"  %{s}o{k} = getelementptr i8, ptr %out, i64 {4 * w * k + 64 * g}\n"
-                f"  store <16 x i32> %{s}r{k}, ptr %{s}o{k}, align 64\n"
-            )
-    return text + "  ret i32 0\n"
 
 
 def scalar_load(n: int) -> str:

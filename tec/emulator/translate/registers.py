@@ -21,8 +21,9 @@ from .strips import Region, close_region, mask_strip, set_mask_strip, strip_addr
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
 FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
-# The checks that want to know of no load of LDS.
-NO_RECORDS = frozenset(("bounds", "wait", "registers", "hazards", "progress", "barrier"))
+# The checks that want to know of no access but whether it is in bounds, and those that want to know of no load of LDS.
+UNSEEN = frozenset(("bounds", "wait", "registers", "hazards"))
+NO_RECORDS = UNSEEN | {"progress", "barrier"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,9 @@ class Staged:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []  # of the slots of this function
-        self.held: dict[tuple[str, str, int, int], int] = {}  # a form, its registers (kind, first, count) -> slot; the latest used last
+        self.held: dict[
+            tuple[str, str, int, int], int
+        ] = {}  # a form, its registers (kind, first, count) -> slot; the latest used last
 
     def slot(self, key: tuple[str, str, int, int], nbytes: int) -> tuple[str, bool]:
         """(pointer to the slot of `key`, whether it is to be filled)."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..analyses.lane_patterns import STRIP
 from ..decode.inst import Inst
+from ..support.lanes import apart, load_each
 from .ops import Out
 
 if TYPE_CHECKING:
@@ -36,8 +37,9 @@ _NAME = re.compile(r"%[\w.]+")
 _DEFINED = re.compile(r"\s*(%[\w.]+) = |([\w.]+):$")
 _READ = "\0lds "
 # Dwords that the lanes of one load may lie over, to be taken from wide loads: four of the host's widest vectors, which is what 16 lanes of 16 bytes
-# in sequence fill. Beyond that a gather is no slower.
+# in sequence fill. Beyond that lanes of several dwords are loaded one by one, and a gather is no slower for single dwords.
 _WINDOW = 64
+_EACH = (2, 4)  # dwords a lane that are loaded so: the host's gather fetches a dword at a time
 
 
 @dataclass(slots=True)
@@ -151,8 +153,10 @@ def both_versions(w: Registers, body: list[str], undo: Callable[[], object] = la
 
 
 def _within(read: LdsRead) -> tuple[int, ...] | None:
-    """The pattern of a load's lanes in dwords, where wide loads may serve it."""
-    if read.pattern is None or max(read.pattern) + 4 * read.dwords > 4 * _WINDOW or any(p % 4 for p in read.pattern):
+    """The pattern of a load's lanes in dwords, where it saves looking at them."""
+    if read.pattern is None or any(p % 4 for p in read.pattern):
+        return None
+    if max(read.pattern) + 4 * read.dwords > 4 * _WINDOW and read.dwords not in _EACH:
         return None
     return tuple(p // 4 for p in read.pattern)
 
@@ -225,6 +229,8 @@ class _Version:
         size = max(p) + n
         if p == tuple(n * i for i in range(STRIP)) and n in (1, 2, 4):
             return apart(b, [self.wide(pointer, i, STRIP) for i in range(n)])
+        if size > _WINDOW:
+            return load_each(b, n, [b.emit(f"getelementptr i8, ptr {pointer}, i64 {4 * x}") for x in p])
         parts = [self.wide(pointer, i, min(STRIP, size - STRIP * i)) for i in range((size + STRIP - 1) // STRIP)]
         return [self.picked(parts, [x + k for x in p]) for k in range(n)]
 
@@ -357,6 +363,10 @@ class _Version:
         )
         b.put("br label %fault")
         b.label(f"{tag}h")
+        if read.on is None and read.dwords in _EACH:
+            lanes = [b.emit(f"extractelement {_VEC} {where}, i64 {i}") for i in range(STRIP)]
+            offsets = [b.emit(f"zext i32 {lane} to i64") for lane in lanes]
+            return load_each(b, read.dwords, [b.emit(f"getelementptr i8, ptr %lds, i64 {x}") for x in offsets])
         name = "@llvm.masked.gather.v16i32.v16p0"
         b.declares.add(f"declare {_VEC} {name}(<16 x ptr>, <16 x i1>, {_VEC})")
         out = []
@@ -372,24 +382,5 @@ def _every(k: int, n: int) -> str:
     return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
 
 
-def apart(b: Out, parts: list[str]) -> list[str]:
-    """Lanes of n dwords (1, 2 or 4) in n vectors end to end, to a vector of each dword: n log n shuffles."""
-
-    def shuffled(x: str, y: str, order: list[int]) -> str:
-        return b.emit(
-            f"shufflevector {_VEC} {x}, {_VEC} {y}, <16 x i32> <" + ", ".join(f"i32 {k}" for k in order) + ">"
-        )
-
-    if len(parts) == 1:
-        return parts
-    if len(parts) == 2:
-        return [shuffled(parts[0], parts[1], [k + 2 * i for i in range(STRIP)]) for k in (0, 1)]
-    # Of each pair first the halves of two dwords, then of both pairs the halves of one.
-    halves = [
-        [shuffled(x, y, [k + d + 4 * i for d in (0, 1) for i in range(8)]) for k in (0, 2)]
-        for x, y in (parts[:2], parts[2:])
-    ]
-    return [
-        shuffled(halves[0][k // 2], halves[1][k // 2], [8 * (k % 2) + x for x in (*range(8), *range(16, 24))])
-        for k in range(4)
-    ]
+def _every(k: int, n: int) -> str:
+    return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
