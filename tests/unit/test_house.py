@@ -31,7 +31,7 @@ _KERNEL = "one te program, whose steps share their tensors"
 LONG_FUNCTIONS = {
     "tec/emulator/support/race.py:race_function": (115, _LLVM),
     "tec/emulator/translate/translation.py:finish": (90, _LLVM),
-    "tec/emulator/isa/matrix.py:mfma_function": (65, _LLVM),
+    "tec/emulator/support/gather.py:_group": (100, _LLVM),
     "tec/emulator/translate/strip_loops.py:run_loop": (75, _LLVM),
     "tec/runtime/modules/function.py:_make_cpu_call": (
         90,

@@ -380,7 +380,3 @@ class _Version:
 
 def _every(k: int, n: int) -> str:
     return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
-
-
-def _every(k: int, n: int) -> str:
-    return "<" + ", ".join(f"i32 {k + n * i}" for i in range(STRIP)) + ">"
