@@ -38,7 +38,8 @@ class Tiles:
         """Tiles over work-groups, behind `nest`. band: rows of tiles that go together (0: row by row); dies: of the chip; groups: so many work-groups stay for all
         tiles (0: one a tile), in bands alone. Returns the axis at which a tile is made."""
         stage, lead = self.stage, self.lead
-        if lead and not groups:
+        together = band and (groups or dies > 1)  # products of a batch, or parts of a sum, in one run of tiles
+        if lead and not together:
             stage.bind(joined(stage, lead), thread_axis("blockIdx.z"))
         if not band:
             stage.bind(self.row, thread_axis("blockIdx.y"))
@@ -46,7 +47,7 @@ class Tiles:
             return self.column
         far, near = stage.split(self.row, factor=band)
         stage.reorder(far, self.column, near)
-        tile = at = stage.fuse(*(lead if groups else ()), far, self.column, near)
+        tile = at = stage.fuse(*(lead if together else ()), far, self.column, near)
         if groups:
             at, tile = stage.split(tile, factor=groups)
             stage.reorder(tile, at)

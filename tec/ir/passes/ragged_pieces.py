@@ -75,31 +75,72 @@ def one_load(guard: E.Expr, scalars: list[E.Expr], load: E.Expr, analyzer: Analy
 def moved_late(body: S.Stmt) -> S.Stmt:
     """Pieces that wait in local buffers are kept as they were loaded, and moved to the front where they are used: a piece that is moved at once is waited for at once.
 
-    Only in buffers all of whose pieces are moved under one condition, of threads or of the turn of a loop in which they come and go, and in those that they are copied to.
+    In buffers all of whose pieces are moved under one condition, of threads or of the turn of a loop in which they come and go, and in those that they are copied to, readers ask
+    the condition again. Of others that are stored in whole pieces, as those of loads some turns ahead, a flag a piece says whether it is to be moved.
     """
     groups = _Groups()
     groups.walk(body, ())
-    rules = groups.rules()
+    rules, flagged = groups.rules()
+    flags = {key: _flags(buffer, lanes) for key, (buffer, lanes) in flagged.items()}
 
     def stmt(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.BufferStore) and id(s.buffer) in rules:
-            value = s.value.value if isinstance(s.value, E.Let) else s.value
-            return S.BufferStore(s.buffer, value, s.indices, s.predicate, s.loc)
+            value = s.value if _is_kept(s) else expr(s.value)
+            if isinstance(s.value, E.Let) and _is_moved(s.value):
+                value = s.value.value
+            kept = S.BufferStore(s.buffer, value, s.indices, s.predicate, s.loc)
+            return S.seq(_flag_stored(s, flags), kept) if id(s.buffer) in flags else kept
+        if isinstance(s, S.Alloc) and id(s.buffer) in flags:
+            return S.Alloc(flags[id(s.buffer)], map_stmt(s, stmt, expr))
         return map_stmt(s, stmt, expr)
 
     def expr(e: E.Expr) -> E.Expr:
         e = map_expr(e, expr)
-        return _read(e, rules[id(e.buffer)]) if isinstance(e, E.BufferLoad) and id(e.buffer) in rules else e
+        if not isinstance(e, E.BufferLoad) or id(e.buffer) not in rules:
+            return e
+        moved = rules[id(e.buffer)]
+        if id(e.buffer) not in flags:
+            return _read(e, moved, _last(moved))
+        flag = E.BufferLoad(flags[id(e.buffer)], (_flag_index(e, dtype_info(moved.var.dtype).lanes),))
+        return _read(e, moved, B.compare("ne", flag, B.const(0, flag.dtype)))
 
     return stmt(body) if rules else body
 
 
-def _read(e: E.BufferLoad, moved: E.Let) -> E.Expr:
-    """What is read of pieces that are kept as they were loaded."""
+def _flags(buffer: Buffer, lanes: int) -> Buffer:
+    """Of each of a buffer's pieces, whether it is to be moved."""
+    return Buffer(f"{buffer.name}_ends", "int32", (B.floordiv(buffer.shape[0], lanes),), scope="local")
+
+
+def _flag_index(e: E.BufferLoad | S.BufferStore, lanes: int) -> E.Expr:
+    """Where the flags of the pieces lie that an access is of."""
+    index = e.indices[0]
+    if isinstance(index, E.Ramp) and not B.is_const(index.stride, 1):
+        return E.Ramp(B.floordiv(index.base, lanes), B.floordiv(index.stride, lanes), index.lanes)
+    return B.floordiv(index.base if isinstance(index, E.Ramp) else index, lanes)
+
+
+def _flag_stored(s: S.BufferStore, flags: dict[int, Buffer]) -> S.Stmt | None:
+    """The flag of a piece that is stored; None where it stays."""
+    lanes, value = dtype_info(s.value.dtype).lanes, s.value
+    flag: E.Expr = B.const(0, "int32")
+    if isinstance(value, E.Let) and _is_moved(value):
+        flag = E.Select(_last(value), B.const(1, "int32"), flag)
+    elif isinstance(value, E.BufferLoad) and id(value.buffer) in flags:
+        flag = E.BufferLoad(flags[id(value.buffer)], (_flag_index(value, lanes),))
+    elif _is_kept(s):
+        return None
+    return S.BufferStore(flags[id(s.buffer)], flag, (_flag_index(s, lanes),))
+
+
+def _read(e: E.BufferLoad, moved: E.Let, last: E.Expr) -> E.Expr:
+    """What is read of pieces that are kept as they were loaded. last: whether they are a row's last ones."""
     lanes, beyond = dtype_info(moved.var.dtype).lanes, _indices(moved)[0]
     if _place(e, lanes) is None:  # a whole piece
+        assert isinstance(moved.body, E.Select)
         var = E.Var("piece", e.dtype)
-        return E.Let(var, e, substitute(moved.body, {moved.var: var}))
+        front = substitute(moved.body.a, {moved.var: var})
+        return E.Let(var, e, E.Select(E.Broadcast(last, lanes), front, var))
     many, index = dtype_info(e.dtype).lanes, e.indices[0]
     other: E.Expr = B.const(0, e.buffer.dtype)
     if (_place(e, lanes) or 0) + beyond < lanes:
@@ -109,8 +150,7 @@ def _read(e: E.BufferLoad, moved: E.Let) -> E.Expr:
         other = E.BufferLoad(e.buffer, (at,))
     elif many > 1:
         other = E.Broadcast(other, many)
-    last = _last(moved)
-    return E.Select(E.Broadcast(last, many) if many > 1 else last, other, e)
+    return E.Select(E.Broadcast(last, many) if many > dtype_info(last.dtype).lanes else last, other, e)
 
 
 def _place(e: E.BufferLoad, lanes: int) -> int | None:
@@ -144,6 +184,7 @@ class _Groups:
         self.turns: dict[int, set[E.Var]] = {}  # variables of the loops around all that is done with a buffer
         self.read: dict[int, list[E.BufferLoad]] = {}
         self.again: set[int] = set()  # stored behind a reading: what is read there may be of another turn
+        self.stored: dict[int, list[S.BufferStore]] = {}
 
     def walk(self, s: S.Stmt, turns: tuple[E.Var, ...]) -> None:
         """Take note of the statements, in their order. A buffer is fit where all that is stored there is moved alike, or comes from a fit one."""
@@ -171,16 +212,15 @@ class _Groups:
     def _storing(self, s: S.BufferStore, turns: tuple[E.Var, ...]) -> None:
         key, value = id(s.buffer), s.value
         self._within(key, turns)
+        self.stored.setdefault(key, []).append(s)
         if key in self.read:
             self.again.add(key)
         if _is_moved(value):
             assert isinstance(value, E.Let)
             self.moved.setdefault(key, []).append(value)
-        elif isinstance(value, E.Call) and value.op == "computed" and _reads(value.args[0], s.buffer):
-            pass
-        elif isinstance(value, E.BufferLoad) and value.buffer.scope == "local":
+        elif isinstance(value, E.BufferLoad) and _is_kept(s):
             self.copies.append((key, id(value.buffer)))
-        elif not isinstance(value, E.Broadcast) or not B.is_const(value.value, 0):
+        elif not _is_kept(s) and not (isinstance(value, E.Broadcast) and B.is_const(value.value, 0)):
             self.unfit.add(key)
 
     def _reading(self, e: E.Expr, turns: tuple[E.Var, ...]) -> None:
@@ -188,8 +228,8 @@ class _Groups:
             self.read.setdefault(id(e.buffer), []).append(e)
             self._within(id(e.buffer), turns)
 
-    def rules(self) -> dict[int, E.Let]:
-        """Of each fit buffer an example of how its pieces are moved."""
+    def rules(self) -> tuple[dict[int, E.Let], dict[int, tuple[Buffer, int]]]:
+        """Of each fit buffer an example of how its pieces are moved; and those that need flags, with the lanes of a piece."""
         joined: dict[int, set[int]] = {}
         for key in (*self.moved, *itertools.chain(*self.copies)):
             joined.setdefault(key, {key})
@@ -199,24 +239,61 @@ class _Groups:
                 for key in joined[b]:
                     joined[key] = joined[a]
         out: dict[int, E.Let] = {}
+        flagged: dict[int, tuple[Buffer, int]] = {}
         for group in {id(g): g for g in joined.values()}.values():
             moved = [m for key in group for m in self.moved.get(key, ())]
-            if not moved or group & self.unfit:
+            if not moved:
                 continue
             lanes = dtype_info(moved[0].var.dtype).lanes
             if not all(_is_fit(e, lanes) for key in group for e in self.read.get(key, ())):
                 continue
-            turns = set(free_vars(_last(moved[0]))) - self.threads
-            if turns and (len(group) > 1 or group & self.again or not all(turns <= self.turns[key] for key in group)):
-                continue
-            if all(_how(m) == _how(moved[0]) for m in moved):
+            if self._is_known(group, moved):
                 out |= dict.fromkeys(group, moved[0])
-        return out
+            elif self._is_whole(group, moved, lanes):
+                out |= dict.fromkeys(group, moved[0])
+                flagged |= {key: (self.stored[key][0].buffer, lanes) for key in group}
+        return out, flagged
+
+    def _is_known(self, group: set[int], moved: list[E.Let]) -> bool:
+        """Whether readers can ask the condition again."""
+        turns = set(free_vars(_last(moved[0]))) - self.threads
+        if group & self.unfit or not all(_how(m) == _how(moved[0]) for m in moved):
+            return False
+        return not turns or (len(group) == 1 and not group & self.again and all(turns <= self.turns[key] for key in group))  # fmt: skip
+
+    def _is_whole(self, group: set[int], moved: list[E.Let], lanes: int) -> bool:
+        """Whether all that is stored are whole pieces, all of which are moved by as much, so that each has a flag."""
+        if not all((_indices(m), m.var.dtype) == (_indices(moved[0]), moved[0].var.dtype) for m in moved):
+            return False
+        return all(key in self.stored and all(_is_piece(s, lanes) for s in self.stored[key]) for key in group)
 
 
 def _is_moved(value: E.Expr) -> bool:
     """Whether a value is what `one_load` makes."""
     return isinstance(value, E.Let) and isinstance(value.body, E.Select) and isinstance(value.body.a, E.Shuffle) and value.body.b is value.var  # fmt: skip
+
+
+def _is_kept(s: S.BufferStore) -> bool:
+    """Whether a store leaves pieces as they are: of another buffer's, or of its own under a mark."""
+    value = s.value
+    if isinstance(value, E.Call) and value.op == "computed":
+        return _reads(value.args[0], s.buffer)
+    return isinstance(value, E.BufferLoad) and value.buffer.scope == "local"
+
+
+def _is_piece(s: S.BufferStore, lanes: int) -> bool:
+    """Whether a store is of one whole piece, and what it copies too."""
+    places: list[E.BufferLoad | S.BufferStore] = [s]
+    if isinstance(s.value, E.BufferLoad) and s.value.buffer.scope == "local":
+        places.append(s.value)
+    for x in places:
+        index = x.indices[0]
+        if x.predicate is not None or not isinstance(index, E.Ramp) or index.lanes != lanes or not B.is_const(index.stride, 1):  # fmt: skip
+            return False
+        coeff, rest = Analyzer().modular(index.base)
+        if coeff % lanes or rest % lanes:
+            return False
+    return True
 
 
 def _last(moved: E.Let) -> E.Expr:

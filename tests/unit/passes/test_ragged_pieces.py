@@ -7,6 +7,8 @@ import pytest
 
 import tec
 from tec import te
+from tec.choices import spaces
+from tec.ops.registry import TensorType, get_op
 
 
 def copied(rows, columns, target, threads=8):
@@ -40,3 +42,24 @@ def test_rows_shorter_than_a_piece_stay_under_a_mask():
 
 def test_where_loads_must_be_aligned_they_stay_under_a_mask():
     assert ".v4" not in copied(5, 21, tec.Target("cuda -arch=sm_90")).get_source("ptx").split("st.")[0]
+
+
+@pytest.mark.parametrize(("chip", "terms"), [("gfx942", 463), ("gfx1100", 237)])
+def test_pieces_that_come_some_turns_ahead_are_moved_when_they_are_stored(chip, terms):
+    """A product whose sum no vector divides, loads two steps ahead: a flag waits beside each piece, and no load is waited for where it was asked for."""
+    target = tec.Target(f"rocm -mcpu={chip}")
+    x, w = (te.placeholder((40, terms), "float16", name=n) for n in "xw")
+    product = get_op("matmul")
+    types = [TensorType("float16", (40, terms))] * 2
+    outs = product.compute({"transpose_b": True}, [x, w], product.infer(types, {"transpose_b": True}))[:1]
+    space = next(s for s in spaces(outs, target) if s.template == "matrix product")
+    choice = next(c for c in space.drafts() if c["prefetch_distance"] == 2 and c["split_k"] == 1)
+    chosen = space.apply(choice)
+    f = tec.build(chosen.schedule, [x, w, *chosen.outputs], target, name="product")
+    dev, rng = tec.rocm_emu(chip, check="all"), np.random.default_rng(2)
+    a, b = (rng.standard_normal((40, terms)).astype("float16") for _ in "xw")
+    out = tec.nd.empty((40, 40), "float16", dev)
+    f(tec.nd.array(a, dev), tec.nd.array(b, dev), out)
+    want = a.astype("f8") @ b.astype("f8").T
+    assert np.abs(out.numpy() - want).max() <= 2e-3 * np.abs(want).max()
+    assert "_ends[" in f.imported_modules[0].get_source("ir")

@@ -18,7 +18,7 @@ from ...group import Group, const_shape, same_shape
 from ...parts import ends, padding, split_k
 from ...parts.operands import contraction, follows, operands
 from ...space import Choice, Cost, Scheduled, Space, Value
-from . import tilings
+from . import tile_order, tilings
 from .matrix_schedule import MatrixUnits
 from .tilings import Shape, Tiling
 
@@ -56,7 +56,7 @@ class MatrixProduct(Space):
         most = tilings.steps(shape, target)[0]
         self.parameters = {
             "rows": (128, 64, 256, 32, 16, 96, 192), "columns": (128, 64, 256, 32, 16, 96, 192, 48), "step": tuple(2 * most >> k for k in range(4)),
-            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "prefetch_distance": (1, 2, 3, 4), "group_m": (0, 8, 4, 16) if self._has_bands() else (0,),
+            "waves_m": (2, 1, 4), "waves_n": (2, 1, 4), "instruction": tuple(names), "swizzle": (True, False), "stages": (1, 2, 0, 3, 4), "prefetch_distance": (1, 2, 3, 4), "group_m": (0, *tile_order.BANDS) if self._has_bands() else (0,),
             "split_k": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
             "ping_pong": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
             "direct_to_lds": (False, True) if target.chip.loads_lds_by_16 else (False,),
@@ -133,10 +133,12 @@ class MatrixProduct(Space):
         t = self.tiling(choice)
         part = self._part(choice["split_k"], t.k)
         machine = self.target.machine
+        if t.group_m or tilings.groups(t, part) // part.batch % machine.dies:
+            return choice
         if machine.dies > 1 and not self.shape.guarded and tilings.groups(t, part) >= self.figures["banded_groups"] * machine.units:  # fmt: skip
-            for band in self.parameters["group_m"]:
+            for band in (8, 4, 16):
                 made = {**choice, "group_m": band}
-                if band and self.why_not(made) is None:
+                if self.why_not(made) is None:
                     return made
         return choice
 

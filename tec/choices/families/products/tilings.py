@@ -21,7 +21,7 @@ from ... import rules
 from ...parts import grid, needs
 from ...parts.ends import PIECE
 from ...rules import figures
-from . import narrow_loads
+from . import narrow_loads, tile_order
 
 PIECE_BYTES = narrow_loads.PIECE_BYTES
 
@@ -226,8 +226,8 @@ def why_not(t: Tiling, shape: Shape, target: Target) -> str | None:
     if t.m * t.n >= 128 * 128 and target.chip.family.startswith("rdna") and shape.padded:
         if shape.guarded or shape.m % t.m or shape.n % t.n or shape.k % t.k:
             return "with guards it would need more registers than there are"
-    if t.group_m and (-(-shape.m // t.m) % t.group_m or groups(t, shape) // shape.batch % target.machine.dies):
-        return f"the tiles are not whole bands of {t.group_m} rows, or not as many for each die"
+    if t.group_m and -(-shape.m // t.m) % t.group_m:
+        return f"the tiles are not whole bands of {t.group_m} rows"
     return None
 
 
@@ -276,7 +276,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
         )  # fmt: skip
         found = next(fitting, None)
         if found is not None:
-            yield found
+            yield _in_order(found, shape, target)
     if shape.fixed and not shape.parts:
         yield from _shared(shape, target, [i for i in units if i.m * i.n == LEAST * LEAST])
 
@@ -296,8 +296,21 @@ def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Itera
                 )  # fmt: skip
                 long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
                 if long and groups(t, shape) <= most and why_not(t, shape, target) is None:
-                    yield t
+                    yield _in_order(t, shape, target)
                     break
+
+
+def _in_order(t: Tiling, shape: Shape, target: Target) -> Tiling:
+    """The tiling with its work-groups in the order that asks for least beyond the L2s, where that sets the time and the number of tiles is known. Elsewhere neighbours on a die
+    only wait longer, since all of them wait for the one that asked first."""
+    machine = target.machine
+    if machine.dies == 1 or not shape.fixed or not machine.has_latencies:
+        return t
+    together = held(t, shape, target)
+    share = figures.of(TEMPLATE, target)["beyond_share"]
+    if tile_order.beyond_seconds(t, shape, machine, together) < share * seconds(t, shape, target)[0]:
+        return t
+    return tile_order.ordered(t, shape, machine, together)
 
 
 def outlines(shape: Shape, target: Target) -> Iterator[Outline]:
@@ -416,7 +429,10 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     peak = machine.clock_mhz * 1e6
     asked, issue = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
     path = (bytes_ + asked) / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
-    beyond = all_groups * count * bytes_ / (level_gbps(machine, "L2") * 1e9)
+    lines = tile_order.touched(t, shape)
+    from_l2 = all_groups * count * (t.m * lines[0] + t.n * lines[1]) * t.step * shape.bytes
+    l2 = from_l2 / (level_gbps(machine, "L2") * 1e9)
+    beyond = tile_order.beyond_seconds(t, shape, machine, held(t, shape, target))
     mhz, found = float(machine.clock_mhz), (0.0, "")
     for _ in range(3):
         # All clocks are the unit's, and the harder it works the slower it goes; memory's latency stays.
@@ -440,7 +456,10 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
             level_gbps(machine, "memory") * 1e9
         )  # and at the end the last tiles' results
         found = max(
-            (start + rounds * count * step, limit), (start + beyond * peak / clock, "L2"), (start + least, "memory")
+            (start + rounds * count * step, limit),
+            (start + l2 * peak / clock, "L2"),
+            (start + beyond, "MALL"),
+            (start + least, "memory"),
         )
         busy = all_groups * count * macs / (machine.units * clock * found[0])
         mhz = machine.held_mhz(shape.dtype, busy, 0.05, least * level_gbps(machine, "memory") * 1e-3 / found[0])

@@ -1,0 +1,52 @@
+"""The order of a product's tiles on chips of several dies, each with an L2 of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tec
+from tec.choices import spaces
+from tec.ops.registry import TensorType, get_op
+
+MI300X = tec.Target("rocm -mcpu=gfx942")
+SMALL = {
+    "rows": 32,
+    "columns": 32,
+    "step": 64,
+    "waves_m": 2,
+    "waves_n": 2,
+    "slice_k": 1,
+    "stages": 1,
+    "prefetch_distance": 1,
+}
+
+
+def _product(m, n, k, batch=()):
+    types = [TensorType("float16", (*batch, *s)) for s in ((m, k), (k, n))]
+    xs = [tec.te.placeholder(t.shape, t.dtype, name=f"x{i}") for i, t in enumerate(types)]
+    known, attrs = get_op("matmul"), {}
+    outs = known.compute(attrs, xs, known.infer(types, attrs))[:1]
+    return xs, next(s for s in spaces(outs, MI300X) if s.template == "matrix product")
+
+
+@pytest.mark.parametrize(
+    ("batch", "more"), [((), {"group_m": 4}), ((3,), {"group_m": 2}), ((), {"group_m": 1, "split_k": 2})]
+)
+def test_runs_of_tiles_that_dies_do_not_divide(batch, more):
+    m, n, k = 101, 80, 256
+    xs, space = _product(m, n, k, batch)
+    chosen = space.apply({**space.default, **SMALL, "split_k": 1, **more})
+    f = tec.build(chosen.schedule, [*xs, *chosen.outputs], MI300X, name="product")
+    dev, rng = tec.rocm_emu("gfx942", check="all"), np.random.default_rng(5)
+    a, b = (rng.standard_normal([int(d.value) for d in x.shape]).astype("float16") for x in xs)
+    out = tec.nd.empty((*batch, m, n), "float16", dev)
+    f(tec.nd.array(a, dev), tec.nd.array(b, dev), out)
+    want = a.astype("f8") @ b.astype("f8")
+    assert np.abs(out.numpy() - want).max() <= 2e-3 * np.abs(want).max()
+
+
+def test_few_rows_of_tiles_by_many_columns_go_by_dies():
+    """Row by row, each die would read all weights; where the matrix unit sets the time the order stays."""
+    assert _product(101, 4240, 3032)[1].default["group_m"] > 0
+    assert _product(3088, 2624, 1520)[1].default["group_m"] == 0
