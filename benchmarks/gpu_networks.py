@@ -133,22 +133,9 @@ def run(
         ratio=round(sustained["tec"] / sustained["torch, a graph"], 4),
         peer_settings="a captured CUDA graph of eager PyTorch; without torch.compile; float16 channels last",
     )  # fmt: skip
-    for function, count, us in slowest(calls_of(engine, binding)):
+    for function, count, us in slowest(engine.calls(binding)):
         report = net.report
         say(network=name, function=function, calls=count, us=round(us, 2), together=round(count * us, 1), nodes=report.functions.get(function), choice=report.choices.get(function))  # fmt: skip
-
-
-def calls_of(engine: Any, binding: Any) -> list[tuple[Any, list[Any]]]:
-    """A network's functions in order, on the arrays that an executor has for them."""
-    from tec.runtime.plans.plan import Call
-
-    (bases, _), layout, calls = engine._where, engine.layout, []
-    for k, step in enumerate(engine.plan.flat):
-        if isinstance(step, Call):
-            numbers = iter(binding.scalars[layout.calls[k][1] :].tolist())
-            args = [engine._array(binding, bases, a) if isinstance(a, str) else next(numbers) for a in step.args]
-            calls.append((engine.module[step.function], args))
-    return calls
 
 
 def slowest(calls: list[tuple[Any, list[Any]]]) -> list[tuple[str, int, float]]:

@@ -155,7 +155,7 @@ def measure(name: str, seed: int, dtype: str, package: Path, batch: int) -> dict
         "ratio": round(sustained["tec"] / sustained["torch"], 3), "kernels": len(engine.plan.flat), **({} if error <= allowed else {"wrong": True}),
     }  # fmt: skip
     if row["ratio"] > 1.0:
-        slow = gpu_networks.slowest(gpu_networks.calls_of(engine, binding))[:6]
+        slow = gpu_networks.slowest(engine.calls(binding))[:6]
         row["slowest"] = [
             (f, n, round(us, 1), net.report.functions.get(f), str(net.report.choices.get(f))) for f, n, us in slow
         ]

@@ -78,7 +78,7 @@ class DeviceEngine:
     ):
         self._communicators = {} if communicators is None else communicators
         self.plan, self.layout = network.plan, network._layout
-        self.module = network.module
+        self.module, self._signature = network.module, network.signature
         self.device = device
         self.stream = Stream(device) if stream is None else stream
         self._weights = network._weights_on(device)
@@ -246,7 +246,7 @@ class DeviceEngine:
 
     def _called(self, binding: Binding, bases: Sequence[NDArray | Storage], arrays: dict[str, NDArray]) -> Calls:
         """Functions and copies with the arrays and numbers that they are called on: all of a plan with loops, else those that are no rows of the table."""
-        layout, calls = self.layout, Calls()
+        calls = Calls()
         for k in self._called_at:
             step = self._steps[k]
             for a in step.values:  # what is not copied has no array yet
@@ -258,10 +258,30 @@ class DeviceEngine:
             if not isinstance(step, Call):
                 calls.append((copy, [arrays[step.target], arrays[step.source]]))
                 continue
-            given = iter(binding.scalars[layout.calls[k][1] :].tolist())
-            args = [arrays[a] if isinstance(a, str) else next(given) for a in step.args]
-            calls.append((self.module[step.function], args))
+            calls.append((self.module[step.function], self._arguments(k, step, binding, arrays)))
         return calls
+
+    def _arguments(self, k: int, step: Call, binding: Binding, arrays: Mapping[str, NDArray]) -> list[Any]:
+        """What step k, a call, is called on. A parameter with strides of its own takes a view whose rows lie apart."""
+        given, args = iter(binding.scalars[self.layout.calls[k][1] :].tolist()), []
+        for p, name in zip(self._signature(step.function), step.args):
+            if not isinstance(name, str):
+                args.append(next(given))
+                continue
+            a, strides = arrays[name], p.strides
+            if strides is not None and all(isinstance(e, int) for e in strides):
+                a = NDArray(a.storage, a.address, a.shape, a.dtype, tuple(strides))
+            args.append(a)
+        return args
+
+    def calls(self, binding: Binding) -> Calls:
+        """The functions of a plan without loops in order, and what they are called on in a run that was bound: for who times one after another."""
+        assert self._where is not None
+        arrays = {n: self._array(binding, self._where[0], n) for n in self.plan.values}
+        flat = enumerate(self.plan.flat)
+        return [
+            (self.module[s.function], self._arguments(k, s, binding, arrays)) for k, s in flat if isinstance(s, Call)
+        ]
 
     def wait(self) -> None:
         self.stream.sync()

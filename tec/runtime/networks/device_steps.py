@@ -12,7 +12,7 @@ from typing import Any
 from ..arrays.ndarray import NDArray
 from ..devices.stream import Stream
 from ..plans.layout import Binding, PlanLayout
-from ..plans.plan import Choose, Plan, Repeat, Step
+from ..plans.plan import Call, Choose, Plan, Repeat, Step
 from ..plans.steps import flat
 from ..plans.trip_counts import trips_of
 
@@ -55,6 +55,7 @@ class DeviceSteps:
         self.plan, self.layout, self.stream = plan, layout, stream
         self.calls, self.arrays, self.binding = calls, arrays, binding
         self.values = [s.values for s in plan.flat]
+        self.names = [s.args if isinstance(s, Call) else (s.target, s.source) for s in plan.flat]
 
     def run(self) -> None:
         self._steps(self.plan.steps, 0, {})
@@ -72,8 +73,8 @@ class DeviceSteps:
             else:
                 function, args = self.calls[at]
                 if moved:
-                    here = {id(self.arrays[n]): moved[n] for n in self.values[at] if n in moved}
-                    args = [here.get(id(a), a) for a in args]
+                    here = [moved.get(n) if isinstance(n, str) else None for n in self.names[at]]
+                    args = [a if to is None else _at(a, to.storage, to.address) for a, to in zip(args, here)]
                 function(*args)
                 at += 1
         return at

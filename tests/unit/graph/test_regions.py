@@ -7,9 +7,10 @@ import tec
 from tec.errors import ArgumentError, ImportModelError
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
+from tec.graph.builders.attention import attend, join_heads, split_heads
 from tec.graph.builders.control import choose, loop
 from tec.ops.dims import Dim
-from tec.runtime.plans.plan import Choose, Repeat
+from tec.runtime.plans.plan import Call, Choose, Repeat
 
 rng = np.random.default_rng(11)
 TARGETS = [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")]
@@ -245,3 +246,23 @@ def test_branches_give_the_same_types():
     b, x, flag = Builder(g, "l"), g.input("x", "float32", (3,)), g.input("flag", "bool", ())
     with pytest.raises(ImportModelError, match=r"branches that give float32\[3\] and float32\[\]"):
         choose(b, flag, lambda body: [x], lambda body: [Builder(body).const(np.float32(0))])
+
+
+def test_a_loop_reads_views_whose_rows_lie_apart(tmp_path):
+    """Attention reads queries, keys and values where one product left them, side by side; at each trip elsewhere."""
+    g = Graph("g")
+    heads, size, steps = 2, 16, 8
+    width = heads * size
+    b, x = Builder(g, "l"), g.input("x", "float32", (2, steps, width))
+    w = g.constant((rand(width, 3 * width) / width**0.5).astype(np.float32), "w")
+
+    def step(b, number, states, rows):
+        parts = b.split(b.op("matmul", states[0], w), 2, [width] * 3)
+        q, k, v = (split_heads(b, p, heads) for p in parts)
+        return [join_heads(b, attend(b, q, k, v, None, size**-0.5))], [], None
+
+    final, _ = loop(b, step, [x], 3)
+    g.set_outputs(final)
+    net = check(g, {"x": rand(2, steps, width)}, tmp_path)
+    calls = [s for s in net.plan.flat if isinstance(s, Call)]
+    assert any(not isinstance(e, str) for s in calls for p in net.signature(s.function) for e in p.strides or ())
