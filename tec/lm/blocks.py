@@ -20,7 +20,7 @@ Codes = tuple[Any, Any, Any]  # codes, scales, zero points or None
 
 @dataclass(frozen=True)
 class Format:
-    """bits: of a code as it is kept; block: weights of a block in the file; nbytes: of such a block; step: weights that share a scale; zero: the zero point
+    """bits: of a code as it is kept, of which 6 take 8 where codes are no panels; block: weights of a block in the file; nbytes: of such a block; step: weights that share a scale; zero: the zero point
     of all blocks, None where each has its own; read: bytes [rows, blocks, nbytes] to codes, scales and zero points."""
 
     bits: int
@@ -104,6 +104,27 @@ def _pairs(q: Any) -> Any:
     return _nibbles(q.reshape(*q.shape[:-1], 4, 32)).reshape(*q.shape[:-1], 256)
 
 
+def _quarters(q: Any) -> Any:
+    """Two runs of 32 bytes, each the codes of 2 bits of four runs of 32, the lowest first: 256 codes."""
+    q = q.reshape(*q.shape[:-1], 2, 1, 32) >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3
+    return q.reshape(*q.shape[:-3], 256)
+
+
+def _q2_k(b: Any) -> Codes:
+    scales, minima = ((b[..., :16] >> at & 15).astype(np.float32) for at in (0, 4))
+    return _with_minimum(_quarters(b[..., 16:80]), _half(b, 80) * scales, -_half(b, 82) * minima)
+
+
+def _q3_k(b: Any) -> Codes:
+    """Bit 2 of a code, 4 of which stand for 0, is bit j of the first 32 bytes for run j of 32 codes; 16 scales of 6 bits."""
+    third = b[..., None, :32] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    low = b[..., 96:104]
+    low = np.concatenate([low & 15, low >> 4], -1)
+    high = (b[..., None, 104:108] >> np.array([0, 2, 4, 6], np.uint8)[:, None] & 3).reshape(low.shape)
+    scales = (low | high << 4).astype(np.float32) - 32
+    return _quarters(b[..., 32:96]) | third.reshape(*b.shape[:-1], 256) << 2, _half(b, 108) * scales, None
+
+
 def _q4_k(b: Any) -> Codes:
     scales, minima = _k_scales(b[..., 4:16])
     return _with_minimum(_pairs(b[..., 16:]), _half(b, 0) * scales, -_half(b, 2) * minima)
@@ -158,9 +179,10 @@ def _mxfp4(b: Any) -> Codes:
 
 
 FORMATS = {
-    "Q4_0": Format(4, 32, 18, 32, 8.0, _q4_0), "Q4_1": Format(4, 32, 20, 32, None, _q4_1), "Q5_0": Format(8, 32, 22, 32, 16.0, _q5_0),
-    "Q5_1": Format(8, 32, 24, 32, None, _q5_1), "Q8_0": Format(8, 32, 34, 32, 128.0, _q8_0), "Q4_K": Format(4, 256, 144, 32, None, _q4_k),
-    "Q5_K": Format(8, 256, 176, 32, None, _q5_k), "Q6_K": Format(8, 256, 210, 16, 32.0, _q6_k), "IQ4_NL": Format(8, 32, 18, 32, 128.0, _iq4_nl),
+    "Q2_K": Format(4, 256, 84, 16, None, _q2_k), "Q3_K": Format(4, 256, 110, 16, 4.0, _q3_k),
+    "Q4_0": Format(4, 32, 18, 32, 8.0, _q4_0), "Q4_1": Format(4, 32, 20, 32, None, _q4_1), "Q5_0": Format(6, 32, 22, 32, 16.0, _q5_0),
+    "Q5_1": Format(6, 32, 24, 32, None, _q5_1), "Q8_0": Format(8, 32, 34, 32, 128.0, _q8_0), "Q4_K": Format(4, 256, 144, 32, None, _q4_k),
+    "Q5_K": Format(6, 256, 176, 32, None, _q5_k), "Q6_K": Format(6, 256, 210, 16, 32.0, _q6_k), "IQ4_NL": Format(8, 32, 18, 32, 128.0, _iq4_nl),
     "IQ4_XS": Format(8, 256, 136, 32, 128.0, _iq4_xs), "MXFP4": Format(8, 32, 17, 32, 128.0, _mxfp4),
 }  # fmt: skip
 WIDE_SCALES = ("MXFP4",)  # whose scales float16 does not hold

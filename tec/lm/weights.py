@@ -18,7 +18,7 @@ from ..ops.layouts import Layout
 from ..ops.packed import Weights
 from ..ops.registry import TensorType
 from ..target import Target
-from .blocks import FORMATS, WIDE_SCALES
+from .blocks import FORMATS, WIDE_SCALES, Format
 from .checkpoint import PackedTensor
 from .recipes import Recipe
 
@@ -123,11 +123,17 @@ class WeightBuilder:
         if self._stays_half(name, dtype) and k % 4 == 0:
             return 16, k, 0.0, format
         f = FORMATS.get(format)
-        if f is None or k % f.block or k % (32 // f.bits):
+        # Blocks of 16 codes of 4 bits are half of what a GPU's lane loads at once: they are floats there.
+        is_short = f is not None and self.target.is_gpu and f.step * self._bits(f) < 128
+        if f is None or k % f.block or k % (32 // f.bits if f.bits != 6 else 8) or is_short:
             if format not in ("F32", "F16", "BF16"):
                 self.slow.add(format)
             return None
-        return f.bits, f.step, f.zero, format in WIDE_SCALES
+        return self._bits(f), f.step, f.zero, format in WIDE_SCALES
+
+    def _bits(self, f: Format) -> int:
+        """Of a code as it is kept."""
+        return 8 if f.bits == 6 and not preferred.packed(self.target) else f.bits
 
     def _packed(self, x: Value, names: Sequence[str], n: int, lie: dict[str, Any]) -> Value:
         constants, attrs = self._codes(names, x.shape[1], n, x.dtype, lie)
@@ -151,7 +157,7 @@ class WeightBuilder:
             return [codes], made
         f = FORMATS[format]
         group = preferred.packed_group(self.target) if dtype == "float32" else 1
-        w = Weights(f.bits, f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
+        w = Weights(self._bits(f), f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
         scales = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
         constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}
         constants["scale"] = self.b.graph.deferred(f"{name}.scale", scales, w.scales_shape)

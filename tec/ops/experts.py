@@ -86,13 +86,8 @@ def _matrix(p: Parts, rows: Any, attrs: Attrs) -> Any:
     w = Weights.of(attrs)
     n, k = np.meshgrid(rows, np.arange(w.k), indexing="ij")
     at = (n // w.panel, k // w.block, n % w.panel) if w.panel else (n, k // w.block)
-    if w.panel:
-        half = w.panel // w.per
-        codes = p.codes[n // w.panel, k // w.group, n % half * w.group + k % w.group] >> (n % w.panel // half * w.bits)
-    else:
-        codes = p.codes[n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
     zero = p.zero[at].astype(np.float32) if p.zero is not None else np.float32(w.zero)
-    return ((codes & ((1 << w.bits) - 1)).astype(np.float32) - zero) * p.scale[at].astype(np.float32)
+    return (w.codes_at(p.codes, n, k).astype(np.float32) - zero) * p.scale[at].astype(np.float32)
 
 
 @register("expert_matmul", COMPLEX, _type, flops=_flops, traits=[SUMS], host=_host, takes=(3, 6))

@@ -4,8 +4,8 @@ Codes may be those of a microscaling format (`tec.ir.microscaling`, attribute `f
 Of 16 bits they are the weights themselves, floats of the type `format`, without scales: a product of float32 reads half of the bytes.
 
 `dequantize` is what they mean, for any reader; `packed_matmul` a product with such a matrix that stays packed; `round_blocks` makes bytes of its other
-operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low; four of 6 bits, which are
-microscaling formats' alone, in three bytes.
+operand where a model allows that. Codes are unsigned (a signed model's are moved up by half of the range), two of 4 bits to a byte, the first one low; four of 6 bits in three
+bytes, of microscaling formats one behind the other, of integers in panels their lower four bits and their upper two apart (`Weights`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,11 @@ def _check_blocks(op: str, types: Sequence[TensorType], bits: int, format: str =
         if bits not in ((own, 8) if own == 6 else (own,)) or [t.dtype for t in types] != ["uint8"] * 2:
             raise fail(f"{op} of {', '.join(map(str, types))} as {format} of {bits} bits")
         return
-    if bits not in MIDDLE or types[0].dtype != "uint8" or "float" not in types[1].dtype:
+    if (
+        (bits not in MIDDLE and not (bits == 6 and op == "packed_matmul"))
+        or types[0].dtype != "uint8"
+        or "float" not in types[1].dtype
+    ):
         raise fail(f"{op} of codes {types[0]} of {bits} bits with scales {types[1]}")
     if len(types) > 2 and (types[2].shape != types[1].shape or not (types[2].dtype == "uint8" or "float" in types[2].dtype)):  # fmt: skip
         raise fail(f"{op}: zero points {types[2]} for scales {types[1]}")
@@ -149,7 +153,7 @@ def _dequantize(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -
 def _zero(attrs: Attrs) -> float:
     if attrs.get("format"):
         return 0.0
-    return float(attrs.get("zero", MIDDLE[attrs["bits"]]))
+    return float(attrs["zero"] if "zero" in attrs else MIDDLE[attrs["bits"]])
 
 
 # ---- products
@@ -160,7 +164,8 @@ class Weights:
     """A packed matrix of k by n as a kernel reads it. `panel` 0: rows along k for each n, scales [n, blocks]; the codes as words of 32 bits.
     Else panels of so many columns: [panels, k, bytes], for each k the codes of a panel, those of 4 bits with column c and column c + panel / 2 in
     a byte (one load, a mask and a shift make two vectors); scales [panels, blocks, panel], so that a panel reads one stream of each. `group`: so many codes of a column side by side, for
-    dot products of bytes: [panels, k / group, bytes * group]. `format`: what codes are, where they are no integers."""
+    dot products of bytes: [panels, k / group, bytes * group]. Integers of 6 bits, in panels alone: [panels, k / (2 * group), 3 * panel / 2 * group], for two groups the lower four
+    bits of each as of codes of 4 bits, then the upper two bits of all four halves, the first group's first half lowest. `format`: what codes are, where they are no integers."""
 
     bits: int
     block: int
@@ -184,6 +189,11 @@ class Weights:
         return self.format in HALVES
 
     @property
+    def are_split(self) -> bool:
+        """Whether upper bits of codes lie apart from the lower ones."""
+        return self.bits == 6 and self.panel > 0
+
+    @property
     def blocks(self) -> int:
         return self.k // self.block
 
@@ -196,10 +206,14 @@ class Weights:
         """Codes of a stored integer; of six bits those of three bytes."""
         if self.are_numbers:
             return 1
-        return _QUAD if self.bits == 6 else (8 if self.panel else WORD_BITS) // self.bits
+        if self.bits == 6:
+            return 2 if self.panel else _QUAD
+        return (8 if self.panel else WORD_BITS) // self.bits
 
     @property
     def codes_shape(self) -> tuple[int, ...]:
+        if self.are_split:
+            return (self.panels, self.k // (2 * self.group), 3 * self.panel // 2 * self.group)
         if self.bits == 6:
             return (self.n, self.k * 6 // 8)
         if not self.panel:
@@ -225,6 +239,8 @@ class Weights:
                 return np.ascontiguousarray(codes)
             whole = self._whole(np.asarray(codes)).reshape(self.panels, self.panel, self.k)
             return np.ascontiguousarray(whole.swapaxes(1, 2))
+        if self.are_split:
+            return self._store_split(codes)
         if self.bits == 6:
             return packed(codes, 6)
         if not self.panel:
@@ -237,6 +253,20 @@ class Weights:
         size = self.group if self.group in (1, 2, 4, 8) else 1
         grouped = np.ascontiguousarray(stored).view(f"u{size}").reshape(self.panels, half, -1, self.group // size)
         return np.ascontiguousarray(grouped.swapaxes(1, 2)).view(np.uint8).reshape(self.codes_shape)
+
+    def _store_split(self, codes: Any) -> Any:
+        """[panel, pair of groups, low 4 bits of each then the upper 2 of both] of codes [n, k]."""
+        half, group = self.panel // 2, self.group
+        wide = self._whole(codes).reshape(
+            self.panels, 2, half, -1, 2, group
+        )  # panel, half, column, pair, which of it, code of a group
+        low, high = wide & 15, wide >> 4
+        low = (low[:, 0] | low[:, 1] << 4).transpose(0, 2, 3, 1, 4)
+        high = (high[..., 0, :] | high[..., 1, :] << 4).transpose(0, 3, 1, 2, 4)  # panel, pair, half, column, code
+        high = high[:, :, 0] | high[:, :, 1] << 2
+        pairs = self.k // (2 * group)
+        parts = low.reshape(self.panels, pairs, -1), high.reshape(self.panels, pairs, -1)
+        return np.ascontiguousarray(np.concatenate(parts, -1))
 
     def _whole(self, rows: Any) -> Any:
         """Rows [n, ...] with zeros below them, as many as panels have."""
@@ -253,6 +283,11 @@ class Weights:
 
     def code(self, codes: Any, k: Any, n: Any) -> Any:
         """The code of an element, int32. `codes(index)` reads what is stored."""
+        if self.are_split:
+            (low, at_low), (high, at_high) = self.places(k, n)
+            panel, pair = te.indexdiv(n, self.panel), te.indexdiv(k, 2 * self.group)
+            low, high = (codes((panel, pair, byte)).astype("int32") for byte in (low, high))
+            return ((low >> at_low) & 15) | ((high >> at_high & 3) << 4)
         if self.bits == 6:
             return stored_code(lambda byte: codes((n, byte)), k, format_of(self.format))
         if not self.panel:
@@ -261,6 +296,39 @@ class Weights:
         at, g = te.indexmod(n, self.panel), self.group
         row, byte = (k, te.indexmod(at, half)) if g == 1 else (te.indexdiv(k, g), te.indexmod(at, half) * g + te.indexmod(k, g))  # fmt: skip
         return _code(codes((te.indexdiv(n, self.panel), row, byte)), te.indexdiv(at, half), self.bits)
+
+    def places(self, k: Any, n: Any) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        """Where split codes have their lower and their upper bits: (byte of a pair of groups, its first bit) of each. k, n: expressions or NumPy's integers."""
+
+        def div(a: Any, b: int) -> Any:
+            return a // b if isinstance(a, (int, np.ndarray)) else te.indexdiv(a, b)
+
+        def mod(a: Any, b: int) -> Any:
+            return a % b if isinstance(a, (int, np.ndarray)) else te.indexmod(a, b)
+
+        half, group = self.panel // 2, self.group
+        column, which = mod(n, self.panel), div(mod(k, 2 * group), group)
+        above, byte = div(column, half), mod(column, half) * group + mod(k, group)
+        return (which * (half * group) + byte, above * 4), (byte + 2 * half * group, which * 4 + above * 2)
+
+    def codes_at(self, stored: Any, n: Any, k: Any) -> Any:
+        """The codes of rows `n` at places `k`, arrays of one shape, of what is stored, int64."""
+        if self.are_split:
+            (low, at_low), (high, at_high) = self.places(k, n)
+            panel, pair = n // self.panel, k // (2 * self.group)
+            low, high = (stored[panel, pair, byte].astype(np.int64) for byte in (low, high))
+            return (low >> at_low & 15) | (high >> at_high & 3) << 4
+        if self.panel:
+            half = self.panel // self.per
+            byte = n % half * self.group + k % self.group
+            codes = stored[n // self.panel, k // self.group, byte].astype(np.int64) >> (
+                n % self.panel // half * self.bits
+            )
+        elif self.bits == 6:
+            return unpacked(stored, 6, self.k).astype(np.int64)[n, k]
+        else:
+            codes = stored[n, k // self.per].astype(np.int64) >> (k % self.per * self.bits)
+        return codes & ((1 << self.bits) - 1)
 
     def number(self, codes: Any, k: Any, n: Any) -> Any:
         """The number of an element before its zero point and scale, float32."""
@@ -281,7 +349,8 @@ def _packed_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         raise fail(f"packed_matmul of {x} in bytes and {w}")
     _check_blocks("packed_matmul", [TensorType("uint8", types[1].shape), *types[2 : len(types) - len(rounded)]], attrs["bits"], w.format)  # fmt: skip
     whole = w.block > 0 and w.k % w.block == 0 and w.k % w.per == 0 and (not w.panel or w.panel % w.per == 0)
-    whole = whole and not (w.panel and w.bits == 6)  # panels have them one a byte
+    if w.bits == 6:  # of microscaling formats panels have them one a byte
+        whole = whole and (not w.format and w.block % (2 * w.group) == 0 if w.panel else bool(w.format))
     if x.ndim != 2 or x.shape[1] != w.k or not ("float" in x.dtype or rounded) or not whole or w.block % w.group:
         raise fail(f"packed_matmul of {x} and {w}")
     if types[1] != TensorType(w.codes_dtype, w.codes_shape) or any(t.shape != w.scales_shape for t in types[2:3]):
@@ -304,17 +373,10 @@ def _packed_host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]
     if x.dtype == np.int8:
         x, arrays = x * np.repeat(np.asarray(arrays[-1]), w.block, 1), arrays[:-1]
     k, n = np.meshgrid(np.arange(w.k), np.arange(w.n), indexing="ij")
-    if w.panel:
-        half = w.panel // w.per
-        byte = n % half * w.group + k % w.group
-        codes = arrays[1][n // w.panel, k // w.group, byte].astype(np.int64) >> (n % w.panel // half * w.bits)
-    elif w.bits == 6:
-        codes = unpacked(arrays[1], 6, w.k).astype(np.int64).T
-    else:
-        codes = arrays[1][n, k // w.per].astype(np.int64) >> (k % w.per * w.bits)
+    codes = w.codes_at(np.asarray(arrays[1]), n, k)
     at = (n // w.panel, k // w.block, n % w.panel) if w.panel else (n, k // w.block)
     zero = arrays[3][at].astype(np.float32) if len(arrays) > 3 else np.float32(w.zero)
-    codes, scales = codes & ((1 << w.bits) - 1), np.asarray(arrays[2])[at]
+    scales = np.asarray(arrays[2])[at]
     if w.format:
         codes, scales = format_of(w.format).numbers[codes], powers(scales)
     y = (codes.astype(np.float32) - zero) * scales.astype(np.float32)

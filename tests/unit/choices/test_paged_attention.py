@@ -13,6 +13,7 @@ from tests import seeds
 from tests.thinned import thinned_rows
 
 FEW, MATRIX, VECTOR = (f"{n} attention, paged" for n in ("few rows", "matrix", "gpu"))
+DIRECT = "few rows attention by matrix units, paged"
 ORDER = {"q_order": (0, 2, 1, 3), "out_order": (0, 2, 1, 3)}
 
 
@@ -47,6 +48,15 @@ def check(chip, choice, arrays, attrs):
 CASES = [
     ("gfx942", {"template": FEW}, "float16", 32, 1, {}),  # a step of all lanes is in one block
     ("gfx1100", {"template": FEW, "splits": 4, "waves": 1, "ahead": 4}, "float32", 8, 2, {"left": 21}),  # of some lanes
+    (
+        "gfx942",
+        {"template": DIRECT, "keys": 32, "waves": 1, "splits": 1},
+        "float16",
+        64,
+        2,
+        {},
+    ),  # a wavefront's keys are of one block
+    ("gfx942", {"template": DIRECT, "keys": 32, "waves": 2, "splits": 2}, "float16", 8, 1, {"left": 21}),  # of several
     ("gfx942", {"template": MATRIX, "keys": 32, "splits": 2}, "float16", 32, 19, {"softcap": 4.0}),  # a tile is a block
     ("gfx1100", {"template": MATRIX, "keys": 64}, "float16", 16, 19, {}),  # a tile is of several
     ("gfx1100", {"template": VECTOR, "splits": 2}, "float32", 16, 19, {"left": 9}),
@@ -61,9 +71,9 @@ def test_values(chip, choice, dtype, places, queries, attrs):
     check(chip, choice, drawn(rng, dtype, 4, 2, 32, places, queries, lengths), attrs)
 
 
-@pytest.mark.parametrize(("queries", "first"), [(1, FEW), (40, MATRIX)])
+@pytest.mark.parametrize(("queries", "first"), [(1, DIRECT), (40, MATRIX)])
 def test_no_plain_stages(queries, first):
-    """The default of one query is few rows, that of a piece of a prompt tiles on matrix units."""
+    """The default of one query is few rows on matrix units, that of a piece of a prompt tiles on matrix units."""
     given = drawn(np.random.default_rng(0), "float16", 8, 2, 64, 32, queries, [64, 90])
     attrs = {"scale": 0.125, "right": 0, "extras": ("start", "table"), **ORDER}
     types = [TensorType(str(a.dtype), a.shape) for a in given]

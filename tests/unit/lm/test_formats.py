@@ -9,6 +9,7 @@ from gguf import quants
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from tec.errors import ImportModelError
+from tec.lm.blocks import FORMATS, codes_of
 from tec.lm.formats import Format, dequantize_blocks, of_ggml, packed_bytes
 from tests import seeds
 
@@ -40,6 +41,22 @@ def test_values_are_the_peer_s(format):
     same = (found.view(np.uint32) == expected.reshape(-1).view(np.uint32)) | (
         np.isnan(found) & np.isnan(expected.reshape(-1))
     )
+    assert same.all(), f"{(~same).sum()} of {same.size} differ"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_codes_that_stay_packed_stand_for_the_same_numbers(name):
+    """To float32's last bits, since a minimum becomes a zero point; scales that are no numbers are left out."""
+    f, format = FORMATS[name], Format[name]
+    raw = np.random.default_rng(seeds.first(9)).integers(0, 256, (4, 512 // f.block, f.nbytes), np.uint8)
+    with np.errstate(all="ignore"):
+        codes, scales, zeros = codes_of(name, raw, 4, 512)
+        want = dequantize_blocks(format, raw.reshape(-1)).reshape(4, 512)
+        zero = np.repeat(zeros, f.step, 1) if zeros is not None else f.zero
+        found = (codes - zero) * np.repeat(scales, f.step, 1)
+        near = 1e-6 * (np.abs(zero) + codes) * np.abs(np.repeat(scales, f.step, 1))
+        same = (np.abs(found - want) <= near) | ~np.isfinite(near) | (found == want) | ~np.isfinite(want)
+    assert codes.max() < 1 << f.bits and np.isfinite(near).mean() > 0.5
     assert same.all(), f"{(~same).sum()} of {same.size} differ"
 
 

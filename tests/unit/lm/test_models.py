@@ -125,7 +125,9 @@ def test_packed_formats(format: Format) -> None:
     assert lm.report["slow_formats"] == []
 
 
-@pytest.mark.parametrize(("format", "instruction"), [(Format.Q4_1, "vpmaddubsw"), (Format.Q8_0, "vpsignb")])
+@pytest.mark.parametrize(
+    ("format", "instruction"), [(Format.Q4_1, "vpmaddubsw"), (Format.Q8_0, "vpsignb"), (Format.Q5_0, "vpmaddubsw")]
+)
 def test_bytes_on_a_core_without_their_dot_product(format: Format, instruction: str) -> None:
     """Exact sums by way of 16 bits: what they are of one row at a time (a panel's codes in registers) and of many (unpacked) differs in the order of float32
     sums alone, and code for such cores runs on better ones."""

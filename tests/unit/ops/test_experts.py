@@ -54,7 +54,11 @@ def drawn(
     return g, {"x": x, "places": places}, want.reshape(-1, N)
 
 
-@thinned_rows(3, ("bits", "zeros", "group"), [(0, False, 1), (4, False, 1), (8, True, 1), (4, True, 4), (8, False, 4)])
+@thinned_rows(
+    3,
+    ("bits", "zeros", "group"),
+    [(0, False, 1), (4, False, 1), (8, True, 1), (4, True, 4), (8, False, 4), (6, False, 1), (6, True, 4)],
+)
 def test_experts(bits: int, zeros: bool, group: int) -> None:
     from tec.choices import layouts
 
@@ -69,8 +73,9 @@ def test_experts(bits: int, zeros: bool, group: int) -> None:
     assert np.abs(one - want[6:8]).max() < near
 
 
-def test_the_definition_is_the_same() -> None:
-    g, feeds, want = drawn(4, True, 1, 32, rows=2)
+@pytest.mark.parametrize("bits", [4, 6])
+def test_the_definition_is_the_same(bits: int) -> None:
+    g, feeds, want = drawn(bits, True, 1, 32, rows=2)
     node = g.nodes[-1]
     arrays = [v.data if v.is_const else feeds[v.name] for v in node.inputs]
     ins = [te.placeholder(a.shape, v.dtype, f"i{k}") for k, (a, v) in enumerate(zip(arrays, node.inputs))]

@@ -38,85 +38,6 @@ from .wave import Wave
 _REGISTERS_BESIDE = 40  # of a lane, beside keys, values, queries, scores and sums: of 16 queries by 32 keys of 64 ptxas takes 106 to 150 in all
 
 
-class FewRowsMatrixAttention(FewRowsAttention):
-    """See the module."""
-
-    template: ClassVar[str] = "few rows attention by matrix units"
-    waits: ClassVar[int] = 1
-
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.parameters = {
-            "waves": self.threads_up_to_limit(8, 4, 2, 1, each=self.wave), "keys": (16, 32, 64, 128), "splits": (1, 2, 4, 8, 16, 32),
-        }  # fmt: skip
-        self.unit = self._unit()
-
-    def _unit(self) -> Fragments | None:
-        """The narrowest instruction that has a column for each query, and whose operand in a lane is no more than a load."""
-        if dtype_info(self.dtype).bytes != 2:
-            return None
-        found = [f for f in fragments(self.dtype, self.target).values() if f.copies == 1 and f.queries >= self.rows[0]]
-        return min((f for f in found if self._is_loaded(f)), key=lambda f: f.queries, default=None)
-
-    def _is_loaded(self, f: Fragments) -> bool:
-        """Whether heads are whole pieces of a lane's loads."""
-        return layout_of(f, self.g.size, self.g.value_size, dtype_info(self.dtype).bytes) is not None
-
-    @property
-    def fits_at_all(self) -> bool:
-        g = self.g
-        if self.unit is None or not isinstance(g.queries, int):
-            return False
-        return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv") and next(iter(self.all), None) is not None
-
-    def step(self, choice: Choice) -> int:
-        return int(choice["waves"]) * int(choice["keys"])
-
-    def loaded(self, choice: Choice) -> int:
-        """Registers of a lane for a block of keys and values."""
-        size = int(self.g.size) + int(self.g.value_size)
-        return int(choice["keys"]) * size * dtype_info(self.dtype).bytes // (4 * self.wave)
-
-    def registers(self, choice: Choice, f: Fragments) -> int:
-        """Of a lane."""
-        bytes_ = dtype_info(self.dtype).bytes
-        queries = f.queries * int(self.g.size) * bytes_ // 4
-        sums = f.queries * (int(self.g.value_size) + int(choice["keys"]))
-        return self.loaded(choice) + (queries + sums) // self.wave + _REGISTERS_BESIDE
-
-    def _resident(self, choice: Choice) -> int:
-        """Wavefronts of a unit at once, as far as registers go."""
-        chip, f = self.target.chip, self.unit
-        assert f is not None
-        return chip.registers(self.wave)[0] // self.registers(choice, f) * chip.simds
-
-    def why_not(self, choice: Choice) -> str | None:
-        f = self.unit
-        if f is None or choice["keys"] % max(f.instr.k, f.keys):
-            return "a block's keys are no whole number of tiles"
-        if (need := self.registers(choice, f)) > (have := self.target.chip.vgprs):
-            return f"{need} registers of a lane, there are {have}"
-        return super().why_not(choice)
-
-    @property
-    def default(self) -> Choice:
-        """As many keys a block as registers have room for, and work-groups for all units as long as each wavefront has blocks."""
-        legal = [c for c in self.all if c["splits"] == 1]
-        few = [c for c in legal if self.loaded(c) <= self.figures["registers"]]
-        keys = max(few, key=lambda c: c["keys"])["keys"] if few else min(c["keys"] for c in legal)
-        legal = [c for c in legal if c["keys"] == keys]
-        one = next((c for c in legal if self._resident(c) >= self.figures["groups_a_unit"] * c["waves"]), legal[-1])
-        units = self.figures["groups_a_unit"] * self.target.machine.units
-        wanted = min(units / self.groups(self.rows[0]), self.length / (self.figures["blocks"] * self.step(one)))
-        return {**one, "splits": min(int(self.parameters["splits"][-1]), 1 << max(0, int(wanted).bit_length() - 1))}
-
-    def loops(self, kernel: Kernel, choice: Choice) -> None:
-        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
-        f = self.unit
-        assert f is not None
-        grid.launch(lambda of, first, tx, ty: DirectWave(kernel, f, choice, of, tx, ty, self.rows[0]))
-
-
 def layout_of(f: Fragments, size: int, value_size: int, bytes_: int) -> tuple[int, int] | None:
     """Elements of a lane's load of a key and of a value; None where heads are no whole number of such loads, or an operand is more than one."""
     own, most = f.instr.elems(f.key_role), PIECE_BYTES // bytes_
@@ -155,6 +76,7 @@ class DirectWave(Wave):
         self.in_keys = ib.allocate(self.dtype, (n // self.f.keys * self.chunks * self.of_key,), "keys", scope="local")
         count = n // self.f.instr.k * self.own * self.rounds * self.of_value
         self.in_values = ib.allocate(self.dtype, (count,), "values", scope="local")
+        self._enter(begin * n, splits * self.waves * n)
         with ib.if_scope(steps > 0):
             self._bring_keys(begin * n)
             self._bring_values(begin * n)
@@ -162,6 +84,7 @@ class DirectWave(Wave):
         with ib.for_range(0, steps, "step") as step:
             key = ib.let("key", (begin + step * (splits * self.waves)) * n)
             after = ib.let("after", key + splits * self.waves * n)
+            self._go_on(after, splits * self.waves * n)
             self._allocate_scores()
             self._scores()
             with ib.if_scope(step + 1 < steps):
@@ -174,6 +97,12 @@ class DirectWave(Wave):
 
     # ---- loads
 
+    def _enter(self, key: Any, apart: int) -> None:
+        """Ahead of the first block, whose keys begin at `key`; blocks of this wavefront are `apart` keys apart."""
+
+    def _go_on(self, after: Any, apart: int) -> None:
+        """In a step whose next block begins at `after`."""
+
     def _place(self, key: Index) -> Any:
         """Rows of a cache that nothing has filled hold anything, and 0 times a NaN is none: no lane reads behind the last key that is seen."""
         return te.min(key, self.last)
@@ -183,15 +112,18 @@ class DirectWave(Wave):
         step = 1 if self.f.instr.unit == "mma.sync" else self.f.keys
         return te.indexmod(te.indexdiv(self.lane, step), self.along) if step > 1 else te.indexmod(self.lane, self.along)
 
-    def _load_row(self, operand: str, to: BufferVar, at: int, key: Index, first: Index, n: int) -> None:
-        index = stored(order_of(self.k.form.attrs, operand), (self.of.b, self.of.key_head, self._place(key), 0))[:3]
-        loops.put_vector(self.ib, to, at, loops.vector_at(self.k.sources[operand], index, first, n))
+    def _row_of(self, operand: str, key: Index) -> tuple[Any, ...]:
+        """Where a key's row lies."""
+        return stored(order_of(self.k.form.attrs, operand), (self.of.b, self.of.key_head, self._place(key), 0))[:3]
+
+    def _load_row(self, operand: str, to: BufferVar, at: int, row: tuple[Any, ...], first: Index, n: int) -> None:
+        loops.put_vector(self.ib, to, at, loops.vector_at(self.k.sources[operand], row, first, n))
 
     def _bring_keys(self, key: Index) -> None:
         f, n = self.f, self.of_key
         row, _ = f.operand(f.key_role, self.lane, 0)
         for t in range(self.keys // f.keys):
-            place = self.ib.let("place", key + f.key_row(t, row))
+            place = self._row_of("k", self.ib.let("key", key + f.key_row(t, row)))
             for c in range(self.chunks):
                 first = c * self.along * n + self._own_along() * n
                 self._load_row("k", self.in_keys, (t * self.chunks + c) * n, place, first, n)
@@ -201,7 +133,7 @@ class DirectWave(Wave):
         for vector in range(self.keys // f.instr.k):
             for e in range(self.own):
                 row, own = f.operand(f.key_role, self.lane, e)
-                place = self.ib.let("place", key + own + vector * f.instr.k)
+                place = self._row_of("v", self.ib.let("key", key + own + vector * f.instr.k))
                 for m in range(self.rounds):
                     at = ((vector * self.own + e) * self.rounds + m) * n
                     self._load_row("v", self.in_values, at, place, m * f.keys * n + row * n, n)
@@ -274,3 +206,83 @@ class DirectWave(Wave):
                         shared[at + size + 1] = total
 
         meet(self.k, out, self.waves, rows, (self.wave, self.lane), f.instr.wave, leave)
+
+
+class FewRowsMatrixAttention(FewRowsAttention):
+    """See the module."""
+
+    template: ClassVar[str] = "few rows attention by matrix units"
+    waits: ClassVar[int] = 1
+    wave_loops: ClassVar[type[DirectWave]] = DirectWave
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.parameters = {
+            "waves": self.threads_up_to_limit(8, 4, 2, 1, each=self.wave), "keys": (16, 32, 64, 128), "splits": (1, 2, 4, 8, 16, 32),
+        }  # fmt: skip
+        self.unit = self._unit()
+
+    def _unit(self) -> Fragments | None:
+        """The narrowest instruction that has a column for each query, and whose operand in a lane is no more than a load."""
+        if dtype_info(self.dtype).bytes != 2:
+            return None
+        found = [f for f in fragments(self.dtype, self.target).values() if f.copies == 1 and f.queries >= self.rows[0]]
+        return min((f for f in found if self._is_loaded(f)), key=lambda f: f.queries, default=None)
+
+    def _is_loaded(self, f: Fragments) -> bool:
+        """Whether heads are whole pieces of a lane's loads."""
+        return layout_of(f, self.g.size, self.g.value_size, dtype_info(self.dtype).bytes) is not None
+
+    @property
+    def fits_at_all(self) -> bool:
+        g = self.g
+        if self.unit is None or not isinstance(g.queries, int):
+            return False
+        return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv") and next(iter(self.all), None) is not None
+
+    def step(self, choice: Choice) -> int:
+        return int(choice["waves"]) * int(choice["keys"])
+
+    def loaded(self, choice: Choice) -> int:
+        """Registers of a lane for a block of keys and values."""
+        size = int(self.g.size) + int(self.g.value_size)
+        return int(choice["keys"]) * size * dtype_info(self.dtype).bytes // (4 * self.wave)
+
+    def registers(self, choice: Choice, f: Fragments) -> int:
+        """Of a lane."""
+        bytes_ = dtype_info(self.dtype).bytes
+        queries = f.queries * int(self.g.size) * bytes_ // 4
+        sums = f.queries * (int(self.g.value_size) + int(choice["keys"]))
+        return self.loaded(choice) + (queries + sums) // self.wave + _REGISTERS_BESIDE
+
+    def _resident(self, choice: Choice) -> int:
+        """Wavefronts of a unit at once, as far as registers go."""
+        chip, f = self.target.chip, self.unit
+        assert f is not None
+        return chip.registers(self.wave)[0] // self.registers(choice, f) * chip.simds
+
+    def why_not(self, choice: Choice) -> str | None:
+        f = self.unit
+        if f is None or choice["keys"] % max(f.instr.k, f.keys):
+            return "a block's keys are no whole number of tiles"
+        if (need := self.registers(choice, f)) > (have := self.target.chip.vgprs):
+            return f"{need} registers of a lane, there are {have}"
+        return super().why_not(choice)
+
+    @property
+    def default(self) -> Choice:
+        """As many keys a block as registers have room for, and work-groups for all units as long as each wavefront has blocks."""
+        legal = [c for c in self.all if c["splits"] == 1]
+        few = [c for c in legal if self.loaded(c) <= self.figures["registers"]]
+        keys = max(few, key=lambda c: c["keys"])["keys"] if few else min(c["keys"] for c in legal)
+        legal = [c for c in legal if c["keys"] == keys]
+        one = next((c for c in legal if self._resident(c) >= self.figures["groups_a_unit"] * c["waves"]), legal[-1])
+        units = self.figures["groups_a_unit"] * self.target.machine.units
+        wanted = min(units / self.groups(self.rows[0]), self.length / (self.figures["blocks"] * self.step(one)))
+        return {**one, "splits": min(int(self.parameters["splits"][-1]), 1 << max(0, int(wanted).bit_length() - 1))}
+
+    def loops(self, kernel: Kernel, choice: Choice) -> None:
+        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
+        f = self.unit
+        assert f is not None
+        grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, tx, ty, self.rows[0]))

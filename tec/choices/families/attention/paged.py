@@ -21,6 +21,7 @@ from ....te.like import Index
 from ...group import Group, extent
 from ...space import Choice
 from .few_rows import FewRowsAttention, Streams
+from .few_rows_matrix import DirectWave, FewRowsMatrixAttention
 from .gpu import GpuAttention
 from .grid import Grid
 from .kernel import Kernel, places_of
@@ -115,6 +116,52 @@ class _PagedStreams(Streams):
             self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base + block, u))
 
 
+class _PagedDirect(DirectWave):
+    """Blocks of a wavefront are looked up a step ahead: one entry of the table serves a wavefront's block where blocks of the pool are a whole number of them."""
+
+    k: PagedKernel
+
+    @property
+    def _is_whole(self) -> bool:
+        return self.k.places % self.keys == 0
+
+    def _block_of(self, key: Any) -> Any:
+        """The entry of a key's block, no further than that of the last key that is seen."""
+        places = self.k.places
+        return self.k.entry(self.of.b, te.min(te.indexdiv(key, places), te.indexdiv(self.last, places)))
+
+    def _enter(self, key: Any, apart: int) -> None:
+        if not self._is_whole:
+            return
+        # Entries of the block whose loads come next, and of the one behind it.
+        self.entries = self.ib.allocate("int32", (2,), "entries", scope="local")
+        self.entries[0] = self._block_of(key)
+        self.entries[1] = self._block_of(key + apart)
+
+    def _go_on(self, after: Any, apart: int) -> None:
+        if self._is_whole:
+            self.entries[0] = self.entries[1]
+            self.entries[1] = self._block_of(after + apart)
+
+    def _row_of(self, operand: str, key: Index) -> tuple[Any, ...]:
+        place = self._place(key)
+        own = self.entries[0] if self._is_whole else self._block_of(place)
+        return own, self.of.key_head, te.indexmod(place, self.k.places)
+
+
+class PagedFewRowsMatrix(FewRowsMatrixAttention):
+    """The same on matrix units."""
+
+    template: ClassVar[str] = "few rows attention by matrix units, paged"
+    measured_as: ClassVar[str] = FewRowsMatrixAttention.template
+    kernel: ClassVar[type[Kernel]] = PagedKernel
+    wave_loops: ClassVar[type[DirectWave]] = _PagedDirect
+
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.batch = _typical_batch(form)
+
+
 class _PagedWave(Wave):
     """A tile of keys in one block has one entry of the table."""
 
@@ -142,4 +189,4 @@ class PagedVector(GpuAttention):
     kernel: ClassVar[type[Kernel]] = PagedKernel
 
 
-SPACES = (PagedFewRows, PagedMatrix, PagedVector)
+SPACES = (PagedFewRowsMatrix, PagedFewRows, PagedMatrix, PagedVector)

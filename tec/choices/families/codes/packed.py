@@ -255,6 +255,11 @@ class _Product(Panels):
         first = v * self.lanes
         if w.are_numbers:
             return self.codes[panel, k, first + lane].astype(self.acc)
+        if w.are_split:
+            (low, at_low), (high, at_high) = w.places(k, first)
+            pair = te.indexdiv(k, 2 * w.group)
+            low, high = (self.codes[panel, pair, byte + lane].astype("int32") for byte in (low, high))
+            return (((low >> at_low) & 15) | ((high >> at_high & 3) << 4)).astype(self.acc)
         value = self.codes[panel, k, first % half + lane].astype("int32")
         if w.per > 1:
             shift = first // half * w.bits

@@ -9,6 +9,7 @@ integers, begun with what the zero point takes away (-zero * sum(x)), and scaled
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -150,10 +151,18 @@ class _Product(packed.Panels):
         self.wide = lanes * _GROUP  # bytes of a vector
         self.unit = self.w.block
 
-    def _unpacked(self, panel: Index, step: Index, v: int) -> Any:
-        """Four codes each of a vector's columns."""
+    @property
+    def in_turn(self) -> int:
+        """Steps that lie together."""
+        return 2 if self.w.are_split else 1
+
+    def _unpacked(self, panel: Index, turn: Index, which: int, v: int) -> Any:
+        """Four codes each of a vector's columns, of step `which` of those that lie together."""
         w, half = self.w, self.w.panel // self.w.per
-        first = v * self.lanes
+        first, step = v * self.lanes, turn
+        if w.are_split:
+            (low, at_low), (high, at_high) = w.places(which * w.group, first)
+            return self._bits(panel, turn, low, at_low, 4, 0) | self._bits(panel, turn, high, at_high, 2, 4)
         value = self.codes[panel, step, Ramp(build.const(first % half * _GROUP), build.const(1), self.wide)]
         if self.shift:
             return build.reinterpret(with_lanes("int8", self.wide), value ^ self._all(self.shift, "uint8", self.wide))
@@ -163,6 +172,15 @@ class _Product(packed.Panels):
         if shift:
             value = value >> self._all(shift, "uint8", self.wide)
         return value & self._all((1 << w.bits) - 1, "uint8", self.wide) if shift + w.bits < 8 else value
+
+    def _bits(self, panel: Index, turn: Index, byte: int, first: int, count: int, to: int) -> Any:
+        """`count` bits of each byte of a vector from bit `first` on, moved to bit `to`."""
+        value = self.codes[panel, turn, Ramp(build.const(byte), build.const(1), self.wide)]
+        if first > to:
+            value = value >> self._all(first - to, "uint8", self.wide)
+        elif first < to:
+            value = value << self._all(to - first, "uint8", self.wide)
+        return value & self._all(((1 << count) - 1) << to, "uint8", self.wide)
 
     @staticmethod
     def _all(value: int, dtype: str, lanes: int) -> Any:
@@ -239,11 +257,13 @@ class _Product(packed.Panels):
         taken = ib.let("taken", x_sums[i * w.blocks + b])
         for v in range(self.vectors):
             self._begin(acc, v * lanes, panel, b, v, taken)
-        with ib.for_range(0, w.block // _GROUP, "step") as step:
-            at = ib.let("at", b * (w.block // _GROUP) + step)
-            word = ib.let("word", self._word(i, at * _GROUP))
-            for v in range(self.vectors):
-                self._dot(acc, v * lanes, self._unpacked(panel, at, v), word)
+        turns, n = w.block // _GROUP // self.in_turn, self.in_turn
+        with ib.for_range(0, turns, "turn") as turn:
+            at = ib.let("at", b * turns + turn)
+            for which in range(n):
+                word = ib.let("word", self._word(i, (at * n + which) * _GROUP))
+                for v in range(self.vectors):
+                    self._dot(acc, v * lanes, self._unpacked(panel, at, which, v), word)
         own = ib.let("own", self.x_scale[i, b])
         for v in range(self.vectors):
             self._scaled(total, v * lanes, acc, v * lanes, panel, b, v, own, taken)
@@ -255,10 +275,11 @@ class _Product(packed.Panels):
         self, tile: Any, sums: BufferVar, panel: Index, first: Index, count: Index, start: Index, depth: int
     ) -> None:
         ib, steps = self.ib, self.w.block // _GROUP
-        with ib.for_range(0, depth * steps, "step") as step:
-            for v in range(self.vectors):
-                here = (step * self.vectors + v) * self.wide
-                codes = self._unpacked(panel, start * steps + step, v)
+        n = self.in_turn
+        with ib.for_range(0, depth * steps // n, "turn") as turn:
+            for which, v in itertools.product(range(n), range(self.vectors)):
+                here = ((turn * n + which) * self.vectors + v) * self.wide
+                codes = self._unpacked(panel, start * (steps // n) + turn, which, v)
                 tile[Ramp(build.convert(here), build.const(1), self.wide)] = codes
 
         def by(i0: Index, rows: int) -> None:

@@ -33,7 +33,6 @@ from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
 from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of, piece_of
 
-MOST_ROWS = 32  # of x: beyond, tiles of a product through shared memory read each of its rows less often
 FUSED_ROWS = (
     16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
 )
@@ -95,9 +94,10 @@ def match(group: Group, target: Target) -> Iterator[FewRows]:
         return
     o = found[2]
     made: type[FewRowsMatrix] = FewRowsMatrix
-    least, most = LEAST_ROWS, MOST_ROWS
+    least = LEAST_ROWS
     if o.packed is not None:
-        made, least, most = PackedRows, 1, figures.of(PackedRows.template, target).count("most_rows")
+        made, least = PackedRows, 1
+    most = figures.of(made.template, target).count("most_rows")
     unit = unit_of(target, o.x.dtype, piece_of(o))
     if unit is None or not least <= o.m <= most:
         return
