@@ -123,7 +123,7 @@ class _PagedDirect(DirectWave):
 
     @property
     def _is_whole(self) -> bool:
-        return self.k.places % self.keys == 0
+        return bool(self.k.places % self.keys == 0)
 
     def _block_of(self, key: Any) -> Any:
         """The entry of a key's block, no further than that of the last key that is seen."""
