@@ -21,7 +21,7 @@ from ..dtype import dtype_info, with_lanes
 from ..func import Func
 from ..visit import Rewriter
 from .math_builder import MathBuilder, has_reciprocal
-from .math_functions import FUNCTIONS, erf_beside, times_one_plus_erf
+from .math_functions import FUNCTIONS, OF_HALFS, erf_beside, times_one_plus_erf
 from .rewrite_util import same_expr
 
 # Lowered natively everywhere in float32 and float64; half formats go through float32 all the same.
@@ -160,6 +160,9 @@ def expand(e: E.Call, target: Target) -> E.Expr:
     if info.bits < 32:
         wide = with_lanes("float32", info.lanes)
         args = tuple([E.Cast(wide, a) if dtype_info(a.dtype).is_float else a for a in e.args])
+        m = MathBuilder(wide, target)
+        if info.element == "float16" and m.has_exp2 and e.op in OF_HALFS:
+            return E.Cast(e.dtype, OF_HALFS[e.op](m, *args))
         return E.Cast(e.dtype, expand(E.Call(e.op, args, wide, e.attrs), target))
     if e.op in _NATIVE:
         return e

@@ -294,6 +294,15 @@ def test_half_formats_compute_in_float32(dtype: str) -> None:
     assert not [x for x in walk_exprs(e) if isinstance(x, E.BinaryExpr) and x.dtype == dtype]
 
 
+@pytest.mark.parametrize("op", ["exp", "sigmoid"])
+def test_every_half_by_the_power_of_a_gpu(op: str) -> None:
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    with np.errstate(all="ignore"):
+        assert ulps(run(op, "float16", x, target=GPU), UNARY[op][0](x.astype(np.float64))) <= 0.63
+    e = expand(E.Call(op, (E.Var("x", "float16"),), "float16"), GPU)
+    assert len([x for x in walk_exprs(e) if isinstance(x, (E.BinaryExpr, E.Call))]) <= 4
+
+
 def test_vectors_expand_to_vectors() -> None:
     e = expand(E.Call("erf", (E.Var("x", "float32x16"),), "float32x16"), CPU)
     assert e.dtype == "float32x16"
