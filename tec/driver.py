@@ -70,6 +70,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("lower_math", "lowered"),
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
+    ("whole_tiles", "lowered"),
 )
 SIMPLE_MODE_PASSES = 6  # simple_mode stops here: loops that are still those of the schedule
 

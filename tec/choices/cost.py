@@ -46,7 +46,8 @@ class Kernel:
     for, in whole segments, so that lanes that read far from each other ask for more than they use. scratch_bytes: through shared memory. issued: operations of a lane, on a
     CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
     meets. dtype: of the sums on matrix units. guessed: whether a count stands on a number of trips that is not known. unused_bytes: of segments that a
-    work-group's lanes ask for, of which none of them wants these; others may, but the first cache has lost them by then.
+    work-group's lanes ask for, of which none of them wants these; others may, but the first cache has lost them by then. copied_bytes: that copies in the background bring
+    to shared memory past the first cache, or take from there.
     """
 
     groups: float = 1
@@ -64,6 +65,7 @@ class Kernel:
     dtype: str = "float32"
     guessed: bool = False
     unused_bytes: float = 0.0
+    copied_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

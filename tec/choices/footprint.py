@@ -20,7 +20,7 @@ from ..driver import Lowered
 from ..ir import Buffer, Func
 from ..ir import expr as E
 from ..ir import stmt as S
-from ..ir.dtype import dtype_info
+from ..ir.dtype import dtype_info, with_lanes
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
@@ -33,6 +33,7 @@ from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call
+_WAITS = ("async_wait", "mbarrier_wait")
 _OPEN_GROUPS = 1  # work-groups where their number depends on what is not a size
 _NO_VALUES: Mapping[E.Var, Any] = MappingProxyType({})
 
@@ -51,8 +52,9 @@ def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> F
     launches = _launches(low.host.body, _sizes(low.host)) if low.host is not None else {}
     kernels = []
     for part in low.parts:
-        groups, times = launches.get(part.name, (1.0, 1.0))
-        kernels.append(replace(_kernel(part, target, groups if launched is None else launched), launches=times))
+        found = launches.get(part.name, _Launch(1.0, 1.0, {}))
+        made = _kernel(part, target, found.groups if launched is None else launched, found.mapped)
+        kernels.append(replace(made, launches=found.times))
     return Footprint(tuple(kernels))
 
 
@@ -70,6 +72,7 @@ class _Counts:
     matrix: float = 0.0
     waits: float = 0.0
     barriers: float = 0.0
+    copied: float = 0.0
     under_way: int = field(default=0)  # loads since the last that was waited for: of a straight line
 
     def plus(self, o: _Counts) -> _Counts:
@@ -77,32 +80,38 @@ class _Counts:
         together = bool(self.under_way and o.under_way)
         return _Counts(
             self.loads + o.loads, self.asked + o.asked, self.scratch + o.scratch, self.issued + o.issued, self.matrix + o.matrix,
-            self.waits + o.waits - together, self.barriers + o.barriers, 0 if o.barriers else max(self.under_way, o.under_way),
+            self.waits + o.waits - together, self.barriers + o.barriers, self.copied + o.copied, 0 if o.barriers else max(self.under_way, o.under_way),
         )  # fmt: skip
 
     def times(self, n: float, waits: float) -> _Counts:
         """A loop's; `waits`: trips that wait for themselves."""
         return _Counts(
-            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n
+            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n, self.copied * n
         )  # fmt: skip
 
 
-def _kernel(func: Func, target: Target, groups: float) -> Kernel:
-    """The footprint of one kernel."""
+def _kernel(func: Func, target: Target, groups: float, mapped: Mapping[int, tuple[float, ...]]) -> Kernel:
+    """The footprint of one kernel. mapped: extents of the tensors that bulk copies name, by the number of the parameter."""
     sizes = _sizes(func)
     count = _Threads(_thread_ids(func.attrs["threads"]) | sizes, target)
+    count.named = {id(func.params[k]): extents for k, extents in mapped.items()}
     total = count.stmt(func.body)
     threads = int(func.attrs["max_threads"])
     everywhere = groups * threads
     touched = 0.0
     for b, asked in count.touched.values():
-        size = _size(b, sizes)
+        size = _size(b, sizes) if b.scope != "param" else _tensor_bytes(count, b)
         touched += min(size, asked * everywhere) if size is not None else 0.0
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
         total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype, count.guessed,
-        sum(s.unused for s in count.scattered.values()) * groups,
+        sum(s.unused for s in count.scattered.values()) * groups, total.copied * everywhere,
     )  # fmt: skip
+
+
+def _tensor_bytes(count: _Threads, b: Buffer) -> float | None:
+    """Of a tensor that bulk copies name."""
+    return math.prod(count.named[id(b)]) * count.sizes_of[id(b)] if id(b) in count.named else None
 
 
 def _thread_ids(threads: dict[str, tuple[E.Var, E.Expr]]) -> dict[E.Var, np.ndarray[Any, Any]]:
@@ -151,6 +160,8 @@ class _Threads(Fold[_Counts]):
         self.loops: list[tuple[E.Var, float]] = []  # they, the outermost first, and their trips
         self.scattered: dict[tuple[int, tuple[int, ...]], _Scattered] = {}  # by buffer and the loops around
         self.memo: dict[int, Any] = {}
+        self.named: dict[int, tuple[float, ...]] = {}  # extents of tensors that bulk copies name, the fastest first
+        self.sizes_of: dict[int, int] = {}  # bytes of their elements
 
     def stmt(self, s: S.Stmt) -> _Counts:
         if isinstance(s, S.For):  # what is inside counts so many times in `touched`
@@ -206,7 +217,8 @@ class _Threads(Fold[_Counts]):
             self.guessed = True
             return self.stmt(s.body).times(UNKNOWN_TRIPS, UNKNOWN_TRIPS)
         if isinstance(s, S.Evaluate):
-            return self._value(s.value)
+            is_wait = isinstance(s.value, E.Call) and s.value.op in _WAITS
+            return self._wait(s.value) if is_wait else self._value(s.value)
         return self.zero
 
     def _value(self, e: E.Expr) -> _Counts:
@@ -251,10 +263,14 @@ class _Threads(Fold[_Counts]):
             self.dtype = str(attrs.get("in_dtype", "float8"))
             macs = attrs["m"] * attrs["n"] * attrs["k"] * attrs.get("blocks", 1)
             return _Counts(matrix=macs / wave)
+        if e.op in ("bulk_load", "bulk_store"):
+            return self._box(e)
         if known.collective == "group":
             return _Counts(barriers=1)
         if known.is_kept and not known.writes:  # hints and order
             return _Counts()
+        if e.op == "async_copy":
+            return self._copy(e)
         out = _Counts(issued=_CALL * dtype_info(e.dtype).lanes if known.lanes == "map" else 1)
         for k in (*known.reads, *known.writes):
             load = e.args[k]
@@ -268,6 +284,37 @@ class _Threads(Fold[_Counts]):
                     self._touch(load.buffer, (*load.indices[:-1], wide), load.buffer.dtype, k in known.reads)
                 )
         return out
+
+    def _wait(self, e: E.Expr) -> _Counts:
+        """For copies in the background: the part of a trip to memory that is not beside the steps of those under way."""
+        assert isinstance(e, E.Call)
+        if e.op == "async_wait":
+            return _Counts(waits=1.0 / (1 + int((e.attrs or {})["n"])))
+        # Once around the ring a slot is waited for twice, by who fills it and by who empties it.
+        slot = e.args[0]
+        return _Counts(waits=0.5 / (const_int(slot.buffer.shape[0]) or 1) if isinstance(slot, E.BufferLoad) else 0.0)
+
+    def _copy(self, e: E.Call) -> _Counts:
+        """A copy in the background past the first cache; lanes whose condition is false bring nothing."""
+        source, count = e.args[1], const_int(e.args[2]) or 1
+        share = evaluated(e.args[3], self.env) if (e.attrs or {}).get("masked") else None
+        assert isinstance(source, E.BufferLoad)
+        wide = source.indices if count == 1 else (*source.indices[:-1], E.Ramp(source.indices[-1], E.IntImm(1), count))
+        asked = self._touch(source.buffer, wide, with_lanes(source.buffer.dtype, count), is_load=True).asked
+        return _Counts(issued=1.0, copied=asked * (1.0 if share is None else float(np.mean(share))))
+
+    def _box(self, e: E.Call) -> _Counts:
+        """A bulk copy, whose box one lane asks for."""
+        shared, far = e.args[:2] if e.op == "bulk_load" else (e.args[1], e.args[0])
+        assert isinstance(shared, E.BufferLoad) and isinstance(far, E.BufferLoad)
+        b, box = far.buffer, (e.attrs or {})["box"]
+        # Of boxes at the end only what lies in the tensor comes.
+        filled = math.prod(x / (-(-x // n) * n) for x, n in zip(self.named.get(id(b), ()), box))
+        size = float(math.prod(box) * dtype_info(shared.buffer.dtype).bytes) * filled
+        self.sizes_of[id(b)] = dtype_info(shared.buffer.dtype).bytes
+        _, before = self.touched.get(id(b), (b, 0.0))
+        self.touched[id(b)] = b, before + self.weight * size
+        return _Counts(issued=1.0, copied=size)
 
     def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> _Counts:
         """An access of the mean lane."""
@@ -355,9 +402,18 @@ def _registers(body: S.Stmt) -> int:
     return own + max(map(_registers, inside), default=0)
 
 
-def _launches(host: S.Stmt, sizes: dict[E.Var, Any]) -> dict[str, tuple[float, float]]:
-    """By kernel's name: its work-groups, and how often it is launched. sizes: what the host's parameters are thought to be."""
-    found: dict[str, tuple[float, float]] = {}
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    """Of a kernel: its work-groups, how often it is launched, and extents of the tensors that its bulk copies name, by the number of the argument."""
+
+    groups: float
+    times: float
+    mapped: Mapping[int, tuple[float, ...]]
+
+
+def _launches(host: S.Stmt, sizes: dict[E.Var, Any]) -> dict[str, _Launch]:
+    """By kernel's name. sizes: what the host's parameters are thought to be."""
+    found: dict[str, _Launch] = {}
 
     def walk(s: S.Stmt, times: float) -> None:
         if isinstance(s, S.Seq):
@@ -372,13 +428,23 @@ def _launches(host: S.Stmt, sizes: dict[E.Var, Any]) -> dict[str, tuple[float, f
         elif isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "launch":
             attrs = s.value.attrs or {}
             groups = [float(evaluated(n, sizes) or _OPEN_GROUPS) for n in attrs["grid"]]
-            _, before = found.get(attrs["kernel"], (0.0, 0.0))
-            found[attrs["kernel"]] = math.prod(groups), before + times
+            before = found[attrs["kernel"]].times if attrs["kernel"] in found else 0.0
+            named = {
+                k: _mapped(a, sizes)
+                for k, a in enumerate(s.value.args)
+                if isinstance(a, E.Call) and a.op == "tensor_map"
+            }
+            found[attrs["kernel"]] = _Launch(math.prod(groups), before + times, named)
         elif (body := getattr(s, "body", None)) is not None:
             walk(body, times)
 
     walk(host, 1.0)
     return found
+
+
+def _mapped(e: E.Call, sizes: dict[E.Var, Any]) -> tuple[float, ...]:
+    """Extents of a tensor that bulk copies name."""
+    return tuple(float(evaluated(n, sizes) or 1) for n in e.args[1 : 1 + len((e.attrs or {})["box"])])
 
 
 # ---- a CPU's function
