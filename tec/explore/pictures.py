@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..choices.footprint import evaluated
+from ..choices.addresses import evaluated
 from ..ir import Func
 from ..ir import expr as E
 from ..ir import stmt as S

@@ -14,8 +14,8 @@ import tec_onnx
 import tec
 from tec import te, topi
 from tec.choices import Space, footprint, proof, spaces
+from tec.choices.addresses import evaluated
 from tec.choices.cost import Footprint, price
-from tec.choices.footprint import evaluated
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
 from tec.graph.programs import program_of
