@@ -44,7 +44,7 @@ def match(group: Group, target: Target) -> Iterator[Space]:
 
 
 class CpuReduction(Space):
-    """The reduction computed inside of the output's loops, over threads or not."""
+    """Sums of neighbours along the data, a vector of which stays in registers until the output reads them, over threads or not. All other sums are as quick as stages."""
 
     template: ClassVar[str] = "cpu reduction"
 
@@ -59,11 +59,10 @@ class CpuReduction(Space):
         if group.is_output(red) or len(group.output_ops) != 1:
             return None
         out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or out.reduce_axis or not out.axis:
+        if not isinstance(out, ComputeOp) or out.reduce_axis or len(out.axis) < 2:
             return None
-        if len(out.axis) != len(red.axis) or size_of(out.output(0).shape) != size_of(red.output(0).shape):
-            return None
-        return cls(group, target, red, out)
+        beside = same_shape(out.output(0), red.output(0)) and reads_contiguously(red, red.axis[-1].var)
+        return cls(group, target, red, out) if beside and _lanes_along(red, target) else None
 
     @property
     def default(self) -> Choice:
@@ -73,46 +72,32 @@ class CpuReduction(Space):
         return on_cores(work(self.red) * parallel.POINTWISE, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:
-        s, target, out = begin_cpu(self.group, self.target), self.target, self.out
-        red = in_parts(s, self.red, target)
-        stage = s[out]
-        if len(out.axis) == 1:
-            outer, _ = stage.split(out.axis[0], factor=16)
-        else:
-            outer = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
+        s, out = begin_cpu(self.group, self.target), self.out
+        red, stage = in_parts(s, self.red, self.target), s[out]
+        rows = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
         if choice["parallel"]:
-            stage.parallel(outer)
-        last = red.axis[-1]
-        n = extent(last.dom.extent) if last.dom is not None else None
-        lanes = lanes_for(red.output(0).dtype, target) * choice["vectors"]
-        along = (n is None or n >= lanes) and len(out.axis) > 1 and reads_contiguously(red, last.var)
-        if along and same_shape(out.output(0), red.output(0)):  # sums of a vector of outputs stay in registers
-            outer, vec = stage.split(out.axis[-1], factor=lanes)
-            stage.vectorize(vec)
-            s[red].set_scope("local")
+            stage.parallel(rows)
+        lanes = _lanes_along(self.red, self.target) * choice["vectors"]
+        outer, vec = stage.split(out.axis[-1], factor=lanes)
+        stage.vectorize(vec)
+        s[red].set_scope("local")
         s[red].compute_at(stage, outer)
-        if along:
-            o, vec = s[red].split(last, factor=lanes)
-            s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
-            s[red].vectorize(vec)
-        elif is_short(red, target) and n is not None and n >= lanes:
-            _across(s, red, lanes)
-        else:
-            rows_in_lanes(s, red, target)
+        o, vec = s[red].split(red.axis[-1], factor=lanes)
+        s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
+        s[red].vectorize(vec)
         return Scheduled(s, self.group.outputs, choice)
 
 
-def is_short(op: ComputeOp, target: Target) -> bool:
-    """Whether lines are too short for vectors along them: neighbouring lines are then better reduced in the lanes of one."""
+def _lanes_along(op: ComputeOp, target: Target) -> int:
+    """Of vectors along the last data axis: a register's, or a half or a quarter of one (blocks of channels); 0 where the axis is shorter, or none."""
+    lanes, n = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else 0
+    return lanes if n is None or n >= lanes else n if n in (lanes // 2, lanes // 4) and n > 1 else 0
+
+
+def _is_short(op: ComputeOp, target: Target) -> bool:
+    """Whether lines are too short for vectors along them."""
     length = reduce_size(op)
     return length is not None and length < 4 * lanes_for(op.output(0).dtype, target)
-
-
-def _across(s: Schedule, op: ComputeOp, lanes: int) -> None:
-    """A line in each lane of a vector, along the last data axis."""
-    outer, vec = s[op].split(op.axis[-1], factor=lanes)
-    s[op].reorder(*op.axis[:-1], outer, *op.reduce_axis, vec)
-    s[op].vectorize(vec)
 
 
 def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
@@ -120,12 +105,12 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     op = in_parts(s, op, target)
     stage = s[op]
     axes = list(op.axis)
-    last_extent = const_shape(op.output(0))[-1] if axes else 1
-    lanes = lanes_for(op.output(0).dtype, target)
-    lanes *= max(vectors, side_by_side(op, lanes, target))
+    lanes = _lanes_along(op, target)
     outer = None
-    if axes and (last_extent is None or last_extent >= lanes) and reads_contiguously(op, axes[-1].var):
-        outer, vec = stage.split(axes[-1], factor=lanes)
+    # Of short lines a lane has one each where pairs of a value and its place would meet across lanes.
+    if lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
+        last, many = const_shape(op.output(0))[-1], lanes * max(vectors, side_by_side(op, lanes, target))
+        outer, vec = stage.split(axes[-1], factor=lanes if last is not None and last < many else many)
         stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
