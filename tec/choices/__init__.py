@@ -22,13 +22,10 @@ from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
     convolutions,
-    extreme_index,
-    gathers,
     interleavings,
     libraries,
     linear_recurrence,
     plain_convolutions,
-    plain_windows,
     products,
     recurrent,
     reductions,
@@ -37,19 +34,23 @@ from .families import (
     scatters,
     softmax_rows,
     sorts,
-    squares,
-    transposes,
 )
 from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes
-from .families.products import few_rows, few_rows_matrix, projections, row_folds, thin
+from .families.extreme_index import ExtremeIndex
+from .families.gathers import Gather
+from .families.plain_windows import PlainWindows
+from .families.products import few_rows, few_rows_matrix, projections, row_folds
+from .families.products.thin import ThinProduct
+from .families.squares import Squares
+from .families.transposes import Transpose
 from .group import Group, size_of
 from .mistakes import is_strict, strictly
 from .proof import Loops, Made, Refused, alone
 from .space import Choice, Cost, Scheduled, Space
 from .store import records
 
-# In this order: the first space that a family yields is the default.
-FAMILIES = (
+# Modules, and templates that are a family of their own: `match` gives spaces, one, or None. In this order: the first is the default.
+FAMILIES: tuple[Any, ...] = (
     attention,
     recurrent,
     linear_recurrence,
@@ -69,15 +70,15 @@ FAMILIES = (
     products,
     convolutions,
     plain_convolutions,
-    plain_windows,
+    PlainWindows,
     rows,
-    extreme_index,
-    thin,
+    ExtremeIndex,
+    ThinProduct,
     reductions,
-    transposes,
-    squares,
+    Transpose,
+    Squares,
     interleavings,
-    gathers,
+    Gather,
     libraries,
     stages,
 )
@@ -97,7 +98,8 @@ def _matched(outputs: Iterable[Tensor], target: Target | str | None) -> tuple[li
     failed: list[tuple[str, Exception]] = []
     for family in families:
         try:
-            found.extend(family.match(group, tgt))
+            made = family.match(group, tgt)
+            found.extend((made,) if isinstance(made, Space) else made or ())
         except Exception as error:  # one family's mistake: others may serve
             if is_strict():
                 raise

@@ -78,6 +78,11 @@ class Group:
     def reductions(self) -> list[ComputeOp]:
         return [op for op in self.ops if isinstance(op, ComputeOp) and op.reduce_axis]
 
+    def ended_sum(self) -> tuple[ComputeOp, ComputeOp] | None:
+        """The group's one reduction, and the one output that it is or that follows it without another; None for another group."""
+        found, ends = self.reductions(), self.output_ops
+        return (found[0], ends[0]) if len(found) == len(ends) == 1 and isinstance(ends[0], ComputeOp) else None
+
     def is_output(self, op: Operation) -> bool:
         return any(t.op is op for t in self.outputs)
 

@@ -6,7 +6,7 @@ each, which a vector unit has; the line is in the first cache when it is read ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import ClassVar
 
 from ... import te
@@ -28,13 +28,6 @@ from .reductions import reads_contiguously, rows_in_lanes
 _ROWS = 16  # of a task where the output has one axis alone
 
 
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group with one argmax or argmin along memory."""
-    space = None if target.is_gpu else ExtremeIndex.match(group, target)
-    if space is not None:
-        yield space
-
-
 class ExtremeIndex(Space):
     """Two reductions of a line, one after another, inside of the output's loops."""
 
@@ -48,14 +41,14 @@ class ExtremeIndex(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> ExtremeIndex | None:
         """Lines of at least some vectors that lie in order, of elements that are quickly made again."""
-        reds = group.reductions()
-        if len(reds) != 1 or len(group.output_ops) != 1:
+        found = None if target.is_gpu else group.ended_sum()
+        if found is None:
             return None
-        red, out = reds[0], group.output_ops[0]
+        red, out = found
         first = red.body[0]
         if not isinstance(first, Reduce) or arg_kind(first.combiner) is None or first.init or not red.axis:
             return None
-        if not isinstance(out, ComputeOp) or out.reduce_axis or not same_shape(out.output(0), red.output(0)):
+        if out is red or not same_shape(out.output(0), red.output(0)):
             return None
         (k,), (place, value) = red.reduce_axis, first.source
         length = reduce_size(red)

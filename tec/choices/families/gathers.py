@@ -7,7 +7,6 @@ its shared memory. Rows of a table by an index are whole pieces already, and sta
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,14 +27,6 @@ _STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
 _WORTH = (
     4  # elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it
 )
-
-
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group of one elementwise output that picks single elements of a tensor by an index."""
-    if target.is_gpu:
-        space = Gather.match(group, target)
-        if space is not None:
-            yield space
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,8 @@ class Gather(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Gather | None:
-        if len(group.outputs) != 1 or len(group.ops) != 1 or group.reductions():
+        """The space of a group of one elementwise output that picks single elements of a tensor by an index."""
+        if not target.is_gpu or len(group.outputs) != 1 or len(group.ops) != 1 or group.reductions():
             return None
         (out,) = group.ops
         if not isinstance(out, ComputeOp) or not out.axis or None in const_shape(out.output(0)):

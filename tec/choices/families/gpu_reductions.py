@@ -47,15 +47,10 @@ class GpuReduction(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> GpuReduction | None:
-        (red,) = group.reductions()
-        if len(group.output_ops) != 1:
+        found = group.ended_sum() if target.is_gpu else None
+        if found is None or size_of(found[0].output(0).shape) != size_of(found[1].output(0).shape):
             return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp):
-            return None
-        if out is not red and (out.reduce_axis or size_of(out.output(0).shape) != size_of(red.output(0).shape)):
-            return None
-        return cls(group, target, red, out)
+        return cls(group, target, *found)
 
     @property
     def default(self) -> Choice:

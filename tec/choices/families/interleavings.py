@@ -19,6 +19,7 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape
 from ..parts import loops
+from ..parts.digits import split_index
 from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes
 from ..space import Choice, Scheduled, Space
 
@@ -81,7 +82,7 @@ class Interleaving(Space):
         width = lanes * min(_STRIP, -(-self.along // lanes))
         strips = -(-self.along // width)
         with loops.each(ib, self.target, math.prod(self.outer) * strips, "strip") as strip:
-            outer = loops.split_index(te.indexdiv(strip, strips), self.outer) if self.outer else []
+            outer = split_index(te.indexdiv(strip, strips), self.outer) if self.outer else []
             begin = ib.let("begin", te.indexmod(strip, strips) * width)
             with ib.for_range(0, width // lanes, "v") as v:
                 # The last vector of a line begins earlier.
@@ -89,13 +90,13 @@ class Interleaving(Space):
                 parts = [ib.let("part", self._load(sources[0], outer, at, j)) for j in range(line)]
                 for r in range(line):
                     picked = tuple((e % line) * lanes + e // line for e in range(r * lanes, (r + 1) * lanes))
-                    place = loops.split_index(at + r * lanes // line, self.inner)
+                    place = split_index(at + r * lanes // line, self.inner)
                     value = Shuffle(tuple(parts), picked)
                     ib.emit(results[0].buffer.vstore((*outer, *place, r * lanes % line), value))
 
     def _load(self, source: Any, outer: list[Any], at: Index, j: int) -> Any:
         """A vector of the operand's line number j."""
-        index = [*outer, *loops.split_index(at, self.inner), j]
+        index = [*outer, *split_index(at, self.inner), j]
         return source.buffer.vload(tuple(index[k] for k in self.order), f"{self.source.dtype}x{self.lanes}")
 
 

@@ -14,7 +14,7 @@ import math
 from typing import Any, ClassVar
 
 from ... import te
-from ...ir import Reduce, Var
+from ...ir import Reduce
 from ...ir.build import is_const
 from ...ir.dtype import dtype_info
 from ...ir.visit import substitute
@@ -23,6 +23,7 @@ from ...te import ComputeOp, Tensor
 from ..cost import Footprint, Kernel
 from ..group import Group, begin, const_shape, extent, reduce_size, size_of
 from ..group import substitute as with_tensors
+from ..parts.digits import split_index
 from ..parts.pointwise import moved_bytes
 from ..parts.summed import most_read
 from ..rules import figures
@@ -132,10 +133,9 @@ class NarrowSums(Space):
 
         def element(*i: Any) -> Any:
             *outer, block, at = i
-            place = {a.var: x for a, x in zip(red.axis, outer)}
-            place |= _unfolded([a.var for a in red.axis[lead:]], self.kept[lead:], te.indexmod(at, columns))
             row = (block * turns + k) * rows + te.indexdiv(at, columns)
-            place |= _unfolded([a.var for a in red.reduce_axis], _extents(red), row)
+            kept = split_index(te.indexmod(at, columns), self.kept[lead:])
+            place = {a.var: x for a, x in zip((*red.axis, *red.reduce_axis), (*outer, *kept, *split_index(row, _extents(red))))}  # fmt: skip
             source = tuple(substitute(e, place) for e in made.source)
             return Reduce(made.combiner, source, (k,), made.condition)
 
@@ -153,12 +153,3 @@ class NarrowSums(Space):
 
 def _extents(red: ComputeOp) -> tuple[int, ...]:
     return tuple((extent(a.dom.extent) or 0) if a.dom is not None else 0 for a in red.reduce_axis)
-
-
-def _unfolded(axes: list[Var], extents: tuple[int, ...], at: Any) -> dict[Var, Any]:
-    """The places along some axes of an element that is the `at`-th of all."""
-    found = {}
-    for axis, n in zip(reversed(axes), reversed(extents)):
-        found[axis] = at if axis is axes[0] else te.indexmod(at, n)
-        at = te.indexdiv(at, n)
-    return found

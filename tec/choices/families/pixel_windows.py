@@ -54,21 +54,15 @@ class PixelWindows(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> PixelWindows | None:
         """Of one sum over a window, pixels by channels, whose result the output reads at its own place."""
-        (red,) = group.reductions()
-        pixels = red.attrs.get("pixels")
-        if not target.is_gpu or red.tag != "pixels" or pixels is None or len(group.output_ops) != 1:
+        found = group.ended_sum() if target.is_gpu else None
+        pixels = found[0].attrs.get("pixels") if found is not None and found[0].tag == "pixels" else None
+        if found is None or pixels is None or len(group.outputs) != 1:
             return None
-        out, shape = group.output_ops[0], const_shape(red.output(0))
-        if (
-            not isinstance(out, ComputeOp)
-            or len(group.outputs) != 1
-            or red.num_outputs != 1
-            or len(red.reduce_axis) > 2
-        ):
+        red, out = found
+        shape = const_shape(red.output(0))
+        if red.num_outputs != 1 or len(red.reduce_axis) > 2 or len(red.attrs["strides"]) > 2:
             return None
         if const_shape(out.output(0)) != shape or len(shape) != 2 or None in shape or shape[0] != math.prod(pixels):
-            return None
-        if (out is not red and out.reduce_axis) or len(red.attrs["strides"]) > 2:
             return None
         space = cls(group, target, red, (math.prod(pixels[:-2]), *pixels[-2:]))
         return space if any(_pixels(c) > 1 for c in space.all) else None

@@ -7,7 +7,7 @@ An image that no other convolution wants as pixels by channels needs no copies f
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import ClassVar
 
 from ...ops.dims import is_symbolic
@@ -53,16 +53,17 @@ class PlainWindows(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> PlainWindows | None:
         """Of one depthwise sum whose result the output reads at its own place, where something was measured for it."""
-        found = group.reductions()
-        if not target.is_gpu or len(found) != 1 or len(group.output_ops) != 1:
+        found = group.ended_sum() if target.is_gpu else None
+        if found is None or found[0].tag != "depthwise" or len(group.outputs) != 1:
             return None
-        red, out = found[0], group.output_ops[0]
+        red, out = found
         shape = const_shape(red.output(0))
-        if red.tag != "depthwise" or red.num_outputs > 1 or None in shape or len(shape) not in _DIMENSIONS:
-            return None
-        if not isinstance(out, ComputeOp) or (out is not red and out.reduce_axis):
-            return None
-        if not same_shape(out.output(0), red.output(0)) or len(group.outputs) != 1:
+        if (
+            red.num_outputs > 1
+            or None in shape
+            or len(shape) not in _DIMENSIONS
+            or not same_shape(out.output(0), red.output(0))
+        ):
             return None
         if any(a.dom is None or extent(a.dom.extent) is None for a in red.reduce_axis):
             return None
@@ -127,10 +128,3 @@ class PlainWindows(Space):
             for axis in axes:
                 stage.unroll(axis)
         return Scheduled(s, self.group.outputs, choice)
-
-
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group of such windows."""
-    space = PlainWindows.match(group, target)
-    if space is not None:
-        yield space

@@ -29,18 +29,12 @@ LONG_CHAIN = 1024  # additions one after another, from which rounding errors are
 
 def match(group: Group, target: Target) -> Iterator[Space]:
     """The spaces of a group of one reduction whose result the output reads at its own place."""
-    reductions = group.reductions()
-    if len(reductions) == 1:
-        windows = PixelWindows.match(group, target)
-        if windows is not None:
-            yield windows
-        space = GpuReduction.match(group, target) if target.is_gpu else CpuReduction.match(group, target)
-        narrow = NarrowSums.match(group, target) if isinstance(space, GpuReduction) else None
-        if narrow is not None and space is not None:
-            narrow.is_second = space.cost(space.default).seconds < narrow.cost(narrow.default).seconds
-            yield narrow
-        if space is not None:
-            yield space
+    space = GpuReduction.match(group, target)
+    narrow = NarrowSums.match(group, target) if space is not None else None
+    if narrow is not None and space is not None:
+        narrow.is_second = space.cost(space.default).seconds < narrow.cost(narrow.default).seconds
+    found = (PixelWindows.match(group, target), narrow, space, CpuReduction.match(group, target))
+    yield from (s for s in found if s is not None)
 
 
 class CpuReduction(Space):
@@ -55,12 +49,10 @@ class CpuReduction(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> CpuReduction | None:
-        (red,) = group.reductions()
-        if group.is_output(red) or len(group.output_ops) != 1:
+        found = None if target.is_gpu else group.ended_sum()
+        if found is None or found[0] is found[1] or len(found[1].axis) < 2:
             return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or out.reduce_axis or len(out.axis) < 2:
-            return None
+        red, out = found
         beside = same_shape(out.output(0), red.output(0)) and reads_contiguously(red, red.axis[-1].var)
         return cls(group, target, red, out) if beside and _lanes_along(red, target) else None
 

@@ -25,6 +25,7 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, size_of
 from ..parts import loops
+from ..parts.digits import split_index
 from ..parts.pointwise import moved_bytes
 from ..space import Choice
 
@@ -42,7 +43,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
 
 
 def _pixels(form: Form) -> tuple[Any, ...]:
-    shape = form.inputs[0].shape
+    shape = [getattr(d, "value", d) for d in form.inputs[0].shape]
     return tuple(shape[2:] if form.attrs["into"] else shape[2:-1])
 
 
@@ -106,19 +107,12 @@ class _Squares:
                     with self.ib.for_range(0, (self.pixels + block - 1) // block, "k") as k:
                         self._square(t // blocks, first + t % blocks, k, rows)
 
-    def _at(self, pixel: Expr) -> list[Expr]:
-        """A pixel's index along the axes of the image."""
-        out: list[Any] = []
-        for n in reversed(self.sizes[1:]):
-            out, pixel = [te.indexmod(pixel, n), *out], te.indexdiv(pixel, n)
-        return [pixel, *out]
-
     def _square(self, n: Index, co: Expr, k: Index, rows: int) -> None:
         """Square `k` of block `co`, of whose channels there are `rows`."""
         block, vector = self.block, f"{self.dtype}x{self.block}"
         first = self.ib.let("first", te.min(k * block, self.pixels - block))
-        plain = [(n, co * block + r, *self._at(first)) for r in range(rows)]
-        blocked = [(n, co, *self._at(first + r), 0) for r in range(block)]
+        plain = [(n, co * block + r, *split_index(first, self.sizes)) for r in range(rows)]
+        blocked = [(n, co, *split_index(first + r, self.sizes), 0) for r in range(block)]
         source, to = (plain, blocked) if self.into else (blocked, plain)
         lines: list[Any] = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
         lines += [te.const(0, vector)] * (block - len(lines))
@@ -130,7 +124,8 @@ class _Squares:
         filled = -(-self.channels // self.block) * self.block if self.into else self.channels
         with self.ib.for_range(0, self.images, "n") as n, self.ib.for_range(0, filled, "c") as c:
             with self.ib.for_range(0, self.pixels, "p") as p:
-                plain, blocked = (n, c, *self._at(p)), (n, c // self.block, *self._at(p), c % self.block)
+                at = split_index(p, self.sizes)
+                plain, blocked = (n, c, *at), (n, c // self.block, *at, c % self.block)
                 source, to = (plain, blocked) if self.into else (blocked, plain)
                 value = self.source.vload(source)
                 if filled > self.channels:

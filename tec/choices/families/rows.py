@@ -32,11 +32,9 @@ _PART_THREADS = 256
 _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threads
 
 
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The spaces of a group that is computed row by row."""
-    space = GpuRows.match(group, target) if target.is_gpu else CpuRows.match(group, target)
-    if space is not None:
-        yield space
+def match(group: Group, target: Target) -> Space | None:
+    """The space of a group that is computed row by row."""
+    return GpuRows.match(group, target) if target.is_gpu else CpuRows.match(group, target)
 
 
 class CpuRows(Space):

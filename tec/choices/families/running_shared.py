@@ -100,9 +100,6 @@ class Shared:
                 acc[0] = self.s.both(acc[0], value)
                 kept[j] = acc[0]
 
-    def load(self, kept: BufferVar, j: int, line: Index, k: Index) -> None:
-        kept[j] = self.s.src[self.s.place(line, k)].astype(self.s.wide)
-
     def store(self, kept: BufferVar, j: int, line: Index, k: Index, before: Expr) -> None:
         self.s.dst[self.s.place(line, k)] = self.s.both(before, kept[j]).astype(self.s.dtype)
 

@@ -20,6 +20,7 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
+from ..parts.digits import split_index
 from ..space import Choice
 
 
@@ -50,7 +51,7 @@ class Scatter(loops.LoopForm):
             lead, depth = static_shape(index)[:-1], static_shape(index)[-1]
 
             def point(at: Any, e: Any) -> tuple[Any, Any, Any]:
-                here = loops.split_index(e, lead)
+                here = split_index(e, lead)
                 place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
                 return te.all(*[p >= 0 for p in place]), tuple(place), here
 
@@ -60,7 +61,7 @@ class Scatter(loops.LoopForm):
         count, n = static_shape(index), shape[axis]
 
         def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
-            here = loops.split_index(e, count)
+            here = split_index(e, count)
             k = place_of(at[tuple(here)], n)
             inside = [
                 k >= 0,
@@ -105,12 +106,12 @@ def _in_loops(
         (old, at, new), (dst,) = sources, results
         if not target.is_gpu:
             with loops.each(ib, target, total, "p") as slot, ib.for_range(0, block, "b") as b:
-                here = (*loops.split_index(slot, places), *loops.split_index(b, rest))
+                here = (*split_index(slot, places), *split_index(b, rest))
                 dst[here] = old[here]
             with ib.for_range(0, count, "e") as e:
                 inside, place, here = one(at, e)
                 with ib.if_scope(inside), ib.for_range(0, block, "b") as b:
-                    r = loops.split_index(b, rest)
+                    r = split_index(b, rest)
                     dst[(*place, *r)] = combined(dst[(*place, *r)], new[(*here, *r)])
             return
         head = ib.allocate("int32", (total,), "head")
@@ -126,8 +127,8 @@ def _in_loops(
                     following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
         with loops.each(ib, target, total * block) as t:
             p, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
-            r = loops.split_index(within, rest)
-            here = (*loops.split_index(p, places), *r)
+            r = split_index(within, rest)
+            here = (*split_index(p, places), *r)
             if following is None:
                 found = ib.let("found", head[p])
                 with ib.if_scope(found >= 0):

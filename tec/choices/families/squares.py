@@ -27,12 +27,6 @@ from ..space import Choice, Scheduled, Space
 _LEAST = 4  # elements along both axes
 
 
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group of one elementwise output that turns some operand round."""
-    if not target.is_gpu and (space := Squares.match(group, target)) is not None:
-        yield space
-
-
 @dataclass(frozen=True)
 class Turn:
     """Which axes of the result make one along the operand's lines (`along`), and one across them, its own last ones (`across`): from the first to behind the last; and how far these are apart."""
@@ -64,7 +58,8 @@ class Squares(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Squares | None:
-        if len(group.outputs) != 1 or group.reductions():
+        """The space of a group of one elementwise output that turns some operand round."""
+        if target.is_gpu or len(group.outputs) != 1 or group.reductions():
             return None
         (out,) = group.output_ops
         if not isinstance(out, ComputeOp) or len(out.axis) < 2 or None in const_shape(out.output(0)):
@@ -184,4 +179,4 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
     return Turn(along, across, apart) if min(sizes) >= _LEAST else None
 
 
-__all__ = ["Squares", "match"]
+__all__ = ["Squares"]

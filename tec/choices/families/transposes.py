@@ -8,7 +8,6 @@ by parts are taken apart first (`parts.digits`).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,14 +28,6 @@ from ..space import Choice, Scheduled, Space
 _OPERATIONS = 4  # of an element: its places on both sides
 _LEAST = 16  # elements along both axes, from which tiles are worth their barrier
 _ENOUGH = 128  # elements of a line, from which no further axis is wanted: the longest tile
-
-
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group of one elementwise output that turns some operand round."""
-    if target.is_gpu:
-        space = Transpose.match(group, target)
-        if space is not None:
-            yield space
 
 
 @dataclass(frozen=True)
@@ -95,7 +86,8 @@ class Transpose(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Transpose | None:
-        if len(group.outputs) != 1 or group.reductions():
+        """The space of a group of one elementwise output that turns some operand round."""
+        if not target.is_gpu or len(group.outputs) != 1 or group.reductions():
             return None
         (out,) = group.output_ops
         apart = by_digits(out) if isinstance(out, ComputeOp) else None

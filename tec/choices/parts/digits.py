@@ -7,17 +7,34 @@ Each read is then at whole axes, as tiles and their footprints want it; the resu
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ... import te
 from ...ir import Expr, IntImm, Range, TensorRead, Var
 from ...ir.arith import Analyzer
 from ...ir.expr import FloorDiv, FloorMod
 from ...ir.visit import Rewriter, walk_exprs
 from ...te import ComputeOp, PlaceholderOp, Tensor, compute
+from ...te.like import Index
 from ..group import const_shape
 
 Place = Callable[..., list[Any]]  # of the digits: the index into the result
+
+
+def split_index(flat: Index, shape: Sequence[Index]) -> list[Expr]:
+    """The index into `shape`, of numbers or open sizes, of its element number `flat`, row-major."""
+    out: list[Any] = []
+    is_one = [isinstance(n, int) and n == 1 for n in shape]
+    for k in reversed(range(len(shape))):
+        if is_one[k]:
+            out.append(0)
+        elif all(is_one[:k]):
+            out.append(flat)
+        else:
+            out.append(te.indexmod(flat, shape[k]))
+            flat = te.indexdiv(flat, shape[k])
+    return out[::-1]
 
 
 def by_digits(out: ComputeOp) -> tuple[Tensor, Place] | None:

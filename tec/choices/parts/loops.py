@@ -26,6 +26,7 @@ from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, substitute
 from ..space import Choice, Scheduled, Space
 from ..stages import GpuStages
+from .digits import split_index
 from .pointwise import begin_cpu, computed, elementwise, moved_bytes
 
 THREADS = 256  # of a work-group
@@ -41,21 +42,6 @@ def fits(form: Form) -> bool:
         if not all(isinstance(d, int) for d in dims) or not 0 < math.prod(dims) < LIMIT:
             return False
     return True
-
-
-def split_index(flat: Index, shape: Sequence[int]) -> list[Expr]:
-    """The index into `shape` of its element number `flat`, row-major."""
-    out: list[Any] = []
-    for k in reversed(range(len(shape))):
-        n = shape[k]
-        if n == 1:
-            out.append(0)
-        elif math.prod(shape[:k]) == 1:
-            out.append(flat)
-        else:
-            out.append(te.indexmod(flat, n))
-            flat = te.indexdiv(flat, n)
-    return out[::-1]
 
 
 @contextmanager
@@ -99,13 +85,6 @@ def dealt(ib: IRBuilder, count: int, threads: int, thread: Sequence[Any], body: 
         e = sum(thread, r * threads)
         with where(ib, count % threads == 0 or e < count):
             body(e)
-
-
-@contextmanager
-def in_order(ib: IRBuilder, target: Target, count: int, name: str = "e") -> Iterator[Any]:
-    """A block that runs for each number below `count`, one after another; on the host, whatever the target."""
-    with ib.for_range(0, count, name) as i:
-        yield i
 
 
 class Lines:

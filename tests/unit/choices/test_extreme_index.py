@@ -42,4 +42,4 @@ def test_what_is_slow_to_make_again_is_made_once() -> None:
     """Two passes would take each exponential twice."""
     x = te.placeholder((8, 256), name="x")
     y = topi.argmax(te.compute(x.shape, lambda *i: te.exp(x(*i)), name="e"), axis=-1)
-    assert choices.spaces([y], "llvm")[0].template == "cpu reduction"
+    assert choices.spaces([y], "llvm")[0].template == "cpu stages"

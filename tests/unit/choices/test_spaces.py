@@ -68,6 +68,7 @@ PROGRAMS: dict[str, Any] = {
     "blocks": lambda: program("transform_layout", {"layouts": (Layout("NCHW"), Layout("NCHW8c")), "sizes": tuple(zip("NCHW", (1, 20, 3, 5)))}, ("float32", (1, 20, 3, 5))),
     "softmax": lambda: program("softmax", {"axes": (1,)}, ("float32", (6, 70))),
     "mean": lambda: program("reduce_mean", {"axes": (1,), "keepdims": False}, ("float32", (6, 300))),
+    "mean of columns": lambda: program("reduce_mean", {"axes": (1,), "keepdims": False}, ("float32", (3, 33, 40))),
     "sums of columns": lambda: program("reduce_sum", {"axes": (0,), "keepdims": False}, ("float32", (33, 40))),
     "add": lambda: program("add", {}, ("float32", (5, 64)), ("float32", (64,))),
     "running sum": lambda: program("cumsum", {"axis": 1}, ("float32", (3, 300))),
@@ -82,7 +83,7 @@ EXPECTED = {  # the default's template on a CPU, on a GPU
     "projection": ("cpu stages", "gpu projection"),
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "blocks": ("cpu relayout", "gpu stages"),
-    "softmax": ("cpu softmax", "gpu rows"), "mean": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
+    "softmax": ("cpu softmax", "gpu rows"), "mean": ("cpu stages", "gpu reduction"), "mean of columns": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "largest"),
     "scatter": ("scatter", "scatter"), "recurrence": ("cpu recurrence", "gpu recurrence"),
 }  # fmt: skip

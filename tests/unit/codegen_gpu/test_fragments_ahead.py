@@ -43,10 +43,10 @@ def pipelined(s: Any, args: list[Any]) -> Any:
         (100, 68, 132, {"rows": 64, "columns": 64}),
         (100, 68, 132, {"rows": 64, "columns": 64, "step": 64, "stages": 3, "order": "blocks"}),
         (128, 96, 256, {"rows": 32, "columns": 32, "parts": 4}),
-        (128, 64, 96, {"rows": 128, "columns": 64, "blocks": 4, "order": "rows"}),
+        (128, 64, 96, {"rows": 128, "columns": 64, "blocks": 4, "order": "blocks"}),
         (100, 67, 132, {"rows": 64, "columns": 64, "trans_b": True}),
         (128, 64, 96, {"rows": 64, "columns": 64, "trans_b": True, "order": "blocks", "ahead": False}),
-        (64, 96, 256, {"rows": 32, "columns": 32, "parts": 4, "trans_b": True, "order": "rows"}),
+        (64, 96, 256, {"rows": 32, "columns": 32, "parts": 4, "trans_b": True, "order": "blocks"}),
     ],
 )
 def test_each_step_reads_its_own_slot(m: int, n: int, k: int, choice: dict[str, Any]) -> None:

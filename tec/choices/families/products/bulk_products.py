@@ -33,7 +33,7 @@ _SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multip
 
 class BulkProduct(Space):
     """`rows` by `columns` of the result a work-group of 128 threads, `occupancy` of them a multiprocessor; `step` of k a slot; the sum in `split_k` parts. `order`: a
-    thread's sums in blocks of two by two, along rows of four in pairs, or along whole rows there and back; `prefetch`: registers are filled a step ahead, over
+    thread's sums in blocks of two by two, or along whole rows there and back; `prefetch`: registers are filled a step ahead, over
     the ends of slots too."""
 
     template: ClassVar[str] = "bulk product"
@@ -45,7 +45,7 @@ class BulkProduct(Space):
         self.m, self.n, self.k = x.m, x.n, x.k
         self.parameters = {
             "rows": needs.parts_of(self.m, (128, 64, 32), needs.THREAD_PART), "columns": needs.parts_of(self.n, (64, 32, 128), needs.THREAD_PART), "step": (64, 32), "stages": (2, 3), "occupancy": (2, 3, 4, 1),
-            "order": ("blocks", "rows", "serpentine"), "group_m": (8, 16, 1), "split_k": (1, 2, 3, 4, 6, 8, 12, 16) if self.batch == 1 else (1,),
+            "order": ("blocks", "serpentine"), "group_m": (8, 16, 1), "split_k": (1, 2, 3, 4, 6, 8, 12, 16) if self.batch == 1 else (1,),
             "prefetch": (False, True),
         }  # fmt: skip
 
@@ -80,7 +80,9 @@ class BulkProduct(Space):
                 continue
             few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
-                told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b), {})
+                told: Mapping[str, Any] = next(
+                    self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b, rest=self.k % 32), {}
+                )
                 how = {"order": told.get("order", "blocks"), "prefetch": told.get("prefetch", False)}
                 for step, occupancy in told.get("steps", ((32, 3), (64, 2))):
                     c = self.choice(
@@ -204,7 +206,7 @@ def _result(final: Stage, choice: Choice, trans_b: bool) -> Any:
             far.append(half)
         near.append(run)
     rows = sums.share(final, i, threads_y, single=True)
-    far.insert({"serpentine": 0, "rows": 2, "blocks": 3}[choice["order"]], rows.far)
+    far.insert({"serpentine": 0, "blocks": 3}[choice["order"]], rows.far)
     sums.nest(tiles, rows, columns, far, near)
     tiles.bind(choice["group_m"])
     thread = sums.over_threads(final, rows, columns, far, thread_axis("threadIdx.x"))

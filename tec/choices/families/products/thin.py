@@ -11,7 +11,6 @@ neighbours. It asks for several steps' pieces at once. Where columns do not fill
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import ClassVar
 
 from ....ir import Reduce, TensorRead
@@ -53,19 +52,17 @@ class ThinProduct(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> ThinProduct | None:
         """The space of a group whose only reduction is such a product, where something was measured for it."""
-        found = group.reductions()
-        if len(found) != 1 or len(group.output_ops) != 1:
+        found = group.ended_sum() if target.is_gpu else None
+        if found is None or found[0].num_outputs > 1 or not same_shape(found[1].output(0), found[0].output(0)):
             return None
-        red, out = found[0], group.output_ops[0]
-        if not isinstance(out, ComputeOp) or red.num_outputs > 1 or not same_shape(out.output(0), red.output(0)):
-            return None
+        red, out = found
         shape = const_shape(red.output(0))
-        if (out is not red and out.reduce_axis) or len(shape) < 2 or None in shape or not reduce_size(red):
+        if len(shape) < 2 or None in shape or not reduce_size(red):
             return None
         if not 2 <= (shape[-2] or 0) <= MOST_ROWS or not _is_product(red):
             return None
         space = cls(group, target, red, out, shape[-1] or 1)
-        return space if "steps" in space.figures else None
+        return space if "steps" in space.figures and next(space.drafts(), None) is not None else None
 
     def lanes(self, choice: Choice) -> int:
         """Columns of a thread."""
@@ -173,10 +170,3 @@ def _is_product(red: ComputeOp) -> bool:
                 return False
         kinds.add((by_row, by_column))
     return isinstance(body, Reduce) and {(True, False), (False, True)} <= kinds
-
-
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group of such a product on a GPU."""
-    space = ThinProduct.match(group, target) if target.is_gpu else None
-    if space is not None and next(space.drafts(), None) is not None:
-        yield space
