@@ -1,11 +1,15 @@
 """Requests to one network: a queue with a limit, threads that run what waits, and batches of requests that wait together.
 
+Requests to a network that remembers states name a sequence. Those of one sequence run one after the other in the order in which they came; those of several
+run side by side.
+
 A network is batched where the first size of all its inputs and outputs is one symbolic size. A thread that is free takes the oldest request and those behind
 it whose other sizes are the same, up to `max_batch` rows; `delay_s` is how long it waits for more. Each client gets its rows of the results.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict, deque
@@ -17,14 +21,20 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, TecError
+from ..runtime.arrays.dtypes import numpy_dtype
 from ..runtime.networks.network import Network
 from .errors import Refusal
+from .tensors import TYPES, Array
 
 _HERE_S = (
     200e-6  # of a run: handing a request to a thread and back takes as long (300 us in an ASGI application, Zen 3)
 )
+_SEQUENCES_AT_ONCE = 4  # threads of a network with states: a step alone rarely fills a processor's cores
+_ALONE_S = (
+    2e-3  # as long as a caller that is alone may run a request itself: what comes meanwhile waits at most for this
+)
+_CROWDED = 256  # requests that are queued, so that batches form, before a caller looks again whether it is alone
 MOST_SEQUENCES = 64  # of a model: each holds its states; the one that rested longest gives its place to a new one
-Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 
 
@@ -43,7 +53,7 @@ class _Waiting:
     rows: int
     key: tuple[Any, ...]  # what requests of one batch have in common
     future: Future[list[Array]] = field(default_factory=Future)
-    sequence: Sequence | None = None
+    sequence: Sequence | None = None  # of a network with states
     since: float = field(default_factory=time.perf_counter)
 
 
@@ -60,8 +70,13 @@ def shown(network: Network, ports: Any) -> list[dict[str, Any]]:
     return [p for p in ports if p["name"] not in states]
 
 
+class Closing(Refusal):
+    """The batcher takes no more requests."""
+
+
 class Batcher:
-    """See the module. `submit(inputs)` gives a future of the outputs; `ran` is told (requests, rows, seconds) of each run."""
+    """See the module. `submit(inputs)` gives a future of the outputs; `ran` is told (requests, rows, seconds) of each run. `inputs` and `outputs`: what callers
+    give and get, without states. threads: runs at the same time; of a network with states at least as many as there are cores, up to four."""
 
     def __init__(
         self,
@@ -81,17 +96,22 @@ class Batcher:
             ran,
         )
         self.has_states = bool(network.plan.states)
+        self.inputs, self.outputs = shown(network, network.inputs), shown(network, network.outputs)
+        self._ports = [(p["name"], p["shape"], numpy_dtype(p["dtype"]), p["dtype"]) for p in self.inputs]
+        self._names = [p["name"] for p in self.inputs]
         self.batched = batch_size(network) is not None and max_batch > 1 and not self.has_states
         self._sequences: OrderedDict[int | str, Any] = (
             OrderedDict()
         )  # executors, by sequence; the one that rested longest first
-        self._sequence_lock = threading.Lock()
+        self._going: set[int | str] = set()  # sequences of which a request runs
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._seconds = float("inf")  # of the last run
+        self._crowded = 0  # requests that will still be queued
+        least = min(_SEQUENCES_AT_ONCE, len(os.sched_getaffinity(0))) if self.has_states else 1
         self._threads = [
-            threading.Thread(target=self._work, name="tec-serve", daemon=True) for _ in range(max(1, threads))
+            threading.Thread(target=self._work, name="tec-serve", daemon=True) for _ in range(max(least, threads))
         ]
         for t in self._threads:
             t.start()
@@ -104,31 +124,45 @@ class Batcher:
     def submit(self, inputs: Inputs, sequence: Sequence | None = None) -> Future[list[Array]]:
         """Queue a request. Raises Refusal for what does not fit the network, and where the queue is full."""
         request = self._checked(inputs)
-        request.sequence = sequence
+        request.sequence = sequence if self.has_states else None
         if self.has_states and sequence is None:
             raise Refusal(400, "the model remembers states: a request names its sequence (sequence_id)")
         with self._changed:
             if self._closing:
-                raise Refusal(503, "the model is being unloaded")
+                raise Closing(503, "the model is being unloaded")
             if len(self._waiting) >= self.limit:
                 raise Refusal(503, f"{self.limit} requests wait already", retry_s=1)
             self._waiting.append(request)
             self._changed.notify()
         return request.future
 
-    def run_here(self, inputs: Inputs) -> list[Array] | None:
-        """Run a request in the calling thread, where nothing waits and runs are quicker than handing one over; None where it is to be queued.
+    def run_here(self, inputs: Inputs, alone: bool = False) -> list[Array] | None:
+        """Run a request in the calling thread, where nothing waits and runs are quicker than handing one over; None where it is to be queued. alone: there is no
+        other request to the server, so that a run may take longer. The caller then says `crowd` where others have come meanwhile.
 
         Raises Refusal as `submit`, and as a run does.
         """
-        if self.has_states or self._seconds > _HERE_S or self.delay_s or self._waiting or self._closing:
+        if self.has_states or self.delay_s or self._waiting or self._closing:
             return None
+        if self._seconds > _HERE_S:
+            if self._crowded or not alone or self._seconds > _ALONE_S:
+                self._crowded = max(0, self._crowded - 1)
+                return None
         request = self._checked(inputs)
         begin = time.perf_counter()
         made = self._outputs([request])
         self._seconds = time.perf_counter() - begin
         self._ran(1, request.rows, self._seconds)
         return made
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether handing a run over would have been the smaller part of it."""
+        return self._seconds > _HERE_S
+
+    def crowd(self) -> None:
+        """Requests came while another one was run by its caller: the next ones are queued, and form batches."""
+        self._crowded = _CROWDED
 
     def leave(self, future: Future[list[Array]]) -> None:
         """A client went away: its request gives its place in the queue free."""
@@ -147,30 +181,30 @@ class Batcher:
     # ---- requests
 
     def _checked(self, inputs: Inputs) -> _Waiting:
-        ports = shown(self.network, self.network.inputs)
-        names = [p["name"] for p in ports]
-        missing, unknown = [n for n in names if n not in inputs], [n for n in inputs if n not in names]
-        if missing or unknown:
+        if len(inputs) != len(self._names) or not all(n in inputs for n in self._names):
+            missing = [n for n in self._names if n not in inputs]
+            unknown = [n for n in inputs if n not in self._names]
             raise Refusal(
                 400,
-                f"the model's inputs are {', '.join(names)}; {'missing' if missing else 'unknown'}: {', '.join(missing or unknown)}",
+                f"the model's inputs are {', '.join(self._names)}; {'missing' if missing else 'unknown'}: {', '.join(missing or unknown)}",
             )
         sizes: dict[str, int] = {}
         key: list[Any] = []
-        for p in ports:
-            a = inputs[p["name"]]
-            if len(a.shape) != len(p["shape"]):
-                raise Refusal(400, f"input {p['name']!r} has shape {list(a.shape)}, the model takes {p['shape']}")
-            for d, (e, n) in enumerate(zip(p["shape"], a.shape)):
+        for name, wanted, dtype, named in self._ports:
+            a = inputs[name]
+            shape = a.shape
+            if a.dtype != dtype:
+                raise Refusal(400, f"input {name!r} is of another type than the model's {TYPES.get(named, named)}")
+            if len(shape) != len(wanted):
+                raise Refusal(400, f"input {name!r} has shape {list(shape)}, the model takes {wanted}")
+            for d, (e, n) in enumerate(zip(wanted, shape)):
                 if isinstance(e, str) and sizes.setdefault(e, n) != n:
-                    raise Refusal(
-                        400, f"size {e} is {sizes[e]} elsewhere and {n} in dimension {d} of input {p['name']!r}"
-                    )
+                    raise Refusal(400, f"size {e} is {sizes[e]} elsewhere and {n} in dimension {d} of input {name!r}")
                 if isinstance(e, int) and e != n:
-                    raise Refusal(400, f"input {p['name']!r} has shape {list(a.shape)}, the model takes {p['shape']}")
-            key.append((a.dtype, a.shape[1:]))
-        rows = int(inputs[names[0]].shape[0]) if self.batched else 1
-        return _Waiting({n: inputs[n] for n in names}, rows, tuple(key))
+                    raise Refusal(400, f"input {name!r} has shape {list(shape)}, the model takes {wanted}")
+            key.append(shape[1:])
+        rows = int(inputs[self._names[0]].shape[0]) if self.batched else 1
+        return _Waiting(inputs, rows, tuple(key))
 
     # ---- threads
 
@@ -179,6 +213,20 @@ class Batcher:
             going = [w for w in batch if w.future.set_running_or_notify_cancel()]
             if going:
                 self._run(going)
+            if batch and (sequence := batch[0].sequence) is not None:
+                with self._changed:
+                    self._going.discard(sequence.id)
+                    self._changed.notify_all()
+
+    def _take_step(self) -> _Waiting | None:
+        """The oldest request whose sequence has none that runs; None where each waits for one."""
+        for at, w in enumerate(self._waiting):
+            assert w.sequence is not None
+            if w.sequence.id not in self._going:
+                del self._waiting[at]
+                self._going.add(w.sequence.id)
+                return w
+        return None
 
     def _take(self) -> list[_Waiting] | None:
         """The oldest requests that can run together; None once there will be none."""
@@ -196,6 +244,12 @@ class Batcher:
                     self._changed.wait(left)
                 if not self._waiting:  # another thread took them
                     return []
+            if self.has_states:
+                step = self._take_step()
+                if step is None:
+                    self._changed.wait()
+                    return []
+                return [step]
             first = self._waiting.popleft()
             batch, rows = [first], first.rows
             while (
@@ -223,12 +277,12 @@ class Batcher:
             for w in batch:
                 w.future.set_exception(error)
             return
-        self._seconds = time.perf_counter() - begin
-        self._ran(len(batch), sum(w.rows for w in batch), self._seconds)
+        self._seconds = seconds = time.perf_counter() - begin
         at = 0
         for w in batch:
             w.future.set_result([m[at : at + w.rows] for m in made] if len(batch) > 1 else made)
             at += w.rows
+        self._ran(len(batch), at, seconds)  # behind the answers, which nobody should wait for
 
     def _outputs(self, batch: list[_Waiting]) -> list[Array]:
         if len(batch) == 1:
@@ -236,7 +290,7 @@ class Batcher:
         else:
             inputs = {n: np.concatenate([w.inputs[n] for w in batch]) for n in batch[0].inputs}
         try:
-            if batch[0].sequence is not None and self.has_states:
+            if batch[0].sequence is not None:
                 return self._step(inputs, batch[0].sequence)
             return self.network.run(inputs)
         except ArgumentError as error:
@@ -245,20 +299,25 @@ class Batcher:
             raise Refusal(500, error.message) from None
 
     def _step(self, inputs: Inputs, sequence: Sequence) -> list[Array]:
-        """A run on what the network remembers of a sequence. One at a time: an executor belongs to its sequence's run."""
-        with self._sequence_lock:
+        """A run on what the network remembers of a sequence, of which no other request runs meanwhile."""
+        with self._changed:
             executor = self._sequences.pop(sequence.id, None)
             if executor is None and not sequence.start:
                 raise Refusal(
                     400,
                     f"sequence {sequence.id} is not known: it ended, gave its place to others, or was not started (sequence_start)",
                 )
-            if executor is None:
-                if len(self._sequences) >= MOST_SEQUENCES:
-                    self._sequences.popitem(last=False)
-                executor = self.network.executor()
-            elif sequence.start:
-                executor.reset()
-            if not sequence.end:
-                self._sequences[sequence.id] = executor
+            if executor is None and len(self._sequences) >= MOST_SEQUENCES:
+                resting = next((k for k in self._sequences if k not in self._going), None)
+                if resting is not None:
+                    del self._sequences[resting]
+        if executor is None:
+            executor = self.network.executor()
+        elif sequence.start:
+            executor.reset()
+        try:
             return [a.numpy() for a in executor.run(inputs)]
+        finally:
+            if not sequence.end:
+                with self._changed:
+                    self._sequences[sequence.id] = executor

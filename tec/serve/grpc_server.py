@@ -20,7 +20,7 @@ from ..runtime.arrays.dtypes import itemsize, numpy_dtype
 from .app import BODY_BYTES, TIME_S
 from .errors import Refusal
 from .grpc_messages import MESSAGES, SERVICE
-from .inference import EXTENSIONS, VERSION, check_types, port_row, sequence_of
+from .inference import EXTENSIONS, VERSION, port_row, sequence_of
 from .repository import Repository
 from .tensors import NAMES, TYPES
 from .tracing import span
@@ -114,7 +114,8 @@ class _Service:
         begin = time.perf_counter()
         model = self.repository.get(request.model_name, request.model_version)
         status = 500
-        with span("infer", model.name, model.version, "grpc", dict(context.invocation_metadata())) as told:
+        active = self.repository.active
+        with active, span("infer", model.name, model.version, "grpc", dict(context.invocation_metadata())) as told:
             try:
                 model = self.repository.ready(request.model_name, request.model_version)
                 answer = self._infer(request, model, context)
@@ -129,32 +130,31 @@ class _Service:
 
     def _infer(self, request: Any, model: Any, context: Any) -> Any:
         inputs = _inputs(request)
-        check_types(model, inputs)
+        sequence = sequence_of({p.key: _parameter(p.value) for p in request.parameters})
         asked = [o.name for o in request.outputs]
         unknown = set(asked) - {p["name"] for p in model.outputs}
         if unknown:
             raise Refusal(400, f"the model has no output {min(unknown)!r}")
-        sequence = sequence_of({p.key: _parameter(p.value) for p in request.parameters})
+        begun = model.start(inputs, sequence, self.repository.active.now == 1)
+        made = begun.made if begun.future is None else self._wait(begun, context)
+        if begun.future is None and self.repository.active.now > 1:
+            begun.batcher.crowd()
         answer = MESSAGES["ModelInferResponse"](model_name=model.name, model_version=model.version, id=request.id)
-        for p, a in zip(model.outputs, self._outputs(model, inputs, sequence, context)):
+        for p, a in zip(begun.batcher.outputs, made):
             if not asked or p["name"] in asked:
                 answer.outputs.add(name=p["name"], datatype=TYPES[p["dtype"]], shape=a.shape)
                 answer.raw_output_contents.append(np.ascontiguousarray(a).tobytes())
         return answer
 
-    def _outputs(self, model: Any, inputs: Any, sequence: Any, context: Any) -> Any:
-        batcher = model.batcher
-        if batcher is None:
-            raise Refusal(503, f"model {model.name!r} is unloaded")
-        if sequence is None and (made := batcher.run_here(inputs)) is not None:
-            return made
-        future = batcher.submit(inputs, sequence)
-        context.add_callback(lambda: batcher.leave(future))  # a client that leaves frees its place
+    def _wait(self, begun: Any, context: Any) -> Any:
+        """The results, unless the client leaves or time is over first."""
+        future = begun.future
+        context.add_callback(lambda: begun.batcher.leave(future))  # a client that leaves frees its place
         left = context.time_remaining()
         try:
             return future.result(min(self.time_s, left) if left is not None else self.time_s)
         except Late:
-            batcher.leave(future)
+            begun.batcher.leave(future)
             raise Refusal(504, f"no answer within {self.time_s:g} seconds") from None
         except CancelledError:
             raise Refusal(499, "the client left") from None

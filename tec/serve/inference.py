@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..runtime.arrays.dtypes import numpy_dtype
 from .batching import Batcher, Sequence
 from .errors import Refusal
 from .repository import Model, Repository
@@ -26,6 +27,8 @@ _UNWATCHED_S = (
     0.02  # before it is watched whether the client is still there, which costs a task: most answers are quicker
 )
 EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
+_LENGTH, _ENCODING, _JSON_LENGTH = b"content-length", b"content-encoding", b"inference-header-content-length"
+_READ = (_LENGTH, _ENCODING, _JSON_LENGTH)
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -38,17 +41,18 @@ class Inference:
     def routes(self) -> list[Route]:
         """The protocol's routes."""
         model = "/v2/models/{model}"
-        out = [
+        versions = f"{model}/versions/{{version}}"
+        out = [  # the routes are tried in order
+            *(Route(f"{path}/infer", self.infer, methods=["POST"]) for path in (model, versions)),
             Route("/v2", self.server), Route("/v2/health/live", self.live), Route("/v2/health/ready", self.ready),
             Route("/metrics", self.metrics),
             Route("/v2/repository/index", self.index, methods=["POST"]),
             Route("/v2/repository/models/{model}/load", self.load, methods=["POST"]),
             Route("/v2/repository/models/{model}/unload", self.unload, methods=["POST"]),
         ]  # fmt: skip
-        for path in (model, f"{model}/versions/{{version}}"):
+        for path in (model, versions):
             out += [
                 Route(path, self.metadata), Route(f"{path}/ready", self.model_ready), Route(f"{path}/config", self.config),
-                Route(f"{path}/infer", self.infer, methods=["POST"]),
             ]  # fmt: skip
         return out
 
@@ -79,7 +83,7 @@ class Inference:
 
     async def config(self, request: Request) -> Response:
         model = self.repository.ready(**self._path(request))
-        batcher = self._batcher(model)
+        batcher = model.current()
         most = batcher.max_batch if batcher.batched else 0
         ports = [
             [
@@ -124,7 +128,8 @@ class Inference:
         path = self._path(request)
         model = self.repository.get(**path)
         status = 500
-        with span("infer", model.name, model.version, "http", request.headers) as told:
+        active = self.repository.active
+        with active, span("infer", model.name, model.version, "http", request.headers) as told:
             try:
                 model = self.repository.ready(**path)
                 response = await self._infer(request, model)
@@ -138,29 +143,35 @@ class Inference:
                 self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
 
     async def _infer(self, request: Request, model: Model) -> Response:
-        body = unpacked(await self._body(request), request.headers.get("content-encoding"), self.body_bytes)
-        asked = read_request(body, request.headers.get("inference-header-content-length"))
-        check_types(model, asked.inputs)
-        made = await self._outputs(request, self._batcher(model), asked.inputs, sequence_of(asked.parameters))
-        rows = [(p["name"], p["dtype"], a) for p, a in zip(model.outputs, made)]
+        headers = {k: v for k, v in request.scope["headers"] if k in _READ}
+        body = await self._body(request, headers.get(_LENGTH))
+        body = unpacked(body, _text(headers.get(_ENCODING)), self.body_bytes)
+        asked = read_request(body, _text(headers.get(_JSON_LENGTH)))
+        begun = model.start(asked.inputs, sequence_of(asked.parameters), self.repository.active.now == 1)
+        made = begun.made
+        if begun.future is not None:
+            made = await self._wait(request, begun.batcher, begun.future)
+        elif begun.batcher.is_slow:
+            for _ in range(2):  # what came meanwhile is read, and its task begins
+                await asyncio.sleep(0)
+            if self.repository.active.now > 1:
+                begun.batcher.crowd()
+        assert made is not None
+        rows = [(p["name"], p["dtype"], a) for p, a in zip(begun.batcher.outputs, made)]
         pieces, head = write_answer(model.name, model.version, asked, rows)
         if head is None:
             return Response(pieces[0], media_type="application/json")
-        return Response(
-            b"".join(pieces),
-            media_type="application/octet-stream",
-            headers={"Inference-Header-Content-Length": str(head)},
-        )
+        more = {"Inference-Header-Content-Length": str(head)}
+        return Response(b"".join(pieces), media_type="application/octet-stream", headers=more)
 
-    async def _outputs(
-        self, request: Request, batcher: Batcher, inputs: dict[str, Array], sequence: Sequence | None
-    ) -> list[Array]:
+    async def _wait(self, request: Request, batcher: Batcher, future: Future[list[Array]]) -> list[Array]:
         """The results, unless the client leaves or time is over first."""
-        if (made := batcher.run_here(inputs)) is not None:
-            return made
-        future = batcher.submit(inputs, sequence)
-        result = asyncio.wrap_future(future)
-        if (await asyncio.wait({result}, timeout=min(_UNWATCHED_S, self.time_s)))[0]:
+        result = _followed(future)
+        if not result.done():
+            timer = result.get_loop().call_later(min(_UNWATCHED_S, self.time_s), _wake, waiting := _waiter(result))
+            await waiting
+            timer.cancel()
+        if result.done():
             return result.result()
         gone = asyncio.ensure_future(_gone(request))
         both: set[asyncio.Future[Any]] = {result, gone}
@@ -179,17 +190,20 @@ class Inference:
             if not result.done():
                 result.cancel()
 
-    async def _body(self, request: Request) -> bytes:
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and int(said) > self.body_bytes:
-            raise Refusal(413, f"the body has {said} bytes, {self.body_bytes} are taken")
-        pieces, total = [], 0
-        async for piece in request.stream():
-            total += len(piece)
+    async def _body(self, request: Request, said: bytes | None) -> bytes:
+        if said is not None and said.isdigit() and int(said) > self.body_bytes:
+            raise Refusal(413, f"the body has {int(said)} bytes, {self.body_bytes} are taken")
+        pieces, total, more = list[bytes](), 0, True
+        while more:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            pieces.append(message.get("body", b""))
+            total += len(pieces[-1])
+            more = message.get("more_body", False)
             if total > self.body_bytes:
                 raise Refusal(413, f"the body is larger than {self.body_bytes} bytes")
-            pieces.append(piece)
-        return b"".join(pieces)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _path(self, request: Request) -> dict[str, str]:
         return {"name": request.path_params["model"], "version": request.path_params.get("version", "")}
@@ -197,17 +211,50 @@ class Inference:
     def _model(self, request: Request) -> Model:
         return self.repository.get(**self._path(request))
 
-    def _batcher(self, model: Model) -> Batcher:
-        batcher = model.batcher
-        if batcher is None:
-            raise Refusal(503, f"model {model.name!r} is unloaded")
-        return batcher
+
+def _followed(future: Future[list[Array]]) -> asyncio.Future[list[Array]]:
+    """A thread's future in the event loop. `asyncio.wrap_future` does more, and takes longer."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[list[Array]] = loop.create_future()
+
+    def take() -> None:
+        if result.done():
+            return
+        if future.cancelled():
+            result.cancel()
+        elif (error := future.exception()) is not None:
+            result.set_exception(error)
+        else:
+            result.set_result(future.result())
+
+    def told(_: Future[list[Array]]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(take)
+
+    future.add_done_callback(told)
+    return result
+
+
+def _waiter(result: asyncio.Future[list[Array]]) -> asyncio.Future[None]:
+    """Done when the result is, or when it is woken."""
+    waiting: asyncio.Future[None] = result.get_loop().create_future()
+    result.add_done_callback(lambda _: _wake(waiting))
+    return waiting
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 async def _gone(request: Request) -> None:
     """Until the client has closed its connection."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _text(header: bytes | None) -> str | None:
+    return None if header is None else header.decode("latin-1")
 
 
 def _dims(port: dict[str, Any]) -> list[int]:
@@ -220,14 +267,6 @@ def sequence_of(parameters: Mapping[str, Any]) -> Sequence | None:
     if not isinstance(name, (int, str)) or isinstance(name, bool) or name in (0, ""):
         return None
     return Sequence(name, bool(parameters.get("sequence_start")), bool(parameters.get("sequence_end")))
-
-
-def check_types(model: Model, inputs: Mapping[str, Array]) -> None:
-    """Raises Refusal for an input that is not of the model's type."""
-    for p in model.inputs:
-        a = inputs.get(p["name"])
-        if a is not None and a.dtype != numpy_dtype(p["dtype"]):
-            raise Refusal(400, f"input {p['name']!r} is of another type than the model's {TYPES[p['dtype']]}")
 
 
 def port_row(port: dict[str, Any]) -> dict[str, Any]:

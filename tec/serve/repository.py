@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import TecError
 from ..runtime.networks.network import Network, load
-from .batching import Batcher, shown
+from .batching import Batcher, Closing, Inputs, Sequence, shown
 from .errors import Refusal
 from .metrics import Metrics
-from .tensors import TYPES
+from .tensors import TYPES, Array
 
 SUFFIXES = (".tec", ".onnx")
 _UNLOADED = "unloaded"
@@ -43,11 +44,38 @@ class Model:
     @property
     def inputs(self) -> list[dict[str, Any]]:
         """The inputs that requests bring: states are none."""
-        return shown(self.network, self.network.inputs)
+        return self.current().inputs
 
     @property
     def outputs(self) -> list[dict[str, Any]]:
-        return shown(self.network, self.network.outputs)
+        return self.current().outputs
+
+    def current(self) -> Batcher:
+        """What runs its requests now. Refusal (503) where it is unloaded."""
+        batcher = self.batcher
+        if batcher is None:
+            raise Refusal(503, f"model {self.name!r} is unloaded")
+        return batcher
+
+    def start(self, inputs: Inputs, sequence: Sequence | None, alone: bool = False) -> Started:
+        """Run a request here, or queue it (see `Batcher.run_here`). A reload that comes in between drops nothing: the new network answers."""
+        while True:
+            batcher = self.current()
+            try:
+                made = batcher.run_here(inputs, alone)
+                return Started(batcher, made, None if made is not None else batcher.submit(inputs, sequence))
+            except Closing:
+                if self.batcher is batcher:
+                    raise
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A request that was taken: its results, or the future of them, and what has taken it."""
+
+    batcher: Batcher
+    made: list[Array] | None
+    future: Future[list[Array]] | None
 
 
 @dataclass
@@ -63,11 +91,29 @@ class Settings:
     compile: Callable[[Path, str], Network] | None = None
 
 
+class Count:
+    """How many blocks are inside of it."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Count:
+        with self._lock:
+            self.now += 1
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self.now -= 1
+
+
 class Repository:
     """See the module. Its methods may be called by any thread."""
 
     def __init__(self, settings: Settings | None = None, metrics: Metrics | None = None):
         self.settings, self.metrics = settings or Settings(), metrics or Metrics()
+        self.active = Count()  # requests for inference, of all models
         self._models: dict[str, dict[str, Model]] = {}
         self._lock = threading.Lock()
 

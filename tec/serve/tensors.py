@@ -61,7 +61,7 @@ def read_request(body: bytes, header_bytes: str | None) -> InferRequest:
             raise Refusal(400, f"Inference-Header-Content-Length is {header_bytes!r}, the body has {len(body)} bytes")
         length = int(header_bytes)
     try:
-        data = json.loads(body[:length])
+        data = json.loads(body[:length].decode())  # of bytes it would first look for their encoding
     except (ValueError, RecursionError):
         raise Refusal(400, "the request is no JSON") from None
     if not isinstance(data, dict) or not isinstance(data.get("inputs"), list):
