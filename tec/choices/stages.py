@@ -19,6 +19,7 @@ from .parts.pointwise import (
     bind_all,
     computed,
     elementwise,
+    is_picked,
     moved_bytes,
     row_axes,
     work,
@@ -78,12 +79,13 @@ class GpuStages(Space):
         return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector)
 
     def _features(self, op: ComputeOp) -> dict[str, int]:
-        """What rules may ask: elements that lie side by side in the result and in all that it is made of, what vectors of a load leave of them, and bytes of an element."""
+        """What rules may ask: elements that lie side by side in the result and in all that it is made of, what vectors of a load leave of them, bytes of an element, and whether they are
+        picked one by one."""
         shape, size = const_shape(op.output(0)), dtype_info(op.output(0).dtype).bytes
         lanes = max(1, self.target.max_vector_bytes // size)
         last = shape[-row_axes(op) :] if shape and not op.reduce_axis and None not in shape else (0,)
         run = math.prod(n or 0 for n in last)
-        return {"run": run, "rest": run % lanes, "bytes": size}
+        return {"run": run, "rest": run % lanes, "bytes": size, "picked": is_picked(op)}
 
     def sketch(self, choice: Choice) -> Footprint:
         """A kernel each stage, in which a thread makes some neighbours, or one sum by itself. What moves is shared out by what stages make."""

@@ -23,6 +23,7 @@ from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
 from .passes.gelu import find_gelu
 from .passes.images import signals_as_images
+from .passes.join_resamples import join_resamples
 from .passes.join_sums import join_sums
 from .passes.layout import choose_layouts
 from .passes.mixed_precision import mixed_precision
@@ -83,6 +84,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
         Pass("join_sums", lambda g, t, d: join_sums(g, t)),
+        Pass("join_resamples", lambda g, t, d: join_resamples(g, t)),
         Pass("slices_behind_reshapes", lambda g, t, d: slices_behind_reshapes(g)),
         clean,
     )

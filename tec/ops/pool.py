@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -179,6 +181,37 @@ def _resample(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
         return total.astype(x.dtype)
 
     return [te.compute(outputs[0].shape, body, name="resample")]
+
+
+def _resample_axes_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    x, *tables = types
+    if len(tables) != 2 * len(attrs["axes"]):
+        raise fail(f"resample_axes of {x} along {len(attrs['axes'])} axes with {len(tables)} tables")
+    for axis, index, weight in zip(attrs["axes"], tables[::2], tables[1::2]):
+        (x,) = _resample_type([x, index, weight], {"axis": axis})
+    return [x]
+
+
+@register("resample_axes", REDUCTION, _resample_axes_type, traits=[FOLLOWS_16])
+def _resample_axes(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
+    """`resample` along several axes one after the other, by its (index, weight) of each, without a rounding between them."""
+    x, *tables = inputs
+    steps = list(zip(attrs["axes"], tables[::2], tables[1::2]))
+
+    def total(at: tuple[Any, ...], left: int) -> Any:
+        if left == 0:
+            return x(*at).astype(tables[1].dtype)
+        axis, index, weight = steps[left - 1]
+        terms = [
+            total((*at[:axis], index(t, at[axis]), *at[axis + 1 :]), left - 1) * weight(t, at[axis])
+            for t in range(static_shape(index)[0])
+        ]
+        return functools.reduce(operator.add, terms)
+
+    def body(*at: Any) -> Any:
+        return total(at, len(steps)).astype(x.dtype)
+
+    return [te.compute(outputs[0].shape, body, name="resample_axes")]
 
 
 def _unpool_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

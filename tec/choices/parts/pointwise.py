@@ -214,6 +214,14 @@ def row_axes(op: ComputeOp) -> int:
     return len(op.axis) - places[-count] if 0 < count < len(places) else len(op.axis) if count else 1
 
 
+def is_picked(op: ComputeOp) -> bool:
+    """Whether a stage reads elements whose places along its last axis stand in a table, so that neighbours come one by one."""
+    last = op.axis[-1].var if op.axis else None
+    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    tables = [t for e in reads for i in e.indices for t in walk_exprs(i) if isinstance(t, TensorRead)]
+    return any(v is last for t in tables for i in t.indices for v in free_vars(i))
+
+
 def _line(op: ComputeOp) -> int:
     """`row_axes` of those that are more than one element, 0 where the last stands alone."""
     axes = [(a.var, n) for a, n in zip(op.axis, const_shape(op.output(0))) if n != 1]
