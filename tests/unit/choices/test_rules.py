@@ -69,7 +69,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 
 
 FEATURES = {
-    "gpu stages": {"run", "rest", "bytes"},
+    "gpu stages": {"run", "rest", "bytes", "picked"},
     "largest": {"k", "n", "lines"},
     "gpu rows": {"longest", "bytes", "rows"},
     "gpu transpose": {"width", "tiles"},
