@@ -201,8 +201,8 @@ def _unseen(w: Wave) -> bool:
 
 
 def _access_some(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:
-    """`access`, left out where no lane is in the mask: most resources are not swizzled, and so nobody's scratch."""
-    if space == "global" or not _unseen(w):
+    """`access`, left out where it is one of scratch and no lane is in the mask: few resources are swizzled, and scratch is what no check counts."""
+    if space == "global":
         access(w, space, verb, what, address, mask, buffer)
         return
     some, on = w.out.fresh_label("some"), w.out.fresh_label("on")

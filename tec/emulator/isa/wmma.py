@@ -5,13 +5,14 @@ Source: AMD's matrix instruction calculator; RDNA3 and RDNA4 ISA manuals, "WMMA"
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..decode.inst import Inst, Operand
 from ..translate.ops import Ops, Out
 from ..translate.wave import Wave
 from .float8 import decode
-from .matrix_product import element
+from .matrix_product import element, lane_order
 from .mfma import gather_lanes, gather_pair, registers
 from .packed import Selectors
 from .smfmac import dense
@@ -29,6 +30,7 @@ def result_row(lanes: int, new: bool, lane: int, q: int) -> int:
     return 8 * (lane // 16) + q if lanes == 32 else 8 * (lane // 16 % 2) + 4 * (lane // 32) + q
 
 
+Reader = Callable[[int, int, list[int]], str]
 _BITS = {"f16": 16, "bf16": 16, "i8": 8, "u8": 8, "i4": 4, "u4": 4, "fp8": 8, "bf8": 8}
 
 
@@ -71,48 +73,92 @@ class WmmaProduct:
         signs = "".join(str(int(bool(f))) for pair in self.flips for f in pair)
         return f"wmma_{self.k}_{'_'.join(self.kinds)}_{signs}_{int(self.clamp)}"
 
-    def sums(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
-        """The accumulator's items and the products, in order of k."""
-        n, new, t = self.lanes, self.new, self.type
-        integer, items = t == "i32", self.items
-        per_lane = self.per_lane
-        elements: list[list[str]] = []
-        for words, kind, flips in zip((a, b), self.kinds, self.flips):
-            values = [small_element(o, words, i, kind, new) for i in range(per_lane)]
-            elements.append([o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)])
-        rows = [[result_row(n, new, l, q) for l in range(n)] for q in range(items)]
-        acc = [o.const("i32", 0)] * items if self.clamp else list(start)
-        for group in range(self.k // per_lane):
-            for i in range(per_lane):
-                column = gather_lanes(o, t, elements[1][i], [16 * group + l % 16 for l in range(n)])
-                for q in range(items):
-                    row = gather_lanes(o, t, elements[0][i], [16 * group + r for r in rows[q]])
-                    if integer:
-                        acc[q] = o.add(acc[q], o.mul(row, column))
-                    else:
-                        acc[q] = o.fma("f32", row, column, acc[q])
+    def elements(self, o: Ops, words: list[str], which: int) -> list[list[str]]:
+        """A lane's elements of A (0) or B (1), with their signs: of rows 0 to 15, and of further ones where a shape has them."""
+        flips = self.flips[which]
+        values = [small_element(o, words, i, self.kinds[which], self.new) for i in range(self.per_lane)]
+        return [[o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)]]
+
+    def row(self, lane: int, q: int) -> int:
+        """The row that item q of a lane's result is of."""
+        return result_row(self.lanes, self.new, lane, q)
+
+    def place(self, which: int, k: int) -> tuple[int, int]:
+        """(lane group, element of the lane) of one of a row's k."""
+        return divmod(k, self.per_lane)
+
+    def sums(self, o: Ops, read: Reader, columns: list[str], start: list[str]) -> list[str]:
+        """The accumulator's items and the products, in order of k. `read` gives an element of A (its sixteen rows, its number) in lanes."""
+        t, lanes = self.type, range(self.lanes)
+        rows = [[self.row(l, q) for l in lanes] for q in range(self.items)]
+        acc = [o.const("i32", 0)] * self.items if self.clamp else list(start)
+        for k in range(self.k):
+            (group_a, i), (group_b, j) = self.place(0, k), self.place(1, k)
+            column = gather_lanes(o, t, columns[j], [16 * group_b + l % 16 for l in lanes])
+            for q in range(self.items):
+                row = read(rows[q][0] // 16, i, [16 * group_a + r % 16 for r in rows[q]])
+                acc[q] = o.add(acc[q], o.mul(row, column)) if t == "i32" else o.fma("f32", row, column, acc[q])
         if self.clamp:  # the products' sum fits; one saturation with the accumulator
             acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
         return acc
 
     def function(self, declares: set[str]) -> str:
-        """LLVM IR of `void @name(ptr acc, ptr a, ptr b)`, vectors of all lanes one after another: acc += A B."""
-        out = Out(declares=declares)
-        o = Ops(out, self.lanes)
+        """LLVM IR of `void @name(ptr acc, ptr a, ptr b)`, vectors of all lanes one after another: acc += A B.
 
-        def loads(name: str, t: str, count: int) -> list[str]:
-            at = [out.emit(f"getelementptr i8, ptr %{name}, i64 {4 * self.lanes * r}") for r in range(count)]
-            return [out.emit(f"load {o.type(t)}, ptr {p}, align 64") for p in at]
+        A's elements are widened by a function of its own into memory: there the host's fma takes one of them for 16 lanes, where values would be shuffled.
+        """
+        t, size = self.type, 4 * self.lanes
+
+        def loads(o: Ops, name: str, t: str, count: int) -> list[str]:
+            at = [o.out.emit(f"getelementptr i8, ptr %{name}, i64 {size * r}") for r in range(count)]
+            return [o.out.emit(f"load {o.type(t)}, ptr {p}, align 64") for p in at]
+
+        def stores(o: Ops, name: str, values: list[str]) -> None:
+            for r, value in enumerate(values):
+                at = o.out.emit(f"getelementptr i8, ptr %{name}, i64 {size * r}")
+                o.out.put(f"store {o.type(t)} {value}, ptr {at}, align 64")
 
         first, second = self.buffers()
-        acc = self.sums(o, loads("a", "i32", first), loads("b", "i32", second), loads("acc", self.type, self.items))
-        for q, value in enumerate(acc):
-            at = out.emit(f"getelementptr i8, ptr %acc, i64 {4 * self.lanes * q}")
-            out.put(f"store {o.type(self.type)} {value}, ptr {at}, align 64")
-        body = "\n".join(out.lines)
-        return (
-            f"define internal void @{self.name}(ptr %acc, ptr %a, ptr %b) noinline {{\nentry:\n{body}\n  ret void\n}}\n"
-        )
+        stage = Ops(Out(declares=declares), self.lanes)
+        halves = self.elements(stage, loads(stage, "a", "i32", first), 0)
+        stores(stage, "out", [value for half in halves for value in half])
+        o = Ops(Out(declares=declares), self.lanes)
+        out, scalar = o.out, {"i32": "i32", "f32": "float"}[t]
+        each = len(halves[0])
+
+        def read(half: int, i: int, lanes: list[int]) -> str:
+            parts = []
+            for lane in lanes[::16]:
+                at = out.emit(f"getelementptr i8, ptr %rows, i64 {size * (each * half + i) + 4 * lane}")
+                one = out.emit(
+                    f"insertelement <16 x {scalar}> poison, {scalar} {out.emit(f'load {scalar}, ptr {at}')}, i64 0"
+                )
+                parts.append(
+                    out.emit(f"shufflevector <16 x {scalar}> {one}, <16 x {scalar}> poison, <16 x i32> zeroinitializer")
+                )
+            count = 16
+            while len(parts) > 1:
+                parts = [
+                    out.emit(
+                        f"shufflevector <{count} x {scalar}> {x}, <{count} x {scalar}> {y}, {lane_order(range(2 * count))}"
+                    )
+                    for x, y in zip(parts[::2], parts[1::2])
+                ]
+                count *= 2
+            return parts[0]
+
+        out.put(f"%rows = alloca [{each * len(halves)} x {o.type(t)}], align 64")
+        out.put(f"call void @{self.name}_rows(ptr %rows, ptr %a)")
+        columns = self.elements(o, loads(o, "b", "i32", second), 1)[0]
+        stores(o, "acc", self.sums(o, read, columns, loads(o, "acc", t, self.items)))
+        text = ""
+        for name, arguments, lines in (
+            (f"{self.name}_rows", "ptr %out, ptr %a", stage.out.lines),
+            (self.name, "ptr %acc, ptr %a, ptr %b", out.lines),
+        ):
+            body = "\n".join(lines)
+            text += f"define internal void @{name}({arguments}) noinline {{\nentry:\n{body}\n  ret void\n}}\n"
+        return text
 
     def call(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
         for buffer, t, values in (("%xa", "i32", a), ("%xb", "i32", b), ("%xacc", self.type, start)):
@@ -147,7 +193,10 @@ def vectors(w: Wave, op: Operand, regs: int) -> list[str]:
 
 def sums(w: Wave, product: WmmaProduct, a: list[str], b: list[str], start: list[str]) -> list[str]:
     if "init" in w.options.checks:  # which follows undefined bits through values, not into functions
-        return product.sums(w.v, a, b, start)
+        rows, columns = product.elements(w.v, a, 0), product.elements(w.v, b, 1)[0]
+        return product.sums(
+            w.v, lambda half, i, lanes: gather_lanes(w.v, product.type, rows[half][i], lanes), columns, start
+        )
     w.library(product.name, lambda: product.function(w.v.out.declares))  # type: ignore[attr-defined]
     return product.call(w.v, a, b, start)
 

@@ -66,23 +66,10 @@ class Cdna5Product(WmmaProduct):
         run = _RUNS[_BITS[self.kinds[which]]] * (2 if self.sparse else 1)
         return k // run % 2, k // (2 * run) * run + k % run
 
-    def sums(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
-        t, integer = self.type, self.type == "i32"
-        parts = [self._elements(o, words, which) for which, words in enumerate((a, b))]
-        acc = [o.const("i32", 0)] * self.items if self.clamp else list(start)
-        columns = [tuple(16 * group + l % 16 for l in range(32)) for group in (0, 1)]
-        rows = [[tuple(16 * group + 8 * (l // 16) + q for l in range(32)) for q in range(8)] for group in (0, 1)]
-        for k in range(self.k):
-            (group_a, i), (group_b, j) = self.place(0, k), self.place(1, k)
-            column = gather_lanes(o, t, parts[1][0][j], columns[group_b])
-            for q in range(self.items):
-                row = gather_lanes(o, t, parts[0][q // 8][i], rows[group_a][q % 8])
-                acc[q] = o.add(acc[q], o.mul(row, column)) if integer else o.fma("f32", row, column, acc[q])
-        if self.clamp:  # the products' sum fits; one saturation with the accumulator
-            acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
-        return acc
+    def row(self, lane: int, q: int) -> int:
+        return 16 * (q // 8) + 8 * (lane // 16) + q % 8
 
-    def _elements(self, o: Ops, words: list[str], which: int) -> list[list[str]]:
+    def elements(self, o: Ops, words: list[str], which: int) -> list[list[str]]:
         """A lane's elements, of rows 0 to 15 and of those from 16 on, with their signs and scales."""
         kind, flips = self.kinds[which], self.flips[which]
         small = kind in ("fp8", "bf8")
