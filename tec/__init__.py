@@ -53,7 +53,7 @@ _KERNEL_NAMES = """
     shared local barrier wave_barrier vload vstore vector
     atomic_add atomic_sub atomic_min atomic_max atomic_and atomic_or atomic_xor atomic_exchange atomic_cas
     fence lanemask_lt wave_size lane shuffle shuffle_up shuffle_down shuffle_xor ballot wave_any wave_all wave_reduce wave_scan match_any match_all block_reduce block_scan
-    static_range unrolled
+    static_range unrolled cdiv
 """
 
 # Public name -> (module, attribute there; "" for the module itself).

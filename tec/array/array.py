@@ -17,6 +17,7 @@ from weakref import ref
 import numpy as np
 
 from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import array as nd_array
 from ..runtime.devices.device import Device, DeviceLike, as_device, cpu
 from . import build, dtypes, foreign, indexing, inspection
 from .computing import compute, in_memory
@@ -237,10 +238,10 @@ class Array:
     # ---- indices
 
     def __getitem__(self, key: Any, /) -> Array:
-        return Array(indexing.take(self._node, _nodes_in(key)))
+        return Array(indexing.take(self._node, _nodes_in(key, self.device)))
 
     def __setitem__(self, key: Any, value: Any, /) -> None:
-        self._become(indexing.put(self._node, _nodes_in(key), _assigned(self, value)))
+        self._become(indexing.put(self._node, _nodes_in(key, self.device), _assigned(self, value)))
 
     def _lent_out(self) -> NDArray:
         """Its memory for others, who may write there: no other array lies in it from now on."""
@@ -261,11 +262,19 @@ class Array:
         node.owner = ref(self)
 
 
-def _nodes_in(key: Any) -> Any:
-    """An index with nodes in the place of arrays."""
+def _nodes_in(key: Any, device: Device) -> Any:
+    """An index with nodes in the place of arrays, and of lists of integers or bools."""
     if isinstance(key, tuple):
-        return tuple(k._node if type(k) is Array else k for k in key)
-    return key._node if type(key) is Array else key
+        return tuple(k._node if type(k) is Array else _listed(k, device) if type(k) is list else k for k in key)
+    return key._node if type(key) is Array else _listed(key, device) if type(key) is list else key
+
+
+def _listed(key: list[Any], device: Device) -> Any:
+    try:
+        held = np.asarray(key if key else np.zeros(0, np.int64))
+    except ValueError:  # lists of several lengths
+        return key
+    return leaf(nd_array(held, device)) if held.dtype.kind in "bi" else key
 
 
 def _assigned(x: Array, value: Any) -> Node:

@@ -11,7 +11,7 @@ from ..runtime.arrays.dtypes import ShapeLike, numpy_dtype
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.arrays.ndarray import array as nd_array
 from ..runtime.arrays.ndarray import empty as nd_empty
-from ..runtime.devices.device import Device, DeviceLike, as_device
+from ..runtime.devices.device import Device, DeviceLike, as_device, place
 from . import build, dtypes, foreign
 from .array import Array, node_of
 from .dtypes import PART, DType, DTypeLike, as_dtype
@@ -34,12 +34,12 @@ def shape_of(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def asarray(
-    obj: Any, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None, copy: bool | None = None
+    obj: Any, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None, copy: bool | None = None
 ) -> Array:
     """An array of a number, of nested lists of numbers, of another array, or of an object with DLPack.
 
     obj: what to make it of. dtype: of the elements; by default Python's floats become float32 and ints int64. device:
-    where it lies, the CPU or the device of `obj` by default. copy: True copies always. False shares the memory of a
+    where it lies; by default the device of `obj`, else that of `with dev:`, else the CPU. copy: True copies always. False shares the memory of a
     NumPy array on the CPU, and raises if that is not possible. By default an array of this namespace is returned as
     it is, a NumPy array is copied, and other arrays come by DLPack. Raises ArrayTypeError, ArrayValueError.
 
@@ -53,12 +53,12 @@ def asarray(
     if isinstance(obj, NDArray) and copy is not False:
         return _converted(Array(leaf(obj.copyto(nd_empty(obj.shape, obj.dtype, obj.device)))), kind, where, None)
     if isinstance(obj, (np.ndarray, np.generic)):
-        return _of_numpy(np.asarray(obj), kind, where, copy)
+        return _of_numpy(np.asarray(obj), kind, where if copy is False else place(where), copy)
     if hasattr(obj, "__dlpack__"):
         return _converted(Array(foreign.taken(obj, where, copy)), kind, where, False if copy is False else None)
     if copy is False:
         raise ArrayValueError("asarray(copy=False) of Python numbers, which are copied")
-    where = as_device(where)
+    where = place(where)
     if type(obj) in _NUMBERS:
         kind = kind or dtypes.of_scalar(obj, None)
         _holds(obj, kind)
@@ -169,16 +169,16 @@ def _dtype_or(dtype: Any, default: DType) -> DType:
     return default if dtype is None else as_dtype(dtype)
 
 
-def empty(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """An array whose elements are not set.
 
-    shape: an int or a tuple of ints. dtype: float32 by default. device: the CPU by default. Raises ArrayValueError
+    shape: an int or a tuple of ints. dtype: float32 by default. device: the CPU by default, or that of `with dev:`. Raises ArrayValueError
     for a negative extent.
     """
-    return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, as_device(device))))
+    return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, place(device))))
 
 
-def full(shape: ShapeLike, fill_value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """An array of one number."""
     if type(fill_value) is Array:
         n = fill_value._node
@@ -186,15 +186,15 @@ def full(shape: ShapeLike, fill_value: Any, *, dtype: DTypeLike | None = None, d
         return Array(made) if device is None else Array(made).to_device(device)
     kind = _dtype_or(dtype, dtypes.of_scalar(fill_value, None))
     _holds(fill_value, kind)
-    return Array(build.full(fill_value, shape_of(shape), kind, as_device(device)))
+    return Array(build.full(fill_value, shape_of(shape), kind, place(device)))
 
 
-def zeros(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """An array of zeros."""
     return full(shape, 0, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
 
-def ones(shape: ShapeLike, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """An array of ones."""
     return full(shape, 1, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
@@ -204,22 +204,22 @@ def _like(x: Array, dtype: Any, device: Any) -> dict[str, Any]:
     return {"dtype": n.dtype if dtype is None else dtype, "device": n.device if device is None else device}
 
 
-def empty_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def empty_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """`empty` of the shape, type and device of another array."""
     return empty(x.shape, **_like(x, dtype, device))
 
 
-def zeros_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def zeros_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """`zeros` of the shape, type and device of another array."""
     return zeros(x.shape, **_like(x, dtype, device))
 
 
-def ones_like(x: Array, /, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def ones_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """`ones` of the shape, type and device of another array."""
     return ones(x.shape, **_like(x, dtype, device))
 
 
-def full_like(x: Array, /, fill_value: Any, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def full_like(x: Array, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """`full` of the shape, type and device of another array."""
     return full(x.shape, fill_value, **_like(x, dtype, device))
 
@@ -244,7 +244,7 @@ def _wrapped(value: Any, work: DType) -> Any:
 
 
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: DTypeLike | None = None, device: DeviceLike = None
+    start: Any, /, stop: Any = None, step: Any = 1, dtype: DTypeLike | None = None, *, device: DeviceLike = None
 ) -> Array:
     """The numbers from `start` up to and without `stop`, `step` apart. One number alone is `stop`, and `start` is
     then 0.
@@ -259,14 +259,14 @@ def arange(
     whole = all(isinstance(v, int) for v in (start, stop, step))
     kind = _dtype_or(dtype, dtypes.DEFAULT_INT if whole else dtypes.DEFAULT_FLOAT)
     n = max(0, -(-(stop - start) // step)) if whole else max(0, math.ceil((stop - start) / step))
-    return Array(_line(n, start, step, kind, as_device(device)))
+    return Array(_line(n, start, step, kind, place(device)))
 
 
 def linspace(
     start: Any,
     stop: Any,
     /,
-    num: int,
+    num: int = 50,
     *,
     dtype: DTypeLike | None = None,
     device: DeviceLike = None,
@@ -278,7 +278,7 @@ def linspace(
     [0.0, 0.25, 0.5, 0.75, 1.0]
     """
     kind = _dtype_or(dtype, dtypes.DEFAULT_FLOAT)
-    where = as_device(device)
+    where = place(device)
     if num < 0:
         raise ArrayValueError(f"linspace of {num} numbers")
     if not num:
@@ -300,10 +300,10 @@ def linspace(
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: DeviceLike = None
+    n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: DeviceLike = None
 ) -> Array:
     """Ones on diagonal `k` of a matrix, zeros elsewhere."""
-    shape, where = shape_of((n_rows, n_rows if n_cols is None else n_cols)), as_device(device)
+    shape, where = shape_of((n_rows, n_rows if n_cols is None else n_cols)), place(device)
     return Array(build.cast(_diagonal("equal", shape, k, where), _dtype_or(dtype, dtypes.DEFAULT_FLOAT)))
 
 
@@ -327,12 +327,12 @@ def _triangle(x: Array, k: int, relation: str) -> Array:
     return Array(build.where(inside, n, scalar(0 if n.dtype != "bool" else False, n.dtype, n.device)))
 
 
-def tril(x: Array, /, *, k: int = 0) -> Array:
+def tril(x: Array, /, k: int = 0) -> Array:
     """The elements on and below diagonal `k` of the last two dimensions, zeros above."""
     return _triangle(x, k, "less_equal")
 
 
-def triu(x: Array, /, *, k: int = 0) -> Array:
+def triu(x: Array, /, k: int = 0) -> Array:
     """The elements on and above diagonal `k` of the last two dimensions, zeros below."""
     return _triangle(x, k, "greater_equal")
 

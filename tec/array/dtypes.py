@@ -1,8 +1,8 @@
 """Data types of arrays: one object each, how they promote, and their limits.
 
 A dtype is equal to the text that tec calls it by (`tec.array.float32 == "float32"`). Promotion is the standard's table;
-what the table leaves open is decided here: an integer array with a float array gives the float's type (as PyTorch and JAX do), int with uint64 and
-bool with numbers are refused.
+what the table leaves open is decided here: an integer array with a float array gives the float's type (as PyTorch and JAX do), bool with numbers gives the
+numbers' type, int with uint64 is refused.
 """
 
 from __future__ import annotations
@@ -124,9 +124,7 @@ def promote(a: DType, b: DType) -> DType:
             return float32  # float16 and bfloat16
         return a if bits(a) > bits(b) else b
     if "bool" in (a, b):
-        raise ArrayTypeError(
-            f"{a} and {b} do not mix", hint=f'convert the bool: tec.array.astype(x, "{a if b == "bool" else b}")'
-        )
+        return b if a == "bool" else a
     if a in _COMPLEX or b in _COMPLEX:
         doubles = [d for d in (a, b) if d in ("complex128", "float64")]
         return complex128 if doubles else complex64
@@ -144,39 +142,23 @@ def promote(a: DType, b: DType) -> DType:
 
 
 def of_scalar(value: Any, beside: DType | None) -> DType:
-    """The type of a Python number next to an array of type `beside`, or alone. Raises ArrayTypeError, as for 1.5 next to bool."""
+    """The type of a Python number next to an array of type `beside`, or alone. Raises ArrayTypeError for 300 next to int8."""
     kind = type(value)
     if isinstance(value, np.generic):
         return as_dtype(value.dtype)
     if kind is _BOOL:
-        if beside is not None and beside != "bool":
-            raise ArrayTypeError(
-                f"{value} next to an array of {beside}", hint=f"write {int(value)}, or convert the array to bool"
-            )
-        return bool
+        return bool if beside is None else beside
     if kind is int:
-        if beside is None:
+        if beside is None or beside == "bool":
             return DEFAULT_INT
-        if beside == "bool":
-            raise ArrayTypeError(
-                f"the number {value} next to an array of bool", hint='convert it: tec.array.astype(x, "int32")'
-            )
         if beside in _INTS:
             low, high = int_limits(beside)
             if not low <= value <= high:
                 raise ArrayTypeError(f"{value} is outside of {beside}, which holds {low} to {high}")
         return beside
     if kind is float:
-        if beside is None or beside in _INTS:
-            return DEFAULT_FLOAT
-        if beside == "bool":
-            raise ArrayTypeError(
-                f"the number {value} next to an array of bool", hint='convert it: tec.array.astype(x, "float32")'
-            )
-        return beside
+        return DEFAULT_FLOAT if beside is None or beside == "bool" or beside in _INTS else beside
     if kind is complex:
-        if beside == "bool":
-            raise ArrayTypeError(f"the number {value} next to an array of bool", hint="convert the array first")
         return DEFAULT_COMPLEX if beside is None else promote(beside, DEFAULT_COMPLEX)
     raise ArrayTypeError(f"a {kind.__name__} is neither an array nor a number: {value!r}")
 

@@ -26,9 +26,7 @@ def _numeric(name: str, n: Node) -> Node:
 
 
 def _floating(name: str, n: Node) -> Node:
-    """Integers become the default float."""
-    if n.dtype == "bool":
-        raise _refuse(name, n.dtype, "numbers")
+    """Integers and bools become the default float."""
     return n if dtypes.is_float(n.dtype) or dtypes.is_complex(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
 
 
@@ -48,12 +46,16 @@ def _math(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
     return _named(function, name, doc + " Integers become the default float.", of_one)
 
 
-def _arithmetic(name: str, doc: str, op: str = "") -> Callable[[Any, Any], Array]:
+def _arithmetic(name: str, doc: str, of_bools: str = "") -> Callable[[Any, Any], Array]:
+    """`of_bools`: what NumPy does with two bools, where it gives a bool."""
+
     def function(x1: Any, x2: Any, /) -> Array:
         a, b = pair(x1, x2)
+        if a.dtype == "bool" and of_bools:
+            return Array(build.binary(of_bools, a, b))
         if a.dtype == "bool":
             raise _refuse(name, a.dtype, "numbers")
-        return Array(build.binary(op or name, a, b))
+        return Array(build.binary(name, a, b))
 
     return _named(function, name, doc)
 
@@ -70,7 +72,7 @@ def _compare(name: str, doc: str, order: bool) -> Callable[[Any, Any], Array]:
     def function(x1: Any, x2: Any, /) -> Array:
         a, b = pair(x1, x2)
         if order and a.dtype == "bool":
-            raise _refuse(name, a.dtype, "numbers")
+            a, b = build.cast(a, dtypes.uint8), build.cast(b, dtypes.uint8)
         return Array(build.binary(name, a, b, dtypes.bool))
 
     return _named(function, name, doc)
@@ -79,9 +81,7 @@ def _compare(name: str, doc: str, order: bool) -> Callable[[Any, Any], Array]:
 def _logical(name: str, doc: str) -> Callable[[Any, Any], Array]:
     def function(x1: Any, x2: Any, /) -> Array:
         a, b = pair(x1, x2)
-        if a.dtype != "bool":
-            raise _refuse(name, a.dtype, "bools")
-        return Array(build.binary(name, a, b))
+        return Array(build.binary(name, build.cast(a, dtypes.bool), build.cast(b, dtypes.bool)))
 
     return _named(function, name, doc)
 
@@ -102,8 +102,8 @@ def _bits(name: str, doc: str, op: str, logic: str = "") -> Callable[[Any, Any],
 
 def _classify(name: str, doc: str, of_int: bool) -> Callable[[Array], Array]:
     def function(x: Array, /) -> Array:
-        n = _numeric(name, node_of(x))
-        if dtypes.is_int(n.dtype):
+        n = node_of(x)
+        if dtypes.is_int(n.dtype) or n.dtype == "bool":
             return Array(build.full(of_int, n.shape, dtypes.bool, n.device))
         return Array(build.unary(name, n, dtypes.bool))
 
@@ -141,13 +141,13 @@ tan = _math("tan", "The tangent of radians.")
 tanh = _math("tanh", "The hyperbolic tangent.")
 reciprocal = _math("reciprocal", "1 / x.")
 
-add = _arithmetic("add", "x1 + x2.")
+add = _arithmetic("add", "x1 + x2; of bools whether one holds.", "logical_or")
 subtract = _arithmetic("subtract", "x1 - x2.")
-multiply = _arithmetic("multiply", "x1 * x2.")
+multiply = _arithmetic("multiply", "x1 * x2; of bools whether both hold.", "logical_and")
 floor_divide = _arithmetic("floor_divide", "x1 / x2, rounded down. An integer divided by 0 gives 0.")
 remainder = _arithmetic("remainder", "The remainder of x1 / x2, with the sign of x2. An integer's by 0 is 0.")
-maximum = _arithmetic("maximum", "The larger of two; NaN where one is NaN.")
-minimum = _arithmetic("minimum", "The smaller of two; NaN where one is NaN.")
+maximum = _arithmetic("maximum", "The larger of two; NaN where one is NaN.", "logical_or")
+minimum = _arithmetic("minimum", "The smaller of two; NaN where one is NaN.", "logical_and")
 
 divide = _float_pair("divide", "x1 / x2. Integers become the default float.")
 atan2 = _float_pair("atan2", "The angle of the point (x2, x1), in radians from -pi to pi.")
@@ -163,9 +163,9 @@ less_equal = _compare("less_equal", "x1 <= x2.", True)
 greater = _compare("greater", "x1 > x2.", True)
 greater_equal = _compare("greater_equal", "x1 >= x2.", True)
 
-logical_and = _logical("logical_and", "Both hold.")
-logical_or = _logical("logical_or", "One or both hold.")
-logical_xor = _logical("logical_xor", "Just one holds.")
+logical_and = _logical("logical_and", "Both hold (are not 0).")
+logical_or = _logical("logical_or", "One or both hold (are not 0).")
+logical_xor = _logical("logical_xor", "Just one holds (is not 0).")
 
 bitwise_and = _bits("bitwise_and", "The bits that both have.", "bitwise_and", "logical_and")
 bitwise_or = _bits("bitwise_or", "The bits that one or both have.", "bitwise_or", "logical_or")
@@ -182,13 +182,29 @@ isnan = _classify("isnan", "Whether x is NaN.", False)
 ceil = _rounding("ceil", "The smallest whole number not below x.")
 floor = _rounding("floor", "The largest whole number not above x.")
 trunc = _rounding("trunc", "x without its fraction.")
-round = _rounding("round", "The nearest whole number, halves to even.", "round_even")
+
+
+_round_even = _rounding("round", "The nearest whole number, halves to even.", "round_even")
+
+
+def round(x: Array, /, decimals: int = 0) -> Array:
+    """The nearest number of so many decimals (hundreds for -2), halves to even. Integers stay integers."""
+    if not decimals or (decimals > 0 and dtypes.is_int(node_of(x).dtype)):
+        return _round_even(x)
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    if decimals > 0:
+        return divide(_round_even(multiply(x, scale)), scale)
+    n = node_of(x)
+    wide = Array(build.cast(n, dtypes.float64)) if dtypes.is_int(n.dtype) else x
+    return Array(build.cast(multiply(_round_even(divide(wide, scale)), scale)._node, n.dtype))
 
 
 def abs(x: Array, /) -> Array:
     """The absolute value."""
-    n = _numeric("abs", node_of(x))
-    return Array(build.unary("identity" if n.dtype in dtypes.KINDS["unsigned integer"] else "abs", n))
+    n = node_of(x)
+    return Array(
+        build.unary("identity" if n.dtype == "bool" or n.dtype in dtypes.KINDS["unsigned integer"] else "abs", n)
+    )
 
 
 def negative(x: Array, /) -> Array:
@@ -221,11 +237,8 @@ def signbit(x: Array, /) -> Array:
 
 
 def logical_not(x: Array, /) -> Array:
-    """The opposite of each bool."""
-    n = node_of(x)
-    if n.dtype != "bool":
-        raise _refuse("logical_not", n.dtype, "bools")
-    return Array(build.unary("logical_not", n))
+    """The opposite of each bool; of numbers whether they are 0."""
+    return Array(build.unary("logical_not", build.cast(node_of(x), dtypes.bool)))
 
 
 def bitwise_invert(x: Array, /) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.arrays.ndarray import array as nd_array
-from ..runtime.devices.device import DeviceLike, as_device
+from ..runtime.devices.device import DeviceLike
 from . import build, dtypes, fft_kernels
 from .array import Array, node_of
 from .complexes import is_complex
@@ -158,17 +158,17 @@ def _complex_type(n: Node) -> Any:
     return n.dtype if is_complex(n) else WHOLE[n.dtype.name]
 
 
-def fft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The transform along an axis, cut or filled with zeros to length `n`. norm: where 1/n stands ("backward", "forward"), or "ortho"."""
     return _plain("fft", x, n, axis, norm, False)
 
 
-def ifft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def ifft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The inverse of `fft`."""
     return _plain("ifft", x, n, axis, norm, True)
 
 
-def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The first n // 2 + 1 elements of the transform of a real array; the others are their conjugates."""
     node = _given("rfft", x, norm, real=True)
     k = axis_of(axis, len(node.shape))
@@ -179,7 +179,7 @@ def rfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "back
     return Array(_fitted(whole, size // 2 + 1, k))
 
 
-def irfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The inverse of `rfft`: real, of length `n` (2 (m - 1) of m elements where it is left out)."""
     node = _given("irfft", x, norm)
     k = axis_of(axis, len(node.shape))
@@ -204,14 +204,14 @@ def _mirrored(n: Node, size: int, axis: int) -> Node:
     return build.concat([half, build.unary("conj", back)], axis)
 
 
-def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The transform of a signal that is its own mirrored conjugate, of its first half: real, of length `n`."""
     node = _given("hfft", x, norm)
     turned = Array(build.unary("conj", _complex(node)))
     return irfft(turned, n=n, axis=axis, norm=_OPPOSITE[norm])
 
 
-def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
+def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
     """The inverse of `hfft`: the first n // 2 + 1 elements."""
     made = rfft(x, n=n, axis=axis, norm=_OPPOSITE[norm] if norm in _OPPOSITE else norm)
     return Array(build.unary("conj", made._node))
@@ -243,21 +243,21 @@ def _several(
 
 
 def fftn(
-    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Array, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The transform along several axes (all where they are left out), cut or filled with zeros to lengths `s`."""
     return _several("fftn", fft, x, s, axes, norm)
 
 
 def ifftn(
-    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Array, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The inverse of `fftn`."""
     return _several("ifftn", ifft, x, s, axes, norm)
 
 
 def rfftn(
-    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Array, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The transform of a real array along several axes, half of it along the last."""
     chosen, sizes = _axes("rfftn", x, s, axes)
@@ -267,7 +267,7 @@ def rfftn(
 
 
 def irfftn(
-    x: Array, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Array, /, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Array:
     """The inverse of `rfftn`: real."""
     chosen, sizes = _axes("irfftn", x, s, axes)
@@ -285,26 +285,26 @@ def _frequencies(values: Any, dtype: DTypeLike | None, device: DeviceLike) -> Ar
     kind = dtypes.DEFAULT_FLOAT if dtype is None else as_dtype(dtype)
     if not dtypes.is_float(kind):
         raise ArrayTypeError(f"frequencies of {kind}", hint="a real float type")
-    return asarray(values, dtype=kind, device=as_device(device))
+    return asarray(values, dtype=kind, device=device)
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def fftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """The frequencies of a transform of length n of samples `d` apart, in cycles per unit of `d`."""
     return _frequencies(np.fft.fftfreq(_length("fftfreq", n), d), dtype, device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
+def rfftfreq(n: int, /, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None) -> Array:
     """Those of `rfft`."""
     return _frequencies(np.fft.rfftfreq(_length("rfftfreq", n), d), dtype, device)
 
 
-def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
+def fftshift(x: Array, /, axes: int | Sequence[int] | None = None) -> Array:
     """Frequency 0 in the middle of each axis."""
     chosen = axes_of(axes, len(node_of(x).shape))
     return roll(x, tuple(x.shape[k] // 2 for k in chosen), axis=chosen) if chosen else x
 
 
-def ifftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:
+def ifftshift(x: Array, /, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`."""
     chosen = axes_of(axes, len(node_of(x).shape))
     return roll(x, tuple(-(x.shape[k] // 2) for k in chosen), axis=chosen) if chosen else x

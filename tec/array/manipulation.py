@@ -102,10 +102,10 @@ def expand_dims(x: Array, /, axis: int = 0) -> Array:
     return Array(build.reshape(n, tuple(1 if k in new else next(rest) for k in range(ndim))))
 
 
-def squeeze(x: Array, /, axis: Any) -> Array:
-    """Without the dimensions `axis`, whose extent is 1."""
+def squeeze(x: Array, /, axis: Any = None) -> Array:
+    """Without the dimensions `axis`, whose extent is 1; by default without all that have it."""
     n = node_of(x)
-    gone = axes_of(axis, len(n.shape))
+    gone = [k for k, m in enumerate(n.shape) if m == 1] if axis is None else axes_of(axis, len(n.shape))
     if any(n.shape[k] != 1 for k in gone):
         raise ArrayValueError(f"squeeze of axis {axis} of shape {n.shape}, whose extent is not 1")
     return Array(build.reshape(n, tuple(m for k, m in enumerate(n.shape) if k not in gone)))
@@ -134,7 +134,7 @@ def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
     return Array(build.transpose(n, tuple(order)))
 
 
-def flip(x: Array, /, *, axis: int | Sequence[int] | None = None) -> Array:
+def flip(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
     """The elements in reverse order along `axis`, or all."""
     n = node_of(x)
     turned = axes_of(axis, len(n.shape))
@@ -157,7 +157,7 @@ def _joined(arrays: Any, what: str) -> list[Node]:
     return [build.cast(n, kind) for n in nodes]
 
 
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
+def concat(arrays: Any, /, axis: int | None = 0) -> Array:
     """Arrays joined along `axis`. With axis=None all elements are joined in one dimension.
 
     >>> xp.concat([xp.arange(2), xp.arange(3)]).tolist()
@@ -177,7 +177,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Array:
     return Array(build.unary("identity", made) if any(made is n for n in nodes) else made)
 
 
-def stack(arrays: Any, /, *, axis: int = 0) -> Array:
+def stack(arrays: Any, /, axis: int = 0) -> Array:
     """Arrays of one shape along a new dimension."""
     nodes = _joined(arrays, "stack")
     if any(n.shape != nodes[0].shape for n in nodes):
@@ -196,7 +196,7 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     return tuple(x[(*lead, i)] for i in range(n.shape[k]))
 
 
-def roll(x: Array, /, shift: Any, *, axis: int | Sequence[int] | None = None) -> Array:
+def roll(x: Array, /, shift: Any, axis: int | Sequence[int] | None = None) -> Array:
     """The elements moved by `shift` positions along `axis`, the last ones to the front. With axis=None the array is
     treated as one dimension.
     """
@@ -222,12 +222,12 @@ def roll(x: Array, /, shift: Any, *, axis: int | Sequence[int] | None = None) ->
 def tile(x: Array, repetitions: Any, /) -> Array:
     """The whole array repeated along each dimension."""
     n = node_of(x)
-    times = tuple(int(r) for r in repetitions)
+    times = tuple(int(r) for r in (repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)))
     ndim = max(len(times), len(n.shape))
     times = (1,) * (ndim - len(times)) + times
     shape = (1,) * (ndim - len(n.shape)) + n.shape
     if any(t < 0 for t in times):
-        raise ArrayValueError(f"tile by {tuple(repetitions)}")
+        raise ArrayValueError(f"tile by {times}")
     pairs = tuple(m for s in shape for m in (1, s))
     wide = tuple(m for t, s in zip(times, shape) for m in (t, s))
     final = tuple(t * s for t, s in zip(times, shape))
@@ -236,7 +236,7 @@ def tile(x: Array, repetitions: Any, /) -> Array:
     return Array(build.reshape(build.broadcast_to(build.reshape(n, pairs), wide), final))
 
 
-def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
+def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
     """Each element repeated along `axis`; with axis=None all elements in one dimension. repeats: a number, or one
     number per element.
     """
@@ -277,7 +277,7 @@ def repeat(x: Array, repeats: Any, /, *, axis: int | None = None) -> Array:
 # ---- taking
 
 
-def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
+def take(x: Array, indices: Array, /, axis: int | None = None) -> Array:
     """Slices along `axis`, selected by `indices` of any shape. Negative indices count from the end. Raises
     ArrayIndexError for an index out of range; the check waits for the device.
 
@@ -293,7 +293,7 @@ def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
     return x[(*(slice(None),) * k, indices)]
 
 
-def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
     """out[i, j, k] = x[i, indices[i, j, k], k] for axis 1; other dimensions broadcast."""
     n, index = node_of(x), node_of(indices, "indices")
     build.one_device((n, index))

@@ -118,3 +118,82 @@ def cbrt(x: Array) -> Array:
     """The cube root. Integers become the default float."""
     root = _floating(x)
     return elementwise.copysign(elementwise.pow(elementwise.abs(root), 1 / 3), root)
+
+
+def float_power(a: Any, b: Any) -> Array:
+    """a**b in float64 (complex128 of complex numbers)."""
+    x, y = _pair(a, b)
+    kind = dtypes.complex128 if dtypes.is_complex(x.dtype) else dtypes.float64
+    return elementwise.pow(manipulation.astype(x, kind), manipulation.astype(y, kind))
+
+
+radians, degrees = deg2rad, rad2deg
+
+
+def divmod(a: Any, b: Any) -> tuple[Array, Array]:
+    """(a // b, a % b)."""
+    return elementwise.floor_divide(a, b), elementwise.remainder(a, b)
+
+
+def modf(x: Array) -> tuple[Array, Array]:
+    """The fraction and the whole part, both with the sign of `x`."""
+    held = _floating(x)
+    whole = elementwise.trunc(held)
+    return elementwise.copysign(searching.where(elementwise.isinf(held), 0.0, held - whole), held), whole
+
+
+def sinc(x: Array) -> Array:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    turn = _floating(x) * math.pi
+    safe = searching.where(turn == 0, 1.0, turn)
+    return searching.where(turn == 0, 1.0, elementwise.sin(safe) / safe)
+
+
+def heaviside(x: Array, at_zero: Any) -> Array:
+    """0 below 0, 1 above, and `at_zero` at 0."""
+    held = _floating(x)
+    step = manipulation.astype(held > 0, held.dtype)
+    return searching.where(elementwise.isnan(held), held, searching.where(held == 0, at_zero, step))
+
+
+def isposinf(x: Array) -> Array:
+    """Whether x is plus infinity."""
+    return elementwise.logical_and(elementwise.isinf(x), x > 0)
+
+
+def isneginf(x: Array) -> Array:
+    """Whether x is minus infinity."""
+    return elementwise.logical_and(elementwise.isinf(x), x < 0)
+
+
+def isreal(x: Array) -> Array:
+    """Whether the imaginary part is 0."""
+    return elementwise.imag(x) == 0 if dtypes.is_complex(x.dtype) else creation.ones_like(x, dtype=dtypes.bool)
+
+
+def iscomplex(x: Array) -> Array:
+    """Whether the imaginary part is not 0."""
+    return elementwise.logical_not(isreal(x))
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Whether the type is complex."""
+    return bool(dtypes.is_complex(x.dtype))
+
+
+def isrealobj(x: Any) -> bool:
+    """Whether the type is not complex."""
+    return not iscomplexobj(x)
+
+
+def angle(x: Array, deg: bool = False) -> Array:
+    """The angle of complex numbers, in radians or degrees."""
+    held = _floating(x)
+    turn = elementwise.atan2(elementwise.imag(held), elementwise.real(held))
+    return rad2deg(turn) if deg else turn
+
+
+def ldexp(x: Array, exponent: Any) -> Array:
+    """x * 2**exponent."""
+    held = _floating(x)
+    return held * exp2(exponent if isinstance(exponent, Array) else creation.full((), exponent, device=x.device))

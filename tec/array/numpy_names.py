@@ -15,11 +15,13 @@ import numpy as np
 from ..runtime.arrays.dtypes import itemsize
 from . import (
     creation,
-    dtypes,
     elementwise,
     inspection,
     manipulation,
+    numpy_calculus,
     numpy_elementwise,
+    numpy_padding,
+    numpy_picking,
     numpy_shapes,
     numpy_statistics,
     searching,
@@ -32,10 +34,11 @@ ALIASES = {
     "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "invert": "bitwise_invert", "bitwise_not": "bitwise_invert",
     "absolute": "abs", "power": "pow", "true_divide": "divide", "conjugate": "conj", "mod": "remainder",
+    "around": "round", "asanyarray": "asarray", "ascontiguousarray": "asarray",
 }  # fmt: skip
 
 
-_MODULES = (numpy_shapes, numpy_statistics, numpy_elementwise)
+_MODULES = (numpy_shapes, numpy_statistics, numpy_elementwise, numpy_calculus, numpy_padding, numpy_picking)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: f
     for m in _MODULES
@@ -44,12 +47,12 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 _ELSEWHERE = {
-    "ndarray": "tec.array.Array", "asnumpy": "x.numpy() copies to the host", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
+    "ndarray": "tec.array.Array", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
     "RawKernel": "@tec.kernel makes a kernel of a Python function", "ElementwiseKernel": "@tec.kernel, or an expression: it becomes one kernel",
     "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "tec.kernel",
     "vectorize": "tec.vmap, or an expression", "grad": "tec.grad", "vmap": "tec.vmap", "lax": "if, for and while of Python are followed",
     "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "cfunction": "tec.kernel",
-    "lexsort": "argsort by the last key first, each time on what take() has put in order", "apply_along_axis": "tec.vmap",
+    "apply_along_axis": "tec.vmap", "device": "with dev:, or device=dev",
 }  # fmt: skip
 
 
@@ -79,11 +82,6 @@ def _permuted(x: Array, *axes: Any) -> Array:
     return numpy_shapes.transpose(x, given)
 
 
-def _squeeze(x: Array, axis: Any = None) -> Array:
-    """Without dimensions of extent 1."""
-    return manipulation.squeeze(x, tuple(k for k, n in enumerate(x.shape) if n == 1) if axis is None else axis)
-
-
 def _copy(x: Array) -> Array:
     """Another array of the same elements."""
     return creation.asarray(x, copy=True)
@@ -97,18 +95,6 @@ def _astype(x: Array, dtype: Any, copy: bool = True) -> Array:
 def _clip(x: Array, min: Any = None, max: Any = None) -> Array:
     """Its elements within bounds."""
     return elementwise.clip(x, min, max)
-
-
-def _round(x: Array, decimals: int = 0) -> Array:
-    """Its elements rounded to so many decimals."""
-    scale = 10.0 ** abs(decimals)
-    if dtypes.is_int(x.dtype):
-        if decimals >= 0:
-            return _copy(x)
-        return manipulation.astype(elementwise.round(manipulation.astype(x, dtypes.float64) / scale) * scale, x.dtype)
-    if decimals < 0:
-        return elementwise.round(x / scale) * scale
-    return elementwise.round(x * scale) / scale if decimals else elementwise.round(x)
 
 
 def _extreme_index(f: Any) -> Any:
@@ -149,10 +135,11 @@ def _repeat(x: Array, repeats: Any, axis: int | None = None) -> Array:
 
 
 METHODS: dict[str, Callable[..., Any]] = {
-    "reshape": _reshape, "transpose": _permuted, "squeeze": _squeeze, "copy": _copy, "astype": _astype, "clip": _clip, "round": _round,
+    "reshape": _reshape, "transpose": _permuted, "squeeze": manipulation.squeeze, "copy": _copy, "astype": _astype, "clip": _clip, "round": elementwise.round,
     "argmax": _extreme_index(searching.argmax), "argmin": _extreme_index(searching.argmin), "argsort": _argsort, "sort": _sort, "fill": _fill,
     "take": _take, "repeat": _repeat, "flatten": numpy_shapes.ravel, "nonzero": searching.nonzero, "conj": elementwise.conj,
-    "conjugate": elementwise.conj, "searchsorted": searching.searchsorted,
+    "conjugate": elementwise.conj, "searchsorted": searching.searchsorted, "partition": numpy_picking._partition_in_place, "argpartition": numpy_picking.argpartition,
+    "compress": numpy_picking._compressed,
     **{name: FUNCTIONS[name] for name in ("ravel", "swapaxes", "diagonal", "trace", "dot", "cumsum", "cumprod", "ptp")},
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,7 +30,59 @@ def logspace(start: float, stop: float, num: int = 50, endpoint: bool = True, ba
     return elementwise.pow(creation.full((), float(base)), creation.linspace(start, stop, num, endpoint=endpoint))
 
 
+def geomspace(start: float, stop: float, num: int = 50, endpoint: bool = True) -> Array:
+    """`num` numbers from start to stop, in equal ratios."""
+    if not start or not stop or (start < 0) != (stop < 0):
+        raise ArrayValueError(f"geomspace from {start} to {stop}", hint="both above 0, or both below")
+    line = creation.linspace(math.log(abs(start)), math.log(abs(stop)), num, endpoint=endpoint, dtype=dtypes.float64)
+    made = manipulation.astype(elementwise.exp(line), dtypes.DEFAULT_FLOAT)
+    return -made if start < 0 else made
+
+
+def fromfunction(function: Any, shape: Sequence[int], dtype: Any = dtypes.DEFAULT_FLOAT, device: Any = None) -> Any:
+    """`function` of the indices of an array of that shape: one array for each dimension."""
+    lines = [creation.arange(n, dtype=dtype, device=device) for n in shape]
+    return function(*creation.meshgrid(*lines, indexing="ij"))
+
+
+def _window(name: str) -> Any:
+    def window(m: int, dtype: Any = None, device: Any = None) -> Array:
+        return creation.asarray(getattr(np, name)(m), dtype=dtype or dtypes.DEFAULT_FLOAT, device=device)
+
+    window.__name__ = window.__qualname__ = name
+    window.__doc__ = f"NumPy's {name} window of m samples."
+    return window
+
+
+hanning, hamming, blackman, bartlett = map(_window, ("hanning", "hamming", "blackman", "bartlett"))
+
+
 # ---- their form
+
+
+def asnumpy(x: Any) -> np.ndarray[Any, Any]:
+    """A copy in NumPy, under CuPy's name: `x.numpy()`."""
+    return x.numpy() if isinstance(x, Array) else np.asarray(x)
+
+
+def copy(x: Array) -> Array:
+    """Another array of the same elements."""
+    return creation.asarray(x, copy=True)
+
+
+def shape(x: Any) -> tuple[int, ...]:
+    """The extents of an array, a number or nested lists."""
+    return x.shape if isinstance(x, Array) else np.shape(x)
+
+
+def ndim(x: Any) -> int:
+    """How many dimensions an array, a number or nested lists have."""
+    return len(shape(x))
+
+
+def size(x: Array, axis: int | None = None) -> int:
+    """How many elements there are, or how many along `axis`."""
+    return x.size if axis is None else x.shape[manipulation.axis_of(axis, x.ndim)]
 
 
 def _value(x: Array) -> Array:
@@ -65,6 +118,25 @@ def atleast_2d(x: Array) -> Array:
     return _value(x) if x.ndim > 1 else manipulation.reshape(x, (1, -1))
 
 
+def atleast_3d(x: Array) -> Array:
+    """At least three dimensions: a vector becomes (1, n, 1), a matrix (m, n, 1)."""
+    if x.ndim > 2:
+        return _value(x)
+    return manipulation.reshape(x, (*x.shape, 1) if x.ndim == 2 else (1, -1, 1))
+
+
+def rollaxis(x: Array, axis: int, start: int = 0) -> Array:
+    """Dimension `axis` moved before dimension `start`."""
+    k = manipulation.axis_of(axis, x.ndim)
+    to = start + x.ndim if start < 0 else start
+    return manipulation.moveaxis(x, k, to - (to > k))
+
+
+def cross(a: Array, b: Array, axis: int = -1) -> Array:
+    """The cross product of vectors of three along `axis`."""
+    return linalg.cross(a, b, axis=axis)
+
+
 def concatenate(arrays: Any, axis: int | None = 0) -> Array:
     """`concat`, whose axis is also taken by position."""
     return manipulation.concat(arrays, axis=axis)
@@ -79,6 +151,14 @@ def hstack(arrays: Any) -> Array:
     """Joined along the second dimension, along the first for arrays of one."""
     parts = [atleast_1d(x) for x in arrays]
     return manipulation.concat(parts, axis=0 if parts[0].ndim == 1 else 1)
+
+
+row_stack = vstack
+
+
+def dstack(arrays: Any) -> Array:
+    """Joined along the third of at least three dimensions."""
+    return manipulation.concat([atleast_3d(x) for x in arrays], axis=2)
 
 
 def column_stack(arrays: Any) -> Array:
@@ -109,6 +189,21 @@ def split(x: Array, sections: Any, axis: int = 0) -> list[Array]:
     return array_split(x, sections, axis)
 
 
+def vsplit(x: Array, sections: Any) -> list[Array]:
+    """`split` along the first dimension."""
+    return split(x, sections, 0)
+
+
+def hsplit(x: Array, sections: Any) -> list[Array]:
+    """`split` along the second dimension, of vectors along the first."""
+    return split(x, sections, 1 if x.ndim > 1 else 0)
+
+
+def dsplit(x: Array, sections: Any) -> list[Array]:
+    """`split` along the third dimension."""
+    return split(x, sections, 2)
+
+
 def flipud(x: Array) -> Array:
     """The first dimension backwards."""
     return manipulation.flip(x, axis=0)
@@ -132,21 +227,10 @@ def rot90(x: Array, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
     return swapaxes(manipulation.flip(x, axis=b), a, b) if turned == 1 else manipulation.flip(swapaxes(x, a, b), axis=b)
 
 
-def pad(x: Array, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Array:
-    """With a constant around it. `pad_width`: a number, (before, after), or such a pair for each dimension."""
-    if mode != "constant":
-        raise ArrayValueError(f"pad(mode={mode!r})", hint='mode="constant" is there')
-    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).tolist()
-    made = x
-    for k, (before, after) in enumerate(widths):
-        shape = list(made.shape)
-        parts = [made]
-        for n, at in ((before, 0), (after, len(parts) + 1)):
-            if n:
-                shape[k] = n
-                parts.insert(at, creation.full(tuple(shape), constant_values, dtype=x.dtype, device=x.device))
-        made = manipulation.concat(parts, axis=k) if len(parts) > 1 else made
-    return _value(x) if made is x else made
+def _zeros_around(x: Array, before: int, after: int) -> Array:
+    """A vector between zeros."""
+    ends = [creation.zeros((n,), dtype=x.dtype, device=x.device) for n in (before, after)]
+    return manipulation.concat([ends[0], x, ends[1]])
 
 
 def append(x: Array, values: Any, axis: int | None = None) -> Array:
@@ -169,9 +253,14 @@ def diag(x: Array, k: int = 0) -> Array:
     if x.ndim != 1:
         raise ArrayValueError(f"diag of an array of {x.ndim} dimensions", hint="it takes vectors and matrices")
     n = x.shape[0] + abs(k)
-    column = manipulation.reshape(pad(x, (max(k, 0), max(-k, 0))), (1, n))
+    column = manipulation.reshape(_zeros_around(x, max(k, 0), max(-k, 0)), (1, n))
     there = creation.eye(n, k=k, dtype=dtypes.bool, device=x.device)
     return searching.where(there, column, creation.zeros((), dtype=x.dtype, device=x.device))
+
+
+def diagflat(x: Array, k: int = 0) -> Array:
+    """The matrix that has all elements in order on diagonal k."""
+    return diag(ravel(x), k)
 
 
 def trace(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
@@ -222,7 +311,7 @@ def convolve(a: Array, v: Array, mode: str = "full") -> Array:
     if len(v) > len(a):
         a, v = v, a
     n, m = len(a), len(v)
-    spread = pad(a, m - 1)
+    spread = _zeros_around(a, m - 1, m - 1)
     windows = creation.arange(n + m - 1, device=a.device)[:, None] + creation.arange(m, device=a.device)[None, :]
     taken = manipulation.reshape(
         manipulation.take(spread, manipulation.reshape(windows, (-1,)), axis=0), (n + m - 1, m)

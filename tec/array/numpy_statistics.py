@@ -57,8 +57,13 @@ def average(x: Array, axis: Any = None, weights: Array | None = None, keepdims: 
     return total / statistical.sum(weights, axis=axis, keepdims=keepdims)
 
 
-def quantile(x: Array, q: float, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The value below which the part `q` lies, interpolated between neighbours; NaN where an element is."""
+def quantile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The value below which the part `q` lies, interpolated between neighbours; NaN where an element is. Of several parts (a list
+    or an array) the values along a new first dimension."""
+    if isinstance(q, Array) or np.ndim(q):
+        each = np.asarray(q.tolist() if isinstance(q, Array) else q)
+        parts = [quantile(x, float(v), axis, keepdims) for v in each.reshape(-1)]
+        return manipulation.reshape(manipulation.stack(parts), (*each.shape, *parts[0].shape))
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise ArrayValueError(f"quantile {q!r}", hint="a number from 0 to 1")
     k = 0 if axis is None else manipulation.axis_of(axis, x.ndim)
@@ -77,9 +82,9 @@ def quantile(x: Array, q: float, axis: int | None = None, keepdims: bool = False
     return made
 
 
-def percentile(x: Array, q: float, axis: int | None = None, keepdims: bool = False) -> Array:
+def percentile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`quantile` of q / 100."""
-    return quantile(x, q / 100, axis, keepdims)
+    return quantile(x, np.asarray(q) / 100 if np.ndim(q) else q / 100, axis, keepdims)
 
 
 def median(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
@@ -120,6 +125,32 @@ def nanmean(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
         return statistical.mean(x, axis=axis, keepdims=keepdims)
     held = manipulation.astype(elementwise.logical_not(elementwise.isnan(x)), x.dtype)
     return nansum(x, axis, keepdims) / statistical.sum(held, axis=axis, keepdims=keepdims)
+
+
+def nanprod(x: Array, axis: Any = None, keepdims: bool = False) -> Array:
+    """The product of what is not NaN."""
+    return statistical.prod(_filled(x, 1.0), axis=axis, keepdims=keepdims)
+
+
+def nancumsum(x: Array, axis: int | None = None) -> Array:
+    """Running sums of what is not NaN."""
+    return cumsum(_filled(x, 0.0), axis)
+
+
+def nanvar(x: Array, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
+    """The variance of what is not NaN."""
+    if not _has_nan(x):
+        return statistical.var(x, axis=axis, correction=ddof, keepdims=keepdims)
+    there = elementwise.logical_not(elementwise.isnan(x))
+    apart = searching.where(there, x - nanmean(x, axis, keepdims=True), 0.0)
+    left = statistical.sum(manipulation.astype(there, x.dtype), axis=axis, keepdims=keepdims) - ddof
+    made = statistical.sum(elementwise.square(apart), axis=axis, keepdims=keepdims) / left
+    return searching.where(left > 0, made, math.nan)
+
+
+def nanstd(x: Array, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Array:
+    """The standard deviation of what is not NaN."""
+    return elementwise.sqrt(nanvar(x, axis, ddof, keepdims))
 
 
 def _nan_extreme(x: Array, f: Any, least: float, axis: Any, keepdims: bool) -> Array:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 from . import build, dtypes
 from .array import Array, node_of, pair
-from .errors import ArrayTypeError, ArrayValueError
+from .errors import ArrayValueError
 from .manipulation import axis_of
 from .node import scalar
 from .search_kernels import places_of, searched
@@ -16,7 +16,7 @@ from .search_kernels import places_of, searched
 def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     n = node_of(x)
     if n.dtype == "bool":
-        raise ArrayTypeError(f"{op} of bools", hint='tec.array.astype(x, "int8")')
+        n = build.cast(n, dtypes.uint8)
     if not n.size:
         raise ArrayValueError(f"{op} of no elements: shape {n.shape}")
     if axis is None:
@@ -27,14 +27,14 @@ def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     return Array(build.best(op, n, axis_of(axis, len(n.shape)), keepdims))
 
 
-def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmax(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the largest element along `axis`, the first of equal ones. NaN counts as larger than all. With
     axis=None the index counts in one dimension.
     """
     return _best("argmax", x, axis, keepdims)
 
 
-def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+def argmin(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the smallest element along `axis`, the first of equal ones. NaN counts as smaller than all. With
     axis=None the index counts in one dimension.
     """
@@ -64,20 +64,34 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     return tuple(out)
 
 
-def where(condition: Array, x1: Any, x2: Any, /) -> Array:
-    """x1 where the condition holds, and x2 elsewhere. The three broadcast. One of x1 and x2 may be a number.
+@overload
+def where(condition: Array, x1: Any, x2: Any, /) -> Array: ...
+
+
+@overload
+def where(condition: Array, /) -> tuple[Array, ...]: ...
+
+
+def where(condition: Array, x1: Any = None, x2: Any = None, /) -> Any:
+    """x1 where the condition holds (is not 0), and x2 elsewhere. The three broadcast. x1 and x2 may be numbers. Of the condition alone: `nonzero`.
 
     >>> xp.where(xp.asarray([True, False]), xp.asarray([1, 2]), 0).tolist()
     [1, 0]
     """
-    c = node_of(condition, "the condition")
-    if c.dtype != "bool":
-        raise ArrayTypeError(f"where with a condition of {c.dtype}", hint="x != 0 is one of bool")
+    if x1 is None and x2 is None:
+        return nonzero(condition)
+    c = build.cast(node_of(condition, "the condition"), dtypes.bool)
+    if (
+        type(x1) is not Array
+        and type(x2) is not Array
+        and all(type(x) in (bool, int, float, complex) for x in (x1, x2))
+    ):
+        x1 = Array(scalar(x1, dtypes.result_type(*(dtypes.of_scalar(x, None) for x in (x1, x2))), c.device))
     a, b = pair(x1, x2)
     return Array(build.where(c, a, b))
 
 
-def searchsorted(x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None) -> Array:
+def searchsorted(x1: Array, x2: Any, /, side: str = "left", sorter: Array | None = None) -> Array:
     """The position of each element of x2 in the sorted, one-dimensional x1: before equal elements ("left") or behind
     them ("right"). sorter: indices that sort x1.
     """

@@ -43,7 +43,7 @@ def _ordered_complex(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     return build.gather_elements(n, order, axis), order
 
 
-def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def sort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The elements in order along `axis`. The sort is stable, and NaN comes last.
 
     >>> xp.sort(xp.asarray([3, 1, 2]), descending=True).tolist()
@@ -54,7 +54,7 @@ def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool 
     return Array(ordered(n, k, descending)[0] if n.size else build.copy(n))
 
 
-def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+def argsort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
     """The indices that sort the elements along `axis`. Equal elements keep their order."""
     n = node_of(x)
     k = axis_of(axis, len(n.shape))

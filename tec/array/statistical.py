@@ -29,15 +29,13 @@ def _summed_type(n: Node, dtype: Any) -> DType:
     """What sums are of: small integers sum in 64 bits."""
     if dtype is not None:
         return as_dtype(dtype)
-    if n.dtype == "bool":
-        raise ArrayTypeError("a sum of bools", hint="tec.array.count_nonzero(x) counts those that hold")
-    if n.dtype in dtypes.KINDS["signed integer"]:
+    if n.dtype == "bool" or n.dtype in dtypes.KINDS["signed integer"]:
         return dtypes.int64
     return dtypes.uint64 if n.dtype in dtypes.KINDS["unsigned integer"] else n.dtype
 
 
 def sum(
-    x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: Array, /, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
 ) -> Array:
     """The sum along `axis`, an int, a tuple, or None for all. Integers are summed in 64 bits unless `dtype` gives
     another type.
@@ -50,7 +48,7 @@ def sum(
 
 
 def prod(
-    x: Array, /, *, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, keepdims: bool = False
+    x: Array, /, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
 ) -> Array:
     """The product along `axis`, an int, a tuple, or None for all. Integers are multiplied in 64 bits unless `dtype`
     gives another type.
@@ -59,25 +57,25 @@ def prod(
     return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
 
 
-def _number(name: str, x: Array) -> Node:
+def _extreme(op: str, of_bools: str, x: Array, axis: Any, keepdims: bool) -> Array:
     n = node_of(x)
-    if n.dtype == "bool":
-        raise ArrayTypeError(f"{name} of bools", hint="tec.array.any and all are their extrema")
-    return n
+    if n.dtype == "bool" and 0 not in n.shape:
+        op = of_bools
+    return Array(reduce(op, n, axis, keepdims))
 
 
-def max(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def max(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
     """The largest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
-    return Array(reduce("max", _number("max", x), axis, keepdims))
+    return _extreme("max", "any", x, axis, keepdims)
 
 
-def min(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def min(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
     """The smallest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
-    return Array(reduce("min", _number("min", x), axis, keepdims))
+    return _extreme("min", "all", x, axis, keepdims)
 
 
 def _float(name: str, x: Array) -> Node:
-    n = _number(name, x)
+    n = node_of(x)
     if dtypes.is_complex(n.dtype) and name == "mean":
         return n
     if dtypes.is_complex(n.dtype):
@@ -97,8 +95,8 @@ def _mean(n: Node, axis: Any, keepdims: bool, count: float) -> Node:
     return build.binary("divide", total, scalar(float(count), n.dtype, n.device))
 
 
-def mean(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
-    """The mean along `axis` (all for None); NaN of no elements. Integers become the default float."""
+def mean(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
+    """The mean along `axis` (all for None); NaN of no elements. Integers and bools become the default float."""
     n = _float("mean", x)
     return Array(_mean(n, axis, keepdims, _count(n, axis)))
 
@@ -113,19 +111,31 @@ def _var(x: Array, axis: Any, correction: float, keepdims: bool, name: str) -> N
 
 
 def var(
-    x: Array, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
 ) -> Array:
     """The variance along `axis`: the sum of the squared differences from the mean, divided by the count less
-    `correction`.
+    `correction`, which NumPy calls `ddof`.
     """
-    return Array(_var(x, axis, correction, keepdims, "var"))
+    return Array(_var(x, axis, correction if ddof is None else ddof, keepdims, "var"))
 
 
 def std(
-    x: Array, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    *,
+    correction: float = 0.0,
+    keepdims: bool = False,
+    ddof: float | None = None,
 ) -> Array:
     """The standard deviation: the root of `var`."""
-    return Array(build.unary("sqrt", _var(x, axis, correction, keepdims, "std")))
+    return Array(build.unary("sqrt", _var(x, axis, correction if ddof is None else ddof, keepdims, "std")))
 
 
 # ---- running
@@ -164,17 +174,17 @@ def cumulative_prod(
 # ---- bools and differences
 
 
-def all(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def all(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
     """Whether all elements along `axis` are true, or not 0."""
     return Array(reduce("all", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
-def any(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def any(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
     """Whether any element along `axis` is true, or not 0."""
     return Array(reduce("any", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
-def count_nonzero(x: Array, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Array:
+def count_nonzero(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
     """How many along `axis` are not 0."""
     held = build.cast(build.cast(node_of(x), dtypes.bool), dtypes.int64)
     return Array(reduce("sum", held, axis, keepdims))

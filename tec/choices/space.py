@@ -39,6 +39,12 @@ class Scheduled:
     schedule: Schedule
     outputs: list[Tensor]
     choice: Choice
+    given: Sequence[Tensor] = ()  # what `outputs` stand for, where a caller is to name them
+
+    def __tec_schedule__(self, args: Sequence[Any], target: Target) -> tuple[Schedule, list[Any]]:
+        """The schedule and its parameters, for `tec.build`: tensors of `given` are those of `outputs`."""
+        stand_in = {id(t): o for t, o in zip(self.given, self.outputs)}
+        return self.schedule, [stand_in.get(id(a), a) for a in args]
 
 
 class Space:

@@ -42,6 +42,17 @@ _MAX_SIGNATURES = 1024  # that a launch keeps; a program with more begins anew
 _MAX_LAUNCHES = 1024
 
 
+# Options of the decorators of numba, CuPy and CUDA, and what there is in their place.
+_OPTIONS = {
+    **dict.fromkeys(("max_threads", "launch_bounds", "max_registers", "maxthreads"), "the block of a launch is known to the compiler, which fits the registers to it"),
+    **dict.fromkeys(("device", "inline", "forceinline"), "a plain function is inlined where a kernel calls it"),
+    **dict.fromkeys(("debug", "lineinfo", "boundscheck"), 'TEC_CHECK=bounds in the environment, or tec.rocm_emu("gfx942", check="all")'),
+    **dict.fromkeys(("parallel", "nopython", "nogil", "cache", "link", "lazy"), "leave it out: blocks run in parallel, and code is kept on disk"),
+    "fastmath": "leave it out: tec.fma(a, b, c) and tec.rsqrt(x) are the fast forms",
+    "target": "leave it out: the kernel is compiled for the device of its arrays",
+}  # fmt: skip
+
+
 @overload
 def kernel(function: Callable[..., Any], *, autotune: None = None) -> Kernel: ...
 
@@ -54,7 +65,7 @@ def kernel(function: None = None, *, autotune: Any = None) -> Callable[[Callable
 def kernel(function: Callable[..., Any], *, autotune: Any) -> Any: ...
 
 
-def kernel(function: Any = None, *, autotune: Any = None) -> Any:
+def kernel(function: Any = None, *, autotune: Any = None, **options: Any) -> Any:
     """A kernel made from a Python function over scalars and arrays, which is the program of one thread.
     docs/kernels.md describes the language.
 
@@ -74,6 +85,10 @@ def kernel(function: Any = None, *, autotune: Any = None) -> Any:
     >>> float(y.sum())
     8.0
     """
+    for name in options:
+        raise KernelError(
+            f"@tec.kernel has no option {name}", hint=_OPTIONS.get(name, "autotune=[...] is its only option")
+        )
     if autotune is not None:
         from .autotuning import Autotuned
 
@@ -91,7 +106,12 @@ class Kernel(Reflection):
     def __init__(self, function: Any):
         function = getattr(function, "__tec_kernel__", function)
         if not isinstance(function, FunctionType):
-            raise KernelError(f"@tec.kernel above {function!r}, no Python function", hint="put it above a def")
+            hint = (
+                "leave it out: types are those of a launch's arguments"
+                if isinstance(function, (str, list, tuple))
+                else "put it above a def"
+            )
+            raise KernelError(f"@tec.kernel above {function!r}, no Python function", hint=hint)
         self.__tec_kernel__: FunctionType = function
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
         self.has_defaults = bool(function.__defaults__ or function.__kwdefaults__)

@@ -123,7 +123,9 @@ class Elements(State):
             raise self.error(
                 f"{b.name} has {len(shape)} dimension{'s'[: len(shape) != 1]}, and {len(given)} "
                 f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
-                hint="a kernel takes single elements" if len(given) < len(shape) else None,
+                hint=f"a kernel stores single elements: {b.name}[i, 0], {b.name}[i, 1] = x, y"
+                if len(given) < len(shape)
+                else None,
                 node=node,
             )
         out = list(array.prefix)

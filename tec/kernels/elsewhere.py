@@ -38,7 +38,6 @@ _HERE = {
     "tec.atomic_cas(array, index, expected, desired)": "atomicCAS compare_and_swap",
     "tec.random.uniform(seed, index, draw)": "xoroshiro128p_uniform_float32 curand_uniform rand curand",
     "tec.random.normal(seed, index, draw)": "xoroshiro128p_normal_float32 curand_normal randn",
-    "a block index and a length in the kernel, and k.launch(n)": "cdiv",
     "tec.wave_reduce(v, op)": "warp_reduce warpReduce subgroup_reduce",
     "tec.wave_scan(v, op)": "warp_scan warpScan inclusive_scan",
     "tec.block_reduce(v, op)": "BlockReduce blockreduce reduce_block",

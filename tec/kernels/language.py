@@ -337,4 +337,13 @@ def unrolled(*bounds: Any) -> Any:
     _outside("unrolled")
 
 
+def cdiv(a: Any, b: Any) -> Any:
+    """a / b rounded up, of whole numbers, b > 0: as many blocks of b as cover a. In kernels and outside.
+
+    >>> tec.cdiv(1000, 256)
+    4
+    """
+    return -(-a // b)
+
+
 NAMES = ("thread_idx", "block_idx", "block_dim", "grid_dim", *WORDS.values())

@@ -7,6 +7,7 @@ for it: each gives a Schedule of the very operators, which its caller may go on 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .. import choices
@@ -23,10 +24,11 @@ __all__ = [
 def schedule(outs: Tensor | Sequence[Tensor], target: Target | str | None = None) -> choices.Scheduled:
     """A schedule for what computes `outs` on `target` (the current one by default), by what is recorded for it or by tec's default.
 
-    Returns a `Scheduled`: `.schedule`, and `.outputs` to pass to `tec.build` in place of `outs` (a template may compute an operator in another form,
-    of the same values). Raises TecError.
+    Returns a `Scheduled`, which `tec.build` and `tec.lower` take with the parameters that they compute `outs` of. Its `.schedule` computes `.outputs` in
+    place of `outs` (a template may compute an operator in another form, of the same values). Raises TecError.
     """
-    return choices.schedule([outs] if isinstance(outs, Tensor) else outs, target)
+    given = [outs] if isinstance(outs, Tensor) else list(outs)
+    return replace(choices.schedule(given, target), given=given)
 
 
 def _own(outs: Tensor | Sequence[Tensor]) -> Schedule:

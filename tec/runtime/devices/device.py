@@ -56,6 +56,14 @@ class Device:
     def __repr__(self) -> str:
         return self.label
 
+    def __enter__(self) -> Device:
+        """`with dev:` functions of `tec.array` that make arrays make them on this device, where they are given none."""
+        _CURRENT.set((*_CURRENT.get(), self))
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _CURRENT.set(_CURRENT.get()[:-1])
+
     def __reduce__(self) -> Any:
         raise TypeError(f"a device ({self.label}) cannot be pickled")
 
@@ -218,6 +226,17 @@ def _get(kind: str, index: int, driver: Driver | None, label: str) -> Device:
         with _LOCK:
             device = _DEVICES.setdefault(key, Device(kind, index, driver, label))
     return device
+
+
+_CURRENT: ContextVar[tuple[Device, ...]] = ContextVar(
+    "tec_current_devices", default=()
+)  # of `with dev:`, the innermost last
+
+
+def place(value: DeviceLike) -> Device:
+    """As `as_device`, but None is the device of the innermost `with dev:`."""
+    held = _CURRENT.get()
+    return held[-1] if value is None and held else as_device(value)
 
 
 # The device of launches whose arguments name none: of `tec.tile.on_device`.

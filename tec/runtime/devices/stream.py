@@ -101,6 +101,8 @@ class Event:
         stop.sync()
         return self.device.driver.event_elapsed_ms(self.device.index, self.handle, stop.handle)
 
+    elapsed_time = elapsed_ms
+
     def _check(self) -> None:
         if self._time_ns is None:
             raise DeviceError("the event was never recorded", hint="event.record() marks the place in the stream")

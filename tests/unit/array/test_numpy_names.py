@@ -54,6 +54,39 @@ k.concatenate([m, n], -1)|k.append(v, 3.0)|k.inner(v[0], w)|k.array_split(m, [2,
 w.repeat([2, 0, 1])|d.reshape(-1)|d.sum(axis=0)|d[:, 0].itemsize|m.T.reshape(8, -1)|m[::-1, ::2].flatten()|m.argmax(-1, keepdims=True)|
 k.einsum('...i,...i->...', m[:1], n)|k.einsum('ij,kj->ik', d, w.reshape(1, 3))|k.linalg.norm(k.reshape(m, (2, 2, 6)), axis=(-1, 0), ord=1)|
 k.linalg.norm(i)|k.unique(h, return_index=True, return_inverse=True, return_counts=True)""".replace("\n", "").split("|")  # fmt: skip
+# Differences, covariances, orders, index arithmetic, sets, padding; arguments by position; bools as numbers.
+MORE = """k.gradient(v)|k.gradient(m)|k.gradient(m, axis=0)|k.gradient(m, 2.0, 0.5)|k.gradient(v, c)|k.gradient(v, c, edge_order=2)|
+k.gradient(m, 0.5, axis=1, edge_order=2)|k.gradient(i)|k.gradient(m, axis=(0, 1))|k.trapezoid(m)|k.trapezoid(m, dx=.5, axis=0)|k.trapezoid(v, c)|
+k.trapezoid(m, c)|k.ediff1d(m)|k.cov(m)|k.cov(v)|k.cov(m, n)|k.cov(m, rowvar=False)|k.cov(m, bias=True)|k.cov(z)|k.cov(m, ddof=3)|k.corrcoef(m)|
+k.corrcoef(m, n, rowvar=False)|k.corrcoef(v, v)|k.corrcoef(z)|k.correlate(v, w)|k.correlate(v, w, 'full')|k.correlate(w, v, 'same')|k.polyval(w, v)|
+k.polyval(w, 2.0)|k.vander(v)|k.vander(v, 3)|k.vander(v, 3, increasing=True)|k.polyfit(v, c, 2)|k.unwrap(c)|k.unwrap(m)|
+k.unwrap(m, axis=0, period=3.0)|k.unwrap(m, discont=4.0)|k.sort(k.partition(v, 2)[:2])|k.partition(m, 2)[:, 2]|k.partition(m, 2, axis=None)[2]|
+k.sort(v[k.argpartition(v, 3)[:3]])|k.lexsort((v, c))|k.lexsort([i[:20]%3, i[20:]%4])|k.lexsort(k.round(m))|k.argwhere(m>1)|k.argwhere(z)|
+k.flatnonzero(m>1)|k.extract(m>1, m)|k.compress(v>0, m, axis=1)|k.compress(v>0, v)|k.select([m>2, n>0], [m, n], 7.0)|k.select([m>2, n>0], [1.0, n])|
+k.delete(m, 1, axis=0)|k.delete(m, [0, 2], axis=1)|k.delete(v, slice(1, 3))|k.delete(m, 3)|k.insert(v, 2, 9.0)|k.insert(m, 1, 5.0, axis=1)|
+k.insert(m, 1, v, axis=0)|k.insert(m, -1, 3.0, axis=0)|k.insert(v, 1, w)|k.unravel_index(i, (3, 3))|k.unravel_index(7, (3, 4))|
+k.ravel_multi_index((i%3, i%4), (3, 4))|k.indices((2, 3))|k.tri(3)|k.tri(3, 4, 1)|k.tril_indices(3)|k.triu_indices(3, 1, 4)|
+m[k.ix_([0, 2], [1, 3, 4])]|m[k.ix_([True, False, True, True], [1, 3])]|k.union1d(i, i+3)|k.intersect1d(i, i+3)|k.setdiff1d(i, i+3)|k.setxor1d(i, i+3)|
+k.nanargmax(h)|k.nanargmin(h, axis=1)|k.trim_zeros(k.pad(v, 2))|k.float_power(i, 0.5)|k.float_power(v, 2)|k.float_power(z, 2)|k.radians(v)|
+k.degrees(v)|k.divmod(m, 0.75)|k.divmod(i, 3)|k.modf(m)|k.modf(q)|k.sinc(m)|k.heaviside(k.round(m), 0.5)|k.heaviside(q, 0.5)|k.isposinf(q)|
+k.isneginf(q)|k.isreal(z)|k.isreal(m)|k.iscomplex(z)|k.angle(z)|k.angle(m)|k.angle(z, deg=True)|k.ldexp(v, 3)|k.ldexp(v, i[:6])|
+k.geomspace(1, 1000, 4)|k.fromfunction(lambda a, b:a+b, (2, 3))|k.hanning(5)|k.blackman(6)|k.copy(m)|k.size(m, 0)|k.atleast_3d(v)|k.atleast_3d(m)|
+k.rollaxis(m, 1)|k.cross(m[:, :3], n[:, :3])|k.dstack([m, n])|k.vsplit(m, 2)|k.hsplit(m, [2])|k.hsplit(v, 3)|k.diagflat(m[:2, :2], 1)|k.diag(v, -2)|
+k.around(m, 1)|k.round(m, 1)|k.round(i, -1)|k.round(m*100, -2)|k.pad(m, 1, mode='edge')|k.pad(m, ((1, 2), (3, 4)), mode='reflect')|
+k.pad(m, ((5, 0), (9, 7)), mode='reflect')|k.pad(v, (7, 8), mode='symmetric')|k.pad(m, 3, mode='wrap')|k.pad(v, (20, 13), mode='wrap')|
+k.pad(m, ((0, 2), (1, 0)), mode='maximum')|k.pad(m, 2, mode='minimum')|k.pad(m, 2, mode='mean')|k.pad(i, 2, mode='mean')|
+k.pad(v, (2, 3), mode='linear_ramp', end_values=(1, -2))|k.pad(m, 2, mode='linear_ramp')|k.pad(m, ((1, 2), (0, 1)), constant_values=((1, 2), (3, 4)))|
+k.pad(d, ((1, 1), (0, 0)))|k.pad(t, 1)|k.pad(i, 1, mode='wrap')|k.quantile(m, [0.1, 0.5])|k.quantile(m, [0.25, 0.5], axis=1)|
+k.percentile(m, [10, 90], axis=0)|k.nanprod(h)|k.nancumsum(h)|k.nanvar(h)|k.nanvar(h, axis=0)|k.nanstd(h, axis=1, ddof=1)|k.nanstd(i)|t.sum()|
+k.sum(t, 0)|t.mean()|t.mean(axis=1)|t.max()|t.min(axis=0)|k.prod(t)|k.cumsum(t)|m*t|t*m|t+1|t*2.5|t-m|m+True|i*t[0, 0]|t+u|t*u|k.maximum(t, u)|
+k.minimum(t, u)|t<u|t>=u|k.logical_and(m, n)|k.logical_or(i, 0)|k.logical_not(m)|k.logical_xor(i, t[0, 0])|k.where(m, 1.0, 2.0)|k.where(m>1)|
+k.where(i%2, i, 0)|k.isnan(t)|k.sqrt(t)|t/2|t/u|k.argmax(t)|k.argmin(t, axis=1)|k.any(i)|t.std()|k.var(m, 0)|k.std(m, axis=1, ddof=1)|m.std(ddof=1)|
+m.var(axis=0, ddof=1)|k.concatenate([t, m])|k.abs(t)|t**2|2**t|k.clip(m, 0, t)|k.stack([m, n], 1)|k.flip(m, 1)|k.roll(m, 2, 1)|k.take(m, i[:3]%4, 0)|
+k.repeat(m, 2, 1)|k.tile(v, 2)|k.squeeze(m[:1])|k.sum(m, 1)|k.mean(m, 1)|k.max(m, 0)|k.argmax(m, 1)|k.sort(m, 0)|k.argsort(m, 0)|k.all(m, 0)|
+k.zeros((2, 3), 'int32')|k.ones(3, 'float64')|k.full((2, ), 7, 'int32')|k.arange(0, 5, 1, 'float32')|k.eye(3, 4, 1)|k.tril(m, 1)|k.triu(m, -1)|
+k.asarray([1, 2], 'float32')|k.searchsorted(e, v, 'right')|k.count_nonzero(m, 0)|k.fft.fft(v, 8)|k.fft.rfft(m, 4, 0)|k.fft.fftfreq(5, 0.1)|
+k.fft.fftshift(v, 0)|k.zeros_like(m, 'int32')|k.full_like(m, 3)|m.compress(v>0, axis=1)|True+m|t&u|~t|k.convolve(v, w)|k.array_equal(t, t)|k.unique(t)|
+k.sort(t)|k.bincount(t[0]*1)|k.outer(t[0], v)|k.nan_to_num(q)|k.vdot(v, v)|k.sign(i)|k.cumsum(t, axis=0)|k.diff(t)|k.isclose(t, t)""".replace("\n", "").split("|")  # fmt: skip
 EINSUMS = [
     "ij,kj->ik",
     "ij,ij->",
@@ -71,6 +104,12 @@ EINSUMS = [
 
 def given(k: Any, dev: Any) -> dict[str, Any]:
     arrays = {"m": M, "n": N, "v": V, "w": W, "i": I, "h": HOLES, "e": EDGES, "q": EDGE, "b": BYTES, "d": NONE}
+    arrays |= {
+        "z": (M + 1j * N).astype(np.complex64),
+        "t": M > 0,
+        "u": N > 1,
+        "c": np.cumsum(np.abs(V) + 0.5, dtype=np.float32),
+    }
     return {
         "k": k,
         "x": xp,
@@ -95,12 +134,13 @@ def check(dev: Any, calls: list[tuple[str, str]]) -> None:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             want = eval(text, {**given(np, dev), "f": getattr(np, name.split()[0], None)})
-        got = eval(text, {**given(xp, dev), "f": getattr(xp, name.split()[0], None)})
+        with dev or tec.cpu():
+            got = eval(text, {**given(xp, dev), "f": getattr(xp, name.split()[0], None)})
         same(got, want, f"{name}: {text}")
 
 
-CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS), *(("an odd one", o) for o in ODD)]
-PARTS = 9  # of which the gate runs one, on the CPU, and a night all, on both
+CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS), *(("an odd one", o) for o in ODD + MORE)]
+PARTS = 27  # of which the gate runs one, on the CPU, and a night all, on both
 
 
 @pytest.mark.parametrize("dev", [None, pytest.param(EMU, marks=pytest.mark.slow)])
@@ -151,17 +191,44 @@ def test_einsum_takes_diagonals() -> None:
     same(xp.einsum("iij->j", xp.asarray(a)), np.einsum("iij->j", a), "iij->j")
 
 
+def test_arrays_are_made_where_a_with_says() -> None:
+    dev = tec.rocm_emu(EMU)
+    with dev:
+        made = [xp.zeros(2), xp.asarray([1.0]), xp.asarray(M), xp.arange(3), xp.random.rand(2), xp.fft.fftfreq(4)]
+        with tec.cpu():
+            inner = xp.ones(2)
+        elsewhere = xp.zeros(2, device=tec.cpu())
+    assert all(x.device is dev for x in made)
+    assert inner.device is elsewhere.device is xp.zeros(2).device is tec.cpu()
+
+
+def test_random_numbers_by_numpys_names() -> None:
+    g, h = xp.random.default_rng(3), xp.random.default_rng(3)
+    assert xp.array_equal(g.normal(2.0, 0.5, (2, 3)), h.normal(size=(2, 3), loc=2.0, scale=0.5))
+    x = xp.arange(10)
+    g.shuffle(x)
+    assert sorted(x.tolist()) == list(range(10)) and len(set(g.choice(x, 6, replace=False).tolist())) == 6
+    xp.random.seed(4)
+    first = xp.random.randint(0, 100, size=(5,)).tolist()
+    xp.random.seed(4)
+    assert xp.random.randint(0, 100, size=(5,)).tolist() == first
+    with pytest.raises(ValueError, match="choice of 11"):
+        g.choice(10, 11, replace=False)
+
+
 @pytest.mark.parametrize(("call", "says"), [
     (lambda x: x.get(), "numpy"), (lambda x: x.unsqueeze(0), "expand_dims"), (lambda x: x.exp(), "tec.array.exp"), (lambda x: x.reshap(3), "reshape meant"),
-    (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.corrcoef(x), "np.corrcoef"),
+    (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.roots(x), "np.roots"),
     (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
     (lambda x: xp.array_split(x, 0), "one part"), (lambda x: xp.split(x, -1), "one part"), (lambda x: xp.diag(x[0]), "vectors and matrices"),
     (lambda x: xp.rot90(x.reshape(1, 3), 1, (0, -2)), "differ"), (lambda x: xp.average(x.reshape(1, 3), weights=x), "weights"), (lambda x: xp.histogram(x, 0), "at least one"),
     (lambda x: xp.histogram(x, 2, range=(1.0, 0.0)), "ascending"), (lambda x: xp.digitize(x, xp.asarray([1.0, 0.0, 2.0])), "neither"), (lambda x: xp.median(x[:0]), "no elements"),
     (lambda x: xp.bincount(xp.arange(3), weights=x[:2]), "weights of shape"), (lambda x: xp.einsum("...i->i", x.reshape(1, 3)), "no \"...\""),
     (lambda x: xp.linalg.norm(x, ord="fro"), "a number"), (lambda x: xp.linalg.norm(x.reshape(1, 1, 3), ord=1), "along two"),
-    (lambda x: xp.split(x, 2), "array_split"), (lambda x: xp.bincount(x), "vector of integers"), (lambda x: xp.pad(x, 1, mode="wrap"), "constant"),
+    (lambda x: xp.split(x, 2), "array_split"), (lambda x: xp.bincount(x), "vector of integers"), (lambda x: xp.pad(x, 1, mode="wrp"), "constant"), (lambda x: xp.pad(x, 1, mode="edge", constant_values=1), "no constant_values"),
+    (lambda x: xp.gradient(x, 1.0, 2.0), "one for all"), (lambda x: xp.gradient(x[:1]), "at least 2"), (lambda x: xp.partition(x, 3), "element 3 of 3"),
+    (lambda x: xp.insert(x, [1, 2], 0.0), "one integer"), (lambda x: xp.cov(x.reshape(1, 1, 3)), "vectors and matrices"),
 ])  # fmt: skip
 def test_what_is_not_there_gets_a_hint(call: Any, says: str) -> None:
-    with pytest.raises((AttributeError, ValueError, TypeError), match=says):
+    with pytest.raises((AttributeError, ValueError, TypeError, IndexError), match=says):
         call(xp.asarray([1.0, 2.0, 3.0]))
