@@ -72,7 +72,7 @@ _LAZY: dict[str, tuple[str, str]] = {
     "Target": (".target", "Target"),
     # devices, arrays, compiled modules
     "runtime": (".runtime", ""),
-    "nd": (".runtime.arrays.ndarray", ""),
+    "nd": (".runtime.arrays.nd", ""),
     "collectives": (".collectives", ""),
     "sharding": (".sharding", ""),
     "shard": (".sharding", "shard"),
@@ -208,7 +208,7 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
         load_module as load_module,
         profile as profile,
     )
-    from .runtime.arrays import ndarray as _ndarray
+    from .runtime.arrays import nd as _nd
     from .runtime.modules.callbacks import (
         register_func as register_func,
         get_global_func as get_global_func,
@@ -226,4 +226,4 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
 
     array: Any  # whose names are loaded when they are used
     device = _as_device
-    nd = _ndarray
+    nd = _nd

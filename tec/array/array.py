@@ -230,6 +230,10 @@ class Array:
             return self
         return Array(leaf(in_memory(self._node).copyto(target)))
 
+    def __tec_nd__(self) -> NDArray:
+        """Its memory, for kernels and compiled functions, which may write there."""
+        return self._lent_out()
+
     __array__ = foreign.to_numpy
     __dlpack__ = foreign.dlpack
     __dlpack_device__ = foreign.dlpack_device

@@ -27,7 +27,8 @@ from .manipulation import axes_of, axis_of, roll
 from .node import Node, leaf, note, scalar
 
 __all__ = [
-    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft", "rfftfreq", "rfftn",
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
+    "rfftn",
 ]  # fmt: skip
 
 _NAME = "a Fourier transform"  # in errors
@@ -276,6 +277,21 @@ def irfftn(
     if len(chosen) > 1:
         x = ifftn(x, s=sizes[:-1], axes=chosen[:-1], norm=norm)
     return irfft(x, n=sizes[-1], axis=chosen[-1], norm=norm)
+
+
+def _two(f: Callable[..., Array], name: str) -> Callable[..., Array]:
+    def function(
+        x: Array, /, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str = "backward"
+    ) -> Array:
+        return f(x, s=s, axes=axes, norm=norm)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"NumPy's `{name}`: `{f.__name__}` along the last two axes."
+    return function
+
+
+fft2, ifft2 = _two(fftn, "fft2"), _two(ifftn, "ifft2")
+rfft2, irfft2 = _two(rfftn, "rfft2"), _two(irfftn, "irfft2")
 
 
 # ---- frequencies

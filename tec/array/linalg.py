@@ -9,6 +9,7 @@ is not positive definite, an iteration that does not end.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,7 @@ from .statistical import prod as _prod
 from .statistical import sum as _sum
 
 __all__ = [
+    "cond", "lstsq", "multi_dot",
     "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul", "matrix_norm", "matrix_power", "matrix_rank",
     "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve", "svd", "svdvals", "tensordot", "trace", "vecdot", "vector_norm",
 ]  # fmt: skip
@@ -395,3 +397,46 @@ def norm(x: Array, ord: Any = None, axis: Any = None, keepdims: bool = False) ->
     a, b = axes if axis is None else (axis_of(k, x.ndim) for k in axis)  # rows first: their order counts
     made = matrix_norm(moveaxis(x, (a, b), (-2, -1)), ord=ord)
     return reshape(made, tuple(1 if k in axes else n for k, n in enumerate(x.shape))) if keepdims else made
+
+
+# ---- NumPy's, beyond the standard
+
+
+def lstsq(a: Array, b: Array, rcond: float | None = None) -> tuple[Array, Array, int, Array]:
+    """(x, residuals, rank, singular values) of the least squares of a x - b, for one matrix; computed on the host by LAPACK."""
+    m, n = _matrix("lstsq", a), node_of(b)
+    x, rest, rank, s = _host("lstsq", lambda p, q: np.linalg.lstsq(p, q, rcond=rcond), m, n)
+    return x, rest, int(rank), s
+
+
+def cond(x: Array, p: Any = None) -> Array:
+    """The condition number: by the singular values, or for another `p` by the matrix norms of x and its inverse."""
+    if p is None or p == 2:
+        s = svdvals(x)
+        made: Array = s[..., 0] / s[..., -1]
+        return made
+    return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
+
+
+def multi_dot(arrays: Any) -> Array:
+    """The product of several matrices (vectors at the ends), in the order of the fewest multiplications."""
+    given = list(arrays)
+    if any(x.ndim not in (1, 2) or (x.ndim == 1 and 0 < i < len(given) - 1) for i, x in enumerate(given)):
+        raise ArrayValueError("multi_dot takes matrices, and vectors at the ends")
+    rows = [x.shape[0] if x.ndim == 2 else 1 if i == 0 else x.shape[0] for i, x in enumerate(given)]
+    extents = [*rows, given[-1].shape[1] if given[-1].ndim == 2 else 1]
+
+    @cache
+    def cost(i: int, j: int) -> tuple[int, int]:
+        """(multiplications of the product of i to j, the last one of its first part)."""
+        if i == j:
+            return 0, i
+        return min(
+            (cost(i, k)[0] + cost(k + 1, j)[0] + extents[i] * extents[k + 1] * extents[j + 1], k) for k in range(i, j)
+        )
+
+    def product(i: int, j: int) -> Array:
+        k = cost(i, j)[1]
+        return given[i] if i == j else matmul(product(i, k), product(k + 1, j))
+
+    return product(0, len(given) - 1)

@@ -66,6 +66,19 @@ def near(name: str, names: Any) -> str:
     return f": np.{name}(x.numpy()) computes it on the host" if hasattr(np, name) and not name.startswith("_") else ""
 
 
+def _save(file: Any, x: Array) -> None:
+    """`np.save` of a copy on the host."""
+    np.save(file, x.numpy())
+
+
+def _load(file: Any, device: Any = None) -> Array:
+    """The array that `save` or `np.save` wrote, on a device."""
+    return creation.asarray(np.load(file), device=device)
+
+
+FUNCTIONS |= {"save": _save, "load": _load}
+
+
 # ---- methods
 
 

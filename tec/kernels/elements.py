@@ -74,7 +74,10 @@ class Elements(State):
     def element(self, array: Any, index: Any, node: ast.AST) -> Any:
         """The access `array[index]`; a row of a matrix is an array again."""
         if not isinstance(array, Array):
-            raise self.error(f"{describe(array)} is indexed", hint="arrays and tuples have elements", node=node)
+            host = isinstance(array, np.ndarray)
+            hint = "pass it as an argument; memory of the thread is tec.local(shape, dtype)" if host else None
+            what = "an array of NumPy" if host else describe(array)
+            raise self.error(f"{what} is indexed", hint=hint or "arrays and tuples have elements", node=node)
         given = index if isinstance(index, tuple) else (index,)
         if 0 < len(given) < len(array.shape):
             first = self.held(self.indices(array, given, node, partial=True), "row")

@@ -96,6 +96,8 @@ class Expressions(Elements):
         if is_scalar(v):
             return v
         hint = f"take an element of it: {v.name}[i]" if isinstance(v, Array) else None
+        if isinstance(v, str):
+            hint = 'text is made by the host: print("x is", x), print(f"x is {x:.3f}")'
         raise self.error(f"{what} is {describe(v)}, a number is wanted", hint=hint)
 
     def as_type(self, v: Any, dtype: str, node: ast.AST) -> E.Expr:

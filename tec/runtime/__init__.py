@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .arrays import ndarray as nd
+from .arrays import nd
 from .arrays.ndarray import NDArray
 from .devices.device import Device, as_device, cpu, cuda, cuda_exists, rocm, rocm_emu, rocm_exists
 

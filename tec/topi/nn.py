@@ -21,8 +21,6 @@ __all__ = [
     "leaky_relu", "log_softmax", "lrn", "matmul", "pad", "pool1d", "pool2d", "pool3d", "prelu", "relu", "rms_norm", "scale_shift_nchw", "softmax",
 ]  # fmt: skip
 
-matmul = _matmul
-
 
 # ---- activations
 
@@ -72,11 +70,23 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
 # ---- products
 
 
+def matmul(
+    tensor_a: Tensor,
+    tensor_b: Tensor,
+    bias: Tensor | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+) -> Tensor:
+    """`topi.matmul` with the arguments that TVM's `topi.nn.matmul` has: a bias, and the type of the result."""
+    out = _matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
+    return out if bias is None else broadcast.add(out, tensor(bias, "matmul").astype(out.dtype))
+
+
 def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:
     """data (m, k) times the transposed weight (n, k), and a bias (n). 16-bit floats add up in 32 bits."""
-    out = matmul(tensor(data, "dense"), tensor(weight, "dense"), transp_b=True)
-    out = out if bias is None else broadcast.add(out, tensor(bias, "dense"))
-    return out if out_dtype in (None, out.dtype) else out.astype(out_dtype)
+    out = _matmul(tensor(data, "dense"), tensor(weight, "dense"), transp_b=True, out_dtype=out_dtype)
+    return out if bias is None else broadcast.add(out, tensor(bias, "dense").astype(out.dtype))
 
 
 def batch_matmul(
@@ -88,8 +98,9 @@ def batch_matmul(
     transpose_b: bool = True,
 ) -> Tensor:
     """Products of matrices, one a batch entry; the second one is (batch, n, k) unless `transpose_b` is False."""
-    out = matmul(tensor(tensor_a, "batch_matmul"), tensor(tensor_b, "batch_matmul"), transpose_a, transpose_b)
-    return out if out_dtype in (None, out.dtype) else out.astype(out_dtype)
+    return _matmul(
+        tensor(tensor_a, "batch_matmul"), tensor(tensor_b, "batch_matmul"), transpose_a, transpose_b, out_dtype
+    )
 
 
 # ---- convolutions and windows

@@ -324,11 +324,15 @@ def cumprod(data: Tensor, axis: int | None = None, dtype: str | None = None, exc
 # ---- products
 
 
-def matmul(a: Tensor, b: Tensor, transp_a: bool = False, transp_b: bool = False) -> Tensor:
-    """The product of the last two dimensions of `a` and `b`, either transposed; leading ones broadcast. 16-bit floats add up in 32 bits."""
-    return output(
-        "matmul", [tensor(a, "matmul"), tensor(b, "matmul")], transpose_a=bool(transp_a), transpose_b=bool(transp_b)
-    )
+def matmul(
+    a: Tensor, b: Tensor, transp_a: bool = False, transp_b: bool = False, out_dtype: str | None = None
+) -> Tensor:
+    """The product of the last two dimensions of `a` and `b`, either transposed; leading ones broadcast. 16-bit floats add up in 32 bits, and
+    with out_dtype "float32" are not rounded to 16."""
+    x, y = tensor(a, "matmul"), tensor(b, "matmul")
+    wide = {"out_dtype": out_dtype} if out_dtype == "float32" and x.dtype == y.dtype != out_dtype else {}
+    made = output("matmul", [x, y], transpose_a=bool(transp_a), transpose_b=bool(transp_b), **wide)
+    return made if out_dtype in (None, made.dtype) else made.astype(out_dtype)
 
 
 def tensordot(a: Tensor, b: Tensor, axes: Any = 2) -> Tensor:

@@ -93,7 +93,10 @@ class Template:
 
     def __init__(self, function: Callable[..., Any]):
         if not callable(function):
-            raise ArgumentError(f"template: a function is wanted, not {function!r}")
+            raise ArgumentError(
+                f"template: a function is wanted, not {function!r}",
+                hint="@tec.template above def f(holes, n): its name and its arguments name the task",
+            )
         self.function = function
         self.name = getattr(function, "__name__", "template")
         self.__doc__ = function.__doc__

@@ -28,6 +28,22 @@ def mistake(says: str, hint: str = "", args: str = "xn") -> Any:
     return register
 
 
+@mistake("an array of NumPy is indexed", "tec.local")
+def makes_an_array_of_numpy(x, n):
+    held = np.zeros(3)
+    x[0] = held[0]  # <-
+
+
+@mistake("a number is wanted", "text is made by the host")
+def formats_text_as_c_does(x, n):
+    print("%d" % n)  # noqa: UP031  # <-
+
+
+@mistake("2 dimensions, and 1 index", "m[i, 0], m[i, 1] = x, y", args="m")
+def stores_a_row(m):
+    m[0] = (1.0, 2.0)  # <-
+
+
 @mistake("with is not", "context managers")
 def uses_with(x, n):
     with open("f"):  # <-

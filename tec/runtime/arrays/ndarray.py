@@ -21,9 +21,7 @@ from . import dlpack
 from .addresses import address_of
 from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, numpy_dtype
 
-__all__ = [
-    "NDArray", "Storage", "array", "empty", "empty_like", "from_dlpack", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
-]  # fmt: skip
+__all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
 
 
 class NDArray:
@@ -387,8 +385,7 @@ def empty(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = N
     """A new array on `device` (the CPU when left out), not initialised."""
     extents = _check_shape(shape)
     name = dtype_name(dtype)
-    device = as_device(device)
-    storage = Storage(device, prod(extents) * itemsize(name))
+    storage = Storage(as_device(device), prod(extents) * itemsize(name))
     return NDArray(storage, storage.address, extents, name)
 
 
@@ -401,41 +398,6 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = N
         else:
             made.device.driver.memset(made.device.index, made.address, 0, made.nbytes, made.device.local.stream)
     return made
-
-
-def full(shape: ShapeLike, value: Any, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
-    """A new array of one number on `device`."""
-    made = empty(shape, dtype, device)
-    return made.copyfrom(np.full(made.elements().shape, value))
-
-
-def ones(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
-    """A new array of ones on `device`."""
-    return full(shape, 1, dtype, device)
-
-
-def empty_like(x: NDArray, dtype: DTypeLike | None = None, device: DeviceLike = None) -> NDArray:
-    """`empty` of the shape, type and device of `x`, an NDArray or a NumPy array (on the CPU)."""
-    return empty(x.shape, x.dtype if dtype is None else dtype, _beside(x, device))
-
-
-def zeros_like(x: NDArray, dtype: DTypeLike | None = None, device: DeviceLike = None) -> NDArray:
-    """`zeros` of the shape, type and device of `x`."""
-    return zeros(x.shape, x.dtype if dtype is None else dtype, _beside(x, device))
-
-
-def ones_like(x: NDArray, dtype: DTypeLike | None = None, device: DeviceLike = None) -> NDArray:
-    """`ones` of the shape, type and device of `x`."""
-    return full_like(x, 1, dtype, device)
-
-
-def full_like(x: NDArray, value: Any, dtype: DTypeLike | None = None, device: DeviceLike = None) -> NDArray:
-    """`full` of the shape, type and device of `x`."""
-    return full(x.shape, value, x.dtype if dtype is None else dtype, _beside(x, device))
-
-
-def _beside(x: Any, device: DeviceLike) -> DeviceLike:
-    return getattr(x, "device", None) if device is None and isinstance(x, NDArray) else device
 
 
 def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> NDArray:
@@ -491,10 +453,9 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
         raise ArgumentError(
             f"nd.from_numpy takes a NumPy array, not {type(x).__name__}", hint="nd.array(x) takes anything"
         )
-    dtype = x.dtype
-    name = _NUMPY_NAMES.get(dtype)
+    name = _NUMPY_NAMES.get(x.dtype)
     if name is None:
-        name = _NUMPY_NAMES[dtype] = dtype_name(dtype)
+        name = _NUMPY_NAMES[x.dtype] = dtype_name(x.dtype)
     flags = x.flags
     strides = None
     if not flags.c_contiguous:
@@ -512,6 +473,8 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
 def from_dlpack(x: Any, in_order: bool = False) -> NDArray:
     """An array that shares the memory of `x`, which has `__dlpack__` (PyTorch, CuPy, JAX, NumPy, ...) or is a capsule. in_order: it is used in x's own stream."""
     capsule = x
+    if hasattr(x, "__tec_nd__"):  # an array of `tec.array`, also on a GPU in software, for which DLPack has no number
+        return x.__tec_nd__()  # type: ignore[no-any-return]
     if hasattr(x, "__dlpack__"):
         kind = x.__dlpack_device__()[0] if hasattr(x, "__dlpack_device__") else dlpack.CPU
         # CUDA numbers its default stream 1 in DLPack, HIP 0; producers order their work before it.

@@ -87,6 +87,7 @@ k.zeros((2, 3), 'int32')|k.ones(3, 'float64')|k.full((2, ), 7, 'int32')|k.arange
 k.asarray([1, 2], 'float32')|k.searchsorted(e, v, 'right')|k.count_nonzero(m, 0)|k.fft.fft(v, 8)|k.fft.rfft(m, 4, 0)|k.fft.fftfreq(5, 0.1)|
 k.fft.fftshift(v, 0)|k.zeros_like(m, 'int32')|k.full_like(m, 3)|m.compress(v>0, axis=1)|True+m|t&u|~t|k.convolve(v, w)|k.array_equal(t, t)|k.unique(t)|
 k.sort(t)|k.bincount(t[0]*1)|k.outer(t[0], v)|k.nan_to_num(q)|k.vdot(v, v)|k.sign(i)|k.cumsum(t, axis=0)|k.diff(t)|k.isclose(t, t)""".replace("\n", "").split("|")  # fmt: skip
+HOST = """k.linalg.lstsq(m.T, v)|k.linalg.cond(m[:, :4])|k.linalg.cond(m[:, :4], 1)|k.linalg.multi_dot([w, m[:3], n.T])|k.fft.fft2(m)|k.fft.irfft2(k.fft.rfft2(m))"""
 EINSUMS = [
     "ij,kj->ik",
     "ij,ij->",
@@ -139,7 +140,11 @@ def check(dev: Any, calls: list[tuple[str, str]]) -> None:
         same(got, want, f"{name}: {text}")
 
 
-CALLS = [*FUNCTIONS.items(), *(("a method", m) for m in METHODS), *(("an odd one", o) for o in ODD + MORE)]
+CALLS = [
+    *FUNCTIONS.items(),
+    *(("a method", m) for m in METHODS),
+    *(("an odd one", o) for o in ODD + MORE + HOST.split("|")),
+]
 PARTS = 27  # of which the gate runs one, on the CPU, and a night all, on both
 
 

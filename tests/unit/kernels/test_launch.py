@@ -525,3 +525,44 @@ def test_a_launch_costs_little() -> None:
     launch(x, 1.0)
     best = min(timeit.repeat(lambda: launch(x, 1.0), number=500, repeat=9)) / 500
     assert best < 100e-6, f"{best * 1e6:.1f} us"
+
+
+@pytest.mark.parametrize(("options", "says"), [
+    ({"max_threads": 128}, "fits the registers"), ({"fastmath": True}, "leave it out"), ({"fastmat": True}, "only option"),
+])  # fmt: skip
+def test_options_of_other_decorators_get_a_hint(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(tec.KernelError, match=says):
+        tec.kernel(**options)
+
+
+def test_a_signature_above_a_kernel_gets_a_hint() -> None:
+    with pytest.raises(tec.KernelError, match="types are those of a launch"):
+        tec.kernel("void(float32[:])")
+
+
+@tec.kernel
+def _doubled(x, y):
+    i = tec.grid_idx(1)
+    if i < tec.cdiv(len(x), 1):
+        y[i] = x[i] * 2
+
+
+@pytest.mark.parametrize("dev", [tec.cpu(), tec.rocm_emu("gfx942")], ids=str)
+def test_arrays_of_the_namespace_are_arguments_and_what_is_written_shows_in_one(dev: Any) -> None:
+    x = tec.array.arange(8, dtype="float32", device=dev)
+    y = tec.array.zeros_like(x)
+    other = tec.array.asarray(y, copy=True)
+    _doubled[tec.cdiv(8, 4), 4](x, y)
+    assert y.tolist() == [2.0 * k for k in range(8)]
+    assert other.tolist() == [0.0] * 8
+
+
+def test_arrays_of_one_number_and_like_others() -> None:
+    dev = tec.rocm_emu("gfx942")
+    a = tec.nd.full((2, 3), 7, "int32", dev)
+    b, c = tec.nd.ones_like(a), tec.nd.zeros_like(a, "float64")
+    assert a.numpy().tolist() == [[7] * 3] * 2 and b.numpy().sum() == 6 and (b.dtype, b.device) == ("int32", dev)
+    assert (c.dtype, c.device, c.numpy().sum()) == ("float64", dev, 0.0)
+    assert tec.nd.empty_like(np.zeros(3)).shape == (3,)
+    with pytest.raises(AttributeError, match="it has NDArray"):
+        tec.nd.eye  # noqa: B018

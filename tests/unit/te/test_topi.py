@@ -272,3 +272,17 @@ def test_mistakes(name: str) -> None:
 def test_an_axis_that_there_is_not(f):
     with pytest.raises(tec.ExprError, match="axis"):
         f(te.placeholder((3, 4), name="x"), te.placeholder((4,), name="v"))
+
+
+@pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
+def test_products_of_halves_with_float_results_are_not_rounded(target: str) -> None:
+    dev = tec.cpu() if target == "llvm" else tec.rocm_emu("gfx942")
+    x, w = (F(s).astype("float16") for s in ((8, 96), (16, 96)))
+    a, b = (te.placeholder(v.shape, "float16", name=n) for v, n in ((x, "a"), (w, "b")))
+    c = topi.nn.dense(a, b, out_dtype="float32")
+    f = tec.build(topi.schedule(c, target), [a, b, c], target)  # whose outputs may be of another form
+    out = tec.nd.empty(c.shape, c.dtype, dev)
+    f(tec.nd.array(x, dev), tec.nd.array(w, dev), out)
+    np.testing.assert_allclose(out.numpy(), x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-5, atol=1e-5)
+    d = topi.nn.matmul(a, b, out_dtype="float32", transpose_b=True)
+    assert (d.dtype, tuple(int(n) for n in d.shape)) == ("float32", (8, 16))

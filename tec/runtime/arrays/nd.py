@@ -1,0 +1,18 @@
+"""`tec.nd`: arrays in devices' memory, and the functions that make them."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from .filled import empty_like, full, full_like, ones, ones_like, zeros_like
+from .ndarray import NDArray, Storage, array, empty, from_dlpack, from_numpy, zeros
+
+__all__ = [
+    "NDArray", "Storage", "array", "empty", "empty_like", "from_dlpack", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    raise AttributeError(f"tec.nd has no {name!r}: it has {', '.join(__all__)}; tec.array has NumPy's functions")
