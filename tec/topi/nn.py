@@ -10,9 +10,9 @@ from ..errors import ExprError
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, ELEMWISE, elementwise
 from . import broadcast
+from .dense_products import batch_matmul, dense, matmul
 from .operators import axis_of, compute, output, tensor, type_of
 from .tag import INJECTIVE
-from .transform import matmul as _matmul
 from .transform import reshape
 
 __all__ = [
@@ -65,42 +65,6 @@ fast_softmax = softmax
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """The logarithm of `softmax`."""
     return output("log_softmax", [tensor(x, "log_softmax")], axes=(axis,))
-
-
-# ---- products
-
-
-def matmul(
-    tensor_a: Tensor,
-    tensor_b: Tensor,
-    bias: Tensor | None = None,
-    out_dtype: str | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = False,
-) -> Tensor:
-    """`topi.matmul` with the arguments that TVM's `topi.nn.matmul` has: a bias, and the type of the result."""
-    out = _matmul(tensor_a, tensor_b, transpose_a, transpose_b, out_dtype)
-    return out if bias is None else broadcast.add(out, tensor(bias, "matmul").astype(out.dtype))
-
-
-def dense(data: Tensor, weight: Tensor, bias: Tensor | None = None, out_dtype: str | None = None) -> Tensor:
-    """data (m, k) times the transposed weight (n, k), and a bias (n). 16-bit floats add up in 32 bits."""
-    out = _matmul(tensor(data, "dense"), tensor(weight, "dense"), transp_b=True, out_dtype=out_dtype)
-    return out if bias is None else broadcast.add(out, tensor(bias, "dense").astype(out.dtype))
-
-
-def batch_matmul(
-    tensor_a: Tensor,
-    tensor_b: Tensor,
-    oshape: Any = None,
-    out_dtype: str | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = True,
-) -> Tensor:
-    """Products of matrices, one a batch entry; the second one is (batch, n, k) unless `transpose_b` is False."""
-    return _matmul(
-        tensor(tensor_a, "batch_matmul"), tensor(tensor_b, "batch_matmul"), transpose_a, transpose_b, out_dtype
-    )
 
 
 # ---- convolutions and windows
