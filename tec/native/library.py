@@ -230,15 +230,23 @@ def _write(
     parts += [_weights_object(symbol, data, like) for symbol, data in made.weights.items()]
     private = [e for e in exports if e not in _API]
     # Of several libraries in a program each keeps its own runtime; the calls are those of one of them.
-    body = write_object(localized(join_objects([parts[0], *own, *parts[1:]]), {*private, "tec_own_model"}))
+    body = _for_linkers(localized(join_objects([parts[0], *own, *parts[1:]]), {*private, "tec_own_model"}))
     if out.suffix == ".a":
-        members = {f"{out.stem}.o": body} | ({"tec_api.o": objects["api"]} if size_symbol is not None else {})
+        members = {f"{out.stem}.o": body} | (
+            {"tec_api.o": _for_linkers(join_objects([objects["api"]]))} if size_symbol is not None else {}
+        )
         write_output(out, archive(members), CodegenError)
     elif out.suffix == ".o":
         with_api = [body, *([objects["api"]] if size_symbol is not None else [])]
-        write_output(out, write_object(join_objects(with_api)), CodegenError)
+        write_output(out, _for_linkers(join_objects(with_api)), CodegenError)
     else:
         _link_by(str(linker), out, [body, *([objects["api"]] if size_symbol is not None else [])])
+
+
+def _for_linkers(o: elf.Object) -> bytes:
+    """An object for a system's linker, which gives a program an executable stack where one of its objects does not say that it needs none."""
+    o.sections.append(elf.Section(".note.GNU-stack", elf.PROGBITS, 0, 1))
+    return write_object(o)
 
 
 def _put(f: Any, pieces: Sequence[Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -15,10 +16,12 @@ import tec
 from tec.graph import Graph
 from tec.native import runtime
 from tec.ops.dims import Dim
+from tests import seeds
 from tests.thinned import thinned
 from tests.unit.native.harness import CC, CXX, build, execute, needs_cc
 from tests.unit.native.networks import cached_sum, cnn
 from tests.unit.native.test_kernels import scaled
+from tools import c_runtime
 
 pytestmark = needs_cc
 
@@ -50,6 +53,14 @@ def inputs():
     return ((np.arange(2 * 3 * 12 * 12) % 17).astype("f") * np.float32(0.125) - 1).reshape(2, 3, 12, 12)
 
 
+def has_executable_stack(program):
+    """What the program's header PT_GNU_STACK says."""
+    data = program.read_bytes()
+    at, size, count = *struct.unpack_from("<Q", data, 32), *struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<II", data, at + k * size) for k in range(count)]
+    return not any(kind == 0x6474E551 and not flags & 1 for kind, flags in headers)
+
+
 def numbers(text):
     return np.array([float.fromhex(w) for w in text.split()], "f")
 
@@ -62,7 +73,10 @@ def numbers(text):
 def test_a_network(name, flags, kind, tmp_path):
     cnn().export_library(tmp_path / f"cnn{kind}")
     compiler = CXX if name.endswith("cc") else CC
-    program = build(tmp_path, RUN_CNN, tmp_path / f"cnn{kind}", *flags, compiler=compiler, name=name)
+    program = build(
+        tmp_path, RUN_CNN, tmp_path / f"cnn{kind}", *flags, "-Wl,--fatal-warnings", compiler=compiler, name=name
+    )
+    assert not has_executable_stack(program)
     np.testing.assert_array_equal(numbers(execute(program)).reshape(2, 10), cnn().run([inputs()])[0])
 
 
@@ -125,7 +139,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("kind", [".so", ".a"])
+@pytest.mark.parametrize("kind", [".so", ".a", ".o"])
 def test_a_kernel(kind, tmp_path):
     module = scaled()
     module.export_library(tmp_path / f"k{kind}")
@@ -228,6 +242,32 @@ def test_sanitizers(sanitizer, tmp_path):
         net.export_library(tmp_path / f"{name}.so")
         execute(build(tmp_path, source, tmp_path / f"{name}.so", *flags, name=f"{name}.c"))
     execute(many(tmp_path, ".so", *flags))
+
+
+@pytest.mark.parametrize("seeds_drawn", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_hostile_calls(seeds_drawn, tmp_path, monkeypatch):
+    """Calls of drawn order with null pointers, types, sizes, strides and places that are drawn: a status with a text, and no byte is touched that is not the
+    tensors'. Of many seeds, the runtime is watched by the sanitizers too."""
+    flags = ("-std=gnu99", "-g", "-DSTREAM=")
+    if seeds_drawn > 100:
+        flags += ("-fsanitize=address,undefined",)
+        watched = _watched_runtime(tmp_path)
+        monkeypatch.setattr(runtime, "objects", lambda arch: watched)
+    cnn().export_library(tmp_path / "cnn.a")
+    cached_sum().export_library(tmp_path / "cache.a")
+    scaled().export_library(tmp_path / "k.a")
+    source = (Path(__file__).parent / "hostile.c").read_text()
+    program = build(tmp_path, source, [tmp_path / f"{n}.a" for n in ("cnn", "cache", "k")], *flags)
+    assert execute(program, seeds.first(), seeds_drawn) == "done\n"
+
+
+def _watched_runtime(folder):
+    """The runtime's objects as the system's compiler makes them with its sanitizers."""
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(c_runtime, "clang", lambda: CC)
+        m.setitem(c_runtime.TARGETS, "x86_64", [])
+        m.setattr(c_runtime, "FLAGS", [*c_runtime.FLAGS, "-fsanitize=address,undefined", "-Wno-error"])
+        return c_runtime.compile_all("x86_64", folder)
 
 
 def test_the_stored_runtime_is_that_of_its_sources():
