@@ -77,7 +77,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
-        Pass("row_operators", lambda g, t, d: row_operators(g, t)),
+        Pass("row_operators", lambda g, t, d: row_operators(g)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),

@@ -19,7 +19,7 @@ from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
-from ..group import Group, begin, extent, reduce_size, shape_key, size_of
+from ..group import Group, begin, extent, reduce_size, same_shape, shape_key, size_of
 from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space, Value
 from .reductions import rows_in_lanes
@@ -50,14 +50,21 @@ class CpuRows(Space):
     @classmethod
     def match(cls, group: Group, target: Target) -> CpuRows | None:
         reductions = group.reductions()
-        if len(reductions) < 2 or len(group.output_ops) != 1:
+        if not reductions or len(group.output_ops) != 1:
             return None
         out = group.output_ops[0]
         if not isinstance(out, ComputeOp) or out.reduce_axis:
             return None
         lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions)  # type: ignore[union-attr]
         outer = _common_rows(group, out, reductions)
-        return cls(group, target, out, outer) if outer and lead else None
+        one_a_row = bool(outer) and _is_one_a_row(out, outer or 0)
+        beside = len(reductions) < 2 and same_shape(reductions[0].output(0), out.output(0))
+        if not outer or not lead or beside or (len(reductions) < 2 and one_a_row):
+            return None
+        space = cls(group, target, out, outer)
+        # What stays in the second cache is read again for nothing, and stages put more rows side by side.
+        space.is_second = one_a_row and moved_bytes(group) <= target.core.l2_bytes
+        return space
 
     @property
     def default(self) -> Choice:

@@ -1,4 +1,4 @@
-"""Row operators in place of a reduction and what reads it, on GPUs: one kernel that reads a row once, where the reduction and its readers would be two.
+"""Row operators in place of a reduction and what reads it: one function that reads a row once, where the reduction and its readers would be two.
 
 In: a graph whose products have taken in the norms that they fold (`projections`). Out: the same with what is left of them as operators of rows.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...target import Target
 from ..graph import Graph, Value
 from .patterns import Either, Found, Named, Rule, apply_rule, last_axes, number
 
@@ -48,9 +47,8 @@ RULES = (
 )  # fmt: skip
 
 
-def row_operators(graph: Graph, target: Target) -> Graph:
-    """The graph with each rule's pattern as its operator, for a GPU."""
-    if target.is_gpu:
-        for rule in RULES:
-            graph = apply_rule(rule, graph)
+def row_operators(graph: Graph) -> Graph:
+    """The graph with each rule's pattern as its operator."""
+    for rule in RULES:
+        graph = apply_rule(rule, graph)
     return graph
