@@ -41,6 +41,12 @@ def _rare(op: str, bits: int) -> str:
     )
 
 
+def _checked_bytes(space: str, op: str, bits: int) -> int:
+    """Bytes of an access that lie in an allocation. Compilers exchange the word around a number of 2 bytes: it is aligned and begins in an allocation, so no other one
+    has a part of it, and the chip has its memory."""
+    return 1 if (space, op, bits) == ("global", "cmpswap", 32) else bits // 8
+
+
 def atomic_function(w: int, space: str, op: str, bits: int) -> str:
     """Lane by lane in order; `out` takes the old values and brings the data (and the compare value after it)."""
     at = "i64" if space == "global" else "i32"
@@ -54,7 +60,7 @@ def atomic_function(w: int, space: str, op: str, bits: int) -> str:
     n = bits // 32
     text = (
         f"\ndefine i32 @tec_atomic_{space}_{op}_{bits}_{w}(ptr %out, <{w} x {at}> %addr, i{w} %m, ptr %ctx, i32 %site) {{\n"
-        f"entry:\n  %abuf = alloca <{w} x i64>, align 64\n{resolve(w, space, nbytes, nbytes, strict=True)}"
+        f"entry:\n  %abuf = alloca <{w} x i64>, align 64\n{resolve(w, space, _checked_bytes(space, op, bits), nbytes, strict=True)}"
     )
     if space == "global":
         text += f"  store <{w} x i64> %addr, ptr %abuf\n"
