@@ -1,8 +1,10 @@
-"""TorchInductor's kernels through `tec.tile.from_triton` on the NVIDIA GPU at hand: of networks that torch.compile takes, each kernel once, beside Triton's results.
+"""TorchInductor's kernels through `tec.tile.from_triton`: of networks that torch.compile takes (`inductor_networks`).
 
-    python -m benchmarks.tile_inductor [SECONDS]
+    python -m benchmarks.tile_inductor [cuda|cpu|CHIP] [SECONDS] [NETWORK...]
 
-A kernel's first launch runs by Triton; the same source, arguments (copies of their memory), grid and configuration then run by tec, and all arrays are compared.
+On an NVIDIA GPU ("cuda", the default) a kernel's first launch runs by Triton; the same source, arguments (copies of their memory), grid and configuration then run by
+tec, and all arrays are compared. Elsewhere inductor writes its kernels for Triton's back end of CPUs, tec alone runs them, on the CPU or on an AMD chip in software, and
+what a network computes (of one that is trained, its gradients too) is compared with eager PyTorch's.
 JSON lines: a row a network with what was seen so far, and one for each kernel that was wrong or refused.
 """
 
@@ -11,18 +13,45 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
+
+from benchmarks.inductor_networks import networks
 
 RTOL, ATOL = 1e-2, 1e-2
 
 
-def copied(t: Any) -> Any:
-    """A tensor over a copy of its memory, at the same place in it."""
+def copied(args: Any) -> list[Any]:
+    """Arguments whose tensors are over copies of their memory, at the same places in it; those that share memory share the copy."""
     import torch
 
-    storage = t.untyped_storage().clone()
-    return torch.empty(0, dtype=t.dtype, device=t.device).set_(storage, t.storage_offset(), t.size(), t.stride())
+    storages: dict[int, Any] = {}
+
+    def one(t: Any) -> Any:
+        if not isinstance(t, torch.Tensor):
+            return t
+        memory = t.untyped_storage()
+        storage = storages.setdefault(memory.data_ptr(), memory.clone())
+        return torch.empty(0, dtype=t.dtype, device=t.device).set_(storage, t.storage_offset(), t.size(), t.stride())
+
+    return list(map(one, args))
+
+
+def run_time_names(tuner: Any, config: Any) -> list[str]:
+    """A kernel's parameters that a launch of inductor's passes."""
+    signature = tuner.triton_meta["signature"].items()
+    return [n for n, t in signature if t != "constexpr" and n not in config.kwargs]
+
+
+def given_to(tuner: Any, config: Any, args: Sequence[Any]) -> dict[str, Any]:
+    """All arguments of a launch by name."""
+    names = list(tuner.fn.arg_names)
+    constants = {}
+    for k, v in tuner.triton_meta.get("constants", {}).items():  # by name, or by place
+        place = k[0] if isinstance(k, tuple) else k
+        constants[names[place] if isinstance(place, int) else place] = v
+    return {**constants, **dict(zip(run_time_names(tuner, config), args)), **config.kwargs}
 
 
 class Watch:
@@ -41,9 +70,7 @@ class Watch:
             text = self.fn.src
             if benchmark_run or text in watch.seen:
                 return run(self, *args, stream=stream, benchmark_run=benchmark_run, **named)
-            import torch
-
-            mine = [copied(a) if isinstance(a, torch.Tensor) else a for a in args]
+            mine = copied(args)
             made = run(self, *args, stream=stream, **named)
             watch.seen.add(text)
             try:
@@ -63,16 +90,10 @@ class Watch:
         import tec.tile
 
         config = tuner.launchers[0].config
-        meta, all_names = tuner.triton_meta, list(tuner.fn.arg_names)
-        names = [n for n, t in meta["signature"].items() if t != "constexpr" and n not in config.kwargs]
-        grid = GridExpr.from_meta(tuner.inductor_meta, config).eval_slow({**dict(zip(names, mine)), **config.kwargs})
         fn = tuner.fn if tuner.fn.fn is not None else tuner._reload_kernel().fn  # compiled in another process
         kernel = tec.tile.from_triton(fn)
-        constants = {}
-        for k, v in meta.get("constants", {}).items():  # by name, or by place
-            place = k[0] if isinstance(k, tuple) else k
-            constants[all_names[place] if isinstance(place, int) else place] = v
-        given = {**constants, **dict(zip(names, mine)), **config.kwargs}
+        given, names = given_to(tuner, config, mine), run_time_names(tuner, config)
+        grid = GridExpr.from_meta(tuner.inductor_meta, config).eval_slow(given)
         kernel[grid](**given, num_warps=config.num_warps, num_stages=config.num_stages)
         torch.cuda.synchronize()
         for n, a, b in zip(names, mine, theirs):
@@ -85,61 +106,110 @@ class Watch:
         self.right += 1
 
 
-def networks() -> Iterator[tuple[str, Callable[[], tuple[Any, tuple[Any, ...], bool]]]]:
-    """Networks with inputs, and whether they are trained a step."""
+def gradients(network: Any, out: Any) -> dict[str, Any]:
+    """Of the mean square of what a network computed."""
+    out.float().square().mean().backward()
+    found = {n: p.grad.clone() for n, p in network.named_parameters() if p.grad is not None}
+    network.zero_grad(set_to_none=True)
+    return found
+
+
+def first_of(out: Any) -> Any:
+    """The first tensor of a network's result."""
+    return next(iter(out.values())) if isinstance(out, dict) else out
+
+
+def beside_triton(watch: Watch, make: Callable[[], Any]) -> dict[str, Any]:
     import torch
-    import torchvision.models as V
-    import transformers as T
 
-    image = (torch.randn(4, 3, 96, 96, device="cuda"),)
-    ids = torch.randint(0, 1000, (2, 64), device="cuda")
-    small = {
-        "hidden_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "intermediate_size": 256,
-        "vocab_size": 1000,
-    }
+    network, inputs, trained = make()
+    out = first_of(torch.compile(network)(*inputs))
+    if trained:
+        gradients(network, out)
+    torch.cuda.synchronize()
+    return {"kernels": len(watch.seen), "right": watch.right}
 
-    def of(config: Any, model: Any) -> Any:
-        return model(config).cuda()
 
-    yield "resnet18, trained", lambda: (V.resnet18().cuda(), image, True)
-    yield "llama", lambda: (of(T.LlamaConfig(**small), T.LlamaModel), (ids,), False)
-    yield "bert, trained", lambda: (of(T.BertConfig(**small), T.BertModel), (ids,), True)
-    yield "mobilenet_v3_small", lambda: (V.mobilenet_v3_small().cuda().eval(), image, False)
-    yield "vit_b_16", lambda: (V.VisionTransformer(96, 16, 2, 4, 64, 128).cuda(), image, True)
-    yield (
-        "gpt2",
-        lambda: (of(T.GPT2Config(n_embd=128, n_layer=2, n_head=4, vocab_size=1000), T.GPT2Model), (ids,), False),
-    )
-    yield "swin_t", lambda: (V.swin_t().cuda().eval(), image, False)
-    yield "convnext_tiny, trained", lambda: (V.convnext_tiny().cuda(), image, True)
-    yield "efficientnet_b0", lambda: (V.efficientnet_b0().cuda(), image, True)
-    yield "shufflenet", lambda: (V.shufflenet_v2_x0_5().cuda().eval(), image, False)
-    yield "squeezenet", lambda: (V.squeezenet1_1().cuda().eval(), image, False)
-    yield "densenet121", lambda: (V.densenet121().cuda().eval(), image, False)
+class Alone:
+    """Launches of inductor's kernels by tec, with no Triton."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[str, Any] = {}
+
+    def start(self) -> None:
+        import torch._inductor.config as settings
+        from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+        from triton.backends.compiler import GPUTarget
+        from triton.runtime import driver
+
+        class Host:
+            """What inductor asks of a driver; nothing is launched by it."""
+
+            def get_current_target(self) -> Any:
+                return GPUTarget("cuda", 90, 32)
+
+            def get_current_device(self) -> int:
+                return 0
+
+        driver.set_active(Host())
+        settings.cpu_backend, settings.compile_threads, settings.fx_graph_cache = "triton", 1, False
+        CachingAutotuner.precompile = lambda *a, **k: None
+        alone = self
+        CachingAutotuner.run = lambda tuner, *args, stream=None, **named: alone.run(tuner, args)
+
+    def run(self, tuner: Any, args: tuple[Any, ...]) -> None:
+        from torch._inductor.runtime.triton_heuristics import GridExpr
+
+        import tec.tile
+
+        kernel = self.kernels.get(tuner.fn.src)
+        if kernel is None:
+            kernel = self.kernels[tuner.fn.src] = tec.tile.from_triton(tuner.fn)
+        config = tuner.configs[0]
+        given = given_to(tuner, config, args)
+        grid = GridExpr.from_meta(tuner.inductor_meta, config).eval_slow(given)
+        try:
+            kernel[grid](**given, num_warps=config.num_warps, num_stages=config.num_stages)
+        except Exception as e:
+            said = f"{type(e).__name__}: {str(e)[:300]}"
+            print(json.dumps({"kernel": kernel.__name__, "refused": said}), flush=True)
+            raise
+
+    def compare(self, make: Callable[[], Any]) -> dict[str, Any]:
+        """A network by eager PyTorch, and compiled; what differs by more than 1 % of the largest number."""
+        import torch
+
+        torch._dynamo.reset()
+        before = len(self.kernels)
+        network, inputs, trained = make()
+        state = {k: v.clone() for k, v in network.state_dict().items()}  # batch norms change theirs
+        want = first_of(network(*inputs))
+        parts = {"": want.detach(), **(gradients(network, want) if trained else {})}
+        network.load_state_dict(state)
+        got = first_of(torch.compile(network)(*inputs))
+        mine = {"": got.detach(), **(gradients(network, got) if trained else {})}
+        bad = [n for n, v in parts.items() if float((mine[n] - v).abs().max()) > RTOL * max(float(v.abs().max()), ATOL)]
+        return {"kernels": len(self.kernels) - before, "wrong": bad[:5]}
 
 
 def main(words: list[str]) -> None:
-    import torch
+    import tec
+    import tec.tile
 
-    watch = Watch()
+    where = words.pop(0) if words and not words[0].isdigit() else "cuda"
+    until = time.monotonic() + float(words.pop(0) if words and words[0].isdigit() else 1e9)
+    watch: Any = Watch() if where == "cuda" else Alone()
     watch.start()
-    until = time.monotonic() + float(words[0] if words else 1e9)
-    for name, make in networks():
-        if time.monotonic() > until:
-            break
+    elsewhere = nullcontext if where in ("cuda", "cpu") else lambda: tec.tile.on_device(tec.rocm_emu(where))
+    for name, make in networks("cuda" if where == "cuda" else "cpu"):
+        if time.monotonic() > until or (words and not name.startswith(tuple(words))):
+            continue
         try:
-            model, inputs, trained = make()
-            out = torch.compile(model)(*inputs)
-            out = next(iter(out.values())) if isinstance(out, dict) else out
-            if trained:
-                out.float().square().mean().backward()
-            torch.cuda.synchronize()
+            with elsewhere():
+                row = beside_triton(watch, make) if where == "cuda" else watch.compare(make)
         except Exception as e:
-            print(json.dumps({"network": name, "failed": f"{type(e).__name__}: {str(e)[:300]}"}), flush=True)
-        print(json.dumps({"network": name, "kernels": len(watch.seen), "right": watch.right}), flush=True)
+            row = {"failed": f"{type(e).__name__}: {str(e)[:300]}"}
+        print(json.dumps({"network": name, **row}), flush=True)
 
 
 if __name__ == "__main__":
