@@ -6,6 +6,7 @@ Both are bundles of values: a pointer, sizes, strides (in elements), offsets. `p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from . import grammar as G
@@ -13,6 +14,19 @@ from .access import atomic_word, load, store
 from .builder import current, int32, int64, plain, uint32, uint64
 from .values import sizes
 from .words import arange, constant
+
+
+@dataclass(frozen=True, slots=True)
+class Corner:
+    """Of a tile that a descriptor's load brings, with 0 outside of the array: the array, and where in it the tile begins."""
+
+    base: Any
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    offsets: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return "of a descriptor"
 
 
 def _scalars(values: Any) -> tuple[Any, ...]:
@@ -155,7 +169,10 @@ class tensor_descriptor(block_ptr):
     def load(self, offsets: Any) -> Any:
         """The tile at `offsets`. Elements outside the array are 0."""
         p, m = self._at(offsets)
-        return load(p, m, float("nan") if self.padding == "nan" else 0)
+        made = load(p, m, float("nan") if self.padding == "nan" else 0)
+        if self.padding != "nan" and len(self.block) == 2:
+            made.of.attrs["corner"] = Corner(self.base, self.sizes, self.steps, _scalars(offsets))
+        return made
 
     def store(self, offsets: Any, value: Any) -> None:
         """Write a tile at `offsets`. Elements outside the array are left out."""

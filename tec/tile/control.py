@@ -35,15 +35,18 @@ class Control(OverAxis):
         dtype = "int64" if v.ty.dtype.is_ptr() else v.ty.dtype.tec
         return Held(self.array(name, dtype, [d.held for d in layout]), layout)
 
-    def write(self, slot: Buffer | Held, v: Value) -> None:
-        """Set a slot to a value."""
+    def write(self, slot: Buffer | Held, v: Value, like: Value) -> None:
+        """Set a slot to a value, as one of `like`: pointers into several arrays are told from one place."""
+        is_pointer = like.ty.dtype.is_ptr()
         if isinstance(slot, Buffer):
-            self.emit(self.store(slot, [ZERO], self.scalar(v)))
+            e = self.scalar(v)
+            self.emit(self.store(slot, [ZERO], self.side(v, e, like) if is_pointer else e))
             return
         if self.held.get(id(v)) is not None and self.held[id(v)].buffer is slot.buffer:
             return
         read = self.reader(v, slot.layout)
-        self.visit(slot.layout, lambda p: self.store(slot.buffer, [a.register for a in p], read(p)))
+        told = (lambda p: self.side(v, read(p), like)) if is_pointer else read
+        self.visit(slot.layout, lambda p: self.store(slot.buffer, [a.register for a in p], told(p)))
 
     def bind(self, v: Value, slot: Buffer | Held) -> None:
         """Let a value stand for what its slot holds now."""
@@ -74,7 +77,7 @@ class Control(OverAxis):
     def assign_all(self, slots: Sequence[Buffer | Held], args: Sequence[Value], values: Sequence[Value]) -> None:
         """Set all slots at once: a value is kept first where a slot that is written before it is one that it reads."""
         slots, args, values = list(slots), list(args), list(values)
-        pending: list[tuple[Buffer | Held, Value]] = []
+        pending: list[tuple[Buffer | Held, Value, Value]] = []
         for k, (slot, v) in enumerate(zip(slots, values)):
             if v is args[k]:
                 continue
@@ -89,9 +92,9 @@ class Control(OverAxis):
                     v = self._scalar_copy(v)
             elif not v.ty.shape:
                 v = self._scalar_copy(v)
-            pending.append((slot, v))
-        for slot, v in pending:
-            self.write(slot, v)
+            pending.append((slot, v, args[k]))
+        for slot, v, arg in pending:
+            self.write(slot, v, arg)
 
     def _crosses(self, v: Value, arg: Value) -> bool:
         """Whether a value reads its own argument at other places, or in another layout."""
@@ -123,6 +126,8 @@ class Control(OverAxis):
     def _scalar_copy(self, v: Value) -> Value:
         fresh = Value(v.ty)
         e = self.scalar(v)
+        if v.ty.dtype.is_ptr():
+            self.pointers[id(fresh)] = self.base(v)
         var = E.Var("next", e.dtype)
         loc = self.loc
         self.emit(Open(lambda body: S.LetStmt(var, e, body, loc)))
@@ -143,10 +148,8 @@ class Control(OverAxis):
             if k in moving:
                 self._prepare(init)
                 continue
-            if a.ty.dtype.is_ptr():
-                self.pointers[id(a)] = self.base(init)
             slots[k] = self.slot(a)
-            self.write(slots[k], init)
+            self.write(slots[k], init, a)
         turn = E.Var("turn", "int32", True)
         kept = dict(self.kept)
         planned = self.planned(op, block, {id(block.args[0]), *(id(args[k]) for k in moving)})
@@ -181,8 +184,6 @@ class Control(OverAxis):
         self.land(flight)
         self._forget(block)
         for k, r in enumerate(op.results):
-            if r.ty.dtype.is_ptr():
-                self.pointers[id(r)] = self.base(inits[k])
             if k in moving:
                 self._moving(r, inits[k], moving[k], count)
             else:
@@ -314,11 +315,9 @@ class Control(OverAxis):
         test, body = op.blocks
         slots = []
         self.nested += 1
-        for a, b, init in zip(test.args, body.args, op.operands):
-            if a.ty.dtype.is_ptr():
-                self.pointers[id(a)] = self.pointers[id(b)] = self.base(init)
+        for b, init in zip(body.args, op.operands):
             slot = self.slot(b)
-            self.write(slot, init)
+            self.write(slot, init, b)
             slots.append(slot)
         flag = self.array("goes", "bool", [1])
 
@@ -342,8 +341,6 @@ class Control(OverAxis):
         self.nested -= 1
         self.emit(S.While(E.BufferLoad(flag, (ZERO,)), close(items), op.loc))
         for k, r in enumerate(op.results):
-            if r.ty.dtype.is_ptr():
-                self.pointers[id(r)] = self.base(op.operands[k])
             self.bind(r, slots[k])
 
     def _forget(self, block: Block) -> None:
@@ -367,8 +364,8 @@ class Control(OverAxis):
             with self.block() as items:
                 self.ops(block)
                 self.loc = op.loc
-                for slot, v in zip(slots, block.yields):
-                    self.write(slot, v)
+                for slot, v, r in zip(slots, block.yields, op.results):
+                    self.write(slot, v, r)
             sides.append(close(items))
         self.nested -= 1
         empty = [isinstance(s, S.Evaluate) and isinstance(s.value, E.IntImm) for s in sides]

@@ -317,7 +317,8 @@ class Reader(Expressions):
             self.node = s
             block.yields = self.yielded(s, names, start, frame.names)
         stages = over.num_stages if over.num_stages is not None else self.b.options.get("num_stages")
-        op = self.b.op("for", (low, high, step, *inits), [v.ty for v in inits], [block], stages=stages)
+        asked = over.num_stages is not None
+        op = self.b.op("for", (low, high, step, *inits), [v.ty for v in inits], [block], stages=stages, asked=asked)
         values = list(op.results)
         frame.names = {**before, **{n: rebuilt(start[n], values) for n in names}}
 

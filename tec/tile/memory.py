@@ -65,6 +65,8 @@ class Memory(Reading, Exchange):
 
     def _base(self, v: Value) -> Buffer:
         op = v.of
+        if (op is None or op.name in ("for", "while", "if", "select")) and len(self._roots(v, set())) > 1:
+            return self.world(v)
         if op is None:
             loop, k = self.owner[id(v)]
             return self.base(loop.operands[k + (3 if loop.name == "for" else 0)])
@@ -72,22 +74,14 @@ class Memory(Reading, Exchange):
             return self.base(op.operands[op.results.index(v) + 3])
         if op.name == "while":
             return self.base(op.operands[op.results.index(v)])
+        if op.name == "if":
+            return self.base(op.blocks[0].yields[op.results.index(v)])
+        if op.name == "select":
+            return self.base(op.operands[1])
         if op.name in ("addptr", "splat", "expand_dims", "broadcast", "permute", "reshape", "hold"):
             return self.base(op.operands[0])
         if op.name == "cast" and op.operands[0].ty.dtype.is_ptr():
             return self._retyped(self.base(op.operands[0]), v)
-        if op.name in ("if", "select"):
-            sides = [b.yields[op.results.index(v)] for b in op.blocks] if op.name == "if" else list(op.operands[1:])
-            one, other = (self.base(x) for x in sides)
-            if one is not other and op.name == "select":
-                return self.world(v)
-            if one is not other:
-                raise self.error(
-                    "a pointer into one of two arrays, which is known at run time alone",
-                    hint="load from both with masks, and pick with tl.where",
-                    loc=op.loc,
-                )
-            return one
         if op.name == "cast":
             return self.world(v)
         if op.name == "load":
@@ -97,6 +91,28 @@ class Memory(Reading, Exchange):
                 loc=op.loc,
             )
         raise self.error(f"a pointer that {op.name} makes", loc=op.loc)
+
+    def _roots(self, v: Value, seen: set[int]) -> set[int]:
+        """The numbers of the parameters that a pointer may be into, whatever way loops and branches go; -1: an address."""
+        if id(v) in seen:
+            return set()
+        seen.add(id(v))
+        op = v.of
+        if op is None:
+            loop, k = self.owner[id(v)]
+            sides = [loop.operands[k + (3 if loop.name == "for" else 0)], loop.blocks[-1].yields[k]]
+        elif op.name in ("for", "while"):
+            k = op.results.index(v)
+            sides = [op.blocks[-1].args[k + (1 if op.name == "for" else 0)]]
+        elif op.name in ("if", "select"):
+            sides = [b.yields[op.results.index(v)] for b in op.blocks] or list(op.operands[1:])
+        elif op.name == "arg":
+            return {int(op.attrs["index"])}
+        elif op.name in (*FREE, "hold", "cast") and op.operands[0].ty.dtype.is_ptr():
+            sides = [op.operands[0]]
+        else:
+            return {-1}
+        return set().union(*[self._roots(x, seen) for x in sides])
 
     def world(self, v: Value) -> Buffer:
         """What a pointer that is made of an address is into: all memory, told from the place of a parameter that the launch adds, an
@@ -126,13 +142,13 @@ class Memory(Reading, Exchange):
             return buffer
         return self.world(v)
 
-    def _side(self, x: Value, at: E.Expr, v: Value) -> E.Expr:
+    def side(self, x: Value, at: E.Expr, v: Value) -> E.Expr:
         """An offset of a pointer that `v` is made of, as one of `v`: by its address where the two are told from different places."""
         have, want = self.base(x), self.base(v)
         if have is want:
             return at
-        address = E.Call("address_of", (E.BufferLoad(have, (at,)),), "handle")
-        return self._placed(E.Cast("int64", address), v)
+        first = E.Cast("int64", E.Call("address_of", (E.BufferLoad(have, (ZERO,)),), "handle"))
+        return self._placed(B.add(first, B.mul(B.cast("int64", at), dtype_info(have.dtype).bytes)), v)
 
     def offset(self, v: Value) -> E.Expr:
         """A scalar pointer's elements from the start of its array."""
@@ -151,10 +167,10 @@ class Memory(Reading, Exchange):
         if op.name == "cast" and not op.operands[0].ty.dtype.is_ptr():
             return self.let("at", self._placed(self.scalar(op.operands[0]), v))
         if op.name == "select":
-            a, b = (self._side(x, self.offset(x), v) for x in op.operands[1:])
+            a, b = (self.side(x, self.offset(x), v) for x in op.operands[1:])
             return B.select(self.scalar(op.operands[0]), a, b)
         if op.name == "cast":
-            return self._side(op.operands[0], self.offset(op.operands[0]), v)
+            return self.side(op.operands[0], self.offset(op.operands[0]), v)
         return self.offset(op.operands[0])
 
     def scalar(self, v: Value) -> E.Expr:
@@ -168,11 +184,11 @@ class Memory(Reading, Exchange):
             read = self.reader(op.operands[0], layout)
             if not op.operands[0].ty.dtype.is_ptr():
                 return lambda at: self._placed(read(at), v)
-            return lambda at: self._side(op.operands[0], read(at), v)
+            return lambda at: self.side(op.operands[0], read(at), v)
         if op.name == "select" and v.ty.dtype.is_ptr():
             cond, a, b = (self.reader(x, layout) for x in op.operands)
             x, y = op.operands[1:]
-            return lambda at: B.select(cond(at), self._side(x, a(at), v), self._side(y, b(at), v))
+            return lambda at: B.select(cond(at), self.side(x, a(at), v), self.side(y, b(at), v))
         return super()._lazy_reader(op, v, layout)
 
     def _elementwise(self, op: Op, layout: Layout) -> Read:
@@ -217,6 +233,9 @@ class Memory(Reading, Exchange):
     def read_where_used(self, op: Op) -> bool:
         raise NotImplementedError
 
+    def read_from_stream(self, op: Op) -> bool:
+        raise NotImplementedError
+
     def do_load(self, op: Op) -> None:
         p, v = op.operands[0], op.results[0]
         base = self.base(p)
@@ -229,7 +248,7 @@ class Memory(Reading, Exchange):
             return
         if id(v) in self.places:
             return  # its loop fills shared memory
-        if self.read_where_used(op):
+        if self.read_where_used(op) or self.read_from_stream(op):
             return
         layout = self.natural(v)
         lanes, along = self.vectors(op, layout)
@@ -249,18 +268,18 @@ class Memory(Reading, Exchange):
         want = op.results[0].ty.dtype.tec
         return load if load.dtype == want else B.compare("ne", load, 0) if want == "bool" else B.reinterpret(want, load)
 
-    def access(self, op: Op, layout: Layout, along: int) -> Read:
-        """A load of each element of a tile of pointers."""
+    def access(self, op: Op, layout: Layout, along: int, other: Read | None = None) -> Read:
+        """A load of each element of a tile of pointers; `other`: what is there where the mask is false, by default what the program says."""
         base = self.base(op.operands[0])
         offset = self.placed(op.operands[0], layout, along)
         if len(op.operands) == 1:
             return lambda p: self.as_value(E.BufferLoad(base, (offset(p),)), op)
-        mask, other = self.reader(op.operands[1], layout), self.other(op, layout)
+        mask, beside = self.reader(op.operands[1], layout), other or self.other(op, layout)
         alike = self.axes.of(op.operands[1], along).constancy
 
         def masked(p: Point) -> E.Expr:
             allowed = mask(begin(p) if _lanes(p) <= alike else p)
-            return B.if_then_else(allowed, self.as_value(E.BufferLoad(base, (offset(p),)), op), other(p))
+            return B.if_then_else(allowed, self.as_value(E.BufferLoad(base, (offset(p),)), op), beside(p))
 
         return masked
 

@@ -25,14 +25,14 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
+from .boxes import LINE_BYTES, LINES, Tensor
 from .grammar import Block, Op, TileType, Value, walk
-from .layouts import Dim, Layout, bits, padded, turning
-from .room import Room, bytes_of
+from .layouts import Dim, Layout, bits, turning
+from .places import ACCESS_BYTES, At, boxes_at, operand_stride, rows_at, turned_at
+from .room import bytes_of
 from .state import ZERO, Axis, Point, begin, lane_of
+from .streams import Streams
 
-ACCESS_BYTES = 16  # what a lane reads of shared memory at once
-LINE_BYTES = 128  # of a box
-LINES = 8  # after which the exchange of a box's pieces begins anew
 ROOM = (
     7 / 8,
     3 / 4,
@@ -42,8 +42,6 @@ SECOND_BYTES = 1024  # that a multiprocessor of NVIDIA keeps of shared memory fo
 _FEW_WARPS = 4  # of a program, two of which have registers at 255 a thread
 TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
 PURE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "program_id", "num_programs", "arg")
-
-At = Callable[[E.Expr, E.Expr], E.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +61,7 @@ class Place:
     at: At
     along: int
     box: int = 0
+    is_stream: bool = False  # see `streams`
 
     def turned(self) -> Place:
         """The place of the transpose."""
@@ -76,48 +75,10 @@ class Planned:
     load: Op
     of: set[int]
     place: Place
+    tensor: Tensor | None = None  # where the copy engine brings it
 
 
-def operand_stride(k: int, dtype: str) -> int:
-    """Elements from row to row of an operand in shared memory: rows begin at multiples of 16 bytes, and in different banks."""
-    size = dtype_info(dtype).bytes
-    return padded(k, size, ACCESS_BYTES // size)
-
-
-def rows_at(stride: int, along: int) -> At:
-    """Places in padded rows."""
-    return lambda row, column: B.add(B.mul(row, stride), column) if along else B.add(B.mul(column, stride), row)
-
-
-def turned_at(columns: int, along: int, bytes_: int) -> At:
-    """Places in rows without padding, whose pieces are exchanged."""
-    piece = ACCESS_BYTES // bytes_
-    pieces, lines = columns // piece, max(1, LINE_BYTES // (columns * bytes_))
-
-    def at(row: E.Expr, column: E.Expr) -> E.Expr:
-        line, far = (row, column) if along else (column, row)
-        turn = B.floormod(B.bitwise_xor(B.floordiv(line, lines), B.floordiv(line, LINES)), min(LINES, pieces))
-        moved = B.bitwise_xor(B.floordiv(far, piece), turn)
-        return B.add(B.mul(line, columns), B.add(B.mul(moved, piece), B.floormod(far, piece)))
-
-    return at
-
-
-def boxes_at(lines: int, along: int, bytes_: int) -> At:
-    """Places in boxes of so many lines of 128 bytes."""
-    width, piece = LINE_BYTES // bytes_, ACCESS_BYTES // bytes_
-
-    def at(row: E.Expr, column: E.Expr) -> E.Expr:
-        line, far = (row, column) if along else (column, row)
-        within = B.floormod(far, width)
-        moved = B.bitwise_xor(B.floordiv(within, piece), B.floormod(line, LINES))
-        start = B.mul(B.add(B.mul(B.floordiv(far, width), lines), line), width)
-        return B.add(start, B.add(B.mul(moved, piece), B.floormod(far, piece)))
-
-    return at
-
-
-class Operands(Room):
+class Operands(Streams):
     """Places of operands, and loops that fill them."""
 
     places: dict[int, Place]
@@ -253,7 +214,10 @@ class Operands(Room):
         """Plan a loop: what its products need of tiles from before it comes to shared memory now, and what it loads for them has its place."""
         planned = self.plan(op, block, moving)
         for p in planned:
-            self.places[id(p.load.results[0])] = p.place
+            if p.place.is_stream:
+                self.streams[id(p.load.results[0])] = p.place.buffer
+            else:
+                self.places[id(p.load.results[0])] = p.place
             for v in p.load.operands[:2]:
                 self.divide_ahead(v, self.memory_layout(p.load.operands[0], p.load.results[0]), op)
         inside = {id(x) for x in walk(block)}
@@ -296,7 +260,19 @@ class Operands(Room):
                         v, turns = v.of.operands[0], turns + 1
                     out[id(load)] = Planned(load, needed, place.turned() if turns % 2 else place)
         planned = list(out.values())
+        if not planned:
+            room = int(self.target.lds_bytes * self.loop_room) - self.loop_bytes
+            ahead = self.streamed(op, block, room, lambda x: self._slice_of(x, block, moving, written))
+            return [Planned(x, needed, Place(slot, _nowhere, 0, 0, True)) for x, needed, slot in ahead]
+        tensors = [self.tensor_of(p.load, p.place) for p in planned]
+        if None not in tensors:  # all or none: a turn waits in one way
+            for p, tensor in zip(planned, tensors):
+                p.tensor = tensor
         return planned if self._fits(planned) else []
+
+    def _slice_of(self, load: Op, block: Block, moving: set[int], written: set[int]) -> set[int] | None:
+        """As `_slice`, for a load of an array that the loop does not write."""
+        return None if id(self.base(load.operands[0])) in written else self._slice(load, block, moving)
 
     def _load_of(self, v: Value, block: Block) -> Op | None:
         """The load of the block that a product's operand is."""
@@ -366,6 +342,10 @@ class Operands(Room):
 
     def fill(self, planned: Planned, block: Block, start: Callable[[], None]) -> S.Stmt:
         """The nest that brings a turn's tile. `start` says what the turn's values are."""
+        if planned.tensor is not None:
+            return self.fill_boxes(planned, block, start)
+        if planned.place.is_stream:
+            return self.fill_stream(planned.load, planned.of, planned.place.buffer, block, start)
         load, place = planned.load, planned.place
         with self.written_out(), self.block() as items:
             start()
@@ -436,7 +416,8 @@ class Operands(Room):
         beside = self.target.lds_bytes // 2 - SECOND_BYTES - self.loop_bytes
         if self.kept_bytes and self.warps <= _FEW_WARPS and total and 2 <= beside // total < stages:
             stages = beside // total
-        background = self.target.kind == "cuda" and self.target.chip.async_lds and all(as_copies(f) for f in fills)
+        is_cuda = self.target.kind == "cuda" and self.target.chip.async_lds
+        background = is_cuda and (all(p.tensor for p in planned) or all(as_copies(f) for f in fills))
         return stages if background and planned else 1
 
     def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], flight: Any) -> S.Stmt:
@@ -454,6 +435,10 @@ class Operands(Room):
             else SoftwarePipeline(stages, copies="behind", in_flight=bool(flight.late))
         )
         return S.seq(S.Attr(note, loop.with_body(body)), meet)
+
+
+def _nowhere(row: E.Expr, column: E.Expr) -> E.Expr:
+    raise AssertionError("a stream has no rows and columns")
 
 
 def is_zero(v: Value) -> bool:

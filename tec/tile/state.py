@@ -6,6 +6,7 @@ an array in each thread's registers with a layout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -75,6 +76,8 @@ class Places:
 
 class State:
     """Blocks, values and threads; `Lowering` has the ops."""
+
+    widest_bytes = 0  # of an array in a thread
 
     def __init__(self, program: Program, target: Target, num_warps: int, grid_ndim: int):
         self.program, self.target = program, target
@@ -158,6 +161,7 @@ class State:
 
     def array(self, name: str, dtype: str, shape: Sequence[int]) -> Buffer:
         """An array in each thread, for the rest of the block."""
+        self.widest_bytes = max(self.widest_bytes, math.prod(shape) * dtype_info(dtype).bytes)
         buffer = Buffer(name, dtype, tuple(E.IntImm(n) for n in shape) or (E.IntImm(1),), scope=LOCAL, loc=self.loc)
         self.emit(Open(lambda body: S.Alloc(buffer, body)))
         return buffer

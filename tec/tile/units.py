@@ -14,9 +14,10 @@ from ..ir import expr as E
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, with_lanes
 from ..ir.matrix import WARPGROUP, MatrixInstr, instructions, run_of
+from .boxes import LINE_BYTES, LINES
 from .grammar import Op, Value
 from .layouts import accumulators, bits
-from .operands import ACCESS_BYTES, LINE_BYTES, LINES, Operands, Place, Unit
+from .operands import ACCESS_BYTES, Operands, Place, Unit
 from .reading import agree
 from .state import ZERO, Held
 

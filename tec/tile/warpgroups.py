@@ -24,8 +24,9 @@ from ..ir import stmt as S
 from ..ir.buffer import LOCAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.matrix import WARPGROUP
+from .boxes import LINE_BYTES
 from .grammar import Block, Op, Value
-from .operands import LINE_BYTES, Place, Unit, is_zero
+from .operands import Place, Unit, is_zero
 from .state import ZERO, Held, Point
 from .units import Units
 

@@ -1,10 +1,11 @@
-"""Tiles on a CPU: loads where they are used, several chains of partial results, vectors beyond a row."""
+"""Tiles on a CPU: loads where they are used, several chains of partial results, vectors beyond a row; sums of 2 bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import tec
 import tec.tile
 import tec.tile as tl
 
@@ -69,3 +70,16 @@ def test_what_a_row_costs() -> None:
     assert "beyond: float32 = exp(" in text
     whole = softmax.ir("*fp32:16", "*fp32:16", "i32:16", BLOCK=1024, what="loops")
     assert "r0 * 16 + v0 <" not in whole  # one condition for a vector
+
+
+@tec.tile.jit
+def counted(x, total):
+    tl.atomic_add(total, tl.load(x))
+
+
+def test_a_sum_of_two_bytes_alone_in_its_memory() -> None:
+    """The chip exchanges the word around it."""
+    dev = tec.rocm_emu("gfx942", check="all")
+    one, total = (tec.nd.array(np.full(1, v, np.float16), dev) for v in (1, 0))
+    counted[(4,)](one, total, num_warps=1)
+    assert total.numpy() == [4]

@@ -206,3 +206,29 @@ def test_unsigned_numbers_divided_by_a_constant() -> None:
     x, out = np.arange(16, dtype=np.uint8), np.zeros(16, F32)
     thirds[(1,)](x, out)
     np.testing.assert_allclose(out, x / 3, rtol=1e-6)
+
+
+@tl.jit
+def pointers_that_change(a, b, n, out, BLOCK: tl.constexpr):
+    p = a if n > 2 else b
+    q, r = a + tl.arange(0, BLOCK), b + tl.arange(0, BLOCK)
+    i = 0
+    while i < n:
+        q, r = r, q
+        i += 1
+    s, t = a, b
+    for _ in range(n):
+        s, t = t, s
+    tl.store(out + tl.arange(0, BLOCK), tl.load(q) * 2)
+    tl.store(out + BLOCK, tl.load(p + 1))
+    tl.store(out + BLOCK + 1, tl.load(t))
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_pointers_into_one_of_two_arrays(on: On, n: int) -> None:
+    """Which one a loop or a branch leaves a pointer in is known at run time alone."""
+    a, b = np.arange(4, dtype=F32), np.arange(10, 14, dtype=F32)
+    out = on.zeros(6)
+    pointers_that_change[(1,)](on.array(a), on.array(b), n, out, BLOCK=4)
+    q, p, t = (b, a, a) if n == 3 else (a, b, b)
+    np.testing.assert_array_equal(on.numpy(out), [*(q * 2), p[1], t[0]])

@@ -88,7 +88,7 @@ def _pipelined(
         built = straight_to_slots(pipe, nest) if target.chip.loads_lds_by_16 else None
         pipe = Pipeline(loop, found, 1, 1)  # what is computed on its way goes through registers, and one slot is enough
     if built is None and found.are_bulk:
-        built = ring(pipe, nest)
+        built = ring(pipe, nest, note.copies, note.in_flight)
     # Two slots and loads of several steps: where copies in the background are the better way, those.
     far = note.stages == 1 or (note.stages == 2 and not copies_in_background(target))
     if built is None and far and note.ahead > 1 and not note.direct:

@@ -4,6 +4,7 @@ background          wait, start @n, work             copies that threads start, 
                     wait, begin, end, meet, start    behind a wait for warpgroup products, into the slot that they have left
 straight_to_slots   load @1, work, meet              copies of whole wavefronts; `woven` where leaves can be filled ahead
 ring                wait, work, meet, fetch @n       bulk copies by one thread; `_across` where leaves can be filled ahead
+                    wait, begin, end, meet, fetch    behind a wait for warpgroup products, into the slot that they have left
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     if pipe.n_slots < 2 or len(moves) < len(found):
         return None
     n = pipe.depth
-    wait = S.seq(effect("async_wait", n=n - 1), *pipe.fence, BARRIER)
+    # No fence stands between these copies and warpgroup products (CUTLASS and Triton have none either): as of sm_90 it is a MEMBAR that waits for the copies of
+    # later steps too, and then nothing travels behind the work.
+    wait = S.seq(effect("async_wait", n=n - 1), BARRIER)
 
     def begun(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
@@ -71,10 +74,13 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     done = effect("async_wait", n=0)
     if not in_flight:
         return pipe.in_storage(S.seq(parts.stmt, done))
-    # The last wait stands on the way out of the loop alone: where a way around the loop meets it, ptxas takes what comes on that way for a write into
-    # sums under way, and waits after each product (C7515).
-    steps = S.IfThenElse(B.compare("gt", pipe.loop.extent, 0), S.seq(*parts.steady, effect("wgmma_wait", n=0)))
-    return pipe.in_storage(S.seq(*parts.prologue, steps, *parts.epilogue, done))
+    return pipe.in_storage(S.seq(*parts.prologue, _flown(pipe.loop, *parts.steady), *parts.epilogue, done))
+
+
+def _flown(loop: S.For, *steady: S.Stmt) -> S.Stmt:
+    """Steps that leave products in flight, and the wait for the last of them. It stands on the way out of the loop alone: where a way around the loop meets it, ptxas
+    takes what comes on that way for a write into sums under way, and waits after each product (C7515)."""
+    return S.IfThenElse(B.compare("gt", loop.extent, 0), S.seq(*steady, effect("wgmma_wait", n=0)))
 
 
 def _behind_wait(work: S.Stmt, begun: S.Stmt) -> S.Stmt:
@@ -136,11 +142,11 @@ def straight_to_slots(pipe: Pipeline, threads: list[S.For]) -> S.Stmt | None:
     return pipe.in_storage(S.seq(whole, meeting(0)), ordered=True)
 
 
-def ring(pipe: Pipeline, threads: Sequence[S.For]) -> S.Stmt:
+def ring(pipe: Pipeline, threads: Sequence[S.For], copies: str = "first", in_flight: bool = False) -> S.Stmt:
     """Bulk copies: one thread keeps a ring of tiles full, all threads work on them. `specialize_warps` leaves the fetching to a warpgroup of its own instead, which pays
     where the work is done by matrix units; here every thread has registers for its own part of the work.
 
-    `threads`: the loops over threads around."""
+    `threads`: the loops over threads around. copies, in_flight: see `SoftwarePipeline`."""
     loop, n = pipe.loop, pipe.n_slots
     full = Buffer("full", "uint64", (B.const(n),), (), 0, "shared")
     is_first = B.all_of(*[B.compare("eq", f.var, 0) for f in threads])
@@ -162,15 +168,28 @@ def ring(pipe: Pipeline, threads: Sequence[S.For]) -> S.Stmt:
             return t.guard(n, fetch(t, t.count(n)))
         return S.IfThenElse(B.all_of(is_first, B.compare("lt", t.count(n), loop.extent)), fetch(t, t.count()))
 
-    turn = in_order([Item(lambda t: wait(t.count())), Item(pipe.work), Item(lambda t: BARRIER), Item(again, n)])
+    def left(t: Turn) -> S.Stmt:
+        """A step's work, which fills the slot of the step before again when its products have ended."""
+        before = again(Turn(loop, B.sub(t.base, 1), t.offset, guarded=True))
+        return _behind_wait(pipe.work(t), S.IfThenElse(B.compare("gt", t.count(), 0), before))
+
+    items = [Item(lambda t: wait(t.count())), Item(pipe.work), Item(lambda t: BARRIER), Item(again, n)]
+    if copies != "first":
+        items = [Item(again, n, "prologue"), items[0], Item(left)]
+    turn = in_order(items)
     init = [effect("mbarrier_init", E.BufferLoad(full, (B.const(j),)), B.const(1)) for j in range(n)]
     parts = expand(replace(loop, unroll=loop.unroll or 1), n, turn, guarded=True)
-    start = S.IfThenElse(is_first, S.seq(*init, effect("mbarrier_fence"), *parts.prologue))
+    start: S.Stmt = S.IfThenElse(is_first, S.seq(*init, effect("mbarrier_fence"), *parts.prologue))
     steps = S.seq(*parts.steady)
-    if wants_leaves(pipe.parts.rest):
+    if copies != "first":
+        # Threads may have stored to this memory before, or wait on its barriers still.
+        start = S.seq(*pipe.fence, BARRIER, start)
+        steps = _flown(loop, steps) if in_flight else steps
+    elif wants_leaves(pipe.parts.rest):
         steps = _across(pipe, wait, again)
     out = S.Alloc(full, S.seq(start, BARRIER, steps), S.StorageNotes(ordered=True))
-    return pipe.in_storage(out, ordered=True)
+    # Programs over tiles have all of their barriers by now, and the rings of their loops share memory.
+    return pipe.in_storage(out, ordered=copies == "first")
 
 
 def _across(pipe: Pipeline, wait: Callable[[E.Expr], S.Stmt], again: Callable[[Turn], S.Stmt]) -> S.Stmt:
