@@ -1,10 +1,10 @@
 """A shared object for `dlopen` and linkers, made of one relocatable object without a linker's help.
 
-In: an `elf.Object` for x86-64 or AArch64, the symbols that are seen from outside, a table of read-only bytes that come last (weights). Out: the bytes of the
+In: an `elf.Object` for x86-64, AArch64 or RISC-V, the symbols that are seen from outside, a table of read-only bytes that come last (weights). Out: the bytes of the
 file. Segments, in order: the file's header and tables of symbols; data that is read-only once it is relocated, and data; read-only data; text; tables; what comes last. The
 program headers stand at the file's end: a loader reads them before it maps anything, and refuses a file that was cut off. Names of other libraries are looked up when it is loaded;
-own symbols cannot be preempted. No lazy binding, no thread-local storage. Sources: System V gABI ("Dynamic Linking"), the psABIs of x86-64 and
-AArch64, "ELF Symbol Versioning".
+own symbols cannot be preempted. No lazy binding, no thread-local storage. Sources: System V gABI ("Dynamic Linking"), the psABIs of x86-64,
+AArch64 and RISC-V, "ELF Symbol Versioning".
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..codegen.objects import elf
-from ..codegen.objects.elf import Object, Section, string_table, up
+from ..codegen.objects.elf import Object, Relocation, Section, string_table, up
 from ..errors import CodegenError
 from ..runtime.objects.elfobject import APPLY, CALLS, GOT_KINDS
 from ..runtime.objects.sharedobject import sysv_hash, sysv_name_hash
+from . import riscv
 
 _PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK, _PT_GNU_RELRO = 1, 2, 0x6474E551, 0x6474E552
 _HASH, _DYNAMIC, _DYNSYM, _VERSYM, _VERNEED, _FINI_ARRAY = 5, 6, 11, 0x6FFFFFFF, 0x6FFFFFFE, 15
-_PAGES = {elf.EM_X86_64: 0x1000, elf.EM_AARCH64: 0x10000}
+_PAGES = {elf.EM_X86_64: 0x1000, elf.EM_AARCH64: 0x10000, elf.EM_RISCV: 0x1000}
 # A pointer, a slot that gets a symbol's address, one that gets the load address plus a number.
-_POINTER = {elf.EM_X86_64: (1, 6, 8), elf.EM_AARCH64: (257, 1025, 1027)}
+_POINTER = {elf.EM_X86_64: (1, 6, 8), elf.EM_AARCH64: (257, 1025, 1027), elf.EM_RISCV: riscv.POINTER}
+_CALLS, _GOT_KINDS = CALLS | {elf.EM_RISCV: riscv.CALLS}, GOT_KINDS | {elf.EM_RISCV: riscv.GOT_KINDS}
+_APPLY = APPLY | {elf.EM_RISCV: riscv.apply}
 _STUB_BYTES = 16
 _R, _RW, _RX = 4, 6, 5
 # Symbols of which glibc has an older form for programs that name no version (x86-64; other machines' glibc has but one).
@@ -74,8 +77,8 @@ def link_shared(
     """
     if o.machine not in _PAGES:
         raise CodegenError(
-            "shared objects are linked for x86-64 and AArch64",
-            hint="for other machines pass linker=, such as riscv64-linux-gnu-gcc",
+            "shared objects are linked for x86-64, AArch64 and RISC-V",
+            hint="for other machines pass linker=, a compiler driver",
             locate=False,
         )
     return _Linker(o, list(exports), soname, dict(last or {}), size_symbol, late).link()
@@ -102,10 +105,10 @@ class _Linker:
         self.relocations = [r for r in o.relocations if loaded[r.section]]
         outside = dict.fromkeys(r.symbol for r in self.relocations if r.symbol and not o.symbols[r.symbol].section)
         self.imports = [k for k in outside if o.symbols[k].name not in last]
-        calls, got = CALLS[o.machine], GOT_KINDS[o.machine]
+        calls, got = _CALLS[o.machine], _GOT_KINDS[o.machine]
         self.stub_of: dict[int, int] = {}
         self.got_of: dict[int, int] = {}
-        imported = set(self.imports)
+        self.imported = imported = set(self.imports)
         for r in self.relocations:
             if r.kind in got:
                 self.got_of.setdefault(r.symbol, len(self.got_of))
@@ -286,7 +289,7 @@ class _Linker:
     def _relocate(self, t: _Tables) -> None:
         o = self.o
         pointer, to_symbol, relative = _POINTER[o.machine]
-        calls, got_kinds, apply = CALLS[o.machine], GOT_KINDS[o.machine], APPLY[o.machine]
+        apply = _APPLY[o.machine]
         number = {k: at for at, k in enumerate(self.imports, 1)}
         dynamic: list[tuple[int, int, int]] = []
         t.got.data = bytes(t.got.size)
@@ -297,6 +300,7 @@ class _Linker:
             )
         t.stubs.data = b"".join(self._stub(t, k, slot) for k, slot in self.stub_of.items())
         contents: dict[int, bytearray] = {}
+        distances = self._distances(t)
         for r in self.relocations:
             section = o.sections[r.section]
             data = contents.setdefault(r.section, bytearray(section.data))
@@ -309,19 +313,10 @@ class _Linker:
                     if not section.flags & elf.WRITE:
                         raise CodegenError(f"section {section.name} has addresses and is read-only", locate=False)
                 continue
-            if r.symbol in self.stub_of and r.kind in calls:
-                target = t.stubs.addr + _STUB_BYTES * self.stub_of[r.symbol]
-            elif r.kind in got_kinds:
-                target = t.got.addr + 8 * self.got_of[r.symbol]
-            elif r.symbol in number:
-                raise CodegenError(
-                    f"the address of {o.symbols[r.symbol].name!r} is taken without a table", locate=False
-                )
-            else:
-                target = self._address(r.symbol)
             try:
+                target = distances[self._named(r)] if self._is_low(r) else self._target(t, r)
                 apply(data, r.offset, where, r.kind, target, r.addend)
-            except (struct.error, IndexError):
+            except (struct.error, IndexError, KeyError):
                 raise CodegenError(
                     f"relocation {r.kind} against {o.symbols[r.symbol].name!r} does not fit", locate=False
                 ) from None
@@ -329,9 +324,41 @@ class _Linker:
             o.sections[k].data = bytes(made)
         t.rela.data = b"".join(struct.pack("<QQq", *x) for x in sorted(dynamic, key=lambda x: (x[1] != relative, x[0])))
 
+    def _target(self, t: _Tables, r: Relocation) -> int:
+        """The address that a relocation is about: of a stub, of a slot, or of its symbol."""
+        machine = self.o.machine
+        if r.symbol in self.stub_of and r.kind in _CALLS[machine]:
+            return t.stubs.addr + _STUB_BYTES * self.stub_of[r.symbol]
+        if r.kind in _GOT_KINDS[machine]:
+            return t.got.addr + 8 * self.got_of[r.symbol]
+        if r.symbol in self.imported:
+            name = self.o.symbols[r.symbol].name
+            raise CodegenError(f"the address of {name!r} is taken without a table", locate=False)
+        return self._address(r.symbol)
+
+    def _is_low(self, r: Relocation) -> bool:
+        return self.o.machine == elf.EM_RISCV and r.kind in riscv.LOW
+
+    def _named(self, r: Relocation) -> tuple[int, int]:
+        """The place that a relocation's symbol and number name."""
+        s = self.o.symbols[r.symbol]
+        return s.section, s.value + r.addend
+
+    def _distances(self, t: _Tables) -> dict[tuple[int, int], int]:
+        """Of RISC-V's HIGH relocations, by their places: from there to what they are about."""
+        if self.o.machine != elf.EM_RISCV:
+            return {}
+        return {
+            (r.section, r.offset): self._target(t, r) + r.addend - self.o.sections[r.section].addr - r.offset
+            for r in self.relocations
+            if r.kind in riscv.HIGH
+        }
+
     def _stub(self, t: _Tables, k: int, slot: int) -> bytes:
         """A jump to the address in the symbol's slot."""
         at, target = t.stubs.addr + _STUB_BYTES * slot, t.got.addr + 8 * self.got_of[k]
+        if self.o.machine == elf.EM_RISCV:
+            return riscv.stub(at, target)
         if self.o.machine == elf.EM_X86_64:
             code = b"\xff\x25" + struct.pack("<i", target - at - 6)  # jmp *slot(%rip)
         else:  # adrp x16, slot; ldr x17, [x16, slot]; br x17

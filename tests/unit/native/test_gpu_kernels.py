@@ -17,7 +17,11 @@ from tec import te
 from tec.emulator.hip import environment
 from tec.emulator.hip.library import library_folder
 from tec.errors import ArgumentError
+from tec.native.headers import identifier
+from tec.runtime.arrays.dtypes import numpy_dtype
+from tec.runtime.modules import exprs
 from tests import seeds
+from tests.unit.graph.random_graphs import random_graph
 from tests.unit.native.harness import Failed, Net, build, library, needs_cc, tensor
 from tests.unit.native.networks import cached_sum, cnn
 from tests.unit.native.test_gpu import hip, on_device
@@ -326,3 +330,34 @@ def test_drawn_functions(seed, tmp_path):
     out = aligned(y.shape, y.dtype)
     caller(tmp_path / "k.so", "k_f")(x, out, given, None)
     np.testing.assert_array_equal(out, on_python(module, [x, y], (number,)))
+
+
+def sized(checker, rng):
+    """Arrays and numbers for a signature, whose open sizes are 2."""
+    sizes, arrays = {}, []
+    for p in checker.tensors:
+        sizes |= {n: 2 for e in p.shape for n in exprs.names(e)}
+        shape = tuple(int(exprs.evaluate(exprs.compile_expr(e), sizes)) for e in p.shape)
+        made = aligned(shape or (1,), numpy_dtype(p.dtype)).reshape(shape)
+        made[...] = rng.integers(0, 2, shape) if made.dtype.kind in "biu" else rng.standard_normal(shape)
+        arrays.append(made)
+    return arrays, [sizes.get(p.name, 2) for p in checker.scalars]
+
+
+@pytest.mark.parametrize("seed", [seeds.first(), *(pytest.param(k, marks=pytest.mark.slow) for k in seeds.some(10, 1))])
+def test_functions_of_drawn_networks(seed, tmp_path):
+    """The functions that a drawn network is made of, each called by itself from C and from Python."""
+    module = tec.compile(random_graph(seed), CHIP).module
+    module.export_library(tmp_path / "net.so")
+    rng = np.random.default_rng(seed)
+    for name in module.specs:
+        checker = module[name].checker
+        arrays, numbers = sized(checker, rng)
+        given = [tec.nd.array(a, tec.rocm(0)) for a in arrays]
+        values = {p.index: a for p, a in (*zip(checker.tensors, given), *zip(checker.scalars, numbers))}
+        module[name](*(values[p.index] for p in checker.params))
+        values |= {p.index: a for p, a in zip(checker.tensors, arrays)}
+        values |= {p.index: C_TYPES[p.dtype](n) for p, n in zip(checker.scalars, numbers)}
+        caller(tmp_path / "net.so", f"net_{identifier(name)}")(*(values[p.index] for p in checker.params), None)
+        for p, ours, theirs in zip(checker.tensors, arrays, given):
+            np.testing.assert_array_equal(ours, theirs.numpy(), err_msg=f"{name}: {p}")
