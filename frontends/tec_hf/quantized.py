@@ -65,17 +65,32 @@ def gptq(name: str, parts: Mapping[str, PackedTensor], settings: Mapping[str, An
     said = settings.get("group_size", -1)
     group = said if type(said) is int and said > 0 else rows
 
-    def values(t: PackedTensor) -> Any:
+    def held_codes() -> tuple[Any, Any]:
+        """Codes [in, out] and zero points [groups, out]."""
         shifts = np.arange(0, 32, bits, dtype=np.uint32)
         mask = np.uint32((1 << bits) - 1)
-        codes = (_array(q, "<u4")[:, None] >> shifts[:, None] & mask).reshape(rows, out).astype(np.float32)
+        codes = (_array(q, "<u4")[:, None] >> shifts[:, None] & mask).astype(np.uint8).reshape(rows, out)
         zero = (_array(zeros, "<u4")[..., None] >> shifts & mask).reshape(groups, out).astype(np.float32) + shift
+        return codes, zero
+
+    def in_order() -> tuple[Any, Any, Any]:
+        codes, zero = held_codes()
+        if "g_idx" in held and (_array(held["g_idx"], "<i4") != np.arange(rows) // group).any():
+            raise ImportModelError(f"{name}: g_idx is not in order, and the configuration says desc_act = false")
+        return np.ascontiguousarray(codes.T), scales.dequantize().T, zero.T
+
+    def values(t: PackedTensor) -> Any:
+        codes, zero = held_codes()
         index = _array(held["g_idx"], "<i4") if "g_idx" in held else np.arange(rows) // (rows // groups)
         if index.size and not 0 <= index.min() <= index.max() < groups:
             raise ImportModelError(f"{name}: g_idx names groups {index.min()} to {index.max()} of {groups}")
         return np.ascontiguousarray(((codes - zero[index]) * scales.dequantize()[index]).T)
 
-    return PackedTensor(name, (out, rows), Format.GPTQ, q.raw, parts=held, bits=bits, group=group, values=values)
+    is_in_order = settings.get("desc_act") is False and groups * group == rows
+    codes = in_order if is_in_order else None
+    return PackedTensor(
+        name, (out, rows), Format.GPTQ, q.raw, parts=held, bits=bits, group=group, values=values, codes=codes
+    )
 
 
 def awq(name: str, parts: Mapping[str, PackedTensor], settings: Mapping[str, Any]) -> PackedTensor:
@@ -100,10 +115,18 @@ def awq(name: str, parts: Mapping[str, PackedTensor], settings: Mapping[str, Any
     fits = groups > 0 and rows % groups == 0 and scales.shape == (groups, out) and zeros.shape == (groups, out // 8)
     _need(fits, name, f"scales are {list(scales.shape)}, zero points {list(zeros.shape)}, and {rows} rows")
 
-    def values(t: PackedTensor) -> Any:
+    def held_codes() -> tuple[Any, Any]:
+        """Codes [in, out] and zero points [groups, out]."""
         shifts = 4 * np.array(_AWQ_ORDER, np.uint32)
-        codes = (_array(q, "<u4")[..., None] >> shifts & 15).reshape(rows, out).astype(np.float32)
-        zero = (_array(zeros, "<u4")[..., None] >> shifts & 15).reshape(groups, out).astype(np.float32)
+        codes = (_array(q, "<u4")[..., None] >> shifts & 15).astype(np.uint8).reshape(rows, out)
+        return codes, (_array(zeros, "<u4")[..., None] >> shifts & 15).reshape(groups, out).astype(np.float32)
+
+    def in_order() -> tuple[Any, Any, Any]:
+        codes, zero = held_codes()
+        return np.ascontiguousarray(codes.T), scales.dequantize().T, zero.T
+
+    def values(t: PackedTensor) -> Any:
+        codes, zero = held_codes()
         index = np.arange(rows) // (rows // groups)
         return np.ascontiguousarray(((codes - zero[index]) * scales.dequantize()[index]).T)
 
@@ -116,6 +139,7 @@ def awq(name: str, parts: Mapping[str, PackedTensor], settings: Mapping[str, Any
         bits=4,
         group=rows // groups,
         values=values,
+        codes=in_order,
     )
 
 

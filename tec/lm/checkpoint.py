@@ -73,6 +73,8 @@ class PackedTensor:
     values: Callable[[PackedTensor], Any] | None = field(
         default=None, repr=False
     )  # what dequantizes tensors of several parts
+    # Of such a tensor whose groups are neighbours: codes uint8 [*shape], scales and zero points [rows, groups], so that a weight is (code - zero) * scale.
+    codes: Callable[[], tuple[Any, Any, Any]] | None = field(default=None, repr=False)
 
     @property
     def data(self) -> Any:

@@ -125,6 +125,9 @@ def _rows(t: PackedTensor, attrs: Mapping[str, Any], made: Callable[[PackedTenso
         experts, count = above
         return _Rows(count, experts * k, _beside(t, experts, count, made))
     count = math.prod(above)
+    if made is _codes and t.codes is not None:
+        parts, repeated = t.codes(), attrs["depth"] // attrs["block"]
+        return _Rows(count, k, lambda low, high: _repeated([p[low:high] for p in parts], repeated))
     if t.values is not None:  # put together of several parts, all at once
         whole = t.dequantize().reshape(count, k)
         return _Rows(count, k, lambda low, high: whole[low:high])
@@ -135,6 +138,12 @@ def _rows(t: PackedTensor, attrs: Mapping[str, Any], made: Callable[[PackedTenso
         return made(PackedTensor(t.name, (high - low, k), t.format, rows.reshape(-1)))
 
     return _Rows(count, k, read)
+
+
+def _repeated(parts: Sequence[Any], blocks: int) -> tuple[Any, ...]:
+    """Codes, and scales and zero points of groups as those of so many blocks, of which a group has some."""
+    codes, *of_groups = parts
+    return codes, *(np.repeat(p, blocks // p.shape[1], 1) for p in of_groups)
 
 
 def _beside(

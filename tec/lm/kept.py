@@ -92,7 +92,10 @@ def key_of(checkpoint: Checkpoint, form: Form) -> str | None:
     facts = [
         checkpoint.architecture,
         sorted((k, repr(v)) for k, v in checkpoint.config.items()),
-        sorted((n, list(t.shape), t.format.name, t.bits, t.group) for n, t in checkpoint.tensors.items()),
+        sorted(
+            (n, list(t.shape), t.format.name, t.bits, t.group, t.codes is not None)
+            for n, t in checkpoint.tensors.items()
+        ),
         form.dtype,
         form.all_logits,
         form.features,

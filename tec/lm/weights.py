@@ -5,6 +5,7 @@ In: names of tensors, and what multiplies them. Code is compiled for sizes and f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,14 @@ from .blocks import FORMATS, WIDE_SCALES, Format
 from .checkpoint import PackedTensor
 from .recipes import Recipe
 
+# Codes of a block, of weights whose scales are of groups; where x is rounded to bytes a block at a time no more than ggml's formats have.
+_LONGEST, _ROUNDED, _SHORTEST = 128, 32, 32
 _HALVES = {"F16": "float16", "BF16": "bfloat16"}
+
+
+def _refused(raw: Any) -> Any:
+    """Codes of several tensors are read by the tensor itself."""
+    raise NotImplementedError
 
 
 class WeightBuilder:
@@ -122,14 +130,27 @@ class WeightBuilder:
         format = self.tensor(name).format.name
         if self._stays_half(name, dtype) and k % 4 == 0:
             return 16, k, 0.0, format
-        f = FORMATS.get(format)
+        f = self._format(name)
         # Blocks of 16 codes of 4 bits are half of what a GPU's lane loads at once: they are floats there.
         is_short = f is not None and self.target.is_gpu and f.step * self._bits(f) < 128
         if f is None or k % f.block or k % (32 // f.bits if f.bits != 6 else 8) or is_short:
             if format not in ("F32", "F16", "BF16"):
                 self.slow.add(format)
             return None
-        return self._bits(f), f.step, f.zero, format in WIDE_SCALES
+        return self._bits(f), f.step, f.zero, format in WIDE_SCALES, self._has_small_zeros(name)
+
+    def _has_small_zeros(self, name: str) -> bool:
+        """Whether a tensor's zero points are whole numbers of a byte: those of codes of 4 bits, and one more."""
+        t = self.tensor(name)
+        return t.codes is not None and t.bits == 4
+
+    def _format(self, name: str) -> Format | None:
+        """How a tensor's codes lie; None where it has none. Of groups that are long blocks are parts: x is rounded to bytes a block at a time."""
+        t = self.tensor(name)
+        if t.codes is None:
+            return FORMATS.get(t.format.name)
+        step = math.gcd(t.group, _ROUNDED if preferred.packed_group(self.target) > 1 else _LONGEST)
+        return Format(t.bits, t.group, 0, step, None, _refused) if t.bits in (4, 8) and step >= _SHORTEST else None
 
     def _bits(self, f: Format) -> int:
         """Of a code as it is kept."""
@@ -155,14 +176,16 @@ class WeightBuilder:
             made = {"bits": 16, "block": k, "panel": w.panel, "depth": k, "columns": n, "format": w.format}
             self.recipes.append(Recipe("packed", tuple(names), {"codes": codes.name}, {**made, **(lie or {})}))
             return [codes], made
-        f = FORMATS[format]
+        f = self._format(name)
+        assert f is not None
         group = preferred.packed_group(self.target) if dtype == "float32" else 1
         w = Weights(self._bits(f), f.step, preferred.packed(self.target), k, n, f.zero or 0.0, group)
         scales = "float32" if self.tensor(name).format.name in WIDE_SCALES else "float16"
         constants = {"codes": self.b.graph.deferred(name, w.codes_dtype, w.codes_shape)}
         constants["scale"] = self.b.graph.deferred(f"{name}.scale", scales, w.scales_shape)
         if f.zero is None:
-            constants["zero"] = self.b.graph.deferred(f"{name}.zero", scales, w.scales_shape)
+            zeros = "uint8" if self._has_small_zeros(name) else scales
+            constants["zero"] = self.b.graph.deferred(f"{name}.zero", zeros, w.scales_shape)
         attrs: dict[str, Any] = {
             "bits": w.bits, "block": w.block, "panel": w.panel, "depth": k, "columns": n, "zero": w.zero, **({"group": group} if group > 1 else {}),
         }  # fmt: skip

@@ -135,6 +135,25 @@ def test_packed_weights_on_nvidia() -> None:
     assert "griddepcontrol.wait" in ptx and "lop3.b32" in ptx and "mma.sync" in ptx and ".local" not in ptx
 
 
+@pytest.mark.parametrize("given", [packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), packed(2, 64, 1024, 4, "u1")])
+def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[Any]]) -> None:
+    """Constant codes, scales and zero points are copied to shared memory before the wait for the kernel ahead, and nothing is loaded there."""
+    params, y, want = computed(*given)
+    target = tec.Target("cuda -arch=sm_90a")
+    assert all(s.parameters["early"] == ("start", "") for s in spaces([y], target) if s.template == PACKED)
+    for p in params[1:]:
+        p.op.attrs["constant"] = True
+    space = next(s for s in spaces([y], target) if s.template == PACKED)
+    made = schedule([y], target, {**space.default, "early": "staged"})
+    out = np.full(want.shape, np.nan, "float16")
+    run(run_passes(to_loops(made.schedule, [*params, *made.outputs], "main"), target, PASSES), [*given[2], out])
+    np.testing.assert_allclose(out.astype("f8"), want.astype("f8"), rtol=0, atol=4e-3 * np.abs(want).max())
+    ptx = tec.build(made.schedule, [*params, *made.outputs], target).get_source("ptx")
+    before, _, after = ptx.partition("griddepcontrol.wait")
+    assert "cp.async.cg" in before and "cp.async.ca" in before and not re.search(r"\b(ld|st)\.global", before)
+    assert "cp.async.wait" in after and "cp.async.c" not in after
+
+
 @pytest.mark.parametrize(
     ("chip", "shape", "attrs", "choice"),
     [

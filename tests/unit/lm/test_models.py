@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tec_hf import quantized
 
 import tec
 from tec.lm import Checkpoint, Format, PackedTensor, load
@@ -123,6 +124,35 @@ def test_packed_formats(format: Format) -> None:
     assert np.abs(lm.begin(IDS) - want).max() < near
     assert lm.report["weight_bytes"] < 0.7 * 4 * sum(np.prod(t.shape) for t in checkpoint)
     assert lm.report["slow_formats"] == []
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("awq", 4), ("gptq", 8)])
+def test_groups_of_hugging_face_stay_packed(kind: str, bits: int) -> None:
+    """Of AWQ, whose groups are a block each, and of GPTQ, whose one group a row is several."""
+    rng, whole = np.random.default_rng(5), llama()
+
+    def made(t: PackedTensor) -> PackedTensor:
+        out, k = t.shape
+        group = 32 if kind == "awq" else k
+        settings = {"bits": bits, "group_size": group, "desc_act": False}
+        words = {"qweight": (k, out * bits // 32), "qzeros": (k // group, out * bits // 32)}
+        if kind == "gptq":
+            words["qweight"] = k * bits // 32, out
+        parts = {
+            n: PackedTensor(n, s, Format.I32, rng.integers(0, 256, (*s, 4), np.uint8).reshape(-1))
+            for n, s in words.items()
+        }
+        scales = (rng.random((k // group, out)) * 0.4 / 2**bits).astype("<f2")
+        parts["scales"] = PackedTensor("scales", scales.shape, Format.F16, scales.reshape(-1).view(np.uint8))
+        return getattr(quantized, kind)(t.name, parts, settings)
+
+    tensors = {n: made(t) if "_proj" in n else t for n, t in whole.tensors.items()}
+    checkpoint = Checkpoint("llama", whole.config, tensors, Bytes)
+    lm = load(checkpoint, target="llvm", cache=False)
+    want = reference(checkpoint, IDS)[-1]
+    assert np.abs(lm.begin(IDS) - want).max() < 0.05 * np.abs(want).max()
+    assert not lm.report["slow_formats"]
+    assert lm.report["weight_bytes"] < 0.55 * 4 * sum(np.prod(t.shape) for t in checkpoint)
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,10 @@ def test_gptq(tmp_path, bits, order, version):
     t = checkpoint.tensors[f"{stem}.weight"]
     assert (t.shape, t.format, t.bits, t.group) == ((out, rows), Format.GPTQ, bits, group)
     np.testing.assert_allclose(t.dequantize(), ((codes - zeros[index]) * scales.astype(np.float32)[index]).T, rtol=1e-6)
+    assert (t.codes is None) == order, "groups of neighbours stay packed"
+    if t.codes is not None:
+        for found, want in zip(t.codes(), (codes.T, scales.T, zeros.T)):
+            np.testing.assert_array_equal(found, want)
     assert t.data.nbytes == rows * out * bits // 8 and set(checkpoint.tensors) == {
         f"{stem}.weight",
         "model.norm.weight",
@@ -147,6 +151,9 @@ def test_awq(tmp_path):
     ]
     index = np.arange(rows) // group
     assert (t.shape, t.format, t.group) == ((out, rows), Format.AWQ, group)
+    assert t.codes is not None
+    for found, want in zip(t.codes(), (codes.T, scales.T, zeros.T)):
+        np.testing.assert_array_equal(found, want)
     np.testing.assert_allclose(t.dequantize(), ((codes - zeros[index]) * scales.astype(np.float32)[index]).T, rtol=1e-6)
 
 

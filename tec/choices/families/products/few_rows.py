@@ -75,8 +75,18 @@ class FewRows(FusedForm):
             "early": ("start", "") if target.chip.early_start else ("",),
         }  # fmt: skip
         # The kernel ahead may write weights that are no constants.
-        if target.chip.early_start and operands.packed is None and operands.w.op.attrs.get("constant"):
+        if target.chip.early_start and self.can_be_staged:
             self.parameters["early"] = ("staged", "start", "")
+
+    @property
+    def can_be_staged(self) -> bool:
+        """Whether weights may come before the kernel ahead has ended."""
+        return self.o.packed is None and bool(self.o.w.op.attrs.get("constant"))
+
+    @property
+    def staged_bytes(self) -> int:
+        """Of shared memory for a lane's load."""
+        return PIECE_BYTES
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront, each a load of every row of its weights."""
@@ -107,7 +117,7 @@ class FewRows(FusedForm):
     def lds_bytes(self, choice: Choice) -> int:
         """Of the parts of sums, and of staged weights."""
         waves = int(choice["waves"])
-        staged = waves * self.wave * self.loads(choice) * PIECE_BYTES if choice["early"] == "staged" else 0
+        staged = waves * self.wave * self.loads(choice) * self.staged_bytes if choice["early"] == "staged" else 0
         return staged + 4 * waves * self.o.m * (self.weights(choice) + 1 + (self.o.scale is not None))
 
     def groups(self, choice: Choice) -> int:
@@ -164,7 +174,7 @@ class FewRows(FusedForm):
         """Weights that are there by the time that x is shorten a short kernel; of a long one each stands for less, and shared memory costs work-groups."""
         if not self.target.chip.early_start:
             return ""
-        few = self.o.weight_bytes <= self.figures["staged_bytes"] and self.o.packed is None
+        few = self.o.weight_bytes <= self.figures["staged_bytes"]
         return "staged" if few and "staged" in self.parameters["early"] else "start"
 
     def _idle(self, choice: Choice) -> float:
@@ -231,12 +241,12 @@ class RowLoops:
 
     def _walk(self, chunks: int) -> None:
         """Chunk after chunk of `ahead` steps: its loads of weights, then its products."""
-        if chunks > 1:
+        if chunks > 1 and not self.is_staged:
             self._share_x()
         with self.ib.for_range(0, chunks, "chunk") as chunk:
             places = self._places_of(chunk)
             self._bring_steps(places, 0)
-            if chunks == 1:
+            if chunks == 1 and not self.is_staged:
                 self._share_x()  # weights are under way meanwhile
             for u, (at, counts) in enumerate(places):
                 self._multiply(u, at, counts)
@@ -260,14 +270,22 @@ class RowLoops:
         for u in range(self.steps):
             at, _ = self._place(u)
             for r, line in enumerate(self.lines):
-                source = self._weight(line, at * self.piece)
-                slot = BufferLoad(self.stage.buffer, (build.convert(self._slot(u * len(self.lines) + r)),))
-                self._effect("async_copy", slot, source, IntImm(self.piece))
+                self._stage_piece(u, u * len(self.lines) + r, line, at)
         self._effect("async_commit")
         self._effect("early_wait")
-        for u in range(self.steps):  # x is on its way before weights are waited for
-            self._bring_x(u, self._place(u)[0])
+        self._bring_all_x()  # is on its way before weights are waited for
         self._effect("async_wait", n=0)
+
+    def _bring_all_x(self) -> None:
+        for u in range(self.steps):
+            self._bring_x(u, self._place(u)[0])
+
+    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
+        """A lane's piece of a row of weights, of step u, into shared memory."""
+        self._copy(self.stage, self._slot(load), self._weight(line, at * self.piece), self.piece)
+
+    def _copy(self, to: BufferVar, at: Any, source: BufferLoad, count: int) -> None:
+        self._effect("async_copy", BufferLoad(to.buffer, (build.convert(at),)), source, IntImm(count))
 
     def _weight(self, line: Index, at: Index) -> BufferLoad:
         lead = [build.convert(0)] * (len(self.w.buffer.shape) - 2)

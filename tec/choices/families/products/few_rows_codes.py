@@ -95,17 +95,22 @@ class Codes:
     def bring(self, load: int, line: Index, at: Index) -> None:
         """A piece of a row's codes, with its scale and zero point."""
         w = self.w
-        loops.put_vector(self.ib, self.words, load * WORDS, loops.vector_at(self.codes, (line,), at * WORDS, WORDS))
         block = at if w.block == self.packed.piece else te.indexdiv(at, w.block // self.packed.piece)
-        scale = self.scale[line, block]
+        zero = self.zero[line, block] if self.zero is not None else None
+        self.put(load, loops.vector_at(self.codes, (line,), at * WORDS, WORDS), self.scale[line, block], zero)
+
+    def put(self, load: int, words: Expr, scale: Expr, zero: Expr | None) -> None:
+        """A piece into a lane's registers."""
+        w = self.w
+        loops.put_vector(self.ib, self.words, load * WORDS, words)
         if not self.is_quick:
             self.scales[load] = scale_of(scale, w.format)
-            if self.zeros is not None and self.zero is not None:
-                self.zeros[load] = self.zero[line, block].astype("float32")
+            if self.zeros is not None and zero is not None:
+                self.zeros[load] = zero.astype("float32")
             return
         self.scales[load] = _twice(self._half_power(scale) if w.format else scale)
-        if self.zeros is not None and self.zero is not None:
-            self.zeros[load] = _twice(self.zero[line, block].astype("float16"))
+        if self.zeros is not None and zero is not None:
+            self.zeros[load] = _twice(zero.astype("float16"))
 
     @staticmethod
     def _half_power(scale: Expr) -> Any:

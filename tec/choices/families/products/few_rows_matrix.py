@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from .... import te
 from ....ir import IntImm, build
 from ....ir.dtype import dtype_info
-from ....ir.expr import Broadcast, Expr
+from ....ir.expr import Broadcast, BufferLoad, Expr
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.forms import Form
 from ....ops.packed import Weights
@@ -30,7 +30,7 @@ from ...rules import figures
 from ...space import Choice, Value
 from . import few_rows
 from .few_rows import FewRows, RowLoops
-from .few_rows_codes import in_pairs, is_served, piece_of_codes
+from .few_rows_codes import WORDS, in_pairs, is_served, piece_of_codes
 from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of, piece_of
 
 FUSED_ROWS = (
@@ -42,6 +42,8 @@ _REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavef
 _SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
 _UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
 _SIDE = 16  # columns of a tile
+_LEAST_COPY = 4  # bytes that a lane copies in the background
+_ALONG = 4  # lanes of mma.sync that have other terms of a row
 _HALVES = ("float16", "bfloat16")
 
 
@@ -183,6 +185,26 @@ class PackedRows(FewRowsMatrix):
             self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
 
     @property
+    def can_be_staged(self) -> bool:
+        """Of constants, with a scale a piece."""
+        o = self.o
+        if o.packed is None or not all(t.op.attrs.get("constant") for t in (o.w, *o.packed.tensors)):
+            return False
+        w, narrow = o.packed.weights, all(dtype_info(t.dtype).bytes <= 2 for t in o.packed.tensors)
+        return narrow and w.block == self.piece and w.blocks % _ALONG == 0
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice["early"] == "staged" and self.pieces != self.steps(choice) * choice["split_k"] * self.along:
+            return "scales are staged of whole steps"
+        return super().why_not(choice)
+
+    @property
+    def staged_bytes(self) -> int:
+        packed = self.o.packed
+        assert packed is not None
+        return PIECE_BYTES + _LEAST_COPY * len(packed.tensors)
+
+    @property
     def wanted_steps(self) -> float:
         """By how many codes of a row a lane has."""
         return self.figures["codes"] / self.piece
@@ -291,7 +313,53 @@ class _MatrixLoops(RowLoops):
     def _words(value: Expr) -> Expr:
         return build.reinterpret(f"uint32x{_UNIT // 2}", value)
 
+    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
+        if self.codes is None:
+            super()._stage_piece(u, load, line, at)
+            return
+        words = BufferLoad(self.w.buffer, (build.convert(line), build.convert(at * WORDS)))
+        self._copy(self.stage, self._slot(load), words, WORDS)
+        for to, source in zip(self.stage_beside, self.of_codes[1:]):
+            # A copy is of four bytes at least: the scale's neighbours come with it.
+            count = _LEAST_COPY // dtype_info(to.dtype).bytes
+            first = (self.part * self.steps + u) * _ALONG + te.indexdiv(self._along(), count) * count
+            scale = BufferLoad(source.buffer, (build.convert(line), build.convert(first)))
+            self._copy(to, self._beside(load) * count, scale, count)
+
+    def _slot(self, load: int) -> Any:
+        return super()._slot(load) if self.codes is None else self._beside(load) * WORDS
+
+    def _beside(self, load: int) -> Any:
+        """Which of the work-group's loads a lane's load is: lanes side by side."""
+        return (self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane
+
+    def _allocate_stage(self) -> None:
+        if not self.is_staged or self.codes is None:
+            super()._allocate_stage()
+            return
+        count = self.waves * self.wave * self.ahead * len(self.lines)
+        self.stage = self.ib.allocate("uint32", (count * WORDS,), "stage", scope="shared")
+        self.stage_beside = [
+            self.ib.allocate(
+                b.dtype, (count * _LEAST_COPY // dtype_info(b.dtype).bytes,), "stage_beside", scope="shared"
+            )
+            for b in self.of_codes[1:]
+        ]
+
+    def _bring_all_x(self) -> None:
+        if self.shared:
+            self._share_x()
+        elif self.codes is None:
+            super()._bring_all_x()
+
     def _bring(self, load: int, line: Expr, at: Expr) -> None:
+        if self.codes is not None and self.is_staged:
+            beside = []
+            for b in self.stage_beside:
+                count = _LEAST_COPY // dtype_info(b.dtype).bytes
+                beside.append(b[self._beside(load) * count + te.indexmod(self._along(), count)])
+            self.codes.put(load, loops.vector(self.stage, self._slot(load), WORDS), beside[0], [*beside, None][1])
+            return
         if self.codes is not None:
             self.codes.bring(load, line, at)
             return
@@ -396,6 +464,9 @@ class _MatrixLoops(RowLoops):
                 self._bring_x(slot + u, at)
 
     def _step_of_x(self, u: int, at: Expr) -> int:
+        if self.codes is not None:  # x is in shared memory, or comes from where it lies
+            self._bring_x(0, at)
+            return 0
         return u if self.prefetch else super()._step_of_x(u, at)
 
     def _take_fresh(self, buffer: BufferVar) -> None:
