@@ -39,7 +39,7 @@ from .families.codes import experts, mx_products, mx_quantize, packed, packed_by
 from .families.extreme_index import ExtremeIndex
 from .families.gathers import Gather
 from .families.plain_windows import PlainWindows
-from .families.products import few_rows, few_rows_matrix, projections, row_folds
+from .families.products import few_rows, few_rows_matrix, few_rows_packed, projections, row_folds
 from .families.products.thin import ThinProduct
 from .families.squares import Squares
 from .families.transposes import Transpose
@@ -63,6 +63,7 @@ FAMILIES: tuple[Any, ...] = (
     packed,
     mx_products,
     mx_quantize,
+    few_rows_packed,
     few_rows_matrix,
     few_rows,
     projections,

@@ -9,14 +9,13 @@ with a norm's scale, is brought to shared memory once for all wavefronts, where 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import IntImm, build
 from ....ir.dtype import dtype_info
-from ....ir.expr import Broadcast, BufferLoad, Expr
+from ....ir.expr import Broadcast, Expr
 from ....ir.matrix import MatrixInstr, instructions
 from ....ops.forms import Form
 from ....ops.packed import Weights
@@ -30,8 +29,8 @@ from ...rules import figures
 from ...space import Choice, Value
 from . import few_rows
 from .few_rows import FewRows, RowLoops
-from .few_rows_codes import WORDS, in_pairs, is_served, piece_of_codes
-from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of, piece_of
+from .few_rows_codes import in_pairs, is_served, piece_of_codes
+from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
 
 FUSED_ROWS = (
     16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
@@ -39,27 +38,25 @@ FUSED_ROWS = (
 LEAST_ROWS = 5  # below, vector units keep up with memory
 _MOST_REGISTERS = 255  # of a lane, by the encoding of NVIDIA's instructions
 _REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavefronts loads of 112 registers ran as they should, of 192 spilled
-_SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
-_UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
-_SIDE = 16  # columns of a tile
-_LEAST_COPY = 4  # bytes that a lane copies in the background
-_ALONG = 4  # lanes of mma.sync that have other terms of a row
+SHARED_BYTES = 48 << 10  # of x: more would leave a unit too few work-groups
+UNIT = 8  # numbers of x, 16 bytes, that a thread brings at once
+SIDE = 16  # columns of a tile
 _HALVES = ("float16", "bfloat16")
 
 
-def unit_of(target: Target, dtype: str, piece: int = _UNIT) -> MatrixInstr | None:
+def unit_of(target: Target, dtype: str, piece: int = UNIT) -> MatrixInstr | None:
     """The instruction of 16-bit floats that has 16 columns of weights and the fewest rows of x, with at most `piece` terms, as many as a lane's load has; None
     where the chip has none."""
     if dtype not in _HALVES:
         return None
     found = [
         i for i in instructions(target)
-        if (i.in_dtype, i.acc_dtype, i.m, i.blocks) == (dtype, "float32", _SIDE, 1) and _terms(i) <= piece
+        if (i.in_dtype, i.acc_dtype, i.m, i.blocks) == (dtype, "float32", SIDE, 1) and terms_of(i) <= piece
     ]  # fmt: skip
     return min(found, key=lambda i: (i.n, -i.k), default=None)
 
 
-def _terms(i: MatrixInstr) -> int:
+def terms_of(i: MatrixInstr) -> int:
     """Of a row of weights in one lane's vector."""
     return i.a_elems // len({int(i.coords("a", 0, e)[1]) for e in range(i.a_elems)})
 
@@ -71,42 +68,35 @@ def most_rows(target: Target, dtype: str, depth: int, columns: int, weights: Wei
         served = depth >= LEAST_DEPTH and columns >= LEAST_COLUMNS and is_served(weights)
         if not served or unit_of(target, dtype, piece_of_codes(weights)) is None or not target.chip.early_start:
             return 1
-        return max(1, _SHARED_BYTES // _row_pitch(depth, piece_of_codes(weights)))
+        return max(1, SHARED_BYTES // row_pitch(depth, piece_of_codes(weights)))
     served = dtype in TYPES and depth % (PIECE_BYTES // dtype_info(dtype).bytes) == 0
     if not served or depth < LEAST_DEPTH or columns < LEAST_COLUMNS:
         return 1
     return FUSED_ROWS if unit_of(target, dtype) is not None else few_rows.MOST_ROWS
 
 
-def _piece_pitch(piece: int) -> int:
+def piece_pitch(piece: int) -> int:
     """Bytes from piece to piece of x in shared memory: lanes that read four of them side by side reach different banks."""
     return 2 * piece + 16
 
 
-def _row_pitch(depth: int, piece: int) -> int:
+def row_pitch(depth: int, piece: int) -> int:
     """Bytes from row to row: half of the banks further."""
-    nbytes = depth // piece * _piece_pitch(piece)
+    nbytes = depth // piece * piece_pitch(piece)
     return nbytes + (64 - nbytes) % 128
 
 
 def match(group: Group, target: Target) -> Iterator[FewRows]:
     """The space of a group around such a product."""
     found = operands_of(group, target)
-    if found is None:
+    if found is None or found[2].packed is not None:
         return
     o = found[2]
-    made: type[FewRowsMatrix] = FewRowsMatrix
-    least = LEAST_ROWS
-    if o.packed is not None:
-        made, least = PackedRows, 1
-    most = figures.of(made.template, target).count("most_rows")
-    unit = unit_of(target, o.x.dtype, piece_of(o))
-    if unit is None or not least <= o.m <= most:
+    unit = unit_of(target, o.x.dtype)
+    most = figures.of(FewRowsMatrix.template, target).count("most_rows")
+    if unit is None or not LEAST_ROWS <= o.m <= most:
         return
-    space = made(group, target, *found, unit)
-    space.is_second = space.is_second and (o.packed is None or "contraction" not in found[0].attrs)
-    if isinstance(space, PackedRows) and space.o.scale is not None and not space.shared_bytes:
-        return  # a norm is of rows in shared memory
+    space = FewRowsMatrix(group, target, *found, unit)
     if space.epilogue is not None and next(space.drafts(), None) is not None:
         yield space
 
@@ -124,7 +114,7 @@ class FewRowsMatrix(FewRows):
     ):  # fmt: skip
         super().__init__(group, target, form, carriers, operands)
         self.unit = unit
-        self.along, self.lanes = unit.k // _terms(unit), self.wave // unit.copies
+        self.along, self.lanes = unit.k // terms_of(unit), self.wave // unit.copies
         self.row_tiles = -(-operands.m // unit.n)
         self.parameters["columns"] = (16, 32, 64)
         if self.can_prefetch:
@@ -132,7 +122,7 @@ class FewRowsMatrix(FewRows):
 
     def sums(self, choice: Choice) -> int:
         """Of a lane."""
-        return self.weights(choice) // _SIDE * self.row_tiles * self.unit.acc_elems
+        return self.weights(choice) // SIDE * self.row_tiles * self.unit.acc_elems
 
     @property
     def wanted_rows(self) -> float:
@@ -161,85 +151,23 @@ class FewRowsMatrix(FewRows):
         units, idle, *rest = super()._worth(choice)
         return units, idle, self.can_prefetch and choice["prefetch"] != bool(self.figures["prefetch"]), *rest
 
+    @property
+    def shared_bytes(self) -> int:
+        """Of x in shared memory; 0 where it is read from where it lies."""
+        return 0
+
     def issued(self, choice: Choice) -> float:
         """Instructions of a lane: loads, and a product each for the parts of a load."""
-        tiles = self.weights(choice) // _SIDE
-        products = tiles * self.row_tiles * (self.piece // _terms(self.unit))
+        tiles = self.weights(choice) // SIDE
+        products = tiles * self.row_tiles * (self.piece // terms_of(self.unit))
         rows = self.row_tiles * (4 + 3 * self.piece * (self.o.scale is not None))
         return float(self.steps(choice) * (products + 4 * tiles + rows))
 
     def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
-        _MatrixLoops(self, choice, ib, sources).run(out)
+        MatrixLoops(self, choice, ib, sources).run(out)
 
 
-class PackedRows(FewRowsMatrix):
-    """The same of packed weights."""
-
-    template: ClassVar[str] = "few packed rows"
-    stage: ClassVar[str] = "few_packed_rows"
-    can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
-
-    def __init__(self, group: Group, target: Target, *rest: Any):
-        super().__init__(group, target, *rest)
-        if not target.chip.early_start:  # of a wavefront's few steps all at once
-            self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
-
-    @property
-    def can_be_staged(self) -> bool:
-        """Of constants, with a scale a piece."""
-        o = self.o
-        if o.packed is None or not all(t.op.attrs.get("constant") for t in (o.w, *o.packed.tensors)):
-            return False
-        w, narrow = o.packed.weights, all(dtype_info(t.dtype).bytes <= 2 for t in o.packed.tensors)
-        return narrow and w.block == self.piece and w.blocks % _ALONG == 0
-
-    def why_not(self, choice: Choice) -> str | None:
-        if choice["early"] == "staged" and self.pieces != self.steps(choice) * choice["split_k"] * self.along:
-            return "scales are staged of whole steps"
-        return super().why_not(choice)
-
-    @property
-    def staged_bytes(self) -> int:
-        packed = self.o.packed
-        assert packed is not None
-        return PIECE_BYTES + _LEAST_COPY * len(packed.tensors)
-
-    @property
-    def wanted_steps(self) -> float:
-        """By how many codes of a row a lane has."""
-        return self.figures["codes"] / self.piece
-
-    def _worth(self, choice: Choice) -> tuple[Any, ...]:
-        """AMD's chips: as many columns as the rows of x are worth, where that leaves units enough with work: each work-group reads all of x."""
-        f = self.figures
-        filled = "wide" in f and self.o.n >= f["filled"] * self.target.machine.units * f["wide"]
-        if not filled or self.o.m <= f["few_rows"]:
-            return super()._worth(choice)
-        apart = choice["waves"] // choice["split_k"]
-        wide, waves = math.log2(self.weights(choice) / f["wide"]), math.log2(choice["waves"] / f["waves"])
-        return apart, abs(wide), self._idle(choice), abs(waves), abs(choice["ahead"] - f["at_once"])
-
-    @property
-    def shared_bytes(self) -> int:
-        """Of x in shared memory; 0 where it is read from where it lies."""
-        nbytes = self.o.m * _row_pitch(self.o.k, self.piece)
-        return nbytes if nbytes <= _SHARED_BYTES else 0
-
-    def lds_bytes(self, choice: Choice) -> int:
-        """Of the parts of sums, and of x."""
-        return super().lds_bytes(choice) + self.shared_bytes
-
-    def issued(self, choice: Choice) -> float:
-        """Instructions of a lane: numbers of codes, products, and its share of x."""
-        tiles = self.weights(choice) // _SIDE
-        numbers = tiles * self.piece * 2 * 1.75  # a tile has two rows in a lane
-        products = tiles * self.row_tiles * (self.piece // _terms(self.unit))
-        x = self.row_tiles * self.piece // (_UNIT if self.shared_bytes else 1)
-        brought = self.o.m * self.o.k / (choice["waves"] * self.wave) * (3 if self.shared_bytes else 0)
-        return float(self.steps(choice) * (numbers + products + x) + brought)
-
-
-class _MatrixLoops(RowLoops):
+class MatrixLoops(RowLoops):
     """The loops of a work-group."""
 
     in_pairs = True
@@ -247,14 +175,14 @@ class _MatrixLoops(RowLoops):
     def __init__(self, space: FewRowsMatrix, choice: Choice, ib: IRBuilder, sources: list[BufferVar]):
         super().__init__(space, choice, ib, sources)
         self.unit, self.row_tiles = space.unit, space.row_tiles
-        self.tiles = self.rows // _SIDE
-        self.terms = _terms(self.unit)
+        self.tiles = self.rows // SIDE
+        self.terms = terms_of(self.unit)
         # Of a lane's vectors, lane 0's: which row of the tile and which of its terms an element is.
         self.own_rows = sorted({int(self.unit.coords("a", 0, e)[1]) for e in range(self.unit.a_elems)})
         self.places_a = self._places("a", 1, 2)
         self.places_b = self._places("b", 2, 1)
         self.order = space.o.packed.order if space.o.packed is not None else list(range(self.piece))
-        self.shared = space.shared_bytes if isinstance(space, PackedRows) else 0
+        self.shared = space.shared_bytes
         if self.shared and space.o.scale is not None:
             self.square_parts = self.waves
         self.prefetch = bool(choice.get("prefetch"))
@@ -273,11 +201,11 @@ class _MatrixLoops(RowLoops):
     def _along(self) -> Expr:
         if self.unit.unit == "mma.sync":
             return te.indexmod(self.lane, 4)
-        return te.indexmod(te.indexdiv(self.lane, _SIDE), self.space.along)
+        return te.indexmod(te.indexdiv(self.lane, SIDE), self.space.along)
 
     def _columns(self) -> list[Any]:
         _, row, _ = self.unit.coords("a", self.lane, 0)
-        return [t * _SIDE + row + r for t in range(self.columns // _SIDE) for r in self.own_rows]
+        return [t * SIDE + row + r for t in range(self.columns // SIDE) for r in self.own_rows]
 
     def _allocate(self) -> None:
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
@@ -311,55 +239,9 @@ class _MatrixLoops(RowLoops):
 
     @staticmethod
     def _words(value: Expr) -> Expr:
-        return build.reinterpret(f"uint32x{_UNIT // 2}", value)
-
-    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
-        if self.codes is None:
-            super()._stage_piece(u, load, line, at)
-            return
-        words = BufferLoad(self.w.buffer, (build.convert(line), build.convert(at * WORDS)))
-        self._copy(self.stage, self._slot(load), words, WORDS)
-        for to, source in zip(self.stage_beside, self.of_codes[1:]):
-            # A copy is of four bytes at least: the scale's neighbours come with it.
-            count = _LEAST_COPY // dtype_info(to.dtype).bytes
-            first = (self.part * self.steps + u) * _ALONG + te.indexdiv(self._along(), count) * count
-            scale = BufferLoad(source.buffer, (build.convert(line), build.convert(first)))
-            self._copy(to, self._beside(load) * count, scale, count)
-
-    def _slot(self, load: int) -> Any:
-        return super()._slot(load) if self.codes is None else self._beside(load) * WORDS
-
-    def _beside(self, load: int) -> Any:
-        """Which of the work-group's loads a lane's load is: lanes side by side."""
-        return (self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane
-
-    def _allocate_stage(self) -> None:
-        if not self.is_staged or self.codes is None:
-            super()._allocate_stage()
-            return
-        count = self.waves * self.wave * self.ahead * len(self.lines)
-        self.stage = self.ib.allocate("uint32", (count * WORDS,), "stage", scope="shared")
-        self.stage_beside = [
-            self.ib.allocate(
-                b.dtype, (count * _LEAST_COPY // dtype_info(b.dtype).bytes,), "stage_beside", scope="shared"
-            )
-            for b in self.of_codes[1:]
-        ]
-
-    def _bring_all_x(self) -> None:
-        if self.shared:
-            self._share_x()
-        elif self.codes is None:
-            super()._bring_all_x()
+        return build.reinterpret(f"uint32x{UNIT // 2}", value)
 
     def _bring(self, load: int, line: Expr, at: Expr) -> None:
-        if self.codes is not None and self.is_staged:
-            beside = []
-            for b in self.stage_beside:
-                count = _LEAST_COPY // dtype_info(b.dtype).bytes
-                beside.append(b[self._beside(load) * count + te.indexmod(self._along(), count)])
-            self.codes.put(load, loops.vector(self.stage, self._slot(load), WORDS), beside[0], [*beside, None][1])
-            return
         if self.codes is not None:
             self.codes.bring(load, line, at)
             return
@@ -372,72 +254,22 @@ class _MatrixLoops(RowLoops):
     @staticmethod
     def _piece_of(buffer: BufferVar, row: Index, first: Index) -> Expr:
         lead = [0] * (len(buffer.buffer.shape) - 2)
-        return loops.vector_at(buffer, (*lead, row), first, _UNIT)
+        return loops.vector_at(buffer, (*lead, row), first, UNIT)
 
     def _bring_x(self, u: int, at: Expr) -> None:
         for t, line in enumerate(self.x_rows):
             if self.space.along == 1 and self.o.m - t * self.unit.n == 1:
                 # Lanes of one row would read one place, in scalar registers, whose upper halves LLVM 22 dies of on RDNA 3. What others compute is not stored.
-                at = te.select(te.indexmod(self.lane, _SIDE) == 0, at, 0)
-            for i in range(0, self.piece, _UNIT):
+                at = te.select(te.indexmod(self.lane, SIDE) == 0, at, 0)
+            for i in range(0, self.piece, UNIT):
                 if self.shared:
-                    place = line * (_row_pitch(self.o.k, self.piece) // 2) + at * (_piece_pitch(self.piece) // 2) + i
-                    unit = loops.vector(self.xs, place, _UNIT)
+                    place = line * (row_pitch(self.o.k, self.piece) // 2) + at * (piece_pitch(self.piece) // 2) + i
+                    unit = loops.vector(self.xs, place, UNIT)
                 else:
                     unit = self._piece_of(self.x, line, at * self.piece + i)
                 loops.put_vector(self.ib, self.row, ((u * self.row_tiles + t) * self.piece + i) // 2, self._words(unit))
         if self.o.scale is not None and not self.shared:
             self._load(self.factors, u * self.piece, self.scale, None, at)
-
-    def _share_x(self) -> None:
-        """x in the codes' order, by the norm's scale, and the sums of its squares, in shared memory: 16 bytes a thread at once."""
-        if not self.shared:
-            return
-        ib, o, threads = self.ib, self.o, self.waves * self.wave
-        units = o.k // _UNIT
-        words = self._local("uint32", _UNIT // 2, "unit")
-        for m in range(o.m):
-            self.squares[m] = te.const(0, "float32")
-            for begin in range(0, units, threads):
-                unit = ib.let("unit", self.mine * self.wave + self.lane + begin)
-                with loops.where(ib, begin + threads <= units or unit < units):
-                    self._share_unit(m, unit, words)
-            if o.scale is not None:
-                total = self.squares[m]
-                apart = self.wave // 2
-                while apart:
-                    total = ib.let("squares", total + te.call_intrin("float32", "shuffle_xor", total, apart, self.wave))
-                    apart //= 2
-                self.squares[m] = total
-
-    def _share_unit(self, m: int, unit: Index, words: BufferVar) -> None:
-        ib, o = self.ib, self.o
-        numbers = self._piece_of(self.x, m, unit * _UNIT)
-        if o.scale is not None:
-            numbers = self._scaled(m, unit, numbers)
-        loops.put_vector(ib, words, 0, self._words(numbers))
-        natural = [ib.let("two", words[i]) for i in range(_UNIT // 2)]
-        for k, word in enumerate(in_pairs(natural, self.order[:_UNIT])):
-            words[k] = word
-        piece, i = te.indexdiv(unit * _UNIT, self.piece), te.indexmod(unit * _UNIT, self.piece)
-        place = m * (_row_pitch(o.k, self.piece) // 2) + piece * (_piece_pitch(self.piece) // 2) + i
-        made = build.reinterpret(f"{o.x.dtype}x{_UNIT}", loops.vector(words, 0, _UNIT // 2))
-        loops.put_vector(ib, self.xs, place, made)
-
-    def _scaled(self, m: int, unit: Index, numbers: Expr) -> Any:
-        """A unit times the norm's scale; its squares are counted."""
-        ib, o = self.ib, self.o
-        assert o.scale is not None
-        own, factors = self._local(o.x.dtype, _UNIT, "own"), self._local(o.scale.dtype, _UNIT, "factors")
-        loops.put_vector(ib, own, 0, numbers)
-        n = min(_UNIT, PIECE_BYTES // dtype_info(o.scale.dtype).bytes)
-        for first in range(0, _UNIT, n):
-            loops.put_vector(ib, factors, first, loops.vector_at(self.scale, (), unit * _UNIT + first, n))
-        for i in range(_UNIT):
-            x = ib.let("x", own[i].astype("float32"))
-            self.squares[m] = self.squares[m] + x * x
-            own[i] = (x * factors[i].astype("float32")).astype(o.x.dtype)
-        return loops.vector(own, 0, _UNIT)
 
     # ---- loads ahead of products
 
@@ -539,7 +371,7 @@ class _MatrixLoops(RowLoops):
                     _, column, row = unit.coords("acc", self.lane, e)
                     value = self.sums[(t * self.row_tiles + x) * unit.acc_elems + e]
                     row = ib.let("row", x * unit.n + row)
-                    at = (self.mine * o.m + row) * self.pitch + t * _SIDE + column
+                    at = (self.mine * o.m + row) * self.pitch + t * SIDE + column
                     with loops.where(ib, (x + 1) * unit.n <= o.m or row < o.m):
                         sums[at] = value
         if squares is None:

@@ -1,0 +1,229 @@
+"""Few rows times packed weights (`ops.packed`) on matrix units: `few_rows_matrix` with codes in place of numbers, from the first row on.
+
+Making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. x, in the codes' order and with a norm's
+scale, is brought to shared memory once for all wavefronts, where it fits. Codes that are constants may come to shared memory, with their scales and zero points, before the
+kernel ahead has ended.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+from .... import te
+from ....ir import build
+from ....ir.dtype import dtype_info
+from ....ir.expr import BufferLoad, Expr
+from ....target import Target
+from ....te.ir_builder import BufferVar, IRBuilder
+from ....te.like import Index
+from ...group import Group
+from ...parts import loops
+from ...rules import figures
+from ...space import Choice
+from .few_rows import FewRows
+from .few_rows_codes import WORDS, in_pairs
+from .few_rows_matrix import (
+    SHARED_BYTES,
+    SIDE,
+    UNIT,
+    FewRowsMatrix,
+    MatrixLoops,
+    piece_pitch,
+    row_pitch,
+    terms_of,
+    unit_of,
+)
+from .few_rows_operands import PIECE_BYTES, operands_of, piece_of
+
+_LEAST_COPY = 4  # bytes that a lane copies in the background
+_ALONG = 4  # lanes of mma.sync that have other terms of a row
+
+
+def match(group: Group, target: Target) -> Iterator[FewRows]:
+    """The space of a group around such a product."""
+    found = operands_of(group, target)
+    if found is None or found[2].packed is None:
+        return
+    o = found[2]
+    unit = unit_of(target, o.x.dtype, piece_of(o))
+    if unit is None or o.m > figures.of(PackedRows.template, target).count("most_rows"):
+        return
+    space = PackedRows(group, target, *found, unit)
+    space.is_second = space.is_second and "contraction" not in found[0].attrs
+    if o.scale is not None and not space.shared_bytes:
+        return  # a norm is of rows in shared memory
+    if space.epilogue is not None and next(space.drafts(), None) is not None:
+        yield space
+
+
+class PackedRows(FewRowsMatrix):
+    """The same of packed weights."""
+
+    template: ClassVar[str] = "few packed rows"
+    stage: ClassVar[str] = "few_packed_rows"
+    can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
+
+    def __init__(self, group: Group, target: Target, *rest: Any):
+        super().__init__(group, target, *rest)
+        if not target.chip.early_start:  # of a wavefront's few steps all at once
+            self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
+
+    @property
+    def can_be_staged(self) -> bool:
+        """Of constants, with a scale a piece."""
+        o = self.o
+        if o.packed is None or not all(t.op.attrs.get("constant") for t in (o.w, *o.packed.tensors)):
+            return False
+        w, narrow = o.packed.weights, all(dtype_info(t.dtype).bytes <= 2 for t in o.packed.tensors)
+        return narrow and w.block == self.piece and w.blocks % _ALONG == 0
+
+    def why_not(self, choice: Choice) -> str | None:
+        if choice["early"] == "staged" and self.pieces != self.steps(choice) * choice["split_k"] * self.along:
+            return "scales are staged of whole steps"
+        return super().why_not(choice)
+
+    @property
+    def staged_bytes(self) -> int:
+        packed = self.o.packed
+        assert packed is not None
+        return PIECE_BYTES + _LEAST_COPY * len(packed.tensors)
+
+    @property
+    def wanted_steps(self) -> float:
+        """By how many codes of a row a lane has."""
+        return self.figures["codes"] / self.piece
+
+    def _worth(self, choice: Choice) -> tuple[Any, ...]:
+        """AMD's chips: as many columns as the rows of x are worth, where that leaves units enough with work: each work-group reads all of x."""
+        f = self.figures
+        filled = "wide" in f and self.o.n >= f["filled"] * self.target.machine.units * f["wide"]
+        if not filled or self.o.m <= f["few_rows"]:
+            return super()._worth(choice)
+        apart = choice["waves"] // choice["split_k"]
+        wide, waves = math.log2(self.weights(choice) / f["wide"]), math.log2(choice["waves"] / f["waves"])
+        return apart, abs(wide), self._idle(choice), abs(waves), abs(choice["ahead"] - f["at_once"])
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of x in shared memory; 0 where it is read from where it lies."""
+        nbytes = self.o.m * row_pitch(self.o.k, self.piece)
+        return nbytes if nbytes <= SHARED_BYTES else 0
+
+    def lds_bytes(self, choice: Choice) -> int:
+        """Of the parts of sums, and of x."""
+        return super().lds_bytes(choice) + self.shared_bytes
+
+    def issued(self, choice: Choice) -> float:
+        """Instructions of a lane: numbers of codes, products, and its share of x."""
+        tiles = self.weights(choice) // SIDE
+        numbers = tiles * self.piece * 2 * 1.75  # a tile has two rows in a lane
+        products = tiles * self.row_tiles * (self.piece // terms_of(self.unit))
+        x = self.row_tiles * self.piece // (UNIT if self.shared_bytes else 1)
+        brought = self.o.m * self.o.k / (choice["waves"] * self.wave) * (3 if self.shared_bytes else 0)
+        return float(self.steps(choice) * (numbers + products + x) + brought)
+
+    def kernel(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], out: BufferVar) -> None:
+        PackedLoops(self, choice, ib, sources).run(out)
+
+
+class PackedLoops(MatrixLoops):
+    """The loops of a work-group."""
+
+    # ---- codes that come early
+
+    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
+        words = BufferLoad(self.w.buffer, (build.convert(line), build.convert(at * WORDS)))
+        self._copy(self.stage, self._slot(load), words, WORDS)
+        for to, source in zip(self.stage_beside, self.of_codes[1:]):
+            # A copy is of four bytes at least: the scale's neighbours come with it.
+            count = _LEAST_COPY // dtype_info(to.dtype).bytes
+            first = (self.part * self.steps + u) * _ALONG + te.indexdiv(self._along(), count) * count
+            scale = BufferLoad(source.buffer, (build.convert(line), build.convert(first)))
+            self._copy(to, self._beside(load) * count, scale, count)
+
+    def _slot(self, load: int) -> Any:
+        return self._beside(load) * WORDS
+
+    def _beside(self, load: int) -> Any:
+        """Which of the work-group's loads a lane's load is: lanes side by side."""
+        return (self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane
+
+    def _allocate_stage(self) -> None:
+        if not self.is_staged:
+            return
+        count = self.waves * self.wave * self.ahead * len(self.lines)
+        self.stage = self.ib.allocate("uint32", (count * WORDS,), "stage", scope="shared")
+        self.stage_beside = [
+            self.ib.allocate(
+                b.dtype, (count * _LEAST_COPY // dtype_info(b.dtype).bytes,), "stage_beside", scope="shared"
+            )
+            for b in self.of_codes[1:]
+        ]
+
+    def _bring_all_x(self) -> None:
+        self._share_x()
+
+    def _bring(self, load: int, line: Expr, at: Expr) -> None:
+        if not self.is_staged:
+            super()._bring(load, line, at)
+            return
+        assert self.codes is not None
+        beside = []
+        for b in self.stage_beside:
+            count = _LEAST_COPY // dtype_info(b.dtype).bytes
+            beside.append(b[self._beside(load) * count + te.indexmod(self._along(), count)])
+        self.codes.put(load, loops.vector(self.stage, self._slot(load), WORDS), beside[0], [*beside, None][1])
+
+    # ---- x
+
+    def _share_x(self) -> None:
+        """x in the codes' order, by the norm's scale, and the sums of its squares, in shared memory: 16 bytes a thread at once."""
+        if not self.shared:
+            return
+        ib, o, threads = self.ib, self.o, self.waves * self.wave
+        units = o.k // UNIT
+        words = self._local("uint32", UNIT // 2, "unit")
+        for m in range(o.m):
+            self.squares[m] = te.const(0, "float32")
+            for begin in range(0, units, threads):
+                unit = ib.let("unit", self.mine * self.wave + self.lane + begin)
+                with loops.where(ib, begin + threads <= units or unit < units):
+                    self._share_unit(m, unit, words)
+            if o.scale is not None:
+                total = self.squares[m]
+                apart = self.wave // 2
+                while apart:
+                    total = ib.let("squares", total + te.call_intrin("float32", "shuffle_xor", total, apart, self.wave))
+                    apart //= 2
+                self.squares[m] = total
+
+    def _share_unit(self, m: int, unit: Index, words: BufferVar) -> None:
+        ib, o = self.ib, self.o
+        numbers = self._piece_of(self.x, m, unit * UNIT)
+        if o.scale is not None:
+            numbers = self._scaled(m, unit, numbers)
+        loops.put_vector(ib, words, 0, self._words(numbers))
+        natural = [ib.let("two", words[i]) for i in range(UNIT // 2)]
+        for k, word in enumerate(in_pairs(natural, self.order[:UNIT])):
+            words[k] = word
+        piece, i = te.indexdiv(unit * UNIT, self.piece), te.indexmod(unit * UNIT, self.piece)
+        place = m * (row_pitch(o.k, self.piece) // 2) + piece * (piece_pitch(self.piece) // 2) + i
+        made = build.reinterpret(f"{o.x.dtype}x{UNIT}", loops.vector(words, 0, UNIT // 2))
+        loops.put_vector(ib, self.xs, place, made)
+
+    def _scaled(self, m: int, unit: Index, numbers: Expr) -> Any:
+        """A unit times the norm's scale; its squares are counted."""
+        ib, o = self.ib, self.o
+        assert o.scale is not None
+        own, factors = self._local(o.x.dtype, UNIT, "own"), self._local(o.scale.dtype, UNIT, "factors")
+        loops.put_vector(ib, own, 0, numbers)
+        n = min(UNIT, PIECE_BYTES // dtype_info(o.scale.dtype).bytes)
+        for first in range(0, UNIT, n):
+            loops.put_vector(ib, factors, first, loops.vector_at(self.scale, (), unit * UNIT + first, n))
+        for i in range(UNIT):
+            x = ib.let("x", own[i].astype("float32"))
+            self.squares[m] = self.squares[m] + x * x
+            own[i] = (x * factors[i].astype("float32")).astype(o.x.dtype)
+        return loops.vector(own, 0, UNIT)
