@@ -32,8 +32,12 @@ from ..effects import effects
 from ..func import Func
 from ..visit import free_vars, map_expr, map_stmt, substitute_stmt
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named
-from .thread_regions import Item, Regions
+from .thread_regions import Item, Private, Regions
+from .thread_strides import in_steps, is_strided, own_atomics
 
+KEPT_BYTES = (
+    16 << 10
+)  # of a block's threads, that strided loops read and write at each step: half of a first-level cache
 CPU_WAVE = 32  # lanes of what passes for a wavefront
 
 
@@ -89,7 +93,7 @@ class _Kernel(Regions):
             if self.let_regions.get(key, set()) - {self.home[key]} and not self.again(item):
                 assert item.var is not None
                 self.spills[key] = self.array(item.var.name, item.var.dtype)
-        body = self.sequence(self.top, None, {})
+        body = own_atomics(self.sequence(self.top, None, {}))
         for b in reversed(self.allocs):
             body = S.Alloc(b, body)
         return self.grid(body)
@@ -164,12 +168,34 @@ class _Kernel(Regions):
         inner = S.seq(*body)
         inner = self.opened(inner, scope)
         owned = [p for p in self.privates.values() if p.wide is None and is_named(inner, p.buffer)]
+        if (
+            owned and self.kept_bytes(owned) <= KEPT_BYTES and self.strides(inner)
+        ):  # kept over steps that all take together
+            for p in owned:
+                size = B.mul(p.buffer.shape[0], self.count)
+                p.wide = Buffer(p.buffer.name, p.buffer.dtype, (size,), scope=LOCAL, loc=p.buffer.loc)
+                self.allocs.append(p.wide)
+            owned = []
         for p in owned:
             inner = S.Alloc(p.buffer, inner)
         inner = self.widened(inner)
         if mask is not None:
             inner = S.IfThenElse(E.BufferLoad(mask, (self.linear,)), inner)
         return self.each(inner)
+
+    def kept_bytes(self, privates: list[Private]) -> int:
+        """The bytes of private storage for all threads; too many where the size is not known."""
+        sizes = [const_int(p.buffer.shape[0]) for p in privates]
+        each = [n * dtype_info(p.buffer.dtype).bytes if n is not None else KEPT_BYTES for n, p in zip(sizes, privates)]
+        return sum(each) * self.count
+
+    def strides(self, s: S.Stmt) -> bool:
+        """Whether a region of a block of one dimension has a strided loop."""
+        if len(self.threads) != 1:
+            return False
+        (f,) = self.threads.values()
+        body = trimmed(inlined(s), [f.var])[0]
+        return any(is_strided(x, f.var) for x in (body.stmts if isinstance(body, S.Seq) else [body]))
 
     def opened(self, s: S.Stmt, scope: dict[int, Item]) -> S.Stmt:
         """`s` with the lets from before that it uses: evaluated again, or read from where they were kept."""
@@ -186,9 +212,17 @@ class _Kernel(Regions):
 
     def each(self, s: S.Stmt) -> S.Stmt:
         """A loop over the threads of the block, with variables of its own."""
-        fresh: dict[E.Var, E.Expr] = {}
         loops = [self.threads[tag] for tag in THREAD_TAGS if tag in self.threads]
-        s, ends = trimmed(inlined(s), [f.var for f in loops])
+        s, starts, ends = trimmed(inlined(s), [f.var for f in loops])
+
+        def nest(body: S.Stmt) -> S.Stmt:
+            return self.nest(body, loops, starts, ends)
+
+        return in_steps(s, loops[0].var, self.count, nest) if len(loops) == 1 else nest(s)
+
+    def nest(self, s: S.Stmt, loops: list[S.For], starts: Ends, ends: Ends) -> S.Stmt:
+        """Loops over the threads, from their first steps to their ends."""
+        fresh: dict[E.Var, E.Expr] = {}
         for f in loops:
             fresh[f.var] = E.Var(f.var.name, f.var.dtype, True)
         s = clone(s, fresh)
@@ -196,9 +230,12 @@ class _Kernel(Regions):
             extent = f.extent
             for end in ends.get(id(f.var), ()):
                 extent = B.minimum(extent, end)
+            first: E.Expr = E.IntImm(0)
+            for start in starts.get(id(f.var), ()):
+                first = B.maximum(first, start)
             var = fresh[f.var]
             assert isinstance(var, E.Var)
-            s = S.For(var, E.IntImm(0), extent, s)
+            s = S.For(var, first, B.sub(extent, first), s)
         return s
 
     def widened(self, s: S.Stmt) -> S.Stmt:
@@ -397,22 +434,31 @@ def inlined(s: S.Stmt) -> S.Stmt:
     return map_stmt(s, inlined, _keep)
 
 
-def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, dict[int, list[E.Expr]]]:
-    """A loop nest's body without guards that only end a loop early, `if first + t < n`, and those ends by the variable's id."""
-    ends: dict[int, list[E.Expr]] = {}
+Ends = dict[int, list[E.Expr]]  # of loops, by their variables' ids
+
+
+def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, Ends, Ends]:
+    """A loop nest's body without guards that only begin a loop later or end it early, `if 0 < first + t < n`, and those first steps and ends."""
+    starts: Ends = {}
+    ends: Ends = {}
     ana = Analyzer()
 
     def end(c: E.Expr) -> bool:
-        if not isinstance(c, (E.LT, E.LE)) or c.a.dtype != "int32" or not effects(c).is_constant:
+        if not isinstance(c, (E.LT, E.LE, E.GT, E.GE)) or c.a.dtype != "int32" or not effects(c).is_constant:
             return False
-        terms = ana.detect_linear(B.sub(c.b, c.a), loops)
+        strict = isinstance(c, (E.LT, E.GT))
+        room = B.sub(c.b, c.a) if isinstance(c, (E.LT, E.LE)) else B.sub(c.a, c.b)  # above 0, or at least 0
+        terms = ana.detect_linear(room, loops)
         if terms is None:
             return False
         *coeffs, rest = [ana.simplify(x) for x in terms]
         moving = [(v, x) for v, x in zip(loops, coeffs) if not (isinstance(x, E.IntImm) and x.value == 0)]
-        if len(moving) != 1 or not isinstance(moving[0][1], E.IntImm) or moving[0][1].value != -1:
+        if len(moving) != 1 or not isinstance(moving[0][1], E.IntImm) or abs(moving[0][1].value) != 1:
             return False
-        ends.setdefault(id(moving[0][0]), []).append(rest if isinstance(c, E.LT) else B.add(rest, 1))
+        if moving[0][1].value == -1:
+            ends.setdefault(id(moving[0][0]), []).append(rest if strict else B.add(rest, 1))
+        else:
+            starts.setdefault(id(moving[0][0]), []).append(B.sub(1 if strict else 0, rest))
         return True
 
     def strip(x: S.Stmt) -> S.Stmt:
@@ -432,7 +478,7 @@ def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, dict[int, list[E.Exp
             return S.IfThenElse(B.all_of(*kept), inner, None, x.loc) if kept else inner
         return x
 
-    return strip(s), ends
+    return strip(s), starts, ends
 
 
 def _check_scalar(index: E.Expr, b: Buffer) -> None:
