@@ -75,7 +75,7 @@ class BulkProduct(Space):
         return needs.shared_memory(lds, self.target.lds_bytes)
 
     def drafts(self) -> Iterator[Choice]:
-        for rows, columns in ((128, 64), (64, 64), (64, 32), (32, 32)):
+        for rows, columns in ((128, 64), (64, 64), (128, 32), (64, 32), (32, 32)):
             if rows not in self.parameters["rows"] or columns not in self.parameters["columns"]:
                 continue
             few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
@@ -115,7 +115,7 @@ class BulkProduct(Space):
         clocks *= known["ragged_rows"] if self.m % rows else 1.0
         clocks *= known["ragged_columns"] if self.n % columns else 1.0
         total = rounds * clocks + known["ends_clocks"]
-        seconds = total / (machine.clock_mhz * 1e6)
+        seconds = total / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
         seconds += split_k.traffic_seconds(parts, self.m * self.n, machine)
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 
