@@ -68,6 +68,11 @@ class Chip:
         return self.family == "cdna4"
 
     @property
+    def narrows_bf16(self) -> bool:
+        """Whether one instruction makes bfloat16 of float32 (v_cvt_pk_bf16_f32 of gfx950 and gfx1250, cvt of NVIDIA's)."""
+        return self.family in ("cdna4", "cdna5", "sm")
+
+    @property
     def loads_anywhere(self) -> bool:
         """Whether a load of several elements may begin at any element: amdhsa turns unaligned access on (LLVM's "unaligned-access-mode")."""
         return self.family not in ("sm", "cpu")

@@ -165,7 +165,7 @@ def meet(
 
     def one(e: Any) -> None:
         row, column = ib.let("row", te.indexdiv(e, size)), ib.let("column", te.indexmod(e, size))
-        value, total, top = joined(k, shared, waves, lambda w: (w * rows + row) * line, column)
+        (value,), total, top = joined(k, shared, waves, lambda w: (w * rows + row) * line, column)
         with out.row(row, top, total, column == 0) as put:
             put(column, value)
 

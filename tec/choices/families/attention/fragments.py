@@ -8,6 +8,7 @@ On RDNA3 both halves of a wavefront hold all of an operand, but half of a result
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +18,10 @@ import numpy as np
 
 from .... import te
 from ....ir.matrix import MatrixInstr
+from ....target.lds import LdsPhase
 from ....te.like import Index
+
+_IN_A_ROW = LdsPhase(32, 8)  # what nobody measured
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Fragments:
     """The layouts of one instruction's use for both products. `instr` has the k that both take at once."""
 
     instr: MatrixInstr
+    phase: LdsPhase = _IN_A_ROW  # lanes whose 16 bytes of shared memory are read together
+    narrows: bool = True  # whether the chip makes the operands' type of float32 by an instruction
 
     @property
     def turned(self) -> bool:
@@ -100,17 +106,59 @@ class Fragments:
     def key_row(self, tile: int, row: Index) -> Any:
         """The key that row (or column) `row` of a tile of scores is of, within a block."""
         start, bits = _key_rows(self, tile % self.period)
-        out: Any = self.period * self.keys * (tile // self.period) + start
-        for first, count, to in bits:
-            part = row if first == 0 else te.indexdiv(row, 1 << first)
-            part = part if 1 << first + count >= self.keys else te.indexmod(part, 1 << count)
-            out = part * (1 << to) + out
-        return out
+        return _moved_bits(row, bits, self.keys) + (self.period * self.keys * (tile // self.period) + start)
+
+    def place(self, key: Index) -> Any:
+        """Where a key's row of a block lies in shared memory: those of a tile of scores one behind the other, so that lanes read rows side by side."""
+        whole = self.period * self.keys
+        within = te.indexmod(key, whole)
+        return _moved_bits(within, _places(self), whole) + (key - within)
+
+    def read_clocks(self, stride_bytes: int) -> int:
+        """Clocks that reading an operand takes of rows so far apart in shared memory, in phases of its lanes."""
+        return _read_clocks(self, stride_bytes)
 
     @property
     def period(self) -> int:
         """Tiles of scores after which the order of keys repeats."""
         return max(1, self.weights // self.instr.acc_elems)
+
+
+def _moved_bits(x: Index, runs: tuple[tuple[int, int, int], ...], end: int) -> Any:
+    """A number below `end` whose runs of bits (first, how many, first of the result) are put elsewhere."""
+    out: Any = 0
+    for first, count, to in runs:
+        part = x if first == 0 else te.indexdiv(x, 1 << first)
+        part = part if 1 << first + count >= end else te.indexmod(part, 1 << count)
+        out = part * (1 << to) + out
+    return out
+
+
+@lru_cache(maxsize=64)
+def _places(f: Fragments) -> tuple[tuple[int, int, int], ...]:
+    """The runs of bits of `Fragments.place`, the inverse of `key_row`."""
+    images = {}
+    for tile in range(f.period):
+        start, bits = _key_rows(f, tile)
+        if tile and tile & (tile - 1) == 0:
+            images[start.bit_length() - 1] = (tile * f.keys).bit_length() - 1
+        for first, count, to in bits:
+            images |= {to + k: first + k for k in range(count)}
+    return tuple(_runs([images[b] for b in range(len(images))]))
+
+
+@lru_cache(maxsize=1 << 10)
+def _read_clocks(f: Fragments, stride_bytes: int) -> int:
+    lane = np.arange(f.instr.wave)
+    _, row, column = (np.broadcast_to(x, lane.shape) for x in f.instr.coords(f.key_role, lane, 0))
+    if f.key_role == "b":
+        row, column = column, row
+    word = (row * stride_bytes + column * (16 // f.instr.elems(f.key_role))) // 4
+    clocks, order = 0, f.phase.lanes_of(f.instr.wave)
+    for first in range(0, len(order), f.phase.lanes):
+        words = {int(word[k]) + w for k in order[first : first + f.phase.lanes] for w in range(4)}
+        clocks += max(Counter(w % f.phase.banks for w in words).values())
+    return clocks
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ joins ("flash decoding", Dao and others 2023).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,6 +103,7 @@ class Grid:
     resident: int = 0  # work-groups that a unit is to hold at once, where that bounds registers
     early: bool = False  # both kernels begin before the one ahead has ended, where that pays
     sorted: bool = False  # see `is_sorted`
+    columns: int = 1  # of a thread of the kernel that joins
 
     @property
     def heads(self) -> Any:
@@ -150,23 +152,28 @@ class Grid:
         return line * (self.k.g.value_size + 2)
 
     def _join(self, parts: BufferVar, tiles: Any) -> None:
-        """Each element of the result from its splits."""
+        """Each element of the result from its splits, some neighbours a thread."""
         k = self.k
         ib, g = k.ib, k.g
-        total_elements = g.batch * self.heads * self.rows * g.value_size
+        wide = math.gcd(self.columns, g.value_size)
+        width = g.value_size // wide
+        total_elements = g.batch * self.heads * self.rows * width
         with loops.launch(ib, (ceil_div(total_elements, _JOINING),), (_JOINING,)) as (block, thread):
             if self.early:
                 ib.scope_attr(None, "early_start", None)
             e = block * _JOINING + thread
             with ib.if_scope(e < total_elements):
-                column, line = te.indexmod(e, g.value_size), te.indexdiv(e, g.value_size)
+                column, line = te.indexmod(e, width) * wide, te.indexdiv(e, width)
                 row, b_head = te.indexmod(line, self.rows), te.indexdiv(line, self.rows)
                 b, head = te.indexdiv(b_head, self.heads), te.indexmod(b_head, self.heads)
                 first = ib.let("at", self.place(tiles, b, head, row, 0))
-                found = joined(k, parts, self.splits, lambda split: first + split * (g.value_size + 2), column)
+                values, total, top = joined(
+                    k, parts, self.splits, lambda split: first + split * (g.value_size + 2), column, wide
+                )
                 query_head, i = Rows(k, self.folded, b, head).at(row)
                 at = (b, query_head, i)
-                k.write((*at, column), k.normalized(*found, at))
+                for v, value in enumerate(values):
+                    k.write((*at, column + v), k.normalized(value, total, top, at))
 
 
 @dataclass

@@ -218,7 +218,7 @@ class SplitAttention(AttentionSpace):
         """So many that `beside` work-groups a compute unit have four blocks of keys each at least, or as few as a rule says."""
         least = int(self.rule("blocks", 4, keys=self.length, rows=self.rows[0]))
         wanted: int = min(beside * self.target.machine.units // self.groups(tile), self.length // (least * keys))
-        return min(int(self.parameters["splits"][-1]), 1 << max(0, wanted.bit_length() - 1))
+        return max((int(n) for n in self.parameters["splits"] if n <= wanted), default=1)
 
 
 def places_of(form: Form) -> int | None:

@@ -17,6 +17,7 @@ from typing import ClassVar
 from ....ir.dtype import dtype_info
 from ....ops.forms import Form
 from ....target import Target, level_gbps
+from ....target.lds import lds_phase
 from ....te import Tensor, intrin
 from ....te.like import Index
 from ...group import Group
@@ -28,6 +29,8 @@ from .kernel import Kernel, SplitAttention
 from .tiles import PIECE_BYTES, shared_bytes, sizes
 from .wave import Wave
 
+# Of the keys. On AMD GPUs as many as the work-groups call for: with powers of two alone units have one or two of them each where all could have two.
+SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 MOST_SIZE = (
     256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
 )
@@ -42,10 +45,12 @@ def fragments(dtype: str, target: Target) -> dict[str, Fragments]:
     """The chip's instructions for a type by their shape, the largest first; k is what a lane reads 16 bytes at once for."""
     bytes_ = dtype_info(dtype).bytes
     found: dict[str, Fragments] = {}
+    narrows = dtype != "bfloat16" or target.chip.narrows_bf16
+    phase = lds_phase(target.chip.name, target.chip.lds_banks, "load", PIECE_BYTES)
     for i in sorted(intrin.shapes(target, dtype), key=lambda x: -x.m * x.n):
         if i.acc_dtype == "float32":
             k = i.k * max(1, PIECE_BYTES // bytes_ // i.a_elems) if i.unit == "mfma" else i.k
-            found.setdefault(f"{i.m}x{i.n}", Fragments(replace(i, k=k)))
+            found.setdefault(f"{i.m}x{i.n}", Fragments(replace(i, k=k), phase, narrows))
     return found
 
 
@@ -69,7 +74,7 @@ class MatrixAttention(SplitAttention):
         keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
             "waves": self.threads_up_to_limit(4, 8, 2, 1, each=target.wavefront_size), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
-            "splits": (1, 2, 4, 8, 16, 32), "hold": (True, False),
+            "splits": SPLITS if target.machine.has_latencies else (1, 2, 4, 8, 16, 32), "hold": (True, False),
         }  # fmt: skip
 
     @property
@@ -115,12 +120,8 @@ class MatrixAttention(SplitAttention):
     def drafts(self) -> Iterator[Choice]:
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
         usual = 2 if self.target.chip.background_copies else 1
-        legal = [
-            c
-            for c in self.all
-            if c["stages"] in (usual, 0)
-            and c["splits"] == self.splits(c["rows"] * c["waves"], c["keys"], self._beside(c))
-        ]
+        undivided = self.legal({**self.parameters, "stages": (usual, 0), "splits": (1,)})
+        legal = [{**c, "splits": self.splits(c["rows"] * c["waves"], c["keys"], self._beside(c))} for c in undivided]
         ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
         if not any(c["hold"] for c in ahead):
             # Queries in registers rather than the next step's tiles there: shared memory holds more work-groups, which work while one waits (heads of
@@ -130,7 +131,14 @@ class MatrixAttention(SplitAttention):
 
     def _beside(self, choice: Choice) -> int:
         """Work-groups of a unit that keys are divided for: of small ones more, for each has only a block or two of keys under way."""
-        return 2 * max(1, _THREADS_BESIDE // (int(choice["waves"]) * self.target.wavefront_size))
+        beside = 2 * max(1, _THREADS_BESIDE // (int(choice["waves"]) * self.target.wavefront_size))
+        return 3 * beside if self._is_uneven(choice) else beside
+
+    def _is_uneven(self, choice: Choice) -> bool:
+        """Whether the longest of a head's tiles are twice as long as the mean, as under a causal mask: in shorter parts the others fill the units beside them. Not of work-groups that
+        leave a SIMD without a wavefront, which wait for shared memory more than they gain."""
+        is_causal = self.form.attrs.get("right") is not None and self.queries > int(choice["rows"] * choice["waves"])
+        return is_causal and bool(self.target.machine.has_latencies) and choice["waves"] >= self.target.chip.simds
 
     def cost(self, choice: Choice) -> Cost:
         """Matrix work or vector work of a step, whichever is more where wavefronts share a SIMD, else both, by how many work-groups there are."""
@@ -168,7 +176,9 @@ class MatrixAttention(SplitAttention):
             # Nothing is done while the first keys are asked for, which takes the longer the fewer threads a work-group has.
             pieces = choice["keys"] * (size + value_size) * bytes_ / PIECE_BYTES
             begin += _COPY * pieces / (wave * min(waves, chip.simds))
-        rounds = -(-groups // machine.units)
+        rounds: float = -(-groups // machine.units)
+        if self._is_uneven(choice):
+            rounds = max(1.0, groups / machine.units / 2)
         seconds = rounds * (steps * clocks + begin) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
         if choice["splits"] > 1 and machine.has_latencies:
             # What work-groups leave in float32 and the second kernel reads.
@@ -178,5 +188,6 @@ class MatrixAttention(SplitAttention):
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
-        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape)
+        columns = 4 if self.target.chip.loads_anywhere else 1
+        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape, columns=columns)
         grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, first, tx, ty))

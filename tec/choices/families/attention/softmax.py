@@ -66,18 +66,27 @@ class RunningSoftmax:
             loops.put_vector(self.ib, self.total, row * self.wide, value)
 
 
-def joined(k: Kernel, parts: BufferVar, count: int, place: Callable[[int], Any], column: Index) -> tuple[Any, Any, Any]:
-    """A column of a row whose keys are in `count` parts, as (sum of weighted values, sum of weights, maximum). `place(part)`: where a part's line in `parts` begins,
+def joined(
+    k: Kernel, parts: BufferVar, count: int, place: Callable[[int], Any], column: Index, wide: int = 1
+) -> tuple[list[Any], Any, Any]:
+    """`wide` columns of a row whose keys are in `count` parts, as (sums of weighted values, sum of weights, maximum). `place(part)`: where a part's line in `parts` begins,
     which is its sums of values, then its maximum and its sum of weights."""
     ib, size = k.ib, k.g.value_size
     # Two passes, whose loads wait for nothing but the one maximum of all.
     top = loops.scalar(ib, k.acc, "top", parts[place(0) + size])
     for part in range(1, count):
         top[0] = te.max(top[0], parts[place(part) + size])
-    total, value = (loops.scalar(ib, k.acc, name, k.const(0)) for name in ("total", "value"))
+    total = loops.scalar(ib, k.acc, "total", k.const(0))
+    values = ib.allocate(k.acc, (wide,), "values", scope="local")
+    for v in range(wide):
+        values[v] = k.const(0)
     for part in range(count):
         at = ib.let("at", place(part))
         factor = ib.let("factor", te.exp(parts[at + size] - top[0]))
         total[0] = total[0] + parts[at + (size + 1)] * factor
-        value[0] = value[0] + parts[at + column] * factor
-    return value[0], total[0], top[0]
+        if wide == 1:
+            values[0] = values[0] + parts[at + column] * factor
+        else:
+            more = loops.vector(parts, at + column, wide) * Broadcast(factor, wide)
+            loops.put_vector(ib, values, 0, loops.vector(values, 0, wide) + more)
+    return [values[v] for v in range(wide)], total[0], top[0]
