@@ -93,7 +93,8 @@ class _Selection:
         # For elements that reach the bound: a wavefront alone sorts up to two a lane (`_by_lanes`).
         self.room = max(threads * (2 if self.waves == 1 else 1), _ROOM * (1 << (k - 1).bit_length()))
         self.piece = max(1, min(8, 16 // dtype_info(src.dtype).bytes))
-        while lines.n % self.piece:
+        # All threads have elements where there are as many: of the own best of few threads the bound is low, and too many elements reach it.
+        while self.piece > 1 and (lines.n % self.piece or lines.n < threads * self.piece):
             self.piece //= 2
         self.own = -(-lines.n // (threads * self.piece)) * self.piece
         self.wide = own_type(src.dtype)
