@@ -412,12 +412,12 @@ class Memory(Reading, Exchange):
             if conds:
                 self.emit(self.store(old, [ZERO], zero))
             self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
-            if self.threads > 1:
+            if self.threads > 1 and used:
+                # Who writes there next lets all threads meet first.
                 where = self.arena(base.dtype, 1)
                 self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
                 self.barrier()
                 got = self.let("old", E.BufferLoad(where, (ZERO,)))
-                self.barrier()
             else:
                 got = self.let("old", E.BufferLoad(old, (ZERO,)))
             self.scalars[id(v)] = self._typed(got, op)
