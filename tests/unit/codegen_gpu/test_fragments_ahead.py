@@ -60,7 +60,7 @@ def test_each_step_reads_its_own_slot(m: int, n: int, k: int, choice: dict[str, 
 @functools.cache
 def large() -> Any:
     """The module of a product of 256 cubed, by tiles of 128 x 64."""
-    s, args = product(256, 256, 256, rows=128, columns=64, blocks=3)
+    s, args = product(256, 256, 256, rows=128, columns=64, blocks=3, split_k=1)
     return tec.build(s, args, HOPPER, name="gemm")
 
 
@@ -127,11 +127,11 @@ def convolution(images: int, width: int, window: int, target: str) -> tuple[Any,
 
 
 def test_pointwise_convolutions_are_products_of_channels_by_pixels() -> None:
-    found, template = convolution(1, 8, 1, HOPPER)
+    found, template = convolution(1, 32, 1, HOPPER)
     assert found.x.name == "NC(HW)" and template == "bulk product"
     found, _ = convolution(2, 8, 1, HOPPER)  # of a larger network: alone it stays as it is
     assert found.x.name == "C(NHW)"
-    found, template = convolution(2, 8, 3, HOPPER)
+    found, template = convolution(2, 28, 3, HOPPER)
     assert found.x.name == "NCHW" and template == "blocked product"
     _, template = convolution(1, 7, 1, HOPPER)
     assert template != "bulk product", "rows of 49 elements begin where no bulk copy can"
