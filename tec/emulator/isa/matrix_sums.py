@@ -180,6 +180,9 @@ def _aligned(o: Ops, acc: str, group: list[Term]) -> str:
     scale = o.bitcast("i32", "f32", o.sub(o.const("i32", (254 + POINT) << 23), bits))
     total = _scaled(o, group, scale)
     own = o.call("floor", "f32", o.bin("fmul", "f32", acc, scale))
+    # a negative one whose product with the scale is no f32 is cut to -1 as well
+    least = o.select(o.fcmp("olt", "f32", own, o.const("f32", -1.0)), "f32", own, o.const("f32", -1.0))
+    own = o.select(o.fcmp("olt", "f32", acc, o.const("f32", 0.0)), "f32", least, own)
     size = o.call("fabs", "f32", own)
     unit = o.bitcast("i32", "f32", o.sub(bits, o.const("i32", POINT << 23)))
     none = o.icmp("eq", "i32", bits, o.const("i32", 0))

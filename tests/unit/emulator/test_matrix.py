@@ -374,3 +374,18 @@ def test_wmma_forms_that_are_refused() -> None:
     ):
         with pytest.raises(EmulationError, match="not modelled"):
             run(chip, text, x, x, y)
+
+
+def test_operands_are_staged_anew_when_their_registers_change() -> None:
+    """Three products of two registers, one of which changes after the first and is A as well as B in the third."""
+    op = "v_mfma_f32_16x16x4_f32"
+    s = parse_mfma(op)
+    assert s is not None
+    rng = np.random.default_rng(2)
+    A, B, C = (rng.integers(-8, 8, shape).astype(np.float32) for shape in ((1, 16, 4), (1, 4, 16), (1, 16, 16)))
+    lines = [
+        f"{op} $0, $1, $2, $3", "v_add_f32 $2, $2, $2", f"{op} $0, $1, $2, $0", f"{op} $0, $2, $2, $0", "s_nop 15"
+    ]  # fmt: skip
+    got = run("gfx942", "\\0A".join(lines), *spread_inputs(s, A, B), spread_result(s, C))
+    twice = 2 * B
+    assert (got == spread_result(s, C + A @ B + A @ twice + twice.transpose(0, 2, 1) @ twice)).all()

@@ -198,6 +198,24 @@ def test_infinities_and_nan(op: str) -> None:
     assert np.array_equal(got, want, equal_nan=True)
 
 
+@pytest.mark.parametrize("start", [-(2.0**-149), -(2.0**-100), 2.0**-149, -(2.0**36), 2.0**70])
+def test_accumulators_of_any_size_beside_products(start: float) -> None:
+    """Of those that are no 32-bit integer in the products' unit, and those that vanish when they are scaled to it, whose sign still counts."""
+    s = parse_mfma("v_mfma_f32_16x16x16_bf16")
+    assert s is not None
+    rng = np.random.default_rng(3)
+    A, B = (rng.integers(1, 9, (1, 16, 16)) * 2.0**20 for _ in "ab")
+    A[:, :8, 1::2], B[:, 1::2] = (
+        -A[:, :8, ::2],
+        B[:, ::2],
+    )  # of half of the rows the products are in pairs that leave nothing
+    A, B = encode(A, "bf16"), encode(B, "bf16")
+    C = np.full((1, 16, 16), start, np.float32)
+    got = run("gfx942", s.name, *spread_inputs(s, A, B), spread_result(s, C))
+    want = product(s, decode(A, "bf16"), decode(B, "bf16"), C, lambda a, b, c: aligned(a, b, c, ("bf16", "bf16"), 8))
+    assert np.array_equal(got, spread_result(s, want))
+
+
 CODES = {number(x, "fp8", True): x for x in range(256) if x != 0x80}
 
 
