@@ -25,13 +25,12 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
 from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
-from ..effects import effects
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt, substitute_stmt
+from ..visit import free_vars, map_expr, map_stmt
 from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named
+from .thread_guards import Ends, inlined, is_store, trimmed
 from .thread_regions import Item, Private, Regions
 from .thread_strides import in_steps, is_strided, own_atomics
 
@@ -216,7 +215,19 @@ class _Kernel(Regions):
         s, starts, ends = trimmed(inlined(s), [f.var for f in loops])
 
         def nest(body: S.Stmt) -> S.Stmt:
-            return self.nest(body, loops, starts, ends)
+            part = self.nest(body, loops, starts, ends)
+            full = [
+                c
+                for f in loops
+                for c in (
+                    *(B.compare("le", start, 0) for start in starts.get(id(f.var), ())),
+                    *(B.compare("ge", end, f.extent) for end in ends.get(id(f.var), ())),
+                )
+            ]
+            if not full or not is_store(body):
+                return part
+            # Most blocks are whole ones, whose loops have constant lengths.
+            return S.IfThenElse(B.all_of(*full), self.nest(body, loops, {}, {}), part)
 
         return in_steps(s, loops[0].var, self.count, nest) if len(loops) == 1 else nest(s)
 
@@ -424,61 +435,6 @@ class _Kernel(Regions):
 
 
 _MOVES = ("shuffle_idx", "shuffle_up", "shuffle_down", "shuffle_xor")
-
-
-def inlined(s: S.Stmt) -> S.Stmt:
-    """`s` with lets of indices in place of their variables, so that loops see what addresses are made of."""
-    if isinstance(s, S.LetStmt) and dtype_info(s.var.dtype).kind in ("int", "bool") and effects(s.value).is_constant:
-        if not effects(s.value).is_varying:
-            return inlined(substitute_stmt(s.body, {s.var: s.value}))
-    return map_stmt(s, inlined, _keep)
-
-
-Ends = dict[int, list[E.Expr]]  # of loops, by their variables' ids
-
-
-def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, Ends, Ends]:
-    """A loop nest's body without guards that only begin a loop later or end it early, `if 0 < first + t < n`, and those first steps and ends."""
-    starts: Ends = {}
-    ends: Ends = {}
-    ana = Analyzer()
-
-    def end(c: E.Expr) -> bool:
-        if not isinstance(c, (E.LT, E.LE, E.GT, E.GE)) or c.a.dtype != "int32" or not effects(c).is_constant:
-            return False
-        strict = isinstance(c, (E.LT, E.GT))
-        room = B.sub(c.b, c.a) if isinstance(c, (E.LT, E.LE)) else B.sub(c.a, c.b)  # above 0, or at least 0
-        terms = ana.detect_linear(room, loops)
-        if terms is None:
-            return False
-        *coeffs, rest = [ana.simplify(x) for x in terms]
-        moving = [(v, x) for v, x in zip(loops, coeffs) if not (isinstance(x, E.IntImm) and x.value == 0)]
-        if len(moving) != 1 or not isinstance(moving[0][1], E.IntImm) or abs(moving[0][1].value) != 1:
-            return False
-        if moving[0][1].value == -1:
-            ends.setdefault(id(moving[0][0]), []).append(rest if strict else B.add(rest, 1))
-        else:
-            starts.setdefault(id(moving[0][0]), []).append(B.sub(1 if strict else 0, rest))
-        return True
-
-    def strip(x: S.Stmt) -> S.Stmt:
-        if isinstance(x, S.Alloc):
-            return S.Alloc(x.buffer, strip(x.body), x.notes)
-        if isinstance(x, S.IfThenElse) and x.orelse is None:
-            conds: list[E.Expr] = []
-            todo = [x.cond]
-            while todo:
-                c = todo.pop()
-                if isinstance(c, E.And):
-                    todo += [c.b, c.a]
-                else:
-                    conds.append(c)
-            kept = [c for c in conds if not end(c)]
-            inner = strip(x.then) if not kept or len(kept) < len(conds) else x.then
-            return S.IfThenElse(B.all_of(*kept), inner, None, x.loc) if kept else inner
-        return x
-
-    return strip(s), starts, ends
 
 
 def _check_scalar(index: E.Expr, b: Buffer) -> None:
