@@ -17,6 +17,7 @@ from .array import Array
 from .computing import compute
 from .creation import zeros_like
 from .elementwise import sqrt
+from .errors import ArrayTypeError
 from .trees import leaves, mapped, rebuilt
 
 __all__ = ["SGD", "Adam", "AdamW"]
@@ -28,8 +29,28 @@ def _updated(params: Any, rows: list[tuple[Array, ...]]) -> list[Any]:
     return [rebuilt(params, list(column)) for column in zip(*rows)]
 
 
+_USE = "state = rule.init(params); params, state = rule.update(params, grads, state)"
+
+
+class _Rule:
+    """What is said to those who know optimisers that hold parameters."""
+
+    def __new__(cls, *args: Any, **options: Any) -> Any:
+        if args and not isinstance(args[0], (int, float)):
+            raise ArrayTypeError(
+                f"{cls.__name__}({type(args[0]).__name__}, ...): a rule holds no parameters",
+                hint=f"rule = {cls.__name__}(lr=1e-3); {_USE}",
+            )
+        return super().__new__(cls)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("step", "zero_grad", "apply_updates", "state_dict"):
+            raise AttributeError(f"a rule has no {name}: {_USE}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
 @dataclass(frozen=True)
-class SGD:
+class SGD(_Rule):
     """p -= lr v, where v = momentum v + g (g alone without momentum; g + momentum v with nesterov), g with weight_decay p added."""
 
     lr: float
@@ -58,7 +79,7 @@ class SGD:
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(_Rule):
     """D. Kingma, J. Ba, "Adam", arXiv 1412.6980; weight_decay is added to the gradient."""
 
     lr: float = 1e-3

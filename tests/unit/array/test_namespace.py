@@ -59,6 +59,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: tec.vjp(lambda x: x * 2, _x(3))[1](_x(4)), ValueError, "weights of shapes"),
     (lambda: xp.nn.conv(_x(1, 2, 4, 4), _x(3, 1, 3, 3)), ValueError, "conv of shapes"),
     (lambda: xp.nn.cross_entropy(_x(2, 3), _x(2)), TypeError, "labels"),
+    (lambda: xp.optim.Adam({"w": _x(2)}, lr=0.1), TypeError, "rule.init"),
     (lambda: xp.asarray("text"), TypeError, "no array"),
     (lambda: xp.asarray([[1], [2, 3]]), ValueError, "no array"),
     (lambda: xp.zeros((2, -1)), ValueError, "negative"),
