@@ -75,7 +75,11 @@ class GpuStages(Space):
     def default(self) -> Choice:
         """Vectors as wide as a load, or as a rule says where what lies side by side in all that is read and made is shorter."""
         widest, made = self.target.max_vector_bytes, computed(self.group)
-        vector = self.rule("vector", widest, **self._features(made[0])) if len(made) == 1 else widest
+        features = self._features(made[0]) if len(made) == 1 else {}
+        vector = self.rule("vector", widest, **features) if features else widest
+        # Neighbours that are picked one by one stay in one row: of others the rest of the index differs as well.
+        while features.get("picked") and vector > 4 and features["run"] % (vector // features["bytes"]):
+            vector //= 2
         return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector)
 
     def _features(self, op: ComputeOp) -> dict[str, int]:
