@@ -30,7 +30,7 @@ class Config:
         self,
         kwargs: dict[str, Any],
         num_warps: int = 4,
-        num_stages: int = 2,
+        num_stages: int = 3,
         num_ctas: int = 1,
         maxnreg: int | None = None,
         pre_hook: Callable[[dict[str, Any]], Any] | None = None,

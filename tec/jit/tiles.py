@@ -57,7 +57,7 @@ from .tile_arguments import (
 from .tile_code import Compiled, Signature, text_of
 from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, is_wide, same, told_of, torch_here
 
-OPTIONS = {"num_warps": 4, "num_stages": 2, "debug": None}
+OPTIONS = {"num_warps": 4, "num_stages": 3, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
 _IGNORED = (
     "num_ctas", "maxnreg", "enable_fp_fusion", "waves_per_eu", "matrix_instr_nonkdim", "kpack", "cluster_dims",

@@ -54,9 +54,7 @@ def background(pipe: Pipeline, copies: str = "first", in_flight: bool = False) -
     if pipe.n_slots < 2 or len(moves) < len(found):
         return None
     n = pipe.depth
-    # No fence stands between these copies and warpgroup products (CUTLASS and Triton have none either): as of sm_90 it is a MEMBAR that waits for the copies of
-    # later steps too, and then nothing travels behind the work.
-    wait = S.seq(effect("async_wait", n=n - 1), BARRIER)
+    wait = S.seq(effect("async_wait", n=n - 1), *pipe.fence, BARRIER)
 
     def begun(t: Turn) -> S.Stmt:
         start = [t.guard(n, pipe.at(moves, t, n))] if t.has(n) else []
