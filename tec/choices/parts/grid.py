@@ -14,10 +14,21 @@ from ...schedule import Stage
 from ...te import thread_axis
 from .pointwise import neighbours_on_a_die
 
+_ONE_BAND = 6  # bands whose operands the second-level cache has at once
+
 
 def count(tile: tuple[int, int], product: tuple[int, int], batch: int = 1) -> int:
     """Tiles of (rows, columns) that a product of (m, n) has, the last of each row and column perhaps partly empty."""
     return batch * -(-product[0] // tile[0]) * -(-product[1] // tile[1])
+
+
+def even_band(rows: int, about: int) -> int:
+    """Of `rows` rows of tiles as many as about so many go together, all bands alike: a band that reaches beyond the last row has all work of its kernel under conditions.
+    Where no number near divides them, all rows are one band, or of many each is one."""
+    near = [d for d in range(-(-about // 2), 2 * about + 1) if rows % d == 0]
+    if about == 1 or not near:
+        return rows if 1 < about and rows <= _ONE_BAND * about else 1
+    return min(near, key=lambda d: abs(d - about))
 
 
 class Tiles:
@@ -62,4 +73,4 @@ def joined(stage: Stage, axes: Sequence[Any]) -> IterVar:
     return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 
-__all__ = ["Tiles", "count", "joined"]
+__all__ = ["Tiles", "count", "even_band", "joined"]

@@ -29,7 +29,9 @@ from ..intrin import INTRINS
 from ..visit import any_expr, free_vars, map_stmt, visit
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, is_launch_loop, same_expr
 
-_Key = tuple[int, E.Expr]  # (dimension or -1, what is left of the condition once that index is taken out)
+_FAR = 1 << 20
+# (-1, or twice the dimension and one, times _FAR, plus the slack's step along it; what is left of the condition once that index is taken out).
+_Key = tuple[int, E.Expr]
 
 
 def pad_tiles(func: Func, target: Target) -> Func:
@@ -71,6 +73,14 @@ class _Tile:
     stores: list[_Store] = field(default_factory=list)
     opaque: bool = False
     holes: bool = True  # elements within the tile may stay without a value
+
+
+def _is_own_value(s: S.BufferStore) -> bool:
+    """Whether a store gives an element its own value again, by `computed`."""
+    v = s.value
+    if type(v) is not E.Call or v.op != "computed" or not isinstance(v.args[0], E.BufferLoad):
+        return False
+    return v.args[0].buffer is s.buffer and all(map(same_expr, v.args[0].indices, s.indices))
 
 
 class _Padder:
@@ -158,6 +168,10 @@ class _Padder:
             visit(e, on_expr)
 
     def store(self, s: S.BufferStore) -> None:
+        if _is_own_value(s):  # it keeps a place, and an element without a value stays without one
+            for g in self.guards:
+                g.needed = True
+            return
         self.touch(s.value, *s.indices)
         tile = self.tiles.get(id(s.buffer))
         if tile is None or s.predicate is not None or is_kept(s.value):
@@ -217,11 +231,17 @@ class _Padder:
             if dtype_info(index.dtype).lanes > 1:
                 return None
             at = B.cast(slack.dtype, index)
-            for sign, rest in ((1, B.add(slack, at)), (2, B.sub(slack, at))):
-                rest = self.ana.simplify(rest)
+            for step in (-1, 1, *self.steps(slack, index)):
+                rest = self.ana.simplify(B.sub(slack, B.mul(at, step)))
                 if not self.moves(rest, st):
-                    return (2 * d + sign - 1, B.sub(rest, 1) if strict else rest)
+                    return ((2 * d + 1) * _FAR + step, B.sub(rest, 1) if strict else rest)
         return None
+
+    def steps(self, slack: E.Expr, index: E.Expr) -> list[int]:
+        """By how much the slack grows from an element to the next, where an axis of the buffer is one of rows that lie apart (a thread's, say)."""
+        found = self.ana.detect_linear(slack, [index]) if isinstance(index, E.Var) else None
+        step = found[0] if found is not None else None
+        return [step.value] if isinstance(step, E.IntImm) and 1 < abs(step.value) < _FAR else []
 
     def moves(self, e: E.Expr, st: _Store) -> bool:
         return any(id(v) in st.inner for v in free_vars(e))

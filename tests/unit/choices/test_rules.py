@@ -79,7 +79,7 @@ FEATURES = {
     "gpu pixel windows": {"channels"},
     "warpgroup attention": {"keys", "size", "tiles"},
     "attention in turns": {"size"},
-    "bulk product": {"rows", "split_k", "turned", "rest"},
+    "bulk product": {"rows", "split_k", "turned"},
     "warpgroup product": {"n"},
     "running sum": {"lines", "usual", "bytes", "groups"},
     "gpu attention": {"keys", "rows"},

@@ -17,7 +17,7 @@ from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis
 from ....te.like import Index
-from ...group import Group
+from ...group import Group, const_shape
 from ...parts import ends, grid, needs, split_k, sums
 from ...parts.grid import Tiles
 from ...parts.operands import InMemory, Product, accumulators, in_memory
@@ -80,9 +80,7 @@ class BulkProduct(Space):
                 continue
             few = grid.count((rows, columns), (self.m, self.n), self.batch) < self.target.machine.units
             for parts in self.parameters["split_k"] if few else (1,):
-                told: Mapping[str, Any] = next(
-                    self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b, rest=self.k % 32), {}
-                )
+                told: Mapping[str, Any] = next(self.ruled(rows=rows, split_k=parts, turned=self.p.trans_b), {})
                 how = {"order": told.get("order", "blocks"), "prefetch": told.get("prefetch", False)}
                 for step, occupancy in told.get("steps", ((32, 3), (64, 2))):
                     c = self.choice(
@@ -208,7 +206,8 @@ def _result(final: Stage, choice: Choice, trans_b: bool) -> Any:
     rows = sums.share(final, i, threads_y, single=True)
     far.insert({"serpentine": 0, "blocks": 3}[choice["order"]], rows.far)
     sums.nest(tiles, rows, columns, far, near)
-    tiles.bind(choice["group_m"])
+    rows_of_tiles = -(-(const_shape(final.op.output(0))[-2] or 1) // choice["rows"])
+    tiles.bind(grid.even_band(rows_of_tiles, choice["group_m"]))
     thread = sums.over_threads(final, rows, columns, far, thread_axis("threadIdx.x"))
     if near:
         final.vectorize(near[0])
