@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import tec
-from tec import te
-from tec.choices import layouts, schedule
+from tec import te, topi
+from tec.choices import Made, layouts, schedule, spaces
+from tec.choices.proof import alone, prove
 from tec.driver import PIPELINE, run_passes
 from tec.ir.interp import run
 from tec.ir.parser import parse_func
@@ -135,6 +136,19 @@ def test_pointwise_convolutions_are_products_of_channels_by_pixels() -> None:
     assert found.x.name == "NCHW" and template == "blocked product"
     _, template = convolution(1, 7, 1, HOPPER)
     assert template != "bulk product", "rows of 49 elements begin where no bulk copy can"
+
+
+@pytest.mark.parametrize(("m", "n"), [(1152, 128), (1100, 128), (1024, 100)])
+def test_ragged_bands_rows_and_columns_leave_the_main_loop_whole(m: int, n: int) -> None:
+    """Nine tiles in bands of about eight, rows and columns that end within a tile: TMA copies fill what is beyond with zeros, and stores alone are guarded."""
+    a, b = te.placeholder((m, 256), name="A"), te.placeholder((256, n), name="B")
+    space = next(s for s in spaces([topi.matmul(a, b)], HOPPER) if s.template == "bulk product")
+    choice = space.choice(rows=128, columns=64, step=32, stages=2, occupancy=3, group_m=8, split_k=1, order="serpentine", prefetch=True)  # fmt: skip
+    made = prove(space, choice, alone)
+    assert isinstance(made, Made)
+    loop = str(made.lowered.func).partition("_ahead in range")[2]
+    sums = loop.rpartition("matmul_local[0] = matmul_local[0] + ")[0]
+    assert sums and "likely" not in sums
 
 
 # ---- mistakes
