@@ -35,7 +35,7 @@ from .store import records
 
 DRAFTED_SPACES = 3  # spaces that give drafts
 DRAFTS = 2  # of each of them
-_MOST_PRICED = 128  # drafts of a space that are looked at for the best of them
+_MOST_PRICED = 4096  # drafts of a space that are looked at for the best of them: a sketch takes some 30 us
 _CHAIN = "chain"  # whose figures are asked
 STAGES = ("cpu stages", "gpu stages")
 DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec
@@ -86,7 +86,7 @@ def _drafts(space: Space) -> list[Choice]:
 
 
 def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> list[tuple[Space, Choice]]:
-    """What should be well cheaper than the default by sketches: the cheapest of other templates' defaults and of drafts. Where the default's loops cost many times its
+    """What should be no dearer than the default by sketches: the cheapest of other templates' defaults and of drafts. Where the default's loops cost many times its
     sketch, that sketch misleads: then the cheapest of each template that is well below the loops' price."""
     known = figures.of(_CHAIN, found[0].target)
     sketch = found[0].cost(default).seconds

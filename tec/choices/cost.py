@@ -21,12 +21,10 @@ from . import parallel
 from .parts import needs
 from .rules import figures
 
-_NOT_HIDDEN = 0.2  # of what takes less, under what takes most: groups begin and end, and not all at once
 UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
-_DEPENDENT_CLOCKS = 4  # from an operation to one that needs its result, where a wavefront has its lanes for itself (CDNA's four clocks a wavefront, NVIDIA's since Volta)
 _REGISTERS = 32  # of a thread beside what it keeps: addresses, counters, what is being computed
 _HELD = 0.8  # of a last cache's bytes that what the kernels before wrote, and a kernel reads again, may be
-_SECTORS = "sectors"  # whose figures are asked
+_SECTORS, _KERNEL = "sectors", "kernel"  # whose figures are asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class Kernel:
     CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
     meets. dtype: of the sums on matrix units. guessed: whether a count stands on a number of trips that is not known. unused_bytes: of segments that a
     work-group's lanes ask for, of which none of them wants these; others may, but the first cache has lost them by then. copied_bytes: that copies in the background bring
-    to shared memory past the first cache, or take from there.
+    to shared memory past the first cache, or take from there. held_bytes: of what they bring, each byte once.
     """
 
     groups: float = 1
@@ -66,6 +64,7 @@ class Kernel:
     guessed: bool = False
     unused_bytes: float = 0.0
     copied_bytes: float = 0.0
+    held_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +130,7 @@ def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
 def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     """See the module."""
     machine, chip, wave = target.machine, target.chip, target.wavefront_size
+    known, sectors = figures.of(_KERNEL, target), figures.of(_SECTORS, target)
     clock = machine.clock_mhz * 1e6
     waves = math.ceil(k.threads / wave)
     slots, _ = chip.occupancy(k.registers + _REGISTERS, k.shared_bytes, waves, wave)
@@ -138,23 +138,34 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     busy = min(machine.units, max(1.0, k.groups))
     most = math.ceil(k.groups / machine.units)  # of the unit that has most, for which all others wait
     even = k.groups / (most * busy) if most else 1.0
-    trip = (machine.queued_ns or latency_ns(machine, "memory")) * 1e-9
-    waiting = trip * max(min(k.waits, 1.0), k.waits / UNDER_WAY)
-    lone = k.issued * max(_DEPENDENT_CLOCKS, wave / chip.simd_lanes) + k.barriers * chip.lds_latency
-    rounds = math.ceil(most / resident)
-    known = figures.of(_SECTORS, target)
+    each = most / max(1.0, k.groups)  # of what all work-groups ask, that unit's share
+    rounds = (
+        math.ceil(most / resident) if most <= known["even_rounds"] * resident else k.groups / machine.units / resident
+    )
+    trip = known["trip_ns"] if "trip_ns" in known else machine.queued_ns or latency_ns(machine, "memory")
+    waiting = trip * 1e-9 * max(min(k.waits, 1.0), k.waits / UNDER_WAY)
+    # A wavefront alone: some operations wait for the one before them, and at a barrier it waits for what all others have under way.
+    lone = k.issued * max(known["apart_clocks"], wave / chip.simd_lanes) + k.barriers * (
+        known["barrier_clocks"] if "barrier_clocks" in known else chip.lds_latency
+    )
+    copied = 0.0
+    if k.copied_bytes:  # from the L2: what it gives to all units, and what one of them takes
+        last = copied_gbps(target, k.held_bytes) * 1e9
+        copied = max(k.copied_bytes / last, k.copied_bytes * each / known["unit_bytes"] / clock)
     times = {
         "memory": k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
-        "L2": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
-        "sectors": k.unused_bytes / busy / known["bytes_a_clock"] / clock if k.unused_bytes and "bytes_a_clock" in known else 0.0,
-        "LDS": most * k.scratch_bytes / max(1.0, k.groups) / max(1, machine.scratch_bytes_a_clock) / clock,
+        "L1": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
+        "L2": copied,
+        "sectors": k.unused_bytes / busy / sectors["bytes_a_clock"] / clock if k.unused_bytes and "bytes_a_clock" in sectors else 0.0,
+        "LDS": k.scratch_bytes * each / max(1, machine.scratch_bytes_a_clock) / clock,
         "issue": most * waves * wave * k.issued / (chip.simds * chip.simd_lanes) / clock,
-        "matrix": most * k.matrix / max(1.0, k.groups) / machine.macs(k.dtype) / clock if k.matrix else 0.0,
+        "matrix": k.matrix * each / machine.macs(k.dtype) / known["matrix_rate"] / clock if k.matrix else 0.0,
         "latency": rounds * (waiting + lone / clock),
         "dispatch": _starts(k, waves, target) / clock,
     }  # fmt: skip
     limit = max(times, key=lambda name: times[name])
-    seconds = times[limit] + _NOT_HIDDEN * (sum(times.values()) - times[limit])
+    # Of what takes less a part is not hidden under what takes most: groups begin and end, and not all at once.
+    seconds = times[limit] + known["not_hidden"] * (sum(times.values()) - times[limit]) + known["start_us"] * 1e-6
     launch = machine.launch_us * 1e-6
     return Cost(k.launches * (launch + seconds), limit if seconds > launch else "launch")
 
@@ -174,6 +185,15 @@ def _far_gbps(k: Kernel, target: Target) -> float:
     if machine.has_latencies or last is None or k.memory_bytes > _HELD * last.size_bytes:
         return memory
     return max(memory, l2_gbps(machine))
+
+
+def copied_gbps(target: Target, held_bytes: float) -> float:
+    """What the L2 gives to copies in the background that bring so many bytes, each of them to several units. Hopper's L2 has two halves, each of which keeps a copy of what its multiprocessors
+    read; what does not fit into one comes from the other."""
+    machine, known = target.machine, figures.of(_KERNEL, target)
+    last = machine.level("L2")
+    is_near = last is None or held_bytes <= known["near_l2"] * last.size_bytes
+    return l2_gbps(machine) * (1.0 if is_near else known["far_rate"])
 
 
 def near_gbps(target: Target) -> float:

@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info, with_lanes
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
-from ..ir.visit import children, deep_recursion, visit
+from ..ir.visit import any_expr, children, deep_recursion, visit
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..target import Target
@@ -95,18 +95,21 @@ def _kernel(func: Func, target: Target, groups: float, mapped: Mapping[int, tupl
     """The footprint of one kernel. mapped: extents of the tensors that bulk copies name, by the number of the parameter."""
     sizes = _sizes(func)
     count = _Threads(_thread_ids(func.attrs["threads"]) | sizes, target)
+    count.writes = tuple(func.attrs.get("writes", ()))
     count.named = {id(func.params[k]): extents for k, extents in mapped.items()}
     total = count.stmt(func.body)
     threads = int(func.attrs["max_threads"])
     everywhere = groups * threads
-    touched = 0.0
+    touched = held = 0.0
     for b, asked in count.touched.values():
         size = _size(b, sizes) if b.scope != "param" else _tensor_bytes(count, b)
-        touched += min(size, asked * everywhere) if size is not None else 0.0
+        once = min(size, asked * everywhere) if size is not None else 0.0
+        touched += once
+        held += once if id(b) in count.brought else 0.0
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
         total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype, count.guessed,
-        sum(s.unused for s in count.scattered.values()) * groups, total.copied * everywhere,
+        sum(s.unused for s in count.scattered.values()) * groups, total.copied * everywhere, held,
     )  # fmt: skip
 
 
@@ -160,9 +163,14 @@ class _Threads(Fold[_Counts]):
         self.weight = 1.0  # trips of the loops around
         self.loops: list[tuple[E.Var, float]] = []  # they, the outermost first, and their trips
         self.scattered: dict[tuple[int, tuple[int, ...]], _Scattered] = {}  # by buffer and the loops around
-        self.memo: dict[int, Any] = {}
+        self.loaded: set[tuple[int, tuple[int, ...], bytes]] = (
+            set()
+        )  # elements that the lanes have, by buffer and the loops around
+        self.passes = target.kind == "cuda"  # whether copies in the background pass the first cache
+        self.writes: tuple[str, ...] = ()  # buffers that the kernel writes
         self.named: dict[int, tuple[float, ...]] = {}  # extents of tensors that bulk copies name, the fastest first
         self.sizes_of: dict[int, int] = {}  # bytes of their elements
+        self.brought: set[int] = set()  # buffers of which copies in the background bring tiles
 
     def stmt(self, s: S.Stmt) -> _Counts:
         if isinstance(s, S.For):  # what is inside counts so many times in `touched`
@@ -174,6 +182,11 @@ class _Threads(Fold[_Counts]):
             self.loops.pop()
             self.weight = around
             return out
+        if isinstance(s, S.IfThenElse) and any_expr(
+            s.then, _is_turn
+        ):  # of two warpgroups in turns each has every second tile
+            sides = [self.stmt(x).times(0.5, 0.5) for x in (s.then, s.orelse) if x is not None]
+            return sides[0] if len(sides) == 1 else sides[0].plus(sides[1])
         if isinstance(s, S.LetStmt):
             value = evaluated(s.value, self.env)
             if value is not None:
@@ -218,7 +231,7 @@ class _Threads(Fold[_Counts]):
             self.guessed = True
             return self.stmt(s.body).times(UNKNOWN_TRIPS, UNKNOWN_TRIPS)
         if isinstance(s, S.Evaluate):
-            is_wait = isinstance(s.value, E.Call) and s.value.op in _WAITS
+            is_wait = self.passes and isinstance(s.value, E.Call) and s.value.op in _WAITS
             return self._wait(s.value) if is_wait else self._value(s.value)
         return self.zero
 
@@ -254,7 +267,9 @@ class _Threads(Fold[_Counts]):
             inner = operands(x)
             stack.extend(inner)
             if inner and not isinstance(x, (E.Broadcast, E.Ramp, E.Shuffle)):
-                out.issued += dtype_info(x.dtype).lanes
+                info = dtype_info(x.dtype)
+                # GPUs compute two 16-bit floats at once.
+                out.issued += info.lanes / (2 if info.is_float and info.bits == 16 and info.lanes > 1 else 1)
         return replace(out, waits=0.0, under_way=0), deep
 
     def _call(self, e: E.Call) -> _Counts:
@@ -270,7 +285,7 @@ class _Threads(Fold[_Counts]):
             return _Counts(barriers=1)
         if known.is_kept and not known.writes:  # hints and order
             return _Counts()
-        if e.op == "async_copy":
+        if e.op == "async_copy" and self.passes:
             return self._copy(e)
         out = _Counts(issued=_CALL * dtype_info(e.dtype).lanes if known.lanes == "map" else 1)
         for k in (*known.reads, *known.writes):
@@ -302,6 +317,7 @@ class _Threads(Fold[_Counts]):
         assert isinstance(source, E.BufferLoad)
         wide = source.indices if count == 1 else (*source.indices[:-1], E.Ramp(source.indices[-1], E.IntImm(1), count))
         asked = self._touch(source.buffer, wide, with_lanes(source.buffer.dtype, count), is_load=True).asked
+        self.brought.add(id(source.buffer))
         return _Counts(issued=1.0, copied=asked * (1.0 if share is None else float(np.mean(share))))
 
     def _box(self, e: E.Call) -> _Counts:
@@ -315,6 +331,8 @@ class _Threads(Fold[_Counts]):
         self.sizes_of[id(b)] = dtype_info(shared.buffer.dtype).bytes
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * size
+        if e.op == "bulk_load":
+            self.brought.add(id(b))
         return _Counts(issued=1.0, copied=size)
 
     def _touch(self, b: Buffer, indices: tuple[E.Expr, ...], dtype: str, is_load: bool) -> _Counts:
@@ -325,12 +343,25 @@ class _Threads(Fold[_Counts]):
             return _Counts(scratch=own)
         if b.scope != "global":
             return _Counts()
+        if len(indices) == 1 and is_load and b.name not in self.writes and self._is_loaded(b, indices[0]):
+            return _Counts()
         asked = self._asked(indices[0], dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * own
         if asked > 1.5 * own:  # a wavefront uses less than two thirds of what it asks for
             self._scatter(b, indices[0])
         return _Counts(float(is_load), asked, waits=float(is_load), under_way=int(is_load))
+
+    def _is_loaded(self, b: Buffer, index: E.Expr) -> bool:
+        """Whether the lanes have loaded the same elements before, in the same loops: windows of neighbouring outputs overlap, and a compiler loads them once."""
+        at = evaluated(index, self.env)
+        if at is None:
+            return False
+        key = id(b), tuple(id(v) for v, _ in self.loops), np.asarray(at).tobytes()
+        if key in self.loaded:
+            return True
+        self.loaded.add(key)
+        return False
 
     def _scatter(self, b: Buffer, index: E.Expr) -> None:
         """Note which segments the work-group's lanes reach, and which elements of them."""
@@ -368,6 +399,10 @@ class _Threads(Fold[_Counts]):
             np.concatenate([(first // SEGMENT_BYTES).ravel(), ((first + size - 1) // SEGMENT_BYTES).ravel()])
         )
         return float(len(segments)) * SEGMENT_BYTES / (len(wave) if len(wave) > 1 else self.target.wavefront_size)
+
+
+def _is_turn(e: E.Expr) -> bool:
+    return type(e) is E.Call and e.op == "turn_take"
 
 
 def _reads(e: E.Expr) -> bool:

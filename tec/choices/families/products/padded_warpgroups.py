@@ -21,8 +21,9 @@ from ....ops.dims import is_symbolic
 from ....ops.matmul import accumulator
 from ....ops.typical import is_unbounded
 from ....schedule import Schedule, Stage
-from ....target import Target, l2_gbps
+from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis
+from ...cost import copied_gbps
 from ...group import Group, const_shape
 from ...parts import copies, ends, grid, needs, padding, split_k, warpgroups
 from ...parts.grid import Tiles
@@ -161,7 +162,9 @@ class PaddedWarpgroupProduct(Space):
             n * self.step / piece * known.along("piece_clocks", piece * self.size)
             for piece, n in zip(pieces, (min(rows, self.m), min(columns, self.n)))
         )
-        brought = (rows + columns) * BOX_BYTES / (l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3)
+        operands = self.batch * (self.m + self.n) * self.k * self.size
+        a_clock = copied_gbps(self.target, operands) / machine.units / machine.clock_mhz * 1e3
+        brought = (rows + columns) * BOX_BYTES / a_clock
         # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
         alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)
         if min(pieces) * self.size < _LEAST_COPY:  # through registers, one step at a time

@@ -18,8 +18,9 @@ from ....ir.matrix import warpgroup_columns
 from ....ir.visit import walk_exprs
 from ....ops.matmul import accumulator
 from ....schedule import Schedule
-from ....target import Target, l2_gbps
+from ....target import Target
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
+from ...cost import copied_gbps
 from ...group import Group, const_shape
 from ...parts import grid, needs, warpgroups
 from ...parts.grid import Tiles
@@ -201,7 +202,8 @@ class WarpgroupProduct(Space):
         )
         products = steps * (rows * columns * self.step / rate + known["step_clocks"] / resident)
         ring = 1.0 if choice["stages"] > 2 else known["short_ring_rate"]
-        a_clock = l2_gbps(machine) / machine.units / machine.clock_mhz * 1e3
+        operands = self.batch * (self.m + self.n) * self.k * self.size
+        a_clock = copied_gbps(self.target, operands) / machine.units / machine.clock_mhz * 1e3
         brought = steps * (rows + columns) * BOX_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
