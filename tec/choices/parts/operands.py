@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from ...ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
 from ...ir.visit import walk_exprs
 from ...ops.contraction import Contraction
+from ...ops.typical import typical
 from ...schedule import Schedule
 from ...te import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..group import Group, begin, const_shape, depends, extent, same_shape, substitute
@@ -107,7 +108,7 @@ def _single(axis: IterVar) -> bool:
 
 @dataclass(frozen=True)
 class InMemory:
-    """A product of matrices that lie in memory, of known sizes: m, n, k, and how many of them a batch has."""
+    """A product of matrices that lie in memory: m (where that is symbolic, what it is thought to be), n, k, and how many of them a batch has."""
 
     p: Product
     out: ComputeOp
@@ -117,11 +118,15 @@ class InMemory:
     batch: int
 
 
-def in_memory(group: Group, op: ComputeOp, shared_operands: bool = False) -> InMemory | None:
+def in_memory(group: Group, op: ComputeOp, shared_operands: bool = False, open_rows: bool = False) -> InMemory | None:
     """The group's one product `op` where its operands are inputs, and one output follows it elementwise; None for another. shared_operands: whether a matrix may
-    serve all products of a batch."""
+    serve all products of a batch; open_rows: whether the number of rows may be symbolic, which then is what it is thought to be."""
     p = operands(op) if group.reductions() == [op] and len(group.outputs) == 1 else None
-    if p is None or p.m is None or p.n is None or p.k is None:
+    if p is None or p.n is None or p.k is None:
+        return None
+    form = group.form("product") if open_rows and p.m is None else None
+    m = p.m if form is None else typical(form[0].attrs["contraction"].m)
+    if m is None:
         return None
     out, shape = group.output_ops[0], const_shape(op.output(0))
     if not isinstance(out, ComputeOp) or not follows(out, op) or const_shape(out.output(0)) != shape:
@@ -132,7 +137,7 @@ def in_memory(group: Group, op: ComputeOp, shared_operands: bool = False) -> InM
         isinstance(t.op, PlaceholderOp) and len(t.shape) in ranks for t in (p.a, p.b)
     ):
         return None
-    return InMemory(p, out, p.m, p.n, p.k, math.prod(lead))
+    return InMemory(p, out, m, p.n, p.k, math.prod(lead))
 
 
 def contraction(group: Group, op: ComputeOp) -> tuple[Contraction, Tensor] | None:

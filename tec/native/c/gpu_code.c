@@ -51,7 +51,7 @@ int32_t tec_make_map(const tec_driver *d, void *out, int64_t type, int64_t rank,
   uint32_t boxes[5] = {0};
   int aligned = address % 16 == 0;
   for (int64_t k = 0; k < rank; k++) {
-    extents[k] = (uint64_t)sizes[k];
+    extents[k] = sizes[k] > 0 ? (uint64_t)sizes[k] : 1;  /* nothing is copied of an empty tensor, but there is no map of it */
     boxes[k] = (uint32_t)box[k];
     if (k + 1 < rank) {
       in_bytes[k] = (uint64_t)(strides[k] * item_bytes);

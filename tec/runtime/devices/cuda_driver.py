@@ -335,7 +335,7 @@ class CudaDriver(GpuDriver):
         swizzle: bool = True,
     ) -> bytes:
         """A CUtensorMap for bulk copies of boxes with the 128-byte swizzle, or none: sizes in elements and strides in bytes, innermost
-        dimension first. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
+        dimension first. Of a size of 0 there is no copy, but the engine takes no such map. Raises ArgumentError where the tensor's place in memory is not what the copy engine takes."""
         rank = len(sizes)
         if dtype not in MAP_TYPES:
             raise ArgumentError(f"bulk copies of {dtype} are not possible")
@@ -348,7 +348,7 @@ class CudaDriver(GpuDriver):
         at = -(-ctypes.addressof(raw) // 64) * 64
         u64, u32 = c_ulonglong * 5, c_uint * 5
         self.lib.call(
-            "cuTensorMapEncodeTiled", at, MAP_TYPES[dtype], rank, address, u64(*sizes), u64(*(strides or (0,))), u32(*box),
+            "cuTensorMapEncodeTiled", at, MAP_TYPES[dtype], rank, address, u64(*(max(n, 1) for n in sizes)), u64(*(strides or (0,))), u32(*box),
             u32(*(1,) * rank), 0, _SWIZZLE_128B if swizzle else 0, _L2_PROMOTION_128B, 0,
         )  # fmt: skip
         return ctypes.string_at(at, 128)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -375,6 +376,22 @@ def test_a_class_without_end_counts_its_work_groups() -> None:
     c.done(c.op("matmul", c.input("x", "n", 2728), c.input("w", 2728, 64)))
     net = tec.compile(c.graph, target="cuda -arch=sm_90a")
     (found,) = net.report.choices.values()
-    units = {"matrix product", "padded warpgroup product"}
+    units = {"matrix product", "padded warpgroup product", "warpgroup product"}
     assert found["choice"]["template"] in units
     assert found["classes"]["more"]["template"] in units
+
+
+def test_many_rows_come_by_bulk_copies() -> None:
+    """The maps of a class are made for the number of rows of a call; a tile has a work-group of its own."""
+    c = Case(0, "float16")
+    c.done(c.op("matmul", c.input("x", "n", 512), c.input("w", 512, 1024)))
+    net = tec.compile(c.graph, target="cuda -arch=sm_90a")
+    (found,) = net.report.choices.values()
+    last = found["classes"]["more"]
+    assert (last["template"], last["group_m"], last["persistent"]) == ("warpgroup product", 1, False)
+    launches = net._launches()
+    binding = net._layout.bind({"n": 5000})
+    sizes = {tuple(int(binding.numbers[r]) for r in m.sizes) for m in launches.maps}
+    assert {(512, 5000), (1024, 512), (1024, 5000)} <= sizes
+    columns = -(-1024 // last["columns"])
+    assert any(math.prod(int(binding.numbers[r]) for r in rows[:3]) == -(-5000 // last["rows"]) * columns for rows in launches.geometry_rows)  # fmt: skip

@@ -72,9 +72,11 @@ class WarpgroupProduct(Space):
         self.out_bytes = dtype_info(group.outputs[0].dtype).bytes
         self.epilogue = _instructions(group, op)
         self.read_bytes = _read_bytes(group, op)
+        # A symbolic number of rows has no bands that are even, and leaves it open how many tiles a work-group stays for.
+        is_open = x.p.m is None
         self.parameters = {
-            "rows": needs.parts_of(self.m, (128, 64, 192), ROWS), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (16, 8, 4, 1), "persistent": (True, False),
-            "occupancy": (1, 2), "ping_pong": (False, True),
+            "rows": needs.parts_of(self.m, (128, 64, 192), ROWS), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (1,) if is_open else (16, 8, 4, 1),
+            "persistent": (False,) if is_open else (True, False), "occupancy": (1, 2), "ping_pong": (False,) if is_open else (False, True),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
@@ -93,7 +95,7 @@ class WarpgroupProduct(Space):
     @classmethod
     def match(cls, group: Group, target: Target, op: ComputeOp) -> WarpgroupProduct | None:
         """The space, or None where the chip has no such unit, an operand is computed in place, or a row begins where the copy engine cannot."""
-        x = in_memory(group, op) if target.chip.warpgroup else None
+        x = in_memory(group, op, open_rows=True) if target.chip.warpgroup else None
         if x is None or x.p.a.dtype not in _TYPES or op.output(0).dtype != accumulator(x.p.a.dtype):
             return None
         if x.p.a.dtype not in _EITHER_ORDER and (x.p.trans_a or not x.p.trans_b):
@@ -170,7 +172,7 @@ class WarpgroupProduct(Space):
         high = [n for n in (128, 64) if n in self.parameters["rows"]]
         for columns, rows in itertools.product(self._draft_columns(), high):
             yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
-        for told in self.ruled(n=self.n):
+        for told in self.ruled(n=self.n) if True in self.parameters["ping_pong"] else ():
             # Where there are less columns, all of them.
             widest = max(c for c in self.parameters["columns"] if c <= min(told["columns"], self.n))
             yield from self._first_that_fits(told["rows"], widest, told["stages"], ping_pong=True)
@@ -180,8 +182,8 @@ class WarpgroupProduct(Space):
         tile = {
             "rows": rows,
             "columns": columns,
-            "group_m": 16,
-            "persistent": True,
+            "group_m": self.parameters["group_m"][0],
+            "persistent": self.parameters["persistent"][0],
             "occupancy": 1,
             "ping_pong": ping_pong,
         }
