@@ -153,7 +153,10 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
         last = copied_gbps(target, k.held_bytes) * 1e9
         copied = max(k.copied_bytes / last, k.copied_bytes * each / known["unit_bytes"] / clock)
     times = {
-        "memory": k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
+        "memory": max(
+            k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
+            k.memory_bytes * each / known["unit_bytes"] / clock,
+        ),
         "L1": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
         "L2": copied,
         "sectors": k.unused_bytes / busy / sectors["bytes_a_clock"] / clock if k.unused_bytes and "bytes_a_clock" in sectors else 0.0,
