@@ -94,10 +94,13 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
     cheapest: list[tuple[float, Space, Choice]] = []
     # Of an open size the price is a guess, and plain stages lose most where it is wrong: a softmax over a long past, say, in one work-group.
     is_open = any(size_of(t.shape) is None for op in found[0].group.ops for t in op.outputs)
-    for k, space in enumerate(found[:DRAFTED_SPACES]):
+    others = sorted(found[1:], key=lambda s: s.template in STAGES)
+    for k, space in enumerate([found[0], *others][:DRAFTED_SPACES]):
         if k and is_open and space.template in STAGES:
             continue
-        bound = known["well_below"] * (loops_seconds if k and is_misled else sketch)
+        # What stands behind by what was measured must be far better.
+        below = known["far_below"] if k and space.is_second else known["well_below"]
+        bound = below * (loops_seconds if k and is_misled else sketch)
         best = None
         with told(space.template, "drafts"):  # a template that fails is no rival
             for choice in (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED)):
