@@ -30,12 +30,12 @@ from ..ops.typical import typical_of
 from ..target import Target
 from .addresses import evaluated
 from .cost import Footprint, Kernel
+from .launched import OPEN_GROUPS, Launch, launches
 from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call
 _WAITS = ("async_wait", "mbarrier_wait")
-_OPEN_GROUPS = 1  # work-groups where their number depends on what is not a size
 _NO_VALUES: Mapping[E.Var, Any] = MappingProxyType({})
 
 
@@ -50,10 +50,10 @@ def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> F
     the host's side takes their number as an argument."""
     if not target.is_gpu:
         return _on_cores(low.func, target)
-    launches = _launches(low.host.body, _sizes(low.host)) if low.host is not None else {}
+    of_kernels = launches(low.host.body, _sizes(low.host)) if low.host is not None else {}
     kernels = []
     for part in low.parts:
-        found = launches.get(part.name, _Launch(1.0, 1.0, {}))
+        found = of_kernels.get(part.name, Launch(1.0, 1.0, {}))
         made = _kernel(part, target, found.groups if launched is None else launched, found.mapped)
         kernels.append(replace(made, launches=found.times))
     return Footprint(tuple(kernels))
@@ -438,51 +438,6 @@ def _registers(body: S.Stmt) -> int:
     return own + max(map(_registers, inside), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Launch:
-    """Of a kernel: its work-groups, how often it is launched, and extents of the tensors that its bulk copies name, by the number of the argument."""
-
-    groups: float
-    times: float
-    mapped: Mapping[int, tuple[float, ...]]
-
-
-def _launches(host: S.Stmt, sizes: dict[E.Var, Any]) -> dict[str, _Launch]:
-    """By kernel's name. sizes: what the host's parameters are thought to be."""
-    found: dict[str, _Launch] = {}
-
-    def walk(s: S.Stmt, times: float) -> None:
-        if isinstance(s, S.Seq):
-            for x in s.stmts:
-                walk(x, times)
-        elif isinstance(s, S.For):
-            walk(s.body, times * float(evaluated(s.extent, sizes) or UNKNOWN_TRIPS))
-        elif isinstance(s, S.IfThenElse):
-            walk(s.then, times)
-            if s.orelse is not None:
-                walk(s.orelse, times)
-        elif isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "launch":
-            attrs = s.value.attrs or {}
-            groups = [float(evaluated(n, sizes) or _OPEN_GROUPS) for n in attrs["grid"]]
-            before = found[attrs["kernel"]].times if attrs["kernel"] in found else 0.0
-            named = {
-                k: _mapped(a, sizes)
-                for k, a in enumerate(s.value.args)
-                if isinstance(a, E.Call) and a.op == "tensor_map"
-            }
-            found[attrs["kernel"]] = _Launch(math.prod(groups), before + times, named)
-        elif (body := getattr(s, "body", None)) is not None:
-            walk(body, times)
-
-    walk(host, 1.0)
-    return found
-
-
-def _mapped(e: E.Call, sizes: dict[E.Var, Any]) -> tuple[float, ...]:
-    """Extents of a tensor that bulk copies name."""
-    return tuple(float(evaluated(n, sizes) or 1) for n in e.args[1 : 1 + len((e.attrs or {})["box"])])
-
-
 # ---- a CPU's function
 
 
@@ -501,7 +456,7 @@ def _on_cores(func: Func, target: Target) -> Footprint:
         if isinstance(s, S.BufferStore):
             buffers[id(s.buffer)] = s.buffer
         elif isinstance(s, S.For) and s.kind == S.ForKind.PARALLEL:
-            shared.append(int(evaluated(s.extent, sizes) or _OPEN_GROUPS))
+            shared.append(int(evaluated(s.extent, sizes) or OPEN_GROUPS))
 
     visit(func.body, on_expr, on_stmt)
     bytes_ = sum(_size(b, sizes) or 0.0 for b in buffers.values() if b.scope == "global")
