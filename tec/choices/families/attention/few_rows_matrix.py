@@ -224,7 +224,7 @@ class FewRowsMatrixAttention(FewRowsAttention):
 
     def _unit(self) -> Fragments | None:
         """The narrowest instruction that has a column for each query, and whose operand in a lane is no more than a load."""
-        # The MI100's sums are in registers that vector code does not reach: each block would move them there and back to scale them.
+        # CDNA 1 has sums of matrix units in registers that vector code does not reach: each block would move them there and back to scale them.
         if dtype_info(self.dtype).bytes != 2 or self.target.chip.family == "cdna1":
             return None
         found = [f for f in fragments(self.dtype, self.target).values() if f.copies == 1 and f.queries >= self.rows[0]]
