@@ -13,9 +13,10 @@ from ...schedule import Schedule
 from ...target import Target, latency_ns, level_gbps
 from ...te import ComputeOp
 from ..cost import near_gbps
+from ..footprint import SEGMENT_BYTES
 from ..group import Group, begin, const_shape, reduce_size, size_of
 from ..parts.pointwise import moved_bytes
-from ..parts.summed import along, in_a_row
+from ..parts.summed import along, in_a_row, reads_apart
 from ..space import Choice, Cost, Scheduled, Space, Value
 from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums
 
@@ -212,8 +213,17 @@ class GpuReduction(Space):
         if self.outputs is None or self.length is None or inputs < 2:
             return 0.0
         read = (1 + (inputs - 1) / choice.get("columns", 1)) * self._element_bytes / near_gbps(self.target) * 1e-9
+        read *= self._apart(choice)
         lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
         return float(self.outputs * self.length * (read + inputs / lanes))
+
+    def _apart(self, choice: Choice) -> float:
+        """Bytes that the caches give over those that lanes want: of an operand whose elements lie apart for lanes side by side a sector for each."""
+        if self.target.chip.family != "sm":
+            return 1.0
+        axes = self.red.reduce_axis if choice["shared"] else self.red.axis
+        apart = reads_apart(self.red, axes[-1].var) if axes else []
+        return 1.0 + sum(apart) / max(1, len(apart)) * (max(1.0, SEGMENT_BYTES / self._element_bytes) - 1.0)
 
     def _moved_cost(self, choice: Choice) -> Cost:
         """Elements read once from memory, or by as many threads as there are: a thread alone waits for each of its loads. Lanes that read far from

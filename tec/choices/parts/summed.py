@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ir import Expr, IntImm, Min, TensorRead
+from ...ir import Expr, IntImm, Min, TensorRead, Var
 from ...ir.arith import Analyzer
 from ...ir.visit import free_vars, walk_exprs
 from ...te import ComputeOp
@@ -25,6 +25,20 @@ def along(red: ComputeOp) -> bool:
     inner = free_vars(most.indices[-1])
     summed = any(v is a.var for v in inner for a in red.reduce_axis)
     return summed and (not any(v is a.var for v in inner for a in red.axis) or _has_long_runs(most.indices[-1], red))
+
+
+def reads_apart(red: ComputeOp, var: Var) -> list[bool]:
+    """Of each tensor that a reduction reads, whether its elements for neighbouring values of `var` lie apart; False where they are one and the same."""
+    found: dict[object, bool] = {}
+    for read in (e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices):
+        *outer, last = read.indices
+        among = Analyzer().detect_linear(last, [var])
+        is_far = any(v is var for i in outer for v in free_vars(i))
+        is_far |= any(v is var for v in free_vars(last)) and not (
+            among is not None and isinstance(among[0], IntImm) and among[0].value == 1
+        )
+        found[read.tensor.op] = found.get(read.tensor.op, False) or is_far
+    return list(found.values())
 
 
 def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
