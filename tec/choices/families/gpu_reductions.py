@@ -246,10 +246,8 @@ class GpuReduction(Space):
             memory /= self._even((self.outputs or 1) * int(choice["parts"]))
         latency = (machine.memory.latency_ns or 500.0) * 1e-9
         waves = self._threads(choice) / (machine.units * 1024)
-        # Some eight loads are under way at once, unless each is under a condition of its own.
-        at_once = (
-            1 if not choice["shared"] and (self.length or 0) % choice["parts"] and "group_ns" in self.figures else 8
-        )
+        # Some eight loads are under way at once, unless each is under a condition of its own, as in the last of unequal parts.
+        at_once = 1 if not choice["shared"] and (self.length or 0) % choice["parts"] else 8
         waiting = max(1.0, waves) * self._own(choice) / at_once * latency
         if choice["shared"] and (self.length or 0) % int(choice["threads"]) and self._own(choice) > _WRITTEN_OUT:
             waiting *= 8  # each is under a condition, which the next waits for
