@@ -83,3 +83,25 @@ def test_a_sum_of_two_bytes_alone_in_its_memory() -> None:
     one, total = (tec.nd.array(np.full(1, v, np.float16), dev) for v in (1, 0))
     counted[(4,)](one, total, num_warps=1)
     assert total.numpy() == [4]
+
+
+@tec.tile.jit
+def window(x, out, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row, column, lane = at // 256 % 16, at // 16 % 16, at % 16
+    total = tl.zeros((BLOCK,), tl.float32)
+    for i in tl.static_range(3):
+        for j in tl.static_range(3):
+            r, c = 2 * row + i - 1, 2 * column + j - 1
+            inside = (r >= 0) & (r < 32) & (c >= 0) & (c < 32)
+            total += tl.load(x + r * 512 + c * 16 + lane, mask=inside, other=0.0)
+    tl.store(out + at, total)
+
+
+def test_windows_over_the_edges_of_a_picture() -> None:
+    x = np.random.default_rng(0).random((32, 32, 16), np.float32)
+    out = np.zeros((16, 16, 16), np.float32)
+    window[(16,)](x, out, BLOCK=256)
+    padded = np.pad(x, ((1, 1), (1, 1), (0, 0)))
+    want = sum(padded[i : i + 32 : 2, j : j + 32 : 2] for i in range(3) for j in range(3))
+    np.testing.assert_allclose(out, want, rtol=1e-5)
