@@ -141,7 +141,7 @@ class Emitter(Writer):
             raise self.error(f"{t.__name__} cannot reach code generation")
         value = handler(e)
         self.memo[key] = value
-        self.memo_log.append(key)
+        self.memo_log.append((key, e))  # the node too, so that no other one gets its id meanwhile
         return value
 
     def index(self, e: E.Expr) -> str:

@@ -112,7 +112,7 @@ class Writer:
         self.block = "entry"
         self.vars: dict[int, str] = {}
         self.memo: dict[int, str] = {}
-        self.memo_log: list[int] = []
+        self.memo_log: list[tuple[int, Any]] = []  # with the nodes, which are kept alive
         self.keep: list[Any] = []
         self.in_index = False  # an index is being written: sums of loop variables and sizes in it never overflow
 
@@ -261,7 +261,7 @@ class Writer:
         """Forget values made since `mark`: their block does not dominate what follows, or their variable is gone."""
         log, memo = self.memo_log, self.memo
         while len(log) > mark:
-            memo.pop(log.pop(), None)
+            memo.pop(log.pop()[0], None)
 
     def memo_clear(self) -> None:
         self.memo.clear()
