@@ -1,6 +1,7 @@
-"""Interpolation along axes one after the other as one operator, on GPUs: a launch less, and what stands between is not written and read again.
+"""Interpolation along axes one after the other as one operator, on AMD GPUs: a launch less, and what stands between is not written and read again.
 
-Each element is then computed from all its neighbours, so there may be few of them: two along an axis (linear), along up to three axes. On CPUs a pass for each axis computes less.
+Each element is then computed from all its neighbours, so there may be few of them: two along an axis (linear), along up to three axes. On CPUs a pass for each axis computes less. On an H200 one kernel takes
+0.94 to 1.6 times as long as a pass for each axis (4 x 4 x 237 x 237 in float16 four times as large 79 us and 49).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _MOST_NEIGHBOURS = 8  # of an element: their loads are under way at once
 
 def join_resamples(graph: Graph, target: Target) -> Graph:
     """The graph with chains of interpolations as one node each."""
-    if not target.is_gpu or not any(map(_is_step, graph.nodes)):
+    if not (target.is_gpu and target.machine.has_latencies) or not any(map(_is_step, graph.nodes)):
         return graph
     users, outputs = graph.users(), set(graph.outputs)
     ends: dict[Node, list[Node]] = {}  # the last of a chain -> all of it
