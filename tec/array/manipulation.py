@@ -10,7 +10,7 @@ from ..runtime.arrays.dtypes import ShapeLike
 from ..runtime.devices.device import DeviceLike
 from . import build, dtypes
 from .array import Array, node_of
-from .creation import shape_of
+from .creation import asarray, shape_of
 from .dtypes import DTypeLike, as_dtype
 from .errors import ArrayAxisError, ArrayTypeError, ArrayValueError
 from .indexing import checked
@@ -241,6 +241,10 @@ def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
     number per element.
     """
     n = node_of(x)
+    if isinstance(repeats, (tuple, list)):
+        if any(r < 0 for r in repeats):
+            raise ArrayValueError(f"repeat {min(repeats)} times")
+        repeats = asarray(repeats, dtype=dtypes.int64, device=n.device)
     if axis is None:
         n, k = build.reshape(n, (n.size,)), 0
     else:

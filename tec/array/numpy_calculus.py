@@ -50,7 +50,9 @@ def _gradient(x: Array, k: int, spacing: Any, order: int) -> Array:
     def at(*where: int | None) -> Array:
         return x[(*lead, slice(*where))]
 
-    if isinstance(spacing, (int, float)):
+    if isinstance(spacing, Array) and not spacing.ndim:
+        return _gradient(x, k, float(spacing), order)
+    if np.ndim(spacing) == 0 and not isinstance(spacing, Array):
         h = float(spacing)
         inner = (at(2, None) - at(0, n - 2)) / (2 * h)
         ends = [(at(1, 2) - at(0, 1)) / h, (at(n - 1, n) - at(n - 2, n - 1)) / h]
@@ -141,6 +143,8 @@ def corrcoef(x: Array, y: Array | None = None, rowvar: bool = True) -> Array:
 
 def correlate(a: Array, v: Array, mode: str = "valid") -> Array:
     """The sums of products of a vector with a shifted one: "valid", "same" or "full"."""
+    if v.shape[0] > a.shape[0]:  # the middle of an even number of sums is another one backwards
+        return manipulation.flip(elementwise.conj(correlate(v, a, mode)))
     return convolve(a, elementwise.conj(manipulation.flip(v)), mode)
 
 
@@ -173,8 +177,13 @@ def vander(x: Array, N: int | None = None, increasing: bool = False) -> Array:
 def polyfit(x: Array, y: Array, deg: int) -> Array:
     """The coefficients of the polynomial of degree `deg` with the least squares of errors, the highest power first.
 
-    Computed on the host by NumPy in float64, as the equations are badly conditioned.
+    Computed on the host by NumPy in float64, as the equations are badly conditioned. Raises ArrayValueError for another number of
+    values than of points, and for a negative degree.
     """
+    if x.ndim != 1 or not 1 <= y.ndim <= 2 or x.shape[0] != y.shape[0] or not x.shape[0]:
+        raise ArrayValueError(f"polyfit of values {y.shape} at points {x.shape}", hint="as many values as points")
+    if deg < 0:
+        raise ArrayValueError(f"polyfit(deg={deg})", hint="at least 0")
 
     def fitted(a: Any, b: Any) -> Any:
         return np.polyfit(a.astype(np.float64), b.astype(np.float64), deg).astype(a.dtype)

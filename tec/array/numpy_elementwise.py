@@ -194,6 +194,11 @@ def angle(x: Array, deg: bool = False) -> Array:
 
 
 def ldexp(x: Array, exponent: Any) -> Array:
-    """x * 2**exponent."""
+    """x * 2**exponent, also where 2**exponent itself is past the range of the type."""
     held = _floating(x)
-    return held * exp2(exponent if isinstance(exponent, Array) else creation.full((), exponent, device=x.device))
+    e = exponent if isinstance(exponent, Array) else creation.asarray(exponent, device=x.device)
+    # Three factors, each within the range of the type for every exponent that leaves anything but 0 or infinity.
+    e = elementwise.clip(manipulation.astype(e, dtypes.int64), -2200, 2200)
+    third = e // 3
+    factor = exp2(manipulation.astype(third, held.dtype))
+    return held * factor * factor * exp2(manipulation.astype(e - 2 * third, held.dtype))

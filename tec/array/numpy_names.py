@@ -140,17 +140,10 @@ def _take(x: Array, indices: Any, axis: int | None = None) -> Array:
     return manipulation.take(numpy_shapes.ravel(x) if axis is None else x, indices, axis=0 if axis is None else axis)
 
 
-def _repeat(x: Array, repeats: Any, axis: int | None = None) -> Array:
-    """Each element several times: a number, or as many as an array or a list says for each."""
-    if isinstance(repeats, (list, tuple)):
-        repeats = creation.asarray(repeats, device=x.device)
-    return manipulation.repeat(x, repeats, axis=axis)
-
-
 METHODS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape, "transpose": _permuted, "squeeze": manipulation.squeeze, "copy": _copy, "astype": _astype, "clip": _clip, "round": elementwise.round,
     "argmax": _extreme_index(searching.argmax), "argmin": _extreme_index(searching.argmin), "argsort": _argsort, "sort": _sort, "fill": _fill,
-    "take": _take, "repeat": _repeat, "flatten": numpy_shapes.ravel, "nonzero": searching.nonzero, "conj": elementwise.conj,
+    "take": _take, "repeat": manipulation.repeat, "flatten": numpy_shapes.ravel, "nonzero": searching.nonzero, "conj": elementwise.conj,
     "conjugate": elementwise.conj, "searchsorted": searching.searchsorted, "partition": numpy_picking._partition_in_place, "argpartition": numpy_picking.argpartition,
     "compress": numpy_picking._compressed,
     **{name: FUNCTIONS[name] for name in ("ravel", "swapaxes", "diagonal", "trace", "dot", "cumsum", "cumprod", "ptp")},

@@ -44,7 +44,12 @@ def pad(x: Array, pad_width: Any, mode: str = "constant", **options: Any) -> Arr
 
 
 def _pairs(given: Any, ndim: int) -> list[list[Any]]:
-    found: list[list[Any]] = np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
+    try:
+        found: list[list[Any]] = np.broadcast_to(np.asarray(given), (ndim, 2)).tolist()
+    except ValueError:
+        raise ArrayValueError(
+            f"pad of {ndim} dimensions by {given}", hint="a number, a pair, or a pair for each"
+        ) from None
     return found
 
 
@@ -71,7 +76,7 @@ def _along(x: Array, k: int, width: list[int], mode: str, value: list[Any]) -> A
 
 
 def _mean(x: Array, axis: int, keepdims: bool) -> Array:
-    if not dtypes.is_int(x.dtype):
+    if dtypes.is_float(x.dtype) or dtypes.is_complex(x.dtype):
         return statistical.mean(x, axis=axis, keepdims=keepdims)
     wide = statistical.mean(manipulation.astype(x, dtypes.float64), axis=axis, keepdims=keepdims)
     return manipulation.astype(elementwise.round(wide), x.dtype)
@@ -84,6 +89,8 @@ def _ramp(edge: Array, k: int, m: int, end: Any, behind: bool) -> Array:
     line = manipulation.reshape(line, tuple(m if d == k else 1 for d in range(edge.ndim)))
     wide = manipulation.astype(edge, dtypes.float64)
     made = wide + (float(end) - wide) * line
+    if dtypes.is_int(edge.dtype):  # NumPy rounds down
+        made = elementwise.floor(made)
     return manipulation.astype(made, edge.dtype)
 
 

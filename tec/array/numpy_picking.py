@@ -99,12 +99,20 @@ def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0
 def delete(x: Array, obj: Any, axis: int | None = None) -> Array:
     """Without the slices at `obj` (an integer, a slice, integers) along `axis`; by default of all elements in order."""
     held, k = (ravel(x), 0) if axis is None else (x, manipulation.axis_of(axis, x.ndim))
-    left = np.delete(np.arange(held.shape[k]), obj.numpy() if isinstance(obj, Array) else obj)
+    n = held.shape[k]
+    try:
+        left = np.delete(np.arange(n), obj.numpy() if isinstance(obj, Array) else obj)
+    except (IndexError, ValueError) as error:
+        raise ArrayIndexError(f"delete of {obj} from {n} elements: {error}", hint="places below the length") from None
     return manipulation.take(held, creation.asarray(left, device=x.device), axis=k)
 
 
 def insert(x: Array, obj: int, values: Any, axis: int | None = None) -> Array:
-    """With `values`, a number or an array that broadcasts, before place `obj` along `axis`; by default of all elements in order."""
+    """With `values` before place `obj` along `axis`; by default of all elements in order.
+
+    values: a number, or an array that broadcasts to the other dimensions of `x`. One of as many dimensions as `x` has the number of
+    slices in its first dimension, as in NumPy. Raises ArrayIndexError for a place that is none.
+    """
     held, k = (ravel(x), 0) if axis is None else (x, manipulation.axis_of(axis, x.ndim))
     n = held.shape[k]
     if not isinstance(obj, (int, np.integer)) or not -n <= obj <= n:
@@ -113,11 +121,10 @@ def insert(x: Array, obj: int, values: Any, axis: int | None = None) -> Array:
     lead = (slice(None),) * k
     if not isinstance(values, Array):
         values = creation.asarray(values, dtype=x.dtype, device=x.device)
-    if values.ndim < 2:
-        count = 1 if k < held.ndim - 1 or not values.ndim else values.shape[0]
-    else:
-        count = values.shape[k]
-    part = manipulation.broadcast_to(values, (*held.shape[:k], count, *held.shape[k + 1 :]))
+    # NumPy takes the first dimension of `values` for the inserted slices, wherever `axis` is.
+    wide = manipulation.reshape(values, (*(1,) * (held.ndim - values.ndim), *values.shape))
+    wide = manipulation.moveaxis(wide, 0, k)
+    part = manipulation.broadcast_to(wide, (*held.shape[:k], wide.shape[k], *held.shape[k + 1 :]))
     return manipulation.concat([held[(*lead, slice(0, at))], part, held[(*lead, slice(at, None))]], axis=k)
 
 
@@ -131,7 +138,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 
 def ravel_multi_index(indices: Sequence[Any], shape: Sequence[int]) -> Any:
-    """Indices of an array of that shape as places counted in one dimension."""
+    """Indices of an array of that shape as places counted in one dimension. Raises ArrayValueError for another number of indices than of dimensions."""
+    if len(indices) != len(shape):
+        raise ArrayValueError(
+            f"ravel_multi_index of {len(indices)} indices in {len(shape)} dimensions", hint="an index for each"
+        )
     made: Any = 0
     for i, n in zip(indices, shape):
         made = made * n + i
@@ -183,11 +194,16 @@ def fill_diagonal(x: Array, value: Any) -> None:
         x[there] = value
 
 
-def ix_(*vectors: Any) -> tuple[Array, ...]:
-    """Vectors of indices as an open grid: `x[ix_(rows, columns)]`."""
+def ix_(*vectors: Any, device: Any = None) -> tuple[Array, ...]:
+    """Vectors of indices as an open grid: `x[ix_(rows, columns)]`.
+
+    vectors: arrays, or lists, which become arrays of `device`, that of `x`. Raises ArrayValueError for what is no vector.
+    """
     out = []
     for k, v in enumerate(vectors):
-        line = v if isinstance(v, Array) else creation.asarray(v)
+        line = v if isinstance(v, Array) else creation.asarray(v if len(v) else np.zeros(0, np.int64), device=device)
+        if line.ndim != 1:
+            raise ArrayValueError(f"ix_ of an array of {line.ndim} dimensions", hint="vectors")
         line = flatnonzero(line) if line.dtype == "bool" else line
         out.append(manipulation.reshape(line, tuple(-1 if d == k else 1 for d in range(len(vectors)))))
     return tuple(out)

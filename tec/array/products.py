@@ -88,7 +88,7 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     return Array(reduce("sum", product, axis, False))
 
 
-def tensordot(x1: Array, x2: Array, /, *, axes: Any = 2) -> Array:
+def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
     """The sum of products over the last `axes` dimensions of the first and the first ones of the second; or over two lists of dimensions."""
     node_of(x1), node_of(x2)
     a, b = pair(x1, x2)

@@ -191,7 +191,7 @@ def count_nonzero(x: Array, /, axis: int | Sequence[int] | None = None, *, keepd
 
 
 def diff(
-    x: Array, /, *, axis: int = -1, n: int = 1, prepend: Array | None = None, append: Array | None = None
+    x: Array, /, n: int = 1, axis: int = -1, *, prepend: Array | None = None, append: Array | None = None
 ) -> Array:
     """The differences of neighbours along `axis`, `n` times; of bools whether they differ."""
     k = axis_of(axis, x.ndim)

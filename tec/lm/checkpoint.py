@@ -73,7 +73,7 @@ class PackedTensor:
     values: Callable[[PackedTensor], Any] | None = field(
         default=None, repr=False
     )  # what dequantizes tensors of several parts
-    # Of such a tensor whose groups are neighbours: codes uint8 [*shape], scales and zero points [rows, groups], so that a weight is (code - zero) * scale.
+    # Of such a tensor whose groups are neighbours: codes uint8 [rows, columns], scales and zero points [rows, groups], so that a weight is (code - zero) * scale.
     codes: Callable[[], tuple[Any, Any, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -120,19 +120,19 @@ class PackedTensor:
         """One of the tensors along the first axis, such as one expert. It is a view of the same bytes."""
         if not 0 <= index < self.shape[0] or len(self.shape) < 2:
             raise ImportModelError(f"part {index} of {self.name}, whose shape is {list(self.shape)}")
-        size = self.data.size // self.shape[0]
-        return PackedTensor(
-            f"{self.name}[{index}]", self.shape[1:], self.format, self.data[index * size : (index + 1) * size]
-        )
+        size, values = self.data.size // self.shape[0], self.values
+        raw = self.data[index * size : (index + 1) * size]
+        own = None if values is None else lambda _: values(self)[index]
+        return PackedTensor(f"{self.name}[{index}]", self.shape[1:], self.format, raw, values=own)
 
 
 def stacked(name: str, tensors: Sequence[PackedTensor]) -> PackedTensor:
-    """Tensors of one shape and format as one tensor with a new first axis. The bytes are joined when they are needed.
-    Raises ImportModelError if they differ.
+    """Tensors of one shape and format as one tensor with a new first axis; its parts are those of each, "0.scales" and so on.
+    The bytes are joined when they are needed. Raises ImportModelError if they differ.
     """
     first = tensors[0]
     for t in tensors:
-        if (t.shape, t.format) != (first.shape, first.format):
+        if (t.shape, t.format, t.bits, t.group) != (first.shape, first.format, first.bits, first.group):
             raise ImportModelError(
                 f"{t.name} is {t.format.name} {list(t.shape)}, and {first.name} {first.format.name} {list(first.shape)}",
                 hint="experts of a layer are alike in shape and format",
@@ -141,7 +141,26 @@ def stacked(name: str, tensors: Sequence[PackedTensor]) -> PackedTensor:
     def join() -> Any:
         return np.concatenate([t.data for t in tensors])
 
-    return PackedTensor(name, (len(tensors), *first.shape), first.format, join)
+    def values(_: PackedTensor) -> Any:
+        return np.stack([t.dequantize() for t in tensors])
+
+    readers = [t.codes for t in tensors if t.codes is not None]
+
+    def codes() -> tuple[Any, Any, Any]:
+        c, scales, zeros = zip(*(read() for read in readers))
+        return np.concatenate(c), np.concatenate(scales), np.concatenate(zeros)
+
+    return PackedTensor(
+        name,
+        (len(tensors), *first.shape),
+        first.format,
+        join,
+        parts={f"{k}.{n}": p for k, t in enumerate(tensors) for n, p in t.parts.items()},
+        bits=first.bits,
+        group=first.group,
+        values=values if any(t.values is not None for t in tensors) else None,
+        codes=codes if len(readers) == len(tensors) else None,
+    )
 
 
 @dataclass

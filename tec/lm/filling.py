@@ -123,10 +123,13 @@ def _rows(t: PackedTensor, attrs: Mapping[str, Any], made: Callable[[PackedTenso
     *above, k = t.shape
     if attrs.get("beside"):
         experts, count = above
-        return _Rows(count, experts * k, _beside(t, experts, count, made))
-    count = math.prod(above)
+        if made is not _codes or t.codes is None:
+            return _Rows(count, experts * k, _beside(t, experts, count, made))
+        k *= experts
+    else:
+        experts, count = 1, math.prod(above)
     if made is _codes and t.codes is not None:
-        parts, repeated = t.codes(), attrs["depth"] // attrs["block"]
+        parts, repeated = [_side_by_side(p, experts) for p in t.codes()], attrs["depth"] // attrs["block"]
         return _Rows(count, k, lambda low, high: _repeated([p[low:high] for p in parts], repeated))
     if t.values is not None:  # put together of several parts, all at once
         whole = t.dequantize().reshape(count, k)
@@ -138,6 +141,11 @@ def _rows(t: PackedTensor, attrs: Mapping[str, Any], made: Callable[[PackedTenso
         return made(PackedTensor(t.name, (high - low, k), t.format, rows.reshape(-1)))
 
     return _Rows(count, k, read)
+
+
+def _side_by_side(rows: Any, experts: int) -> Any:
+    """[experts * n, columns] as [n, experts * columns]."""
+    return rows.reshape(experts, -1, rows.shape[1]).swapaxes(0, 1).reshape(len(rows) // experts, -1)
 
 
 def _repeated(parts: Sequence[Any], blocks: int) -> tuple[Any, ...]:

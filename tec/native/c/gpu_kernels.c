@@ -102,8 +102,8 @@ static int32_t open_code(const tec_kernel *k, int32_t ordinal, void **out, char 
 
 /* ---- memory */
 
+/* cuMemFree and hipFree wait for the work that uses the memory. The stream is not waited for: its owner may have ended it. */
 static void free_piece(piece *p) {
-  p->driver->wait(p->stream);
   p->driver->free(p->data);
   free(p);
 }

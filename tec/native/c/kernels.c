@@ -140,6 +140,7 @@ __attribute__((visibility("hidden"))) int32_t tec_call_kernel(const tec_function
     DLDevice on = {(DLDeviceType)kind, device.device_id};
     tried = 1;
     status = k->images ? k->gpu->open(k, device.device_id, &code, error) : tec_check_machine(error, k->prototype, k->features, k->n_features, k->feature_names);
+    if (!status && error) error[0] = 0; /* why an earlier target was not taken */
     if (!status) return call_on(k, &on, code, tensors, scalars, stream, error);
     if (status != TEC_UNSUPPORTED) return status;
   }

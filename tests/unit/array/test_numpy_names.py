@@ -58,20 +58,20 @@ k.linalg.norm(i)|k.unique(h, return_index=True, return_inverse=True, return_coun
 MORE = """k.gradient(v)|k.gradient(m)|k.gradient(m, axis=0)|k.gradient(m, 2.0, 0.5)|k.gradient(v, c)|k.gradient(v, c, edge_order=2)|
 k.gradient(m, 0.5, axis=1, edge_order=2)|k.gradient(i)|k.gradient(m, axis=(0, 1))|k.trapezoid(m)|k.trapezoid(m, dx=.5, axis=0)|k.trapezoid(v, c)|
 k.trapezoid(m, c)|k.ediff1d(m)|k.cov(m)|k.cov(v)|k.cov(m, n)|k.cov(m, rowvar=False)|k.cov(m, bias=True)|k.cov(z)|k.cov(m, ddof=3)|k.corrcoef(m)|
-k.corrcoef(m, n, rowvar=False)|k.corrcoef(v, v)|k.corrcoef(z)|k.correlate(v, w)|k.correlate(v, w, 'full')|k.correlate(w, v, 'same')|k.polyval(w, v)|
+k.corrcoef(m, n, rowvar=False)|k.corrcoef(v, v)|k.corrcoef(z)|k.correlate(v, w)|k.correlate(v, w, 'full')|k.correlate(w, v, 'same')|k.correlate(w[:2], v[:5], 'same')|k.correlate(z[0, :2], z[0, :5], 'same')|k.polyval(w, v)|
 k.polyval(w, 2.0)|k.vander(v)|k.vander(v, 3)|k.vander(v, 3, increasing=True)|k.polyfit(v, c, 2)|k.unwrap(c)|k.unwrap(m)|
 k.unwrap(m, axis=0, period=3.0)|k.unwrap(m, discont=4.0)|k.sort(k.partition(v, 2)[:2])|k.partition(m, 2)[:, 2]|k.partition(m, 2, axis=None)[2]|
 k.sort(v[k.argpartition(v, 3)[:3]])|k.lexsort((v, c))|k.lexsort([i[:20]%3, i[20:]%4])|k.lexsort(k.round(m))|k.argwhere(m>1)|k.argwhere(z)|
 k.flatnonzero(m>1)|k.extract(m>1, m)|k.compress(v>0, m, axis=1)|k.compress(v>0, v)|k.select([m>2, n>0], [m, n], 7.0)|k.select([m>2, n>0], [1.0, n])|
 k.delete(m, 1, axis=0)|k.delete(m, [0, 2], axis=1)|k.delete(v, slice(1, 3))|k.delete(m, 3)|k.insert(v, 2, 9.0)|k.insert(m, 1, 5.0, axis=1)|
-k.insert(m, 1, v, axis=0)|k.insert(m, -1, 3.0, axis=0)|k.insert(v, 1, w)|k.unravel_index(i, (3, 3))|k.unravel_index(7, (3, 4))|
+k.insert(m, 1, v, axis=0)|k.insert(m, -1, 3.0, axis=0)|k.insert(v, 1, w)|k.insert(m, 1, w[:1].repeat(4), axis=1)|k.insert(m, 1, m[:, :2].T, axis=1)|k.insert(m, 1, n[:2], axis=0)|k.unravel_index(i, (3, 3))|k.unravel_index(7, (3, 4))|
 k.ravel_multi_index((i%3, i%4), (3, 4))|k.indices((2, 3))|k.tri(3)|k.tri(3, 4, 1)|k.tril_indices(3)|k.triu_indices(3, 1, 4)|
 m[k.ix_([0, 2], [1, 3, 4])]|m[k.ix_([True, False, True, True], [1, 3])]|k.union1d(i, i+3)|k.intersect1d(i, i+3)|k.setdiff1d(i, i+3)|k.setxor1d(i, i+3)|
 k.nanargmax(h)|k.nanargmin(h, axis=1)|k.trim_zeros(k.pad(v, 2))|k.float_power(i, 0.5)|k.float_power(v, 2)|k.float_power(z, 2)|k.radians(v)|
 k.degrees(v)|k.divmod(m, 0.75)|k.divmod(i, 3)|k.modf(m)|k.modf(q)|k.sinc(m)|k.heaviside(k.round(m), 0.5)|k.heaviside(q, 0.5)|k.isposinf(q)|
-k.isneginf(q)|k.isreal(z)|k.isreal(m)|k.iscomplex(z)|k.angle(z)|k.angle(m)|k.angle(z, deg=True)|k.ldexp(v, 3)|k.ldexp(v, i[:6])|
+k.isneginf(q)|k.isreal(z)|k.isreal(m)|k.iscomplex(z)|k.angle(z)|k.angle(m)|k.angle(z, deg=True)|k.ldexp(v, 3)|k.ldexp(v, i[:6])|k.ldexp(w * 1e-30, 150)|k.ldexp(w * 1e30, -200)|
 k.geomspace(1, 1000, 4)|k.fromfunction(lambda a, b:a+b, (2, 3))|k.hanning(5)|k.blackman(6)|k.copy(m)|k.size(m, 0)|k.atleast_3d(v)|k.atleast_3d(m)|
-k.rollaxis(m, 1)|k.cross(m[:, :3], n[:, :3])|k.dstack([m, n])|k.vsplit(m, 2)|k.hsplit(m, [2])|k.hsplit(v, 3)|k.diagflat(m[:2, :2], 1)|k.diag(v, -2)|
+k.rollaxis(m, 1)|k.cross(m[:, :3], n[:, :3])|k.dstack([m, n])|k.vsplit(m, 2)|k.hsplit(m, [2])|k.hsplit(v, 3)|k.diagflat(m[:2, :2], 1)|k.diff(m, 2)|k.repeat(m, [1, 0, 2, 3], axis=0)|k.tensordot(m, n, 2)|k.pad(i[:6] - 4, 3, mode='linear_ramp')|k.gradient(v, np.float32(2))|k.diag(v, -2)|
 k.around(m, 1)|k.round(m, 1)|k.round(i, -1)|k.round(m*100, -2)|k.pad(m, 1, mode='edge')|k.pad(m, ((1, 2), (3, 4)), mode='reflect')|
 k.pad(m, ((5, 0), (9, 7)), mode='reflect')|k.pad(v, (7, 8), mode='symmetric')|k.pad(m, 3, mode='wrap')|k.pad(v, (20, 13), mode='wrap')|
 k.pad(m, ((0, 2), (1, 0)), mode='maximum')|k.pad(m, 2, mode='minimum')|k.pad(m, 2, mode='mean')|k.pad(i, 2, mode='mean')|
@@ -232,7 +232,9 @@ def test_random_numbers_by_numpys_names() -> None:
     (lambda x: xp.linalg.norm(x, ord="fro"), "a number"), (lambda x: xp.linalg.norm(x.reshape(1, 1, 3), ord=1), "along two"),
     (lambda x: xp.split(x, 2), "array_split"), (lambda x: xp.bincount(x), "vector of integers"), (lambda x: xp.pad(x, 1, mode="wrp"), "constant"), (lambda x: xp.pad(x, 1, mode="edge", constant_values=1), "no constant_values"),
     (lambda x: xp.gradient(x, 1.0, 2.0), "one for all"), (lambda x: xp.gradient(x[:1]), "at least 2"), (lambda x: xp.partition(x, 3), "element 3 of 3"),
-    (lambda x: xp.insert(x, [1, 2], 0.0), "one integer"), (lambda x: xp.cov(x.reshape(1, 1, 3)), "vectors and matrices"),
+    (lambda x: xp.insert(x, [1, 2], 0.0), "one integer"), (lambda x: xp.delete(x, [3]), "from 3 elements"), (lambda x: xp.ix_(x.reshape(1, 3)), "vectors"),
+    (lambda x: xp.ravel_multi_index((x,), (3, 4)), "1 indices in 2"), (lambda x: xp.polyfit(x, x[:2], 1), "as many values"), (lambda x: xp.pad(x, (1, 2, 3)), "a pair for each"),
+    (lambda x: xp.repeat(x, [1, -1, 1]), "-1 times"), (lambda x: xp.cov(x.reshape(1, 1, 3)), "vectors and matrices"),
 ])  # fmt: skip
 def test_what_is_not_there_gets_a_hint(call: Any, says: str) -> None:
     with pytest.raises((AttributeError, ValueError, TypeError, IndexError), match=says):

@@ -13,9 +13,10 @@ import pytest
 from tec_hf import quantized
 
 import tec
-from tec.lm import Checkpoint, Format, PackedTensor, load
+from tec.lm import Checkpoint, Format, PackedTensor, filling, load
 from tec.lm.architectures import NAMES
 from tec.lm.blocks import FORMATS
+from tec.lm.checkpoint import stacked
 from tec.lm.kept import Form, key_of
 from tec.lm.plain import graph_of
 from tec.lm.stream import Stops
@@ -126,6 +127,39 @@ def test_packed_formats(format: Format) -> None:
     assert lm.report["slow_formats"] == []
 
 
+def grouped(name: str, shape: tuple[int, int], kind: str, bits: int, group: int, rng: Any) -> PackedTensor:
+    """Random weights [out, k] of AWQ or GPTQ, whose scales are of `group` columns."""
+    out, k = shape
+    settings = {"bits": bits, "group_size": group, "desc_act": False}
+    words = {"qweight": (k, out * bits // 32), "qzeros": (k // group, out * bits // 32)}
+    if kind == "gptq":
+        words["qweight"] = k * bits // 32, out
+    parts = {
+        n: PackedTensor(n, s, Format.I32, rng.integers(0, 256, (*s, 4), np.uint8).reshape(-1)) for n, s in words.items()
+    }
+    scales = (rng.random((k // group, out)) * 0.4 / 2**bits).astype("<f2")
+    parts["scales"] = PackedTensor("scales", scales.shape, Format.F16, scales.reshape(-1).view(np.uint8))
+    made: PackedTensor = getattr(quantized, kind)(name, parts, settings)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["awq", "gptq"])
+def test_experts_of_several_parts_are_stacked(kind: str) -> None:
+    """Values, codes one below the other and side by side, and one of the experts again."""
+    apart = [grouped(f"e{k}", (16, 64), kind, 4, 32, np.random.default_rng(k)) for k in range(3)]
+    whole = stacked("experts", apart)
+    want = np.stack([t.dequantize() for t in apart])
+    np.testing.assert_array_equal(whole.dequantize(), want)
+    np.testing.assert_array_equal(whole.part(1).dequantize(), want[1])
+    assert whole.codes is not None and whole.nbytes == sum(t.nbytes for t in apart)
+    for lie, rows in (({}, want.reshape(48, 64)), ({"beside": True}, want.swapaxes(0, 1).reshape(16, 192))):
+        read = filling._rows(whole, {"depth": rows.shape[1], "block": 16, **lie}, filling._codes)
+        codes, scales, zeros = read.read(0, read.count)
+        made = (codes - np.repeat(zeros, 16, 1)) * np.repeat(scales, 16, 1)
+        assert read.k == rows.shape[1]
+        np.testing.assert_array_equal(made, rows)
+
+
 @pytest.mark.parametrize(("kind", "bits"), [("awq", 4), ("gptq", 8)])
 def test_groups_of_hugging_face_stay_packed(kind: str, bits: int) -> None:
     """Of AWQ, whose groups are a block each, and of GPTQ, whose one group a row is several."""
@@ -133,18 +167,7 @@ def test_groups_of_hugging_face_stay_packed(kind: str, bits: int) -> None:
 
     def made(t: PackedTensor) -> PackedTensor:
         out, k = t.shape
-        group = 32 if kind == "awq" else k
-        settings = {"bits": bits, "group_size": group, "desc_act": False}
-        words = {"qweight": (k, out * bits // 32), "qzeros": (k // group, out * bits // 32)}
-        if kind == "gptq":
-            words["qweight"] = k * bits // 32, out
-        parts = {
-            n: PackedTensor(n, s, Format.I32, rng.integers(0, 256, (*s, 4), np.uint8).reshape(-1))
-            for n, s in words.items()
-        }
-        scales = (rng.random((k // group, out)) * 0.4 / 2**bits).astype("<f2")
-        parts["scales"] = PackedTensor("scales", scales.shape, Format.F16, scales.reshape(-1).view(np.uint8))
-        return getattr(quantized, kind)(t.name, parts, settings)
+        return grouped(t.name, (out, k), kind, bits, 32 if kind == "awq" else k, rng)
 
     tensors = {n: made(t) if "_proj" in n else t for n, t in whole.tensors.items()}
     checkpoint = Checkpoint("llama", whole.config, tensors, Bytes)
