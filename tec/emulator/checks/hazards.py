@@ -6,7 +6,8 @@ analysis over all paths: for each register, how many wait states ago (the fewest
 
 Sources: CDNA2 and CDNA3 ISA manuals, 4.5 "Manually inserted wait states (NOPs)" and 7.3 to 7.6 (matrix instructions); RDNA3 ISA manual 7.9 (WMMA);
 the counts of passes from AMD's matrix instruction calculator (`issue.matrix_clocks`). Where a manual gives more for one chip of a family
-than LLVM inserts, the lesser number stands here, so that what is reported is wrong by both.
+than LLVM inserts, the lesser number stands here, so that what is reported is wrong by both. The numbers of CDNA 1 are those of LLVM's
+checkMAIHazards908: a result in accumulation registers may be read a wait state sooner than on CDNA 2, and overwritten sooner still.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class _Rules:
 
     def __init__(self, kernel: KernelText, chip: Chip):
         self.kernel, self.chip = kernel, chip
+        self.cdna1 = chip.name == "gfx908"
         self.cdna3 = chip.name in ("gfx942", "gfx950")
         self.waits_for_dots = chip.name in ("gfx90a", "gfx942", "gfx950")  # LLVM's checkMAIVALUHazards
         self.gfx = generation(chip.name)
@@ -201,7 +203,11 @@ class _Rules:
         if "_f64_" in op:
             small = "4x4x4" in op
             return (9 if small else 18) if memory else (6 if small else 11)
-        return passes + (3 if self.xdl(op) else 2)
+        return passes + (3 if self.xdl(op) and not self.cdna1 else 2)
+
+    def overwritten_after(self, before: int, memory: bool) -> int:
+        """Wait states until other instructions may overwrite a matrix instruction's result."""
+        return self.passes[before] - 1 if self.cdna1 else self.result_after(before, memory)
 
     def xdl(self, op: str) -> bool:
         """Whether the matrix instruction runs on the pipe that takes a pass longer to write back: on gfx942 all but f32 and f64."""
@@ -209,25 +215,26 @@ class _Rules:
 
     def after_matrix(self, state: State, at: int, t: Touch) -> None:
         memory = t.kind != "valu"
-        for reg in (*(r for r, _ in t.reads), *t.writes):
-            found = state.get(("matrix", reg))
-            if found is not None:
-                self.fails(
-                    state, at, "matrix", reg, self.result_after(found[1], memory), "a matrix instruction's result"
-                )
+        ways = (([r for r, _ in t.reads], self.result_after), (t.writes, self.overwritten_after))
+        for regs, needed in ways:
+            for reg in regs:
+                found = state.get(("matrix", reg))
+                if found is not None:
+                    self.fails(state, at, "matrix", reg, needed(found[1], memory), "a matrix instruction's result")
         if memory:
             return
         for reg in t.writes:
             found = state.get(("matrix c", reg))
             if found is not None:
-                need = self.passes[found[1]] - 1
+                need = self.passes[found[1]] - (3 if self.cdna1 else 1)
                 self.fails(state, at, "matrix c", reg, need, "a matrix instruction still reads its accumulator")
 
     def matrix(self, state: State, at: int, t: Touch) -> None:
         self.fails(state, at, "valu", _EXEC, 4, "a vector instruction writes EXEC before a matrix instruction")
         c = {r for r, k in t.reads if k == 3}
         for reg, k in t.reads:
-            self.fails(state, at, "valu", reg, 2, "a vector instruction writes what a matrix instruction reads")
+            fresh = 1 if self.cdna1 and k == 3 and reg[0] == "a" else 2
+            self.fails(state, at, "valu", reg, fresh, "a vector instruction writes what a matrix instruction reads")
             found = state.get(("matrix", reg))
             if found is None:
                 continue
@@ -239,7 +246,7 @@ class _Rules:
                     at,
                     "matrix",
                     reg,
-                    self.result_after(before, False),
+                    4 if self.cdna1 else self.result_after(before, False),
                     "a matrix instruction's result as A or B",
                 )
             elif (
@@ -247,7 +254,7 @@ class _Rules:
             ):
                 if self.cdna3 and self.xdl(self.kernel.insts[at].op) and not self.xdl(op):
                     continue
-                need = passes + (1 if self.cdna3 and self.xdl(op) else 0)
+                need = 2 if self.cdna1 else passes + (1 if self.cdna3 and self.xdl(op) else 0)
                 self.fails(state, at, "matrix", reg, need, "part of a matrix instruction's result as the accumulator")
 
     def marks(self, inst: Inst, t: Touch) -> Iterator[tuple[str, Reg]]:

@@ -147,6 +147,7 @@ HAZARDS = [
     Bug("matrix_result_stored", "hazard: v16 needs 11 wait states", f"{_ZERO}s_nop 1\n{_MFMA32}s_nop 7\nglobal_store_dwordx4 v2, v[16:19], s[6:7] ; BUG\n{_LEFT}"),
     Bug("matrix_result_as_an_operand", "hazard: v16 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}v_mfma_f32_16x16x16_f16 v[20:23], v[16:17], v[6:7], v[20:23] ; BUG\n{_LEFT}"),
     Bug("matrix_result_overwritten", "hazard: v17 needs 7 wait states", f"{_ZERO}s_nop 1\n{_MFMA}s_nop 2\nv_mov_b32_e32 v17, 0 ; BUG\n{_LEFT}"),
+    Bug("matrix_result_read_on_cdna1", "hazard: a16 needs 10 wait states", f"{_ZERO}s_nop 1\nv_mfma_f32_16x16x16f16 a[16:19], v[4:5], v[6:7], a[16:19]\ns_nop 7\nv_accvgpr_read_b32 v3, a16 ; BUG\n{_LEFT}", "gfx908"),
     Bug("matrix_result_read_on_cdna2", "hazard: v16 needs 11 wait states", f"{_ZERO}s_nop 1\nv_mfma_f32_16x16x16f16 v[16:19], v[4:5], v[6:7], v[16:19]\ns_nop 7\nv_add_f32_e32 v3, v16, v17 ; BUG\n{_LEFT}", "gfx90a"),
     Bug("operand_of_a_matrix_instruction", "hazard: v42 needs 2 wait states", f"{_ZERO}v_mfma_f32_16x16x16_f16 v[16:19], v[42:43], v[6:7], v[16:19] ; BUG\n{_LEFT}"),
     Bug("fresh_scalar_in_a_vector_instruction", "hazard: s12 needs 2 wait states", f"v_readfirstlane_b32 s12, v2\nv_add_u32_e32 v3, s12, v0 ; BUG\n{_STORE}"),

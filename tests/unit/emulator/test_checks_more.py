@@ -154,6 +154,26 @@ def test_products_of_f32_by_either_name_need_a_state_less(name: str) -> None:
         check_hazards(program(8), CHIPS["gfx942"])
 
 
+@pytest.mark.parametrize("after,states", [("v_accvgpr_read_b32 v8, a0", 10), ("v_accvgpr_write_b32 a0, v8", 7)])
+def test_results_in_accumulation_registers_of_cdna1(after: str, states: int) -> None:
+    """They may be read a wait state sooner than on CDNA 2, and overwritten sooner still."""
+    opcodes.load()
+
+    def program(between: int) -> KernelText:
+        lines = [
+            "v_mfma_f32_16x16x16f16 a[0:3], v[4:5], v[6:7], a[0:3]",
+            *["s_nop 0"] * between,
+            after,
+            "s_endpgm",
+            ".Lfunc_end0:",
+        ]
+        return parse_kernel("k:\n" + "\n".join(lines), "k")
+
+    check_hazards(program(states), CHIPS["gfx908"])
+    with pytest.raises(EmulationError, match=f"a0 needs {states} wait states between, and has {states - 1}"):
+        check_hazards(program(states - 1), CHIPS["gfx908"])
+
+
 def test_a_decoded_chain_of_products_needs_no_states() -> None:
     """In machine code the accumulator and the result are one operand; the accumulator may follow at once, A and B may not."""
     opcodes.load()
