@@ -29,9 +29,8 @@ from ..intrin import INTRINS
 from ..visit import any_expr, free_vars, map_stmt, visit
 from .rewrite_util import SHARED_SCOPES, THREAD_TAGS, is_launch_loop, same_expr
 
-_FAR = 1 << 20
-# (-1, or twice the dimension and one, times _FAR, plus the slack's step along it; what is left of the condition once that index is taken out).
-_Key = tuple[int, E.Expr]
+# (The index's dimension, or -1; the slack's step along it; what is left of the condition once that index is taken out.)
+_Key = tuple[int, int, E.Expr]
 
 
 def pad_tiles(func: Func, target: Target) -> Func:
@@ -226,7 +225,7 @@ class _Padder:
         slack = self.ana.simplify(B.sub(large, small))
         strict = isinstance(c, (E.LT, E.GT))
         if not self.moves(slack, st):
-            return (-1, B.sub(slack, 1) if strict else slack)
+            return (-1, 0, B.sub(slack, 1) if strict else slack)
         for d, index in enumerate(st.stmt.indices):
             if dtype_info(index.dtype).lanes > 1:
                 return None
@@ -234,14 +233,14 @@ class _Padder:
             for step in (-1, 1, *self.steps(slack, index)):
                 rest = self.ana.simplify(B.sub(slack, B.mul(at, step)))
                 if not self.moves(rest, st):
-                    return ((2 * d + 1) * _FAR + step, B.sub(rest, 1) if strict else rest)
+                    return (d, step, B.sub(rest, 1) if strict else rest)
         return None
 
     def steps(self, slack: E.Expr, index: E.Expr) -> list[int]:
         """By how much the slack grows from an element to the next, where an axis of the buffer is one of rows that lie apart (a thread's, say)."""
         found = self.ana.detect_linear(slack, [index]) if isinstance(index, E.Var) else None
         step = found[0] if found is not None else None
-        return [step.value] if isinstance(step, E.IntImm) and 1 < abs(step.value) < _FAR else []
+        return [step.value] if isinstance(step, E.IntImm) and abs(step.value) > 1 else []
 
     def moves(self, e: E.Expr, st: _Store) -> bool:
         return any(id(v) in st.inner for v in free_vars(e))
@@ -313,7 +312,7 @@ def _is_likely(e: E.Expr) -> bool:
 
 
 def _same_key(a: _Key, b: _Key) -> bool:
-    return a[0] == b[0] and same_expr(a[1], b[1])
+    return a[:2] == b[:2] and same_expr(a[2], b[2])
 
 
 def _reads(e: E.Expr) -> bool:

@@ -34,9 +34,8 @@ from .thread_guards import Ends, inlined, is_store, trimmed
 from .thread_regions import Item, Private, Regions
 from .thread_strides import in_steps, is_strided, own_atomics
 
-KEPT_BYTES = (
-    16 << 10
-)  # of a block's threads, that strided loops read and write at each step: half of a first-level cache
+# Private storage of a block's threads that strided loops read and write at each step: half of a first-level cache of 32 KiB.
+KEPT_BYTES = 16 << 10
 CPU_WAVE = 32  # lanes of what passes for a wavefront
 
 
@@ -167,9 +166,8 @@ class _Kernel(Regions):
         inner = S.seq(*body)
         inner = self.opened(inner, scope)
         owned = [p for p in self.privates.values() if p.wide is None and is_named(inner, p.buffer)]
-        if (
-            owned and self.kept_bytes(owned) <= KEPT_BYTES and self.strides(inner)
-        ):  # kept over steps that all take together
+        # A strided loop's steps alternate between the threads, so that each thread's own storage lives through all of them.
+        if owned and self.kept_bytes(owned) <= KEPT_BYTES and self.strides(inner):
             for p in owned:
                 size = B.mul(p.buffer.shape[0], self.count)
                 p.wide = Buffer(p.buffer.name, p.buffer.dtype, (size,), scope=LOCAL, loc=p.buffer.loc)

@@ -21,7 +21,7 @@ from ....ir.matrix import MatrixInstr
 from ....target.lds import LdsPhase
 from ....te.like import Index
 
-_IN_A_ROW = LdsPhase(32, 8)  # what nobody measured
+_IN_A_ROW = LdsPhase(32, 8)  # assumed of chips on which the order of lanes was not measured
 
 
 @dataclass(frozen=True)
