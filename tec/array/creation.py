@@ -23,10 +23,10 @@ _NUMBERS = (bool, int, float, complex)
 
 def shape_of(shape: ShapeLike) -> tuple[int, ...]:
     """A shape as a tuple of ints. Raises ArrayValueError."""
-    given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     try:
+        given = (shape,) if hasattr(shape, "__index__") else tuple(shape)
         found = tuple(int(n.__index__()) for n in given)
-    except AttributeError:
+    except (AttributeError, TypeError):
         raise ArrayTypeError(f"not a shape: {shape!r}", hint="a shape is a tuple of integers") from None
     if any(n < 0 for n in found):
         raise ArrayValueError(f"a negative extent in shape {found}")

@@ -421,6 +421,8 @@ def cond(x: Array, p: Any = None) -> Array:
 def multi_dot(arrays: Any) -> Array:
     """The product of several matrices (vectors at the ends), in the order of the fewest multiplications."""
     given = list(arrays)
+    if not given:
+        raise ArrayValueError("multi_dot of no arrays", hint="one or more")
     if any(x.ndim not in (1, 2) or (x.ndim == 1 and 0 < i < len(given) - 1) for i, x in enumerate(given)):
         raise ArrayValueError("multi_dot takes matrices, and vectors at the ends")
     rows = [x.shape[0] if x.ndim == 2 else 1 if i == 0 else x.shape[0] for i, x in enumerate(given)]

@@ -18,7 +18,7 @@ from ..runtime.arrays.ndarray import empty
 from ..runtime.devices.device import Device, DeviceLike, place
 from . import build, dtypes, kernels
 from .array import Array
-from .creation import shape_of
+from .creation import asarray, shape_of
 from .dtypes import DTypeLike, as_dtype
 from .elementwise import bitwise_right_shift, cos, log, sqrt
 from .errors import ArrayTypeError, ArrayValueError
@@ -134,6 +134,10 @@ class Generator:
     def permutation(self, n: Any) -> Array:
         """The numbers 0 to n - 1 in random order; of an array its first dimension in random order."""
         if isinstance(n, Array):
+            if not n.ndim:
+                raise ArrayValueError(
+                    "permutation of an array of 0 dimensions", hint="one or more dimensions, or an int"
+                )
             return take(n, self.permutation(n.shape[0]), axis=0)
         return argsort(reshape(self.bits((n,)), (n,)))
 
@@ -142,8 +146,10 @@ class Generator:
         x[...] = self.permutation(x)
 
     def choice(self, a: Any, shape: ShapeLike = (), *, replace: bool = True, size: ShapeLike | None = None) -> Array:
-        """Elements of a vector (of the numbers 0 to a - 1 where it is an int), each as likely as the others. replace: whether one may come twice."""
+        """Elements of a vector or list (of the numbers 0 to a - 1 where it is an int), each as likely as the others. replace: whether one may come twice."""
         extents = shape_of(shape if size is None else size)
+        if isinstance(a, (tuple, list)):
+            a = asarray(a, device=self.device)
         n = len(a) if isinstance(a, Array) else int(a)
         if replace:
             drawn = self.integers(0, n, extents)

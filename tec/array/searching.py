@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any, overload
 
+import numpy as np
+
 from . import build, dtypes
 from .array import Array, node_of, pair
 from .errors import ArrayValueError
@@ -80,6 +82,7 @@ def where(condition: Array, x1: Any = None, x2: Any = None, /) -> Any:
     """
     if x1 is None and x2 is None:
         return nonzero(condition)
+    x1, x2 = (x.item() if isinstance(x, np.generic) else x for x in (x1, x2))
     c = build.cast(node_of(condition, "the condition"), dtypes.bool)
     if (
         type(x1) is not Array

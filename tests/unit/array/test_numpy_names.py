@@ -71,7 +71,7 @@ k.nanargmax(h)|k.nanargmin(h, axis=1)|k.trim_zeros(k.pad(v, 2))|k.float_power(i,
 k.degrees(v)|k.divmod(m, 0.75)|k.divmod(i, 3)|k.modf(m)|k.modf(q)|k.sinc(m)|k.heaviside(k.round(m), 0.5)|k.heaviside(q, 0.5)|k.isposinf(q)|
 k.isneginf(q)|k.isreal(z)|k.isreal(m)|k.iscomplex(z)|k.angle(z)|k.angle(m)|k.angle(z, deg=True)|k.ldexp(v, 3)|k.ldexp(v, i[:6])|k.ldexp(w * 1e-30, 150)|k.ldexp(w * 1e30, -200)|
 k.geomspace(1, 1000, 4)|k.fromfunction(lambda a, b:a+b, (2, 3))|k.hanning(5)|k.blackman(6)|k.copy(m)|k.size(m, 0)|k.atleast_3d(v)|k.atleast_3d(m)|
-k.rollaxis(m, 1)|k.cross(m[:, :3], n[:, :3])|k.dstack([m, n])|k.vsplit(m, 2)|k.hsplit(m, [2])|k.hsplit(v, 3)|k.diagflat(m[:2, :2], 1)|k.diff(m, 2)|k.repeat(m, [1, 0, 2, 3], axis=0)|k.tensordot(m, n, 2)|k.pad(i[:6] - 4, 3, mode='linear_ramp')|k.gradient(v, np.float32(2))|k.diag(v, -2)|
+k.rollaxis(m, 1)|k.cross(m[:, :3], n[:, :3])|k.dstack([m, n])|k.vsplit(m, 2)|k.hsplit(m, [2])|k.hsplit(v, 3)|k.diagflat(m[:2, :2], 1)|k.diff(m, 2)|m * np.float32(2)|v + np.int64(1)|k.where(v > 0, np.float32(1), np.float32(0))|k.repeat(m, [1, 0, 2, 3], axis=0)|k.tensordot(m, n, 2)|k.pad(i[:6] - 4, 3, mode='linear_ramp')|k.gradient(v, np.float32(2))|k.diag(v, -2)|
 k.around(m, 1)|k.round(m, 1)|k.round(i, -1)|k.round(m*100, -2)|k.pad(m, 1, mode='edge')|k.pad(m, ((1, 2), (3, 4)), mode='reflect')|
 k.pad(m, ((5, 0), (9, 7)), mode='reflect')|k.pad(v, (7, 8), mode='symmetric')|k.pad(m, 3, mode='wrap')|k.pad(v, (20, 13), mode='wrap')|
 k.pad(m, ((0, 2), (1, 0)), mode='maximum')|k.pad(m, 2, mode='minimum')|k.pad(m, 2, mode='mean')|k.pad(i, 2, mode='mean')|
@@ -217,6 +217,7 @@ def test_random_numbers_by_numpys_names() -> None:
     first = xp.random.randint(0, 100, size=(5,)).tolist()
     xp.random.seed(4)
     assert xp.random.randint(0, 100, size=(5,)).tolist() == first
+    assert g.choice([7], 3).tolist() == [7, 7, 7]
     with pytest.raises(ValueError, match="choice of 11"):
         g.choice(10, 11, replace=False)
 
@@ -234,7 +235,8 @@ def test_random_numbers_by_numpys_names() -> None:
     (lambda x: xp.gradient(x, 1.0, 2.0), "one for all"), (lambda x: xp.gradient(x[:1]), "at least 2"), (lambda x: xp.partition(x, 3), "element 3 of 3"),
     (lambda x: xp.insert(x, [1, 2], 0.0), "one integer"), (lambda x: xp.delete(x, [3]), "from 3 elements"), (lambda x: xp.ix_(x.reshape(1, 3)), "vectors"),
     (lambda x: xp.ravel_multi_index((x,), (3, 4)), "1 indices in 2"), (lambda x: xp.polyfit(x, x[:2], 1), "as many values"), (lambda x: xp.pad(x, (1, 2, 3)), "a pair for each"),
-    (lambda x: xp.repeat(x, [1, -1, 1]), "-1 times"), (lambda x: xp.cov(x.reshape(1, 1, 3)), "vectors and matrices"),
+    (lambda x: xp.repeat(x, [1, -1, 1]), "-1 times"), (lambda x: xp.linalg.multi_dot([]), "no arrays"), (lambda x: xp.random.permutation(x.sum()), "0 dimensions"),
+    (lambda x: xp.zeros(1.5), "not a shape"), (lambda x: xp.cov(x.reshape(1, 1, 3)), "vectors and matrices"),
 ])  # fmt: skip
 def test_what_is_not_there_gets_a_hint(call: Any, says: str) -> None:
     with pytest.raises((AttributeError, ValueError, TypeError, IndexError), match=says):

@@ -274,6 +274,18 @@ def test_an_axis_that_there_is_not(f):
         f(te.placeholder((3, 4), name="x"), te.placeholder((4,), name="v"))
 
 
+@pytest.mark.parametrize(("given", "wanted"), [("int16", "int64"), ("int32", "int64"), ("float32", "float64")])
+def test_sums_have_the_width_that_is_asked_for(given: str, wanted: str) -> None:
+    """Products of the largest numbers, whose sums pass the factors' type."""
+    most = 2**30 if given == "int32" else 30_000 if given == "int16" else 1e25
+    x = np.full((2, 3), most, given)
+    a, b = (te.placeholder(x.shape, given, name=n) for n in "ab")
+    c = topi.nn.dense(a, b, out_dtype=wanted)
+    out = tec.nd.empty(c.shape, c.dtype)
+    tec.build(te.create_schedule(c.op), [a, b, c], "llvm")(tec.nd.array(x), tec.nd.array(x), out)
+    np.testing.assert_array_equal(out.numpy(), x.astype(wanted) @ x.astype(wanted).T)
+
+
 @pytest.mark.parametrize("target", ["llvm", "rocm -mcpu=gfx942"])
 def test_products_of_halves_with_float_results_are_not_rounded(target: str) -> None:
     dev = tec.cpu() if target == "llvm" else tec.rocm_emu("gfx942")
