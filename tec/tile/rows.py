@@ -36,20 +36,11 @@ class Rows(Memory):
         last = len(v.ty.shape) - 1
         if self.axes.of(p, last).contiguity < min(CPU_LANES, v.ty.shape[last]):
             return False
-        if len(op.operands) > 1 and not self._is_end(op.operands[1]):
-            return False
         array, at_once = self._array_of(p), self.used_at.get(id(v)) == self.depth[id(v)]
         if not at_once or array is None or self._written is None or array in self._written:
             return False
         self.lazy[id(v)] = lambda layout: self._access_anywhere(op, layout)
         return True
-
-    def _is_end(self, mask: Value) -> bool:
-        """Whether a mask is one comparison, which says where rows end. Of windows over pictures, whose masks are of several, some came out wrong on CPUs where a sum read
-        all of its loads in one expression."""
-        while mask.of is not None and mask.of.name in ("broadcast", "expand_dims"):
-            mask = mask.of.operands[0]
-        return mask.of is not None and mask.of.attrs.get("fn") in ("lt", "le", "gt", "ge")
 
     def _access_anywhere(self, op: Op, layout: Layout) -> Read:
         """A load of rows at points whose vectors need not lie along the rows."""
