@@ -133,6 +133,8 @@ def group_query_attention(c: Call) -> Outputs:
     extras: dict[str, Value] = {}
     grows = not c.has(3) or isinstance(past, Dim)
     known = sizes_in(c[6])
+    if known is None and not grows and not c.has(16) and not c.attr("sliding_window_cache", 0):
+        known = np.asarray(c.array(6)).astype(object)  # how long a buffer becomes
     total = None if known is None else known.reshape(-1)[0]
     if grows:
         q = _as_long_as_the_others(c, q, ends, past, s, total)

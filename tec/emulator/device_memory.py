@@ -82,10 +82,9 @@ class DeviceMemory:
             raise DeviceError(f"the host has no memory for {nbytes} bytes")
         if self.follows:
             self.arena.set_undefined(found, nbytes + 2 * GUARD_BYTES, 255)
-            if (
-                nbytes % 4
-            ):  # the rest of a word that is exchanged for its first 2 bytes: nobody writes it, and it stays as it is
-                self.arena.set_undefined(found + GUARD_BYTES + nbytes, 4 - nbytes % 4, 0)
+            if nbytes < 4:
+                # A number of 2 bytes alone: its word is exchanged, of which nobody writes the rest. Behind longer arrays what is read past the end stays undefined.
+                self.arena.set_undefined(found + GUARD_BYTES + nbytes, 4 - nbytes, 0)
         return found + GUARD_BYTES
 
     def place(self, data: bytes, room: int, label: str) -> int:

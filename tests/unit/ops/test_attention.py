@@ -172,13 +172,13 @@ def test_keys_over_work_groups():
     g = build(
         {"right": 0},
         {"start": ("int64", (2,)), "sink": ("float16", (1, 4, 1, 1))},
-        (2, 4, 2, 1, 300, 32, 32),
+        (2, 4, 2, 1, 6000, 32, 32),
         "float16",
     )
     f = {k: x.astype(np.float16) if x.dtype == np.float32 else x for k, x in feeds(g).items()}
-    f["start"] = np.array([299, 40])
+    f["start"] = np.array([5999, 40])
     net = tec.compile(g, target="rocm -mcpu=gfx942", cache=False)
-    assert [c["choice"]["splits"] for c in net.report.choices.values()] == [2]
+    assert all(c["choice"]["splits"] > 1 for c in net.report.choices.values())
     (got,) = net.run(f, device=tec.rocm_emu("gfx942"))
     np.testing.assert_allclose(got.astype(np.float32), dense(f, {"right": 0}), atol=2e-3)
 

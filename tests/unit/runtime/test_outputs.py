@@ -321,9 +321,9 @@ def test_a_package_is_no_library(name, tmp_path):
     module = Module("rocm", "vadd", VADD_SIGNATURE, program=VADD_PROGRAM, image=b"code")
     for call in (module.export_library, module.save):
         native = call == module.export_library and name.endswith((".so", ".a", ".o"))
-        with pytest.raises(ArgumentError, match="holds code for CPUs" if native else "would be a tec package") as e:
+        with pytest.raises(tec.TecError, match="no code of kernel 'vadd'" if native else "would be a tec package") as e:
             call(tmp_path / name)
-        assert ("compile a network" if native else ".tecmod") in str(e.value) and os.listdir(tmp_path) == []
+        assert (native or ".tecmod" in str(e.value)) and os.listdir(tmp_path) == []
     for good in ("f.tecmod", "so", "f.solved", "f"):
         module.export_library(tmp_path / good)
         assert tec.load_module(tmp_path / good).entry_name == "vadd"
