@@ -90,8 +90,9 @@ def _through_shared(group: Group, target: Target) -> Iterator[Space]:
         space = matrix_units.match(group, target, op) or RegisterBlocks.match(group, target, op)
         by_groups = PaddedWarpgroupProduct.match(group, target, op)
         if by_groups is not None:
-            # Of a tile of 64 rows few are there; the other's tiles have 32.
+            # Of a tile of 64 rows few are there; those of other matrix instructions have 32.
             is_empty = isinstance(by_groups.m, int) and by_groups.m <= by_groups.figures["few_rows"]
+            is_empty = is_empty and not isinstance(space, RegisterBlocks)
             by_groups.is_second = space is not None and (is_empty or _seconds(space) < _seconds(by_groups))
             yield by_groups
         if space is not None:
