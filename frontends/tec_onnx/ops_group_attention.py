@@ -132,10 +132,7 @@ def group_query_attention(c: Call) -> Outputs:
     ends = c.cast(c.reshape(c[5], (b,)), "int64")
     extras: dict[str, Value] = {}
     grows = not c.has(3) or isinstance(past, Dim)
-    known = sizes_in(c[6])
-    if known is None and not grows and not c.has(16) and not c.attr("sliding_window_cache", 0):
-        known = np.asarray(c.array(6)).astype(object)  # how long a buffer becomes
-    total = None if known is None else known.reshape(-1)[0]
+    total = _total(c, grows)
     if grows:
         q = _as_long_as_the_others(c, q, ends, past, s, total)
         place = counted(c, s, past)
@@ -172,6 +169,14 @@ def group_query_attention(c: Call) -> Outputs:
         extras["sink"] = c.const(np.zeros((1, 1, 1, 1)), q.dtype)
     y = c.op("attention", q, k, v, *extras.values(), extras=tuple(extras), **attrs)
     return Outputs([c.reshape(y, (b, s, n * v.shape[3])), *kept])
+
+
+def _total(c: Call, grows: bool) -> Any:
+    """The number of tokens in the end, an int or a Dim; None where it is known when the network runs, and nothing depends on it before."""
+    known = sizes_in(c[6])
+    if known is None and not grows and not c.has(16) and not c.attr("sliding_window_cache", 0):
+        known = np.asarray(c.array(6)).astype(object)  # how long a buffer becomes
+    return None if known is None else known.reshape(-1)[0]
 
 
 def _heads(c: Call, n: int, nk: int) -> tuple[Value, Value, Value]:
