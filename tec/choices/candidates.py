@@ -35,9 +35,8 @@ from .store import records
 
 DRAFTED_SPACES = 3  # spaces that give drafts
 DRAFTS = 2  # of each of them
-_MOST_PRICED = (
-    4096  # drafts of a space that are looked at for the best of them: more than all but the largest spaces have
-)
+# Drafts of a space that are looked at for the best of them: more than all but the largest spaces have.
+_MOST_PRICED = 4096
 _CHAIN = "chain"  # whose figures are asked
 STAGES = ("cpu stages", "gpu stages")
 DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec

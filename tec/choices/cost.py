@@ -199,6 +199,12 @@ def copied_gbps(target: Target, held_bytes: float) -> float:
     return l2_gbps(machine) * (1.0 if is_near else known["far_rate"])
 
 
+def copied_bytes_a_clock(target: Target, held_bytes: float) -> float:
+    """What each unit has of `copied_gbps` in a clock."""
+    machine = target.machine
+    return copied_gbps(target, held_bytes) / machine.units / machine.clock_mhz * 1e3
+
+
 def near_gbps(target: Target) -> float:
     """What the caches near the units give to all of them: the L2, the L1 where no source has a figure of the L2."""
     machine = target.machine

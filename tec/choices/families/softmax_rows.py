@@ -26,9 +26,8 @@ from ..parts import loops
 from ..parts.pointwise import lanes_for, moved_bytes
 from ..space import Choice
 
-_TOGETHER = (
-    4  # vectors whose maxima and sums are taken side by side: as many as hide the latency of one; a power of two
-)
+# Vectors whose maxima and sums are taken side by side: as many as hide the latency of one; a power of two.
+_TOGETHER = 4
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:

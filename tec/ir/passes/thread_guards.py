@@ -5,7 +5,7 @@ from __future__ import annotations
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer
+from ..arith import Analyzer, conjuncts
 from ..dtype import dtype_info
 from ..effects import effects
 from ..visit import map_stmt, substitute_stmt
@@ -50,14 +50,7 @@ def trimmed(s: S.Stmt, loops: list[E.Var]) -> tuple[S.Stmt, Ends, Ends]:
         if isinstance(x, S.Alloc):
             return S.Alloc(x.buffer, strip(x.body), x.notes)
         if isinstance(x, S.IfThenElse) and x.orelse is None:
-            conds: list[E.Expr] = []
-            todo = [x.cond]
-            while todo:
-                c = todo.pop()
-                if isinstance(c, E.And):
-                    todo += [c.b, c.a]
-                else:
-                    conds.append(c)
+            conds = conjuncts(x.cond)
             kept = [c for c in conds if not end(c)]
             inner = strip(x.then) if not kept or len(kept) < len(conds) else x.then
             return S.IfThenElse(B.all_of(*kept), inner, None, x.loc) if kept else inner

@@ -24,7 +24,6 @@ _FILE = 1 << 16  # registers of a multiprocessor
 _MOST_RESIDENT = 32  # work-groups of one
 _THROUGH_REGISTERS = 1.5  # times as many instructions for what is loaded and then stored in shared memory
 _SMOOTH = 4  # work-groups of each multiprocessor from which on the last ones do not count as a round
-_SCHEDULERS = 4  # of a multiprocessor, each with a quarter of its lanes and wavefronts of its own
 
 
 @dataclass(frozen=True)
@@ -54,10 +53,10 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
     stored = rows * columns * size / out
     share = groups / machine.units
     at_once = max(1, min(_resident(target, choice, block, size), math.ceil(share)))
-    waves = -(-block.threads // wave)
-    busy = steps * (sums + brought) * _idle(waves * at_once) + stored
+    waves, schedulers = -(-block.threads // wave), target.chip.simds
+    busy = steps * (sums + brought) * _idle(waves * at_once, schedulers) + stored
     waits = steps * (known["step_clocks"] if stages == 1 else known["ring_clocks"] / (stages - 1) ** 0.5)
-    alone = waits + known["ends_clocks"] + steps * (sums + brought) * _idle(waves) + stored
+    alone = waits + known["ends_clocks"] + steps * (sums + brought) * _idle(waves, schedulers) + stored
     if share <= _SMOOTH:
         clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * alone)
     else:
@@ -67,10 +66,10 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
     return float(least + machine.launch_us * 1e-6) + split_k.traffic_seconds(parts, batch * m * n, machine)
 
 
-def _idle(waves: int) -> float:
+def _idle(waves: int, schedulers: int) -> float:
     """How many times as long work takes as with all lanes, where so many wavefronts have a multiprocessor for themselves: each stays with one scheduler,
     and the one that has most is waited for."""
-    return -(-waves // _SCHEDULERS) * _SCHEDULERS / waves
+    return -(-waves // schedulers) * schedulers / waves
 
 
 def _copies(c: Contraction, choice: Choice, known: figures.Figures) -> float:

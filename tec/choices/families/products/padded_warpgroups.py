@@ -23,7 +23,7 @@ from ....ops.typical import is_unbounded
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis
-from ...cost import copied_gbps
+from ...cost import copied_bytes_a_clock
 from ...group import Group, const_shape
 from ...parts import copies, ends, grid, needs, padding, split_k, warpgroups
 from ...parts.grid import Tiles
@@ -163,7 +163,7 @@ class PaddedWarpgroupProduct(Space):
             for piece, n in zip(pieces, (min(rows, self.m), min(columns, self.n)))
         )
         operands = self.batch * (self.m + self.n) * self.k * self.size
-        a_clock = copied_gbps(self.target, operands) / machine.units / machine.clock_mhz * 1e3
+        a_clock = copied_bytes_a_clock(self.target, operands)
         brought = (rows + columns) * BOX_BYTES / a_clock
         # Alone on its multiprocessor a step waits for its copies, of which the ring has some under way, and for both barriers.
         alone = max(products, issued) + known["step_clocks"] / (choice["stages"] - 1)

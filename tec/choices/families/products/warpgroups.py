@@ -20,7 +20,7 @@ from ....ops.matmul import accumulator
 from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
-from ...cost import copied_gbps
+from ...cost import copied_bytes_a_clock
 from ...group import Group, const_shape
 from ...parts import grid, needs, warpgroups
 from ...parts.grid import Tiles
@@ -205,7 +205,7 @@ class WarpgroupProduct(Space):
         products = steps * (rows * columns * self.step / rate + known["step_clocks"] / resident)
         ring = 1.0 if choice["stages"] > 2 else known["short_ring_rate"]
         operands = self.batch * (self.m + self.n) * self.k * self.size
-        a_clock = copied_gbps(self.target, operands) / machine.units / machine.clock_mhz * 1e3
+        a_clock = copied_bytes_a_clock(self.target, operands)
         brought = steps * (rows + columns) * BOX_BYTES / a_clock
         work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
         from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
