@@ -107,9 +107,8 @@ def main() -> None:
                 took[name]["prompt" if n > 1 else "token"].append(time.perf_counter() - start)
                 results[name].append(out[:, -1])
                 at += n
-            time.sleep(
-                0.2
-            )  # ONNX Runtime's threads spin for a while after a run, and would take a core from what comes next
+            # ONNX Runtime's threads spin for a while after a run, and would take a core from what comes next.
+            time.sleep(0.2)
         worst = max(worst, *(float(np.abs(a - b).max()) for a, b in zip(*results.values(), strict=True)))
     for kind, count in (("prompt", 1), ("token", args.tokens)):
         a, b = (statistics.median(took[k][kind][count:]) * 1e3 for k in ("tec", "onnxruntime"))

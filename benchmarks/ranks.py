@@ -7,9 +7,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-Rank = Callable[
-    ..., None
-]  # (rank, ranks, what more there is, the queue for its results): a tuple of at least three, its rank first
+# (rank, ranks, what more there is, the queue for its results): a tuple of at least three, its rank first.
+Rank = Callable[..., None]
 
 
 def of_all(run: Rank, ranks: int, *more: Any, timeout_s: float) -> list[Any]:

@@ -63,9 +63,8 @@ class JoinedWeights(WeightBuilder):
 
     def products(self, x: Value, names: Sequence[str], sizes: Sequence[int], beside: bool = False) -> list[Value]:
         rows, total, n = x.shape[0], sum(sizes), self.ranks
-        if (
-            len(set(sizes)) > 1 and rows > _FEW
-        ):  # many rows fill the GPU with each product; attention would have slices of one copied
+        # Many rows fill the GPU with each product; attention would have slices of one copied.
+        if len(set(sizes)) > 1 and rows > _FEW:
             return [self.products(x, [name], [size])[0] for name, size in zip(names, sizes)]
         name = _JOINED[names[0].split(".")[-2]] if len(names) > 1 else names[0].split(".")[-2]
         name = ".".join([*names[0].split(".")[:-2], name, "weight"])

@@ -181,9 +181,8 @@ class Alone:
 
         torch._dynamo.reset()
         before = len(self.kernels)
-        torch.manual_seed(
-            0
-        )  # of other seeds some have numbers so near to a ReLU's edge that eager PyTorch's gradients change by 5 % with the memory format
+        # Of other seeds some have numbers so near to a ReLU's edge that eager PyTorch's gradients change by 5 % with the memory format.
+        torch.manual_seed(0)
         network, inputs, trained = make()
         state = {k: v.clone() for k, v in network.state_dict().items()}  # batch norms change theirs
         want = first_of(network(*inputs))

@@ -138,10 +138,8 @@ def make(work: str) -> Made:
         "kernel": window,
     }
     n, c, h, w = sizes
-    attrs |= {
-        "layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")),
-        "space": (n, h, w),
-    }  # as networks have them
+    # As networks have them.
+    attrs |= {"layouts": (Layout("(NHW)C"), Layout("O(HWI)"), Layout("(NHW)C")), "space": (n, h, w)}
     return op("conv", attrs, [((n * h * w, c), dtype), ((out, math.prod(window) * c // groups), dtype)])()
 
 

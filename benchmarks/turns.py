@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 Run = Callable[[], Any]
-REST_S = (
-    0.2  # a thread pool's threads spin for a while when their work is done, and would take a core from the other side
-)
+# A thread pool's threads spin for a while when their work is done, and would take a core from the other side.
+REST_S = 0.2
 
 
 def in_turn(

@@ -100,9 +100,8 @@ def found(names: Sequence[str], target: Target, db: Path) -> list[Shipped]:
     device, how = device_for(target)
     best: dict[str, tuple[Task, list[str], Choice]] = {}
     with Database(db, read_only=True) as database:
-        known = {
-            r.signature: r for r in sorted(database.records(str(target)), key=lambda r: r.at)
-        }  # the newest of any version
+        # The newest of any version.
+        known = {r.signature: r for r in sorted(database.records(str(target)), key=lambda r: r.at)}
     for name in names:
         for task in tasks(name, target):
             r = known.get(task.key.signature)

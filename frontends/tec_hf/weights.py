@@ -113,12 +113,8 @@ def _matrix(t: PackedTensor) -> PackedTensor:
     return PackedTensor(t.name, (t.shape[0], math.prod(t.shape[1:])), t.format, t.raw)
 
 
-_CONV1D = (
-    "attn.c_attn.weight",
-    "attn.c_proj.weight",
-    "mlp.c_fc.weight",
-    "mlp.c_proj.weight",
-)  # of GPT-2, inputs by outputs
+# Of GPT-2, inputs by outputs.
+_CONV1D = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 
 
 def _transposed(name: str, t: PackedTensor) -> PackedTensor:

@@ -27,9 +27,8 @@ from .ops_shape import concat_values
 
 # Nodes that loops of known length may become: 20,000 compile in some 15 s, and time is linear.
 MAX_UNROLLED = 40_000
-MOST_TRIPS = (
-    1 << 31
-)  # of a loop of the plan that nothing else ends: minutes of the shortest body, and a count that is no mistake
+# Of a loop of the plan that nothing else ends: minutes of the shortest body, and a count that is no mistake.
+MOST_TRIPS = 1 << 31
 MOST_UNROLLED_STEPS = 8  # of a loop that could be one of the plan: its steps then fuse with what is around
 
 

@@ -32,9 +32,8 @@ def resize_axes(
     exclude, antialias = bool(c.attr("exclude_outside", 0)), bool(c.attr("antialias", 0))
     # A scale that does not divide evenly leaves a fraction of an output place, which counts for the corners.
     crops = transform == "tf_crop_and_resize"
-    sizes = {
-        a: n for a, n in sizes.items() if crops or n != x.shape[a] or scales[a] != 1
-    }  # a symbolic batch stays as it is
+    # A symbolic batch stays as it is.
+    sizes = {a: n for a, n in sizes.items() if crops or n != x.shape[a] or scales[a] != 1}
     whole = {a: scales[a] * x.shape[a] for a in sizes if not is_symbolic([x.shape[a]])} if not c.has(3) else {}
     outside: list[tuple[int, Any]] = []
     picked: dict[int, Any] = {}

@@ -31,9 +31,8 @@ class _Compiled:
 
     network: Network
     made: Conversion
-    live: tuple[
-        tuple[int, int | None], ...
-    ]  # places of the network's inputs among the values; of a complex one, which part
+    # Places of the network's inputs among the values; of a complex one, which part.
+    live: tuple[tuple[int, int | None], ...]
     held: tuple[int, ...]  # of its constants
     marks: list[int]  # of these, as they were
     is_plain: bool  # the network's outputs in order are the graph's

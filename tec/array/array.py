@@ -387,9 +387,8 @@ def of_one(function: Callable[..., Array]) -> Callable[..., Array]:
 def _learn(function: Any, f: Form, g: Form | None, given: tuple[Node, ...], made: Array) -> None:
     n = made._node
     forms = (f,) if g is None else (f, g)
-    if (
-        n.data is None and n.inputs == given and n.form.inputs == forms
-    ):  # nodes and forms are equal where they are the same
+    # Nodes and forms are equal where they are the same.
+    if n.data is None and n.inputs == given and n.form.inputs == forms:
         remember(function, f, g, n.form)
 
 

@@ -194,12 +194,13 @@ class IInfo:
     dtype: DType
 
 
+# Fraction bits, largest exponent.
 _FLOAT_FORMS: dict[str, tuple[int, int]] = {
     "float16": (10, 15),
     "bfloat16": (7, 127),
     "float32": (23, 127),
     "float64": (52, 1023),
-}  # fraction bits, largest exponent
+}
 
 
 def _of(x: Any) -> DType:

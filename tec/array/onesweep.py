@@ -168,9 +168,8 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
         ranks = local((each,), np.int32)
         moved = shared((tile,), word)
         places = shared((tile,), np.int32)
-        mine = shared(
-            (waves * DIGITS,), np.int32
-        )  # of each wavefront, how many of a digit; then how many before it in the tile
+        # Of each wavefront, how many of a digit; then how many before it in the tile.
+        mine = shared((waves * DIGITS,), np.int32)
         starts = shared((DIGITS,), np.int32)  # where a digit begins in the tile
         goes = shared((DIGITS,), np.int32)  # where a digit of this tile begins in the line, less that
         scan = shared((2 * DIGITS,), np.int32)

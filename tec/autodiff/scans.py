@@ -55,9 +55,8 @@ class Rebuilt:
                 at = (self._back(at[0]), *at[1:])
             new = self.done.get(e.tensor, e.tensor)
             read: E.Expr = E.TensorRead(new, at)
-            if (
-                isinstance(new.op, ScanOp) and new is not e.tensor
-            ):  # before the first row there is none, and nobody takes what is computed of it
+            # Before the first row there is none, and nobody takes what is computed of it.
+            if isinstance(new.op, ScanOp) and new is not e.tensor:
                 read = B.if_then_else(B.compare("ge", at[0], 0), read, B.const(0, new.dtype))
             return read
 

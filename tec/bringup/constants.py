@@ -262,9 +262,8 @@ class Suite:
         )
 
     def _bandwidth(self, level: str, span: int, least: int) -> Bench:
-        groups = (
-            1 << (8 * self.machine.units).bit_length() - 1
-        )  # a power of two, so that each group keeps to its own places
+        # A power of two, so that each group keeps to its own places.
+        groups = 1 << (8 * self.machine.units).bit_length() - 1
         each = 256 * 16  # bytes of a work-group's load
         span = 1 << (span.bit_length() - 1)
         more = max(least, -(-4 * span // (groups * each * 4)) if level == "memory" else 2 * least)

@@ -141,9 +141,8 @@ def _one(case: Case, gpu: Gpu, device: Any, target: Target, machine: Machine | N
     yield Finding(SECTION, case.name, state, f"{longest.limit}, {longest.clock_mhz:.0f} MHz by the model", want, us, "us")  # fmt: skip
 
 
-ROWS = (
-    16  # of a product's matrix, and of a head's queries, that NumPy computes: all of a large one take the CPU minutes
-)
+# Of a product's matrix, and of a head's queries, that NumPy computes: all of a large one take the CPU minutes.
+ROWS = 16
 
 
 def _reference(case: Case, given: list[np.ndarray], shape: tuple[int, ...], dtype: str) -> tuple[np.ndarray, tuple[Any, ...]]:  # fmt: skip

@@ -40,12 +40,8 @@ _MOST_PRICED = 4096
 _CHAIN = "chain"  # whose figures are asked
 STAGES = ("cpu stages", "gpu stages")
 DEFAULTS = ("shipped", "default")  # a refusal of one of these is a fault of tec
-BOUNDED = (
-    "recorded",
-    "shipped",
-    "alternative",
-    "draft",
-)  # the default, and the last resort, may be as large as they must
+# The default, and the last resort, may be as large as they must.
+BOUNDED = ("recorded", "shipped", "alternative", "draft")
 MUCH_SLOWER = 1.5  # times, from which on a user is told
 
 

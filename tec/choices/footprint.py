@@ -163,9 +163,8 @@ class _Threads(Fold[_Counts]):
         self.weight = 1.0  # trips of the loops around
         self.loops: list[tuple[E.Var, float]] = []  # they, the outermost first, and their trips
         self.scattered: dict[tuple[int, tuple[int, ...]], _Scattered] = {}  # by buffer and the loops around
-        self.loaded: set[tuple[int, tuple[int, ...], bytes]] = (
-            set()
-        )  # elements that the lanes have, by buffer and the loops around
+        # Elements that the lanes have, by buffer and the loops around.
+        self.loaded: set[tuple[int, tuple[int, ...], bytes]] = set()
         self.passes = target.kind == "cuda"  # whether copies in the background pass the first cache
         self.writes: tuple[str, ...] = ()  # buffers that the kernel writes
         self.named: dict[int, tuple[float, ...]] = {}  # extents of tensors that bulk copies name, the fastest first
@@ -182,9 +181,8 @@ class _Threads(Fold[_Counts]):
             self.loops.pop()
             self.weight = around
             return out
-        if isinstance(s, S.IfThenElse) and any_expr(
-            s.then, _is_turn
-        ):  # of two warpgroups in turns each has every second tile
+        # Of two warpgroups in turns each has every second tile.
+        if isinstance(s, S.IfThenElse) and any_expr(s.then, _is_turn):
             sides = [self.stmt(x).times(0.5, 0.5) for x in (s.then, s.orelse) if x is not None]
             return sides[0] if len(sides) == 1 else sides[0].plus(sides[1])
         if isinstance(s, S.LetStmt):

@@ -31,9 +31,8 @@ _FEW_CHANNELS = layouts.FEW_CHANNELS
 # A half-wide block takes twice the instructions for the same sums: where it wastes nothing less it should not win.
 _NARROW = 1.1
 _LATENCY = 4.0  # clocks of a multiply-add: a plain convolution sums one vector of a row at a time
-_SCALAR = (
-    4.0  # clocks of a multiply-add of a plain convolution whose rows are no whole vectors: lane by lane, with a branch
-)
+# Clocks of a multiply-add of a plain convolution whose rows are no whole vectors: lane by lane, with a branch.
+_SCALAR = 4.0
 _DEPTHWISE = 2.0  # clocks a vector's multiply-add of a window a channel, which loads both operands
 _PICTURE = 224  # rows and columns of a network's input that are open: only how copies compare with sums follows from it
 _FEW_REGISTERS = 16  # vectors that a core without AVX-512 has

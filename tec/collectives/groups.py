@@ -19,9 +19,8 @@ from .sockets import Sockets
 from .transport import Transport
 
 T = TypeVar("T")
-TIMEOUT_SECONDS = (
-    60.0  # that a rank waits for another by default: a network compiles meanwhile, and a hang is still told
-)
+# That a rank waits for another by default: a network compiles meanwhile, and a hang is still told.
+TIMEOUT_SECONDS = 60.0
 
 
 class Group:

@@ -244,18 +244,15 @@ class EmuDriver:
         self.numerics = numerics
         self.seed = seed
         self.profile = False
-        self.runs, self.warm = (
-            True,
-            False,
-        )  # whether launches are run, or modelled alone; how the model finds the last cache
+        # Whether launches are run, or modelled alone; how the model finds the last cache.
+        self.runs, self.warm = (True, False)
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)
         self.host_cpu = host_cpu
         self.observer: Callable[..., None] | None = None
-        self.stop: Stop | None = (
-            None  # launches end there with `Stopped`, which has the registers of the first wave that comes
-        )
+        # Launches end there with `Stopped`, which has the registers of the first wave that comes.
+        self.stop: Stop | None = None
         self.notes: list[str] = []  # what the checks saw that is no fault, once each
         self._counters: dict[str, Any] = {}
         self._uncounted: tuple[bool, Callable[..., None] | None] | None = None

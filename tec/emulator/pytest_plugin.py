@@ -36,9 +36,8 @@ def pytest_configure(config: Any) -> None:
     try:
         install(chip or "gfx942", check or "bounds")
     except ImportError as error:
-        if config.pluginmanager.hasplugin(
-            "amd_gpu"
-        ):  # the package pytest-amd-gpu: its fixture takes the options, without Triton too
+        # The package pytest-amd-gpu: its fixture takes the options, without Triton too.
+        if config.pluginmanager.hasplugin("amd_gpu"):
             return
         raise pytest.UsageError(
             f"--amd-chip and --amd-check run Triton's kernels, and there is no Triton: {error}"

@@ -171,9 +171,8 @@ def cast(dtype: Any, value: Any) -> E.Expr:
     if e.dtype == dtype:
         return e
     src, dst = dtype_info(e.dtype), dtype_info(dtype)
-    if "handle" in (e.dtype, dtype) and not (
-        e.dtype == "handle" and dtype in ("int64", "uint64")
-    ):  # an address is a number
+    # An address is a number.
+    if "handle" in (e.dtype, dtype) and not (e.dtype == "handle" and dtype in ("int64", "uint64")):
         raise ExprError(
             f"Can't cast a handle to other types: {e} is {e.dtype}, {dtype} is wanted",
             hint="a handle is a pointer or a text",

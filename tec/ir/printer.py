@@ -445,9 +445,8 @@ _EXPRS: dict[type, Callable[[Printer, Any], str]] = {
     E.TensorRead: Printer._tensor_read, E.Reduce: Printer._reduce, E.StringImm: lambda _, e: repr(e.value),
 }  # fmt: skip
 _LEAVES = (E.Var, E.IntImm, E.FloatImm, E.Not, E.Div)
-BY_FIELDS = {
-    c.__name__.lower(): c for c in EXPRS if c not in (*_EXPRS, *_INFIX, *_NAMED, *_LEAVES)
-}  # by their names in text
+# By their names in text.
+BY_FIELDS = {c.__name__.lower(): c for c in EXPRS if c not in (*_EXPRS, *_INFIX, *_NAMED, *_LEAVES)}
 _STMTS: dict[type, Callable[[Printer, Any, int, bool], None]] = {
     S.Seq: Printer._seq, S.BufferStore: Printer._store, S.For: Printer._for, S.While: Printer._while, S.IfThenElse: Printer._if,
     S.LetStmt: Printer._let_stmt, S.Alloc: Printer._alloc, S.Attr: Printer._attr, S.Assert: Printer._assert,

@@ -93,9 +93,8 @@ class Compiled:
     @functools.cached_property
     def metadata(self) -> Any:
         """`shared`: bytes of shared memory of a program; `num_warps`, `num_stages`."""
-        shared = self.resources.get(
-            "lds_bytes", self.lowered.shared_bytes
-        )  # less than the program's where buffers share
+        # Less than the program's where buffers share.
+        shared = self.resources.get("lds_bytes", self.lowered.shared_bytes)
         return SimpleNamespace(shared=max(1, shared), name=self.program.name, **self.options)
 
     @functools.cached_property

@@ -18,9 +18,8 @@ from .tile_arguments import array_of
 from .tiles import TileKernel, device_elsewhere
 
 _ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts
-_AHEAD_BYTES = (
-    256 << 20
-)  # set before a timed launch: the caches hold nothing of it, and the device is busy until the launch is queued
+# Set before a timed launch: the caches hold nothing of it, and the device is busy until the launch is queued.
+_AHEAD_BYTES = 256 << 20
 
 
 class Config:

@@ -58,9 +58,8 @@ def _timed_by_host(fn: Callable[[], Any]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-_AHEAD_BYTES = (
-    256 << 20
-)  # set before a call: the caches hold nothing of it, and the GPU is busy until the call is queued
+# Set before a call: the caches hold nothing of it, and the GPU is busy until the call is queued.
+_AHEAD_BYTES = 256 << 20
 
 
 def _timed_by_gpu(fn: Callable[[], Any]) -> float:

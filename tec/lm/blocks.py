@@ -132,9 +132,8 @@ def _q4_k(b: Any) -> Codes:
 
 def _q5_k(b: Any) -> Codes:
     scales, minima = _k_scales(b[..., 4:16])
-    high = (
-        b[..., 16:48][..., None, :] >> np.arange(8, dtype=np.uint8)[:, None] & 1
-    )  # bit j of the bytes belongs to run j
+    # Bit j of the bytes belongs to run j.
+    high = b[..., 16:48][..., None, :] >> np.arange(8, dtype=np.uint8)[:, None] & 1
     codes = _pairs(b[..., 48:]) | (high.reshape(*high.shape[:-2], 256) << 4)
     return _with_minimum(codes, _half(b, 0) * scales, -_half(b, 2) * minima)
 

@@ -70,9 +70,8 @@ class PackedTensor:
     parts: Mapping[str, PackedTensor] = field(default_factory=dict, repr=False)
     bits: int = 0
     group: int = 0
-    values: Callable[[PackedTensor], Any] | None = field(
-        default=None, repr=False
-    )  # what dequantizes tensors of several parts
+    # What dequantizes tensors of several parts.
+    values: Callable[[PackedTensor], Any] | None = field(default=None, repr=False)
     # Of such a tensor whose groups are neighbours: codes uint8 [rows, columns], scales and zero points [rows, groups], so that a weight is (code - zero) * scale.
     codes: Callable[[], tuple[Any, Any, Any]] | None = field(default=None, repr=False)
 
@@ -180,9 +179,8 @@ class Checkpoint:
     chat_template: str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
-    metadata: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # what the file says that has no place in config, by its own names
+    # What the file says that has no place in config, by its own names.
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[Path] = ()  # that all tensors are made of; none where they are made of more than files
 
     @cached_property

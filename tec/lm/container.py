@@ -113,9 +113,8 @@ class Writer:
         try:
             if not hasattr(os, "posix_fallocate"):
                 raise OSError("this system reserves no room on a disk")
-            os.posix_fallocate(
-                handle, 0, total
-            )  # a disk that is full says so here: a write through the mapping would end the process
+            # A disk that is full says so here: a write through the mapping would end the process.
+            os.posix_fallocate(handle, 0, total)
             self._mapped = mmap.mmap(handle, total)
         except BaseException:
             self.drop()

@@ -22,9 +22,8 @@ from .checkpoint import PackedTensor
 from .memory import drop_pages
 from .recipes import Recipe
 
-_CHUNK_ELEMS = (
-    1 << 19
-)  # weights that are made at once: 2 MB of float32, which a second-level cache and some of the third hold
+# Weights that are made at once: 2 MB of float32, which a second-level cache and some of the third hold.
+_CHUNK_ELEMS = 1 << 19
 
 
 def fill(recipes: Sequence[Recipe], tensors: Mapping[str, PackedTensor], out: Mapping[str, Any], threads: int) -> None:

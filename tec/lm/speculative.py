@@ -48,9 +48,8 @@ class Ngrams:
         """See `Guesser`."""
         if list(ids[: len(self._ids)]) != self._ids:
             self._ids, self._behind = [], {}
-        for end in range(
-            len(self._ids), len(ids)
-        ):  # n-grams that end ahead of token `end`: something stands behind them
+        # N-grams that end ahead of token `end`: something stands behind them.
+        for end in range(len(self._ids), len(ids)):
             for n in range(_SHORTEST, min(_LONGEST, end) + 1):
                 self._behind[tuple(ids[end - n : end])] = end
         self._ids = list(ids)

@@ -22,10 +22,8 @@ from .exprs import Exprs, begins
 from .features import required
 from .gpu_tables import DEVICE_TYPES, GpuTables
 
-WEIGHTS, FILE_BYTES = (
-    "tec_weights",
-    "tec_file_bytes",
-)  # symbols: of the weights' first byte, of a word that gets the file's size
+# Symbols: of the weights' first byte, of a word that gets the file's size.
+WEIGHTS, FILE_BYTES = ("tec_weights", "tec_file_bytes")
 _TABLES_AT, _FILE_BYTES_AT = 8, 15  # words of the record
 MAGIC, LAYOUT = 0x6C65646F6D636574, 3
 WEIGHT_ALIGN = 256  # bytes: what the arena's values get too

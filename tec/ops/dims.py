@@ -367,9 +367,8 @@ def _less(a: Size, b: Size, relation: str) -> bool:
 def _bounds_known(x: Dim, known: tuple[Guard, ...]) -> tuple[int, int]:
     low, high = bounds(x)
     if known and (low < 1 <= high or low < 0 <= high):
-        with recording(
-            []
-        ):  # of its parts nothing is asked: a condition on x // 256 would bound x by itself, without end
+        # Of its parts nothing is asked: a condition on x // 256 would bound x by itself, without end.
+        with recording([]):
             for g in known:
                 low, high = max(low, span(x - g.size)[0]), min(high, span(x + g.size)[1])
     return low, high

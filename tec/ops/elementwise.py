@@ -189,9 +189,8 @@ def _power(a: Any, b: Any) -> Any:
 def _floor_mod(a: Any, b: Any) -> Any:
     if not dtype_info(a.dtype).is_float:
         return te.floormod(a, b)
-    r = te.fmod(
-        a, b
-    )  # as PyTorch has it: a remainder of 0 keeps the sign of `a`, where NumPy's (`te.floormod`) has that of `b`
+    # As PyTorch has it: a remainder of 0 keeps the sign of `a`, where NumPy's (`te.floormod`) has that of `b`
+    r = te.fmod(a, b)
     return te.select(te.all(r != _c(0, r), (r < _c(0, r)) != (b < _c(0, b))), r + b, r)
 
 

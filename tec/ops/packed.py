@@ -257,9 +257,8 @@ class Weights:
     def _store_split(self, codes: Any) -> Any:
         """[panel, pair of groups, low 4 bits of each then the upper 2 of both] of codes [n, k]."""
         half, group = self.panel // 2, self.group
-        wide = self._whole(codes).reshape(
-            self.panels, 2, half, -1, 2, group
-        )  # panel, half, column, pair, which of it, code of a group
+        # Panel, half, column, pair, which of it, code of a group.
+        wide = self._whole(codes).reshape(self.panels, 2, half, -1, 2, group)
         low, high = wide & 15, wide >> 4
         low = (low[:, 0] | low[:, 1] << 4).transpose(0, 2, 3, 1, 4)
         high = (high[..., 0, :] | high[..., 1, :] << 4).transpose(0, 3, 1, 2, 4)  # panel, pair, half, column, code

@@ -37,14 +37,12 @@ FOLLOWS_16 = "follows_16"  # loses little in 16 bits, or works in float32 inside
 ALONG_AXES = "along_axes"  # works along `axes`, whatever order the dimensions have
 WINDOWED = "windowed"  # reduces windows channel by channel, in any layout (`layouts`, `space`: see tec/ops/windows.py)
 INDEXED = "indexed"  # its second input holds indices into its first, to be checked
-CHECKED = (
-    "checked"  # gives its first input where its second, one bool, holds; else a run fails with its attribute `text`
-)
+# Gives its first input where its second, one bool, holds; else a run fails with its attribute `text`
+CHECKED = "checked"
 PACKED = "packed"  # makes more of its inputs than they are: where these are constants, it is left to whoever reads it
 REGION = "region"  # its attributes hold graphs, which run many times or not at all (see tec.graph.regions)
-COLLECTIVE = (
-    "collective"  # exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective)
-)
+# Exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective).
+COLLECTIVE = "collective"
 COMMUTES = "commutes"  # its two inputs may change places
 PITCHED = "pitched"  # reads rows of its inputs as well where they lie apart as where one follows the other
 TRAITS = (

@@ -368,9 +368,8 @@ class Lowering:
         extent = self.ranges[iv].extent
         a = stage.attrs.get(iv, _SERIAL)
         out: S.Stmt
-        for tensor, distance in (
-            a.prefetches if var is iv.var else ()
-        ):  # start values, in loops of their own, read nothing
+        # Start values, in loops of their own, read nothing.
+        for tensor, distance in a.prefetches if var is iv.var else ():
             body = S.seq(prefetch_stmt(self, stage, iv, tensor, distance), body)
         zero = B.const(0, var.dtype)
         extent = B.cast(var.dtype, extent)

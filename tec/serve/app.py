@@ -22,10 +22,8 @@ from .errors import Refusal
 from .inference import Inference
 from .repository import Repository
 
-BODY_BYTES, TIME_S = (
-    64 << 20,
-    60.0,
-)  # of a request: a batch of 32 images in float32 has 19 MB; a client rarely waits for longer than a minute
+# Of a request: a batch of 32 images in float32 has 19 MB; a client rarely waits for longer than a minute.
+BODY_BYTES, TIME_S = (64 << 20, 60.0)
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # probes bring no keys
 _LOG = logging.getLogger("tec.serve")
 

@@ -26,13 +26,11 @@ from ..runtime.networks.network import Network
 from .errors import Refusal
 from .tensors import TYPES, Array
 
-_HERE_S = (
-    200e-6  # of a run: handing a request to a thread and back takes as long (300 us in an ASGI application, Zen 3)
-)
+# Of a run: handing a request to a thread and back takes as long (300 us in an ASGI application, Zen 3).
+_HERE_S = 200e-6
 _SEQUENCES_AT_ONCE = 4  # threads of a network with states: a step alone rarely fills a processor's cores
-_ALONE_S = (
-    2e-3  # as long as a caller that is alone may run a request itself: what comes meanwhile waits at most for this
-)
+# As long as a caller that is alone may run a request itself: what comes meanwhile waits at most for this.
+_ALONE_S = 2e-3
 _CROWDED = 256  # requests that are queued, so that batches form, before a caller looks again whether it is alone
 MOST_SEQUENCES = 64  # of a model: each holds its states; the one that rested longest gives its place to a new one
 Inputs = Mapping[str, Array]
@@ -100,9 +98,8 @@ class Batcher:
         self._ports = [(p["name"], p["shape"], numpy_dtype(p["dtype"]), p["dtype"]) for p in self.inputs]
         self._names = [p["name"] for p in self.inputs]
         self.batched = batch_size(network) is not None and max_batch > 1 and not self.has_states
-        self._sequences: OrderedDict[int | str, Any] = (
-            OrderedDict()
-        )  # executors, by sequence; the one that rested longest first
+        # Executors, by sequence; the one that rested longest first.
+        self._sequences: OrderedDict[int | str, Any] = OrderedDict()
         self._going: set[int | str] = set()  # sequences of which a request runs
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()

@@ -23,9 +23,8 @@ from .tensors import TYPES, Array, read_request, unpacked, write_answer
 from .tracing import span
 
 VERSION = "2"
-_UNWATCHED_S = (
-    0.02  # before it is watched whether the client is still there, which costs a task: most answers are quicker
-)
+# Before it is watched whether the client is still there, which costs a task: most answers are quicker.
+_UNWATCHED_S = 0.02
 EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
 _LENGTH, _ENCODING, _JSON_LENGTH = b"content-length", b"content-encoding", b"inference-header-content-length"
 _READ = (_LENGTH, _ENCODING, _JSON_LENGTH)

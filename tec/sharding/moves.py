@@ -28,9 +28,8 @@ class Moves:
 
     def move(self, x: Value, of: Value, have: Placement, want: Placement) -> Value:
         """The rank's part `x` of value `of`, which lies as `have`, as `want`."""
-        b = Builder(
-            self.graph, f"{of.name}.{type(want).__name__.lower()}"
-        )  # without an origin: rules are not about them
+        # Without an origin: rules are not about them.
+        b = Builder(self.graph, f"{of.name}.{type(want).__name__.lower()}")
         if have == want:
             return x
         if isinstance(want, Partial):

@@ -82,26 +82,22 @@ class Machine:
     memory_bytes: int
     vector_macs: Mapping[str, int] = field(hash=False)
     matrix_macs: Mapping[str, int] = field(default_factory=dict, hash=False)
-    matrix_clocks: Mapping[str, int] = field(
-        default_factory=dict, hash=False
-    )  # dtype -> MHz held under matrix work, where it was measured
+    # MHz held under matrix work by operands' type, where it was measured.
+    matrix_clocks: Mapping[str, int] = field(default_factory=dict, hash=False)
     launch_us: float = 0.0  # from one launch to the next in a stream; NVIDIA's in a captured graph, as networks run
-    queued_ns: float = (
-        0.0  # of a load under way with as many others as memory's rate needs; 0 where it was not measured
-    )
+    # Of a load under way with as many others as memory's rate needs; 0 where it was not measured.
+    queued_ns: float = 0.0
     dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
     scratch_bytes_a_clock: int = 0  # of a unit's shared memory
     unit_share: float = 1.0  # of the memory's bandwidth, that one unit alone reaches
     power: Power | None = None  # where clocks under power were measured
     waves_a_clock: float = 0.0  # that a die starts; 0 where it is not known
-    assumed: str = (
-        ""  # what no source gives of this product, and stands here by another's: its times are shown as assumed
-    )
+    # What no source gives of this product, and stands here by another's: its times are shown as assumed.
+    assumed: str = ""
     groups_a_clock: float = 0.0  # work-groups that the machine starts; 0 where it is not known
     published: float = 0.0  # of the matrix pipes' peak that the best published product sustains; 0 where nobody looked
-    judged: str = (
-        ""  # by what clock `choices.cost.price` was held to rank candidates for this machine; "" where none was
-    )
+    # By what clock `choices.cost.price` was held to rank candidates for this machine; "" where none was.
+    judged: str = ""
 
     @property
     def memory(self) -> Level:
@@ -196,12 +192,8 @@ _MI200_GBPS = (10_600.0, 5_100.0, None, 1_388.8)  # [G] L1 and L2, [P] memory
 # By least squares over the 55 clocks of [R] (5.5 % from them on the mean): of 750 W, a TB/s of memory takes 22 %.
 _MI300X_POWER = Power(1.0, 0.049, 0.447, 0.218)
 _MI325X_POWER = Power(1000 / 750, 0.049, 0.447, 0.218)  # the same dies, 1000 W
-_MI350X_MHZ = {
-    "float16": 1717,
-    "bfloat16": 1907,
-    "float8": 2003,
-    "int8": 2003,
-}  # [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units
+# [M]: over 2,048 and 4,096 multiply-adds a clock of 256 units.
+_MI350X_MHZ = {"float16": 1717, "bfloat16": 1907, "float8": 2003, "int8": 2003}
 # The same dies, 1,400 W for 1,000. In products operands come from memory, caches and LDS as well, which takes power too: what an MI355X holds there of what a loop alone holds is
 # fitted in bfloat16, and taken for the other types.
 _IN_PRODUCTS = fitted("MI355X bfloat16 clock") / (_MI350X_MHZ["bfloat16"] * (1400 / 1000) ** (1 / 3))

@@ -427,9 +427,8 @@ class _TileBlock:
         def product(*i: Any) -> Any:
             *at, j = i
             rows_at = [x * step if step > 1 else x for x in at]
-            if (
-                self.image
-            ):  # the sum runs along groups of channels and in them, which are two axes; in a matrix along one
+            # The sum runs along groups of channels and in them, which are two axes; in a matrix along one.
+            if self.image:
                 return sum_(_wide(a(*rows_at, k * g + r), self.acc) * _wide(b[k, j, r], self.acc), axis=[k, r])
             x, y = a(*rows_at, whole), b(whole // g, j, whole % g)
             return sum_(_wide(x, self.acc) * _wide(y, self.acc), axis=whole)

@@ -160,9 +160,8 @@ def nextafter(x: ExprLike, y: ExprLike) -> Expr:
     info = dtype_info(a.dtype)
     whole = with_lanes(f"int{info.bits}", info.lanes)
     zero, one = build.const(0, a.dtype), build.const(1, whole)
-    outward = build.compare(
-        "eq", build.compare("lt", a, b), build.compare("gt", a, zero)
-    )  # away from zero: the bits count up
+    # Away from zero: the bits count up.
+    outward = build.compare("eq", build.compare("lt", a, b), build.compare("gt", a, zero))
     moved = build.reinterpret(
         a.dtype, build.add(build.reinterpret(whole, a), build.select(outward, one, build.const(-1, whole)))
     )

@@ -153,11 +153,8 @@ class Axes:
             return self.alignment.get(self.program.params[op.attrs["index"]][0], -1) > 0
         signs = [id(x) in self.positive for x in op.operands]
         if name == "binary":
-            if fn in (
-                "imod",
-                "shr",
-                "idiv",
-            ):  # what a program divides by is a count, such as a group's rows that are left
+            # What a program divides by is a count, such as a group's rows that are left.
+            if fn in ("imod", "shr", "idiv"):
                 return signs[0]
             return all(signs) if fn in ("add", "mul", "min", "and", "or", "shl") else fn == "max" and any(signs)
         if name == "select":

@@ -66,9 +66,8 @@ class Reader(Expressions):
                 return None if s.value is None else self.expr(s.value)
             if isinstance(s, ast.For) and not s.orelse and leaves_by_return(s.body):
                 over = self.iterated(s.iter)
-                if not isinstance(
-                    over, words.range
-                ):  # written out with what follows it, which a turn's return leaves out
+                # Written out with what follows it, which a turn's return leaves out.
+                if not isinstance(over, words.range):
                     turns = [x for v in self.turns(over) for x in (Bound(s, v), *s.body)]
                     return self.body([*turns, *stmts[k + 1 :]])
             if isinstance(s, Bound):

@@ -139,9 +139,8 @@ float8e5, float8e4nv, float8e4b8, float8e5b16 = (
     DTYPES[n] for n in ("float8e5", "float8e4nv", "float8e4b8", "float8e5b16")
 )
 float16, bfloat16, float32, float64 = (DTYPES[n] for n in ("float16", "bfloat16", "float32", "float64"))
-float8e4b15 = dtype(
-    "fp8e4b15", "float8_e4b15", "float", 8
-)  # Triton's own: a name that no chip's unit and no array of tec's has
+# Triton's own: a name that no chip's unit and no array of tec's has.
+float8e4b15 = dtype("fp8e4b15", "float8_e4b15", "float", 8)
 pi32_t = pointer_type(int32)
 void = None
 TRITON_MAX_TENSOR_NUMEL = 1 << 20

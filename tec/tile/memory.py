@@ -18,15 +18,8 @@ from .layouts import Layout, spare
 from .reading import Reading
 from .state import GPU_VECTOR_BYTES, ZERO, Axis, Held, Point, Read, begin, lane_of
 
-FREE = (
-    "splat",
-    "arange",
-    "expand_dims",
-    "broadcast",
-    "permute",
-    "reshape",
-    "addptr",
-)  # written out where they are used
+# Written out where they are used.
+FREE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "addptr")
 _ATOMICS = {
     "add": "atomic_add",
     "min": "atomic_min",

@@ -33,11 +33,8 @@ from .room import bytes_of
 from .state import ZERO, Axis, Point, begin, lane_of
 from .streams import Streams
 
-ROOM = (
-    7 / 8,
-    3 / 4,
-    1 / 2,
-)  # of shared memory, for the operands of loops: the rest is for what moves between layouts; the next where that does not fit
+# Of shared memory, for the operands of loops: the rest is for what moves between layouts; the next where that does not fit.
+ROOM = (7 / 8, 3 / 4, 1 / 2)
 SECOND_BYTES = 1024  # that a multiprocessor of NVIDIA keeps of shared memory for itself, a program
 _FEW_WARPS = 4  # of a program, two of which have registers at 255 a thread
 TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
@@ -83,9 +80,8 @@ class Operands(Streams):
 
     places: dict[int, Place]
     loop_room: float = ROOM[0]
-    piece_bytes: int | None = (
-        None  # of shared memory for what a product's operands bring there at a time; None: all of them
-    )
+    # Of shared memory for what a product's operands bring there at a time; None: all of them.
+    piece_bytes: int | None = None
 
     def unit(self, op: Op) -> Unit | None:
         raise NotImplementedError

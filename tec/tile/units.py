@@ -93,9 +93,8 @@ class Units(Operands):
         enough = [i for i in fits if (m // i.m) * (n // i.n) >= self.warps] or [min(fits, key=lambda i: i.m * i.n)]
         instr = max(enough, key=lambda i: (i.m * i.n, i.k))
         if instr.unit != "mma.sync" and instr.m == instr.n:
-            instr = replace(
-                instr, swap=True
-            )  # a lane holds neighbours of a row: sums of rows stay in it, and stores are wide
+            # A lane holds neighbours of a row: sums of rows stay in it, and stores are wide.
+            instr = replace(instr, swap=True)
         if not (self._feeds(op) and _from_sums(instr)):
             instr = widened(instr, k)
         waves = shared_out(self.warps, m // instr.m, n // instr.n)

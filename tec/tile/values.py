@@ -170,9 +170,8 @@ class tensor(G.Value):
         return current().compare("ge", self, o)
 
     def __eq__(self, o: Any) -> Any:
-        return (
-            current().compare("eq", self, o) if is_building() else self is o
-        )  # lists of values ask, once the program is read
+        # Lists of values ask, once the program is read.
+        return current().compare("eq", self, o) if is_building() else self is o
 
     def __ne__(self, o: Any) -> Any:
         return current().compare("ne", self, o) if is_building() else self is not o

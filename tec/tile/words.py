@@ -207,11 +207,8 @@ def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Any:
     if not isinstance(at, int) or not -rank <= at < rank:
         raise current().error(f"tl.cat of tiles {a.ty} along {at}", hint="a dimension of the tiles")
     at %= rank
-    order = (
-        *builtins.range(at),
-        rank,
-        *builtins.range(at, rank),
-    )  # what tells the two apart comes before the dimension
+    # What tells the two apart comes before the dimension.
+    order = (*builtins.range(at), rank, *builtins.range(at, rank))
     joined = current().permute(join(a, b), order)
     return current().reshape(joined, (*a.ty.shape[:at], 2 * a.ty.shape[at], *a.ty.shape[at + 1 :]))
 

@@ -19,9 +19,8 @@ from ..errors import ArgumentError, install
 from .candidates import Candidate
 
 LEAST = 8  # trials before a ranker says more than the cost model
-_SHRINK = (
-    1.0  # ridge's: with standardized features and noise of some percent, enough that 8 trials do not fix 40 weights
-)
+# Ridge's: with standardized features and noise of some percent, enough that 8 trials do not fix 40 weights.
+_SHRINK = 1.0
 _NAMES = ("auto", "ridge", "lightgbm")
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]

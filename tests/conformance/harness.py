@@ -158,14 +158,8 @@ def bind_all(s: Any, t: Any, threads: int = 64) -> tuple[Any, Any]:
 # ---- devices
 
 _EMULATED = ("gfx90a", "gfx942", "gfx1100")
-OTHER_CHIPS = (
-    "gfx950",
-    "gfx1030",
-    "gfx1151",
-    "gfx1200",
-    "gfx1201",
-    "gfx1250",
-)  # a sample of the table; all with TEC_ALL_CHIPS=1
+# A sample of the table; all with TEC_ALL_CHIPS=1.
+OTHER_CHIPS = ("gfx950", "gfx1030", "gfx1151", "gfx1200", "gfx1201", "gfx1250")
 
 
 def targets() -> dict[str, tuple[str, str]]:

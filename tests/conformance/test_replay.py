@@ -24,12 +24,10 @@ def scheduled(name: str, kind: str) -> tuple[Program, Schedule]:
 
 
 def rows() -> list[tuple[str, str]]:
-    own = {
-        m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)
-    }  # other files have kernels and arrays
-    cases = sorted(
-        ((n, c) for n, c in CASES.items() if c.make.__module__ in own), key=lambda row: row[0]
-    )  # whichever file was imported first
+    # Other files have kernels and arrays.
+    own = {m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)}
+    # Whichever file was imported first.
+    cases = sorted(((n, c) for n, c in CASES.items() if c.make.__module__ in own), key=lambda row: row[0])
     return [(n, k) for n, c in cases for k in c.kinds if c.needs(tec.Target(TARGETS[k]))]
 
 

@@ -33,9 +33,8 @@ def test_every_form_comes_up() -> None:
 
 
 def test_a_schedule_that_takes_the_interpreter_minutes_is_left_out() -> None:
-    report = form_worker.check(
-        212184, False
-    )  # a histogram for each element of each element of its reader, 6 million atomics
+    # A histogram for each element of each element of its reader, 6 million atomics.
+    report = form_worker.check(212184, False)
     assert not report["failed"] and report["refused"] == [["interpreter", "6310704 statements"]]
 
 

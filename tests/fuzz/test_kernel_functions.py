@@ -15,9 +15,8 @@ from tests import seeds
 from tests.conformance.harness import Step, _interpret
 from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
 
-SEEDS = int(
-    os.environ.get("TEC_FUZZ_KERNELS", "6")
-)  # of a night; of the gate's, 1 runs on one chip in software and 4 on the other
+# Of a night; of the gate's, 1 runs on one chip in software and 4 on the other.
+SEEDS = int(os.environ.get("TEC_FUZZ_KERNELS", "6"))
 
 
 def load(text: str, folder: Path, seed: int) -> Any:
@@ -30,10 +29,8 @@ def load(text: str, folder: Path, seed: int) -> Any:
     return tec.kernel(module.kernel)
 
 
-QUICK = (
-    *(seeds.some(SEEDS) if seeds.number() else (1, 4)),
-    170,
-)  # 170: a branch of a known length beside one that depends on a loop
+# 170: a branch of a known length beside one that depends on a loop.
+QUICK = (*(seeds.some(SEEDS) if seeds.number() else (1, 4)), 170)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,8 @@ def test_outputs_are_torchs_memory_and_inputs_are_read_where_they_lie():
     before = torch.cuda.memory_allocated()
     first = net(x)
     made = torch.cuda.memory_allocated() - before
-    assert (
-        first.is_cuda and first.nbytes <= made <= first.nbytes + 512
-    )  # the output alone, rounded up: no copy of the input
+    # The output alone, rounded up: no copy of the input.
+    assert first.is_cuda and first.nbytes <= made <= first.nbytes + 512
     kept = first.clone()
     second = net(x + 1)
     torch.cuda.synchronize()

@@ -111,6 +111,7 @@ LAZY_IMPORTS = {
     "tec/runtime/outputs.py -> tempfile": _START,
     "tec/target/target.py -> difflib": _START,
 }
+# Packages of the extras, and what the runtime does without.
 OPTIONAL = {
     "jinja2",
     "starlette",
@@ -126,16 +127,15 @@ OPTIONAL = {
     "torch",
     "triton",
     "pytest",
-}  # packages of the extras, and what the runtime does without
+}
 
 
 class Facts(NamedTuple):
     """What the tests ask of one file. Trees are not kept: they are a million objects, through which every garbage collection of the run goes."""
 
     functions: list[tuple[str, int]]  # name, lines
-    imports: list[
-        tuple[int, str, tuple[str, ...]]
-    ]  # of those at import: level, module, names ("import a" has names alone)
+    # Of those at import: level, module, names ("import a" has names alone).
+    imports: list[tuple[int, str, tuple[str, ...]]]
     lazy: set[tuple[frozenset[str], str]]  # of those in functions: the packages they are of, the statement
 
 

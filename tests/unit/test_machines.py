@@ -102,9 +102,8 @@ def test_products_of_others_are_refused(text: str) -> None:
 def test_every_chip_has_a_machine_with_all_that_costs_need() -> None:
     for chip in CHIPS.values():
         m = machine_of_chip(chip)
-        plain = (
-            chip.name.removesuffix("a") if chip.family == "sm" else chip.name
-        )  # sm_90a is sm_90 with what only it has
+        # sm_90a is sm_90 with what only it has.
+        plain = chip.name.removesuffix("a") if chip.family == "sm" else chip.name
         assert m.chip == plain, f"no product has {chip.name}"
         assert m.units >= 8 and 1000 <= m.clock_mhz <= 4000 and m.launch_us > 0 and m.scratch_bytes_a_clock >= 128
         assert {s[0].partition("_")[0] for s in chip.matrix} <= set(m.matrix_macs), (

@@ -45,12 +45,8 @@ def test_a_night_runs_each_test_that_draws() -> None:
         for p in (root / "tests").rglob("test_*.py")
         if DRAWS.search(p.read_text("utf-8"))
     }
-    outside = (
-        "tests/gpu/",
-        "tests/torch/",
-        "tests/foreign/",
-        "tests/fuzz/",
-    )  # fuzz is named whole, the others have machines of their own
+    # Fuzz is named whole, the others have machines of their own.
+    outside = ("tests/gpu/", "tests/torch/", "tests/foreign/", "tests/fuzz/")
     missing = [n for n in named if not n.startswith(outside) and f" {n} " not in f"{said.replace(chr(10), ' ')} "]
     assert "tests/fuzz " in said and missing == ["tests/unit/test_seeds.py"]
 

@@ -26,13 +26,14 @@ _NAMES = {
 FORMATS: dict[str, int] = {f: getattr(onnx.TensorProto, n) for f, n in _NAMES.items() if hasattr(onnx.TensorProto, n)}
 OPSETS = {f: 28 if "6" in f else 24 for f in FORMATS}  # from which it takes them
 QUARK = "com.amd.quark"  # the domain of MXQuantizeDequantize
+# Its names of what blocks are made of.
 ELEMENTS = {
     "mxfp4": "fp4_e2m1",
     "mxfp6": "fp6_e2m3",
     "mxfp6_e3m2": "fp6_e3m2",
     "mxfp8": "fp8_e4m3",
     "mxfp8_e5m2": "fp8_e5m2",
-}  # its names of what blocks are made of
+}
 
 
 @dataclass(frozen=True, slots=True)

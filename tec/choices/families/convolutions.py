@@ -78,9 +78,8 @@ class BlockedConvolution(Space):
         elif "columns" in told:
             columns = min(ow, told["columns"])
         elif "least" in told:
-            columns = two_block_tile(
-                ow, told["least"], (registers - 2) // 3
-            )  # LLVM loads a step's input ahead, a register each
+            # LLVM loads a step's input ahead, a register each.
+            columns = two_block_tile(ow, told["least"], (registers - 2) // 3)
         else:
             own = blocks * vectors
             columns = column_tile(ow, min(told.get("most", 14), max(1, (registers - own - 1) // own)))
@@ -161,9 +160,8 @@ class BlockedConvolution(Space):
         for axis in written:
             final.unroll(axis)
         final.vectorize(c)
-        along = final.fuse(
-            *outer
-        )  # weights of a block of channels stay near, also where the number of rows is open: a division a row
+        # Weights of a block of channels stay near, also where the number of rows is open: a division a row.
+        along = final.fuse(*outer)
         if choice["parallel"]:
             final.parallel(along)
         acc.compute_at(final, wo)

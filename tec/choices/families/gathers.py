@@ -24,9 +24,8 @@ from ..space import Choice, Scheduled, Space
 _LINE_BYTES = 128
 _RUN_BYTES = 64  # that lie side by side from where elementwise work reads well by itself
 _STRIP_BYTES = 32  # of neighbouring lines that a work-group picks from
-_WORTH = (
-    4  # elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it
-)
+# Elements of the table, at most, that are read for one that is picked: elementwise work brings a line for it.
+_WORTH = 4
 
 
 @dataclass(frozen=True)

@@ -309,9 +309,8 @@ class GpuReduction(Space):
         threads = self._threads(choice)
         under_way = min(threads, full) * _PIECE_BYTES * max(figures["loads_under_way"], len(self.red.inputs))
         waiting = bytes_ / under_way * machine.queued_ns * 1e-9
-        last = 1 + figures["last_round"] * full / max(
-            threads, full * figures["least_full"]
-        )  # groups that end together leave memory idle
+        # Groups that end together leave memory idle.
+        last = 1 + figures["last_round"] * full / max(threads, full * figures["least_full"])
         second = 0.0
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._joins_by_groups(choice) else 1))

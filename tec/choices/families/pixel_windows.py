@@ -41,9 +41,8 @@ class PixelWindows(Space):
         strides: tuple[int, ...] = red.attrs["strides"]
         self.strides = (*(1,) * (2 - len(strides)), *strides)[-2:]
         size = dtype_info(red.inputs[0].dtype).bytes
-        lanes = [
-            n for n in (4, 2, 8, 1) if self.channels % n == 0 and n * size >= 4
-        ]  # loads of less than a word come one by one
+        # Loads of less than a word come one by one.
+        lanes = [n for n in (4, 2, 8, 1) if self.channels % n == 0 and n * size >= 4]
         wide = [n for n in lanes if n * size * target.wavefront_size >= self.figures["side_by_side_bytes"]]
         sides = [[n for n in range(1, 9) if size % n == 0] for size in pixels[1:]]
         self.parameters = {
@@ -96,9 +95,8 @@ class PixelWindows(Space):
         inputs, taps = math.prod(self._read(choice)), math.prod(self.window)
         converted = lanes if dtype_info(dtype).bytes < 4 else 0
         packed = max(1.0, machine.macs("float32", matrix=False) / (chip.simds * chip.simd_lanes))
-        packed = (
-            packed if self.target.wavefront_size == 64 and lanes > 1 else 1.0
-        )  # LLVM pairs few instructions on RDNA
+        # LLVM pairs few instructions on RDNA.
+        packed = packed if self.target.wavefront_size == 64 and lanes > 1 else 1.0
         own = inputs * (converted + 3) + taps * (converted + 1) + taps * _pixels(choice) * lanes / packed
         own += _pixels(choice) * (lanes + 2) + 40
         waves = math.prod(self.pixels) * self.channels / (_pixels(choice) * lanes * self.target.wavefront_size)

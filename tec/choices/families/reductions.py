@@ -184,9 +184,8 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     made = s.rfactor(op.output(0), inner)
     partial = s[made[0] if op.num_outputs > 1 else made]
     whole = s[op]
-    whole.pragma(
-        whole.op.reduce_axis[0], "any_order"
-    )  # the lanes' sums by halves: one after another they take as long as hundreds of elements
+    # The lanes' sums by halves: one after another they take as long as hundreds of elements.
+    whole.pragma(whole.op.reduce_axis[0], "any_order")
     vec, *data = partial.op.axis
     partial.reorder(*data, *partial.op.reduce_axis, vec)
     partial.vectorize(vec)

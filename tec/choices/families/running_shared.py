@@ -173,9 +173,8 @@ class SharedRow(Shared):
             carry, shift = self._before(sums, line, part), self._shift(line)
             with ib.for_range(0, self.turns, "turn") as turn:
                 kept = ib.allocate(s.wide, (pieces * piece,), "kept", scope="local")
-                ahead = ib.allocate(
-                    s.wide, (pieces,), "ahead", scope="local"
-                )  # of a thread's piece, within its wavefront
+                # Of a thread's piece, within its wavefront.
+                ahead = ib.allocate(s.wide, (pieces,), "ahead", scope="local")
                 whole = ib.allocate(s.wide, (pieces,), "whole", scope="local")  # of its wavefront
                 begins = self._begins(part, turn, t, shift)
                 # A piece that would run past the line's end is read from before it: what is another's adds nothing.

@@ -115,9 +115,8 @@ class _Selection:
         least = ib.allocate("uint32", (1,), "least", scope="shared")
         with ib.if_scope(self.t == 0):
             filled[0] = te.const(0, "int32")
-            least[0] = te.const(
-                0, "uint32"
-            )  # from here on: in the place of what is read beside it, it would need a barrier more
+            # From here on: in the place of what is read beside it, it would need a barrier more.
+            least[0] = te.const(0, "uint32")
         self._bound(least)
         self._gather(places, filled, ib.let("bound", unkeyed(least[0], self.wide, self.largest)))
         count = ib.let("count", filled[0])

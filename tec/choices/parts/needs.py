@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-THREAD_PART = (
-    32  # rows or columns of the smallest tile by threads: runs of four elements by eight threads, or two blocks of 16
-)
+# Rows or columns of the smallest tile by threads: runs of four elements by eight threads, or two blocks of 16.
+THREAD_PART = 32
 
 
 def first(*reasons: str | None) -> str | None:

@@ -207,9 +207,8 @@ def chooses(op: ComputeOp) -> bool:
 def row_axes(op: ComputeOp) -> int:
     """How many of a stage's last axes are one line of memory in all that it reads, as they are in its result: 1 at least. What is computed of such an axis beside places
     in what is read (a condition, an index) keeps it apart."""
-    places = [
-        k for k, n in enumerate(const_shape(op.output(0))) if n != 1
-    ]  # axes of one element are nothing to step over
+    # Axes of one element are nothing to step over.
+    places = [k for k, n in enumerate(const_shape(op.output(0))) if n != 1]
     count = _line(op)
     return len(op.axis) - places[-count] if 0 < count < len(places) else len(op.axis) if count else 1
 

@@ -35,9 +35,8 @@ def dot(em: CpuEmitter, e: E.Call) -> str:
         name += f".{32 * lanes}"
     group = a.lanes // c.lanes
     values = [em.expr(x) for x in e.args]
-    parts = [
-        _register(em, name, values, e, lanes, group, k) for k in range(0, c.lanes, lanes)
-    ]  # registers of the result
+    # Registers of the result.
+    parts = [_register(em, name, values, e, lanes, group, k) for k in range(0, c.lanes, lanes)]
     return _joined(em, parts, with_lanes(e.dtype, lanes), c.lanes)
 
 

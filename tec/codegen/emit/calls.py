@@ -295,9 +295,8 @@ def atomic(em: Emitter, e: E.Call) -> str:
     if not how or (soft and not load.buffer.dtype.endswith("float16")):
         raise em.error(f"{e.op} on a buffer of {load.buffer.dtype}")
     value = em.expr(e.args[1])
-    if (
-        soft
-    ):  # held as an integer: the operation is on the float, which LLVM does by compare and swap where the chip cannot
+    # Held as an integer: the operation is on the float, which LLVM does by compare and swap where the chip cannot.
+    if soft:
         float_type = "bfloat" if load.buffer.dtype == "bfloat16" else "half"
         em.needs_rounding_to(float_type)
         value = em.op(f"bitcast {t.reg} {value} to {float_type}")

@@ -224,10 +224,8 @@ _PTX_ATOMICS = {
     "atomic_exch": ("exch", {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64", "float32", "float64")}),
     "atomic_cas": ("cas", {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64", "int16", "uint16")}),
 }  # fmt: skip
-_HALVES = {
-    "float16": ("noftz.f16", 70),
-    "bfloat16": ("noftz.bf16", 90),
-}  # of additions: the type, and from which chip on
+# Of additions: the type, and from which chip on.
+_HALVES = {"float16": ("noftz.f16", 70), "bfloat16": ("noftz.bf16", 90)}
 _ORDERS = {"monotonic": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 _CONSTRAINTS = {16: "h", 32: "r", 64: "l"}
 

@@ -18,9 +18,8 @@ from ..emit.gpu import SHARED_SPACE
 if TYPE_CHECKING:
     from . import NvptxEmitter
 
-_TURN_BARRIERS = (
-    2  # the first of two named barriers; 0 is the work-group's, 1 that of those that work (`specialize_warps`)
-)
+# The first of two named barriers; 0 is the work-group's, 1 that of those that work (`specialize_warps`).
+_TURN_BARRIERS = 2
 _MEET_BARRIERS = 4  # the first of two: each of two warpgroups in turn among its own threads
 _SWIZZLE_128 = 1 << 30  # of the descriptor's upper half: layout type in bits 62 and 63
 _ROWS_BYTES = 1024  # eight rows of 128 bytes: the stride between core matrices along rows

@@ -33,15 +33,12 @@ from pathlib import Path
 from .. import llvm_util
 from . import heap, step_loop, tile_permission
 
-TRIPLES = {
-    "x86_64": "x86_64-unknown-linux-gnu",
-    "aarch64": "aarch64-unknown-linux-gnu",
-}  # of machines that tec loads code on
+# Of machines that tec loads code on.
+TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 ALL_TRIPLES = {**TRIPLES, "riscv64": "riscv64-unknown-linux-gnu"}  # and of those that libraries are made for
 SPINS = 2000  # about 40 us of pauses before a worker sleeps
-SMALL_CLOCKS = (
-    3000  # of a loop: what a worker that waits takes to begin and end, three or four cache lines each way, twice
-)
+# Of a loop: what a worker that waits takes to begin and end, three or four cache lines each way, twice.
+SMALL_CLOCKS = 3000
 WAKE_CLOCKS = 150_000  # 50 us: to the first piece of work of a worker that slept, on virtual machines
 # What a thread does while it waits, by architecture: the instruction and its declaration.
 _PAUSES = {

@@ -14,13 +14,8 @@ from dataclasses import dataclass, field
 from ..decode.inst import Inst, KernelText
 from .flow import forward
 
-ROUND_F32, ROUND_F16, DENORMALS_F32, DENORMALS_F16, OVERFLOW = (
-    0,
-    2,
-    4,
-    6,
-    23,
-)  # first bits of fields; those of f16 hold for f64 too
+# First bits of fields; those of f16 hold for f64 too.
+ROUND_F32, ROUND_F16, DENORMALS_F32, DENORMALS_F16, OVERFLOW = (0, 2, 4, 6, 23)
 NEAREST, UP, DOWN, ZERO = range(4)
 _HWREG = re.compile(r"hwreg\((\w+)(?:,(\d+),(\d+))?\)$")
 _WRITES = ("s_setreg", "s_denorm_mode", "s_round_mode")
@@ -46,9 +41,8 @@ class Mode:
 @dataclass(slots=True)
 class _State:
     mode: Mode
-    scalars: dict[int, Mode] = field(
-        default_factory=dict
-    )  # scalar registers with values that are known, or known in part
+    # Scalar registers with values that are known, or known in part.
+    scalars: dict[int, Mode] = field(default_factory=dict)
 
 
 def hwreg(inst: Inst) -> tuple[str, int, int] | None:

@@ -65,9 +65,10 @@ def roles(inst: Inst) -> tuple[list[Operand], list[Operand]]:
     if op.startswith(_MEMORY):
         if not fills(inst):
             return [], ops
+        # A buffer atomic returns to the register that brings its data.
         return ops[:1], ops if op.startswith(("buffer_atomic", "image_atomic", "s_atomic", "s_buffer_atomic")) else ops[
             1:
-        ]  # a buffer atomic returns to the register that brings its data
+        ]
     if _NO_RESULT.match(op):
         return [], ops
     two = _SWAPS.match(op) or (_TWO_RESULTS.match(op) and len(ops) > 2 and ops[1].kind == "s")

@@ -277,9 +277,8 @@ class _Rules:
                     yield "dot", reg
         elif t.kind == "vmem" and "_store" in op:
             data = inst.operands[0 if op.startswith(_RESOURCES) else 1]
-            held = (
-                op.startswith(("buffer_", "tbuffer_")) and inst.operands[3].kind == "s"
-            )  # a scalar offset takes a clock more, which is enough
+            # A scalar offset takes a clock more, which is enough.
+            held = op.startswith(("buffer_", "tbuffer_")) and inst.operands[3].kind == "s"
             if data.count > 2 and not held:
                 for reg in _regs(data):
                     yield "data", reg

@@ -286,9 +286,8 @@ def _estimate(
         if name in ("L1", "L2"):
             gbps *= mhz / machine.clock_mhz
         parts[name] = moved / (gbps * 1e3)
-    kernel = max(
-        clocks / mhz, *parts.values()
-    )  # units that have less to do than the one that was run do not finish before the memory
+    # Units that have less to do than the one that was run do not finish before the memory.
+    kernel = max(clocks / mhz, *parts.values())
     limit = max(parts, key=lambda k: parts[k]) if parts else "latency"
     if not parts or parts[limit] < 0.5 * kernel:
         limit = "latency"

@@ -365,9 +365,8 @@ class Unit:
         done = t
         for k in range(wave.counts[wave.pc]):
             row, n = rows[base + k], steps.events[first + k]
-            if program.rows[row].kind.startswith(
-                "lds"
-            ):  # a load straight to LDS: what it writes there keeps the banks as a store does
+            # A load straight to LDS: what it writes there keeps the banks as a store does.
+            if program.rows[row].kind.startswith("lds"):
                 self.lds_core = max(self.lds_core, t) + n
                 continue
             if not n:

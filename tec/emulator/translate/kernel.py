@@ -248,9 +248,8 @@ class Translator(Jumps):
             if inst.operands and inst.operands[0].value != -1:
                 raise self.fail("a named barrier")
         elif op == "s_trap" and inst.operands[0].value == 3:
-            self._class(
-                "other"
-            )  # for a debugger; without one nothing happens (LLVM's AMDGPU usage guide, "Trap Handler ABI")
+            # For a debugger; without one nothing happens (LLVM's AMDGPU usage guide, "Trap Handler ABI").
+            self._class("other")
         elif op in ("s_trap", "s_sethalt") or (op.startswith("s_sendmsg_rtn") and "REALTIME" not in inst.text):
             self._class("other")  # RDNA3 halts by hand where s_trap is passed over
             self.fault_if("true", 13)

@@ -72,9 +72,8 @@ class Ops:
     def __init__(self, out: Out, lanes: int, rounding: dict[str, int] | None = None):
         self.out = out
         self.lanes = lanes
-        self.rounding = (
-            {} if rounding is None else rounding
-        )  # of results by float type, where not to nearest (`rounded`)
+        # Of results by float type, where not to nearest (`rounded`).
+        self.rounding = {} if rounding is None else rounding
         self._types = {k: (f"<{lanes} x {v}>" if lanes else v) for k, v in LLVM_TYPE.items()}
 
     def type(self, t: str) -> str:

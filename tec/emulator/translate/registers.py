@@ -192,9 +192,8 @@ class Registers:
             close_region(self)
         if self.dirty:
             self.flush()
-            self.new_segment(
-                True
-            )  # of which it is known what it reads, be it on the other side of a barrier that is none for one wave
+            # Of which it is known what it reads, be it on the other side of a barrier that is none for one wave.
+            self.new_segment(True)
 
     def in_memory(self, kind: str, index: int, count: int, write: bool = False) -> str:
         """Pointer to `count` registers in the state, for a function that reads them there (or, with `write`, fills them)."""

@@ -12,16 +12,13 @@ from ...ops.packed import MIDDLE, packed
 from ..graph import Value
 from .builder import Builder
 
-RANGES = {
-    "uint4": (4, 0),
-    "int4": (4, 8),
-    "uint8": (8, 0),
-    "int8": (8, 128),
-}  # bits, and what makes codes of the type's numbers
+# Bits, and what makes codes of the type's numbers.
+RANGES = {"uint4": (4, 0), "int4": (4, 8), "uint8": (8, 0), "int8": (8, 128)}
+# Of which blocks may share a power of two.
 FLOATS = {
     "float4_e2m1fn": "mxfp4_e2m1", "float8_e4m3": "mxfp8_e4m3", "float8_e5m2": "mxfp8_e5m2",
     "float6_e2m3fn": "mxfp6_e2m3", "float6_e3m2fn": "mxfp6_e3m2",
-}  # of which blocks may share a power of two  # fmt: skip
+}  # fmt: skip
 EXPONENTS = "float8_e8m0fnu"  # the type of such scales
 LEAST = 1024  # elements below which a constant is not worth a kernel that unpacks it
 

@@ -57,9 +57,8 @@ class _Found:
     scale: float = 1.0
     softcap: float = 0.0
     biases: list[Value] = field(default_factory=list)
-    chosen: list[tuple[Value, float]] = field(
-        default_factory=list
-    )  # where it holds the score stands, the number elsewhere
+    # Where it holds the score stands, the number elsewhere.
+    chosen: list[tuple[Value, float]] = field(default_factory=list)
     out_order: _Order = PLAIN
     lead: tuple[Any, Any] | None = None  # batch and heads, where scores were masked with them apart
 

@@ -135,9 +135,8 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
         (source,) = b.new.add("cast", [source], {"dtype": dtype}, x.name)
     groups = node.attrs["groups"] // wanted.merged
     if groups > 1 and data.shape[1] == 1:
-        groups = wanted.weights.sizes(weights.shape, dict(zip(space(x.ndim), data.shape[2:])))[
-            "O"
-        ]  # a channel each, those that fill up a block too
+        # A channel each, those that fill up a block too.
+        groups = wanted.weights.sizes(weights.shape, dict(zip(space(x.ndim), data.shape[2:])))["O"]
     attrs = {
         **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(data.shape[2:]),
         "layouts": (wanted.x, wanted.weights, wanted.y), "fill": node.attrs.get("fill") or None,

@@ -24,9 +24,8 @@ from .byte_products import bytes_of
 from .quantized_products import dequantized
 from .rewrite import Rebuild, rebuild
 
-_MOST_TERMS = (
-    8  # of a sum: what is read twice is computed twice, and a chain of residual sums between two roundings is short
-)
+# Of a sum: what is read twice is computed twice, and a chain of residual sums between two roundings is short.
+_MOST_TERMS = 8
 
 
 @dataclass

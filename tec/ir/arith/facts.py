@@ -51,9 +51,8 @@ class Facts:
         self._var_bounds: dict[int, Bound] = {}
         self._var_mods: dict[int, tuple[int, int]] = {}
         self._known: dict[Any, Bound] = {}  # bounds of linear forms (without constants), by normalized terms
-        self._known_atoms: set[frozenset[int]] = (
-            set()
-        )  # of the forms that ever were in `_known`: most others need no key
+        # Of the forms that ever were in `_known`: most others need no key.
+        self._known_atoms: set[frozenset[int]] = set()
         self._nonneg: list[
             tuple[Lin, int | None]
         ] = []  # (form known to be >= 0, the atom it may eliminate: None for any)

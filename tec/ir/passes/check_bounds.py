@@ -20,11 +20,8 @@ from ..effects import lasting
 from ..func import Func
 from ..visit import children, map_stmt, visit
 
-_POINTERS = (
-    "access_ptr",
-    "address_of",
-    "prefetch",
-)  # of an element that need not be there: one past the end, for instance
+# Of an element that need not be there: one past the end, for instance.
+_POINTERS = ("access_ptr", "address_of", "prefetch")
 
 
 def check_bounds(func: Func, target: Target) -> Func:

@@ -20,9 +20,8 @@ from ..intrin import INTRINS
 from ..visit import any_stmt, map_expr
 from .rewrite_util import const_int, is_named, same_expr
 
-_PRIVATE_BYTES = (
-    4096  # of storage made in the body, for all lanes together: what stays in the first-level cache with ease
-)
+# Of storage made in the body, for all lanes together: what stays in the first-level cache with ease.
+_PRIVATE_BYTES = 4096
 # Accesses of one memory that differ: each is compared with each, and of these many the pairs take a second.
 _MOST_COMPARED = 256
 _DIVISIONS = (E.Div, E.Mod, E.FloorDiv, E.FloorMod)

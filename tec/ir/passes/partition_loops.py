@@ -289,9 +289,8 @@ def _slack(cond: E.Expr) -> E.Expr | None:
     if _loads(cond):
         return None
     of = cond.a
-    if (
-        isinstance(of, E.FloorDiv) and isinstance(of.b, E.IntImm) and of.b.value > 0
-    ):  # of the first of fused loops: x // c < n where x < n * c
+    # Of the first of fused loops: x // c < n where x < n * c.
+    if isinstance(of, E.FloorDiv) and isinstance(of.b, E.IntImm) and of.b.value > 0:
         end = cond.b if isinstance(cond, E.LT) else B.add(cond.b, 1)
         cond = E.LT(of.a, B.mul(end, of.b))
     slack: E.Expr = B.sub(cond.b, cond.a)

@@ -15,9 +15,8 @@ from .rewrite_util import clone, const_int, named_buffers
 def remove_noop(func: Func, target: Target) -> Func:
     """The function without statements that have no effect."""
     body = _stmt(func.body)
-    named = named_buffers(
-        body
-    )  # of the whole, once: walking a body again for every allocation around it cost more than the rest
+    # Of the whole, once: walking a body again for every allocation around it cost more than the rest.
+    named = named_buffers(body)
     if any_stmt(body, lambda s: isinstance(s, S.Alloc) and id(s.buffer) not in named):
         body = _without(body, named)
     return func.with_body(body)

@@ -8,16 +8,8 @@ from typing import Any, Protocol
 
 from ...errors import ArgumentError, install
 
-ENDS = (
-    "</s>",
-    "<|endoftext|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|end|>",
-    "<eos>",
-    "<end_of_turn>",
-    "[SEP]",
-)  # how vocabularies write the end of a text
+# How vocabularies write the end of a text.
+ENDS = ("</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|end|>", "<eos>", "<end_of_turn>", "[SEP]")
 PADS = ("<pad>", "[PAD]", "<|pad|>")
 
 

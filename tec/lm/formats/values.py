@@ -16,9 +16,8 @@ from . import grids
 from .bits import half, words
 from .kinds import Format
 
-CHUNK = (
-    1 << 20
-)  # weights at a time, so that what lies between bytes and values fits into a second-level cache of a few MB
+# Weights at a time, so that what lies between bytes and values fits into a second-level cache of a few MB.
+CHUNK = 1 << 20
 
 
 def dequantize_blocks(format: Format, data: Any) -> Any:

@@ -14,9 +14,8 @@ from .texts import are_distinct, bytes_of, ids_of
 from .vocabulary import BYTE, Vocabulary
 
 SPACE = "\u2581"
-SHORT = (
-    4096  # characters of a text that is joined here: some 8 ms, a fifteenth of what the package takes to make its model
-)
+# Characters of a text that is joined here: some 8 ms, a fifteenth of what the package takes to make its model.
+SHORT = 4096
 WORDS_KEPT = 1 << 14  # words whose tokens are remembered
 
 

@@ -228,9 +228,8 @@ def _get(kind: str, index: int, driver: Driver | None, label: str) -> Device:
     return device
 
 
-_CURRENT: ContextVar[tuple[Device, ...]] = ContextVar(
-    "tec_current_devices", default=()
-)  # of `with dev:`, the innermost last
+# Of `with dev:`, the innermost last.
+_CURRENT: ContextVar[tuple[Device, ...]] = ContextVar("tec_current_devices", default=())
 
 
 def place(value: DeviceLike) -> Device:

@@ -20,9 +20,8 @@ from typing import Any, Protocol
 from ...records import dataclass
 
 Dim3 = tuple[int, int, int]
-Assembly = Callable[
-    [str], str
-]  # the assembly text that a kernel is in, by the kernel's name; it may be compiled on this call
+# The assembly text that a kernel is in, by the kernel's name; it may be compiled on this call.
+Assembly = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,8 @@ def register_func(name: Any, f: Any = None, override: bool = False) -> Any:
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
     """The function that is registered as `name`; where there is none, None if `allow_missing`, else ArgumentError."""
     f = _FUNCTIONS.get(name)
-    if f is None and name.startswith(
-        _LIBRARY
-    ):  # what calls a vendor's library is registered when it is first asked for
+    # What calls a vendor's library is registered when it is first asked for.
+    if f is None and name.startswith(_LIBRARY):
         importlib.import_module("tec.runtime.vendor.calls")
         f = _FUNCTIONS.get(name)
     if f is None and not allow_missing:

@@ -245,12 +245,8 @@ class Function:
     def _make_tensor_call(self) -> Callable[..., None]:
         """The call of a GPU function of tensors alone: the arrays of the call before, or others in their places, go straight to the launches."""
         plans, run = self.plans, self._gpu_run
-        last: Any = (
-            None,
-            None,
-            (),
-            (),
-        )  # of a call that could: the arrays' places, the device, their addresses, the launches
+        # Of a call that could: the arrays' places, the device, their addresses, the launches.
+        last: Any = (None, None, (), ())
 
         def call(*args: Any) -> None:
             nonlocal last

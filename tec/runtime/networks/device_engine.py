@@ -30,9 +30,8 @@ from .placed_runs import CAPTURE
 if TYPE_CHECKING:
     from .network import Network
 
-_MOST_CAPTURED = (
-    8192  # calls in a graph, some kilobyte each: a loop of more trips takes so long that launches no longer matter
-)
+# Calls in a graph, some kilobyte each: a loop of more trips takes so long that launches no longer matter.
+_MOST_CAPTURED = 8192
 _SCRATCH = "\0scratch"  # among the executor's memory: no value has this name
 _KEPT = 8  # sets of sizes whose arrays and graphs are kept
 

@@ -120,9 +120,8 @@ def test_compilations_take_recorded_choices(tmp_path: Path, monkeypatch: pytest.
         assert taken() == other
         assert taken(tuned=tmp_path / "tune.db") == other
         assert taken(tuned=False) == chosen["choice"]
-        assert (
-            taken(choices={chosen["signature"]: chosen["choice"]}) == chosen["choice"]
-        )  # what is asked for comes first
+        # What is asked for comes first.
+        assert taken(choices={chosen["signature"]: chosen["choice"]}) == chosen["choice"]
         # A choice that its template no longer has.
         db.put(record(chosen["signature"], choice={**other, "no such hole": 1}, version=templates_version(), **place))
         with pytest.warns(UserWarning, match="does not fit, and the default stands in"):

@@ -57,9 +57,8 @@ def run(xs: list[te.Tensor], y: te.Tensor, target: str, choice: Any = None) -> t
     chosen = schedule([y], target, choice)
     f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="kernel")
     rng = np.random.default_rng(7)
-    values = [
-        (rng.integers(-4, 5, [int(d.value) for d in x.shape]) / 4).astype(x.dtype) for x in xs
-    ]  # sums are exact in any order
+    # Sums are exact in any order.
+    values = [(rng.integers(-4, 5, [int(d.value) for d in x.shape]) / 4).astype(x.dtype) for x in xs]
     (want,) = te.evaluate([y], dict(zip(xs, values)))
     dev = tec.rocm_emu(target.rpartition("=")[2], check="race,init,wait")
     on = [tec.nd.array(v, dev) for v in (*values, np.full_like(want, np.nan))]

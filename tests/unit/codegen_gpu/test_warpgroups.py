@@ -483,6 +483,5 @@ def test_sums_of_one_step_with_and_without_a_residual_go_in_turn(residual: bool)
     made = schedule([out], HOPPER)
     assert made.choice["template"] == "warpgroup product" and made.choice["ping_pong"]
     assert "wgmma.mma_async" in ptx(made.schedule, [x, w, *([r] if residual else []), *made.outputs], HOPPER)
-    assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice[
-        "ping_pong"
-    ]  # a tile named without it has none
+    # A tile named without it has none.
+    assert not schedule([out], HOPPER, {"rows": 128, "columns": 256, "stages": 3}).choice["ping_pong"]

@@ -118,9 +118,8 @@ def test_race_between_work_groups() -> None:
     p, o = upload(driver, np.ones(64, np.float32)), upload(driver, np.full(64, 7, np.int32))
     with pytest.raises(KernelFault, match="race") as e:
         driver.launch(k, (2, 1, 1), (64, 1, 1), 0, struct.pack("<QQi", p, o, 0))
-    assert (
-        f"line {e.value.fault.line}: global_store_dword" in e.value.fault.detail
-    )  # the other side's line is this one's
+    # The other side's line is this one's.
+    assert f"line {e.value.fault.line}: global_store_dword" in e.value.fault.detail
     atomic = kernel("""  %b = getelementptr i32, ptr addrspace(1) %o, i32 %t
   %x = atomicrmw add ptr addrspace(1) %b, i32 1 syncscope("agent") monotonic
   ret void""")

@@ -331,9 +331,8 @@ def test_wmma(chip_lanes: tuple[str, int], w: Wmma) -> None:
         halves = encode(by_lane, w.out).view(np.uint16)
         if new:
             return halves
-        out = np.full(
-            (*halves.shape, 2), 0x1234, np.uint16
-        )  # gfx11: one value a register, in the half that op_sel names
+        # gfx11: one value a register, in the half that op_sel names.
+        out = np.full((*halves.shape, 2), 0x1234, np.uint16)
         out[..., int(high)] = halves
         return out.reshape(lanes, -1)
 

@@ -205,10 +205,8 @@ def test_accumulators_of_any_size_beside_products(start: float) -> None:
     assert s is not None
     rng = np.random.default_rng(3)
     A, B = (rng.integers(1, 9, (1, 16, 16)) * 2.0**20 for _ in "ab")
-    A[:, :8, 1::2], B[:, 1::2] = (
-        -A[:, :8, ::2],
-        B[:, ::2],
-    )  # of half of the rows the products are in pairs that leave nothing
+    # Of half of the rows the products are in pairs that leave nothing.
+    A[:, :8, 1::2], B[:, 1::2] = (-A[:, :8, ::2], B[:, ::2])
     A, B = encode(A, "bf16"), encode(B, "bf16")
     C = np.full((1, 16, 16), start, np.float32)
     got = run("gfx942", s.name, *spread_inputs(s, A, B), spread_result(s, C))

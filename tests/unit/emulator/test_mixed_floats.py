@@ -57,10 +57,8 @@ def packed(codes: np.ndarray, kind: str) -> np.ndarray:
 
 def run(s: Mfma, text: str, a: np.ndarray, b: np.ndarray, scales: np.ndarray, c: np.ndarray) -> np.ndarray:
     types = {"A": f"<{a.shape[1]} x i32>", "B": f"<{b.shape[1]} x i32>", "C": f"<{c.shape[1]} x float>"}
-    types |= {
-        "PA": f"[{a.shape[1]} x i32]",
-        "PB": f"[{b.shape[1]} x i32]",
-    }  # six registers are no multiple of a vector's alignment
+    # Six registers are no multiple of a vector's alignment.
+    types |= {"PA": f"[{a.shape[1]} x i32]", "PB": f"[{b.shape[1]} x i32]"}
     driver, k = function(_IR.format(text=text, **types), "gfx950")
     places = [upload(driver, x) for x in (a, b, scales, c)]
     driver.launch(k, (1, 1, 1), (64, 1, 1), 0, struct.pack("<QQQQ", *places))

@@ -61,9 +61,8 @@ COUNTERS = {"ds_append", "ds_consume", "ds_condxchg32_rtn_b64"}  # test_by_index
 APART = TO_LDS | BY_THREAD | COUNTERS | {"global_load_tr_b128"}
 
 
-GFX1250 = (
-    r"cluster_load_|global_(load|store)_async_|(global|flat)_load_monitor_|global_load_tr\d+_"  # test_rows_cdna5.py
-)
+# test_rows_cdna5.py.
+GFX1250 = r"cluster_load_|global_(load|store)_async_|(global|flat)_load_monitor_|global_load_tr\d+_"
 
 
 def by_prefix(prefix: str, kind: str) -> list[str]:

@@ -342,9 +342,8 @@ def test_dots_of_small_floats() -> None:
             text = f"{name} v2, {bench.reg('a')}, {bench.reg('b')}, {bench.reg('c')}{tail}"
             cases.append((kinds, sign, absolute, bench.case([text], dwords=1)))
     rng = np.random.default_rng(7)
-    raw = {
-        k: rng.integers(0, 2**32, bench.lanes, dtype=U32) & U32(0xB7B7B7B7) for k in "ab"
-    }  # few bits of exponent: exact sums
+    # Few bits of exponent: exact sums.
+    raw = {k: rng.integers(0, 2**32, bench.lanes, dtype=U32) & U32(0xB7B7B7B7) for k in "ab"}
     raw["c"] = rng.integers(-64, 64, bench.lanes).astype(F32).view(U32)
     out = bench.launch()(raw)
     for kinds, sign, absolute, at in cases:

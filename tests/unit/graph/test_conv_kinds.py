@@ -39,9 +39,8 @@ def check(g: Graph, x: np.ndarray, target: str = "llvm", device: Any = None) -> 
     got = tec.compile(g, target=target, cache=False).run({"x": x}, **({"device": device} if device else {}))
     for a, b in zip(got, want):
         assert a.dtype == b.dtype
-        np.testing.assert_array_equal(
-            a.astype("float64"), b.astype("float64")
-        )  # small whole numbers: every order gives the same
+        # Small whole numbers: every order gives the same.
+        np.testing.assert_array_equal(a.astype("float64"), b.astype("float64"))
 
 
 # x, w, attributes; 1-D, and images of one column

@@ -185,9 +185,8 @@ def main_loop(graph, target, dtype=None):
 def check_loop(r, mfma, vgprs=256):
     assert r.spills == 0 and r.scratch_bytes == 0 and r.vgprs + r.agprs <= vgprs
     assert r.matrix >= mfma
-    steps = -(
-        -r.global_loads.get(128, 0) // 8
-    )  # of seven or eight loads each; two a turn where loads are two steps ahead
+    # Of seven or eight loads each; two a turn where loads are two steps ahead.
+    steps = -(-r.global_loads.get(128, 0) // 8)
     assert r.barriers <= 2 * steps
     assert set(r.global_loads) == {128}
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64
@@ -227,9 +226,8 @@ def test_resnets_convolutions_on_gfx942(cin, cout, size, kernel, stride, batch):
     (y,) = g.add("add", [y, const(g, (cout, 1, 1))])
     g.set_outputs(g.add("relu", [y]))
     r = main_loop(g, GFX942, "float16")
-    assert (
-        r.spills == 0 and r.vgprs <= 256 and r.matrix >= (4 if batch == 1 or cin * kernel == 64 else 16)
-    )  # 64 terms are one step
+    # 64 terms are one step.
+    assert r.spills == 0 and r.vgprs <= 256 and r.matrix >= (4 if batch == 1 or cin * kernel == 64 else 16)
     assert min(r.lds_reads) >= 64 and min(r.lds_writes) >= 64 and max(r.global_loads) == 128
     if r.has_loop and batch > 1:  # a loop of one step keeps the epilogue's loads
         assert set(r.global_loads) == {128}

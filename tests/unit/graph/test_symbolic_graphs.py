@@ -44,9 +44,8 @@ def compare(seed, names, target, device=None, sizes=SIZES):
 
 @pytest.mark.parametrize("names", ["n", "nhw"])
 def test_on_the_cpu(names):
-    count = (
-        6 if seeds.number() else 4 if names == "n" else 2
-    )  # of three open sizes each takes seconds: a night draws more
+    # Of three open sizes each takes seconds: a night draws more.
+    count = 6 if seeds.number() else 4 if names == "n" else 2
     sizes = SIZES if seeds.number() or names == "n" else SIZES[1:]
     ran = [compare(seed, names, "llvm", sizes=sizes) for seed in seeds.some(count)]
     assert sum(map(bool, ran)) >= (1 if seeds.number() else count - 1)  # some draws ask for a number

@@ -80,9 +80,8 @@ def test_functions_of_floats_give_what_python_gives(dtype: str, dev: Any) -> Non
         want = want.astype(dtype)
         got = out.numpy()
     for k in range(rows):
-        near_pole = (
-            np.abs(x - np.rint(x)) < 1e-3 if k in (2, 3) else np.zeros(len(x), bool)
-        )  # there the argument's last bit counts
+        # There the argument's last bit counts.
+        near_pole = np.abs(x - np.rint(x)) < 1e-3 if k in (2, 3) else np.zeros(len(x), bool)
         ok = near_pole & (x < 0) & ~np.isnan(want[k]) & ~np.isinf(want[k])
         name = OF_ONE[k].__name__ if k < len(OF_ONE) else str(k)
         np.testing.assert_allclose(

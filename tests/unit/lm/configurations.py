@@ -138,6 +138,5 @@ def _switches(made: dict[str, Any], kind: str, rng: random.Random) -> None:
     if kind in ("deepseek_v2", "qwen3_5_moe_text"):
         made.pop("norm_topk_prob", None)  # transformers does not read it there
     if kind in ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"):
-        made["hidden_act"] = (
-            "silu"  # what the convolution does with another one depends on the packages beside transformers
-        )
+        # What the convolution does with another one depends on the packages beside transformers.
+        made["hidden_act"] = "silu"

@@ -91,11 +91,8 @@ def test_how_vectors_are_made_is_what_the_folder_says(known: Any, tmp_path: Path
 
 
 def test_every_architecture_has_a_case(known: Any) -> None:
-    outside = {
-        "gemma3",
-        "gemma4",
-        "ministral",
-    }  # a model for pictures too whose text part is the one beside it; the same as Mistral
+    # A model for pictures too whose text part is the one beside it; the same as Mistral.
+    outside = {"gemma3", "gemma4", "ministral"}
     assert set(FAMILIES) == set(NAMES) - outside
     assert sorted(known) == sorted(
         [*CASES, *(f"embedder {n}" for n in EMBEDDERS), *(f"reranker {n}" for n in RERANKERS)]

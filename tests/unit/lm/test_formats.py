@@ -19,9 +19,8 @@ PEERS = {Format[t.name]: cls for t, cls in quants._type_traits.items() if t.name
 @pytest.mark.parametrize("kind", GGMLQuantizationType, ids=lambda k: k.name)
 def test_sizes_are_ggml_s(kind):
     format = of_ggml(int(kind))
-    size = (
-        (32, 36) if kind.name == "Q8_1" else GGML_QUANT_SIZES[kind]
-    )  # two float16 in ggml-common.h; the package still has two float32
+    # Two float16 in ggml-common.h; the package still has two float32.
+    size = (32, 36) if kind.name == "Q8_1" else GGML_QUANT_SIZES[kind]
     assert (format.name, format.block, format.nbytes) == (kind.name, *size)
 
 

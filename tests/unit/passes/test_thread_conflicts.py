@@ -312,9 +312,8 @@ def test_global_memory_that_threads_hand_over(shift: int, twice: bool, count: in
             want = np.roll(x + want, -shift)
         np.testing.assert_array_equal(out[0].numpy(), want)
     else:
-        assert f.imported_modules[0].get_source("asm").count("bar.sync") == count * (
-            3 if twice else 1
-        )  # its loop is written out
+        # Its loop is written out.
+        assert f.imported_modules[0].get_source("asm").count("bar.sync") == count * (3 if twice else 1)
 
 
 @pytest.mark.parametrize("picked", ["within a wavefront", "by data"])

@@ -106,12 +106,10 @@ def test_six_bits() -> None:
     x = np.random.default_rng(1).standard_normal((1, 3, 8, 8)).astype(np.float32)
     want = tec.compile(network(), cache=False).run({"x": x})[0]
     (got,), (same,) = net.run({"x": x}, device=tec.rocm_emu("gfx950")), tec.compile(made, cache=False).run({"x": x})
-    assert (
-        0.01 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.25
-    )  # 0.18: two mantissa bits on one side of both products
-    np.testing.assert_allclose(
-        got, same, rtol=0, atol=2e-2 * np.abs(want).max()
-    )  # a value may round otherwise after sums in another order
+    # 0.18: two mantissa bits on one side of both products.
+    assert 0.01 < np.linalg.norm(got - want) / np.linalg.norm(want) < 0.25
+    # A value may round otherwise after sums in another order.
+    np.testing.assert_allclose(got, same, rtol=0, atol=2e-2 * np.abs(want).max())
     codes = np.random.default_rng(2).integers(0, 64, (5, 70)).astype(np.uint8)
     attrs = {"bits": 6, "shape": (5, 70), "axis": 1, "block": 32, "dtype": "float32", "format": "mxfp6_e2m3"}
     arrays = [packed(codes, 6), np.full((5, 3), 128, np.uint8)]

@@ -36,9 +36,8 @@ def model(nodes: list[Any], inputs: dict[str, Any], weights: dict[str, Any], out
 def held(proto: Any, feeds: list[dict[str, Any]], target: str = "llvm", tol: float = 1e-5) -> Any:
     """The network, whose results are as ONNX Runtime's for each of `feeds`."""
     options = ort.SessionOptions()
-    options.graph_optimization_level = (
-        ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    )  # else it rounds x to bytes before such products
+    # Else it rounds x to bytes before such products.
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
     net = tec.compile(proto, target=target, cache=False)
     device = tec.rocm_emu("gfx942") if target.startswith("rocm") else tec.cpu()

@@ -36,9 +36,8 @@ WAYS = {
     "QOperator u8/s8": ("QOperator", "QUInt8", "QInt8", True, True, {}),
     "QOperator s8/s8": ("QOperator", "QInt8", "QInt8", True, False, {}),
 }
-COMPILED = (
-    "QOperator u8/s8"  # at the gate: compiling takes seconds, and its products are of integers on every processor
-)
+# At the gate: compiling takes seconds, and its products are of integers on every processor.
+COMPILED = "QOperator u8/s8"
 
 
 class Network:

@@ -22,9 +22,8 @@ from ...parts import loops
 from .kernel import Kernel
 from .softmax import joined
 
-_JOINING = (
-    64  # threads of a work-group that joins: they wait for memory alone, so that few of them on many units are best
-)
+# Threads of a work-group that joins: they wait for memory alone, so that few of them on many units are best.
+_JOINING = 64
 
 
 class Tile(Protocol):

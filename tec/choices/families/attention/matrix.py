@@ -31,9 +31,8 @@ from .wave import Wave
 
 # Of the keys. On AMD GPUs as many as the work-groups call for: with powers of two alone units have one or two of them each where all could have two.
 SPLITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
-MOST_SIZE = (
-    256  # of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them
-)
+# Of a head: its sums for 16 queries are 64 registers of a lane, and there is no work-group that shares them.
+MOST_SIZE = 256
 # Of a step's barriers: where another work-group works meanwhile, where none does.
 BARRIER_CLOCKS, ALONE_CLOCKS = 60, 300
 _COPY = 12  # operations of a thread for 16 bytes that it copies into shared memory, most of them for the place

@@ -101,9 +101,8 @@ class TurnAttention(WarpgroupAttention):
         f, units = self.fragments(), self.target.machine.units
         asked = {**choice, "rows": 16, "waves": WARPS * GROUPS, "hold": False, "masked": self.is_masked}
         grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1, sorted=self.sorts(ROWS * GROUPS))
-        few = (
-            self.figures.count("few_rounds") * units
-        )  # tiles of so short a kernel that it may begin beside the one ahead
+        # Tiles of so short a kernel that it may begin beside the one ahead.
+        few = self.figures.count("few_rounds") * units
         launch(grid, units, few, lambda of, first, tx, ty: Turn(kernel, f, asked, of, first, tx, ty, self.target))
 
 

@@ -34,9 +34,8 @@ from .wave import Wave
 
 MOST_TRIED = 1 << 14  # tiles whose dealing out is tried; of more, each work-group has enough for a mean
 SLACK_BYTES = 2048  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
-REGISTERS_BESIDE = (
-    16  # of a thread: addresses, masks, maxima, descriptors (ptxas takes 15 to 25, and gives up little below)
-)
+# Of a thread: addresses, masks, maxima, descriptors (ptxas takes 15 to 25, and gives up little below).
+REGISTERS_BESIDE = 16
 
 
 class WarpgroupAttention(AttentionSpace):

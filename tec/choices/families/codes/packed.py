@@ -45,9 +45,8 @@ class CpuPacked(loops.LoopForm):
 
     template: ClassVar[str] = "cpu packed product"
     at_once: ClassVar[int] = 1  # multiply-adds of a lane in the time of one of float32
-    few_steps: ClassVar[int] = (
-        4  # instructions for as many codes as a vector has lanes, where they are unpacked for each row
-    )
+    # Instructions for as many codes as a vector has lanes, where they are unpacked for each row.
+    few_steps: ClassVar[int] = 4
     block_steps: ClassVar[int] = 0  # more of them a block
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):

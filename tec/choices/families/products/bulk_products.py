@@ -24,10 +24,8 @@ from ...parts.operands import InMemory, Product, accumulators, in_memory
 from ...parts.sums import RUN
 from ...space import Choice, Cost, Scheduled, Space
 
-_THREADS = (
-    16,
-    8,
-)  # along rows and columns: a warp's are 4 x 8, whose loads of B are one line and of A four banks of four
+# Along rows and columns: a warp's are 4 x 8, whose loads of B are one line and of A four banks of four.
+_THREADS = (16, 8)
 _SLACK_BYTES = 1024  # of shared memory: barriers, and tiles beginning at multiples of 1 KB
 
 

@@ -65,9 +65,8 @@ class FewRows(FusedForm):
         super().__init__(group, target, form, carriers)
         self.o, self.piece, self.wave = operands, piece_of(operands), target.wavefront_size
         self.pieces = operands.k // self.piece
-        self.along = self.lanes = (
-            self.wave
-        )  # lanes that have other parts of a row of weights; those that have weights of their own
+        # Lanes that have other parts of a row of weights; those that have weights of their own.
+        self.along = self.lanes = self.wave
         # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
         self.is_second = operands.m == 1 and not target.chip.early_start
         self.parameters = {

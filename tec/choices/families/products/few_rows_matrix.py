@@ -32,9 +32,8 @@ from .few_rows import FewRows, RowLoops
 from .few_rows_codes import in_pairs, is_served, piece_of_codes
 from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, Operands, operands_of
 
-FUSED_ROWS = (
-    16  # with a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less
-)
+# With a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less.
+FUSED_ROWS = 16
 LEAST_ROWS = 5  # below, vector units keep up with memory
 _MOST_REGISTERS = 255  # of a lane, by the encoding of NVIDIA's instructions
 _REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavefronts loads of 112 registers ran as they should, of 192 spilled

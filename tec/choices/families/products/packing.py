@@ -141,9 +141,8 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
         near = _near_clocks(target.core, told, k * max(row_bytes, LINE_BYTES))
         clocks += wide * k * lines * (far + near * (high - 1)) / under_way
         clocks += 0.0 if is_block else wide * k * run_clocks(told, far, apart)
-        if (
-            not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES
-        ):  # of a panel's rows of B, for each tile but the first
+        # Of a panel's rows of B, for each tile but the first.
+        if not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES:
             clocks += (high - 1) * wide * pages * told["page"]
     # A goes by once for all panels that rows go along together.
     clocks += tile_clocks.again_clocks(target, 4.0 * m * k, wide / max(1, together))

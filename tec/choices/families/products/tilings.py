@@ -43,14 +43,12 @@ class Tiling:
     swizzle: bool = False  # the tiles in shared memory, in place of padding them
     stages: int = 1  # of software pipelining: 0 none, 1 the next step in registers, 2 and more in shared memory
     prefetch_distance: int = 1  # with one stage: steps on their way in registers
-    group_m: int = (
-        0  # tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row
-    )
+    # Tiles go by bands of so many rows of tiles, those that follow each other on one die; 0 row by row.
+    group_m: int = 0
     interleave: bool = False  # loads and stores of a step between its sums (see `ir.passes.pipeline.leaves`)
     slice_k: int = 1  # wavefronts that have one part of the tile, each with its own part of the sum; a step is as many steps side by side
-    ping_pong: bool = (
-        False  # half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`)
-    )
+    # Half of the wavefronts come first where two share a vector unit (see `ir.notes.SoftwarePipeline`).
+    ping_pong: bool = False
     direct_to_lds: bool = False  # with two slots: loads go straight into shared memory, and no register waits for them
 
     @classmethod
@@ -452,9 +450,8 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
             ) / clock
         if alone / together > step:
             step, limit = alone / together, "latency"
-        start = 3 * wait + results / rounds / (
-            level_gbps(machine, "memory") * 1e9
-        )  # and at the end the last tiles' results
+        # And at the end the last tiles' results.
+        start = 3 * wait + results / rounds / (level_gbps(machine, "memory") * 1e9)
         found = max(
             (start + rounds * count * step, limit),
             (start + l2 * peak / clock, "L2"),

@@ -51,9 +51,8 @@ class Plan:
     groups: int
     occupancy: int
     early: bool = False  # comes while the kernel ahead ends
-    ping_pong: bool = (
-        False  # a tile for each of two warpgroups, in turn: one's results then go beside the other's products
-    )
+    # A tile for each of two warpgroups, in turn: one's results then go beside the other's products.
+    ping_pong: bool = False
 
 
 class WarpgroupProduct(Space):

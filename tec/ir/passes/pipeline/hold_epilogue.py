@@ -25,9 +25,8 @@ from ...visit import any_expr, any_stmt, map_expr, map_stmt
 from ..rewrite_util import clone, const_int
 from .nest import Nest
 
-_WORDS = (
-    16  # of 32 bits a thread: what a product of few steps has beside its sums without losing work-groups of its unit
-)
+# Of 32 bits a thread: what a product of few steps has beside its sums without losing work-groups of its unit.
+_WORDS = 16
 
 
 def hold_epilogue(func: Func, target: Target) -> Func:

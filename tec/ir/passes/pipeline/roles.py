@@ -22,12 +22,10 @@ from .bulk import effect, is_bulk_fill, loaded_bytes, of_group, reporting
 from .slots import with_slots
 
 _FILE_REGISTERS = 1 << 16  # 32-bit registers of a multiprocessor
-_FETCH_REGISTERS = (
-    40  # of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes)
-)
-_MOST_REGISTERS = (
-    240  # that setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K
-)
+# Of the fetching warpgroup's threads: addresses and counters (24 made ptxas spill with many boxes).
+_FETCH_REGISTERS = 40
+# That setmaxnreg gives a thread so that three warpgroups still fit: 2 * 128 * 240 + 128 * 24 = 64 K.
+_MOST_REGISTERS = 240
 _ANY_REGISTERS = 255  # of one thread
 
 
