@@ -116,12 +116,12 @@ def price(found: Footprint, target: Target) -> Cost:
 def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
     """Clocks of a core, shared by as many as have iterations; or what memory gives; and the start of threads."""
     machine = target.machine
-    clock = machine.clock_mhz * 1e6
+    clock = machine.clock_hz
     threads: float = 1
     if found.parallel:
         threads = machine.units if math.isinf(k.groups) else k.groups / math.ceil(k.groups / machine.units)
     issue = k.issued / clock / threads
-    memory = k.memory_bytes / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+    memory = k.memory_bytes / (machine.reached_gbps * 1e9)
     # Threads that have just ended wait for what follows.
     start = parallel.START_SECONDS + (k.launches - 1) * THREADS_AGAIN_CLOCKS / clock if found.parallel else 0.0
     return Cost(start + k.launches * max(issue, memory), "issue" if issue >= memory else "memory")
@@ -131,7 +131,7 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     """See the module."""
     machine, chip, wave = target.machine, target.chip, target.wavefront_size
     known, sectors = figures.of(_KERNEL, target), figures.of(_SECTORS, target)
-    clock = machine.clock_mhz * 1e6
+    clock = machine.clock_hz
     waves = math.ceil(k.threads / wave)
     slots, _ = chip.occupancy(k.registers + _REGISTERS, k.shared_bytes, waves, wave)
     resident = max(1, slots * chip.simds // waves)  # work-groups that a unit has at once
@@ -169,7 +169,7 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     limit = max(times, key=lambda name: times[name])
     # Of what takes less a part is not hidden under what takes most: groups begin and end, and not all at once.
     seconds = times[limit] + known["not_hidden"] * (sum(times.values()) - times[limit]) + known["start_us"] * 1e-6
-    launch = machine.launch_us * 1e-6
+    launch = machine.launch_seconds
     return Cost(k.launches * (launch + seconds), limit if seconds > launch else "launch")
 
 
@@ -184,8 +184,8 @@ def _starts(k: Kernel, waves: int, target: Target) -> float:
 def _far_gbps(k: Kernel, target: Target) -> float:
     """Memory's rate, or of a GPU whose last cache holds all that a kernel touches, that cache's: the kernels before have brought it."""
     machine = target.machine
-    memory, last = machine.memory.gbps or machine.memory_gbps, machine.level("L2")
-    if machine.has_latencies or last is None or k.memory_bytes > _HELD * last.size_bytes:
+    memory, last = machine.reached_gbps, machine.level("L2")
+    if machine.priced_by_model or last is None or k.memory_bytes > _HELD * last.size_bytes:
         return memory
     return max(memory, l2_gbps(machine))
 
@@ -209,7 +209,7 @@ def near_gbps(target: Target) -> float:
     """What the caches near the units give to all of them: the L2, the L1 where no source has a figure of the L2."""
     machine = target.machine
     l1, l2 = machine.level("L1"), machine.level("L2")
-    if machine.has_latencies:
+    if machine.priced_by_model:
         return level_gbps(machine, "L2")
     found = l2.gbps if l2 is not None and l2.gbps is not None else l1.gbps if l1 is not None else None
     return found or machine.memory_gbps

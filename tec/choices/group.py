@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir import Expr, IntImm, Reduce, Var
+from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
+from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
@@ -219,3 +220,18 @@ def largest_divisor(n: int, limit: int) -> int:
 
 def extent(e: Expr) -> int | None:
     return e.value if isinstance(e, IntImm) else None
+
+
+def extent_of(axis: IterVar) -> int | None:
+    """How many values an axis has; None where that is symbolic, or not known yet."""
+    return None if axis.dom is None else extent(axis.dom.extent)
+
+
+def reads_of(op: ComputeOp) -> list[TensorRead]:
+    """What the bodies of an operation read of tensors, each as often as it stands there."""
+    return [e for body in op.body for e in walk_exprs(body) if isinstance(e, TensorRead)]
+
+
+def is_used(var: Var, *exprs: Expr) -> bool:
+    """Whether a variable stands in one of some expressions."""
+    return any(v is var for e in exprs for v in free_vars(e))

@@ -56,9 +56,7 @@ def step_time(net: Network, links: str | None, sizes: Mapping[str, int]) -> Step
         env.setdefault(state.capacity or "", max(env.values(), default=1))
     rows = []
     compute = moved = 0.0
-    gbps = (
-        level_gbps(machine, "memory") if machine.chip.startswith("gfx") else machine.memory.gbps or machine.memory_gbps
-    )
+    gbps = level_gbps(machine, "memory") if machine.chip.startswith("gfx") else machine.reached_gbps
     joined = burst_of(net.plan.flat)
     for k, step in enumerate(net.plan.flat):
         if isinstance(step, Exchange):

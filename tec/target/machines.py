@@ -109,8 +109,23 @@ class Machine:
         return next((x for x in self.levels if x.name == name), None)
 
     @property
-    def has_latencies(self) -> bool:
-        """Whether it is known what a dependent load takes of each level, of it or of a GPU of its kind (`latency_ns`)."""
+    def clock_hz(self) -> float:
+        return self.clock_mhz * 1e6
+
+    @property
+    def launch_seconds(self) -> float:
+        """See `launch_us`."""
+        return self.launch_us * 1e-6
+
+    @property
+    def reached_gbps(self) -> float:
+        """What main memory gives: as it was measured, else its peak."""
+        return self.memory.gbps or self.memory_gbps
+
+    @property
+    def priced_by_model(self) -> bool:
+        """Whether prices for it stand on what a dependent load takes of each level (`latency_ns`), as the software GPU's time model does: an AMD GPU. Those of other GPUs were
+        fitted to clocks."""
         return self.chip in CHIPS and CHIPS[self.chip].family[:4] in _LIKE_NS
 
     def matrix_clock(self, dtype: str) -> int | None:

@@ -28,7 +28,7 @@ def pays(target: Target, dtype: str, pixels: Size, channels: int, depths: Sequen
     if together is None or any(s is None for s in apart):
         return False
     machine = target.machine
-    launches = (len(depths) - 1) * machine.launch_us * 1e-6
+    launches = (len(depths) - 1) * machine.launch_seconds
     read = (len(depths) - 1) * whole.m * whole.n * whole.bytes / (level_gbps(machine, "memory") * 1e9)
     return together < sum(s for s in apart if s is not None) + launches + read
 

@@ -22,8 +22,9 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, reduce_size, same_shape, substitute
 from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, work
+from ..parts.summed import reads_contiguously
 from ..space import Choice, Scheduled, Space
-from .reductions import reads_contiguously, rows_in_lanes
+from .reductions import rows_in_lanes
 
 _ROWS = 16  # of a task where the output has one axis alone
 
@@ -101,7 +102,7 @@ class ExtremeIndex(Space):
         outputs = substitute(self.group.outputs, {self.red.output(0): place, self.red.output(1): best})
         s, out = begin_cpu(Group.of(outputs), self.target), outputs[0].op
         stage = s[out]
-        rows = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
+        rows = stage.fuse(*(out.axis[:-1] or out.axis))
         if len(out.axis) == 1:
             rows, _ = stage.split(rows, factor=_ROWS)
         if choice["parallel"]:

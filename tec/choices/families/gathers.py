@@ -17,7 +17,7 @@ from ...ir.visit import free_vars, walk_exprs
 from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from ..cost import Footprint, Kernel
-from ..group import Group, begin, const_shape
+from ..group import Group, begin, const_shape, reads_of
 from ..parts.pointwise import brought, moved_bytes, neighbours_on_a_die
 from ..space import Choice, Scheduled, Space
 
@@ -66,7 +66,7 @@ class Gather(Space):
         (out,) = group.ops
         if not isinstance(out, ComputeOp) or not out.axis or None in const_shape(out.output(0)):
             return None
-        reads = [e for e in walk_exprs(out.body[0]) if isinstance(e, TensorRead)]
+        reads = reads_of(out)
         table = next((t for e in reads if (t := _picked(e, out)) is not None), None)
         if table is None or sum(e.tensor is table.tensor for e in reads) != 1:
             return None
@@ -142,12 +142,12 @@ class Gather(Space):
             outer, column = stage.split(t.behind[-1], factor=choice["across"])
             blocks, inner = [*blocks, *t.behind[:-1], outer], [*inner, column]
         stage.reorder(*blocks, *inner, *rows)
-        block = stage.fuse(*blocks) if len(blocks) > 1 else blocks[0]
+        block = stage.fuse(*blocks)
         if t.behind:  # MI300X by the time model, 2048 x 4096 in float32: 67 us with work-groups in order, 40 so
             block = neighbours_on_a_die(stage, block, self._groups(choice), self.target.machine.dies)
         stage.bind(block, thread_axis("blockIdx.x"))
         tx = thread_axis((0, threads), "threadIdx.x")
-        at = stage.fuse(*inner) if len(inner) > 1 else inner[0]
+        at = stage.fuse(*inner)
         at, own = stage.split(at, factor=piece)
         at, part = stage.split(at, factor=threads)
         stage.bind(part, tx)
@@ -172,7 +172,7 @@ class Gather(Space):
     def _early(self, choice: Choice) -> list[Tensor]:
         """The tensors that say what is picked, where a thread keeps its elements of them in registers."""
         turns = self._turns(choice)
-        reads = [e for e in walk_exprs(self.out.body[0]) if isinstance(e, TensorRead) and e.indices]
+        reads = [e for e in reads_of(self.out) if e.indices]
         once = [e for e in reads if sum(o.tensor is e.tensor for o in reads) == 1 and e.tensor is not self.table.tensor]
         found = [e.tensor for e in once if not any(isinstance(x, TensorRead) for i in e.indices for x in walk_exprs(i))]
         words = sum(dtype_info(t.dtype).bytes for t in found) / 4 * turns * choice["piece"]

@@ -96,9 +96,9 @@ class GpuReduction(Space):
             # More threads a work-group where so many of them take longer to start than a launch, and than what they sum takes to come.
             machine, alone = self.target.machine, self._choice(False, 64)
             read = float(moved_bytes(self.group)) / (machine.memory_gbps * 1e9)
-            if machine.groups_a_clock and outputs and self._starts(alone) > max(read, machine.launch_us * 1e-6):
+            if machine.groups_a_clock and outputs and self._starts(alone) > max(read, machine.launch_seconds):
                 alone = self._choice(False, 256)
-            by_all = self._choice(True, self.target.wavefront_size if machine.has_latencies else 64)
+            by_all = self._choice(True, self.target.wavefront_size if machine.priced_by_model else 64)
             if self.along and outputs and length and self._rule("short_shared", False) and why_not(by_all) is None:
                 return by_all
             if outputs is None or length is None or why_not(by_all) is not None:
@@ -214,7 +214,7 @@ class GpuReduction(Space):
             return 0.0
         read = (1 + (inputs - 1) / choice.get("columns", 1)) * self._element_bytes / near_gbps(self.target) * 1e-9
         read *= self._apart(choice)
-        lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_mhz * 1e6
+        lanes = self.target.chip.simds * self.target.chip.simd_lanes * machine.units * machine.clock_hz
         return float(self.outputs * self.length * (read + inputs / lanes))
 
     def _apart(self, choice: Choice) -> float:
@@ -238,7 +238,7 @@ class GpuReduction(Space):
             width = self.target.wavefront_size * self._lanes(choice) * self._element_bytes
             bytes_ *= max(1.0, _LINE_BYTES / width)
         partial = 2.0 * (self.outputs or 1) * choice["parts"] * dtype_info(self.red.output(0).dtype).bytes
-        gbps = machine.memory.gbps or machine.memory_gbps
+        gbps = machine.reached_gbps
         memory = (bytes_ + (partial if choice["parts"] > 1 else 0)) / (gbps * 1e9)
         if self.target.chip.family == "sm" and choice["shared"]:
             return self._queued(choice, memory, bytes_)
@@ -255,7 +255,7 @@ class GpuReduction(Space):
         if choice["parts"] > 1:  # the second kernel's chain
             waiting += choice["parts"] / (64 if self._joins_by_groups(choice) else 1) / 8 * latency
         most = max(memory, waiting, self._starts(choice))
-        return Cost(launches * machine.launch_us * 1e-6 + most, "memory" if memory == most else "latency")
+        return Cost(launches * machine.launch_seconds + most, "memory" if memory == most else "latency")
 
     def _scattered(self, choice: Choice) -> float:
         """Lines that come over bytes that are asked for, where lanes read far from each other. Short sums one behind the other are all of their lines, which the first
@@ -270,12 +270,8 @@ class GpuReduction(Space):
         machine = self.target.machine
         if not machine.groups_a_clock:
             waves = self._threads(choice) / self.target.wavefront_size
-            return (
-                waves / (machine.waves_a_clock * machine.dies * machine.clock_mhz * 1e6)
-                if machine.waves_a_clock
-                else 0.0
-            )
-        return self._threads(choice) / int(choice["threads"]) / (machine.groups_a_clock * machine.clock_mhz * 1e6)
+            return waves / (machine.waves_a_clock * machine.dies * machine.clock_hz) if machine.waves_a_clock else 0.0
+        return self._threads(choice) / int(choice["threads"]) / (machine.groups_a_clock * machine.clock_hz)
 
     def _even(self, groups: int) -> float:
         """How busy the mean unit is, where all wait for the one that has a work-group more."""
@@ -299,7 +295,7 @@ class GpuReduction(Space):
             waiting *= choice["threads"] / self.figures["whole_wait_threads"]
         # Two trips to memory, and the meeting of the threads, which takes a register after another through LDS.
         start = (2 + 0.5 * self._lanes(choice)) * latency
-        seconds = machine.launch_us * 1e-6 + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
+        seconds = machine.launch_seconds + start + max(moved, waiting) + _NOT_HIDDEN * min(moved, waiting)
         return Cost(seconds, "memory" if moved >= waiting else "latency")
 
     def _queued(self, choice: Choice, memory: float, bytes_: float) -> Cost:
@@ -314,16 +310,16 @@ class GpuReduction(Space):
         second = 0.0
         if choice["parts"] > 1:
             own = -(-choice["parts"] // (choice["threads"] if self._joins_by_groups(choice) else 1))
-            second = machine.launch_us * 1e-6 + own / figures["second_loads"] * machine.queued_ns * 1e-9
+            second = machine.launch_seconds + own / figures["second_loads"] * machine.queued_ns * 1e-9
         groups = threads / (choice["threads"] * choice["rows"])
         begun = groups * figures["group_ns"] * 1e-9
-        seconds = machine.launch_us * 1e-6 + max(max(memory, waiting) * last, begun) + second
+        seconds = machine.launch_seconds + max(max(memory, waiting) * last, begun) + second
         return Cost(seconds, "memory" if memory >= waiting else "latency")
 
     def _joins_by_groups(self, choice: Choice) -> bool:
         """Whether a work-group takes a sum in the second kernel too: of few, or where a thread would wait for many parts one after another."""
         machine, outputs = self.target.machine, self.outputs or 0
-        chained = machine.has_latencies and choice["parts"] >= _CHAINED and outputs <= _JOINED * machine.units
+        chained = machine.priced_by_model and choice["parts"] >= _CHAINED and outputs <= _JOINED * machine.units
         return outputs <= 64 or chained
 
     def build(self, choice: Choice) -> Scheduled:

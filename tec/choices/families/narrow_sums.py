@@ -21,7 +21,7 @@ from ...ir.visit import substitute
 from ...target import Target
 from ...te import ComputeOp, Tensor
 from ..cost import Footprint, Kernel
-from ..group import Group, begin, const_shape, extent, reduce_size, size_of
+from ..group import Group, begin, const_shape, extent_of, reduce_size, size_of
 from ..group import substitute as with_tensors
 from ..parts.digits import split_index
 from ..parts.pointwise import moved_bytes
@@ -152,4 +152,4 @@ class NarrowSums(Space):
 
 
 def _extents(red: ComputeOp) -> tuple[int, ...]:
-    return tuple((extent(a.dom.extent) or 0) if a.dom is not None else 0 for a in red.reduce_axis)
+    return tuple(extent_of(a) or 0 for a in red.reduce_axis)

@@ -15,10 +15,10 @@ from ...ir.build import const
 from ...ir.dtype import dtype_info
 from ...schedule.rewrite import substitute_all
 from ...target import Target, latency_ns, level_gbps
-from ...te import ComputeOp, Tensor, compute, thread_axis
+from ...te import ComputeOp, Tensor, compute
 from ...te.like import Index
-from ..group import Group, begin, const_shape, extent, substitute
-from ..parts.pointwise import moved_bytes, neighbours_on_a_die
+from ..group import Group, begin, const_shape, extent_of, substitute
+from ..parts.pointwise import moved_bytes, over_groups
 from ..space import Choice, Cost, Scheduled, Space
 
 # Multiply-adds of a thread, written out: more is long to compile (7x7 by 16 pixels 1.3 s of one core) and leaves the instruction cache.
@@ -37,7 +37,7 @@ class PixelWindows(Space):
         self.red, self.pixels = red, pixels
         self.is_second = not self.rule("first", False, channels=const_shape(red.output(0))[-1])
         self.channels = const_shape(red.output(0))[-1] or 1
-        self.window = [extent(a.dom.extent) or 1 for a in red.reduce_axis if a.dom is not None]
+        self.window = [extent_of(a) or 1 for a in red.reduce_axis]
         strides: tuple[int, ...] = red.attrs["strides"]
         self.strides = (*(1,) * (2 - len(strides)), *strides)[-2:]
         size = dtype_info(red.inputs[0].dtype).bytes
@@ -110,7 +110,7 @@ class PixelWindows(Space):
         waiting = 2 * latency_ns(machine, "memory") * 1e-9
         parts = sorted((issue, near, memory))
         most = "issue" if parts[-1] == issue else "memory"
-        return Cost(machine.launch_us * 1e-6 + waiting + parts[-1] + _NOT_HIDDEN * sum(parts[:-1]), most)
+        return Cost(machine.launch_seconds + waiting + parts[-1] + _NOT_HIDDEN * sum(parts[:-1]), most)
 
     def build(self, choice: Choice) -> Scheduled:
         flat, image = self._as_image()
@@ -124,15 +124,12 @@ class PixelWindows(Space):
         (y, row), (x, column) = final.split(y, factor=choice["rows"]), final.split(x, factor=choice["columns"])
         c, vec = final.split(c, factor=choice["channels"])
         final.reorder(n, y, x, c, row, column, vec)
-        block, tx = final.split(final.fuse(n, y, x, c), factor=choice["threads"])
         items = math.prod(self.pixels) * self.channels // (_pixels(choice) * choice["channels"])
-        block = neighbours_on_a_die(final, block, -(-items // choice["threads"]), self.target.machine.dies)
-        final.bind(block, thread_axis("blockIdx.x"))
-        final.bind(tx, thread_axis("threadIdx.x"))
+        dies = self.target.machine.dies
+        own.compute_at(final, over_groups(final, final.fuse(n, y, x, c), choice["threads"], items=items, dies=dies))
         final.unroll(row)
         final.unroll(column)
         final.vectorize(vec)
-        own.compute_at(final, tx)
         own.set_scope("local")
         n, y, x, c = own.op.axis
         # A row of windows after another: rows of the input are asked for when those before are used up.

@@ -14,10 +14,11 @@ from ...ops.dims import is_symbolic
 from ...ops.layouts import Layout
 from ...ops.registry import TensorType
 from ...target import Target
-from ...te import ComputeOp, thread_axis
+from ...te import ComputeOp
 from ..cost import Footprint, Kernel
-from ..group import Group, begin, const_shape, extent, same_shape
-from ..parts.pointwise import moved_bytes
+from ..group import Group, begin, const_shape, extent_of, same_shape
+from ..parts.operands import accumulators
+from ..parts.pointwise import moved_bytes, over_groups
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 
@@ -43,7 +44,7 @@ class PlainWindows(Space):
         super().__init__(group, target)
         self.red, self.out = red, out
         self.shape = tuple(n or 1 for n in const_shape(red.output(0)))
-        window = tuple(extent(a.dom.extent) or 1 for a in red.reduce_axis if a.dom is not None)
+        window = tuple(extent_of(a) or 1 for a in red.reduce_axis)
         self.space = len(self.shape) - 2
         self.window = window[-self.space :]
         self.parameters = {
@@ -65,7 +66,7 @@ class PlainWindows(Space):
             or not same_shape(out.output(0), red.output(0))
         ):
             return None
-        if any(a.dom is None or extent(a.dom.extent) is None for a in red.reduce_axis):
+        if any(extent_of(a) is None for a in red.reduce_axis):
             return None
         space = cls(group, target, red, out)
         return space if "overhead" in space.figures and next(space.all, None) is not None else None
@@ -108,8 +109,7 @@ class PlainWindows(Space):
 
     def build(self, choice: Choice) -> Scheduled:
         s, out, red = begin(self.group), self.out, self.red
-        sums = s.cache_write(out.output(0), "local") if out is red else red.output(0)
-        final, own = s[out.output(0)], s[sums]
+        own, final = s[accumulators(s, red, out, "local")], s[out.output(0)]
         *lead, y, x = final.op.axis
         x, column = final.split(x, factor=choice["columns"], shift_inwards=True)
         tile = [column]
@@ -117,11 +117,7 @@ class PlainWindows(Space):
             y, row = final.split(y, factor=choice["rows"], shift_inwards=True)
             tile = [row, column]
         final.reorder(*lead, y, x, *tile)
-        block, thread = final.split(final.fuse(*lead, y, x), factor=choice["threads"], shift_inwards=True)
-        final.bind(block, thread_axis("blockIdx.x"))
-        final.bind(thread, thread_axis("threadIdx.x"))
-        own.set_scope("local")
-        own.compute_at(final, thread)
+        own.compute_at(final, over_groups(final, final.fuse(*lead, y, x), choice["threads"], repeated=True))
         inner = list(own.op.axis[-len(tile) :])
         own.reorder(*own.op.axis[: -len(tile)], *own.op.reduce_axis, *inner)
         for stage, axes in ((final, tile), (own, [*own.op.reduce_axis, *inner])):

@@ -74,14 +74,14 @@ class GpuRecurrence(RecurrentForm):
         batch = 1 if self.batch is None else max(1, self.batch)
         weights = self.macs * dtype_info(self.form.inputs[0].dtype).bytes / _BYTES
         directions, phases = len(self.r.backward), len(self.r.phases)
-        clock = machine.clock_mhz * 1e6
+        clock = machine.clock_hz
         if choice["time"] == "loop":
             rounds = -(-directions * batch // machine.units)
             return Cost(self.steps * rounds * (weights + phases * _STEP_CLOCKS) / clock, "memory")
         groups = directions * self.full // GPU_PANEL * -(-batch // choice["rows"])
         one = weights / (self.full // GPU_PANEL) + phases * _STEP_CLOCKS
         rounds = -(-groups // machine.units)
-        return Cost(self.steps * (phases * machine.launch_us * 1e-6 + rounds * one / clock), "launch")
+        return Cost(self.steps * (phases * machine.launch_seconds + rounds * one / clock), "launch")
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         kind = _InOneKernel if choice["time"] == "loop" else _ByLaunches

@@ -9,15 +9,15 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...ir import Expr, IterVar, TensorRead
-from ...ir.visit import free_vars, walk_exprs
+from ...ir import IterVar
 from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, extent, reduce_size, same_shape, size_of
+from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
 from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
+from ..parts.summed import reads_contiguously
 from ..space import Choice, Scheduled, Space
 from .gpu_reductions import GpuReduction
 from .narrow_sums import NarrowSums
@@ -66,7 +66,7 @@ class CpuReduction(Space):
     def build(self, choice: Choice) -> Scheduled:
         s, out = begin_cpu(self.group, self.target), self.out
         red, stage = in_parts(s, self.red, self.target), s[out]
-        rows = stage.fuse(*out.axis[:-1]) if len(out.axis) > 2 else out.axis[0]
+        rows = stage.fuse(*out.axis[:-1])
         if choice["parallel"]:
             stage.parallel(rows)
         lanes = _lanes_along(self.red, self.target) * choice["vectors"]
@@ -116,7 +116,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     loop = axes[-1] if axes else None
     if axes and threads and parallel.worth(work(op) * parallel.POINTWISE):
         if partial is not None:  # a sum is placed within the innermost loop
-            loop = stage.fuse(*axes) if len(axes) > 1 else axes[0]
+            loop = stage.fuse(*axes)
             stage.parallel(loop)
         else:
             over_threads(stage, axes, list(const_shape(op.output(0))))
@@ -144,11 +144,11 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
         return op
     if not shape or (shape[-1] or 0) < lanes_for(dtype, target) or not reads_contiguously(op, op.axis[-1].var):
         return op
-    reads = [size_of(e.tensor.shape) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    reads = [size_of(e.tensor.shape) for e in reads_of(op)]
     if max((n or 0 for n in reads), default=0) < length * count:
         return op
     # An axis of one, as a split by all of an axis leaves, has no parts.
-    extents = [(extent(a.dom.extent) if a.dom is not None else None) or 1 for a in op.reduce_axis]
+    extents = [extent_of(a) or 1 for a in op.reduce_axis]
     first, n = next((a, n) for a, n in zip(op.reduce_axis, extents) if n > 1)
     outer = first if n < length and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
     partial = s[s.rfactor(op.output(0), outer)]
@@ -173,7 +173,7 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     if len(line) > 1:
         n, last = size_of(a.dom.extent for a in line if a.dom is not None), s[op].fuse(*line)
     else:
-        n = extent(last.dom.extent) if last.dom is not None else None
+        n = extent_of(last)
         if not reads_contiguously(op, last.var, directly=True):
             return None
     if n is None:  # a row of symbolic length; with other axes symbolic instead, it is as short as it says
@@ -195,12 +195,12 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
 def _line(op: ComputeOp) -> list[IterVar]:
     """The last axes of a sum that are one line of memory: those that all reads have as their last dimensions, whole and in order, as far as int32 counts their elements. None
     where one of them is symbolic."""
-    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
+    reads = reads_of(op)
     found: list[IterVar] = []
     for count in range(1, len(op.reduce_axis) + 1):
         axes = op.reduce_axis[-count:]
-        of_them = [e for e in reads if any(v is a.var for a in axes for i in e.indices for v in free_vars(i))]
-        extents = [extent(a.dom.extent) if a.dom is not None else None for a in axes]
+        of_them = [e for e in reads if any(is_used(a.var, *e.indices) for a in axes)]
+        extents = [extent_of(a) for a in axes]
         if count > 1 and math.prod(n or 1 for n in extents) >= 1 << 31:
             return found
         for e in of_them:
@@ -218,9 +218,8 @@ def _few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     if op.num_outputs != 1 or few is None or not 1 < few < lanes or not op.reduce_axis:
         return None
     k, j = op.reduce_axis[-1], op.axis[-1]
-    length = extent(k.dom.extent) if k.dom is not None else None
-    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
-    of_them = [e for e in reads if any(v in (k.var, j.var) for i in e.indices for v in free_vars(i))]
+    length = extent_of(k)
+    of_them = [e for e in reads_of(op) if is_used(k.var, *e.indices) or is_used(j.var, *e.indices)]
     lined = all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
     if length is None or length < 4 * lanes or not of_them or not lined:
         return None
@@ -239,24 +238,3 @@ def rows_in_lanes(s: Schedule, op: ComputeOp, target: Target) -> None:
     partial = in_lanes(s, op, target)
     if partial is not None and s[op].op.axis:
         partial.compute_at(s[op], s[op].op.axis[-1])
-
-
-def reads_contiguously(op: ComputeOp, var: object, directly: bool = False) -> bool:
-    """Whether the axis `var` is the last index of every read that depends on it; `directly`: nothing but it, and some read is."""
-    reads = [_trimmed(e) for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
-    for at in reads:
-        if any(v is var for i in at[:-1] for v in free_vars(i)):
-            return False
-    if directly:
-        last = [at[-1] for at in reads if at and any(v is var for v in free_vars(at[-1]))]
-        return bool(last) and all(i is var for i in last)
-    return True
-
-
-def _trimmed(e: TensorRead) -> list[Expr]:
-    """The indices of a read without those of last dimensions of one place: what is ahead of them lies side by side."""
-    at, shape = list(e.indices), list(const_shape(e.tensor))
-    while len(at) > 1 and shape[-1] == 1:
-        at.pop()
-        shape.pop()
-    return at

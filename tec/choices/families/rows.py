@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from ...ir import Call, IterVar, TensorRead, Var
+from ...ir import Call, IterVar, Var
 from ...ir.dtype import dtype_info
 from ...ir.passes.vectorize_loops import COSTLY
 from ...ir.visit import walk_exprs
@@ -19,7 +19,7 @@ from ...target import Target
 from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
-from ..group import Group, begin, extent, reduce_size, same_shape, shape_key, size_of
+from ..group import Group, begin, extent_of, reads_of, reduce_size, same_shape, shape_key, size_of
 from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space, Value
 from .reductions import rows_in_lanes
@@ -55,7 +55,7 @@ class CpuRows(Space):
         out = group.output_ops[0]
         if not isinstance(out, ComputeOp) or out.reduce_axis:
             return None
-        lead = min(len([a for a in red.axis if extent(a.dom.extent) != 1]) for red in reductions)  # type: ignore[union-attr]
+        lead = min(sum(extent_of(a) != 1 for a in red.axis) for red in reductions)
         outer = _common_rows(group, out, reductions)
         one_a_row = bool(outer) and _is_one_a_row(out, outer or 0)
         beside = len(reductions) < 2 and same_shape(reductions[0].output(0), out.output(0))
@@ -87,7 +87,7 @@ class CpuRows(Space):
         kept = [op for op in self.group.ops if isinstance(op, ComputeOp) and self._is_kept(op)]
         s = begin_cpu(self.group, target, keep=kept)
         stage = s[out]
-        lead_loop = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        lead_loop = stage.fuse(*out.axis[:outer])
         if choice["parallel"]:
             stage.parallel(lead_loop)
         for red in self.group.reductions():
@@ -98,7 +98,7 @@ class CpuRows(Space):
             _, vec = s[op].split(op.axis[-1], factor=lanes_for(op.output(0).dtype, target), shift_inwards=True)
             s[op].vectorize(vec)
         inner = out.axis[-1]
-        n = extent(inner.dom.extent) if inner.dom is not None else None
+        n = extent_of(inner)
         lanes = lanes_for(out.output(0).dtype, target) * choice["vectors"]
         if outer < len(out.axis) and (n is None or n >= lanes):
             _, vec = stage.split(inner, factor=lanes)
@@ -243,8 +243,8 @@ class GpuRows(Space):
         machine, rows = self.target.machine, self._rows()
         reads = len(self.group.reductions()) + 1
         drawn = moved_bytes(self.group) / 2 / rows * (reads + 1) * math.ceil(rows / machine.units)
-        seconds = drawn / self.figures["unit_bytes_a_clock"] / (machine.clock_mhz * 1e6)
-        least = machine.launch_us * 1e-6 + seconds
+        seconds = drawn / self.figures["unit_bytes_a_clock"] / machine.clock_hz
+        least = machine.launch_seconds + seconds
         return Cost(least, "L2") if least > found.seconds else found
 
     def _parted(self, parts: int) -> Footprint:
@@ -265,13 +265,13 @@ class GpuRows(Space):
             return self._build_parts(choice)
         s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]
         stage = s[out]
-        lead = stage.fuse(*out.axis[:outer]) if outer > 1 else out.axis[0]
+        lead = stage.fuse(*out.axis[:outer])
         block = lead
         if choice["rows"] > 1:
             block, lead = stage.split(lead, factor=choice["rows"])
             stage.bind(lead, thread_axis("threadIdx.y"))
         stage.bind(block, thread_axis("blockIdx.x"))
-        rest = stage.fuse(*out.axis[outer:]) if len(out.axis) - outer > 1 else out.axis[outer]
+        rest = stage.fuse(*out.axis[outer:])
         tx = thread_axis((0, threads), "threadIdx.x")
         run = self._run(choice)
         # The same elements of a row are a thread's in each pass, and the passes have no loop: what it has loaded stays in its registers.
@@ -292,8 +292,7 @@ class GpuRows(Space):
             spread(stage, rest)
         for red in self.group.reductions():
             rstage = s[red]
-            k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-            spread(rstage, k)
+            spread(rstage, rstage.fuse(*red.reduce_axis))
             rstage.compute_at(stage, lead)
             rstage.set_scope("local")  # each thread of the work-group has the sum
         return Scheduled(s, self.group.outputs, choice)
@@ -346,8 +345,9 @@ def _places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, .
         found: list[tuple[Tensor, tuple[int | None, ...]]]
         if isinstance(op, ComputeOp):
             at = dict(zip((a.var for a in op.axis), places.get(op, ())))
-            reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
-            found = [(e.tensor, tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices)) for e in reads]
+            found = [
+                (e.tensor, tuple(at.get(i) if isinstance(i, Var) else None for i in e.indices)) for e in reads_of(op)
+            ]
         else:
             found = [(t, (None,) * len(t.shape)) for t in op.inputs]
         for t, place in found:

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ...ir import Expr, IterVar, TensorRead, Var
+from ...ir import Expr, TensorRead, Var
 from ...ir.dtype import dtype_info
 from ...ir.visit import free_vars, substitute, walk_exprs
-from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
@@ -102,8 +101,8 @@ class Squares(Space):
         s, out, side, wide = begin_cpu(self.group, self.target), self.out, choice["side"], choice["wide"]
         stage, axes, shape = s[out], list(out.axis), const_shape(out.output(0))
         rest = [k for k in range(len(axes)) if k not in self.turn.along and k not in self.turn.across]
-        p = _one(stage, [axes[k] for k in self.turn.along])
-        q = _one(stage, [axes[k] for k in self.turn.across])
+        p = stage.fuse(*(axes[k] for k in self.turn.along))
+        q = stage.fuse(*(axes[k] for k in self.turn.across))
         along = choice["inner"] == "along"
         po, pi = stage.split(p, factor=side if along else side * wide, shift_inwards=True)
         qo, qi = stage.split(q, factor=side * wide if along else side, shift_inwards=True)
@@ -123,10 +122,6 @@ class Squares(Space):
             }
             over_threads(stage, [*outer, *tiles], [*(shape[k] for k in rest), *(counts[id(t)] for t in tiles)])
         return Scheduled(s, self.group.outputs, choice)
-
-
-def _one(stage: Stage, axes: list[IterVar]) -> IterVar:
-    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
 
 
 def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:

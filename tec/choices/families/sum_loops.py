@@ -10,7 +10,8 @@ from ...schedule import Schedule
 from ...target import Target
 from ...te import ComputeOp, thread_axis
 from ..group import const_shape, reduce_size, size_of
-from ..parts.pointwise import bind_all, neighbours_on_a_die
+from ..parts.operands import accumulators
+from ..parts.pointwise import bind_all, neighbours_on_a_die, over_groups
 from ..parts.summed import along, in_a_row
 
 _MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
@@ -31,9 +32,7 @@ def equal_parts(length: int, outputs: int) -> tuple[int, ...]:
 def in_parts(s: Schedule, red: ComputeOp, parts: int, place: Callable[[ComputeOp], None]) -> ComputeOp:
     """`red` as the reduction of `parts` partial ones, which `place` schedules; what is left of it."""
     stage = s[red]
-    k = stage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
-    outer, _ = stage.split(k, nparts=parts)
-    partial = s.rfactor(red.output(0), outer)
+    partial = s.rfactor(red.output(0), stage.split(stage.fuse(*red.reduce_axis), nparts=parts)[0])
     op = s[partial].op
     assert isinstance(op, ComputeOp)
     place(op)
@@ -54,9 +53,7 @@ def a_thread_each(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, loa
     stage, length = s[sums], reduce_size(red) or 1
     run = exact if (exact := math.gcd(loads, length)) >= min(loads, _FEW_LOADS) or along(red) else min(loads, length)
     if run > 1 and (red.axis or out is not red):  # the only sum of a kernel has its loop bound to threads
-        axes = stage.op.reduce_axis
-        k = stage.fuse(*axes) if len(axes) > 1 else axes[0]
-        stage.unroll(stage.split(k, factor=run)[1])
+        stage.unroll(stage.split(stage.fuse(*stage.op.reduce_axis), factor=run)[1])
     if kept or out is not red:
         stage.compute_at(s[out.output(0)], inner)
         stage.set_scope("local")
@@ -66,13 +63,10 @@ def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
     """A thread for `lanes` neighbouring sums, whose elements it loads at once."""
     acc = s.cache_write(op.output(0), "local")
     final, own = s[op.output(0)], s[acc]
-    axes = list(final.op.axis)
-    last, vec = final.split(axes[-1], factor=lanes)
-    outer, inner = final.split(final.fuse(*axes[:-1], last), factor=threads, shift_inwards=True)
-    final.bind(outer, thread_axis("blockIdx.x"))
-    final.bind(inner, thread_axis("threadIdx.x"))
+    *lead, last = final.op.axis
+    last, vec = final.split(last, factor=lanes)
+    own.compute_at(final, over_groups(final, final.fuse(*lead, last), threads, repeated=True))
     final.vectorize(vec)
-    own.compute_at(final, inner)
     own.reorder(*own.op.reduce_axis, *own.op.axis)
     own.vectorize(own.op.axis[-1])
 
@@ -80,8 +74,8 @@ def neighbours(s: Schedule, op: ComputeOp, lanes: int, threads: int) -> None:
 def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int, lanes: int, target: Target) -> None:
     """A work-group of `wide` by `rows` threads: a thread has `lanes` neighbouring sums' elements of every `rows`-th row, and those of its column meet."""
     final = s[out]
-    acc = s[s.cache_write(out.output(0), "local")] if out is red else s[red]
-    at = final.fuse(*out.axis) if len(out.axis) > 1 else out.axis[0]
+    acc = s[accumulators(s, red, out, "local")]
+    at = final.fuse(*out.axis)
     if lanes > 1:
         at, vec = final.split(at, factor=lanes)
         final.vectorize(vec)
@@ -91,13 +85,12 @@ def wide_sums(s: Schedule, out: ComputeOp, red: ComputeOp, wide: int, rows: int,
     )
     final.bind(block, thread_axis("blockIdx.x"))
     final.bind(tx, thread_axis((0, wide), "threadIdx.x"))
-    k = acc.fuse(*acc.op.reduce_axis) if len(acc.op.reduce_axis) > 1 else acc.op.reduce_axis[0]
+    k = acc.fuse(*acc.op.reduce_axis)
     turns, own = acc.split(k, factor=rows)
     if red.num_outputs > 1:  # loads of several turns at once, which LLVM does by itself for sums
         acc.unroll(acc.split(turns, factor=math.gcd(8, (reduce_size(red) or 1) // rows))[1])
     partial = s[s.rfactor(acc.op.output(0), own)] if lanes > 1 else None
     acc.compute_at(final, tx)
-    acc.set_scope("local")
     own = own if partial is None else acc.op.reduce_axis[0]
     acc.bind(own, thread_axis((0, rows), "threadIdx.y"))
     if partial is None:
@@ -118,20 +111,15 @@ def pixels(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, columns: i
         return False
     short = (reduce_size(red) or 0) <= short_window
     lanes = math.gcd(channels, _CHANNELS if columns > 1 or not short else 16 // dtype_info(out.output(0).dtype).bytes)
-    acc = s.cache_write(out.output(0), "local") if out is red else red.output(0)
-    final, own = s[out.output(0)], s[acc]
-    own.set_scope("local")
+    own, final = s[accumulators(s, red, out, "local")], s[out.output(0)]
     p, c = final.op.axis
     c, vec = final.split(c, factor=lanes)
     if columns > 1:
         p, column = final.split(p, factor=columns)
         final.reorder(p, c, column, vec)
         final.unroll(column)
-    outer, inner = final.split(final.fuse(p, c), factor=threads)
-    final.bind(outer, thread_axis("blockIdx.x"))
-    final.bind(inner, thread_axis("threadIdx.x"))
+    own.compute_at(final, over_groups(final, final.fuse(p, c), threads))
     final.vectorize(vec)
-    own.compute_at(final, inner)
     op = own.op
     own.reorder(*op.reduce_axis, *op.axis)
     own.vectorize(op.axis[-1])
@@ -146,7 +134,7 @@ def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, 
     """Long sums: the threads of a work-group share one, or each wavefront of it has one of some `rows`."""
     tx = thread_axis("threadIdx.x")
     stage = s[out]
-    fused = out.axis[0] if len(out.axis) == 1 else stage.fuse(*out.axis) if out.axis or out is not red else None
+    fused = stage.fuse(*out.axis) if out.axis or out is not red else None
     if fused is not None and rows > 1:
         block, fused = stage.split(fused, factor=rows)
         stage.bind(block, thread_axis("blockIdx.x"))
@@ -154,7 +142,7 @@ def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, 
     elif fused is not None:
         stage.bind(fused, thread_axis("blockIdx.x"))
     rstage = s[red]
-    k = rstage.fuse(*red.reduce_axis) if len(red.reduce_axis) > 1 else red.reduce_axis[0]
+    k = rstage.fuse(*red.reduce_axis)
     # Neighbours of the sum in one thread: its loads come in pieces of up to 16 bytes, or as words of several codes.
     size = min((dtype_info(t.dtype).bytes for t in red.inputs), default=4)
     length = reduce_size(red) or threads

@@ -15,12 +15,12 @@ from ...ir import IntImm, TensorRead
 from ...ir.arith import Analyzer
 from ...ir.dtype import dtype_info
 from ...ir.shared_layout import PIECE_BYTES
-from ...ir.visit import free_vars, walk_exprs
+from ...ir.visit import free_vars
 from ...schedule import create_schedule
 from ...target import Target, latency_ns
 from ...te import ComputeOp, Tensor, thread_axis
 from ..cost import UNDER_WAY, Cost, Footprint, Kernel
-from ..group import Group, const_shape
+from ..group import Group, const_shape, reads_of
 from ..parts.digits import Place, by_digits
 from ..parts.pointwise import brought, moved_bytes
 from ..space import Choice, Scheduled, Space
@@ -95,7 +95,7 @@ class Transpose(Space):
             return None
         own = apart[0].op
         assert isinstance(own, ComputeOp)
-        reads = {(e.tensor, str(e.indices)): e for e in walk_exprs(own.body[0]) if isinstance(e, TensorRead)}
+        reads = {(e.tensor, str(e.indices)): e for e in reads_of(own)}
         turned = {e.tensor: sides for e in reads.values() if (sides := _sides(e, own)) is not None}
         if len(set(turned.values())) != 1 or any(sum(t is e.tensor for e in reads.values()) != 1 for t in turned):
             return None
@@ -161,14 +161,14 @@ class Transpose(Space):
 
     def cost(self, choice: Choice) -> Cost:
         machine = self.target.machine
-        memory = self._moved(choice) / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
+        memory = self._moved(choice) / (machine.reached_gbps * 1e9)
         own = math.prod(self._tile(choice)) / choice["threads"]
         latency = latency_ns(machine, "memory") * 1e-9
         waiting = max(0.0, own - self.figures["own_elements"]) / 8 * latency
-        if machine.has_latencies and self._is_cut(choice):
+        if machine.priced_by_model and self._is_cut(choice):
             waiting = own / self._lanes(choice) * self.figures["conditional"] * latency
         memory += waiting
-        return Cost(machine.launch_us * 1e-6 + memory, "memory")
+        return Cost(machine.launch_seconds + memory, "memory")
 
     def _staged(self, t: Tensor, rows: int, columns: int) -> int:
         """Bytes of a tile of an operand in shared memory, in rows a word apart."""
@@ -215,7 +215,7 @@ class Transpose(Space):
 
     def _line(self, t: Tensor) -> int:
         """How many of an operand's last dimensions a line of the tile takes."""
-        read = next(e for e in walk_exprs(self.out.body[0]) if isinstance(e, TensorRead) and e.tensor is t)
+        read = next(e for e in reads_of(self.out) if e.tensor is t)
         return _line(read, self.out, self.rows)
 
 

@@ -82,7 +82,7 @@ def schedule(s: Schedule, copies: Sequence[Tensor]) -> None:
 
 def seconds(c: Contraction, sides: str, machine: Machine) -> float:
     """What making the copies takes: each is read and written once, and is a kernel more."""
-    gbps = machine.memory.gbps or machine.memory_gbps
+    gbps = machine.reached_gbps
     total = 0.0
     for name, o in (("a", c.a), ("b", c.b)):
         if name in sides:

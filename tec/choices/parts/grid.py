@@ -6,7 +6,6 @@ that cache holds a row of tiles. In bands, tiles go down `band` rows of tiles, t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...ir import IterVar
@@ -51,7 +50,7 @@ class Tiles:
         stage, lead = self.stage, self.lead
         together = band and (groups or dies > 1)  # products of a batch, or parts of a sum, in one run of tiles
         if lead and not together:
-            stage.bind(joined(stage, lead), thread_axis("blockIdx.z"))
+            stage.bind(stage.fuse(*lead), thread_axis("blockIdx.z"))
         if not band:
             stage.bind(self.row, thread_axis("blockIdx.y"))
             stage.bind(self.column, thread_axis("blockIdx.x"))
@@ -68,9 +67,4 @@ class Tiles:
         return at
 
 
-def joined(stage: Stage, axes: Sequence[Any]) -> IterVar:
-    """One loop for some that stand in each other."""
-    return stage.fuse(*axes) if len(axes) > 1 else axes[0]
-
-
-__all__ = ["Tiles", "count", "even_band", "joined"]
+__all__ = ["Tiles", "count", "even_band"]

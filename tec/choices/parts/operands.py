@@ -11,12 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ...ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
-from ...ir.visit import walk_exprs
 from ...ops.contraction import Contraction
 from ...ops.typical import typical
 from ...schedule import Schedule
 from ...te import ComputeOp, Operation, PlaceholderOp, Tensor
-from ..group import Group, begin, const_shape, depends, extent, same_shape, substitute
+from ..group import Group, begin, const_shape, depends, extent_of, reads_of, same_shape, substitute
 
 IN_PLACE = ("tile",)  # tags of operands whose tiles are computed in shared memory (see `padding`)
 
@@ -44,8 +43,7 @@ def operands(mm: ComputeOp) -> Product | None:
         return None
     i, j, k = mm.axis[-2].var, mm.axis[-1].var, mm.reduce_axis[0].var
     dims = const_shape(mm.output(0))
-    dom = mm.reduce_axis[0].dom
-    size_k = extent(dom.extent) if dom is not None else None
+    size_k = extent_of(mm.reduce_axis[0])
     found: dict[str, tuple[Tensor, bool]] = {}
     for e in (source.a, source.b):
         read: Expr = e
@@ -72,16 +70,10 @@ def follows(out: Operation, mm: Operation, known: set[Operation] | None = None) 
         return True
     if not isinstance(out, ComputeOp) or out.reduce_axis:
         return False
-    reads: list[TensorRead] = []
-    for body in out.body:
-        reads += [e for e in walk_exprs(body) if isinstance(e, TensorRead)]
-    for read in reads:
+    for read in reads_of(out):
         op = read.tensor.op
         if op is mm or depends(op, mm):
-            own = len(read.indices) == len(out.axis) and all(
-                i is a.var or (isinstance(i, IntImm) and i.value == 0 and _single(a))
-                for i, a in zip(read.indices, out.axis)
-            )
+            own = len(read.indices) == len(out.axis) and all(map(is_own_place, read.indices, out.axis))
             if not own or not follows(op, mm, known):
                 return False
     known.add(out)
@@ -93,17 +85,16 @@ def folds_rows(out: Operation, result: Operation) -> bool:
     if not isinstance(out, ComputeOp) or len(out.reduce_axis) != 1:
         return False
     at = [a.var for a in (*out.axis, *out.reduce_axis)]
-    reads = [e for body in out.body for e in walk_exprs(body) if isinstance(e, TensorRead)]
-    own = [e for e in reads if e.tensor.op is result or depends(e.tensor.op, result)]
+    own = [e for e in reads_of(out) if e.tensor.op is result or depends(e.tensor.op, result)]
     return bool(own) and all(
         len(e.indices) == len(at) and all(i is v for i, v in zip(e.indices, at)) and follows(e.tensor.op, result)
         for e in own
     )
 
 
-def _single(axis: IterVar) -> bool:
-    """Whether an axis has one value: broadcasts then read index 0."""
-    return axis.dom is not None and extent(axis.dom.extent) == 1
+def is_own_place(index: Expr, axis: IterVar) -> bool:
+    """Whether an index reads at an axis's own place; along an axis of one element that is 0 too."""
+    return index is axis.var or (extent_of(axis) == 1 and isinstance(index, IntImm) and index.value == 0)
 
 
 @dataclass(frozen=True)
@@ -202,5 +193,6 @@ __all__ = [
     "folds_rows",
     "follows",
     "in_memory",
+    "is_own_place",
     "operands",
 ]

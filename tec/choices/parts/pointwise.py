@@ -16,7 +16,7 @@ from ...target import Target
 from ...te import ComputeOp, ExternOp, Operation, indexdiv, indexmod, thread_axis
 from ...te.like import Index
 from .. import parallel
-from ..group import Group, begin, const_shape, reduce_size, size_of
+from ..group import Group, begin, const_shape, is_used, reads_of, reduce_size, size_of
 
 LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
 _FEW_ROWS = 4  # below which a CPU's threads share the vectors of rows
@@ -147,10 +147,9 @@ def is_flat(op: ComputeOp) -> bool:
         if t in seen:
             return True
         seen.add(t)
-        reads = [e for b in t.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
         return all(
             flat(e, t) and (not isinstance(e.tensor.op, ComputeOp) or e.tensor.op.reduce_axis or places(e.tensor.op))
-            for e in reads
+            for e in reads_of(t)
         )
 
     def flat(e: TensorRead, t: ComputeOp) -> bool:
@@ -216,9 +215,8 @@ def row_axes(op: ComputeOp) -> int:
 def is_picked(op: ComputeOp) -> bool:
     """Whether a stage reads elements whose places along its last axis stand in a table, so that neighbours come one by one."""
     last = op.axis[-1].var if op.axis else None
-    reads = [e for b in op.body for e in walk_exprs(b) if isinstance(e, TensorRead)]
-    tables = [t for e in reads for i in e.indices for t in walk_exprs(i) if isinstance(t, TensorRead)]
-    return any(v is last for t in tables for i in t.indices for v in free_vars(i))
+    tables = [t for e in reads_of(op) for i in e.indices for t in walk_exprs(i) if isinstance(t, TensorRead)]
+    return last is not None and any(is_used(last, *t.indices) for t in tables)
 
 
 def _line(op: ComputeOp) -> int:
@@ -265,7 +263,7 @@ def over_threads(stage: Stage, loops: list[IterVar], extents: list[int | None]) 
     if None not in extents:  # the outermost that are enough: places in a fused loop are divisions
         enough = next(k for k in range(1, len(loops) + 1) if k == len(loops) or math.prod(n or 1 for n in extents[:k]) >= _ROWS)  # fmt: skip
         loops = loops[:enough]
-    loop = stage.fuse(*loops) if len(loops) > 1 else loops[0]
+    loop = stage.fuse(*loops)
     stage.parallel(loop)
     return loop
 
@@ -297,7 +295,7 @@ def neighbour_on_a_die(group: Index, groups: int, dies: int) -> Any:
 
 def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
     """A tile of shared memory that the threads of a work-group bring together, in pieces of `lanes` elements that lie side by side."""
-    at = tile.fuse(*tile.op.axis) if len(tile.op.axis) > 1 else tile.op.axis[0]
+    at = tile.fuse(*tile.op.axis)
     if lanes > 1:
         at, piece = tile.split(at, factor=lanes)
     _, part = tile.split(at, factor=threads)
@@ -306,23 +304,29 @@ def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
         tile.vectorize(piece)
 
 
+def over_groups(
+    stage: Stage, axis: IterVar, threads: int, repeated: bool = False, items: int = 0, dies: int = 1
+) -> IterVar:
+    """A loop over work-groups of so many threads. repeated: where threads do not divide the loop, the last work-group begins earlier and repeats some, rather than have a condition;
+    items: what is done in all, and so how many work-groups there are, by which neighbours go to one of `dies`. Returns the thread's axis."""
+    block, thread = stage.split(axis, factor=threads, shift_inwards=repeated)
+    if dies > 1:
+        block = neighbours_on_a_die(stage, block, -(-items // threads), dies)
+    stage.bind(block, thread_axis("blockIdx.x"))
+    stage.bind(thread, thread_axis("threadIdx.x"))
+    return thread
+
+
 def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0, repeated: bool = False) -> IterVar:
     """All data axes fused and bound to blocks and threads; vectors of so many bytes, or of a half or less of it where those divide the elements. repeated: where threads do not divide
     the elements, the last work-group begins earlier and repeats some, rather than have a condition. Returns the thread's axis."""
     stage = s[op]
     total = size_of(op.output(0).shape)
-    bx, tx = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-    if not op.axis:
-        if not op.reduce_axis:
-            one = stage.fuse()  # no axes: a loop of one
-            stage.bind(one, tx)
-            return one
-        # One sum: a work-group shares it.
-        k = stage.fuse(*op.reduce_axis) if len(op.reduce_axis) > 1 else op.reduce_axis[0]
-        _, inner = stage.split(k, factor=64)
-        stage.bind(inner, tx)
-        return inner
-    fused = stage.fuse(*op.axis) if len(op.axis) > 1 else op.axis[0]
+    if not op.axis:  # a loop of one; of one sum, which a work-group shares, its elements
+        one = stage.split(stage.fuse(*op.reduce_axis), factor=64)[1] if op.reduce_axis else stage.fuse()
+        stage.bind(one, thread_axis("threadIdx.x"))
+        return one
+    fused = stage.fuse(*op.axis)
     lanes = vector // max(1, {"64": 8, "32": 4, "16": 2}.get(op.output(0).dtype[-2:], 1))
     while total is not None and lanes > 1 and total % lanes:
         lanes //= 2
@@ -332,7 +336,4 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0
         total //= lanes
     if total is not None:
         threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
-    outer, inner = stage.split(fused, factor=threads, shift_inwards=repeated)
-    stage.bind(outer, bx)
-    stage.bind(inner, tx)
-    return inner
+    return over_groups(stage, fused, threads, repeated)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ...ir import IterVar
 from ...schedule import Stage
-from .grid import joined
 
 
 def deal(stage: Stage, loop: IterVar, threads: Sequence[tuple[IterVar, int]]) -> tuple[Any, Any]:
@@ -39,7 +38,7 @@ def bring(stage: Stage, product: Stage, step: IterVar, threads: Sequence[tuple[I
         stage.reorder(*lead, y, x, *([] if own is None else [own]), vector)
         loop = stage.fuse(*lead, y, x)
     else:
-        loop, vector = joined(stage, axes), None
+        loop, vector = stage.fuse(*axes), None
         if piece > 1:
             loop, vector = stage.split(loop, factor=piece)
     loop, part = deal(stage, loop, threads)

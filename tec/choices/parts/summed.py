@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from ...ir import Expr, IntImm, Min, TensorRead, Var
 from ...ir.arith import Analyzer
-from ...ir.visit import free_vars, walk_exprs
 from ...te import ComputeOp
-from ..group import const_shape, size_of
+from ..group import const_shape, extent_of, is_used, reads_of, size_of
 
 LONG_RUN = 128  # elements: lines of what is summed
 
 
 def most_read(red: ComputeOp) -> TensorRead | None:
     """The read of the largest tensor in a reduction's body."""
-    reads = [e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices]
-    return max(reads, key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None)
+    return max(
+        (e for e in reads_of(red) if e.indices), key=lambda e: size_of(e.tensor.shape) or (1 << 60), default=None
+    )
 
 
 def along(red: ComputeOp) -> bool:
@@ -22,23 +22,40 @@ def along(red: ComputeOp) -> bool:
     most = most_read(red)
     if most is None:
         return False
-    inner = free_vars(most.indices[-1])
-    summed = any(v is a.var for v in inner for a in red.reduce_axis)
-    return summed and (not any(v is a.var for v in inner for a in red.axis) or _has_long_runs(most.indices[-1], red))
+    last = most.indices[-1]
+    if not any(is_used(a.var, last) for a in red.reduce_axis):
+        return False
+    return not any(is_used(a.var, last) for a in red.axis) or _has_long_runs(last, red)
 
 
 def reads_apart(red: ComputeOp, var: Var) -> list[bool]:
     """Of each tensor that a reduction reads, whether its elements for neighbouring values of `var` lie apart; False where they are one and the same."""
     found: dict[object, bool] = {}
-    for read in (e for b in red.body for e in walk_exprs(b) if isinstance(e, TensorRead) and e.indices):
+    for read in (e for e in reads_of(red) if e.indices):
         *outer, last = read.indices
         among = Analyzer().detect_linear(last, [var])
-        is_far = any(v is var for i in outer for v in free_vars(i))
-        is_far |= any(v is var for v in free_vars(last)) and not (
-            among is not None and isinstance(among[0], IntImm) and among[0].value == 1
-        )
+        is_next = among is not None and isinstance(among[0], IntImm) and among[0].value == 1
+        is_far = is_used(var, *outer) or (is_used(var, last) and not is_next)
         found[read.tensor.op] = found.get(read.tensor.op, False) or is_far
     return list(found.values())
+
+
+def reads_contiguously(op: ComputeOp, var: Var, directly: bool = False) -> bool:
+    """Whether `var` stands in no index but the last of what is read; `directly`: as that index alone, and somewhere."""
+    reads = [_trimmed(e) for e in reads_of(op)]
+    if any(is_used(var, *at[:-1]) for at in reads):
+        return False
+    last = [at[-1] for at in reads if at and is_used(var, at[-1])]
+    return not directly or (bool(last) and all(i is var for i in last))
+
+
+def _trimmed(e: TensorRead) -> list[Expr]:
+    """The indices of a read without those of last dimensions of one place: what is ahead of them lies side by side."""
+    at, shape = list(e.indices), list(const_shape(e.tensor))
+    while len(at) > 1 and shape[-1] == 1:
+        at.pop()
+        shape.pop()
+    return at
 
 
 def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
@@ -51,10 +68,10 @@ def _has_long_runs(index: Expr, red: ComputeOp) -> bool:
         return False
     steps = [(a, c.value) for a, c in zip(axes, found) if isinstance(c, IntImm) and c.value]
     run = [a for a, c in steps if c == 1 and a in red.reduce_axis]
-    length = run[0].dom.extent if len(run) == 1 and run[0].dom is not None else None
-    if not isinstance(length, IntImm) or length.value < LONG_RUN:
+    length = extent_of(run[0]) if len(run) == 1 else None
+    if length is None or length < LONG_RUN:
         return False
-    return all(c >= length.value for a, c in steps if a is not run[0])
+    return all(c >= length for a, c in steps if a is not run[0])
 
 
 def in_a_row(red: ComputeOp) -> bool:
@@ -63,6 +80,9 @@ def in_a_row(red: ComputeOp) -> bool:
     if most is None or len(most.indices) < len(axes):
         return False
     shape, last = const_shape(most.tensor), most.indices[-len(axes) :]
-    extents = [a.dom.extent if a.dom is not None else None for a in axes]
-    inner = zip(extents[1:], shape[len(shape) - len(axes) + 1 :])
-    return all(i is a.var for i, a in zip(last, axes)) and all(type(e) is IntImm and e.value == n for e, n in inner)
+    inner = [extent_of(a) for a in axes[1:]]
+    return (
+        all(i is a.var for i, a in zip(last, axes))
+        and None not in inner
+        and inner == list(shape[len(shape) - len(axes) + 1 :])
+    )

@@ -19,7 +19,7 @@ _MOST_NEIGHBOURS = 8  # of an element: their loads are under way at once
 
 def join_resamples(graph: Graph, target: Target) -> Graph:
     """The graph with chains of interpolations as one node each."""
-    if not (target.is_gpu and target.machine.has_latencies) or not any(map(_is_step, graph.nodes)):
+    if not (target.is_gpu and target.machine.priced_by_model) or not any(map(_is_step, graph.nodes)):
         return graph
     users, outputs = graph.users(), set(graph.outputs)
     ends: dict[Node, list[Node]] = {}  # the last of a chain -> all of it

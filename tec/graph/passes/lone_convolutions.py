@@ -43,7 +43,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
         return None
     (node,) = found
-    if not (target.machine.has_latencies or target.machine.judged or _is_product(node)):
+    if not (target.machine.priced_by_model or target.machine.judged or _is_product(node)):
         return None
     usual = wanted(node, target, ())
     if usual is None:
@@ -79,7 +79,7 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     """What a convolution and the copies around it should take; infinite where no template serves it."""
     x, w = (v.type for v in node.inputs)
     y = node.outputs[0].type
-    gathers = _GATHERS if target.machine.has_latencies and not _is_product(node) else ()
+    gathers = _GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
     if way is None:
         return operator_seconds("conv", [x, w], node.attrs, target, gathers)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))

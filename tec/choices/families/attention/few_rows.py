@@ -107,7 +107,7 @@ class FewRowsAttention(SplitAttention):
         rate = level_gbps(machine, "memory") * 1e9 * busy
         waiting = -(-groups // (4 * machine.units)) * (blocks + 2) * self.waits * latency
         launches = 1 + (choice["splits"] > 1)
-        return Cost(launches * machine.launch_us * 1e-6 + max(moved / rate, waiting), "memory" if moved / rate > waiting else "latency")  # fmt: skip
+        return Cost(launches * machine.launch_seconds + max(moved / rate, waiting), "memory" if moved / rate > waiting else "latency")  # fmt: skip
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)

@@ -69,8 +69,8 @@ class GpuAttention(SplitAttention):
         block = choice["queries"] * choice["keys"] * (self.g.size + self.g.value_size)
         steps = -(-self.length // (choice["keys"] * choice["splits"]))
         clocks = steps * (2 * block / machine.macs("float32", matrix=False) + 200)
-        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / (machine.clock_mhz * 1e6)
-        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "issue")
+        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / machine.clock_hz
+        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_seconds, "issue")
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], choice["queries"], choice["splits"], (SIDE, SIDE))

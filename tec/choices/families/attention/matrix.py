@@ -73,7 +73,7 @@ class MatrixAttention(SplitAttention):
         keys = (64, 32, 128) if target.chip.background_copies else (64, 32, 128, 16)
         self.parameters = {
             "waves": self.threads_up_to_limit(4, 8, 2, 1, each=target.wavefront_size), "rows": (32, 16, 64), "keys": keys, "unit": tuple(self.units), "stages": (1, 2, 0),
-            "splits": SPLITS if target.machine.has_latencies else (1, 2, 4, 8, 16, 32), "hold": (True, False),
+            "splits": SPLITS if target.machine.priced_by_model else (1, 2, 4, 8, 16, 32), "hold": (True, False),
         }  # fmt: skip
 
     @property
@@ -137,7 +137,7 @@ class MatrixAttention(SplitAttention):
         """Whether the longest of a head's tiles are twice as long as the mean, as under a causal mask: in shorter parts the others fill the units beside them. Not of work-groups that
         leave a SIMD without a wavefront, which wait for shared memory more than they gain."""
         is_causal = self.form.attrs.get("right") is not None and self.queries > int(choice["rows"] * choice["waves"])
-        return is_causal and bool(self.target.machine.has_latencies) and choice["waves"] >= self.target.chip.simds
+        return is_causal and bool(self.target.machine.priced_by_model) and choice["waves"] >= self.target.chip.simds
 
     def cost(self, choice: Choice) -> Cost:
         """Matrix work or vector work of a step, whichever is more where wavefronts share a SIMD, else both, by how many work-groups there are."""
@@ -179,11 +179,11 @@ class MatrixAttention(SplitAttention):
         if self._is_uneven(choice):
             rounds = max(1.0, groups / machine.units / 2)
         seconds = rounds * (steps * clocks + begin) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
-        if choice["splits"] > 1 and machine.has_latencies:
+        if choice["splits"] > 1 and machine.priced_by_model:
             # What work-groups leave in float32 and the second kernel reads.
             parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
             seconds += parts / (level_gbps(machine, "memory") * 1e9)
-        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_us * 1e-6, "matrix")
+        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_seconds, "matrix")
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])

@@ -95,7 +95,7 @@ class TurnAttention(WarpgroupAttention):
         else:
             steps, rounds = -(-self.length // choice["keys"]), -(-self.tiles // machine.units)
             clocks = rounds * (steps * clocks + 500) + 1500
-        return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
+        return Cost(clocks / machine.clock_hz + machine.launch_seconds, "matrix")
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, units = self.fragments(), self.target.machine.units

@@ -136,7 +136,7 @@ class WarpgroupAttention(AttentionSpace):
             clocks = max(work[0] * clocks / choice["resident"], work[2] * alone) + work[1] * 1500 / choice["resident"]
         else:
             clocks = rounds * (steps * clocks + 1500)
-        return Cost(clocks / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6, "matrix")
+        return Cost(clocks / machine.clock_hz + machine.launch_seconds, "matrix")
 
     def sorts(self, rows: int) -> bool:
         """Whether tiles of so many queries go by their length (see `grid.is_sorted`). Where each multiprocessor has one at most, order makes none shorter."""

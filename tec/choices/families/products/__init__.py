@@ -226,7 +226,7 @@ class RegisterTiles(Space):
             # Loops of unknown length are not fused: it would take a division to find the place, and full tiles do not part from the
             # ragged ones at the end.
             lead = [*axes[:-2], jo] if n is not None else axes[:-2]
-            panels = final.fuse(*lead) if len(lead) > 1 else lead[0] if lead else jo
+            panels = final.fuse(*(lead or [jo]))
             final.parallel(panels if len(axes) > 2 or n is None or n >= 4 * width else io)
             outer = io
         else:

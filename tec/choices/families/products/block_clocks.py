@@ -61,9 +61,9 @@ def seconds(c: Contraction, target: Target, choice: Choice, block: Block) -> flo
         clocks = max(math.ceil(share) * busy, math.ceil(math.ceil(share) / at_once) * alone)
     else:
         clocks = max(share * busy, max(1.0, share / at_once) * alone)
-    moved = batch * (m * k + k * n + m * n) * size / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-    least: float = max(clocks / (machine.clock_mhz * 1e6), moved)
-    return float(least + machine.launch_us * 1e-6) + split_k.traffic_seconds(parts, batch * m * n, machine)
+    moved = batch * (m * k + k * n + m * n) * size / (machine.reached_gbps * 1e9)
+    least: float = max(clocks / machine.clock_hz, moved)
+    return float(least + machine.launch_seconds) + split_k.traffic_seconds(parts, batch * m * n, machine)
 
 
 def _idle(waves: int, schedulers: int) -> float:

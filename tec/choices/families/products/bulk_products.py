@@ -111,7 +111,7 @@ class BulkProduct(Space):
         clocks *= known["ragged_rows"] if self.m % rows else 1.0
         clocks *= known["ragged_columns"] if self.n % columns else 1.0
         total = rounds * clocks + known["ends_clocks"]
-        seconds = total / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
+        seconds = total / machine.clock_hz + machine.launch_seconds
         seconds += split_k.traffic_seconds(parts, self.m * self.n, machine)
         return Cost(seconds, "issue" if macs >= loads else "LDS")
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....ir import Expr, IntImm, IterVar, TensorRead, Var
+from ....ir import Expr, TensorRead, Var
 from ....ir.visit import Rewriter
 from ....ops.contraction import Contraction, Fold
 from ....target import Target
 from ....te import ComputeOp, Tensor, compute
 from ...cost import Cost, Footprint
-from ...group import Group, depends, extent
+from ...group import Group, depends
+from ...parts.operands import is_own_place
 from ...space import Choice, Scheduled, Space
 
 Match = Callable[[Group, Target], Iterator[Space]]
@@ -102,7 +103,7 @@ def _moved(t: Tensor, result: Tensor, shape: tuple[Any, ...], fold: Fold, made: 
         def on_read(e: TensorRead, r: Rewriter) -> Expr:
             if e.tensor is not result and not depends(e.tensor.op, result.op):
                 return r.expr_children(e)
-            if len(e.indices) != len(op.axis) or not all(map(_is_own, e.indices, op.axis)):
+            if len(e.indices) != len(op.axis) or not all(map(is_own_place, e.indices, op.axis)):
                 raise _Elsewhere
             read: Expr = _moved(e.tensor, result, shape, fold, made)(*at)
             return read
@@ -112,11 +113,6 @@ def _moved(t: Tensor, result: Tensor, shape: tuple[Any, ...], fold: Fold, made: 
 
     made[t] = compute(shape, element, name=op.name, tag=op.tag)
     return made[t]
-
-
-def _is_own(index: Expr, axis: IterVar) -> bool:
-    single = axis.dom is not None and extent(axis.dom.extent) == 1
-    return index is axis.var or (single and isinstance(index, IntImm) and index.value == 0)
 
 
 class _Elsewhere(Exception):

@@ -18,7 +18,7 @@ from ....ops.contraction import Contraction
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis
-from ...group import extent
+from ...group import extent_of
 from ...parts import ends
 from ...parts.ends import MET, PIECE
 from ...parts.grid import Tiles
@@ -174,7 +174,7 @@ def _product(acc: Stage, final: Stage, at: IterVar, t: Tiling, mx: intrin.Matrix
     acc.unroll(ki)
     if t.interleave:
         acc.pragma(ki, "fragments_ahead")
-    if t.stages and (k.dom is None or (extent(k.dom.extent) or t.k + 1) > t.k):
+    if t.stages and (extent_of(k) or t.k + 1) > t.k:
         how = (t.stages, t.prefetch_distance, t.ping_pong, t.direct_to_lds)
         said = 4 if t.direct_to_lds else 3 if t.ping_pong else 2
         acc.pragma(ko, "software_pipeline", how[:said] if said > 2 or t.prefetch_distance > 1 else t.stages)

@@ -152,7 +152,7 @@ class MatrixProduct(Space):
         if choice["split_k"] == 1 and self.shape.k < known["short_sum"]:
             shape, machine = self.shape, self.target.machine
             stored = shape.batch * shape.m * shape.n * dtype_info(self.group.outputs[0].dtype).bytes
-            seconds += stored / (known["out_bytes_a_clock"] * machine.units * machine.clock_mhz * 1e6)
+            seconds += stored / (known["out_bytes_a_clock"] * machine.units * machine.clock_hz)
         return replace(found, seconds=seconds)
 
     def _copied_bytes(self) -> int:
@@ -168,7 +168,7 @@ class MatrixProduct(Space):
         if splits > 1:
             # The parts, written and read, and the launch that adds them up, whose loads are all under way at once.
             results = part.batch * part.m * part.n
-            if not m.has_latencies:
+            if not m.priced_by_model:
                 seconds += split_k.traffic_seconds(splits, results // splits, m)
             else:
                 moved = 2 * results * dtype_info(part.acc).bytes
@@ -211,7 +211,7 @@ def shape_of(c: Contraction, target: Target) -> Shape:
     """A contraction as a tiling of padded operands sees it."""
     fixed, turned = not is_symbolic((*c.batch, c.m, c.n, c.k)), not (c.a.k_last and c.b.k_last)
     runs = (0, 0)
-    if target.machine.has_latencies and dtype_info(c.a.dtype).bytes <= 4:  # whose price asks
+    if target.machine.priced_by_model and dtype_info(c.a.dtype).bytes <= 4:  # whose price asks
         runs = (_run(c, c.a), _run(c, c.b))
     return Shape(
         *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned, runs=runs,

@@ -99,11 +99,11 @@ def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[It
     final.reorder(*batch, js, io, jp, ii, ji)
     if is_enough or not threads:
         # The loop over panels is no part of a fused one: its last turn, of fewer panels or columns, then parts from the others, which need no guards.
-        task = final.fuse(*batch) if len(batch) > 1 else batch[0] if batch else js
+        task = final.fuse(*(batch or [js]))
         place = js
     else:
         tasks = (*batch, js) if panels is not None else (*batch, js, io)
-        place = task = final.fuse(*tasks) if len(tasks) > 1 else js
+        place = task = final.fuse(*tasks)
     if threads:
         final.parallel(task)
     if panels is not None:

@@ -176,8 +176,8 @@ class PaddedWarpgroupProduct(Space):
         size = dtype_info(c.out_dtype).bytes if splits == 1 else 4
         rate = known["staged_bytes_a_clock" if choice["stage_out"] else "out_bytes_a_clock"]
         ends = known["ends_clocks"] + at_once * min(rows, self.m) * min(columns, self.n) * size / rate
-        least = self.moved / ((machine.memory.gbps or machine.memory_gbps) * 1e9)
-        seconds = max(rounds * (steps * step + ends) / (machine.clock_mhz * 1e6), least)
+        least = self.moved / (machine.reached_gbps * 1e9)
+        seconds = max(rounds * (steps * step + ends) / machine.clock_hz, least)
         seconds += split_k.traffic_seconds(splits, self.batch * self.m * self.n, machine)
         seconds += copies.seconds(c, choice["copied"], machine)
         return Cost(seconds, "matrix" if products >= max(issued, brought) else "issue" if issued > brought else "L2")

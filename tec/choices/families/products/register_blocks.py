@@ -139,7 +139,7 @@ class RegisterBlocks(Space):
         resident = max(1, min(1536 // (x * y), 8) // (2 if block[0] * block[1] > 32 else 1))
         share = -(-groups // machine.units)
         alone = _STEP_CLOCKS * steps * (4 if share == 1 else 2 if share < resident else 1)
-        seconds = (share * clocks + alone) / (machine.clock_mhz * 1e6) + machine.launch_us * 1e-6
+        seconds = (share * clocks + alone) / machine.clock_hz + machine.launch_seconds
         seconds += split_k.traffic_seconds(parts, batch * m * n, machine)
         return Cost(seconds, "issue" if macs >= lds else "LDS")
 

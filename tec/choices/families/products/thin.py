@@ -10,18 +10,17 @@ neighbours. It asks for several steps' pieces at once. Where columns do not fill
 
 from __future__ import annotations
 
-import itertools
 from typing import ClassVar
 
-from ....ir import Reduce, TensorRead
+from ....ir import Reduce
 from ....ir.dtype import dtype_info
-from ....ir.visit import free_vars, walk_exprs
 from ....schedule import Schedule
 from ....target import Target
-from ....te import ComputeOp, thread_axis
+from ....te import ComputeOp
 from ...cost import Footprint, Kernel
-from ...group import Group, begin, const_shape, reduce_size, same_shape, size_of
-from ...parts.pointwise import moved_bytes
+from ...group import Group, begin, const_shape, is_used, reads_of, reduce_size, same_shape, size_of
+from ...parts.operands import accumulators
+from ...parts.pointwise import moved_bytes, over_groups
 from ...space import Choice, Scheduled, Space
 from ..sum_loops import equal_parts, in_parts
 
@@ -128,24 +127,16 @@ class ThinProduct(Space):
         self, s: Schedule, out: ComputeOp, red: ComputeOp, lanes: int, threads: int, by_rows: bool = False
     ) -> None:
         """A thread for some columns of all rows, or of a row each. The last work-group begins earlier and repeats what the one before computes: no load is under a condition."""
-        sums = s.cache_write(out.output(0), "local") if out is red else red.output(0)
-        final, own = s[out.output(0)], s[sums]
+        own, final = s[accumulators(s, red, out, "local")], s[out.output(0)]
         *lead, row, column = final.op.axis
         column, vec = final.split(column, factor=lanes)
         final.reorder(*lead, column, row, vec)
         lead += [column, row] if by_rows else [column]
-        fused = final.fuse(*lead) if len(lead) > 1 else lead[0]
-        outer, inner = final.split(fused, factor=threads, shift_inwards=True)
-        final.bind(outer, thread_axis("blockIdx.x"))
-        final.bind(inner, thread_axis("threadIdx.x"))
+        own.compute_at(final, over_groups(final, final.fuse(*lead), threads, repeated=True))
         if not by_rows:
             final.unroll(row)
         final.vectorize(vec)
-        own.set_scope("local")
-        own.compute_at(final, inner)
-        axes = own.op.reduce_axis
-        k = own.fuse(*axes) if len(axes) > 1 else axes[0]
-        k, some = own.split(k, factor=self._run(reduce_size(own.op) or 1))
+        k, some = own.split(own.fuse(*own.op.reduce_axis), factor=self._run(reduce_size(own.op) or 1))
         *lead, row, column = own.op.axis
         own.reorder(*lead, k, some, row, column)
         own.unroll(some)
@@ -155,18 +146,13 @@ class ThinProduct(Space):
 
 def _is_product(red: ComputeOp) -> bool:
     """Whether each read is of the rows, or of the matrix with the columns side by side."""
-    body = red.body[0]
-    reads = [e for e in walk_exprs(body) if isinstance(e, TensorRead) and e.indices]
     row, column = red.axis[-2].var, red.axis[-1].var
     kinds = set()
-    for e in reads:
-        inside = set(itertools.chain.from_iterable(free_vars(i) for i in e.indices))
-        by_row, by_column = (any(v is x for v in inside) for x in (row, column))
+    for e in (e for e in reads_of(red) if e.indices):
+        by_row, by_column = (is_used(x, *e.indices) for x in (row, column))
         if by_row and by_column:
             return False
-        if by_column:
-            at = e.indices[-1]
-            if at is not column or any(any(v is column for v in free_vars(i)) for i in e.indices[:-1]):
-                return False
+        if by_column and (e.indices[-1] is not column or is_used(column, *e.indices[:-1])):
+            return False
         kinds.add((by_row, by_column))
-    return isinstance(body, Reduce) and {(True, False), (False, True)} <= kinds
+    return isinstance(red.body[0], Reduce) and {(True, False), (False, True)} <= kinds

@@ -242,7 +242,7 @@ def _meeting(t: Tiling, shape: Shape) -> int:
 
 def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
     """For each of the usual tiles the one with the best instruction and the longest step that fit it."""
-    least = LEAST // 2 if target.machine.has_latencies and shape.padded and shape.fixed else LEAST
+    least = LEAST // 2 if target.machine.priced_by_model and shape.padded and shape.fixed else LEAST
     if shape.m < least or shape.n < least or shape.k < LEAST // 2:
         return
     swizzle, usual_stages = usual(target)
@@ -302,7 +302,7 @@ def _in_order(t: Tiling, shape: Shape, target: Target) -> Tiling:
     """The tiling with its work-groups in the order that asks for least beyond the L2s, where that sets the time and the number of tiles is known. Elsewhere neighbours on a die
     only wait longer, since all of them wait for the one that asked first."""
     machine = target.machine
-    if machine.dies == 1 or not shape.fixed or not machine.has_latencies:
+    if machine.dies == 1 or not shape.fixed or not machine.priced_by_model:
         return t
     together = held(t, shape, target)
     share = figures.of(TEMPLATE, target)["beyond_share"]
@@ -391,7 +391,7 @@ def seconds(t: Tiling, shape: Shape, target: Target) -> tuple[float, str]:
     lds = (reads + _STORE * (t.m + t.n) * t.slice_k) * t.k * shape.bytes / machine.scratch_bytes_a_clock
     # A unit works on whole work-groups: with one more than there are units, it takes as long as with twice as many.
     rounds = -(-groups(t, shape) // machine.units)
-    if machine.has_latencies:
+    if machine.priced_by_model:
         lds += narrow_loads.singles(t, shape, figures.of(TEMPLATE, target)) * t.slice_k / machine.scratch_bytes_a_clock
         return _amd_seconds(t, shape, target, macs, lds, rounds)
     count = -(-shape.k // t.step)
@@ -424,7 +424,7 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     least = (shape.batch * (shape.m + shape.n) * shape.k * shape.bytes + results) / (
         level_gbps(machine, "memory") * 1e9
     )
-    peak = machine.clock_mhz * 1e6
+    peak = machine.clock_hz
     asked, issue = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
     path = (bytes_ + asked) / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
     lines = tile_order.touched(t, shape)
