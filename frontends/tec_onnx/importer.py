@@ -20,7 +20,7 @@ from tec import ImportModelError, TecError
 from tec.errors import InternalError, one_line
 from tec.graph import Graph, Value
 from tec.graph.fold_sizes import sizes_in
-from tec.graph.graph import run_op
+from tec.graph.operators import run_op
 from tec.ops.dims import UndecidedSize, bind_hint, is_symbolic
 from tec.ops.guards import recording
 from tec.ops.registry import PACKED

@@ -222,7 +222,7 @@ class Reference:
 
     def values(self) -> dict[Any, Any]:
         """{graph value: array} of one value a node of the model, in order."""
-        from ..graph.graph import run_op
+        from ..graph.operators import run_op
 
         if self._values is not None:
             return self._values

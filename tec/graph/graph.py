@@ -13,21 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from .. import te
-from ..errors import ImportModelError, TecError, one_line
+from ..errors import ImportModelError, one_line
 from ..ir.dtype import from_ml_dtypes_name
 from ..notebook import layered_svg, styled
 from ..ops import OpDef, TensorType, get_op
-from ..ops.dims import Dim, UndecidedSize, as_size, bind_hint, given_shape, is_symbolic
+from ..ops.dims import Dim, as_size, given_shape, is_symbolic
 from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.guards import Guard, recording
-from ..ops.indices import check_index, index_sizes
 from ..ops.layouts import Layout
-from ..ops.registry import COLLECTIVE, INDEXED, PACKED, REGION, UnequalSizes
-from ..te.evaluate import evaluate, np_dtype
+from ..ops.registry import COLLECTIVE, PACKED, REGION, UnequalSizes
+from ..te.evaluate import np_dtype
 from .agree import agreed_shapes
 from .deferred import Deferred
 from .fold_sizes import fold_sizes
+from .operators import infer_types, run_op
 from .order import in_order, networkx_of
 
 # Constants are folded while the graph is made, unless that would take long or make a weight much larger than it was.
@@ -170,6 +169,10 @@ class Graph:
         """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
+        stranger = next((v for v in inputs if not isinstance(v, Value)), None)
+        if stranger is not None:
+            hint = "add() returns a list: take its first value" if isinstance(stranger, list) else ""
+            raise ImportModelError(f"an input of {op} is no value of a graph but {type(stranger).__name__}", hint=hint)
         folded = fold_sizes(op, inputs, attrs)
         if folded is not None:
             return [self.sizes(folded[0], name or op, folded[1])]
@@ -362,53 +365,6 @@ def dtype_of(array: Any) -> str:
     return from_ml_dtypes_name(str(array.dtype.name))
 
 
-# What operators raise where attributes are missing, of another type or out of range.
-_MISFITS = (KeyError, IndexError, ValueError, TypeError, AttributeError, ArithmeticError, StopIteration, AssertionError)
-_MOST_ELEMENTS = 1 << 48  # of one value: larger ones fit no machine, and their indices overflow
-
-
-def infer_types(definition: OpDef, types: Sequence[TensorType], attrs: dict[str, Any]) -> list[TensorType]:
-    """The types of an operator's outputs. ImportModelError where inputs or attributes do not fit it."""
-    try:
-        made = definition.infer(types, attrs)
-        large = next((t for t in made if _misfit(t)), None)
-    except ImportModelError:
-        raise
-    except (TecError, *_MISFITS) as e:
-        given = ", ".join(map(str, types))
-        if any(t.is_symbolic for t in types) and not isinstance(e, TecError):
-            raise UndecidedSize(
-                f"{definition.name}({given}) with {attrs} takes numbers: {_words(e)}",
-                hint=bind_hint(*(t.shape for t in types)),
-            ) from None
-        raise ImportModelError(f"{definition.name}({given}) with {attrs}: {_words(e)}") from e
-    if large is not None:
-        given = ", ".join(map(str, types))
-        raise ImportModelError(f"{definition.name}({given}) with {attrs} would give {large}")
-    return made
-
-
-def _misfit(t: TensorType) -> bool:
-    """Whether no tensor has that type; symbolic sizes are checked when they are bound."""
-    if t.is_symbolic:
-        return any(n < 0 for n in t.shape if not isinstance(n, Dim))
-    return t.size > _MOST_ELEMENTS or min(t.shape, default=0) < 0
-
-
-def compute_op(
-    definition: OpDef, attrs: dict[str, Any], tensors: list[Any], outs: Sequence[TensorType]
-) -> Sequence[Any]:
-    """The te tensors of an operator. ImportModelError where its attributes make no computation."""
-    try:
-        return definition.compute(attrs, tensors, list(outs))
-    except _MISFITS as e:
-        raise ImportModelError(f"{definition.name} with {attrs} cannot be computed: {_words(e)}") from e
-
-
-def _words(e: Exception) -> str:
-    return str(e) if isinstance(e, TecError) else f"{type(e).__name__} {e}"
-
-
 def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[TensorType], attrs: dict[str, Any]) -> bool:
     has_open = any(t.is_symbolic for t in types) or is_symbolic(list(attrs.values()))
     if has_open or {PACKED, REGION, COLLECTIVE} & definition.traits:
@@ -416,21 +372,6 @@ def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[Tensor
     given, made = sum(v.type.size for v in inputs), sum(t.size for t in types)
     work = definition.flops([v.type for v in inputs], types, attrs) if definition.flops else made
     return given + made <= FOLD_ELEMENTS and work <= FOLD_FLOPS and made <= given + FOLD_GROWTH
-
-
-def run_op(
-    op: OpDef, attrs: dict[str, Any], arrays: Sequence[Any], types: Sequence[TensorType], outs: list[TensorType]
-) -> list[Any]:
-    """The values of one operator, by the meaning of its te definition, or the NumPy that it has in its place."""
-    if INDEXED in op.traits:
-        sizes = index_sizes(op.name, attrs, types[0].shape, types[1].shape)
-        check_index(arrays[1], sizes, f"an index of {op.name}")
-    if op.host is not None:
-        return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(op.host(attrs, arrays, outs), outs)]
-    tensors = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
-    results = compute_op(op, attrs, tensors, outs)
-    got = evaluate(results, dict(zip(tensors, arrays)))
-    return [np.asarray(a, np_dtype(t.dtype)) for a, t in zip(got, outs)]
 
 
 def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:

@@ -29,7 +29,8 @@ from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
 from ..schedule import to_loops
 from .aliases import PIECE_ALIGN
-from .graph import Value, compute_op
+from .graph import Value
+from .operators import compute_op
 from .passes.fuse import FusedGroup
 from .sizes import GroupSizes
 

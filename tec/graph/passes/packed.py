@@ -19,7 +19,8 @@ from ...choices import layouts as preferred
 from ...ir.microscaling import BLOCK, format_of, pack
 from ...ops.packed import WORD_BITS, Weights, unpacked
 from ...target import Target
-from ..graph import Graph, Node, Value, run_op
+from ..graph import Graph, Node, Value
+from ..operators import run_op
 from .rewrite import Rebuild, rebuild
 
 LEAST_BLOCK = 16  # codes with a scale of their own: with fewer, the scales take more room than they

@@ -11,7 +11,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices import schedule, spaces
-from tec.graph.graph import infer_types
+from tec.graph.operators import infer_types
 from tec.ir.interp import run
 from tec.ops.layouts import Layout
 from tec.ops.registry import TensorType, get_op

@@ -6,7 +6,7 @@ import pytest
 
 import tec.graph  # noqa: F401  registers the operators
 from tec.errors import ImportModelError
-from tec.graph.graph import infer_types
+from tec.graph.operators import infer_types
 from tec.ops.registry import OPS, TensorType
 
 MANY = 40

@@ -8,6 +8,7 @@ from tec.errors import ImportModelError
 from tec.graph import Graph, Node, run_graph
 from tec.graph.passes.rewrite import copied
 from tec.graph.subgraph import subgraph
+from tec.ops.dims import Dim
 
 CONV = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
 
@@ -149,3 +150,19 @@ def test_a_copied_node_has_the_types_that_inference_gives():
     assert c.is_known and not c.data.any()
     with pytest.raises(ImportModelError, match="conv"):
         copied(other, y.node, [other.input("bad", "float32", (3, 3)), *y.node.inputs[1:]])
+
+
+def test_an_attribute_that_is_missing_is_named():
+    g, x, *_ = small()
+    with pytest.raises(ImportModelError, match="needs the attribute 'axes'"):
+        g.add("softmax", [x], {"axis": 1})
+    n = Graph("open").input("x", "float32", (Dim("n"), 3))
+    with pytest.raises(ImportModelError, match="needs the attribute 'axes'"):
+        g.add("softmax", [n], {})
+
+
+def test_an_input_that_is_no_value_is_told():
+    g, x, *_ = small()
+    with pytest.raises(ImportModelError, match="an input of relu is no value of a graph but list") as e:
+        g.add("relu", [g.add("relu", [x])])
+    assert "take its first value" in str(e.value)

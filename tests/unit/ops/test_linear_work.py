@@ -8,7 +8,7 @@ import pytest
 
 import tec
 from tec.graph import Graph
-from tec.graph.graph import run_op
+from tec.graph.operators import run_op
 from tec.ops import OPS, TensorType
 from tec.te.evaluate import np_dtype
 from tests import seeds

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from tec.errors import ImportModelError
-from tec.graph.graph import dtype_of, run_op
+from tec.graph.graph import dtype_of
+from tec.graph.operators import run_op
 from tec.ops import OPS, TensorType, get_op
 
 rng = np.random.default_rng(7)

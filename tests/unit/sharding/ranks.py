@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tec.graph import Graph
-from tec.graph.graph import run_op
+from tec.graph.operators import run_op
 from tec.ops.registry import COLLECTIVE
 from tec.sharding import Mesh
 from tec.sharding.network import rank_graphs

@@ -9,7 +9,7 @@ from tec_onnx.session import Session, reference_runner
 
 from tec.errors import ImportModelError
 from tec.graph import run_graph
-from tec.graph.graph import run_op
+from tec.graph.operators import run_op
 from tec.ops import TensorType, get_op
 
 rng = np.random.default_rng(3)

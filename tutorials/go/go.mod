@@ -1,0 +1,3 @@
+module tec/classify
+
+go 1.19
