@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arrays.dtypes import ShapeLike, numpy_dtype
+from ..runtime.arrays.dtypes import ShapeLike, lost, numpy_dtype
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.arrays.ndarray import array as nd_array
 from ..runtime.arrays.ndarray import empty as nd_empty
@@ -179,13 +179,16 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLik
 
 
 def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """An array of one number."""
+    """An array of one number. Raises ArrayValueError for a number that the type does not hold, such as 2.5 as an integer."""
     if type(fill_value) is Array:
         n = fill_value._node
         made = build.broadcast_to(build.cast(n, _dtype_or(dtype, n.dtype)), shape_of(shape))
         return Array(made) if device is None else Array(made).to_device(device)
     kind = _dtype_or(dtype, dtypes.of_scalar(fill_value, None))
-    _holds(fill_value, kind)
+    if (why := lost(fill_value, kind.name)) is not None:
+        raise ArrayValueError(
+            f"{why}: an array of {kind} is filled with it", hint="convert the number, or give another dtype="
+        )
     return Array(build.full(fill_value, shape_of(shape), kind, place(device)))
 
 

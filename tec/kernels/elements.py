@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import os
 from typing import Any
 
 import numpy as np
 
 from ..ir import build as B
 from ..ir import expr as E
+from ..ir import stmt as S
 from ..ir.dtype import dtype_info
+from ..ir.printer import expr_to_text
+from ..ir.visit import free_vars
 from .frames import State
-from .values import Array, Complex, Record, Records, describe, settle
+from .values import Array, Complex, Record, Records, Span, describe, settle
 
 
 class Elements(State):
@@ -19,6 +23,7 @@ class Elements(State):
 
     expr: Any  # `Expressions`'
     number: Any
+    required: dict[Any, S.Stmt]  # what the sizes of arguments must be, for the whole launch
 
     def _array_attribute(self, a: Array | Records, name: str) -> Any:
         if isinstance(a, Records) and name in a.fields:
@@ -59,33 +64,109 @@ class Elements(State):
 
     def tuple_element(self, v: tuple[Any, ...], index: Any) -> Any:
         """`v[index]`."""
+        if isinstance(index, slice) and all(
+            b is None or isinstance(b, (int, np.integer)) for b in (index.start, index.stop, index.step)
+        ):
+            return v[index]
         if not isinstance(index, (int, np.integer)):
             raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
         if not -len(v) <= index < len(v):
             raise self.error(f"element {index} of a tuple of {len(v)}")
         return v[int(index)]
 
-    def slice_(self, node: ast.Slice) -> Any:
-        raise self.error(
-            "a slice is not in the language of kernels",
-            hint="a kernel takes single elements: write a loop, or tec.vload(array, index, lanes)",
-        )
+    def slice_(self, node: ast.Slice) -> slice:
+        parts = (node.lower, node.upper, node.step)
+        return slice(*self.ordered(*[lambda n=n: None if n is None else self.expr(n) for n in parts]))
 
     def element(self, array: Any, index: Any, node: ast.AST) -> Any:
-        """The access `array[index]`; a row of a matrix is an array again."""
+        """The access `array[index]`; a part of an array (a row of a matrix, a slice) is an array again."""
         if not isinstance(array, Array):
             host = isinstance(array, np.ndarray)
             hint = "pass it as an argument; memory of the thread is tec.local(shape, dtype)" if host else None
             what = "an array of NumPy" if host else describe(array)
             raise self.error(f"{what} is indexed", hint=hint or "arrays and tuples have elements", node=node)
-        given = index if isinstance(index, tuple) else (index,)
-        if 0 < len(given) < len(array.shape):
-            first = self.held(self.indices(array, given, node, partial=True), "row")
-            return Array(array.buffer, first, array.is_complex)
-        indices = self.indices(array, given, node)
+        given = self.spread(array, index)
+        if 0 < len(given) < len(array.shape) or any(isinstance(i, slice) for i in given):
+            return self.view(array, given, node)
+        indices = array.at(self.indices(array, given, node))
         if array.is_complex:
             return Complex(*[E.BufferLoad(array.buffer, (*indices, E.IntImm(k))) for k in range(2)])
         return E.BufferLoad(array.buffer, indices)
+
+    # ---- parts of arrays
+
+    def spread(self, array: Array, index: Any) -> tuple[Any, ...]:
+        """An index as a tuple, with a whole dimension for each that `...` stands for."""
+        given = index if isinstance(index, tuple) else (index,)
+        at = [k for k, i in enumerate(given) if i is Ellipsis]
+        if len(at) > 1:
+            raise self.error("an index with more than one `...`")
+        if not at:
+            return given
+        whole = (slice(None),) * max(0, len(array.shape) - len(given) + 1)
+        return (*given[: at[0]], *whole, *given[at[0] + 1 :])
+
+    def view(self, array: Array, given: tuple[Any, ...], node: ast.AST) -> Array:
+        """`array[given]`, which has fewer indices than dimensions, or slices among them: the same memory under other indices."""
+        if len(given) > len(array.shape):
+            self.indices(array, given, node)  # refuses them
+        spans = [self._span(array, k, i, node) if isinstance(i, slice) else None for k, i in enumerate(given)]
+        numbers = self.indices(array, tuple(0 if isinstance(i, slice) else i for i in given), node, partial=True)
+        place = array.at([n if span is None else span for span, n in zip(spans, numbers)])
+        return Array(array.buffer, tuple(self._held_place(array, p) for p in place), array.is_complex)
+
+    def _held_place(self, array: Array, place: Any) -> Any:
+        if isinstance(place, Span):
+            extent = place.extent if _of_sizes(array, place.extent) else self.held(place.extent, "extent")
+            return Span(self.held(place.start, "start"), extent, place.step)
+        return self.held(place, "row")
+
+    def _span(self, array: Array, k: int, given: slice, node: ast.AST) -> Span:
+        """The places that a slice takes of dimension `k`. A bound that is known at compile time counts from the end where it is negative, as in Python;
+        an end that is known at run time alone is cut off at the end of the dimension."""
+        n, step = array.shape[k], 1 if given.step is None else given.step
+        if not isinstance(step, (int, np.integer)) or isinstance(step, bool) or step == 0:
+            raise self.error(
+                f"a slice of {array.name} in steps of {describe(step)}",
+                hint="a step is a constant, and not 0",
+                node=node,
+            )
+        step = int(step)
+
+        def bound(v: Any) -> E.Expr:
+            e = self.index_of(v, f"a bound of a slice of {array.name}", node)
+            return B.maximum(B.add(n, e), 0 if step > 0 else -1) if isinstance(e, E.IntImm) and e.value < 0 else e
+
+        if step > 0:
+            if given.start is None and given.stop is None and step == 1:
+                return Span(B.const(0, n.dtype), n, 1)
+            start = B.const(0, n.dtype) if given.start is None else bound(given.start)
+            stop = n if given.stop is None else B.minimum(bound(given.stop), n)
+            extent = B.sub(stop, start)
+        else:
+            start = B.sub(n, 1) if given.start is None else B.minimum(bound(given.start), B.sub(n, 1))
+            extent = B.sub(start, -1 if given.stop is None else bound(given.stop))
+        size = abs(step)
+        if size > 1:
+            extent = B.floordiv(B.add(extent, size - 1), B.const(size, extent.dtype))
+        return Span(start, B.maximum(extent, 0), step)
+
+    def elements_of(self, array: Array, n: int, node: ast.AST) -> tuple[Any, ...]:
+        """The `n` elements (or rows) of an array that is taken apart."""
+        self.agree(array, n, node)
+        return tuple(self.element(array, k, node) for k in range(n))
+
+    def agree(self, array: Array, n: int, node: ast.AST) -> None:
+        """That the first dimension has `n` elements: an error now where it is known not to, and one of the launch where the size comes with an argument."""
+        have = array.shape[0]
+        if isinstance(have, E.IntImm):
+            if have.value != n:
+                raise self.error(f"{n} values for {have.value} elements of {array.name}", node=node)
+        elif _of_sizes(array, have):
+            loc = self.where(node)
+            line = f" ({os.path.basename(loc[0])}:{loc[1]})" if loc else ""
+            text = f"{array.name} must have {n} elements along this dimension, one for each of the values that it gives or takes{line}"
+            self.required.setdefault((line, expr_to_text(have), n), S.Assert(B.compare("eq", have, n), text))
 
     # ---- structs
 
@@ -119,38 +200,47 @@ class Elements(State):
         )
 
     def indices(self, array: Array, index: Any, node: ast.AST, partial: bool = False) -> tuple[E.Expr, ...]:
-        """The indices of an element, checked, with those that the array has already. `partial`: there may be fewer than dimensions."""
+        """The indices of an element, checked. `partial`: there may be fewer than dimensions."""
         b, shape = array.buffer, array.shape
         given = index if isinstance(index, tuple) else (index,)
         if len(given) != len(shape) and not partial:
             raise self.error(
                 f"{b.name} has {len(shape)} dimension{'s'[: len(shape) != 1]}, and {len(given)} "
                 f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
-                hint=f"a kernel stores single elements: {b.name}[i, 0], {b.name}[i, 1] = x, y"
+                hint=f"{b.name}[i, 0], {b.name}[i, 1] = x, y stores elements; {b.name}[i, :] = x stores all of a row"
                 if len(given) < len(shape)
                 else None,
                 node=node,
             )
-        out = list(array.prefix)
+        out = []
         for k, (i, n) in enumerate(zip(given, shape)):
-            i = self.number(i, f"index {k} of {b.name}")
-            e = settle(i)
-            if not dtype_info(e.dtype).is_int:
-                raise self.error(
-                    f"index {k} of {b.name} is {e.dtype}", hint="an index is a whole number: int(x)", node=node
-                )
+            e = self.index_of(i, f"index {k} of {b.name}", node)
             if isinstance(e, E.IntImm) and e.value < 0:
                 e = B.add(n, e)
                 if isinstance(e, E.IntImm) and e.value < 0:
                     raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
             elif isinstance(e, E.IntImm) and isinstance(n, E.IntImm) and e.value >= n.value:
                 raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
-            if dtype_info(e.dtype).kind == "uint" or dtype_info(e.dtype).bits < 32:
-                e = B.cast("int64" if dtype_info(e.dtype).bits >= 32 else "int32", e)
             out.append(e)
         return tuple(out)
+
+    def index_of(self, v: Any, what: str, node: ast.AST) -> E.Expr:
+        """A number that counts elements: a signed integer of 32 or 64 bits."""
+        e = settle(self.number(v, what))
+        info = dtype_info(e.dtype)
+        if not info.is_int:
+            raise self.error(f"{what} is {e.dtype}", hint="an index is a whole number: int(x)", node=node)
+        if info.kind == "uint" or info.bits < 32:
+            e = B.cast("int64" if info.bits >= 32 else "int32", e)
+        return e
 
 
 def _plain(e: E.Expr) -> Any:
     """A dimension: a Python int where it is constant."""
     return e.value if isinstance(e, E.IntImm) else e
+
+
+def _of_sizes(array: Array, e: E.Expr) -> bool:
+    """Whether an extent is made of the sizes of the array alone, which are known when a kernel is launched."""
+    sizes = {id(v) for d in array.buffer.shape for v in free_vars(d)}
+    return all(id(v) in sizes for v in free_vars(e))

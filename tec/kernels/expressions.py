@@ -114,7 +114,7 @@ class Expressions(Elements):
     def constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, complex):
             return Complex(node.value.real, node.value.imag)
-        if isinstance(node.value, bytes) or node.value is Ellipsis:
+        if isinstance(node.value, bytes):
             raise self.error(f"{node.value!r} is not in the language of kernels")
         return node.value
 

@@ -13,10 +13,10 @@ from typing import Any
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
-from ..ir.dtype import dtype_info
-from .exits import EXITS, Exits, leaves
+from .exits import EXITS, leaves
 from .frames import SECRET, Key, Loop, reads_memory
-from .values import Array, Complex, Record, Records, as_dtype, describe, is_number, is_storable, settle
+from .stores import Stores
+from .values import Array, Turns, as_dtype, describe, is_number, is_storable, settle
 
 _REFUSED: dict[type, tuple[str, str]] = {
     ast.With: ("with", "kernels have no context managers"),
@@ -36,7 +36,7 @@ _REFUSED: dict[type, tuple[str, str]] = {
 }
 
 
-class Statements(Exits):
+class Statements(Stores):
     """Handlers for statements; expressions are `Expressions`'."""
 
     def statements(self, body: list[ast.stmt]) -> None:
@@ -163,6 +163,9 @@ class Statements(Exits):
             self.put(s.target, self.operate(s.op, old, value, s), s)
         elif isinstance(s.target, (ast.Subscript, ast.Attribute)):
             array, index = self.place(s.target)
+            if index is None:
+                self.put_view(array, self.expr(s.value), s, s.op)
+                return
             load = self.element(array, index, s.target)
             value = self.expr(s.value)
             self.put_element(array, index, self.operate(s.op, load, value, s), s)
@@ -176,6 +179,8 @@ class Statements(Exits):
         elif isinstance(target, (ast.Tuple, ast.List)):
             if any(isinstance(t, ast.Starred) for t in target.elts):
                 raise self.error("a starred name", hint="name each element", node=target)
+            if isinstance(value, Array):
+                value = self.elements_of(value, len(target.elts), s)
             if not isinstance(value, tuple):
                 raise self.error(f"{describe(value)} is taken apart into {len(target.elts)} names", node=s)
             if len(value) != len(target.elts):
@@ -188,85 +193,6 @@ class Statements(Exits):
             self.put_element(array, index, value, s)
         else:
             raise self.error("this cannot be assigned to", node=s)
-
-    def place(self, target: ast.Subscript | ast.Attribute) -> tuple[Any, Any]:
-        """What is written to: an array (or one of structs), and an index of it that is held."""
-        if isinstance(target, ast.Attribute):
-            v = self.expr(target.value)
-            if isinstance(v, Record):
-                return self.field(v.of, target.attr, target), self.held(v.indices, "i")
-            raise self.error(
-                f"an attribute (.{target.attr}) is assigned to", hint="kernels write to arrays", node=target
-            )
-        v, index = self.ordered(lambda: self.expr(target.value), lambda: self.expr(target.slice))
-        if isinstance(v, Record) and isinstance(index, str):
-            return self.field(v.of, index, target), self.held(v.indices, "i")
-        if isinstance(v, Records):
-            return v, self.record(v, index, target).indices
-        if not isinstance(v, Array):
-            raise self.error(f"{describe(v)} is indexed", hint="arrays have elements that are written to", node=target)
-        return v, self.indices(v, index, target)[len(v.prefix) :]
-
-    def _put_record(self, records: Records, index: tuple[E.Expr, ...], value: Any, s: ast.stmt) -> None:
-        """A whole struct: from another of the same fields, or from a tuple."""
-        names = list(records.fields)
-        if isinstance(value, Record) and list(value.of.fields) == names:
-            parts = [self.held(self.field_of(value, n, s), n) for n in names]
-        elif isinstance(value, tuple) and len(value) == len(names):
-            parts = list(value)
-        else:
-            raise self.error(
-                f"{describe(value)} is stored to {records.name}, an array of structs",
-                hint=f"a tuple of its fields, ({', '.join(names)}), or an element of an array of the same fields",
-                node=s,
-            )
-        for n, part in zip(names, parts):
-            self._put_field(records.fields[n], index, part, s)
-
-    def _put_field(self, field: Any, index: tuple[E.Expr, ...], part: Any, s: ast.stmt) -> None:
-        """A field of a struct; one of several numbers is stored number by number."""
-        if isinstance(field, Records) or len(field.shape) == len(index):
-            self.put_element(field, index, part, s)
-            return
-        n = field.shape[len(index)]
-        assert isinstance(n, E.IntImm)
-        for k in range(n.value):
-            x = self.element(part, k, s) if isinstance(part, Array) else self.tuple_element(part, k)
-            self._put_field(field, (*index, E.IntImm(k)), x, s)
-
-    def put_element(self, array: Any, index: Any, value: Any, s: ast.stmt) -> None:
-        """Store a number to an array. A float is not stored to an array of integers."""
-        if isinstance(array, Records):
-            self._put_record(array, index, value, s)
-            return
-        assert isinstance(array, Array)
-        b = array.buffer
-        indices = self.indices(array, index, s)
-        if array.is_complex:
-            value = value if isinstance(value, Complex) else Complex(self.number(value, "what is stored"), 0.0)
-            parts = [self.as_type(p, b.dtype, s) for p in self.held((value.real, value.imag), "part")]
-            for k, part in enumerate(parts):
-                self.perform(S.BufferStore(b, part, (*indices, E.IntImm(k)), None, self.where(s)))
-            return
-        if isinstance(value, Complex):
-            raise self.error(
-                f"a complex number is stored to {b.name}, an array of {b.dtype}",
-                hint="store z.real, z.imag or abs(z)",
-                node=s,
-            )
-        have, want = dtype_info(settle(self.number(value, "what is stored")).dtype), dtype_info(b.dtype)
-        if have.is_float and not want.is_float:
-            raise self.error(
-                f"a float is stored to {b.name}, an array of {b.dtype}",
-                hint="round and convert it: int(tec.floor(x)), or make the array one of floats",
-                node=s,
-            )
-        if have.lanes != want.lanes:
-            raise self.error(
-                f"{have.name} is stored to {b.name}, an array of {b.dtype}", hint="tec.vstore(array, index, v)", node=s
-            )
-        e = self.as_type(value, b.dtype, s)
-        self.perform(S.BufferStore(b, e, indices, None, self.where(s)))
 
     # ---- branches
 
@@ -353,12 +279,11 @@ class Statements(Exits):
         if isinstance(what, tuple):
             self._written_out(s, what)
             return
-        start, stop, step, kind = what.start, what.stop, what.step, what.kind
         left = self.inner_exits(s.body)
         if left & {ast.Break, ast.Return}:
-            self._range_with_exits(s, start, stop, step, left)
+            self._range_with_exits(s, what, left)
         else:
-            self._plain_range(s, start, stop, step, kind, what.thread, left)
+            self._plain_range(s, what, left)
 
     def _written_out(self, s: ast.For, values: tuple[Any, ...]) -> None:
         """A loop over what is known at compile time: its body once for each."""
@@ -384,13 +309,16 @@ class Statements(Exits):
         self.statements(s.body)
         self.node = s
 
-    def _plain_range(
-        self, s: ast.For, start: Any, stop: Any, step: Any, kind: str, thread: str, left: set[type]
-    ) -> None:
+    def _turn_value(self, what: Turns, number: E.Expr, s: ast.For) -> Any:
+        """What the loop's name stands for: the number, or that element of the array that the loop runs over."""
+        return number if what.of is None else self.element(what.of, number, s.iter)
+
+    def _plain_range(self, s: ast.For, what: Turns, left: set[type]) -> None:
+        step = what.step
         loop = self._open_loop(s, left)
-        first, extent = self._extent(start, stop, step, s)
+        first, extent = self._extent(what.start, what.stop, step, s)
         sure = isinstance(extent, E.IntImm) and extent.value > 0
-        name = s.target.id if isinstance(s.target, ast.Name) else "i"
+        name = s.target.id if isinstance(s.target, ast.Name) and what.of is None else "i"
         nonneg = isinstance(first, E.IntImm) and first.value >= 0
         before = set(self.assigned)
         unit = is_number(step) and step == 1
@@ -399,14 +327,14 @@ class Statements(Exits):
             value: E.Expr = var
             if not unit:
                 value = B.add(first, B.mul(var, settle(step)))
-            self.put(s.target, value, s)
+            self.put(s.target, self._turn_value(what, value, s), s)
             self._turn(loop, left, s)
             after = before | self.assigned
         self.assigned = after if sure else before
         low = first if unit else B.const(0, extent.dtype)
         self.frame.loops.pop()
         body = self.body(items)
-        self.emit(S.For(var, B.cast(extent.dtype, low), extent, body, kind, thread))
+        self.emit(S.For(var, B.cast(extent.dtype, low), extent, body, what.kind, what.thread))
 
     def _extent(self, start: Any, stop: Any, step: Any, s: ast.For) -> tuple[E.Expr, E.Expr]:
         """The first value and the number of turns of a range."""
@@ -437,12 +365,12 @@ class Statements(Exits):
         """A bound of a loop, evaluated once."""
         return self.let("bound", e) if reads_memory(e) else e
 
-    def _range_with_exits(self, s: ast.For, start: Any, stop: Any, step: Any, left: set[type]) -> None:
+    def _range_with_exits(self, s: ast.For, what: Turns, left: set[type]) -> None:
         """A loop that may be left: a counter, and flags in the condition."""
         loc = self.where(s)
         loop = self._open_loop(s, left)
         flags = self._loop_flags(loop, left)
-        first, extent = self._extent(start, stop, step, s)
+        first, extent = self._extent(what.start, what.stop, what.step, s)
         extent = self.let("turns", extent) if not isinstance(extent, (E.IntImm, E.Var)) else extent
         key = (*self.frame.key, f"{SECRET}turn", id(s))
         if key not in self.known.types:
@@ -451,8 +379,8 @@ class Statements(Exits):
         self.store(key, B.const(0, extent.dtype), s)
         with self.block() as items:
             turn = self.let("turn", self.load(key))
-            value = B.add(first, B.mul(turn, B.cast(extent.dtype, settle(step))))
-            self.put(s.target, value, s)
+            value = B.add(first, B.mul(turn, B.cast(extent.dtype, settle(what.step))))
+            self.put(s.target, self._turn_value(what, value, s), s)
             self._turn(loop, left, s)
             self.store(key, B.add(turn, 1), s)
         cond = B.all_of(B.compare("lt", self.load(key), extent), self.lowered(flags, s))

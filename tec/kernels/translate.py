@@ -122,7 +122,7 @@ def _round(
     target: Target,
     alias: bool,
 ) -> Translated:
-    t.launch, t.target, t.output = launch, target, Output()
+    t.launch, t.target, t.output, t.required = launch, target, Output(), {}
     t.frame = Frame(source, ())
     t.frame.entry = t.block_ids[-1]
     params: list[Buffer | E.Var] = []
@@ -150,6 +150,8 @@ def _round(
         body = S.IfThenElse(B.all_of(*inside), body, None, source.loc)
     for tag, (var, extent) in reversed(t.threads.items()):
         body = S.For(var, E.IntImm(0), extent, body, S.ForKind.THREAD, tag)
+    if t.required:
+        body = S.seq(*t.required.values(), body)
     if t.output.places:
         params.append(t.output.buffer)
     attrs: dict[str, Any] = {"simt": True, "loc": source.loc}

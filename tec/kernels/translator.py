@@ -147,9 +147,7 @@ class Translator(Functions):
         if isinstance(v, tuple):
             return v
         if isinstance(v, Array):
-            raise self.error(
-                f"a loop over {describe(v)}", hint=f"for i in range(len({v.name})): ... {v.name}[i]", node=node
-            )
+            return Turns(0, v.shape[0], 1, "serial", of=v)
         raise self.error(f"a loop over {describe(v)}", hint="for i in range(...)", node=node)
 
     def _signed(self, b: Any) -> Any:

@@ -15,6 +15,7 @@ an `Array`; or a `Weak` number. Types:
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,12 +48,30 @@ class Complex:
 
 
 @dataclass(slots=True, eq=False)
+class Span:
+    """The places of a dimension that a slice takes: `extent` of them from `start` on, `step` apart."""
+
+    start: E.Expr
+    extent: E.Expr
+    step: int
+
+    def at(self, i: E.Expr | Span) -> E.Expr | Span:
+        """The place of the i-th, or of a slice of them."""
+        if isinstance(i, Span):
+            return Span(self._place(i.start), i.extent, self.step * i.step)
+        return self._place(i)
+
+    def _place(self, i: E.Expr) -> E.Expr:
+        return B.add(self.start, i if self.step == 1 else B.mul(i, self.step))
+
+
+@dataclass(slots=True, eq=False)
 class Array:
-    """An array: a parameter, or shared or local storage. `prefix`: the indices that are given already, of a row of a matrix. `is_complex`: the last
-    dimension of the buffer is the two parts of a number."""
+    """An array: a parameter, or shared or local storage; or a part of one. `taken`: of a part, the place in each of the first dimensions of the buffer:
+    an index, or a span that an index of the part runs over. `is_complex`: the last dimension of the buffer is the two parts of a number."""
 
     buffer: Buffer
-    prefix: tuple[E.Expr, ...] = ()
+    taken: tuple[E.Expr | Span, ...] = ()
     is_complex: bool = False
 
     @property
@@ -62,8 +81,21 @@ class Array:
     @property
     def shape(self) -> tuple[E.Expr, ...]:
         """The extents of the indices that are still to be given."""
-        dims = self.buffer.shape[len(self.prefix) :]
-        return dims[:-1] if self.is_complex else dims
+        rest = self.buffer.shape[len(self.taken) :]
+        rest = rest[:-1] if self.is_complex else rest
+        return (*[t.extent for t in self.taken if isinstance(t, Span)], *rest)
+
+    def at(self, index: Sequence[E.Expr | Span]) -> tuple[Any, ...]:
+        """The place in the buffer of an index of the array; of an index of fewer dimensions, the part's."""
+        left = list(index)
+        first = [(t.at(left.pop(0)) if left else t) if isinstance(t, Span) else t for t in self.taken]
+        return (*first, *left)
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether neighbours along the last dimension are neighbours along the buffer's."""
+        last = self.taken[-1] if len(self.taken) == len(self.buffer.shape) else None
+        return last is None or (isinstance(last, Span) and last.step == 1)
 
     @property
     def dtype(self) -> str:
@@ -101,6 +133,7 @@ class Turns:
     step: Any
     kind: str
     thread: str = ""  # the launch index that the loop is bound to
+    of: Array | None = None  # the array whose elements they number, where the loop runs over these
 
 
 Number = (bool, int, float, np.generic)
@@ -182,6 +215,8 @@ def describe(v: Any) -> str:
     """A value in a message."""
     if isinstance(v, Array):
         return f"the array {v.name}"
+    if isinstance(v, slice) or v is Ellipsis:
+        return "a slice" if isinstance(v, slice) else "`...`"
     if isinstance(v, E.Expr):
         return f"a value of {v.dtype}"
     if isinstance(v, Weak):

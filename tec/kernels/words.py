@@ -172,9 +172,19 @@ class Words(Statements):
             raise self.error(f"tec.{what} of an array of {a.dtype}", hint="a[i] and a[i] = z take its elements")
         return a
 
+    def _adjacent(self, array: Array, index: Any, node: ast.AST) -> tuple[E.Expr, ...]:
+        """The place of the first of several elements that are accessed at once."""
+        if not array.adjacent:
+            raise self.error(
+                f"a vector of a part of {array.name} whose elements are not adjacent",
+                hint="take its elements one by one",
+                node=node,
+            )
+        return array.at(self.indices(array, index, node))
+
     def _vload(self, node: ast.Call, array: Any, index: Any, lanes: Any) -> Any:
         b = self._array(array, "vload").buffer
-        return B.buffer_load(b, self.indices(array, index, node), with_lanes(b.dtype, self._lanes(lanes)))
+        return B.buffer_load(b, self._adjacent(array, index, node), with_lanes(b.dtype, self._lanes(lanes)))
 
     def _vstore(self, node: ast.Call, array: Any, index: Any, vector: Any) -> Any:
         b = self._array(array, "vstore").buffer
@@ -182,7 +192,7 @@ class Words(Statements):
         if dtype_info(v.dtype).lanes == 1:
             raise self.error("tec.vstore of one number", hint="array[index] = x, or tec.vector(x, x, x, x)")
         s = B.buffer_store(
-            b, self.indices(array, index, node), B.cast(with_lanes(b.dtype, dtype_info(v.dtype).lanes), v)
+            b, self._adjacent(array, index, node), B.cast(with_lanes(b.dtype, dtype_info(v.dtype).lanes), v)
         )
         self.perform(S.BufferStore(s.buffer, s.value, s.indices, None, self.where(node)))
 
@@ -202,7 +212,7 @@ class Words(Statements):
             raise self.error(f"tec.{word} on {b.name}, which is the thread's own", hint="a plain assignment does")
         if array.is_complex:
             return self._complex_atomic(word, node, array, index, *values, **named)
-        load = E.BufferLoad(b, self.indices(array, index, node))
+        load = E.BufferLoad(b, array.at(self.indices(array, index, node)))
         info = dtype_info(b.dtype)
         if info.kind == "bool" or info.lanes > 1 or info.bits < 8:
             raise self.error(f"tec.{word} on an array of {b.dtype}", hint="atomics take 32 and 64 bits")
@@ -224,7 +234,7 @@ class Words(Statements):
         if word not in ("atomic_add", "atomic_sub"):
             raise self.error(f"tec.{word} on an array of {array.dtype}", hint="it takes atomic_add and atomic_sub")
         parts = (value.real, value.imag) if isinstance(value, Complex) else (self.number(value, "the value"), 0.0)
-        indices = self.indices(array, index, node)
+        indices = array.at(self.indices(array, index, node))
         old = []
         for k, part in enumerate(self.held(parts, "part")):
             e = self.as_type(part, array.buffer.dtype, node)

@@ -118,7 +118,8 @@ def export_module(
         )
     code = [_code(m, form) for form, m in enumerate(modules) if m.device_kind == "cpu"]
     parts = _Parts(code, [tables.data], gpu=gpu, gpu_kernels=gpu, entries=tables.entries(made_for))
-    _write(out, parts, exports, linker, None, made_for)
+    tail = module.package_bytes() if out.suffix == ".so" and not others else b""
+    _write(out, parts, exports, linker, None, made_for, tail)
     return [out, _write_header(out, kernels_header(tables.name, tables.functions, tables.target, gpu))]
 
 
@@ -211,8 +212,15 @@ def _code(module: Module, form: int) -> tuple[list[bytes], dict[str, str]]:
 
 
 def _write(
-    out: Path, made: _Parts, exports: Sequence[str], linker: str | None, size_symbol: str | None, target: str
+    out: Path,
+    made: _Parts,
+    exports: Sequence[str],
+    linker: str | None,
+    size_symbol: str | None,
+    target: str,
+    tail: bytes = b"",
 ) -> None:
+    """Write the library. tail: what comes behind a shared object, where loaders do not look."""
     machines = {elf.read_object(images[0]).machine for images, _ in made.code if images[0]}
     if len(machines) > 1:
         raise ArgumentError(
@@ -225,7 +233,7 @@ def _write(
     if out.suffix == ".so" and linker is None:
         whole = join_objects([parts[0], objects["api"], *own, *parts[1:]])
         pieces = link_shared(whole, exports, out.name, made.weights, size_symbol, (TABLES,))
-        write_output(out, lambda f: _put(f, pieces), CodegenError)
+        write_output(out, lambda f: _put(f, [*pieces, tail]), CodegenError)
         return
     parts += [_weights_object(symbol, data, like) for symbol, data in made.weights.items()]
     private = [e for e in exports if e not in _API]
@@ -240,7 +248,7 @@ def _write(
         with_api = [body, *([objects["api"]] if size_symbol is not None else [])]
         write_output(out, _for_linkers(join_objects(with_api)), CodegenError)
     else:
-        _link_by(str(linker), out, [body, *([objects["api"]] if size_symbol is not None else [])])
+        _link_by(str(linker), out, [body, *([objects["api"]] if size_symbol is not None else [])], tail)
 
 
 def _for_linkers(o: elf.Object) -> bytes:
@@ -260,7 +268,7 @@ def _weights_object(symbol: str, weights: Any, like: elf.Object) -> bytes:
     return write_object(elf.Object(like.machine, like.flags, like.ident, [elf.Section("", 0, 0, 0), section], symbols))
 
 
-def _link_by(linker: str, out: Path, objects: Sequence[bytes]) -> None:
+def _link_by(linker: str, out: Path, objects: Sequence[bytes], tail: bytes) -> None:
     """A shared object by a compiler driver."""
     with tempfile.TemporaryDirectory() as folder:
         files = []
@@ -287,7 +295,7 @@ def _link_by(linker: str, out: Path, objects: Sequence[bytes]) -> None:
         if done.returncode:
             raise CodegenError(f"{linker} did not link {out.name}: {done.stderr.strip()[:800]}", locate=False)
         data = Path(made).read_bytes()
-    write_output(out, data, CodegenError)
+    write_output(out, data + tail, CodegenError)
 
 
 def _write_header(out: Path, text: str) -> Path:

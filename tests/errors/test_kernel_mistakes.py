@@ -109,9 +109,29 @@ def writes_a_global(x, n):
     LIST = n
 
 
-@mistake("a slice", "single elements")
-def slices(x, n):
-    x[1:3] = 0  # <-
+@mistake("a part of x is stored to a part of the same array", "write a loop")
+def overlapping_slices(x, n):
+    x[1:] = x[:-1]  # <-
+
+
+@mistake("a slice of x in steps of", "a constant")
+def variable_steps(x, n):
+    x[::n] = 0  # <-
+
+
+@mistake("3 values for 2 elements of local")
+def other_number_of_values(x, n):
+    tec.local(2, "float32")[:] = (x[0], x[1], 2.0)  # <-
+
+
+@mistake("elements are not adjacent", "one by one")
+def vector_of_every_other(x, n):
+    tec.vstore(x, 0, tec.vload(x[::2], 0, 4))  # <-
+
+
+@mistake("m has 2 dimensions, and 3 indices", "", "m")
+def too_many_with_a_slice(m):
+    m[0, 1, :] = 0  # <-
 
 
 @mistake("x has 1 dimension, and 2 indices")
@@ -119,7 +139,7 @@ def too_many_indices(x, n):
     x[0, 1] = 0  # <-
 
 
-@mistake("m has 2 dimensions, and 1 index", "single elements", "m")
+@mistake("m has 2 dimensions, and 1 index", "m[i, :] = x", "m")
 def too_few_indices(m):
     m[0] = 0  # <-
 
@@ -190,12 +210,6 @@ def calls_sum(x, n):
 def enumerates(x, n):
     for i, v in enumerate(x):  # <-
         x[i] = v
-
-
-@mistake("a loop over the array x", "range(len(x))")
-def loops_over_an_array(x, n):
-    for v in x:  # <-
-        x[0] = v
 
 
 @mistake("a bound of range is float32", "int(x)")

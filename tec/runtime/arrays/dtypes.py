@@ -119,6 +119,28 @@ def from_dlpack_type(code: int, bits: int, lanes: int) -> str:
     return name
 
 
+def lost(value: Any, dtype: str) -> str | None:
+    """Why a number cannot be one of `dtype`: a fraction, NaN or a number out of range as an integer, an imaginary part as a real number. None where it
+    can; a float beyond the largest of a narrower type is infinity there, and any number is a bool."""
+    if (type(value) is int and 0 <= value < 128) or (type(value) is float and is_float(lanes(dtype)[0])):
+        return None
+    v, kind = np.asarray(value), numpy_dtype(lanes(dtype)[0])
+    if v.ndim == 0 and v.dtype.kind in "USO":
+        return f"{value!r} is no number"
+    if v.ndim or v.dtype.kind not in "iufc":
+        return None
+    if v.dtype.kind == "c" and kind.kind not in "bc" and v.imag:
+        return f"{value} is no real number"
+    if kind.kind not in "iu":
+        return None
+    if not np.isfinite(v) or v.real != np.trunc(v.real):
+        return f"{value} is no whole number"
+    info = np.iinfo(kind)
+    if not info.min <= int(v.real) <= info.max:
+        return f"{value} is outside of {dtype}, which holds {info.min} to {info.max}"
+    return None
+
+
 def is_float(dtype: str) -> bool:
     return _TABLE[dtype][1] in (2, 4, 10, 12)
 

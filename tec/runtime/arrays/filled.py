@@ -6,15 +6,22 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import ArgumentError
 from ..devices.device import DeviceLike
-from .dtypes import DTypeLike, ShapeLike
+from .dtypes import DTypeLike, ShapeLike, dtype_name, lost
 from .ndarray import NDArray, empty, zeros
 
 __all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros_like"]
 
 
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
-    """A new array of one number on `device`."""
+    """A new array of one number on `device`. Raises ArgumentError for a number that the type does not hold: 2.5 or NaN as an integer, 300 as uint8."""
+    name = dtype_name(dtype)
+    why = lost(value, name)
+    if why is not None:
+        raise ArgumentError(
+            f"{why}: an array of {name} is filled with it", hint="convert the number, or give another dtype="
+        )
     made = empty(shape, dtype, device)
     return made.copyfrom(np.full(made.elements().shape, value))
 

@@ -19,7 +19,7 @@ from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from . import dlpack
 from .addresses import address_of
-from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, numpy_dtype
+from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, lost, numpy_dtype
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
 
@@ -340,6 +340,10 @@ class NDArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         view = self[key].elements()
+        if isinstance(value, (int, float, complex)) and (why := lost(value, view.dtype)) is not None:
+            raise ArgumentError(
+                f"{why}: it is assigned to elements of {view.dtype}", hint="convert the number, or the array"
+            )
         if not isinstance(value, NDArray) or value.shape != view.shape:
             value = np.broadcast_to(np.asarray(value), view.shape)
         view.copyfrom(value)

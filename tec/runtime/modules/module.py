@@ -7,6 +7,7 @@ function. Everything here is plain data and bytes: no compiler is needed to run 
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,10 +19,11 @@ from ...target import CHIPS, Target
 from ..devices import device as devices
 from ..devices.device import Device
 from ..devices.surface import Assembly
+from ..outputs import write_output
 from .cpu_code import CpuCode
 from .function import Function
 from .host_cpu import lacks
-from .package import damaged, is_native, read_package, write_package
+from .package import damaged, is_native, package_writer, read_package, write_package
 from .timing import TimeEvaluator
 
 Source = str | Callable[[], str]
@@ -33,6 +35,8 @@ _KERNEL_FACTS = {
     "lds_bytes": "LDS, bytes",
     "vgpr_spills": "spills",
 }
+_TEXTS = {".ll": "llvm", ".s": "asm", ".asm": "asm", ".ptx": "ptx"}  # sources by the name of a file
+_CODE_OBJECTS = (".hsaco", ".co")
 _DEFAULT_SOURCES = ("llvm", "ptx", "asm", "ir")
 
 
@@ -339,12 +343,28 @@ class Module:
         return TimeEvaluator(self[name or self.entry_name], dev, number, repeat, **options)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`.
+        """Write the module, with all it needs to run, to a package file (`.tecmod`); see `load_module`. A name that promises something else
+        gets that: `.so`, `.a` and `.o` a library (`export_library`), `.ll`, `.s` and `.ptx` source text, `.hsaco` and `.co` the code object.
 
-        Raises ArgumentError for a name that promises a library or an object, PackageError where the file cannot be written."""
+        Raises ArgumentError for other names of libraries and objects, and for what the module does not have; PackageError where the file
+        cannot be written."""
+        suffix = os.path.splitext(os.fspath(path))[1] if isinstance(path, (str, os.PathLike)) else ""
+        if suffix in _TEXTS:
+            write_output(path, self.get_source(_TEXTS[suffix]))
+        elif suffix in _CODE_OBJECTS and "rocm" in (self.kind, *(m.kind for m in self.imported_modules)):
+            write_output(path, self.get_binary())
+        elif is_native(path):
+            self.export_library(path)
+        else:
+            blobs: dict[str, bytes] = {}
+            write_package(path, "module", {"module": self.to_data(blobs)}, blobs)
+
+    def package_bytes(self) -> bytes:
+        """The package that `save` writes."""
         blobs: dict[str, bytes] = {}
-        meta = {"module": self.to_data(blobs)}
-        write_package(path, "module", meta, blobs)
+        f = io.BytesIO()
+        package_writer("module", {"module": self.to_data(blobs)}, blobs)(f)
+        return f.getvalue()
 
     def export_library(
         self,
@@ -356,7 +376,7 @@ class Module:
         others: Sequence[Module] = (),
     ) -> None:
         """Write a native library and its C header: a shared object (`.so`), a static library (`.a`) or one object (`.o`). Any other name gets a
-        package, as `save` writes it.
+        package, as `save` writes it. A shared object has the package behind its own bytes, so that `load_module` reads it too.
 
         name: what the functions' names in C begin with, the file's name by default. linker: a compiler driver such as "cc", which links a
         shared object in tec's place. host: of code for a GPU alone, the target of the program that calls it, such as
@@ -409,6 +429,7 @@ class Module:
             return (lambda: blob(name).decode()) if late_texts else blob(name).decode()
 
         try:
+            _check_attrs(data["attrs"])
             return Module(
                 str(data["kind"]),
                 str(data["entry_name"]),
@@ -423,6 +444,15 @@ class Module:
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise damaged(f"{type(error).__name__}: {error}") from None
+
+
+def _check_attrs(attrs: Any) -> None:
+    """Raises TypeError where what a run reads of a module's attributes is not in form."""
+    kernels, features = attrs.get("kernels", {}), attrs.get("cpu_features", [])
+    if not isinstance(kernels, dict) or not all(isinstance(k, dict) for k in kernels.values()):
+        raise TypeError("the facts of kernels are no table")
+    if not isinstance(features, list) or not all(isinstance(f, str) for f in features):
+        raise TypeError("the processor's features are no list of names")
 
 
 def _sm(chip: str) -> int:
@@ -443,6 +473,6 @@ def _text(sources: dict[str, Source], kind: str) -> str:
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Read a module that `Module.save` wrote. PackageError for a damaged or foreign file."""
+    """Read a module that `Module.save`, or `Module.export_library` as a shared object, wrote. PackageError for a damaged or foreign file."""
     with read_package(path, "module") as package:
         return Module.from_data(package.meta.get("module"), package.blob)

@@ -18,7 +18,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -81,6 +81,16 @@ def write_package(
     """Write a package (`outputs.write_output` says how). `arrays` are NumPy or NDArrays. durable: False for one that can be made again.
     Raises PackageError, and ArgumentError for a name that no package has."""
     check_suffix(path)
+    write_output(path, package_writer(kind, meta, blobs, arrays), PackageError, durable)
+
+
+def package_writer(
+    kind: str,
+    meta: Mapping[str, Any],
+    blobs: Mapping[str, bytes] | None = None,
+    arrays: Mapping[str, Any] | None = None,
+) -> Callable[[BinaryIO], None]:
+    """A package as what writes it into a file. Raises PackageError for what is no plain data."""
     entries: list[tuple[str, Any, bool]] = []  # file, bytes, whether to compress
     blob_table: dict[str, Any] = {}
     array_table: dict[str, Any] = {}
@@ -112,7 +122,7 @@ def write_package(
         text = json.dumps(manifest, allow_nan=True, default=_plain).encode()
     except (TypeError, ValueError) as error:
         raise PackageError(f"{kind} cannot be saved: {error}") from None
-    write_output(path, lambda f: _write_zip(f, text, entries), PackageError, durable)
+    return lambda f: _write_zip(f, text, entries)
 
 
 def _plain(value: Any) -> Any:
@@ -155,7 +165,12 @@ class Package:
             self._zip = zipfile.ZipFile(self._file)
         except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, ValueError, NotImplementedError):
             self._file.close()
-            raise PackageError(f"{path} is no tec package: not a zip file, or cut off") from None
+            raise PackageError(
+                f"{path} is no tec package: not a zip file, or cut off",
+                hint="of libraries, a module's .so alone has the package with it, if no tool has stripped it; save(path) writes a package"
+                if is_native(path)
+                else None,
+            ) from None
         except OSError as error:
             self._file.close()
             raise PackageError(f"cannot read {path}: {error.strerror}") from None

@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.errors import ArgumentError
+from tec.errors import ArgumentError, PackageError
 from tests.unit.native.harness import Failed, library, tensor
 
 
@@ -55,7 +55,7 @@ def scaled(name="scaled"):
 
 def test_a_kernel_with_an_open_size_and_a_number(tmp_path):
     module = scaled()
-    module.export_library(tmp_path / "k.so")
+    module.save(tmp_path / "k.so")  # as export_library: the name says it
     header = (tmp_path / "k.h").read_text()
     assert "int32_t k_scaled(const DLTensor *A, DLTensor *B, float s, tec_error *tec_error_out);" in header
     assert "A: float32 [n, 4], read" in header and "B: float32 [n, 4], written" in header
@@ -68,6 +68,18 @@ def test_a_kernel_with_an_open_size_and_a_number(tmp_path):
         module(a, want, 2.5)
         np.testing.assert_array_equal(b, want)
         np.testing.assert_allclose(b, a * np.float32(2.5) + np.arange(4, dtype="f"), rtol=1e-6, atol=1e-6)
+
+
+def test_a_shared_object_is_loaded_as_a_module_too(tmp_path):
+    """The package lies behind it. Of a stripped one, and of other libraries, the error says what to do."""
+    scaled().export_library(tmp_path / "k.so")
+    a, b = np.ones((3, 4), "f"), np.empty((3, 4), "f")
+    tec.load_module(tmp_path / "k.so")["scaled"](a, b, 2.0)
+    assert (b == [2, 3, 4, 5]).all()
+    scaled().save(tmp_path / "k.o")
+    with pytest.raises(PackageError, match="no tec package") as e:
+        tec.load_module(tmp_path / "k.o")
+    assert "save(path)" in str(e.value)
 
 
 def test_what_a_call_costs(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from runtime_fakes import fake_device
 
+import tec
 from tec.errors import ArgumentError, DeviceError
 from tec.runtime import as_device, cpu, nd
 from tec.runtime.arrays import dlpack
@@ -74,6 +75,38 @@ def test_views_match_numpy(dev):
             key = (*key[:1], Ellipsis, *key[1:2])
         np.testing.assert_array_equal(a[key].numpy(), x[key], err_msg=str(key))
     assert [v.numpy().tolist() for v in nd.array([[1, 2], [3, 4]], dev)] == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "says"),
+    [
+        (2.5, "int32", "2.5 is no whole number"), (float("nan"), "int64", "no whole number"), (300, "uint8", "holds 0 to 255"),
+        (-1, "uint32", "holds 0 to"), (1e10, "int32", "outside of int32"), (1j, "float32", "no real number"), ("a", "float32", "no number"),
+    ],
+)  # fmt: skip
+def test_a_number_that_the_type_does_not_hold_is_refused(value, dtype, says):
+    made = nd.zeros((3,), dtype)
+    for fill in (nd.full, tec.array.full):
+        with pytest.raises(tec.TecError, match=says):
+            fill((2,), value, dtype)
+    if value != "a":
+        with pytest.raises(tec.ArgumentError, match=says):
+            made[1:] = value
+    assert not made.numpy().any()
+
+
+def test_numbers_that_types_hold():
+    for value, dtype in [
+        (-3.0, "int8"),
+        (255, "uint8"),
+        (2 + 0j, "int32"),
+        (7, "float16"),
+        (2, "bool"),
+        (True, "int32"),
+        (1.5, "float32x4"),
+    ]:
+        got = nd.full((2,), value, dtype).numpy()
+        assert (got == np.asarray(value).astype(got.dtype)).all()
 
 
 def test_writes_through_views(dev):

@@ -314,16 +314,18 @@ def test_what_is_a_stream(tmp_path):
 # ---- names
 
 
-@pytest.mark.parametrize(
-    "name", ["f.so", "F.SO", "libf.so.1.2", "f.dylib", "f.dll", "f.o", "f.a", "f.tar", "f.hsaco", "f.ptx"]
-)
+@pytest.mark.parametrize("name", ["f.so", "F.SO", "libf.so.1.2", "f.dylib", "f.dll", "f.o", "f.a", "f.tar", "f.cubin"])
 def test_a_package_is_no_library(name, tmp_path):
     module = Module("rocm", "vadd", VADD_SIGNATURE, program=VADD_PROGRAM, image=b"code")
     for call in (module.export_library, module.save):
-        native = call == module.export_library and name.endswith((".so", ".a", ".o"))
+        native = name.endswith((".so", ".a", ".o"))
         with pytest.raises(tec.TecError, match="no code of kernel 'vadd'" if native else "would be a tec package") as e:
             call(tmp_path / name)
         assert (native or ".tecmod" in str(e.value)) and os.listdir(tmp_path) == []
+    module.save(tmp_path / "f.hsaco")
+    assert (tmp_path / "f.hsaco").read_bytes() == b"code"
+    with pytest.raises(tec.TecError, match="no source of kind 'ptx'"):
+        module.save(tmp_path / "f.ptx")
     for good in ("f.tecmod", "so", "f.solved", "f"):
         module.export_library(tmp_path / good)
         assert tec.load_module(tmp_path / good).entry_name == "vadd"

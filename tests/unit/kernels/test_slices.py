@@ -1,0 +1,104 @@
+"""Parts of arrays in kernels: slices, rows and columns are read, stored, taken apart and looped over as NumPy does, on the CPU and on the software GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+
+RNG = np.random.default_rng(11)
+
+
+@tec.kernel
+def rows(a, b, o):
+    i = tec.grid_idx(1)
+    if i < a.shape[0]:
+        x, y, z = a[i]
+        column = b[:, 1]
+        o[i, :] = (x + column[i], y, z)
+        o[i, 1:] += 10.0
+        s = 0.0
+        for v in a[i, ::2]:
+            s += v
+        for v in a[i, ::-1]:
+            if v > 0.5:
+                break
+            s += v
+        o[i, 0] = s
+
+
+def rows_in_numpy(a: Any, b: Any, o: Any) -> None:
+    for i in range(a.shape[0]):
+        x, y, z = a[i]
+        o[i, :] = (x + b[i, 1], y, z)
+        o[i, 1:] += 10
+        s = sum(a[i, ::2])
+        for v in a[i, ::-1]:
+            if v > 0.5:
+                break
+            s += v
+        o[i, 0] = s
+
+
+@tec.kernel
+def own(a, o):
+    t = tec.local((4, 2), np.float32)
+    t[:] = 2.0
+    t[1:3, 0] = a[-2:]
+    t[..., 1] -= t[3, 0]
+    o[0] = t[1, 0] + t[2, 0] * t[3, 0] + t[2, 1] + len(a[1:]) + sum(o.shape[:1]) + len(a[5:]) + len(a[-9:2])
+    o[1:] = a[::-1]
+
+
+def own_in_numpy(a: Any, o: Any) -> None:
+    o[0] = a[-2] + a[-1] * 2 + (2 - 2) + len(a[1:]) + sum(o.shape[:1]) + len(a[5:]) + len(a[-9:2])
+    o[1:] = a[::-1]
+
+
+@tec.kernel
+def blocks(m, out):
+    r = tec.block_idx.x
+    part = m[r * 8 : (r + 1) * 8, 1::2][:, 1:]
+    for c in range(tec.thread_idx.x, part.shape[1], 8):
+        total = m[0, 0] * 0
+        for row in part:
+            total += row[c]
+        out[r, c] = total
+
+
+@pytest.fixture(params=["cpu", "gfx942"])
+def device(request: Any) -> Any:
+    return tec.cpu() if request.param == "cpu" else tec.rocm_emu("gfx942")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "in_numpy", "shapes"), [(rows, rows_in_numpy, [(20, 3), (20, 4), (20, 3)]), (own, own_in_numpy, [3, 4])]
+)
+def test_as_in_numpy(kernel: Any, in_numpy: Any, shapes: Any, device: Any) -> None:
+    arrays = [RNG.random(s).astype("float32") for s in shapes]
+    given = [tec.nd.array(a, device) for a in arrays]
+    kernel[1, 32](*given)
+    in_numpy(*arrays)
+    np.testing.assert_allclose(given[-1].numpy(), arrays[-1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int64"])
+def test_bounds_known_at_run_time(dtype: str, device: Any) -> None:
+    """The last block's rows end where the matrix does; a slice of a slice."""
+    m = (RNG.random((19, 11)) * 9).astype(dtype)
+    out = tec.nd.zeros((3, 4), dtype, device)
+    blocks[3, 8](tec.nd.array(m, device), out)
+    np.testing.assert_allclose(out.numpy(), [m[r * 8 : (r + 1) * 8, 3::2].sum(0) for r in range(3)], rtol=1e-5)
+
+
+def test_a_row_of_another_length_is_refused_at_the_launch(device: Any) -> None:
+    """Also after launches whose rows fit."""
+    good, bad = (tec.nd.array(np.zeros((20, n), "float32"), device) for n in (3, 4))
+    rows[1, 32](good, bad, good)
+    for _ in range(2):
+        with pytest.raises(tec.TecError, match=r"a must have 3 elements.*test_slices\.py:\d+"):
+            rows[1, 32](bad, bad, good)
+        rows[1, 32](good, bad, good)
