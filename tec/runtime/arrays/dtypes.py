@@ -141,6 +141,23 @@ def lost(value: Any, dtype: str) -> str | None:
     return None
 
 
+def check_number(value: Any, dtype: str, what: str) -> None:
+    """Raises ArgumentError for a number that cannot be one of `dtype`. what: what is done with it."""
+    why = lost(value, dtype)
+    if why is not None:
+        raise ArgumentError(f"{why}: {what}", hint="convert the number, or give the array another type")
+
+
+def check_fits(x: np.ndarray[Any, Any], name: str) -> None:
+    """Raise ArgumentError where whole numbers that a user wrote are beyond an integer type: NumPy's arrays are cast, numbers are not."""
+    held = numpy_dtype(name)
+    if x.dtype.kind not in "iu" or held.kind not in "iu" or not x.size:
+        return
+    ends, low, high = np.iinfo(held), int(x.min()), int(x.max())
+    if low < ends.min or high > ends.max:
+        raise ArgumentError(f"{low if low < ends.min else high} does not fit {name} ({ends.min} to {ends.max})")
+
+
 def is_float(dtype: str) -> bool:
     return _TABLE[dtype][1] in (2, 4, 10, 12)
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError
 from ..devices.device import DeviceLike
-from .dtypes import DTypeLike, ShapeLike, dtype_name, lost
+from .dtypes import DTypeLike, ShapeLike, check_number, dtype_name
 from .ndarray import NDArray, empty, zeros
 
 __all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros_like"]
@@ -17,11 +16,7 @@ __all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros_like"]
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
     """A new array of one number on `device`. Raises ArgumentError for a number that the type does not hold: 2.5 or NaN as an integer, 300 as uint8."""
     name = dtype_name(dtype)
-    why = lost(value, name)
-    if why is not None:
-        raise ArgumentError(
-            f"{why}: an array of {name} is filled with it", hint="convert the number, or give another dtype="
-        )
+    check_number(value, name, f"an array of {name} is filled with it")
     made = empty(shape, dtype, device)
     return made.copyfrom(np.full(made.elements().shape, value))
 

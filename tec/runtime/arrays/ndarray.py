@@ -19,7 +19,7 @@ from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from . import dlpack
 from .addresses import address_of
-from .dtypes import DTypeLike, ShapeLike, dtype_name, itemsize, lanes, lost, numpy_dtype
+from .dtypes import DTypeLike, ShapeLike, check_fits, check_number, dtype_name, itemsize, lanes, numpy_dtype
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
 
@@ -340,10 +340,8 @@ class NDArray:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         view = self[key].elements()
-        if isinstance(value, (int, float, complex)) and (why := lost(value, view.dtype)) is not None:
-            raise ArgumentError(
-                f"{why}: it is assigned to elements of {view.dtype}", hint="convert the number, or the array"
-            )
+        if isinstance(value, (int, float, complex)):
+            check_number(value, view.dtype, f"it is assigned to elements of {view.dtype}")
         if not isinstance(value, NDArray) or value.shape != view.shape:
             value = np.broadcast_to(np.asarray(value), view.shape)
         view.copyfrom(value)
@@ -425,7 +423,7 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
         except (ValueError, TypeError, RuntimeError) as error:
             raise ArgumentError(f"nd.array cannot take this: {error}") from None
         if dtype is not None:
-            _check_fits(x, lanes(dtype_name(dtype))[0])
+            check_fits(x, lanes(dtype_name(dtype))[0])
     if x.dtype.names and dtype is None:
         from .records import records
 
@@ -439,16 +437,6 @@ def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> 
     made = empty(x.shape if count == 1 else x.shape[:-1], name, device)
     made.elements()._copy_from_host(x)
     return made
-
-
-def _check_fits(x: np.ndarray[Any, Any], name: str) -> None:
-    """Raise ArgumentError where whole numbers that a user wrote are beyond an integer type: NumPy's arrays are cast, numbers are not."""
-    held = numpy_dtype(name)
-    if x.dtype.kind not in "iu" or held.kind not in "iu" or not x.size:
-        return
-    ends, low, high = np.iinfo(held), int(x.min()), int(x.max())
-    if low < ends.min or high > ends.max:
-        raise ArgumentError(f"{low if low < ends.min else high} does not fit {name} ({ends.min} to {ends.max})")
 
 
 def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:

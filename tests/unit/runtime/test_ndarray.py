@@ -81,7 +81,7 @@ def test_views_match_numpy(dev):
     ("value", "dtype", "says"),
     [
         (2.5, "int32", "2.5 is no whole number"), (float("nan"), "int64", "no whole number"), (300, "uint8", "holds 0 to 255"),
-        (-1, "uint32", "holds 0 to"), (1e10, "int32", "outside of int32"), (1j, "float32", "no real number"), ("a", "float32", "no number"),
+        (-1, "uint32", "holds 0 to"), (1e10, "int32", "outside of int32"), (1j, "float32", "no real number"), ("a", "float32", "no number|a number"),
     ],
 )  # fmt: skip
 def test_a_number_that_the_type_does_not_hold_is_refused(value, dtype, says):
