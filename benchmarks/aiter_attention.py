@@ -81,7 +81,7 @@ def _weights(s: Shape, q: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.exp(scores - lse), lse
 
 
-def _tables(args: Arguments, places: int, tables: list[np.ndarray]) -> None:
+def block_tables(args: Arguments, places: int, tables: list[np.ndarray]) -> None:
     """Put tables behind the `places` arrays that come before them: addresses depend on them, also where nobody gives data."""
     given = list(reversed(args.data or []))
     given += [None] * (places - len(given))
@@ -98,7 +98,7 @@ def forward(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> 
     of_v, of_o = s.strides(s.of_keys, s.value, width), s.strides(s.heads, s.value)
     starts = [s.starts()] * 4 if s.group else []
     descales = [np.full(s.batch * h, 0.5, np.float32) for h in (s.heads, s.of_keys, s.of_keys)] if width == 1 else []
-    _tables(args, 5, [*starts, *descales])
+    block_tables(args, 5, [*starts, *descales])
     args.pointers(s.total * of_o[0], s.total * of_q[0], s.total * of_k[0], s.total * of_v[0], s.total * s.heads * 4)
     uneven = s.size == 192 and s.value == 128
     options = 3 if s.causal and (s.heads % 8 or s.length > 16384) else 5
@@ -131,7 +131,7 @@ def gradient(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) ->
     where = folder_of(chip, name)
     whole_q, whole_o = s.total * of_q[0], s.total * of_o[0]
     if "_odo_" in name:
-        _tables(args, 3, starts[:2])
+        block_tables(args, 3, starts[:2])
         args.pointers(whole_o, whole_o, sums)
         for _ in range(2):
             args.numbers(of_o[1], of_o[2], of_o[0])
@@ -144,7 +144,7 @@ def gradient(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) ->
     acc_head = (s.total if s.group else s.length) * acc_row if wide else padded * acc_row
     acc = (1 if wide and s.group else s.batch) * s.heads * acc_head
     if "_dq_convert_" in name:
-        _tables(args, 2, starts[:2])
+        block_tables(args, 2, starts[:2])
         args.pointers(acc, whole_q)
         args.numbers(acc_head, 0 if s.batch == 1 or (wide and s.group) else s.heads * acc_head, acc_row)
         args.numbers(of_q[1], of_q[2], of_q[0], s.length, s.size).pointers(table, table)
@@ -152,7 +152,7 @@ def gradient(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) ->
     direct = not wide and (chip == "gfx942" or s.size == 64)
     acc = whole_q if direct else acc
     given = list(reversed(args.data or []))
-    _tables(args, 9, starts)
+    block_tables(args, 9, starts)
     if given:
         args.pointers(acc)
     else:

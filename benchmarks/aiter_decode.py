@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import tec
-from benchmarks.aiter_attention import BF16, _tables
+from benchmarks.aiter_attention import BF16, block_tables
 from benchmarks.aiter_results import Arguments, Launch, Pairs, Read, compared, folder_of, row_of, values
 
 LATENT, VALUES = 576, 512  # of a place of MLA's cache, and how many of them are the values
@@ -41,7 +41,7 @@ def latent(name: str, sizes: tuple[int, ...], splits: int, args: Arguments) -> L
     counts = np.arange(batch + 1, dtype=np.int32)
     tables = [counts * length, np.arange(batch * length, dtype=np.int32), np.ones(batch, np.int32)]
     scales = [np.ones(1, np.float32)] * 2 if wq == 1 else []
-    _tables(args, 4, [*tables, counts * queries, counts * splits, *scales])
+    block_tables(args, 4, [*tables, counts * queries, counts * splits, *scales])
     args.pointers(batch * queries * splits * heads * VALUES * 4, batch * queries * splits * heads * 4)
     args.pointers(batch * queries * heads * LATENT * wq, batch * length * LATENT * wk, *(t.nbytes for t in tables))
     args.numbers(LATENT**-0.5, heads * queries, splits, heads * LATENT * wq * queries, LATENT * wk, 0)

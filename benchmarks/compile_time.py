@@ -34,11 +34,11 @@ def vector_add(tec: object, target: str) -> object:
 
 def tiled_matmul(tec: object, target: str) -> object:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    from tests.conformance.matmuls import _gpu_tiled, matmul
+    from tests.conformance.matmuls import gpu_tiled, matmul
 
     a, b, c = matmul(1024, 1024, 1024)
     s = tec.create_schedule(c.op)
-    _gpu_tiled(64, 16, 16)(s, a, b, c)
+    gpu_tiled(64, 16, 16)(s, a, b, c)
     return tec.build(s, [a, b, c], target, name="matmul")
 
 

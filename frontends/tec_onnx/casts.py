@@ -33,7 +33,7 @@ def cast_on_host(x: Any, dtype: str, saturate: bool = True, round_mode: str = "u
     if dtype == "float8_e8m0fnu":
         return _to_exponent(np.asarray(x).astype(np.float32), saturate, round_mode).view(to)
     if dtype.startswith(("float8", "float4", "float6")):
-        return _to_small_float(np.asarray(x).astype(np.float32), dtype, to, saturate)
+        return _to_small_float(np.asarray(x).astype(np.float32), to, saturate)
     if dtype.startswith(("int", "uint")) and to.itemsize == 1 and dtype not in ("int8", "uint8"):
         wide = np.asarray(x)
         if wide.dtype.kind not in "iub":
@@ -44,7 +44,7 @@ def cast_on_host(x: Any, dtype: str, saturate: bool = True, round_mode: str = "u
     return cast_array(np.asarray(x).astype(np.float32), dtype)
 
 
-def _to_small_float(x: Any, dtype: str, to: np.dtype[Any], saturate: bool) -> Any:
+def _to_small_float(x: Any, to: np.dtype[Any], saturate: bool) -> Any:
     import ml_dtypes
 
     info = ml_dtypes.finfo(to)

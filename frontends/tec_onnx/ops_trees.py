@@ -186,10 +186,10 @@ class _Old:
     table: Any  # (leaves, targets)
 
 
-def _numbers(c: Call, name: str, default: Any = ()) -> Any:
+def _numbers(c: Call, name: str) -> Any:
     """An attribute of numbers, from its tensor of float64 where the model has one."""
     wide = c.attr(f"{name}_as_tensor")
-    return np.asarray(wide if wide is not None else c.attr(name, default)).reshape(-1)
+    return np.asarray(wide if wide is not None else c.attr(name, ())).reshape(-1)
 
 
 def _read(c: Call, dtype: str, prefix: str, targets: int) -> _Old:

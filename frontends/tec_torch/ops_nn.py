@@ -384,7 +384,7 @@ def einsum(c: AtenCall, equation: str, operands: Sequence[Value], path: Any = No
 )
 def upsample_nearest(c: AtenCall, x: Value, size: Any, *scales: Any) -> Value:
     exact = "exact" in c.name_of_op
-    factors = _factors(c, x, scales)
+    factors = _factors(x, scales)
     picked: dict[int, Any] = {}
     for d, factor in enumerate(factors):
         axis, n, out = 2 + d, x.shape[2 + d], c.shape[2 + d]
@@ -409,7 +409,7 @@ def _whole_factor(n: Size, out: Size) -> int | None:
     return times_ if isinstance(times_, int) and times_ * n == out else None
 
 
-def _factors(c: AtenCall, x: Value, scales: Sequence[Any]) -> list[float | None]:
+def _factors(x: Value, scales: Sequence[Any]) -> list[float | None]:
     """The factor of each spatial dimension where the call gives it."""
     n = x.ndim - 2
     flat = [s for v in scales for s in (v if isinstance(v, (list, tuple)) else [v])]
@@ -432,7 +432,7 @@ def upsample(c: AtenCall, x: Value, size: Any, align: bool, *scales: Any) -> Val
     transform = "align_corners" if align else "half_pixel"
     a = -0.5 if antialias else -0.75  # of the cubic kernel: Pillow's with antialiasing
     acc = "float64" if x.dtype == "float64" else "float32"
-    for d, factor in enumerate(_factors(c, x, scales)):
+    for d, factor in enumerate(_factors(x, scales)):
         axis, n, out = 2 + d, x.shape[2 + d], c.shape[2 + d]
         if n == out and factor in (None, 1.0):
             continue

@@ -27,7 +27,7 @@ def _numeric(name: str, n: Node) -> Node:
     return n
 
 
-def _floating(name: str, n: Node) -> Node:
+def _floating(n: Node) -> Node:
     """Integers and bools become the default float."""
     return n if dtypes.is_float(n.dtype) or dtypes.is_complex(n.dtype) else build.cast(n, dtypes.DEFAULT_FLOAT)
 
@@ -39,11 +39,11 @@ def _named(f: Callable[..., Array], name: str, doc: str, of: Callable[..., Any] 
     return f
 
 
-def _math(name: str, doc: str, op: str = "") -> Callable[[Array], Array]:
+def _math(name: str, doc: str) -> Callable[[Array], Array]:
     """A function of floats."""
 
     def function(x: Array, /) -> Array:
-        return Array(build.unary(op or name, _floating(name, node_of(x))))
+        return Array(build.unary(name, _floating(node_of(x))))
 
     return _named(function, name, doc + " Integers become the default float.", of_one)
 
@@ -65,7 +65,7 @@ def _arithmetic(name: str, doc: str, of_bools: str = "") -> Callable[[Any, Any],
 def _float_pair(name: str, doc: str) -> Callable[[Any, Any], Array]:
     def function(x1: Any, x2: Any, /) -> Array:
         a, b = pair(x1, x2)
-        return Array(build.binary(name, _floating(name, a), _floating(name, b)))
+        return Array(build.binary(name, _floating(a), _floating(b)))
 
     return _named(function, name, doc)
 

@@ -36,7 +36,7 @@ from ..runtime.arrays.dtypes import itemsize
 from ..runtime.arrays.ndarray import NDArray, Storage
 from ..runtime.devices.device import Device
 from ..te import math
-from .radix import FLOAT, INFINITY, SIGNED, UNSIGNED, _key_of, kernel
+from .radix import FLOAT, INFINITY, SIGNED, UNSIGNED, kernel, key_of
 
 popcount: Any = math.popcount
 
@@ -82,7 +82,7 @@ def _counter(width: int, passes: int) -> Any:
             run = np.int32(0)
             for i in unrolled(each):
                 if first + i * THREADS + t < n:
-                    k = _key_of(keys[i], kind, 1 << (wide - 1), infinity, flip)
+                    k = key_of(keys[i], kind, 1 << (wide - 1), infinity, flip)
                     d = np.int32((k >> word(8 * p)) & 255)
                     if d != last:
                         if run > 0:
@@ -195,7 +195,7 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
             k = ~(word(0))
             if at < n:
                 if is_first:
-                    k = _key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
+                    k = key_of(bits[base + at], kind, 1 << (wide - 1), infinity, flip)
                 else:
                     k = key[base + at]
             keys[i] = k

@@ -28,7 +28,7 @@ SHORTEST = 96
 FEW_WIDE, MANY_WIDE = 1 << 12, 1 << 18
 
 
-def _key_of(u: Any, kind: Any, top: Any, infinity: Any, flip: Any) -> Any:
+def key_of(u: Any, kind: Any, top: Any, infinity: Any, flip: Any) -> Any:
     """The key of an element's bits."""
     k = u
     if kind == FLOAT:
@@ -60,7 +60,7 @@ def _sorter(digit: int) -> Any:
         for r in range(passes * buckets):
             counts[r] = 0
         for i in range(n):
-            k = _key_of(bits[base + i], kind, 1 << (width - 1), infinity, flip)
+            k = key_of(bits[base + i], kind, 1 << (width - 1), infinity, flip)
             key[base + i] = k
             order[base + i] = np.int32(i)
             for p in static_range(passes):

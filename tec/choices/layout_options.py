@@ -90,7 +90,7 @@ def options(
     image = _typical(y)
     plain_one = _plain(target, w, image, attrs, y.is_symbolic) if x.is_symbolic else _as_it_is(target, x, w, y, attrs)
     if attrs["groups"] > 1 and not _is_depthwise(w, attrs):
-        return [*_in_groups(target, x, w, y, attrs, sizes), plain_one]
+        return [*_in_groups(target, x, w, y, attrs), plain_one]
     found = [*_blocked(target, w, image, attrs, sizes), plain_one]
     if x.is_symbolic:
         return found
@@ -143,7 +143,7 @@ def _far_clocks(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str
 
 
 def _in_groups(
-    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
+    target: Target, x: TensorType, w: TensorType, y: TensorType, attrs: Mapping[str, Any]
 ) -> Iterable[Option]:
     """Blocks of a vector for a convolution of some groups, of which so many are computed as one, mostly zeros, as fill a block; none where there are not as many."""
     made = layouts.convolution(target, x, w, dict(attrs), ())

@@ -117,7 +117,7 @@ def _blocked(
     dot = dot_of(target, x.dtype, w.dtype)
     if dot is not None and groups == 1:
         unit = intrin.tiles(target, x.dtype)
-        if unit is not None and _fills(unit.steps * unit.group, x, w):  # channels that fill a tile's row
+        if unit is not None and _fills(unit.steps * unit.group, w):  # channels that fill a tile's row
             block = unit.steps * unit.group
             blocked = Layout(f"NC{axes}{block}c")
             if x.dtype == "bfloat16" and w.shape[1] <= FEW_CHANNELS and blocked not in lies:
@@ -139,7 +139,7 @@ def _blocked(
     return Convolution(blocked, Layout(f"OI{axes}{block}i{block}o"), blocked, merged=merged, dtype=acc)
 
 
-def _fills(row: int, x: TensorType, w: TensorType) -> bool:
+def _fills(row: int, w: TensorType) -> bool:
     """Whether channels lie in blocks of a tile's row: 32 of bfloat16 always, 64 bytes where input and output are whole blocks of them."""
     return row <= 32 or (w.shape[0] % row == 0 and (w.shape[1] % row == 0 or w.shape[1] <= FEW_CHANNELS))
 

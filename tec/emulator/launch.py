@@ -268,7 +268,7 @@ def run(
 ) -> None:  # fmt: skip
     """Run a kernel to its end; raises `EmulationError` where it cannot or faults. `estimate`: its time, for the driver's observer."""
     info, chip = function.info, driver.chip
-    _check_launch(chip, info, grid, block, shared_bytes)
+    check_launch(chip, info, grid, block, shared_bytes)
     lanes = info.wavefront_size
     threads_of_group = block[0] * block[1] * block[2]
     waves = (threads_of_group + lanes - 1) // lanes
@@ -297,7 +297,7 @@ def run(
             memory.displace(base)
 
 
-def _check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
     if min(grid) < 1:
         raise EmulationError(f"grid {grid}: every dimension must be 1 or more", kernel=info.name)
     if min(block) < 1:

@@ -77,7 +77,7 @@ def counted(driver: EmuDriver) -> Iterator[list[CountedLaunch]]:
         function: EmuFunction, compiled: Any, grid: Dim3, block: Dim3, estimate: Estimate, counters: Any, *times: float
     ) -> None:
         rows = compiled.translation.rows
-        lines = _lines(function.text, rows, counters, compiled.lanes, estimate.held)
+        lines = _lines(function.text, rows, counters, estimate.held)
         launches.append(CountedLaunch(function, grid, block, estimate, lines, _flops(function.text, lines)))
         if before[1] is not None:
             before[1](function, compiled, grid, block, estimate, counters, *times)
@@ -89,7 +89,7 @@ def counted(driver: EmuDriver) -> Iterator[list[CountedLaunch]]:
         driver.profile, driver.observer = before
 
 
-def _lines(text: KernelText, rows: list[Row], counters: np.ndarray, lanes: int, waited: dict[int, float]) -> list[Line]:
+def _lines(text: KernelText, rows: list[Row], counters: np.ndarray, waited: dict[int, float]) -> list[Line]:
     labels: dict[int, list[str]] = {}
     for name, at in text.labels.items():
         labels.setdefault(at, []).append(name)

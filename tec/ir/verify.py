@@ -288,10 +288,10 @@ def _alloc(s: S.Alloc, ctx: _Context) -> str | None:
         return f"{s.buffer.name} is in an unknown memory {s.buffer.scope!r}"
     if id(s.buffer) in ctx.allocated:
         return f"{s.buffer.name} is allocated inside of its own scope"
-    return _buffer(s.buffer, ctx)
+    return _buffer(s.buffer)
 
 
-def _buffer(b: Buffer, ctx: _Context) -> str | None:
+def _buffer(b: Buffer) -> str | None:
     info = dtype_info(b.dtype)
     if info.kind == "handle":
         return f"{b.name} holds handles"
@@ -357,7 +357,7 @@ def _params(f: Func, ctx: _Context) -> str | None:
         if isinstance(p, Buffer):
             if p.scope != "global":
                 return f"the parameter {p.name} is in {p.scope} memory"
-            bad = _buffer(p, ctx)
+            bad = _buffer(p)
             if bad is not None:
                 return bad
         elif not isinstance(p, E.Var):

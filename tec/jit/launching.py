@@ -235,7 +235,7 @@ class Launcher:
         try:
             key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args])
         except _Foreign:
-            given = [_taken(a) for a in args]
+            given = [taken_arguments(a) for a in args]
             key = tuple(
                 [a.layout if type(a) is NDArray else a.key if type(a) is Pack else _scalar_key(a) for a in given]
             )
@@ -365,7 +365,7 @@ def _scalar_key(a: Any) -> Any:
     raise _Foreign
 
 
-def _taken(a: Any) -> Any:
+def taken_arguments(a: Any) -> Any:
     """An argument as the runtime takes it."""
     a = packed(a)
     return a if type(a) in (NDArray, Pack) else _checked(a)

@@ -24,14 +24,14 @@ class Reflection:
     """What a kernel shows of itself. Arguments are arrays and numbers as in a launch, or their types: "float32[:, :]", "int32"."""
 
     def _for(self, args: Sequence[Any], block: Any, grid_ndim: int, shared_bytes: int, target: Any) -> Any:
-        from .launching import _taken, extents
+        from .launching import extents, taken_arguments
         from .specialise import argument_type, target_of
 
         k: Any = self
         names = parameters(k.source)
         if len(args) != len(names):
             raise KernelError(f"{k.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
-        given = [a if isinstance(a, (str, type, Argument)) else _taken(a) for a in args]
+        given = [a if isinstance(a, (str, type, Argument)) else taken_arguments(a) for a in args]
         types = [argument_type(a, n) for a, n in zip(given, names)]
         shape, n = extents(k.__name__, "the block", block)
         tgt = target_of(device_of(k.__name__, given)) if target is None else as_target(target)

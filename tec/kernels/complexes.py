@@ -34,8 +34,8 @@ class Method:
 def parts(t: Any, v: Any) -> tuple[Any, Any]:
     """The parts of a number, complex or real."""
     if isinstance(v, Complex):
-        return _floated(t, v.real), _floated(t, v.imag)
-    v = _floated(t, t.number(v, "a complex number's part"))
+        return _floated(v.real), _floated(v.imag)
+    v = _floated(t.number(v, "a complex number's part"))
     return v, _like(v, 0.0)
 
 
@@ -45,7 +45,7 @@ def _like(v: Any, x: float) -> Any:
     return x if kind == WEAK_FLOAT else np.dtype(kind).type(x) if kind in WHOLE else x
 
 
-def _floated(t: Any, v: Any) -> Any:
+def _floated(v: Any) -> Any:
     """A part is a float: a whole number of the kernel becomes float32, one of Python a float."""
     if isinstance(v, (bool, int)):
         return float(v)
@@ -123,7 +123,7 @@ def operate(t: Any, op: ast.operator, x: Any, y: Any, node: ast.AST) -> Any:
         return _product(t, x, y, node)
     if isinstance(op, ast.Div):
         if not isinstance(y, Complex):
-            y = _floated(t, y)
+            y = _floated(y)
             return Complex(t.operate(op, x.real, y, node), t.operate(op, x.imag, y, node))
         return _of_parts(t, complex_math.truediv, node, *parts(t, x), *parts(t, y))
     raise t.error(f"{describe(x)} and {describe(y)}: complex numbers have +, -, *, / and ** alone", node=node)
@@ -143,17 +143,17 @@ def _product(t: Any, x: Any, y: Any, node: ast.AST) -> Complex:
         return t.operate(ast.Mult(), a, b, node)
 
     if not isinstance(y, Complex):
-        y = _floated(t, y)
+        y = _floated(y)
         return Complex(times(x.real, y), times(x.imag, y))
     if not isinstance(x, Complex):
-        x = _floated(t, x)
+        x = _floated(x)
         return Complex(times(x, y.real), times(x, y.imag))
     re = t.operate(ast.Sub(), times(x.real, y.real), times(x.imag, y.imag), node)
     return Complex(re, t.operate(ast.Add(), times(x.real, y.imag), times(x.imag, y.real), node))
 
 
 def _pair(t: Any, a: Any, b: Any) -> tuple[Any, Any]:
-    return _floated(t, a), _floated(t, b)
+    return _floated(a), _floated(b)
 
 
 def _power(t: Any, x: Any, y: Any, node: ast.AST) -> Any:
@@ -233,7 +233,7 @@ def _of_two(t: Any, re: Any, im: Any) -> Any:
     if isinstance(re, Complex) or isinstance(im, Complex):
         turned = operate(t, ast.Mult(), im, Complex(0.0, 1.0), t.here)
         return operate(t, ast.Add(), re, turned, t.here)
-    return Complex(_floated(t, t.number(re, "the real part")), _floated(t, t.number(im, "the imaginary part")))
+    return Complex(_floated(t.number(re, "the real part")), _floated(t.number(im, "the imaginary part")))
 
 
 def _of_parts(t: Any, f: Any, node: ast.AST, *given: Any) -> Complex:

@@ -138,7 +138,7 @@ class Output:
         words: list[E.Expr] = [E.IntImm(len(self.places) - 1), t.linear_block(), t.linear_thread()]
         for _, e in parts:
             if e is not None:
-                words += _words(t, e)
+                words += words_of(t, e)
         n = len(words)
         b = self.buffer
         first = E.BufferLoad(b, (E.IntImm(0),))
@@ -148,7 +148,7 @@ class Output:
         t.perform(S.IfThenElse(fits, S.seq(*stores), None, loc))
 
 
-def _words(t: Any, e: E.Expr) -> list[E.Expr]:
+def words_of(t: Any, e: E.Expr) -> list[E.Expr]:
     """A value's bits as words."""
     info = dtype_info(e.dtype)
     if info.bits == 64:

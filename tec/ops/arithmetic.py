@@ -12,7 +12,7 @@ from typing import Any
 from .. import te
 from ..ir.dtype import dtype_info
 from ..te import Tensor
-from .elementwise import _binary, _c, _unary
+from .elementwise import binary, const_like, unary
 from .registry import INJECTIVE, Attrs, TensorType, register, taking, to_bool
 
 _UINT = {"float16": "uint16", "bfloat16": "uint16", "float32": "uint32", "float64": "uint64"}
@@ -34,27 +34,27 @@ def _differ(a: Any, b: Any) -> Any:
 # ---- division
 
 
-def _divisible(a: Any, b: Any) -> Any:
+def _divisible(b: Any) -> Any:
     """A divisor that no division traps on: neither 0 nor -1, whose cases are answered apart."""
-    special = b == _c(0, b)
+    special = b == const_like(0, b)
     if not dtype_info(b.dtype).kind.startswith("u"):
-        special = te.any(special, b == _c(-1, b))
-    return te.select(special, _c(1, b), b)
+        special = te.any(special, b == const_like(-1, b))
+    return te.select(special, const_like(1, b), b)
 
 
 def _int_floor_divide(a: Any, b: Any) -> Any:
-    q = te.floordiv(a, _divisible(a, b))
+    q = te.floordiv(a, _divisible(b))
     if not dtype_info(b.dtype).kind.startswith("u"):
-        q = te.select(b == _c(-1, b), _c(0, a) - a, q)
-    return te.select(b == _c(0, b), _c(0, a), q)
+        q = te.select(b == const_like(-1, b), const_like(0, a) - a, q)
+    return te.select(b == const_like(0, b), const_like(0, a), q)
 
 
 def _int_remainder(a: Any, b: Any) -> Any:
-    r = te.floormod(a, _divisible(a, b))
-    special = b == _c(0, b)
+    r = te.floormod(a, _divisible(b))
+    special = b == const_like(0, b)
     if not dtype_info(b.dtype).kind.startswith("u"):
-        special = te.any(special, b == _c(-1, b))
-    return te.select(special, _c(0, a), r)
+        special = te.any(special, b == const_like(-1, b))
+    return te.select(special, const_like(0, a), r)
 
 
 def _float_floor_divide(a: Any, b: Any) -> Any:
@@ -62,8 +62,8 @@ def _float_floor_divide(a: Any, b: Any) -> Any:
     return te.select(te.any(te.isinf(a), te.isinf(b)), te.div(a, b), te.floordiv(a, b))
 
 
-_binary("floor_divide", lambda a, b: _float_floor_divide(a, b) if _is_float(a) else _int_floor_divide(a, b))
-_binary("remainder", lambda a, b: te.floormod(a, b) if _is_float(a) else _int_remainder(a, b))
+binary("floor_divide", lambda a, b: _float_floor_divide(a, b) if _is_float(a) else _int_floor_divide(a, b))
+binary("remainder", lambda a, b: te.floormod(a, b) if _is_float(a) else _int_remainder(a, b))
 
 
 # ---- powers, shifts
@@ -73,36 +73,44 @@ def _pow(a: Any, b: Any) -> Any:
     if _is_float(a):
         return te.pow(a, b)
     # By squaring. A larger exponent than 63 leaves 0, 1, -1 and what wrapped around.
-    result, square = _c(1, a), a
+    result, square = const_like(1, a), a
     for bit in range(min(6, dtype_info(a.dtype).bits - 1)):
-        taken = te.bitwise_and(b >> _c(bit, b), _c(1, b)) != _c(0, b)
+        taken = te.bitwise_and(b >> const_like(bit, b), const_like(1, b)) != const_like(0, b)
         result = te.select(taken, result * square, result)
         square = square * square
-    result = te.select(_both(a == _c(0, a), b != _c(0, b)), _c(0, a), result)
+    result = te.select(_both(a == const_like(0, a), b != const_like(0, b)), const_like(0, a), result)
     if dtype_info(b.dtype).kind.startswith("u"):
         return result
     # Toward 0, as integers divide: of what a negative exponent gives, only 1 and -1 are whole, and of these the bits above have told.
-    far_from_one = te.any(a > _c(1, a), a < _c(-1, a))
-    return te.select(_both(b < _c(0, b), far_from_one), _c(0, a), result)
+    far_from_one = te.any(a > const_like(1, a), a < const_like(-1, a))
+    return te.select(_both(b < const_like(0, b), far_from_one), const_like(0, a), result)
 
 
 def _shift(left: bool) -> Any:
     def shifted(a: Any, b: Any) -> Any:
         info = dtype_info(a.dtype)
-        far = te.any(b < _c(0, b), b >= _c(info.bits, b)) if not info.kind.startswith("u") else b >= _c(info.bits, b)
-        count = te.select(far, _c(0, b), b)
+        far = (
+            te.any(b < const_like(0, b), b >= const_like(info.bits, b))
+            if not info.kind.startswith("u")
+            else b >= const_like(info.bits, b)
+        )
+        count = te.select(far, const_like(0, b), b)
         if left:
-            return te.select(far, _c(0, a), a << count)
+            return te.select(far, const_like(0, a), a << count)
         return te.select(
-            far, te.select(a < _c(0, a), _c(-1, a), _c(0, a)) if not info.kind.startswith("u") else _c(0, a), a >> count
+            far,
+            te.select(a < const_like(0, a), const_like(-1, a), const_like(0, a))
+            if not info.kind.startswith("u")
+            else const_like(0, a),
+            a >> count,
         )
 
     return shifted
 
 
-_binary("int_power", _pow)
-_binary("left_shift", _shift(True))
-_binary("right_shift", _shift(False))
+binary("int_power", _pow)
+binary("left_shift", _shift(True))
+binary("right_shift", _shift(False))
 
 
 # ---- floats
@@ -114,39 +122,39 @@ def _bits(x: Any) -> Any:
 
 def _signbit(x: Any) -> Any:
     raw = _bits(x)
-    return raw >> _c(dtype_info(x.dtype).bits - 1, raw) != _c(0, raw)
+    return raw >> const_like(dtype_info(x.dtype).bits - 1, raw) != const_like(0, raw)
 
 
 def _nextafter(a: Any, b: Any) -> Any:
     raw = _bits(a)
     n = dtype_info(a.dtype).bits
-    one = _c(1, raw)
-    away = te.bitwise_not(_differ(b > a, a > _c(0, a)))
+    one = const_like(1, raw)
+    away = te.bitwise_not(_differ(b > a, a > const_like(0, a)))
     step = te.select(away, raw + one, raw - one)
-    least = te.select(b > a, one, one | (one << _c(n - 1, raw)))
-    moved = te.reinterpret(a.dtype, te.select(a == _c(0, a), least, step))
+    least = te.select(b > a, one, one | (one << const_like(n - 1, raw)))
+    moved = te.reinterpret(a.dtype, te.select(a == const_like(0, a), least, step))
     found = te.select(a == b, b, moved)
     return te.select(te.any(te.isnan(a), te.isnan(b)), a + b, found)
 
 
 def _logaddexp(a: Any, b: Any) -> Any:
     top = te.maximum(a, b)
-    gap = te.select(a == b, _c(0, a), te.abs(a - b))
-    return top + te.log1p(te.exp(_c(0, a) - gap))
+    gap = te.select(a == b, const_like(0, a), te.abs(a - b))
+    return top + te.log1p(te.exp(const_like(0, a) - gap))
 
 
 def _signum(x: Any) -> Any:
     """The sign, 0 for both zeros."""
-    return te.select(x == _c(0, x), _c(0, x), te.sign(x))
+    return te.select(x == const_like(0, x), const_like(0, x), te.sign(x))
 
 
-_unary("signum", _signum)
-_unary("log10", te.log10, traits="c")
-_unary("signbit", _signbit, to_bool)
-_binary("copysign", te.copysign)
-_binary("hypot", te.hypot)
-_binary("nextafter", _nextafter)
-_binary("logaddexp", _logaddexp, traits="c")
+unary("signum", _signum)
+unary("log10", te.log10, traits="c")
+unary("signbit", _signbit, to_bool)
+binary("copysign", te.copysign)
+binary("hypot", te.hypot)
+binary("nextafter", _nextafter)
+binary("logaddexp", _logaddexp, traits="c")
 
 
 # ---- what has no inputs

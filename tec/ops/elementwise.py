@@ -39,14 +39,14 @@ from .registry import (
 # ---- one input
 
 
-def _c(value: float, x: Any) -> Any:
+def const_like(value: float, x: Any) -> Any:
     return number(value, x.dtype)
 
 
 def _gelu(x: Any) -> Any:
     """x / 2 * (1 + erf(x / sqrt(2))); of 16 bits in float32 inside, since 1 + erf loses what is small of it."""
     y = x.astype("float32") if dtype_info(x.dtype).bits == 16 else x
-    out = y * _c(0.5, y) * (_c(1, y) + te.erf(y * _c(math.sqrt(0.5), y)))
+    out = y * const_like(0.5, y) * (const_like(1, y) + te.erf(y * const_like(math.sqrt(0.5), y)))
     return out if y is x else out.astype(x.dtype)
 
 
@@ -54,7 +54,7 @@ def _gelu(x: Any) -> Any:
 _TRAITS = {"f": FINITE, "c": COSTLY, "h": FOLLOWS_16, "x": COMMUTES}
 
 
-def _unary(name: str, f: Callable[..., Any], infer: Any = same_type, traits: str = "") -> None:
+def unary(name: str, f: Callable[..., Any], infer: Any = same_type, traits: str = "") -> None:
     """An operator on one input; `traits`: letters of f (finite of finite), c (costly), h (follows its input into half precision), x (commutes)."""
 
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
@@ -73,54 +73,74 @@ for _traits, _names in {
     "fh": "abs",
 }.items():
     for _name in _names.split():
-        _unary(_name, getattr(te, _name), traits=_traits)
-_unary("round_even", te.nearbyint, traits="f")
-_unary("neg", lambda x: -x, traits="fh")
-_unary("identity", lambda x: x, traits="fh")
-_unary("isnan", te.isnan, to_bool, traits="f")
-_unary("isfinite", te.isfinite, to_bool, traits="f")
-_unary("logical_not", lambda x: te.bitwise_not(x), to_bool, traits="f")
-_unary("bitwise_not", te.bitwise_not)
-_unary("reciprocal", lambda x: _c(1, x) / x)
-_unary("square", lambda x: x * x, traits="f")
-_unary("relu", lambda x: te.maximum(x, _c(0, x)), traits="fh")
-_unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * _c(alpha, x), x), traits="fh")
-_unary("thresholded_relu", lambda x, alpha: te.select(x <= _c(alpha, x), _c(0, x), x), traits="f")
-_unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * _c(alpha, x), x), traits="fc")
-_unary(
+        unary(_name, getattr(te, _name), traits=_traits)
+unary("round_even", te.nearbyint, traits="f")
+unary("neg", lambda x: -x, traits="fh")
+unary("identity", lambda x: x, traits="fh")
+unary("isnan", te.isnan, to_bool, traits="f")
+unary("isfinite", te.isfinite, to_bool, traits="f")
+unary("logical_not", lambda x: te.bitwise_not(x), to_bool, traits="f")
+unary("bitwise_not", te.bitwise_not)
+unary("reciprocal", lambda x: const_like(1, x) / x)
+unary("square", lambda x: x * x, traits="f")
+unary("relu", lambda x: te.maximum(x, const_like(0, x)), traits="fh")
+unary("leaky_relu", lambda x, alpha: te.select(x < 0, x * const_like(alpha, x), x), traits="fh")
+unary("thresholded_relu", lambda x, alpha: te.select(x <= const_like(alpha, x), const_like(0, x), x), traits="f")
+unary("elu", lambda x, alpha=1.0: te.select(x < 0, te.expm1(x) * const_like(alpha, x), x), traits="fc")
+unary(
     "celu",
-    lambda x, alpha: te.maximum(x, _c(0, x)) + te.min(_c(0, x), te.expm1(x / _c(alpha, x)) * _c(alpha, x)),
+    lambda x, alpha: (
+        te.maximum(x, const_like(0, x))
+        + te.min(const_like(0, x), te.expm1(x / const_like(alpha, x)) * const_like(alpha, x))
+    ),
     traits="fc",
 )
-_unary("selu", lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * _c(alpha, x)) * _c(gamma, x), traits="fc")
-_unary(
+unary(
+    "selu",
+    lambda x, alpha, gamma: te.select(x > 0, x, te.expm1(x) * const_like(alpha, x)) * const_like(gamma, x),
+    traits="fc",
+)
+unary(
     "hard_sigmoid",
-    lambda x, alpha, beta: te.maximum(_c(0, x), te.minimum(_c(1, x), x * _c(alpha, x) + _c(beta, x))),
+    lambda x, alpha, beta: te.maximum(
+        const_like(0, x), te.minimum(const_like(1, x), x * const_like(alpha, x) + const_like(beta, x))
+    ),
     traits="fh",
 )
-_unary("hard_swish", lambda x: x * te.max(_c(0, x), te.min(_c(1, x), x * _c(1 / 6, x) + _c(0.5, x))), traits="fh")
+unary(
+    "hard_swish",
+    lambda x: x * te.max(const_like(0, x), te.min(const_like(1, x), x * const_like(1 / 6, x) + const_like(0.5, x))),
+    traits="fh",
+)
 # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|).
-_unary("softplus", lambda x: te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x))), traits="fc")
-_unary("softsign", lambda x: x / (te.abs(x) + _c(1, x)), traits="f")
-_unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * _c(alpha, x)), traits="fch")
-_unary("mish", lambda x: x * te.tanh(te.max(x, _c(0, x)) + te.log1p(te.exp(-te.abs(x)))), traits="fc")
-_unary("gelu", _gelu, traits="fch")
-_unary(
+unary("softplus", lambda x: te.max(x, const_like(0, x)) + te.log1p(te.exp(-te.abs(x))), traits="fc")
+unary("softsign", lambda x: x / (te.abs(x) + const_like(1, x)), traits="f")
+unary("silu", lambda x, alpha=1.0: x * te.sigmoid(x * const_like(alpha, x)), traits="fch")
+unary("mish", lambda x: x * te.tanh(te.max(x, const_like(0, x)) + te.log1p(te.exp(-te.abs(x)))), traits="fc")
+unary("gelu", _gelu, traits="fch")
+unary(
     "gelu_tanh",
-    lambda x: x * _c(0.5, x) * (_c(1, x) + te.tanh(_c(math.sqrt(2 / math.pi), x) * (x + _c(0.044715, x) * x * x * x))),
+    lambda x: (
+        x
+        * const_like(0.5, x)
+        * (
+            const_like(1, x)
+            + te.tanh(const_like(math.sqrt(2 / math.pi), x) * (x + const_like(0.044715, x) * x * x * x))
+        )
+    ),
     traits="fch",
 )
 
 
 def _shrink(x: Any, lambd: float, bias: float) -> Any:
-    low, high = x + _c(bias, x), x - _c(bias, x)
-    return te.select(x < _c(-lambd, x), low, te.select(x <= _c(lambd, x), _c(0, x), high))
+    low, high = x + const_like(bias, x), x - const_like(bias, x)
+    return te.select(x < const_like(-lambd, x), low, te.select(x <= const_like(lambd, x), const_like(0, x), high))
 
 
 def _clip(x: Any, low: float | None = None, high: float | None = None) -> Any:
     if low is not None:
-        x = te.maximum(x, _c(low, x))
-    return te.minimum(x, _c(high, x)) if high is not None else x
+        x = te.maximum(x, const_like(low, x))
+    return te.minimum(x, const_like(high, x)) if high is not None else x
 
 
 def _isinf(x: Any, positive: bool = True, negative: bool = True) -> Any:
@@ -130,9 +150,9 @@ def _isinf(x: Any, positive: bool = True, negative: bool = True) -> Any:
     return x == inf if positive else x == -inf if negative else te.const(False)
 
 
-_unary("shrink", _shrink)
-_unary("clip", _clip, traits="fh")
-_unary("isinf", _isinf, to_bool, traits="f")
+unary("shrink", _shrink)
+unary("clip", _clip, traits="fh")
+unary("isinf", _isinf, to_bool, traits="f")
 
 
 def _cast_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
@@ -163,7 +183,7 @@ def _bitcast(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
 # ---- two inputs
 
 
-def _binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type, traits: str = "") -> None:
+def binary(name: str, f: Callable[[Any, Any], Any], infer: Any = broadcast_type, traits: str = "") -> None:
     """The same on two inputs."""
 
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
@@ -191,7 +211,7 @@ def _floor_mod(a: Any, b: Any) -> Any:
         return te.floormod(a, b)
     # As PyTorch has it: a remainder of 0 keeps the sign of `a`, where NumPy's (`te.floormod`) has that of `b`
     r = te.fmod(a, b)
-    return te.select(te.all(r != _c(0, r), (r < _c(0, r)) != (b < _c(0, b))), r + b, r)
+    return te.select(te.all(r != const_like(0, r), (r < const_like(0, r)) != (b < const_like(0, b))), r + b, r)
 
 
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
@@ -209,11 +229,11 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "bitwise_xor": (te.bitwise_xor, ""),
     "shift_left": (lambda a, b: a << b, ""),
     "shift_right": (lambda a, b: a >> b, ""),
-    "prelu": (lambda a, b: te.select(a < _c(0, a), a * b, a), "fh"),
+    "prelu": (lambda a, b: te.select(a < const_like(0, a), a * b, a), "fh"),
     "atan2": (te.atan2, "c"),
 }
 for _name, (_f, _traits) in _BINARY.items():
-    _binary(_name, _f, traits=_traits)
+    binary(_name, _f, traits=_traits)
 _COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "equal": (lambda a, b: a == b if a.dtype != "bool" else te.bitwise_not(a ^ b), "f"),
     "not_equal": (lambda a, b: a != b if a.dtype != "bool" else a ^ b, "f"),
@@ -226,7 +246,7 @@ _COMPARISONS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "logical_xor": (lambda a, b: a ^ b, "f"),
 }
 for _name, (_f, _traits) in _COMPARISONS.items():
-    _binary(_name, _f, broadcast_bool, _traits)
+    binary(_name, _f, broadcast_bool, _traits)
 
 
 # ---- three inputs

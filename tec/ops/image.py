@@ -38,8 +38,9 @@ def _mirrored(v: Any, low: float, high: Any, span: Any) -> Any:
     return te.select(odd == 0.0, rest + low, high - rest)
 
 
-def _cubic_weights(t: Any, a: float = -0.75) -> list[Any]:
-    """Weights of the neighbours at distance 1 + t, t, 1 - t, 2 - t."""
+def _cubic_weights(t: Any) -> list[Any]:
+    """Weights of the neighbours at distance 1 + t, t, 1 - t, 2 - t, by Keys' kernel with a = -0.75 as PyTorch and ONNX have it."""
+    a = -0.75
 
     def far(d: Any) -> Any:
         return ((d * a - 5 * a) * d + 8 * a) * d - 4 * a

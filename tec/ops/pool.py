@@ -11,7 +11,7 @@ from .. import te
 from ..te import Tensor
 from .dims import require
 from .layouts import Place
-from .reduce import _ARG
+from .reduce import ARG_KINDS
 from .registry import (
     FOLLOWS_16,
     OPAQUE,
@@ -93,7 +93,7 @@ def _max_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
             total *= m
         flat = (n * shape[1] + c) * total + flat
         value = te.if_then_else(inside, x(n, c, *place), lowest)
-        return _ARG[True, False]((te.select(inside, flat, -1), value), axis=rs)
+        return ARG_KINDS[True, False]((te.select(inside, flat, -1), value), axis=rs)
 
     where, best = te.compute(outputs[0].shape, pair, name="max_pool")
     # Both are copies: the pair itself stays inside.

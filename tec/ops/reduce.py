@@ -160,19 +160,19 @@ def arg_reducer(largest: bool, last: bool) -> Any:
 
 
 # One reducer object each, so that equal operators have equal definitions.
-_ARG = {(largest, last): arg_reducer(largest, last) for largest in (True, False) for last in (True, False)}
+ARG_KINDS = {(largest, last): arg_reducer(largest, last) for largest in (True, False) for last in (True, False)}
 
 
 def arg_kind(combiner: CommReducer) -> tuple[bool, bool] | None:
     """(largest, last) of a reduction that is an argmax or argmin of this file; None of another."""
-    return next((kind for kind, r in _ARG.items() if r.has_made(combiner)), None)
+    return next((kind for kind, r in ARG_KINDS.items() if r.has_made(combiner)), None)
 
 
 def _arg(name: str, largest: bool) -> None:
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
         x, out = inputs[0], outputs[0]
         axis = normalize_axis(attrs["axis"], x.ndim)
-        reducer = _ARG[largest, bool(attrs.get("last", False))]
+        reducer = ARG_KINDS[largest, bool(attrs.get("last", False))]
         pair = reduction(
             x,
             out.shape,

@@ -101,7 +101,7 @@ class _Tensorize:
             )
         conds = [c for c in conds if not any(c is r for r in ragged)]
         mins, extents = self._region(outer, inner)
-        dims, axis_of = self._align(mins, extents)
+        dims, axis_of = self._align(extents)
         match = self._match(mins, dims, axis_of)
         views = self._views(match, mins, dims)
         statement = self._statement(outer, inner, values, views, conds)
@@ -139,9 +139,7 @@ class _Tensorize:
             extents[iv] = size
         return mins, extents
 
-    def _align(
-        self, mins: dict[E.IterVar, E.Expr], extents: dict[E.IterVar, int]
-    ) -> tuple[tuple[int, ...], dict[E.IterVar, E.IterVar]]:
+    def _align(self, extents: dict[E.IterVar, int]) -> tuple[tuple[int, ...], dict[E.IterVar, E.IterVar]]:
         """Which axis of the operation each axis of the intrinsic is: in order, axes of one step may be left out."""
         axis_of: dict[E.IterVar, E.IterVar] = {}
         dims: tuple[int, ...] = ()

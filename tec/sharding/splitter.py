@@ -224,7 +224,7 @@ class Splitter:
             found = self._price(node, labels, option)
             if found is not None and (best is None or found < best[0]):
                 best = found, option
-        alone = self._price_whole(node, labels)
+        alone = self._price_whole(node)
         if best is None or alone < best[0]:
             wants = isinstance(self.wanted.get(node.outputs[0], ("", Replicate()))[1], Shard)
             split = any(isinstance(self.place_of(v), Shard) for v in node.inputs)
@@ -296,7 +296,7 @@ class Splitter:
                 total += share
         return total
 
-    def _price_whole(self, node: Node, labels: Labels) -> float:
+    def _price_whole(self, node: Node) -> float:
         placements: list[Placement] = [Replicate()] * len(node.inputs)
         return sum(self.cost(v, Replicate()) for v in node.inputs) + self._read(node, placements)
 

@@ -205,7 +205,7 @@ class Hybrid:
     def run(self, *args: Any) -> Any:
         """The script as Python, on NumPy arrays; launch indices are loops."""
         f = self.function
-        space = {**_python_words(), **f.__globals__}
+        space = {**python_words(), **f.__globals__}
         inner = FunctionType(f.__code__, space, f.__name__, f.__defaults__, f.__closure__)
         return inner(*args)
 
@@ -344,7 +344,7 @@ def _max_threads() -> int:
     return target.max_threads if target.is_gpu else 1
 
 
-def _python_words() -> dict[str, Any]:
+def python_words() -> dict[str, Any]:
     """What the words mean when a script runs as Python."""
 
     def loop(*bounds: int) -> range:

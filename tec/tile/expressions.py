@@ -428,7 +428,7 @@ def _extreme(fn: str) -> Any:
             return getattr(builtins, fn)(*[plain(a) for a in args])
         made = args[0]
         for a in args[1:]:
-            made = words._extremum(fn, made, a, None)
+            made = words.extremum(fn, made, a, None)
         return made
 
     return word

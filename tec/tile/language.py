@@ -186,8 +186,8 @@ def _library() -> SimpleNamespace:
         for n in "exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt erf floor ceil abs fma umulhi fdiv div_rn tanh clamp".split()
     }
     more = "tan asin acos atan sinh cosh asinh acosh atanh log10 log1p expm1 exp10 trunc round".split()
-    made |= {n: _words._math(n, f"{n} of x.") for n in more}
-    made["nearbyint"] = made["rint"] = _words._math("nearbyint", "Rounded to nearest, half to even.")
+    made |= {n: _words.math_word(n, f"{n} of x.") for n in more}
+    made["nearbyint"] = made["rint"] = _words.math_word("nearbyint", "Rounded to nearest, half to even.")
     made |= {f"fast_{n}f": made[n] for n in ("sin", "cos", "tan", "exp10", "log", "log2", "log10", "exp")}
     made |= {"fast_dividef": fdiv, "rcp_rn": lambda x: 1.0 / x, "max": maximum, "min": minimum, "sigmoid": sigmoid}
     return SimpleNamespace(**{**vars(_more_of_library()), **made})
@@ -195,7 +195,7 @@ def _library() -> SimpleNamespace:
 
 math, libdevice = _library(), _library()
 for _n in ("exp", "exp2"):  # NVIDIA's library is within 2 units in the last place for arguments of any size
-    setattr(libdevice, _n, _words._math(_n, f"{_n} of x.", exact=True))
+    setattr(libdevice, _n, _words.math_word(_n, f"{_n} of x.", exact=True))
 extra = SimpleNamespace(
     libdevice=libdevice,
     cuda=SimpleNamespace(libdevice=libdevice),

@@ -9,7 +9,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
-from ..kernels.output import HEADER, WORDS, Output, Piece, Place, _words
+from ..kernels.output import HEADER, WORDS, Output, Piece, Place, words_of
 from .control import Control
 from .grammar import Op, Program
 from .state import ZERO, Point
@@ -33,7 +33,7 @@ class Saying(Control):
         with self.block() as items:
             words: list[E.Expr] = [E.IntImm(len(self.output.places) - 1), self._program(), B.convert(self.thread)]
             for v in values:
-                words += _words(self, v)
+                words += words_of(self, v)
             n = len(words)
             b = self.output.buffer
             at = E.Var("at", "int32")

@@ -263,11 +263,11 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     return b.value("fma", (x, y, z), x.ty)
 
 
-def _extremum(fn: str, x: Any, y: Any, propagate_nan: Any) -> Any:
+def extremum(fn: str, x: Any, y: Any, propagate_nan: Any) -> Any:
     b = current()
     x, y = b.pair(x, y)
     if x.ty.dtype.tec == "bfloat16":
-        return b.cast(_extremum(fn, b.cast(x, float32), b.cast(y, float32), propagate_nan), x.ty.dtype)
+        return b.cast(extremum(fn, b.cast(x, float32), b.cast(y, float32), propagate_nan), x.ty.dtype)
     nan = x.ty.dtype.is_floating() and getattr(plain(propagate_nan), "name", "NONE") == "ALL"
     return b.binary(fn + "_nan" if nan else fn, x, y)
 
@@ -284,12 +284,12 @@ class PropagateNan:
 
 def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
     """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
-    return _extremum("min", x, y, propagate_nan)
+    return extremum("min", x, y, propagate_nan)
 
 
 def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
     """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
-    return _extremum("max", x, y, propagate_nan)
+    return extremum("max", x, y, propagate_nan)
 
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
@@ -331,7 +331,7 @@ def umulhi(x: Any, y: Any) -> Any:
     return b.binary("mulhi", x, y)
 
 
-def _math(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
+def math_word(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
     def word(x: Any) -> Any:
         b = current()
         x = b.of_number(x)
@@ -348,19 +348,19 @@ def _math(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
     return word
 
 
-exp = _math("exp", "e to the power of x.")
-exp2 = _math("exp2", "2 to the power of x.")
-log = _math("log", "The natural logarithm of x.")
-log2 = _math("log2", "The logarithm of x to base 2.")
-sin = _math("sin", "The sine of x, in radians.")
-cos = _math("cos", "The cosine of x, in radians.")
-sqrt = _math("sqrt", "The square root of x.")
-sqrt_rn = _math("sqrt_rn", "The square root of x, rounded to nearest.", "sqrt")
-rsqrt = _math("rsqrt", "1 / sqrt(x).")
-erf = _math("erf", "The error function of x.")
-floor = _math("floor", "The largest whole number that is at most x.")
-ceil = _math("ceil", "The smallest whole number that is at least x.")
-tanh = _math("tanh", "The hyperbolic tangent of x.")
+exp = math_word("exp", "e to the power of x.")
+exp2 = math_word("exp2", "2 to the power of x.")
+log = math_word("log", "The natural logarithm of x.")
+log2 = math_word("log2", "The logarithm of x to base 2.")
+sin = math_word("sin", "The sine of x, in radians.")
+cos = math_word("cos", "The cosine of x, in radians.")
+sqrt = math_word("sqrt", "The square root of x.")
+sqrt_rn = math_word("sqrt_rn", "The square root of x, rounded to nearest.", "sqrt")
+rsqrt = math_word("rsqrt", "1 / sqrt(x).")
+erf = math_word("erf", "The error function of x.")
+floor = math_word("floor", "The largest whole number that is at most x.")
+ceil = math_word("ceil", "The smallest whole number that is at least x.")
+tanh = math_word("tanh", "The hyperbolic tangent of x.")
 
 
 def abs(x: Any) -> Any:

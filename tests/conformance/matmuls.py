@@ -72,7 +72,7 @@ def _cpu_packed(s: Any, a: Any, b: Any, c: Any) -> None:
     s[c].vectorize(ji)
 
 
-def _gpu_tiled(tile: int, threads: int, step: int) -> Callable[[Any, Any, Any, Any], None]:
+def gpu_tiled(tile: int, threads: int, step: int) -> Callable[[Any, Any, Any, Any], None]:
     """A tile of C a work-group, staged through shared memory, a register block a thread."""
 
     def apply(s: Any, a: Any, b: Any, c: Any) -> None:
@@ -114,9 +114,9 @@ def _gpu_tiled(tile: int, threads: int, step: int) -> Callable[[Any, Any, Any, A
 _register("matmul_naive", 20, 36, 28, _naive, ("gpu",))
 _register("matmul_cpu_tiled", 20, 36, 28, _cpu_tiled, ("cpu",))
 _register("matmul_cpu_packed", 16, 32, 24, _cpu_packed, ("cpu",))
-_register("matmul_shared_8x8", 32, 32, 32, _gpu_tiled(16, 8, 8), ("gpu",))
-_register("matmul_shared_ragged", 37, 29, 21, _gpu_tiled(16, 8, 8), ("gpu",))
-_register("matmul_shared_16x16", 64, 64, 48, _gpu_tiled(32, 16, 16), ("gpu",))
+_register("matmul_shared_8x8", 32, 32, 32, gpu_tiled(16, 8, 8), ("gpu",))
+_register("matmul_shared_ragged", 37, 29, 21, gpu_tiled(16, 8, 8), ("gpu",))
+_register("matmul_shared_16x16", 64, 64, 48, gpu_tiled(32, 16, 16), ("gpu",))
 
 
 @case("matmul_double_buffer", uniform((32, 64), (64, 32)), _ref, rtol=1e-4, atol=1e-4, kinds=("gpu",))
@@ -124,7 +124,7 @@ def _double_buffer() -> Program:
     a, b, c = matmul(32, 32, 64)
 
     def gpu(s: Any, target: Any) -> None:
-        _gpu_tiled(16, 8, 8)(s, a, b, c)
+        gpu_tiled(16, 8, 8)(s, a, b, c)
         for stage in s.stages:
             if stage.op.name.startswith(("A_shared", "B_shared")) and "local" not in stage.op.name:
                 stage.double_buffer()
@@ -138,7 +138,7 @@ def _pipelined() -> Program:
     a, b, c = matmul(32, 32, 64)
 
     def gpu(s: Any, target: Any) -> None:
-        _gpu_tiled(16, 8, 8)(s, a, b, c)
+        gpu_tiled(16, 8, 8)(s, a, b, c)
         sums = next(stage for stage in s.stages if stage.op.name == "C_local")
         sums.software_pipeline(sums.leaf_iter_vars[0], (0, 0, 2), (0, 2, 1))
 

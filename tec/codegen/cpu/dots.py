@@ -37,7 +37,7 @@ def dot(em: CpuEmitter, e: E.Call) -> str:
     values = [em.expr(x) for x in e.args]
     # Registers of the result.
     parts = [_register(em, name, values, e, lanes, group, k) for k in range(0, c.lanes, lanes)]
-    return _joined(em, parts, with_lanes(e.dtype, lanes), c.lanes)
+    return _joined(em, parts, with_lanes(e.dtype, lanes))
 
 
 def narrow(em: CpuEmitter, e: E.Call) -> str:
@@ -59,7 +59,7 @@ def narrow(em: CpuEmitter, e: E.Call) -> str:
         ones = ", ".join(["i16 1"] * (2 * lanes))
         sums = em.intrinsic("llvm.x86.avx2.pmadd.wd", words, [(halves, pairs), (halves, f"<{ones}>")])
         parts.append(em.op(f"add {words} {total}, {sums}"))
-    return _joined(em, parts, with_lanes(e.dtype, lanes), c.lanes)
+    return _joined(em, parts, with_lanes(e.dtype, lanes))
 
 
 def reciprocal(em: CpuEmitter, e: E.Call) -> str:
@@ -78,7 +78,7 @@ def reciprocal(em: CpuEmitter, e: E.Call) -> str:
     ]
     if n == 1:
         return em.op(f"extractelement {r} {parts[0]}, i64 0")
-    return _joined(em, parts, "float32x16", n) if n >= 16 else _part(em, parts[0], "float32x16", 0, n)
+    return _joined(em, parts, "float32x16") if n >= 16 else _part(em, parts[0], "float32x16", 0, n)
 
 
 def _register(em: CpuEmitter, name: str, values: list[str], e: E.Call, lanes: int, group: int, first: int) -> str:
@@ -99,7 +99,7 @@ def _part(em: CpuEmitter, value: str, dtype: str, first: int, count: int) -> str
     return em.op(f"shufflevector {em.reg(dtype)} {value}, {em.reg(dtype)} poison, <{count} x i32> <{picks}>")
 
 
-def _joined(em: CpuEmitter, parts: list[str], dtype: str, lanes: int) -> str:
+def _joined(em: CpuEmitter, parts: list[str], dtype: str) -> str:
     """Registers of `dtype` one behind the other."""
     n = dtype_info(dtype).lanes
     while len(parts) > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..decode.inst import Inst, KernelText
 from .flow import block_ends, successors
 from .roles import roles
-from .skeleton import _V, registers
+from .skeleton import FIRST_VGPR, registers
 
 
 def live_vgprs(text: KernelText) -> list[int]:
@@ -53,4 +53,4 @@ def _effects(inst: Inst) -> tuple[int, int]:
         for o in sources:
             for r in registers(o):
                 read |= 1 << r
-    return written >> _V, read >> _V
+    return written >> FIRST_VGPR, read >> FIRST_VGPR

@@ -17,7 +17,7 @@ from ..translate.wave import EXEC, VCC
 from .flow import forward
 from .roles import is_memory, returns, roles
 
-_SCC, _V, _A = 255, 256, 2048  # numbers of registers here: SGPRs first, then SCC, VGPRs, AGPRs
+_SCC, FIRST_VGPR, _A = 255, 256, 2048  # numbers of registers here: SGPRs first, then SCC, VGPRs, AGPRs
 _READS_SCC = re.compile(r"s_(addc|subb|cselect|cmov|cbranch_scc)")
 
 
@@ -25,7 +25,7 @@ def registers(op: Operand) -> range:
     """The numbers of an operand's registers; none of a constant's."""
     if op.kind not in ("s", "v", "a"):
         return range(0)
-    base = {"s": 0, "v": _V, "a": _A}[op.kind] + op.index
+    base = {"s": 0, "v": FIRST_VGPR, "a": _A}[op.kind] + op.index
     return range(base, base + max(1, op.count))
 
 
@@ -90,7 +90,7 @@ def _step(state: _State, inst: Inst) -> bool | None:
     if op.startswith("s_set_gpr_idx"):
         state.indexed = not op.endswith("off")
     by_index = op.startswith("v_movrel") or (state.indexed and op.startswith("v_"))
-    data = bool(read & state) or (by_index and any(_V <= r < _A for r in state))
+    data = bool(read & state) or (by_index and any(FIRST_VGPR <= r < _A for r in state))
     if op.startswith("v_cmpx") or "saveexec" in op or "wrexec" in op:
         if data:
             return None
@@ -98,7 +98,7 @@ def _step(state: _State, inst: Inst) -> bool | None:
         return None
     written = {r for o in results for r in registers(o)}
     if data and by_index:
-        written |= set(range(_V, _V + 256))
+        written |= set(range(FIRST_VGPR, FIRST_VGPR + 256))
     if data and written & {EXEC, EXEC + 1, 124}:  # 124: M0
         return None
     if (

@@ -25,7 +25,7 @@ _LDS_STORE: Reg = ("lds", 0, "")  # in a state: the store to LDS that was issued
 _COUNT = re.compile(r"(vmcnt|lgkmcnt|vscnt|expcnt)\((\d+)\)")
 
 
-def _counter(inst: Inst, gfx: int) -> str | None:
+def counter_of(inst: Inst, gfx: int) -> str | None:
     """The counter that a memory operation adds to."""
     op = inst.op
     if op.startswith(("s_load", "s_buffer", "s_atomic", "s_store")):
@@ -98,7 +98,7 @@ def _used(inst: Inst) -> tuple[list[Reg], list[Reg]]:
     return [r for op in rest if op.is_reg for r in _halves(op)], _halves(first)
 
 
-def _waits(inst: Inst, gfx: int) -> dict[str, int]:
+def waits_of(inst: Inst) -> dict[str, int]:
     """counter -> how many may stay outstanding."""
     op, text = inst.op, inst.text
     if op == "s_waitcnt":
@@ -123,7 +123,7 @@ def _waits(inst: Inst, gfx: int) -> dict[str, int]:
 
 def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
     """One instruction; raises where it touches a register that is still on its way."""
-    for counter, n in _waits(inst, gfx).items():
+    for counter, n in waits_of(inst).items():
         pending = state.get(counter)
         if pending:
             unordered = any(i.op.startswith("s_") for _, i in pending.values())
@@ -159,7 +159,7 @@ def _step(state: State, inst: Inst, gfx: int, kernel: str) -> None:
                     instruction=inst.text,
                     hint="other waves may read what was there before; wait for the store (lgkmcnt(0), dscnt 0) before the barrier",
                 )
-    issued = _counter(inst, gfx)
+    issued = counter_of(inst, gfx)
     if issued is not None:
         pending = state.setdefault(issued, {})
         for reg, (age, load) in list(pending.items()):

@@ -117,7 +117,7 @@ class Base:
             if e.message:
                 self._tell(name, e.message, status)
         except TecError as e:
-            status = _status(e)
+            status = status_of(e)
             self._tell(name, str(e), status, isinstance(e, EmulationError))
         except KeyboardInterrupt:
             _thread.interrupt_main()
@@ -143,7 +143,7 @@ class Base:
                 pass
 
 
-def _status(error: TecError) -> int:
+def status_of(error: TecError) -> int:
     """The API's error for one of tec's."""
     if isinstance(error, KernelFault):
         return (

@@ -19,7 +19,7 @@ from ...runtime.objects.codeobject import KernelInfo
 from ..driver import EmuFunction, EmuModule
 from ..errors import EmulationError
 from ..time.model import model_launch
-from .base import Base, _status, need, pointer, put_int, put_size, refuse
+from .base import Base, need, pointer, put_int, put_size, refuse, status_of
 from .entry import (
     FILE_NOT_FOUND,
     INVALID_CONFIGURATION,
@@ -215,7 +215,7 @@ class Modules(Base):
         try:
             self.driver.launch(f.kernel, grid, block, shared, data, cooperative=cooperative)
         except TecError as e:
-            self.pending = _status(e)
+            self.pending = status_of(e)
             raise
 
     @entry("puuuuuuuppp")

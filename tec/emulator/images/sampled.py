@@ -175,7 +175,7 @@ class Where:
     level: str = ""
 
 
-def _where(w: Wave, inst: Inst, kind: str, parts: Parts, form: re.Match[str]) -> Where:
+def _where(w: Wave, kind: str, parts: Parts, form: re.Match[str]) -> Where:
     """Offsets, bias, reference, derivatives, coordinates, level or clamp: in this order."""
     o, rest = w.v, list(parts.address)
     n = DIMENSIONS.get(kind, 3)
@@ -343,7 +343,7 @@ def _sample(w: Wave, inst: Inst) -> None:
     if parts.kind == "ANY" and form[0] != "image_sample":
         raise w.fail(f"{form[0]} that names no dimension")
     image, sampler = read_image(w, inst, parts.resource, parts.kind), _sampler(w, parts.sampler)
-    where = _where(w, inst, parts.kind, parts, form)
+    where = _where(w, parts.kind, parts, form)
     if gather:
         linear = o.const("i1", 1)
     else:

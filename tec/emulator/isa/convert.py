@@ -74,7 +74,7 @@ def fields(w: Wave, word: str, bits: int, count: int) -> list[str]:
     return [o.and_(o.lshr(word, o.const("i32", bits * i)), mask) for i in range(count)]
 
 
-def _floats(w: Wave, inst: Inst, position: int, t: str) -> list[str]:
+def _floats(w: Wave, position: int, t: str) -> list[str]:
     """The two halves of a packed operand as f32."""
     o, word = w.v, w.source(position, "i32")
     return [o.fpext(t, "f32", o.bitcast("i16", t, o.trunc("i32", "i16", h))) for h in fields(w, word, 16, 2)]
@@ -142,7 +142,7 @@ def _scaled_narrow(kind: str, t: str, random: bool):  # type: ignore[no-untyped-
 
     def handler(w: Wave, inst: Inst) -> None:
         if t != "f32":
-            values, at = _floats(w, inst, 1, t), 2
+            values, at = _floats(w, 1, t), 2
         elif random:  # a pair of registers
             op = inst.operands[1]
             if op.kind not in ("v", "a") or op.count != 2 or op.neg or op.abs:

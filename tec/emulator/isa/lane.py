@@ -214,7 +214,7 @@ def put_indexed(w: Wave, goal: str) -> None:
     w.forget_registers()
 
 
-def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:
+def _mbcnt(w: Wave, high: bool) -> None:
     """How many bits of the mask stand below this lane, within its half of the wave; plus src1."""
     lanes = range(w.lanes)
     below = [((1 << max(0, min(32, l - (32 if high else 0)))) - 1) & 0xFFFFFFFF for l in lanes]
@@ -224,8 +224,8 @@ def _mbcnt(w: Wave, inst: Inst, high: bool) -> None:
     w.write(0, w.v.add(count, w.source(2, "i32")), "i32")
 
 
-custom("v_mbcnt_lo_u32_b32", "lane")(lambda w, inst: _mbcnt(w, inst, False))
-custom("v_mbcnt_hi_u32_b32", "lane")(lambda w, inst: _mbcnt(w, inst, True))
+custom("v_mbcnt_lo_u32_b32", "lane")(lambda w, inst: _mbcnt(w, False))
+custom("v_mbcnt_hi_u32_b32", "lane")(lambda w, inst: _mbcnt(w, True))
 
 
 def _visible(w: Wave, value: str) -> str:

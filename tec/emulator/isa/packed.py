@@ -238,7 +238,7 @@ _mix("v_fma_mix_f32_bf16", "f32", "bf16")
 # f16's are kept or not as MODE says.
 
 
-def _dot2(names: str, t: str, accumulate: bool, out: str = "f32") -> None:
+def _dot2(names: str, t: str, accumulate: bool) -> None:
     def handler(w: Wave, inst: Inst) -> None:
         o = w.v
         sel = Selectors(inst, 3)
@@ -264,7 +264,7 @@ def _dot2(names: str, t: str, accumulate: bool, out: str = "f32") -> None:
             y = o.fneg("f32", y) if negs[1] else y
             total = o.fma("f32", x, y, total)
         total = w.flushed("f32", total) if t == "f16" else total
-        w.write(0, w.clamp01("f32", total) if clamp else total, out)
+        w.write(0, w.clamp01("f32", total) if clamp else total, "f32")
 
     custom(names, "packed")(handler)
 

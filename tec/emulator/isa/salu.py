@@ -64,11 +64,11 @@ def _saveexec(stem: str, fn: Callable[[Ops, str, str, str], str], write_new: boo
     custom(stem + "_b32", "salu")(lambda w, inst: run(w, inst, "i32"))
 
 
-def _carry(o: Ops, name: str, a: str, b: str, t: str = "i32") -> tuple[str, str]:
+def _carry(o: Ops, name: str, a: str, b: str) -> tuple[str, str]:
     """add or sub with its unsigned carry or borrow."""
-    o.out.declares.add(f"declare {{{t}, i1}} @llvm.{name}.with.overflow.{t}({t}, {t})")
-    pair = o.out.emit(f"call {{{t}, i1}} @llvm.{name}.with.overflow.{t}({t} {a}, {t} {b})")
-    return o.out.emit(f"extractvalue {{{t}, i1}} {pair}, 0"), o.out.emit(f"extractvalue {{{t}, i1}} {pair}, 1")
+    o.out.declares.add(f"declare {{i32, i1}} @llvm.{name}.with.overflow.i32(i32, i32)")
+    pair = o.out.emit(f"call {{i32, i1}} @llvm.{name}.with.overflow.i32(i32 {a}, i32 {b})")
+    return o.out.emit(f"extractvalue {{i32, i1}} {pair}, 0"), o.out.emit(f"extractvalue {{i32, i1}} {pair}, 1")
 
 
 def _carry_in(o: Ops, name: str, a: str, b: str, c: str) -> tuple[str, str]:

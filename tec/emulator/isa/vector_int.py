@@ -170,7 +170,7 @@ valu("v_cndmask_b32", "f32 = f32 f32 mask", lambda o, a, b, c: o.select(c, "f32"
 valu("v_cndmask_b16", "i16 = i16 i16 mask", lambda o, a, b, c: o.select(c, "i16", b, a))
 
 
-def _first_bit(o: Ops, name: str, a: str, none_if: str | None = None) -> str:
+def _first_bit(o: Ops, name: str, a: str) -> str:
     n = o.call(name, "i32", a)
     none = o.icmp("eq", "i32", a, o.const("i32", 0))
     return o.select(none, "i32", o.const("i32", -1), n)

@@ -18,8 +18,8 @@ def ctx_load(name: str, field: str, ty: str = "i64") -> str:
     return f"  %{name}_p = getelementptr i8, ptr %ctx, i64 {CTX[field]}\n  %{name} = load {ty}, ptr %{name}_p\n"
 
 
-def _seq(n: int, start: int = 0, step: int = 1, ty: str = "i32") -> str:
-    return "<" + ", ".join(f"{ty} {start + i * step}" for i in range(n)) + ">"
+def _seq(n: int, start: int = 0, step: int = 1) -> str:
+    return "<" + ", ".join(f"i32 {start + i * step}" for i in range(n)) + ">"
 
 
 def splat(name: str, w: int, ty: str, value: str) -> str:

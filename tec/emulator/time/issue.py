@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ..analyses.roles import fills
 from ..analyses.skeleton import registers
-from ..checks.waits import _counter, _waits
+from ..checks.waits import counter_of, waits_of
 from ..chips import Chip
 from ..decode.inst import Inst, KernelText, Operand, generation
 from ..isa.matrix import FORMATS, parse_mfma, parse_mixed
@@ -152,7 +152,7 @@ def decode(text: KernelText, chip: Chip, lanes: int) -> list[Issue]:
 
 def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
     op, slot = inst.op, 1 if rdna else 4
-    waits = tuple(_waits(inst, gfx).items())
+    waits = tuple(waits_of(inst).items())
     if op.startswith(("s_barrier", "s_barrier_wait")) and not op.endswith(("signal", "leave")):
         return Issue(BARRIER)
     if op.startswith(_HINTS):
@@ -177,7 +177,7 @@ def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
     reads = _all([o for p in parts for o in (p.operands if stores else p.operands[1:])])
     writes = () if stores else _all([p.operands[0] for p in parts if p.operands])
     if kind in (LDS, LOAD, STORE, SMEM):
-        return Issue(kind, reads=reads, writes=(), counter=_counter(inst, gfx) or "", waits=waits)
+        return Issue(kind, reads=reads, writes=(), counter=counter_of(inst, gfx) or "", waits=waits)
     if kind == MATRIX:
         busy = matrix_clocks(chip, inst)
         chained = writes

@@ -65,7 +65,6 @@ class Estimate:
 def _rates(
     chip: Chip,
     t: memory.Traffic,
-    rows: int,
     used: list[int],
     lines_of: np.ndarray,
     bytes_of: np.ndarray,
@@ -206,7 +205,7 @@ def _model(tracer: Tracer, warm: bool) -> Estimate:
     wave_clocks = total / count / machine.dies / machine.waves_a_clock if machine.waves_a_clock else 0.0
 
     def run(mhz: float) -> tuple[float, UnitTime]:
-        rates = _rates(chip, t, rows, used, lines_of, bytes_of, units, mhz)
+        rates = _rates(chip, t, used, lines_of, bytes_of, units, mhz)
         got = Unit(chip, tracer.lanes, rates, wave_clocks).run(samples, held)
         return _of_unit(got, held, simulated, count, chosen), got
 

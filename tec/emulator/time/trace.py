@@ -66,7 +66,7 @@ class Tracer:
         self, driver: EmuDriver, function: EmuFunction, grid: Dim3, block: Dim3, shared_bytes: int, kernargs: bytes
     ):
         info, chip = function.info, driver.chip
-        launching._check_launch(chip, info, grid, block, shared_bytes)
+        launching.check_launch(chip, info, grid, block, shared_bytes)
         self.driver, self.function, self.grid, self.block = driver, function, grid, block
         self.lanes = info.wavefront_size
         threads = block[0] * block[1] * block[2]

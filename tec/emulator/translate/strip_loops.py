@@ -35,13 +35,13 @@ def loop_end(t: Translator, start: int, labelled: dict[int, list[str]]) -> int |
             return None
         if inst.op in _BRANCHES:
             return index if inst.operands[0].text in names and vectors else None
-        if not _fits(t, inst):
+        if not _fits(inst):
             return None
         vectors += inst.op.startswith(("v_", "ds_"))
     return None
 
 
-def _fits(t: Translator, inst: Inst) -> bool:
+def _fits(inst: Inst) -> bool:
     if is_read(inst):
         return True
     if not inst.op.startswith(("v_", "s_")) or inst.op in ("s_getpc_b64", "s_endpgm", "s_trap", "s_branch"):

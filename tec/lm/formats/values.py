@@ -84,10 +84,10 @@ def _q1_0(b: Any) -> Any:
     return half(b, 0) * (2 * bits - 1)
 
 
-def _two_bits(q: Any, run: int = 32) -> Any:
-    """[n, m] bytes as codes of two bits: of each run of bytes first all lowest pairs, then the next ones."""
+def _two_bits(q: Any) -> Any:
+    """[n, m] bytes as codes of two bits: of each run of 32 bytes first all lowest pairs, then the next ones."""
     shifts = np.array([0, 2, 4, 6], np.uint8)[:, None]
-    return (q.reshape(len(q), -1, 1, run) >> shifts & 3).reshape(len(q), -1)
+    return (q.reshape(len(q), -1, 1, 32) >> shifts & 3).reshape(len(q), -1)
 
 
 def _q2_k(b: Any) -> Any:

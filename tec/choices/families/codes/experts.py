@@ -132,11 +132,11 @@ class _Over(packed.Panels):
                     self.out[i, panel * self.w.panel + v * self.lanes + lane] = total[v * self.lanes + lane]
 
 
-class _Numbers(_Over, packed._Product):
+class _Numbers(_Over, packed.NumbersProduct):
     """Codes as numbers of the accumulator's type."""
 
 
-class _Bytes(_Over, packed_bytes._Product):
+class _Bytes(_Over, packed_bytes.BytesProduct):
     """Codes and x as bytes."""
 
 

@@ -78,7 +78,7 @@ class CpuPacked(loops.LoopForm):
 
     def panels(self, *args: Any) -> Panels:
         """The product's loops (`Panels`)."""
-        return _Product(self.contraction, *args)
+        return NumbersProduct(self.contraction, *args)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
         c, out = self.contraction, self.form.outputs[0]
@@ -240,7 +240,7 @@ class Panels:
                 sums[first + r * self.lanes + lane] = own[r * self.lanes + lane]
 
 
-class _Product(Panels):
+class NumbersProduct(Panels):
     """Codes become numbers of the accumulator's type."""
 
     def __init__(self, c: PackedContraction, *args: Any):

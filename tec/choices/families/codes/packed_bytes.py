@@ -121,10 +121,10 @@ class CpuPackedBytes(packed.CpuPacked):
         self.parameters = {**self.parameters, "rows": sizes, "chunk": (_CHUNK, 256, 1024)}
 
     def panels(self, *args: Any) -> packed.Panels:
-        return _Product(self.contraction, is_narrow(self.target), *args)
+        return BytesProduct(self.contraction, is_narrow(self.target), *args)
 
 
-class _Product(packed.Panels):
+class BytesProduct(packed.Panels):
     """The loops of one product. A vector is `lanes` columns, of codes 4 of each; sums of x over blocks are negated integers."""
 
     sums_dtype = "int32"

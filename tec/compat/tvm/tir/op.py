@@ -166,7 +166,7 @@ def _llvm(pure: bool) -> Callable[..., Any]:
         )
         values = [argument(a) for a in rest]
         if count is not None and "." not in name.removeprefix("llvm.").partition(".")[2] and not _has_types(name):
-            name = ".".join([name, *_overload(name, values, dtype)])
+            name = ".".join([name, *_overload(name, values)])
         return own(dtype or "int32", name, *values)
 
     return function
@@ -185,7 +185,7 @@ _OVERLOADED = (
 ).split()
 
 
-def _overload(name: str, values: list[Any], dtype: Any) -> list[str]:
+def _overload(name: str, values: list[Any]) -> list[str]:
     if name.removeprefix("llvm.") not in _OVERLOADED or not values:
         return []
     info = dtype_info(values[0].dtype)
