@@ -132,9 +132,8 @@ def _one(case: Case, gpu: Gpu, device: Any, target: Target, machine: Machine | N
         return
     us = gpu.microseconds(call, repeats)
     args = [*((s, d) for s, d in case.types), (shape, dtype)]
-    launches = model(
-        f, args, machine.name, repeats > 1
-    ).launches  # the same buffers again and again: what fits is in the last cache
+    # The same buffers again and again: what fits is in the last cache.
+    launches = model(f, args, machine.name, repeats > 1).launches
     want = sum(x.estimate.microseconds for x in launches)
     longest = max(launches, key=lambda x: x.estimate.microseconds).estimate
     state = AGREES if abs(us / want - 1) <= WITHIN else DIFFERS

@@ -85,9 +85,8 @@ def compile(
         raise ImportModelError(f"state is {state!r}", hint="{input: the output that it becomes}, True or False")
     precision = precision_of(dtype)
     dtype = precision.text or None
-    lasting = (
-        choices is None or isinstance(choices, Mapping)
-    ) and not registered()  # what a function will say is not known
+    # What a function will say is not known.
+    lasting = (choices is None or isinstance(choices, Mapping)) and not registered()
     found_before = database.tuned(tuned, tgt)
     shipped = ShippedChoices(tgt) if tuned is not False else None
     stamp = " ".join(["libraries"] * bool(libraries) + [f.stamp for f in (found_before, shipped) if f is not None])

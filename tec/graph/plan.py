@@ -66,9 +66,8 @@ class _Planner:
         self.params: dict[str, Any] = {}
         self.names: dict[Value, str] = {}
         self.taken = {v.name for v in graph.inputs} | set(graph.output_names)
-        self.kept = {
-            v.name for v in graph.constants() if isinstance(v.data, Deferred)
-        } - self.taken  # by these their numbers come
+        # By these their numbers come.
+        self.kept = {v.name for v in graph.constants() if isinstance(v.data, Deferred)} - self.taken
         self.taken |= self.kept
         self.roots: dict[Value, Value] = {}  # of views
         self.starts: dict[Value, int] = {}  # of views: the first byte in their root

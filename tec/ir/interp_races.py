@@ -46,9 +46,8 @@ class Races:
         n = launch.lanes.n
         self.passed = np.zeros((n, 2), np.int64)
         self.tracks: dict[int, tuple[Storage, Track]] = {}
-        self.groups: dict[
-            int, list[list[tuple[Storage, int, Array]]]
-        ] = {}  # by a warpgroup's first thread: what each group of products reads, the open one last
+        # By a warpgroup's first thread: what each group of products reads, the open one last.
+        self.groups: dict[int, list[list[tuple[Storage, int, Array]]]] = {}
 
     def _track(self, storage: Storage) -> Track:
         hit = self.tracks.get(id(storage))

@@ -49,9 +49,8 @@ class Argument:
     form: Any = None  # of a group, how its parts come together: ("complex",), ("tuple", class, n), ("dataclass", class, names), ("struct", names),
     # ("records", names, ndim); of a field of structs ("field", extents), or ("whole", extents) of complex numbers
     parts: tuple[Argument, ...] = ()
-    trailing: tuple[
-        int, ...
-    ] = ()  # extents of an array that are part of its type, the last: of a field of several numbers
+    # Extents of an array that are part of its type, the last: of a field of several numbers.
+    trailing: tuple[int, ...] = ()
     told: Any = field(default=None, init=False)  # what tells a constant from others (`values.identity`)
 
     def __post_init__(self) -> None:

@@ -35,9 +35,8 @@ class Metrics:
         )
         self.waiting = Gauge("tec_waiting_requests", "Requests in the queue", _OF, registry=self.registry)
 
-        self._known: dict[
-            tuple[str, ...], Any
-        ] = {}  # counters by name and labels: looking one up by labels takes microseconds
+        # Counters by name and labels: looking one up by labels takes microseconds.
+        self._known: dict[tuple[str, ...], Any] = {}
 
     def _of(self, metric: Any, *labels: str) -> Any:
         key = (metric._name, *labels)

@@ -38,9 +38,8 @@ class Chip:
     matrix: tuple[MatrixShape, ...] = ()
     scaled_matrix: tuple[tuple[int, int, int], ...] = ()  # m, n, k of its products of microscaling formats
     atomic_fadd: bool = False
-    warpgroup: tuple[
-        tuple[str, str, int], ...
-    ] = ()  # wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA)
+    # Wgmma: in dtype, accumulator dtype, k; with it come bulk copies (TMA).
+    warpgroup: tuple[tuple[str, str, int], ...] = ()
     early_start: bool = False  # a kernel's work-groups may come before the kernel ahead ends, and wait for that themselves (griddepcontrol)
     # ---- rates of one unit
     simds: int = 4  # vector units

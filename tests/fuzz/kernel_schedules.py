@@ -139,9 +139,8 @@ class _Cpu(_Base):
 
 class _Gpu(_Base):
     def run(self) -> None:
-        self.blocks: dict[
-            Any, tuple[Any, Any, list[int]]
-        ] = {}  # stage's op -> (block loop, thread loop, threads by tag)
+        # Stage's op -> (block loop, thread loop, threads by tag).
+        self.blocks: dict[Any, tuple[Any, Any, list[int]]] = {}
         for t in stages(self.outputs):
             self.place(t) if t.op not in self.roots else self.root(t)
 

@@ -71,9 +71,8 @@ class Issue:
     after: int = 0
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
-    chained: tuple[
-        int, ...
-    ] = ()  # of a matrix instruction: accumulators that the one before may have left at the end of its passes
+    # Of a matrix instruction: accumulators that the one before may have left at the end of its passes.
+    chained: tuple[int, ...] = ()
     counter: str = ""  # that a memory operation adds to
     waits: tuple[tuple[str, int], ...] = ()
     macs: int = 0  # multiply-adds of a matrix instruction, and their type

@@ -72,9 +72,8 @@ class Staged:
 
     def __init__(self) -> None:
         self.sizes: list[int] = []  # of the slots of this function
-        self.held: dict[
-            tuple[str, str, int, int], int
-        ] = {}  # a form, its registers (kind, first, count) -> slot; the latest used last
+        # A form, its registers (kind, first, count) -> slot; the latest used last.
+        self.held: dict[tuple[str, str, int, int], int] = {}
 
     def slot(self, key: tuple[str, str, int, int], nbytes: int) -> tuple[str, bool]:
         """(pointer to the slot of `key`, whether it is to be filled)."""

@@ -92,9 +92,8 @@ class _Products:
         self.stored: dict[tuple[Node, bool, int], tuple[Weights, list[Value]]] = {}
         self.rounded: dict[tuple[Value, int], list[Value]] = {}  # by value and block: its bytes and their scales
         self.scaled: dict[tuple[Node, bool, int], list[Value]] = {}  # elements and scales as that unit reads them
-        self.elements: dict[
-            tuple[Value, str], list[Value]
-        ] = {}  # by value and microscaling format: its elements and their scales
+        # By value and microscaling format: its elements and their scales.
+        self.elements: dict[tuple[Value, str], list[Value]] = {}
 
     def put(self, b: Rebuild, node: Node, source: Node, turned: bool, m: _Matrix) -> None:
         """The product `node` with the packed matrix of `source`."""

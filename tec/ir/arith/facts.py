@@ -53,9 +53,8 @@ class Facts:
         self._known: dict[Any, Bound] = {}  # bounds of linear forms (without constants), by normalized terms
         # Of the forms that ever were in `_known`: most others need no key.
         self._known_atoms: set[frozenset[int]] = set()
-        self._nonneg: list[
-            tuple[Lin, int | None]
-        ] = []  # (form known to be >= 0, the atom it may eliminate: None for any)
+        # (form known to be >= 0, the atom it may eliminate: None for any).
+        self._nonneg: list[tuple[Lin, int | None]] = []
         self._true: dict[int, bool] = {}  # conditions known to hold (or not), by id of the interned node
         self._held: list[E.Expr] = []
 

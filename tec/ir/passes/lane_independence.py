@@ -56,9 +56,8 @@ class Lanes:
         self.widest = 1  # bytes of the largest element that is computed with
         self._private_bytes = 0
         self._seen: dict[int, tuple[E.Expr, bool]] = {}
-        self._wide: dict[
-            int, E.Var
-        ] = {}  # of the loops' variables, by their id: a variable that stands for its value as int64
+        # Of the loops' variables, by their id: a variable that stands for its value as int64.
+        self._wide: dict[int, E.Var] = {}
 
     def why_not(self, lanes: int) -> str | None:
         """None where `lanes` steps may run side by side."""

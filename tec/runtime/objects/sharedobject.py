@@ -75,9 +75,8 @@ def _file(
 ) -> bytes:
     """Headers and tables (name, type, contents, bytes of an entry) in the first page, then the image, then the dynamic section."""
     head = bytearray(64 + 56 * 6)
-    place: list[
-        tuple[str, int, int, int, int, int]
-    ] = []  # of sections: name, type, flags, address, bytes, bytes an entry
+    # Of sections: name, type, flags, address, bytes, bytes an entry.
+    place: list[tuple[str, int, int, int, int, int]] = []
     for name, kind, contents, entry in tables:
         head += bytes(-len(head) % 8)
         place.append((name, kind, 2, len(head), len(contents), entry))

@@ -29,9 +29,8 @@ class SizeTable:
         self._expressions: list[Any] = []  # of the atoms
         self._rows: dict[tuple[tuple[Monomial, int], ...], int] = {}
         self._polynomials: list[tuple[tuple[Monomial, int], ...]] = []
-        self._known: dict[
-            str | int, int
-        ] = {}  # rows by numbers, names, and the text of other expressions that were asked for
+        # Rows by numbers, names, and the text of other expressions that were asked for.
+        self._known: dict[str | int, int] = {}
         self._monomials: list[Monomial] = []
         self._matrix: Any = None
 
