@@ -104,7 +104,8 @@ class PlainWindows(Space):
         issued = f["overhead"] + f["read"] * read + 2 * taps + taps * made + 4 * made
         again = read / max(1.0, float(math.prod(self.red.attrs["strides"])) * made)
         return Footprint((Kernel(
-            threads / choice["threads"], choice["threads"], registers=made + taps, memory_bytes=moved, asked_bytes=moved * again, issued=issued, waits=2,
+            threads / choice["threads"], choice["threads"], registers=made + taps, memory_bytes=moved, asked_bytes=moved * again, issued=issued,
+            waits=2 + f["waits_a_load"] * read,
         ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:

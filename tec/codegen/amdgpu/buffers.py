@@ -38,8 +38,8 @@ _DESCRIPTOR = {"gcn": 0x00027000, "cdna": 0x00027000, "rdna2": 0x31014000, "rdna
 # Families whose pipelines load by scalar places. RDNA's lose by it in registers what they gain (gfx1100: f16 242 for 237, 1,186 us for 1,194; f32 3,809 for 3,789).
 _BY_SCALARS = ("cdna1", "cdna2", "cdna3", "cdna4")
 _NO_LOADS = 0xF70  # s_waitcnt's word for vmcnt(0) alone
-_WORDS = {4: "i32", 8: "<2 x i32>", 16: "<4 x i32>"}
-_MANGLED = {4: "i32", 8: "v2i32", 16: "v4i32"}
+_WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "<2 x i32>", 16: "<4 x i32>"}
+_MANGLED = {1: "i8", 2: "i16", 4: "i32", 8: "v2i32", 16: "v4i32"}
 
 
 class BufferLoads(UniformAddresses):
@@ -61,7 +61,7 @@ class BufferLoads(UniformAddresses):
         self.copies_suffix = self.last_suffix
 
     def guarded_load(self, e: E.Call) -> str | None:
-        """A guarded load of 4, 8 or 16 bytes, or one from either of two buffers; None for what is none, or of no fit buffer."""
+        """A guarded load of 1, 2, 4, 8 or 16 bytes, or one from either of two buffers; None for what is none, or of no fit buffer."""
         cond, value, other = e.args
         if is_constant(other):
             guard, loads = cond, self._sources(value)

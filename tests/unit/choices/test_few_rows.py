@@ -157,7 +157,7 @@ def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[A
 @pytest.mark.parametrize(
     ("chip", "shape", "attrs", "choice"),
     [
-        ("gfx942", (1, 4, 2, 1, 40, 32), {"turned": True}, {"template": ATTENTION, "waves": 2, "ahead": 2, "splits": 2}),
+        ("gfx942", (1, 4, 2, 1, 40, 80), {"turned": True}, {"template": ATTENTION, "waves": 2, "ahead": 2, "splits": 2}),  # ten lanes of sixteen have a piece
         ("gfx942", (1, 4, 2, 1, 70, 64), {"turned": True}, {"template": DIRECT, "waves": 2, "keys": 32, "splits": 2}),
         pytest.param("gfx1201", (2, 8, 2, 2, 137, 64), {"right": 0, "offset": 135, "left": 120}, {"template": DIRECT, "waves": 1, "keys": 16, "splits": 1}, marks=pytest.mark.slow),
         pytest.param("gfx1100", (2, 4, 4, 2, 37, 32), {"right": 0, "offset": 35, "left": 20}, {"template": ATTENTION, "waves": 1, "ahead": 4, "splits": 1}, marks=pytest.mark.slow),

@@ -271,6 +271,28 @@ def test_windows_at_an_edge_wait_for_no_branch(chip: str) -> None:
     np.testing.assert_array_equal(got.numpy(), want.reshape(out_shape[1] * out_shape[2], 64))
 
 
+@pytest.mark.parametrize(("chip", "dtype", "fill"), [("gfx942", "float16", 0), ("gfx1100", "int8", -7)])
+def test_guarded_loads_of_less_than_a_word_have_no_branch(chip: str, dtype: str, fill: int) -> None:
+    n, before = 70, 3
+    a = te.placeholder((n,), dtype, name="a")
+
+    def padded(i: Any) -> Any:
+        return te.if_then_else(te.all(i >= before, i < n + before), a[i - before], te.const(fill, dtype))
+
+    out = te.compute((n + 9,), padded, name="out")
+    s = te.create_schedule(out.op)
+    block, thread = s[out].split(out.op.axis[0], factor=64)
+    s[out].bind(block, te.thread_axis("blockIdx.x"))
+    s[out].bind(thread, te.thread_axis("threadIdx.x"))
+    f = tec.build(s, [a, out], f"rocm -mcpu={chip}")
+    code = f.imported_modules[0].get_source("asm")
+    assert "buffer_load_u" in code and "global_load" not in code
+    dev = tec.rocm_emu(chip, check="all")
+    value, got = np.arange(1, n + 1).astype(dtype), tec.nd.empty((n + 9,), dtype, dev)
+    f(tec.nd.array(value, dev), got)
+    np.testing.assert_array_equal(got.numpy(), np.pad(value, (before, 9 - before), constant_values=fill))
+
+
 @pytest.mark.parametrize(("sums", "length", "kernels"), [(1280, 8192, 1), (256, 16384, 1), (8, 1 << 20, 2)])
 def test_more_threads_share_a_sum_before_a_second_kernel_does(sums: int, length: int, kernels: int) -> None:
     """By the time model 4.3 us where four parts of each sum took 6.7, and 2.3 for 4.5, on an MI355X; few long sums do want the other units."""

@@ -2,7 +2,8 @@
 
 The queries of the heads that share keys are in registers. Some lanes share a key: each has 16 bytes of it, of the same places of the queries, and of the sums. So a wavefront
 walks over several streams of keys at once, each with a maximum and sums of its own, and loads nothing into shared memory. At the end streams meet by shuffles, wavefronts in
-shared memory, and work-groups that share keys in a second kernel (`grid`).
+shared memory, and work-groups that share keys in a second kernel (`grid`). Lanes that share a key are a power of two: of a head of 80 elements ten of sixteen have
+a piece, and the others add nothing.
 
     waves     of a work-group
     ahead     keys of a stream whose loads are under way at once
@@ -51,8 +52,8 @@ class FewRowsAttention(SplitAttention):
 
     @property
     def lanes(self) -> int:
-        """That share a key."""
-        return int(self.g.size) // self.piece
+        """That share a key: a power of two, of which the last may have no piece of it."""
+        return 1 << (int(self.g.size) // self.piece - 1).bit_length()
 
     @property
     def fits_at_all(self) -> bool:
@@ -61,7 +62,7 @@ class FewRowsAttention(SplitAttention):
             return False
         if g.size != g.value_size or g.size % self.piece or self.rows[0] > _MOST_ROWS:
             return False
-        if self.lanes & (self.lanes - 1) or self.lanes > self.wave:
+        if self.lanes > self.wave:
             return False
         return all(order_of(self.form.attrs, name)[3] == 3 for name in "qkv")
 
@@ -186,6 +187,10 @@ class Streams:
     def run(self, split: Index, splits: int) -> None:
         ib, rows, piece = self.ib, self.rows, self.piece
         self.d = ib.let("d", te.indexmod(self.tx, self.lanes) * piece)
+        self.has_piece: Any = None  # whether this lane has one; None where all have
+        if self.lanes * piece != self.g.size:
+            self.has_piece = ib.let("has_piece", self.d < self.g.size)
+            self.d = ib.let("d", te.min(self.d, self.g.size - piece))
         self.stream = ib.let("stream", self.ty * (self.wave // self.lanes) + te.indexdiv(self.tx, self.lanes))
         self.q, self.o = self._local(self.acc, rows * piece, "queries"), self._local(self.acc, rows * piece, "sums")
         self.keys, self.values = (self._local(self.dtype, self.ahead * piece, n) for n in ("keys", "values"))
@@ -253,6 +258,8 @@ class Streams:
         total = loops.scalar(ib, self.acc, "score", k.const(0))
         for i in range(piece):
             total[0] = total[0] + self.q[r * piece + i] * self.keys[u * piece + i].astype(self.acc)
+        if self.has_piece is not None:
+            total[0] = te.select(self.has_piece, total[0], k.const(0))
         loops.over_lanes(ib, total, loops.doublings(self.lanes), self.lanes, operator.add)
         head, i = self.of.at(r)
         score = k.biased(total[0], (self.of.b, head, i, there))
@@ -287,7 +294,8 @@ class Streams:
                 step *= 2
 
         def leave(shared: Any, line: int) -> None:
-            with ib.if_scope(self.tx < self.lanes):
+            first_stream = self.tx < self.lanes
+            with ib.if_scope(first_stream if self.has_piece is None else te.all(first_stream, self.has_piece)):
                 for r in range(rows):
                     at = ib.let("at", (self.ty * rows + r) * line)
                     for i in range(piece):
