@@ -57,27 +57,39 @@ def command(
         raise Refused("--only, --out, --html and --against are for --amd", "tec doctor --amd --out report.json")
     if run and report is None:
         raise Refused(f"{run[0]}: a command is run for a report", "tec doctor --report FILE -- COMMAND...")
-    rows: list[tuple[str, str, str]] = []
+    rows = _checked()
+    good = all(state != _BAD for _, state, _ in rows)
+    as_data = [{"name": n, "state": s, "text": t} for n, s, t in rows]
+    if report is not None:
+        from .app import COMMANDS
+        from .fault_report import write
+
+        common.share_stdout(as_json, report)
+        facts = write(report, as_data, run, frozenset(COMMANDS))
+        ended = f", the command ended with exit code {facts['exit_code']}" if run else ""
+        common.echo(f"{common.wrote(report)}{ended}; read it before you send it")
+    elif as_json:
+        common.print_json({"ok": good, "checks": as_data})
+    else:
+        _show(rows)
+        common.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
+    return 0 if good else NO
+
+
+def _checked() -> list[tuple[str, str, str]]:
+    """(name, state, text) of every check."""
+    rows = []
     for name, check in CHECKS:
         try:
             state, text = check()
         except Exception as error:  # a check that fails is what this command is for
             state, text = _BAD, f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
         rows.append((name, state, text))
-    good = all(state != _BAD for _, state, _ in rows)
-    if report is not None:
-        from .app import COMMANDS
-        from .fault_report import write
+    return rows
 
-        checks = [{"name": n, "state": s, "text": t} for n, s, t in rows]
-        common.share_stdout(as_json, report)
-        facts = write(report, checks, run, frozenset(COMMANDS))
-        ended = f", the command ended with exit code {facts['exit_code']}" if run else ""
-        common.echo(f"{common.wrote(report)}{ended}; read it before you send it")
-        return 0 if good else NO
-    if as_json:
-        common.print_json({"ok": good, "checks": [{"name": n, "state": s, "text": t} for n, s, t in rows]})
-        return 0 if good else NO
+
+def _show(rows: list[tuple[str, str, str]]) -> None:
+    """The checks as a table; as plain lines where its package is missing, which is one of the checks."""
     try:
         screen = common.console()
         t = common.table("", "", "", "")
@@ -89,8 +101,6 @@ def command(
     except ImportError:
         for name, state, text in rows:
             common.echo(f"{name:22} {state:6} {text}")
-    common.echo("everything that tec needs is there" if good else "something is missing: see the rows marked FAULT")
-    return 0 if good else NO
 
 
 def _amd(as_json: bool, number: int, only: str, report: Path | None, html: Path | None, against: Path | None) -> int:

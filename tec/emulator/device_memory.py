@@ -17,6 +17,7 @@ from tec.errors import DeviceError
 
 from ..locks import fork_safe_lock
 from .arena import Arena
+from .errors import OutOfMemory
 
 GUARD_BYTES = 256
 _ALIGN = 256
@@ -55,7 +56,7 @@ class DeviceMemory:
             raise DeviceError(f"cannot allocate {nbytes} bytes")
         with self.lock:
             if self.used_bytes + nbytes > self.total_bytes:
-                raise DeviceError(
+                raise OutOfMemory(
                     f"out of device memory: {nbytes} bytes wanted, {self.total_bytes - self.used_bytes} of {self.total_bytes} free"
                 )
             buffer: object = None
@@ -65,7 +66,7 @@ class DeviceMemory:
                 try:
                     room = np.empty(max(1, nbytes) + 2 * GUARD_BYTES + _ALIGN, np.uint8)
                 except MemoryError:
-                    raise DeviceError(f"the host has no memory for {nbytes} bytes") from None
+                    raise OutOfMemory(f"the host has no memory for {nbytes} bytes") from None
                 buffer, base = room, (room.ctypes.data + GUARD_BYTES + _ALIGN - 1) // _ALIGN * _ALIGN
             if nbytes <= 1 << 24:
                 ctypes.memset(base, 0xFF, nbytes)
@@ -79,7 +80,7 @@ class DeviceMemory:
         take = self.arena.alloc_apart if apart else self.arena.alloc
         found = take(max(1, nbytes) + 2 * GUARD_BYTES)
         if found is None:
-            raise DeviceError(f"the host has no memory for {nbytes} bytes")
+            raise OutOfMemory(f"the host has no memory for {nbytes} bytes")
         if self.follows:
             self.arena.set_undefined(found, nbytes + 2 * GUARD_BYTES, 255)
             if nbytes < 4:

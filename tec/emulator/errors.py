@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from tec.errors import DeviceError
 
 
+class OutOfMemory(DeviceError):
+    """An allocation finds no room: on the device, or on the host that holds its memory."""
+
+
 class EmulationError(DeviceError):
     """What the emulator cannot do, or a fault that a kernel made.
 

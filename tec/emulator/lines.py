@@ -21,6 +21,7 @@ import numpy as np
 from ..runtime.devices.surface import Dim3
 from .chips import DTYPES
 from .decode.inst import Inst, KernelText
+from .time.counters import LINE_BYTES
 from .time.issue import matrix_type, matrix_work
 from .time.model import Estimate
 from .translate.translation import Row
@@ -90,6 +91,7 @@ def counted(driver: EmuDriver) -> Iterator[list[CountedLaunch]]:
 
 
 def _lines(text: KernelText, rows: list[Row], counters: np.ndarray, waited: dict[int, float]) -> list[Line]:
+    """A kernel's instructions with what was counted of them. rows: what each row of `counters` is of, a run of instructions ("block") or the accesses of one."""
     labels: dict[int, list[str]] = {}
     for name, at in text.labels.items():
         labels.setdefault(at, []).append(name)
@@ -101,21 +103,29 @@ def _lines(text: KernelText, rows: list[Row], counters: np.ndarray, waited: dict
     ]
     starts = sorted({r.start for r in rows if r.kind == "block"})
     ends = dict(zip(starts, [*starts[1:], len(out)]))
-    for row, (a, b, c, d) in zip(rows, counters.tolist()):
+    for row, counts in zip(rows, counters.tolist()):
         if row.kind == "block":
+            waves, lanes = counts[:2]
             for line in out[row.start : ends[row.start]]:
-                line.executed, line.lanes = int(a), b / a if a else 0.0
-            continue
-        line = out[row.start]
-        line.bytes += int(b)
-        if row.kind.startswith("global"):
-            line.line_bytes += 128 * int(c)
+                line.executed, line.lanes = int(waves), lanes / waves if waves else 0.0
         else:
-            line.lds_clocks, line.conflict_clocks = line.lds_clocks + int(c), line.conflict_clocks + int(d)
+            _count_access(out[row.start], row.kind, counts)
     return out
 
 
+def _count_access(line: Line, kind: str, counts: list[float]) -> None:
+    """Add what one row counted of an instruction's accesses: their number and bytes, then lines of the cache, or clocks of LDS and those of conflicts."""
+    _, bytes_, touched, conflicts = counts
+    line.bytes += int(bytes_)
+    if kind.startswith("global"):
+        line.line_bytes += LINE_BYTES * int(touched)
+    else:
+        line.lds_clocks += int(touched)
+        line.conflict_clocks += int(conflicts)
+
+
 def _flops(text: KernelText, lines: list[Line]) -> dict[str, float]:
+    """Operations on floats of all waves, by type."""
     out: dict[str, float] = {}
     for inst, line in zip(text.insts, lines):
         for part in (inst, inst.dual):

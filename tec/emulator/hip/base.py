@@ -14,8 +14,19 @@ from typing import Any
 from ...errors import TecError
 from ...locks import fork_safe_lock
 from .. import get_driver
-from ..errors import EmulationError, KernelFault
-from .entry import ERRORS, ILLEGAL_ADDRESS, INVALID_HANDLE, LAUNCH_FAILURE, NOT_SUPPORTED, SUCCESS, UNKNOWN, HipError
+from ..errors import EmulationError, KernelFault, OutOfMemory
+from .entry import (
+    ERRORS,
+    ILLEGAL_ADDRESS,
+    INVALID_HANDLE,
+    INVALID_VALUE,
+    LAUNCH_FAILURE,
+    NOT_SUPPORTED,
+    OUT_OF_MEMORY,
+    SUCCESS,
+    UNKNOWN,
+    HipError,
+)
 from .properties import properties
 
 Work = Callable[[], None]
@@ -146,12 +157,11 @@ class Base:
 def status_of(error: TecError) -> int:
     """The API's error for one of tec's."""
     if isinstance(error, KernelFault):
-        return (
-            ILLEGAL_ADDRESS if "out of bounds" in error.fault.kind or "null" in error.fault.detail else LAUNCH_FAILURE
-        )
+        is_illegal = "out of bounds" in error.fault.kind or "null" in error.fault.detail
+        return ILLEGAL_ADDRESS if is_illegal else LAUNCH_FAILURE
     if isinstance(error, EmulationError):
         return LAUNCH_FAILURE
-    return 2 if "memory" in str(error) and "wanted" in str(error) else 1
+    return OUT_OF_MEMORY if isinstance(error, OutOfMemory) else INVALID_VALUE
 
 
 def pointer(address: int, what: str = "the result") -> ctypes.c_void_p:
