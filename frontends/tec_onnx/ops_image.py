@@ -20,6 +20,7 @@ from .importer import Call, onnx_op
 def resize_axes(
     c: Call, x: Value, sizes: dict[int, int], scales: dict[int, float], roi: dict[int, tuple[float, float]]
 ) -> Value:
+    """`x` with some of its axes resized to `sizes`, as the node's attributes map coordinates; scales and roi: by axis."""
     mode = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(
         c.attr("mode", "nearest"), c.attr("mode", "nearest")
     )

@@ -340,6 +340,7 @@ class _Conversion:
         return self.graph.constant(array_of(tensor), identifier(node.name), dtype_of(tensor.dtype))
 
     def _call(self, node: Node) -> Any:
+        """The value of a call: a part of an earlier result, a size, or what the operator's rule makes. Raises ImportModelError for operators without one."""
         target: Any = node.target
         val = node.meta.get("val")
         if node.op != "call_function":

@@ -95,6 +95,7 @@ def _of_numpy(x: np.ndarray[Any, Any], kind: DType | None, where: Device | None,
 
 
 def _of_sequence(obj: Any, kind: DType | None, where: Device) -> Node:
+    """An array of nested sequences, in which arrays may stand: their elements are copied to the host."""
     parts: list[Any] = []
 
     def flat(x: Any) -> Any:

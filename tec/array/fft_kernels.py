@@ -33,6 +33,7 @@ def radices(n: int) -> list[int] | None:
 
 @cache
 def _pass(radix: int, dtype: str) -> Any:
+    """The kernel of a pass of one radix for numbers of a type."""
     real: Any = getattr(np, dtype)
 
     @kernel

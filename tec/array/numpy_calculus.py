@@ -42,6 +42,8 @@ def gradient(x: Array, *spacing: Any, axis: int | Sequence[int] | None = None, e
 
 
 def _gradient(x: Array, k: int, spacing: Any, order: int) -> Array:
+    """The derivative along axis `k` by differences: central ones inside, one-sided ones of `order` at both ends. spacing: a distance, or the coordinates of
+    all elements."""
     n = x.shape[k]
     if n < order + 1:
         raise ArrayValueError(f"gradient along {n} elements", hint=f"at least {order + 1}")

@@ -179,6 +179,8 @@ class _Reverse:
         self.after.update(zip(op.state_placeholder, op.outputs))
 
     def _reduction(self, op: ComputeOp, r: E.Reduce, t: Tensor) -> None:
+        """Add what a reduction passes on: of a sum the gradient itself, of an extreme its share for each element that has it. Raises ExprError for other
+        combiners."""
         over = {a.var: a.dom for a in r.axis if a.dom is not None}
         if len(r.source) != 1:
             raise ExprError(

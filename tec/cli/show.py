@@ -203,6 +203,7 @@ def _time(net: Any, part: str, as_json: bool) -> None:
 
 
 def _resources(net: Any, part: str, as_json: bool) -> None:
+    """What each kernel takes of its device: registers, memory, occupancy; as a table or as JSON."""
     from ..report import listing
 
     kernels = _some(listing.kernels_of(net), part)

@@ -187,6 +187,7 @@ def host_program(host: Func) -> list[dict[str, Any]]:
 
 
 def _steps(s: Stmt) -> list[dict[str, Any]]:
+    """What a host function does, as plain data: allocations, loops, conditions and launches in order."""
     match s:
         case Seq():
             return [step for x in s.stmts for step in _steps(x)]

@@ -330,6 +330,7 @@ def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
     arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, estimate: Any, cooperative: bool,
 ) -> None:  # fmt: skip
+    """Run all work-groups of a launch. Raises KernelFault where a check finds one, and what the driver's limits say."""
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
     registers = initial_sgprs(chip, info, arg_at, packet_at, args)

@@ -111,6 +111,8 @@ class _Launcher:
         self, grid_x: int, grid_y: int, grid_z: int, stream: int, function: EmuFunction, packed: Any, launch_metadata: Any,
         enter: Callable[..., None] | None, leave: Callable[..., None] | None, *args: Any,
     ) -> None:  # fmt: skip
+        """What Triton's generated launcher does: pack the arguments and launch. Tensors of the host are copied to the device and back where they are none of
+        its memory."""
         if not grid_x * grid_y * grid_z:
             return
         if enter is not None:

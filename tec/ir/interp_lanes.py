@@ -107,6 +107,7 @@ class Independence:
         return hit[1]
 
     def _analyze(self, loop: S.For) -> int:
+        """See `storage_elems`."""
         stores: dict[int, list[tuple[Any, tuple[E.Expr, ...]]]] = {}
         loads: dict[int, list[tuple[Any, tuple[E.Expr, ...]]]] = {}
         own: set[int] = set()

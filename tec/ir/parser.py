@@ -193,6 +193,7 @@ class _Parser(ExprParser):
     # ---- functions
 
     def func(self, node: ast.FunctionDef) -> Func:
+        """A function from its definition: parameters, attributes and body."""
         self.names = {}
         name, attrs = node.name, {}
         for a in node.args.kwonlyargs:

@@ -119,6 +119,7 @@ class ExprParser:
         return self.settle(a, x, left), self.settle(b, y, right)
 
     def _expr(self, node: ast.AST) -> E.Expr | _Literal:
+        """An expression, or a number that has no type yet."""
         match node:
             case ast.Constant(value):
                 if isinstance(value, bool):

@@ -100,6 +100,7 @@ class _Compare:
         return self.bind(a, b)
 
     def same(self, a: Any, b: Any) -> bool:
+        """Whether two nodes are equal up to the names of what they define."""
         t = type(a)
         if t is not type(b):
             if isinstance(a, S.Stmt) and isinstance(b, S.Stmt):  # a Seq of one
@@ -252,6 +253,7 @@ class _Digest:
         return (n, x.dtype)
 
     def of(self, a: Any) -> Any:
+        """A value to hash: equal for nodes that `same` finds equal."""
         t = type(a)
         if t is E.Var or t is Buffer:
             return self._symbol(a)

@@ -76,6 +76,7 @@ class Functions(Words):
     # ---- calls
 
     def called(self, node: ast.Call) -> Any:
+        """The value of a call: of a word of the language, of a type, of Python's own functions, or of a function that is translated in its place."""
         f = self.expr(node.func)
         if f is print:
             self.output.printed(self, node)

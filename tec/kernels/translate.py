@@ -121,6 +121,7 @@ def _round(
     target: Target,
     alias: bool,
 ) -> Translated:
+    """One translation by what is known of the variables so far, in `t`. Raises `Restart` where more is to be known before it can go on."""
     t.launch, t.target, t.output, t.required = launch, target, Output(), {}
     t.frame = Frame(source, ())
     t.frame.entry = t.block_ids[-1]

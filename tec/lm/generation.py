@@ -66,6 +66,7 @@ class Generation:
         return (len(self.ids) - 1) / self.seconds if len(self.ids) > 1 and self.seconds else 0.0
 
     def _write(self) -> Iterator[str]:
+        """Pieces of the text as tokens come; `reason` says in the end why no more do."""
         # What a token adds does not depend on where a text begins.
         bytes_of = getattr(self._tokenizer, "token_bytes", None)
         stream = Stream(self._tokenizer) if bytes_of is None else ByteStream(bytes_of)

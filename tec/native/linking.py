@@ -229,6 +229,7 @@ class _Linker:
     def _fill(
         self, t: _Tables, names: list[str], at: dict[str, int], libraries: list[str], versions: list[str]
     ) -> None:
+        """Contents of the tables that the loader reads, once all addresses are known: symbols, versions, relocations, the dynamic section."""
         o = self.o
         place = up(self.end_address, self.page)
         self.last_begin = place
@@ -370,6 +371,7 @@ class _Linker:
     # ---- the file
 
     def _file(self, t: _Tables, segments: list[_Segment], end: int) -> list[Any]:
+        """The file in pieces: what is loaded, names, section and program headers, and the weights last."""
         names, at = string_table([*(s.name for s in t.all), ".weights", ".shstrtab"])
         sections_at = up(end + len(names), 8)
         count = len(t.all) + 2 + bool(self.last)

@@ -86,6 +86,8 @@ class ModelTables:
     # ---- the record
 
     def _model(self) -> Ref:
+        """The record of a model, as `tec_model` in the C sources has it: tables of inputs, outputs, states and steps first, then the numbers that say where
+        they are."""
         data, plan, layout = self.data, self.plan, self.layout
         inputs = data.record([w for k in range(len(plan.inputs)) for w in self._input(k)])
         outputs = data.record([w for o in plan.outputs for w in self._output(o)])

@@ -92,6 +92,7 @@ def block_of(table: Callable[..., Any], b: Any, number: Any, blocks: Any) -> Any
 
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    """The result's type. Raises where operands, their orders or their extras do not fit each other."""
     extras = attrs.get("extras", ())
     known = all(name in (*PER_ENTRY, *ANGLES, SINK, TABLE) or is_bias(name) for name in extras)
     if len(types) != 3 + len(extras) or len(set(extras)) != len(extras) or not known:

@@ -129,6 +129,8 @@ _UFUNC: dict[str, Any] = {
 def _reduce(
     op: ComputeOp, r: E.Reduce, data: list[tuple[E.IterVar, int]], values: dict[Tensor, Array], env: dict[E.Var, Array]
 ) -> list[Array]:
+    """The values of a reduction over all places of `data`, one array for each of its results. Reduce axes are dimensions of arrays as long as these stay
+    small, and steps of a loop beyond."""
     shape = tuple(n for _, n in data)
     dtypes = [np_dtype(s.dtype) for s in r.source]
     outer = dict(env)

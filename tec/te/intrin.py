@@ -168,6 +168,7 @@ def _swap(x: Any, y: Any, swap: bool) -> tuple[Any, Any]:
 
 
 def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -> MatrixIntrins:
+    """The loads, the product and the store of one matrix instruction, as tensor intrinsics. trans_a, trans_b: how operands lie in shared memory."""
     text = instr_to_text(instr)
     storage, acc = instr.storage_dtype, instr.acc_dtype
     tag = instr.name.replace(" ", "_").replace(".", "_") + "_swap" * instr.swap + "_runs" * instr.runs

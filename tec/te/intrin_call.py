@@ -58,6 +58,8 @@ class IntrinCall(RegionValue):
     def expand(
         self, lead: Sequence[IterVar], own: Sequence[IterVar], what: str
     ) -> tuple[tuple[Expr, ...], dict[str, Any]]:
+        """The body of a computation whose elements the intrinsic makes, `own` axes of them at a time, and its attributes. Raises ExprError where dimensions
+        or extents do not fit."""
         op = self.intrin.op
         assert isinstance(op, ComputeOp)
         values = self._sizes(op, what)

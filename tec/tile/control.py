@@ -138,6 +138,7 @@ class Control(OverAxis):
     # ---- for
 
     def do_for(self, op: Op) -> None:
+        """A `for` of a program: values that go around it are slots, those that move by a constant follow from the turn's number."""
         low, high, step = (self.scalar(x) for x in op.operands[:3])
         inits, block = op.operands[3:], op.blocks[0]
         args = block.args[1:]

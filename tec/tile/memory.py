@@ -385,6 +385,8 @@ class Memory(Reading, Exchange):
         self._atomic(op, op.operands[0], "atomic_cas", list(op.operands[1:]), None)
 
     def _atomic(self, op: Op, p: Value, word: str, values: list[Value], mask: Value | None) -> None:
+        """An atomic operation of all elements: of a block each by one thread that holds it, of a scalar by one thread, whose result all get where it is
+        used."""
         v = op.results[0]
         base = self.base(p)
         used = bool(self.uses.get(id(v)))

@@ -83,6 +83,7 @@ def _unary(fn: str, x: E.Expr) -> E.Expr:
 
 
 def _binary(fn: str, a: E.Expr, b: E.Expr) -> E.Expr:
+    """An operation on two numbers of one type, by Triton's name for it; bools are compared as integers, and combined logically."""
     info = dtype_info(a.dtype)
     if fn in _COMPARE:
         if a.dtype == "bool":

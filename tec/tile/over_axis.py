@@ -201,6 +201,7 @@ class OverAxis(Rows):
         )
 
     def _waves(self, parts: list[Buffer], out: Layout, dim: Dim, block: Block, dtypes: list[str]) -> list[Buffer]:
+        """Parts that wavefronts hold of one reduction meet in shared memory: one element for each wavefront, which all of them read back and fold."""
         high = [b for b, _ in dim.threads if b >= bits(self.wave)]
         if not high:
             return parts

@@ -188,6 +188,8 @@ class Reading(State):
         return made
 
     def _anchor(self, v: Value) -> Layout | None:
+        """The layout that a value should have, from what it is made of: that of a load or of a product, through loops and elementwise operations; None where
+        nothing says so."""
         if not v.ty.shape:
             return None
         if v.of is None:

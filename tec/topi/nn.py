@@ -233,6 +233,7 @@ def _pool(
     count_include_pad: bool,
     layout: str,
 ) -> Tensor:
+    """Windows of `n` spatial dimensions, of which the maximum or the mean is taken. Raises ExprError for layouts, types and windows that are none."""
     what = f"pool{n}d"
     x = tensor(data, what)
     if x.ndim != n + 2 or (layout and layout != "NCDHW"[:2] + "DHW"[-n:]):

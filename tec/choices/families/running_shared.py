@@ -161,6 +161,8 @@ class SharedRow(Shared):
                 sums[self._place(line, part)] = acc[0]
 
     def run(self) -> None:
+        """The kernels: the parts' sums first where a line is shared by several work-groups, then the running values of each part, a turn of all threads
+        after another."""
         s, ib, threads = self.s, self.ib, self.threads
         wave, waves, piece, pieces = self.wave, self.waves, self.piece, self.pieces
         sums = self._sums()

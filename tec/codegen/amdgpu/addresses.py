@@ -106,6 +106,8 @@ class UniformAddresses(GpuMemory):
         return super().address(buffer, index)
 
     def _split(self, buffer: Buffer, index: E.Expr, p: Pointer) -> str | None:
+        """The address as a uniform base in scalar registers and an offset of the lane's own; None where all or nothing of the index varies, or the lane's
+        part may not fit an offset."""
         parts = terms(index)
         info = dtype_info(buffer.dtype)
         size = info.bytes * info.lanes

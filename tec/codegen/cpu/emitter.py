@@ -262,6 +262,7 @@ class CpuStatements(Statements):
     def _outline(
         self, s: S.For, name: str, variables: list[E.Var], buffers: list[int], slots: list[tuple[str, str, int]]
     ) -> None:
+        """The body of a parallel loop as a function of its own, which finds `variables` and `buffers` in a closure; slots: type, value and place of each there."""
         saved = (
             self.em.out,
             self.em.allocas,

@@ -94,6 +94,7 @@ def _check(obj: Object) -> None:
 
 
 def _write(obj: Object) -> bytes:
+    """The bytes of a shared object: its sections in the order of their segments, then the tables that name them."""
     notes, rodata, text, data = _by_segment(obj)
     exported = [s for s in obj.symbols if s.is_exported]
     buckets, exported = _gnu_order(exported)
@@ -237,6 +238,7 @@ def _assemble(
     obj: Object, order: list[Section], segments: list[tuple[int, int, int, int, int]], dynamic: Section,
     notes: list[Section], n_headers: int,
 ) -> bytes:  # fmt: skip
+    """The file: headers, what is loaded, and behind it the symbol table and the tables of names, which are not loaded."""
     symtab, symbol_names = _symtab(obj, len(order) + 2)
     names, name_at = string_table([s.name for s in order] + [".symtab", ".strtab", ".shstrtab"])
     tail = [symtab, _made(".strtab", STRTAB, 0, 1, len(symbol_names)), _made(".shstrtab", STRTAB, 0, 1, len(names))]

@@ -154,6 +154,7 @@ class _Rules:
             state[key] = (0, at)
 
     def vector(self, state: State, at: int, inst: Inst, t: Touch) -> None:
+        """What the manual asks for ahead of a vector instruction that reads what others wrote: through DPP, as a lane's number, as v_div_fmas's mask."""
         op = inst.op
         if inst.encoding in ("dpp", "e64_dpp"):
             for reg, k in t.reads:

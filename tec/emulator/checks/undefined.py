@@ -156,6 +156,7 @@ class _Pass(Shadows):
 
     # Calls.
     def call(self, line: str, name: str, rest: str) -> None:
+        """Follow a call: accesses of memory and atomics check and carry the undefined bits, others by what they do with their arguments."""
         ty, after = typed(rest)
         callee, _, arguments = after.partition("(")
         callee = callee.strip()

@@ -271,6 +271,7 @@ def _slices(w: Wave, image: Image, kind: str, z: str, cube: str) -> tuple[str, s
 
 
 def _taps(w: Wave, parts: Parts, image: Image, sampler: Sampler, where: Where, linear: str) -> Taps:
+    """Which texels a sample reads, with their weights: by the coordinates, how they wrap, and whether neighbours are mixed (`linear`)."""
     o, s, kind = w.v, w.s, parts.kind
     normal = "false" if parts.unnormalized else s.icmp("eq", "i32", sampler.unnormalized, "0")
     x, *rest = where.body

@@ -302,6 +302,7 @@ def _is_denormal(o: Ops, t: str, a: str) -> str:
 
 
 def _div_scale(t: str):  # type: ignore[no-untyped-def]
+    """The function of v_div_scale for a type."""
     big, limit, tiny = {"f32": (64, 96, 23), "f64": (128, 768, 53)}[t]
     i = f"i{BITS[t]}"
 

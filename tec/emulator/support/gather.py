@@ -22,6 +22,7 @@ def grouped(w: int, n: int, space: str, load: bool) -> str:
 
 
 def _group(b: Out, w: int, n: int, first: int, space: str, load: bool) -> None:
+    """The text for one group, from lane `first` on; see the module."""
     emit, put = b.emit, b.put
     at = "i64" if space == "global" else "i32"
     vector = f"<16 x {at}>"

@@ -86,6 +86,8 @@ def _pointers(w: int, space: str, k: int) -> tuple[str, str]:
 
 
 def memory_function(w: int, space: str, access: str, load: bool) -> str:
+    """The text of the function that serves an access of `w` lanes: loads or stores of `access` in one space, which reports what is out of bounds or
+    misaligned."""
     nbytes, n, signed = ACCESSES[access]
     at = "i64" if space == "global" else "i32"
     verb = "ld" if load else "st"

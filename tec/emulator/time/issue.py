@@ -150,6 +150,7 @@ def decode(text: KernelText, chip: Chip, lanes: int) -> list[Issue]:
 
 
 def _decode(inst: Inst, chip: Chip, lanes: int, gfx: int, rdna: bool) -> Issue:
+    """How the time model issues an instruction: its unit, its clocks, the registers it reads and writes, the counters that it waits for."""
     op, slot = inst.op, 1 if rdna else 4
     waits = tuple(waits_of(inst).items())
     if op.startswith(("s_barrier", "s_barrier_wait")) and not op.endswith(("signal", "leave")):

@@ -173,6 +173,8 @@ def model_launch(
 
 
 def _model(tracer: Tracer, warm: bool) -> Estimate:
+    """The time of a launch: some work-groups of one unit are simulated with what they did, and the rest follows. warm: the caches hold what launches before
+    left."""
     function, chip = tracer.function, tracer.driver.chip
     info = function.info
     machine, total = chip.machine, tracer.total
@@ -269,6 +271,7 @@ def _estimate(
     held: int,
     counts: KernelCounts,
 ) -> Estimate:
+    """What the model says of a launch of `total` work-groups: times by pipe and by memory level, and what limits it."""
     machine = chip.machine
     mean = total / machine.units  # work-groups of a unit
     parts = {n: v * mean / mhz for n, v in work.busy.items() if v}

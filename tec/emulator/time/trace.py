@@ -124,6 +124,7 @@ class Tracer:
         symbols: int,
         counts: np.ndarray | None,
     ) -> list[GroupTrace]:
+        """Run some work-groups in the form that records them, with room for so many events and lines; what each of them did."""
         driver, info, chip = self.driver, self.function.info, self.driver.chip
         registers = launching.initial_sgprs(chip, info, arg_at, packet_at, self._args)
         vgprs, exec_ = launching.initial_vgprs(chip, self.lanes, self.waves, self.block)

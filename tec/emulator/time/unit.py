@@ -262,6 +262,7 @@ class Unit:
         return True
 
     def _earliest(self, wave: _Wave, issue: Issue, t: float) -> tuple[float, str]:
+        """When a wavefront may issue an instruction, `t` at the earliest, and what it waits for: a result, a pipe, a counter."""
         kind, simd = issue.kind, wave.simd
         at, why = t, ""
         ready = wave.ready

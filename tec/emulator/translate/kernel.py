@@ -217,6 +217,7 @@ class Translator(Jumps):
         self.out.label(on)
 
     def instruction(self, inst: Inst) -> None:
+        """The text of one instruction: control flow here, all others by `ordinary`."""
         self.inst = inst
         self.dpp_mask = None
         self.floats_read = []
@@ -280,6 +281,7 @@ class Translator(Jumps):
                 out.lines.append(f";@ {self.position}")
 
     def ordinary(self, inst: Inst) -> None:
+        """The text of an instruction that is no control flow, by its row in the tables of `isa`, with its modifiers."""
         goal = ""  # where a result by index goes
         if self.gpr_index:
             if self.region is not None:
@@ -360,6 +362,7 @@ class Translator(Jumps):
 
     # The function.
     def run(self, symbol: str) -> Translation:
+        """Translate all instructions, blocks in order; straight lines and strips of them where that is quicker."""
         starts: dict[int, list[str]] = {}
         for label, index in self.text.labels.items():
             starts.setdefault(index, []).append(label)

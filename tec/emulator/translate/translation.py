@@ -62,6 +62,7 @@ def _live(t: Translator) -> tuple[list[set[tuple[str, int]]], list[set[tuple[str
 
 
 def finish(t: Translator, symbol: str) -> Translation:
+    """The kernel's function: what was translated between loads of the registers that live where it begins and stores where it stops."""
     vector = t.v.type("i32")
     vgprs = t.agpr_base + max((i + 1 for k, i in t.regs if k == "a"), default=0)
     regs = sorted(t.regs)

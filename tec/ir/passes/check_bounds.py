@@ -42,6 +42,7 @@ class _Checker:
     # ---- statements
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
+        """A statement behind the questions whether its accesses lie in their buffers."""
         asked: list[S.Stmt] = []
         self.loc = _loc_of(s)
 

@@ -57,6 +57,7 @@ def flatten_buffers(func: Func, target: Target) -> Func:
 
 
 def _flatten(buffer: Buffer, notes: S.StorageNotes, analyzer: Analyzer) -> _Flat:
+    """The buffer of one dimension that stands for another one, and how its indices become a place: by its strides, as its notes ask for."""
     shape = buffer.shape
     strides: list[E.Expr] = list(buffer.strides)
     one = E.IntImm(1)

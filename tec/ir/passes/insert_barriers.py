@@ -207,6 +207,7 @@ class _Walk:
     # ---- statements
 
     def walk(self, s: S.Stmt) -> _Summary:
+        """A statement with the barriers that it needs inside, and the accesses of shared memory that none of them orders at its beginning and its end."""
         match s:
             case S.Seq():
                 return self.sequence(list(s.stmts))

@@ -110,6 +110,8 @@ class _Padder:
     # ---- what there is
 
     def scan(self, s: S.Stmt) -> None:
+        """Note where each buffer is allocated and accessed, in which loops."""
+
         def child(x: S.Stmt) -> S.Stmt:
             self.scan(x)
             return x

@@ -186,6 +186,7 @@ class _Partitioner:
         return solved, low, high
 
     def split(self, s: S.For, guards: list[_Guard], depth: int) -> S.Stmt | None:
+        """The loop in up to three parts, the middle one without those of `guards` that hold in it; None where no bound follows from them."""
         ana = self.analyzer
         solved, low, high = self.holds(guards, s.var)
         if not solved:

@@ -99,6 +99,7 @@ def _check_host(s: S.Stmt, target: Target) -> None:
 
 
 def _kernel(root: S.For, name: str, func: Func, order: dict[int, int], target: Target) -> tuple[Func, S.Stmt]:
+    """The function of a nest of launch loops, and the launch that the host makes in its place. Raises LoweringError where a target has no room for it."""
     threads: dict[str, tuple[E.Var, E.Expr]] = {}
     body: S.Stmt = root
     while isinstance(body, S.For) and is_launch_loop(body) and body.thread not in threads:

@@ -83,6 +83,7 @@ def _launch_extents(root: S.For) -> dict[str, E.Expr]:
 
 
 def _unify_kernel(root: S.For) -> S.Stmt:
+    """A kernel with one loop for each launch index, as long as the longest of those in it; parts that had shorter ones stand under conditions."""
     extents = _launch_extents(root)
     if not extents:
         return root

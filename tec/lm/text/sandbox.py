@@ -158,6 +158,8 @@ def _tojson(
 
 
 def _environment(j: Any) -> Any:
+    """Jinja's sandbox with a limit of steps, so that no template runs without end or makes a text without bound."""
+
     class Environment(j.sandbox.ImmutableSandboxedEnvironment):  # type: ignore[misc]
         intercepted_binops = frozenset(_OPERATORS)
         left = STEPS

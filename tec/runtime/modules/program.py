@@ -225,6 +225,8 @@ class HostProgram:
         return out
 
     def _launch(self, step: Any, known: frozenset[str], buffers: frozenset[str]) -> LaunchStep:
+        """A launch as it is run: the expressions of its grid and its block, and how its arguments are packed. Raises DeviceError (`_bad`) for what cannot be
+        one."""
         kernel = step["kernel"]
         grid = [self._size(e, known, _LAUNCH_END) for e in step["grid"]]
         block = [self._size(e, known, _LAUNCH_END) for e in step["block"]]

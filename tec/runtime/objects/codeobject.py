@@ -187,6 +187,8 @@ def _sections(image: bytes) -> dict[int, tuple[int, int, int, bytes, tuple[int, 
 
 
 def _read(image: bytes) -> CodeObject:
+    """An AMD code object: segments to load, kernels with their descriptors, notes. Raises ValueError, struct.error or KeyError for a broken file; the caller
+    names it."""
     _check_header(image)
     elf_type, _, _, _, phoff, _, flags, _, _, phnum = struct.unpack_from("<HHIQQQIHHH", image, 16)
     if elf_type != 3:
@@ -244,6 +246,7 @@ def _read(image: bytes) -> CodeObject:
 
 
 def _kernel(entry: dict[str, Any], symbols: dict[str, Symbol], segments: list[Segment]) -> KernelInfo:
+    """A kernel from its entry in the metadata and the 64 bytes of its descriptor. Raises ValueError where one of them is not there."""
     name, kd_name = entry[".name"], entry[".symbol"]
     kd = symbols.get(kd_name)
     if kd is None:

@@ -283,6 +283,7 @@ class _Lowering:
     # ---- the copies themselves
 
     def copies(self, n: _Nest) -> S.Stmt:
+        """The bulk copies that do what a nest does, one for each box. Raises LoweringError where its tile fits no boxes."""
         is_load = n.store.buffer is n.shared
         theirs = n.load if is_load else n.store
         mine = n.store if is_load else n.load
