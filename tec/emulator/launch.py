@@ -354,9 +354,7 @@ def _execute(
     values["group_step"], values["group_first"] = _group_order(driver, function, compiled, total, cooperative)
     for name, value in values.items():
         ctypes.c_int64.from_address(params + PARAMS[name]).value = value
-    shared = {
-        "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data,
-    }  # fmt: skip
+    shared = {"allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data}
     gates = np.zeros((64, 2), np.int64)
     if cooperative:
         shared["gws"] = gates.ctypes.data

@@ -385,8 +385,7 @@ class Memory(Reading, Exchange):
         self._atomic(op, op.operands[0], "atomic_cas", list(op.operands[1:]), None)
 
     def _atomic(self, op: Op, p: Value, word: str, values: list[Value], mask: Value | None) -> None:
-        """An atomic operation of all elements: of a block each by one thread that holds it, of a scalar by one thread, whose result all get where it is
-        used."""
+        """An atomic operation of all elements of a block, each by one thread that holds it; of a scalar see `_atomic_of_one`."""
         v = op.results[0]
         base = self.base(p)
         used = bool(self.uses.get(id(v)))
@@ -397,25 +396,7 @@ class Memory(Reading, Exchange):
 
         if not p.ty.shape:
             self.barrier()
-            made = call(self.offset(p), [self.scalar(x) for x in values])
-            old = self.array("old", base.dtype, [1])
-            conds = [c for c in (self.leader(), None if mask is None else self.scalar(mask)) if c is not None]
-            zero = B.cast(base.dtype, B.const(0, "int32"))
-            with self.block() as items:
-                name = E.Var("before", base.dtype)
-                self.emit(S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc))
-            if conds:
-                self.emit(self.store(old, [ZERO], zero))
-            self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
-            if self.threads > 1 and used:
-                # Who writes there next lets all threads meet first.
-                where = self.arena(base.dtype, 1)
-                self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
-                self.barrier()
-                got = self.let("old", E.BufferLoad(where, (ZERO,)))
-            else:
-                got = self.let("old", E.BufferLoad(old, (ZERO,)))
-            self.scalars[id(v)] = self._typed(got, op)
+            self._atomic_of_one(op, call(self.offset(p), [self.scalar(x) for x in values]), base.dtype, mask)
             return
         layout = self.anchor(values[0]) or self.memory_layout(p, v)
         offset, reads = self.reader(p, layout), [self.reader(x, layout) for x in values]
@@ -445,6 +426,27 @@ class Memory(Reading, Exchange):
             self.held[id(v)] = self.stored(
                 lambda q: E.BufferLoad(*_loaded(at([a.at for a in q]))), held.layout, v.ty.dtype.tec, "old"
             )
+
+    def _atomic_of_one(self, op: Op, made: E.Expr, dtype: str, mask: Value | None) -> None:
+        """An atomic operation `made` of one element by one thread; all have its result where it is used."""
+        old = self.array("old", dtype, [1])
+        conds = [c for c in (self.leader(), None if mask is None else self.scalar(mask)) if c is not None]
+        zero = B.cast(dtype, B.const(0, "int32"))
+        with self.block() as items:
+            name = E.Var("before", dtype)
+            self.emit(S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc))
+        if conds:
+            self.emit(self.store(old, [ZERO], zero))
+        self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
+        if self.threads > 1 and self.uses.get(id(op.results[0])):
+            # Who writes there next lets all threads meet first.
+            where = self.arena(dtype, 1)
+            self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
+            self.barrier()
+            got = self.let("old", E.BufferLoad(where, (ZERO,)))
+        else:
+            got = self.let("old", E.BufferLoad(old, (ZERO,)))
+        self.scalars[id(op.results[0])] = self._typed(got, op)
 
     def _typed(self, e: E.Expr, op: Op) -> E.Expr:
         return self.as_value(e, op)
