@@ -150,7 +150,8 @@ def signature(func: Func, lowered: Func, most_align: int | None = None) -> dict[
     written = written_params(lowered)
     writes = {p.name for p in lowered.params if isinstance(p, Buffer) and id(p.data) in written}
     params: list[dict[str, Any]] = []
-    for p in func.params:
+    known = func.attrs.get("shapes", {})
+    for k, p in enumerate(func.params):
         if isinstance(p, Var):
             params.append({"name": p.name, "kind": "scalar", "dtype": p.dtype})
             continue
@@ -161,7 +162,7 @@ def signature(func: Func, lowered: Func, most_align: int | None = None) -> dict[
             "name": p.name,
             "kind": "tensor",
             "dtype": element,
-            "shape": [expr_data(d) for d in p.shape] + inner,
+            "shape": [expr_data(d) for d in known.get(k, p.shape)] + inner,
             "strides": [_scaled(d, lanes) for d in p.strides] + [1] * len(inner) if p.strides else None,
             "offset": _scaled(p.elem_offset, lanes),
             "writes": p.name in writes,

@@ -17,6 +17,7 @@ from .passes.attention import find_attention
 from .passes.byte_products import byte_products
 from .passes.channel_scales import channel_scales
 from .passes.common_subexpressions import common_subexpressions
+from .passes.copied_lines import copy_lines
 from .passes.dead_code import dead_code
 from .passes.einsums import einsums_as_products
 from .passes.float8_products import float8_products
@@ -58,6 +59,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("common_subexpressions", lambda g, t, d: common_subexpressions(g)),
         Pass("einsums_as_products", lambda g, t, d: einsums_as_products(g)),
         Pass("one_spelling", lambda g, t, d: one_spelling(g)),
+        Pass("copy_lines", lambda g, t, d: copy_lines(g, t)),
         clean,
         Pass("quantized_products", lambda g, t, d: quantized_products(g, t)),
         Pass("float8_products", lambda g, t, d: float8_products(g, t)),

@@ -30,6 +30,7 @@ from ..ops.size_vars import variable
 from ..schedule import to_loops
 from .aliases import PIECE_ALIGN
 from .graph import Value
+from .joined_axes import Joined, join_axes
 from .operators import compute_op
 from .passes.fuse import FusedGroup
 from .sizes import GroupSizes
@@ -59,6 +60,7 @@ class Program:
     loose: list[bool] = field(default_factory=list)  # of the same: whether they begin anywhere
     placed: list[Placed] = field(default_factory=list)
     early: bool = False  # whether its kernels may begin before the ones ahead have ended
+    joined: Joined | None = None  # where its tensors have fewer axes than the values that the function takes
 
     def loops(self, scheduled: Scheduled) -> Func:
         """The function of a choice."""
@@ -75,6 +77,8 @@ class Program:
         }
         params = [*tensors, *map(variable, self.sizes.names)]
         made = to_loops(scheduled.schedule, params, name=self.name, binds=binds)
+        if self.joined is not None:
+            made = self.joined.told(made)
         for p in self.placed:
             made = _at_row(made, len(self.args) + p.output, p, self.args.index(p.row))
         return made.with_attrs(early_start=True) if self.early else made
@@ -210,7 +214,12 @@ def program_of(group: FusedGroup, number: int, sizes: GroupSizes, guards: list[G
     args = [t for t in args if t.op in read]
     rows = [sizes.own(group.rows.get(v)) for v in (*(inputs[k] for k in used), *group.outputs)]
     loose = [v in group.loose for v in (*(inputs[k] for k in used), *group.outputs)]
-    return Program(_name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose, placed)
+    joined = join_axes(args, outputs) if not placed and not any(rows) else None
+    if joined is not None:
+        args, outputs = joined.args, joined.outputs
+    return Program(
+        _name(group, number), args, outputs, used, conditions[len(known) :], sizes, rows, loose, placed, joined=joined
+    )
 
 
 @contextmanager

@@ -22,8 +22,8 @@ class Func(Spelled):
     not params themselves are bound from the arguments' shapes ("implicit" parameters, see `implicit_vars`).
 
     attrs used by the compiler: "kernel" (True for a device kernel), "threads" ({tag: (Var, extent Expr)} of a kernel),
-    "fast_math" (set of LLVM flags), "noalias" (bool), "writes" (names of params written), "import_llvm" (texts of LLVM modules that it calls functions of), "loc", "lowered_from" (of a
-    function of stage "lowered": what it was before the passes, and the Target).
+    "fast_math" (set of LLVM flags), "noalias" (bool), "writes" (names of params written), "import_llvm" (texts of LLVM modules that it calls functions of), "shapes" ({number: extents} of params that
+    callers know by more dimensions), "loc", "lowered_from" (of a function of stage "lowered": what it was before the passes, and the Target).
     """
 
     name: str

@@ -16,6 +16,7 @@ from .registry import (
     FOLLOWS_16,
     INDEXED,
     INJECTIVE,
+    OPAQUE,
     VIEW,
     Attrs,
     TensorType,
@@ -266,7 +267,8 @@ def _reflect(i: Any, n: int) -> Any:
 
 @register("pad", INJECTIVE, _pad_type, traits=[FOLLOWS_16], takes=(1, 2))
 def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap."""
+    """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap.
+    `inside_first`: what repeats elements is told apart from what is copied as it lies."""
     x = inputs[0]
     shape, before, after = static_shape(x), attrs["before"], attrs["after"]
     mode = attrs.get("mode", "constant")
@@ -281,17 +283,22 @@ def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
             if not conds:
                 return x(*index)
             return te.if_then_else(te.all(*conds), x(*index), fill) if 0 not in shape else fill
+        inside = []  # where most elements are, which are copied as they lie
+        at = list(index)
         for d, (n, b, a) in enumerate(zip(shape, before, after)):
             if isinstance(b, Dim) or isinstance(a, Dim) or b or a:
                 k = index[d]
-                index[d] = (
+                inside += [k >= 0] * _may_add(b) + [k < n] * _may_add(a)
+                at[d] = (
                     _reflect(k, n)
                     if mode == "reflect"
                     else te.floormod(k, n)
                     if mode == "wrap"
                     else te.max(te.min(k, n - 1), 0)
                 )
-        return x(*index)
+        if not inside or 0 in shape or not attrs.get("inside_first"):
+            return x(*at)
+        return te.if_then_else(te.all(*inside), x(*index), x(*at))
 
     return [te.compute(outputs[0].shape, body, name="pad")]
 
@@ -300,7 +307,6 @@ def _tile_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(n * r for n, r in zip(types[0].shape, attrs["repeats"], strict=True)))]
 
 
-@register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16], takes=1)
 def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`repeats`: how often, one a dimension."""
     x = inputs[0]
@@ -308,6 +314,10 @@ def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     if outputs[0].size == 0:
         return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="tile")]
     return [te.compute(outputs[0].shape, lambda *i: x(*[te.indexmod(k, n) for k, n in zip(i, shape)]), name="tile")]
+
+
+register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16], takes=1)(_tile)
+register("tile_alone", OPAQUE, _tile_type, traits=[FOLLOWS_16], takes=1)(_tile)  # by a kernel of its own
 
 
 # ---- gather

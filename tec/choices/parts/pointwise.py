@@ -20,8 +20,10 @@ from ..group import Group, begin, const_shape, is_used, reads_of, reduce_size, s
 
 LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
 _FEW_ROWS = 4  # below which a CPU's threads share the vectors of rows
+_CHUNK = 2048  # elements of a row that a thread takes at once where rows are few: some 100 vectors beside the questions ahead of them
 _ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
-_MOST_COPIES = 8  # of a repeated axis that are written out
+_MOST_OF_AXIS = 8  # copies along an axis, whose lines a core has at hand
+_MOST_COPIES = 16  # of repeated axes that are written out
 THREADS = 256  # of a GPU's work-group: four wavefronts of 64, so that a unit has some to change between
 
 
@@ -96,6 +98,10 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
             over_threads(stage, axes[:-1], extents[:-1])
         return
     inner = extents[-1]
+    if is_cut and inner is not None and inner >= 2 * _CHUNK:  # parts of the few rows, most of which have one answer
+        outer, _ = stage.split(axes[-1], factor=_CHUNK, shift_inwards=True)
+        over_threads(stage, [*axes[:-1], outer], [*extents[:-1], -(-inner // _CHUNK)])
+        return
     # The last vector of a row begins earlier where vectors do not fill it: under a condition each of its lanes would be an element of its own.
     outer, vec = stage.split(
         axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1), shift_inwards=len(axes) > 1
@@ -113,7 +119,7 @@ def repeated(op: ComputeOp) -> list[bool]:
     """Of each axis of a stage whether its few places are copies of each other: nothing of the stage depends on it."""
     used = {v for b in op.body for v in free_vars(b)}
     return [
-        a.var not in used and n is not None and 1 < n <= _MOST_COPIES
+        a.var not in used and n is not None and 1 < n <= _MOST_OF_AXIS
         for a, n in zip(op.axis, const_shape(op.output(0)))
     ]
 
@@ -132,7 +138,11 @@ def _copies(stage: Stage, again: Sequence[bool], extents: Sequence[int | None], 
     stage.reorder(*around, outer, *copies, vec)
     if row is None or row >= LEAST_ROW:
         stage.vectorize(vec)
-    for axis in copies:
+    written = 1
+    for axis, n in reversed([(a, n) for a, n, r in zip(axes[:-1], sizes, again) if r]):
+        written *= n or 1
+        if written > _MOST_COPIES:
+            break
         stage.unroll(axis)
     if threads:
         loops = around or [outer]
@@ -182,12 +192,12 @@ def chooses(op: ComputeOp) -> bool:
             return True
         seen.add(t)
         own = [a.var for a in t.axis]
-        exprs = [e for b in t.body for e in walk_exprs(b)]
         asks |= any(
             isinstance(e, Call) and e.op == "if_then_else" and any(v in own for v in free_vars(e.args[0]))
-            for e in exprs
+            for b in t.body
+            for e in walk_exprs(b)
         )
-        reads = [e for e in exprs if isinstance(e, TensorRead)]
+        reads = [e for b in t.body for e in _usual(b) if isinstance(e, TensorRead)]
         for e in reads:
             if not own:  # one element, which all read
                 continue
@@ -201,6 +211,23 @@ def chooses(op: ComputeOp) -> bool:
         return all(is_side_by_side(o) for o in inner)
 
     return bool(op.axis) and is_side_by_side(op) and asks
+
+
+def _usual(root: Expr) -> list[Expr]:
+    """The subexpressions of a value but for what stands at its edges: the other side of a choice that reads the same tensors as the first (a reflection, say)."""
+    found: dict[int, Expr] = {}
+    stack = [root]
+    while stack:
+        e = stack.pop()
+        if id(e) in found:
+            continue
+        found[id(e)] = e
+        below = children(e)
+        if isinstance(e, Call) and e.op == "if_then_else":
+            first, other = ({x.tensor for x in walk_exprs(side) if isinstance(x, TensorRead)} for side in e.args[1:])
+            below = below[:2] if first == other else below
+        stack.extend(below)
+    return list(found.values())
 
 
 def row_axes(op: ComputeOp) -> int:

@@ -9,7 +9,8 @@
 
 In: flat buffers, before `vectorize_loops`, which makes vectors of the parts: copies without a question, instead of loads under a mask. Nests of serial loops around
 one store are changed, whose values hold `if_then_else` (of padding, of concatenation). A condition is solved for a loop's variable where it is a constant times
-that variable beside a constant. A nest that would become too many stores stays as it is.
+that variable beside a constant. Of a long loop that is a part of a row, whose conditions change where the part says, the ends are asked first: if they
+answer alike, so does all between them. A nest that would become too many stores stays as it is.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from .. import stmt as S
 from ..arith import Analyzer, conjuncts
 from ..effects import effects
 from ..func import Func
-from ..visit import any_expr, children, map_expr, map_stmt
+from ..visit import any_expr, children, map_expr, map_stmt, substitute
 from .rewrite_util import clone, const_int, uses_var
 
+_LONG = 256  # turns of a loop that are worth a question ahead of it
 _MOST_STORES = 32  # that a nest may become: a padded value of four dimensions is 15
 _COMPARISONS = (E.LT, E.LE, E.GT, E.GE)
 
@@ -100,6 +102,8 @@ class _Cutter:
         asked = [
             (c, at, up) for c in _conditions(store.value) if (found := self._solved(c, loop.var)) for at, up in [found]
         ]
+        if not asked and extent >= _LONG and (moving := self._changing(k, store)) is not None:
+            return self._whole_or_mixed(k, store, moving)
         ends = sorted({low, low + extent, *(at for _, at, _ in asked if low < at < low + extent)})
         parts = []
         for begin, end in pairwise(ends):
@@ -110,6 +114,27 @@ class _Cutter:
             )
             parts.append(part if len(ends) == 2 else clone(part, {}))
         return S.seq(*parts)
+
+    def _changing(self, k: int, store: S.BufferStore) -> E.Expr | None:
+        """A condition that changes at most once in loop `k`, at a place that depends on the loops around."""
+        var, later = self.loops[k].var, [loop.var for loop in self.loops[k + 1 :]]
+        for c in _conditions(store.value):
+            if not isinstance(c, _COMPARISONS) or not uses_var(c, var) or not _is_plain(c):
+                continue
+            found = self.analyzer.detect_linear(B.sub(c.a, c.b), [var])
+            if found is not None and const_int(found[0]) and not any(uses_var(found[1], v) for v in later):
+                return c
+        return None
+
+    def _whole_or_mixed(self, k: int, store: S.BufferStore, c: E.Expr) -> S.Stmt:
+        """Loop `k` without a condition that its first and its last turn answer alike, and with it."""
+        loop = self.loops[k]
+        last = B.add(loop.min, B.sub(loop.extent, 1))
+        ends = [substitute(c, {loop.var: at}) for at in (loop.min, last)]
+        whole, none = (self._cut(k, self._with(store, {id(c): answer})) for answer in (True, False))
+        mixed = loop.with_body(self.level(k + 1, store))
+        rest = S.IfThenElse(B.any_of(*ends), clone(mixed, {}), clone(none, {}))
+        return S.IfThenElse(B.all_of(*ends), clone(whole, {}), rest)
 
     def _known(self, value: E.Expr, later: Sequence[E.Var]) -> list[E.Expr]:
         """Conditions of the outermost choice that has such ones, none of which the loops to come change."""

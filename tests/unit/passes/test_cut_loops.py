@@ -145,3 +145,18 @@ def test_squares_are_lines_turned_round(value: str, left: int) -> None:
 def test_what_is_written_meanwhile_is_read_element_by_element() -> None:
     text = SQUARE.replace("C[i * 8 + k, j * 8 + l] = VALUE", "A[j * 8 + k, i * 8 + l] = A[j * 8 + l, i * 8 + k] + 1.0")
     assert gathers(same(text, "vectorize", "turn_squares")) == 1
+
+
+PARTS = """
+def f(A: Buffer((1300,), "float32"), B: Buffer((700,), "float32"), C: Buffer((2000,), "float32")):
+    for i in parallel(7):
+        for j in range(300):
+            C[min(i * 300, 1700) + j] = if_then_else(min(i * 300, 1700) + j < 1300, A[min(i * 300, 1700) + j], B[min(i * 300, 1700) + j - 1300])
+"""
+
+
+def test_parts_of_a_row_ask_their_ends_first() -> None:
+    """Of seven parts six have one answer: two loops of copies, and one that asks for each element."""
+    after = same(PARTS, "cut_loops")
+    assert count(after, S.For) == 1 + 3
+    assert count(after, S.IfThenElse) == 2

@@ -1,0 +1,78 @@
+"""Repetitions and padded edges as copies of whole lines, on CPUs.
+
+Repeated axes become axes of their own, which nothing that is read depends on, so that what was loaded is stored for each of them:
+
+    tile(x[a, b], (r, s))  ->  reshape(broadcast_to(reshape(x, [1, a, 1, b]), [r, a, s, b]), [r * a, s * b])
+
+Lines that are too short for that are made longer first, by a repetition of the last axes alone. Padding that repeats elements (reflect, edge, wrap) asks for what lies
+inside first, which is copied as it lies. A GPU's threads have an element each and gain nothing by either.
+"""
+
+from __future__ import annotations
+
+from ...target import Target
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild, rebuild
+
+_LINE = 64  # elements of a line that is copied: some vectors of the widest registers, in any type
+
+
+def copy_lines(graph: Graph, target: Target) -> Graph:
+    """The graph whose repetitions and paddings copy lines, where their sizes are numbers."""
+    if target.is_gpu or not any(n.op == "tile" or _repeats_edges(n) for n in graph.nodes):
+        return graph
+    return rebuild(graph, lambda b, n: _padded(b, n) if _repeats_edges(n) else _tiled(b, n))
+
+
+def _repeats_edges(node: Node) -> bool:
+    return node.op == "pad" and node.attrs.get("mode", "constant") != "constant"
+
+
+def _padded(b: Rebuild, node: Node) -> bool:
+    values = [b.value(v) for v in node.inputs]
+    out = node.outputs[0]
+    (b.map[out],) = b.new.add("pad", values, {**node.attrs, "inside_first": True}, out.name, node.origin)
+    return True
+
+
+def _tiled(b: Rebuild, node: Node) -> bool:
+    if node.op != "tile":
+        return False
+    x, repeats = b.value(node.inputs[0]), tuple(node.attrs["repeats"])
+    sizes = [n for n in x.shape if isinstance(n, int) and n > 0]
+    if len(sizes) < len(x.shape) or not all(isinstance(r, int) and r > 0 for r in repeats):
+        return False
+    first = _short_from(sizes, repeats)
+    if first < len(sizes):
+        if not any(r > 1 for r in repeats[:first]):
+            return False
+        inner = (1,) * first + repeats[first:]
+        (x,) = b.new.add("tile_alone", [x], {"repeats": inner}, node.outputs[0].name, node.origin)
+    b.map[node.outputs[0]] = _copied(b, node, x, repeats[:first])
+    return True
+
+
+def _short_from(sizes: list[int], repeats: tuple[int, ...]) -> int:
+    """The first of the last axes that are repeated by themselves, so that all axes ahead of them repeat lines of some length."""
+    line, first = 1, len(sizes)
+    for k in reversed(range(len(sizes))):
+        line *= sizes[k]
+        if repeats[k] > 1:
+            if line < _LINE:
+                first = k
+            line *= repeats[k]
+    return first
+
+
+def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value:
+    """x with its first axes repeated."""
+    apart: list[int] = []
+    wide: list[int] = []
+    for n, r in zip(x.shape, (*repeats, *(1,) * (len(x.shape) - len(repeats)))):
+        apart += [1, n] if r > 1 else [n]
+        wide += [r, n] if r > 1 else [n]
+    name, origin = node.outputs[0].name, node.origin
+    (x,) = b.new.add("reshape", [x], {"shape": tuple(apart)}, name, origin)
+    (x,) = b.new.add("broadcast_to", [x], {"shape": tuple(wide)}, name, origin)
+    (x,) = b.new.add("reshape", [x], {"shape": node.outputs[0].shape}, name, origin)
+    return x

@@ -1,0 +1,129 @@
+"""Axes that stay together become one before templates see them, and the results stay what they were."""
+
+import numpy as np
+import pytest
+
+import tec
+from tec import te
+from tec.graph import Graph
+from tec.graph.joined_axes import join_axes
+
+rng = np.random.default_rng(11)
+
+
+def numbers(*shape, dtype="float32"):
+    return rng.integers(-9, 9, shape).astype(dtype)
+
+
+def dims(made, inputs):
+    """Numbers of dimensions of the arguments and outputs with joined axes; None where none are."""
+    joined = join_axes(inputs, made)
+    return None if joined is None else [len(t.shape) for t in (*joined.args, *joined.outputs)]
+
+
+def read(*shape):
+    return te.placeholder(shape, "float32", name="x")
+
+
+def test_axes_behind_a_sum_are_one():
+    x = read(9, 4, 3, 2)
+    k = te.reduce_axis((0, 9), "k")
+    assert dims([te.compute((4, 3, 2), lambda i, j, l: te.sum(x(k, i, j, l), axis=k))], [x]) == [2, 1]
+
+
+def test_axes_that_are_summed_are_one():
+    x = read(5, 4, 3)
+    ks = [te.reduce_axis((0, 4), "k"), te.reduce_axis((0, 3), "l")]
+    assert dims([te.compute((5,), lambda i: te.sum(x(i, *ks), axis=ks))], [x]) == [2, 1]
+
+
+def test_rows_of_slices_and_choices_are_one():
+    x, y = read(7, 5, 2), read(7, 3, 2)
+    assert dims([te.compute((7, 2, 2), lambda i, j, k: x(i, j + 3, k))], [x]) == [2, 2]
+    chosen = te.compute((7, 8, 2), lambda i, j, k: te.if_then_else(j < 5, x(i, j, k), y(i, j - 5, k)))
+    assert dims([chosen], [x, y]) == [2, 2, 2]
+
+
+def test_a_repeated_axis_takes_those_behind_it():
+    x = read(4, 3, 2)
+    assert dims([te.compute((12, 3, 2), lambda i, j, k: x(te.indexmod(i, 4), j, k))], [x]) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x, i, j: x(j, i),  # turned round
+        lambda x, i, j: x(i, te.min(j + 1, 3)),  # others of the second
+        lambda x, i, j: x(i, te.indexmod(j + 1, 4)),
+        lambda x, i, j: te.select(j < 2, x(i, j), 0.0),  # asks for the second
+        lambda x, i, j: x(i, j) * te.cast("float32", i),  # counts with the first
+        lambda x, i, j: x(i * 2, j),  # steps over rows
+        lambda x, i, j: x(i, j) + x(i, 0),  # another place of the same row
+    ],
+)
+def test_axes_that_must_stay_apart(body):
+    x = read(9, 4)
+    y = te.compute((4, 4), lambda i, j: body(x, i, j))
+    assert dims([y], [x]) is None
+
+
+def test_one_reader_that_disagrees_keeps_all_apart():
+    x = read(4, 4)
+    joins = te.compute((4, 4), lambda i, j: x(i, j) + 1.0)
+    assert dims([joins], [x]) == [1, 1]
+    turned = te.compute((4, 4), lambda i, j: joins(i, j) + x(j, i))
+    assert dims([turned], [x]) is None
+
+
+def run(build, feeds):
+    g = Graph()
+    values = [g.input(name, str(a.dtype), a.shape) for name, a in feeds.items()]
+    g.set_outputs([build(g, *values)])
+    return tec.compile(g, target="llvm", cache=False), feeds
+
+
+def add(g, op, *values, **attrs):
+    return g.add(op, list(values), attrs)[0]
+
+
+SHAPE = (3, 40, 5, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8"])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (2, 3), (0, 1, 2, 3)])
+def test_reductions_of_short_rows(axes, dtype):
+    x = numbers(*SHAPE, dtype=dtype)
+    net, feeds = run(lambda g, v: add(g, "reduce_max", v, axes=axes, keepdims=False), {"x": x})
+    (got,) = net.run(feeds)
+    assert got.shape == x.max(axes).shape
+    np.testing.assert_array_equal(got, x.max(axes))
+
+
+def test_callers_know_parameters_by_all_dimensions():
+    x = numbers(*SHAPE)
+    net, feeds = run(lambda g, v: add(g, "reduce_sum", v, axes=(0,), keepdims=False), {"x": x})
+    np.testing.assert_array_equal(net.run(feeds)[0], x.sum(0))
+    ((name, _),) = net.module.texts.items()
+    assert [tuple(p.shape) for p in net.signature(name)] == [SHAPE, SHAPE[1:]]
+
+
+def test_concatenations_of_few_long_rows():
+    parts = {f"x{k}": numbers(2, n, 3) for k, n in enumerate((900, 700, 1, 1300))}
+    net, feeds = run(lambda g, *v: add(g, "concat", *v, axis=1), parts)
+    np.testing.assert_array_equal(net.run(feeds)[0], np.concatenate(list(parts.values()), 1))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_edges(mode):
+    x = numbers(3, 40, 5, 2)
+    before, after = (0, 2, 3, 1), (1, 0, 2, 0)
+    net, feeds = run(lambda g, v: add(g, "pad", v, before=before, after=after, mode=mode), {"x": x})
+    np.testing.assert_array_equal(net.run(feeds)[0], np.pad(x, list(zip(before, after)), mode))
+
+
+@pytest.mark.parametrize("repeats", [(2, 1, 3), (3, 2, 1), (1, 1, 2), (2, 9, 2)])
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_repetitions(repeats, dtype):
+    x = numbers(4, 6, 7, dtype=dtype)
+    net, feeds = run(lambda g, v: add(g, "tile", v, repeats=repeats), {"x": x})
+    np.testing.assert_array_equal(net.run(feeds)[0], np.tile(x, repeats))
