@@ -138,33 +138,38 @@ def _join_forks(graph: Graph, state: _State) -> None:
     for group in dict.fromkeys(of[n] for n in reversed(graph.nodes)):
         if not _is_pure(group):
             continue
-        made = group.nodes[-1].outputs[0]
         for v in group.inputs:
-            if (
-                v.node is None
-                or v in state.outputs
-                or v.shape != made.shape
-                or any(of[r] is not group for r in state.readers[v])
-            ):
+            before = _forked(group, v, state)
+            if before is None:
                 continue
-            before = of[v.node]
-            if (
-                v.node in state.alone
-                or before.nodes[-1] is not v.node
-                or len(before.nodes) + len(group.nodes) > _MAX_NODES
-            ):
-                continue
-            if not _same_places(group, v):
-                continue
-            if before.anchor is None:
-                if not _is_pure(before) or _reads(group, before, group.nodes[-1]) > _MAX_READS:
-                    continue
-            elif not _allowed(before, group.nodes[-1], v, state.lone):
+            if before.anchor is None and (not _is_pure(before) or _reads(group, before, group.nodes[-1]) > _MAX_READS):
                 continue
             before.nodes.extend(group.nodes)
             for n in group.nodes:
                 of[n] = before
             break
+
+
+def _is_behind_an_anchor(group: FusedGroup, state: _State) -> bool:
+    """Whether it may run where a product or a sum is made, which is better than where what moves elements reads it."""
+    forked = (_forked(group, v, state) for v in group.inputs)
+    return any(before is not None and before.anchor is not None for before in forked)
+
+
+def _forked(group: FusedGroup, v: Value, state: _State) -> FusedGroup | None:
+    """The group that makes a value which only elementwise work of this group reads, at its own place, and that may take this work in."""
+    if not _is_pure(group) or v.node is None or v in state.outputs or v.shape != group.nodes[-1].outputs[0].shape:
+        return None
+    before = state.of[v.node]
+    if any(state.of.get(r) is not group for r in state.readers[v]) or v.node in state.alone:
+        return None
+    if (
+        before.nodes[-1] is not v.node
+        or len(before.nodes) + len(group.nodes) > _MAX_NODES
+        or not _same_places(group, v)
+    ):
+        return None
+    return before if before.anchor is None or _allowed(before, group.nodes[-1], v, state.lone) else None
 
 
 def _is_pure(group: FusedGroup) -> bool:
@@ -234,7 +239,9 @@ def _mergeable(node: Node, state: _State) -> list[FusedGroup]:
         group = state.of[producer]
         if group in found or producer in state.alone or group.outputs[0] is not v:
             continue
-        if _allowed(group, node, v, state.lone):
+        if _allowed(group, node, v, state.lone) and not (
+            node.definition.kind == INJECTIVE and _is_behind_an_anchor(group, state)
+        ):
             found.append(group)
     # An anchored producer first: its group takes the node in; the others are inlined.
     return sorted(found, key=lambda g: g.anchor is None)
