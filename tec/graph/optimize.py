@@ -81,7 +81,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
         Pass("row_operators", lambda g, t, d: row_operators(g)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
-        Pass("signals_as_images", lambda g, t, d: signals_as_images(g)),
+        Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),
