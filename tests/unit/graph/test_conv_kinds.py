@@ -13,6 +13,7 @@ import tec
 from tec.choices import layout_options
 from tec.graph.graph import Graph, run_graph
 from tec.graph.optimize import optimize
+from tec.graph.passes.fuse import fuse
 from tec.target import Target
 from tests.thinned import thinned
 
@@ -268,3 +269,24 @@ def test_one_block_of_channels_brings_nothing_again(channels: int, order: str) -
     net = tec.compile(g, target="llvm -mcpu=znver4", cache=False, tuned=False)
     (choice,) = [k["choice"] for name, k in net.report.choices.items() if "conv" in name]
     assert choice["outer"] == order
+
+
+def test_images_of_lone_pixels_are_one_row_on_cpus() -> None:
+    g = Graph()
+    x = g.input("x", "float32", (2, 6, 9, 9))
+    y = g.add("relu", [conv(g, x, numbers("float32", 5, 6, 1, 1))])[0]
+    y = g.add("add", [y, g.constant(numbers("float32", 1, 5, 1, 1), "b")])[0]
+    g.set_outputs([conv(g, y, numbers("float32", 4, 5, 1, 1))])
+    rows = [n.inputs[0].shape for n in optimize(g, Target("llvm")).nodes if n.op == "conv"]
+    assert rows == [(2, 6, 1, 81), (2, 5, 1, 81)]
+    check(g, numbers("float32", 2, 6, 9, 9))
+
+
+def test_a_gate_behind_a_convolution_is_not_left_to_the_copy_behind_it() -> None:
+    """A depthwise convolution in blocks of channels, and the copy out of them: the gate is made where the sums are."""
+    g = Graph()
+    x = g.input("x", "float32", (1, 64, 40, 40))
+    y = conv(g, x, numbers("float32", 64, 1, 3, 3), groups=64, before=(1, 1), after=(1, 1))
+    g.set_outputs([g.add("multiply", [y, g.add("sigmoid", [y])[0]])[0]])
+    groups = [[n.op for n in group.nodes] for group in fuse(optimize(g, Target("llvm")))]
+    assert ["conv", "sigmoid", "multiply"] in groups
