@@ -16,7 +16,6 @@ from .registry import (
     FOLLOWS_16,
     INDEXED,
     INJECTIVE,
-    OPAQUE,
     VIEW,
     Attrs,
     TensorType,
@@ -307,6 +306,7 @@ def _tile_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, tuple(n * r for n, r in zip(types[0].shape, attrs["repeats"], strict=True)))]
 
 
+@register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16], takes=1)
 def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`repeats`: how often, one a dimension."""
     x = inputs[0]
@@ -314,10 +314,6 @@ def _tile(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     if outputs[0].size == 0:
         return [te.compute(outputs[0].shape, lambda *i: te.const(0, x.dtype), name="tile")]
     return [te.compute(outputs[0].shape, lambda *i: x(*[te.indexmod(k, n) for k, n in zip(i, shape)]), name="tile")]
-
-
-register("tile", INJECTIVE, _tile_type, traits=[FOLLOWS_16], takes=1)(_tile)
-register("tile_alone", OPAQUE, _tile_type, traits=[FOLLOWS_16], takes=1)(_tile)  # by a kernel of its own
 
 
 # ---- gather

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import Call, Expr, IterVar, TensorRead
+from ...ir import Call, Expr, FloatImm, IntImm, IterVar, TensorRead
 from ...ir.arith import Analyzer
 from ...ir.build import is_const
 from ...ir.dtype import dtype_info
@@ -79,7 +79,7 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     axes = list(op.axis)
     if not axes:
         return
-    lanes = lanes_for(op.output(0).dtype, target) * vectors
+    lanes = (target.vector_bytes // dtype_info(op.output(0).dtype).bytes if is_moved(op) else lanes_for(op.output(0).dtype, target)) * vectors  # fmt: skip
     threads = threads and parallel.worth(work(op) * parallel.POINTWISE)
     extents, total = list(const_shape(op.output(0))), size_of(op.output(0).shape)
     if any(again := repeated(op)) and not again[-2:] == [True, True]:
@@ -98,8 +98,13 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
             over_threads(stage, axes[:-1], extents[:-1])
         return
     inner = extents[-1]
-    if is_cut and inner is not None and inner >= 2 * _CHUNK:  # parts of the few rows, most of which have one answer
-        outer, _ = stage.split(axes[-1], factor=_CHUNK, shift_inwards=True)
+    few = total is not None and math.prod(n or 0 for n in extents[:-1]) < _ROWS and (is_cut or len(axes) > 1)
+    if (
+        threads and few and inner is not None and inner >= 2 * _CHUNK
+    ):  # a thread takes parts: of a choice most have one answer
+        outer, part = stage.split(axes[-1], factor=_CHUNK, shift_inwards=True)
+        if not is_cut:
+            stage.vectorize(stage.split(part, factor=lanes)[1])
         over_threads(stage, [*axes[:-1], outer], [*extents[:-1], -(-inner // _CHUNK)])
         return
     # The last vector of a row begins earlier where vectors do not fill it: under a condition each of its lanes would be an element of its own.
@@ -113,6 +118,20 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
             loops, extents = loops[:-1], extents[:-1]
         over_threads(stage, loops, extents)
+
+
+def is_moved(op: ComputeOp) -> bool:
+    """Whether a stage copies elements as they are, of whatever operations it is made."""
+
+    def moves(e: Expr) -> bool:
+        if isinstance(e, Call) and e.op == "if_then_else":
+            return all(map(moves, e.args[1:]))
+        if not isinstance(e, TensorRead):
+            return isinstance(e, (IntImm, FloatImm))
+        inner = e.tensor.op
+        return not isinstance(inner, ComputeOp) or bool(inner.reduce_axis) or is_moved(inner)
+
+    return all(map(moves, op.body))
 
 
 def repeated(op: ComputeOp) -> list[bool]:

@@ -4,17 +4,20 @@ Repeated axes become axes of their own, which nothing that is read depends on, s
 
     tile(x[a, b], (r, s))  ->  reshape(broadcast_to(reshape(x, [1, a, 1, b]), [r, a, s, b]), [r * a, s * b])
 
-Lines that are too short for that are made longer first, by a repetition of the last axes alone. Padding that repeats elements (reflect, edge, wrap) asks for what lies
+Lines that are short are made longer first, by a kernel of its own that repeats the last axes. Padding that repeats elements (reflect, edge, wrap) asks for what lies
 inside first, which is copied as it lies. A GPU's threads have an element each and gain nothing by either.
 """
 
 from __future__ import annotations
+
+import math
 
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
 _LINE = 64  # elements of a line that is copied: some vectors of the widest registers, in any type
+_LEAST = 4  # elements of a line that are quicker copied than picked one by one
 
 
 def copy_lines(graph: Graph, target: Target) -> Graph:
@@ -44,11 +47,15 @@ def _tiled(b: Rebuild, node: Node) -> bool:
         return False
     first = _short_from(sizes, repeats)
     if first < len(sizes):
-        if not any(r > 1 for r in repeats[:first]):
-            return False
-        inner = (1,) * first + repeats[first:]
-        (x,) = b.new.add("tile_alone", [x], {"repeats": inner}, node.outputs[0].name, node.origin)
-    b.map[node.outputs[0]] = _copied(b, node, x, repeats[:first])
+        inner = (*(1,) * first, *repeats[first:])
+        last = max(k for k, r in enumerate(repeats) if r > 1)
+        if math.prod(sizes[last:]) >= _LEAST:
+            x = _copied(b, node, x, inner)
+        else:
+            (x,) = b.new.add("tile", [x], {"repeats": inner}, node.outputs[0].name, node.origin)
+    if any(r > 1 for r in repeats[:first]):
+        x = _copied(b, node, x, repeats[:first])
+    b.map[node.outputs[0]] = x
     return True
 
 
@@ -65,14 +72,15 @@ def _short_from(sizes: list[int], repeats: tuple[int, ...]) -> int:
 
 
 def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value:
-    """x with its first axes repeated."""
+    """x with its first axes repeated. The reshape behind it keeps two of these in kernels of their own."""
     apart: list[int] = []
     wide: list[int] = []
     for n, r in zip(x.shape, (*repeats, *(1,) * (len(x.shape) - len(repeats)))):
         apart += [1, n] if r > 1 else [n]
         wide += [r, n] if r > 1 else [n]
     name, origin = node.outputs[0].name, node.origin
-    (x,) = b.new.add("reshape", [x], {"shape": tuple(apart)}, name, origin)
-    (x,) = b.new.add("broadcast_to", [x], {"shape": tuple(wide)}, name, origin)
-    (x,) = b.new.add("reshape", [x], {"shape": node.outputs[0].shape}, name, origin)
-    return x
+    after = [n * r for n, r in zip(x.shape, (*repeats, *(1,) * (len(x.shape) - len(repeats))))]
+    (y,) = b.new.add("reshape", [x], {"shape": tuple(apart)}, name, origin)
+    (y,) = b.new.add("broadcast_to", [y], {"shape": tuple(wide)}, name, origin)
+    (y,) = b.new.add("reshape", [y], {"shape": tuple(after)}, name, origin)
+    return y
