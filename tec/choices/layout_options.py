@@ -23,6 +23,7 @@ from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .families.products import packing
 from .families.products.tile_clocks import blocked_tile, walk_clocks
 from .layouts import Convolution
+from .parts.pointwise import lanes_for
 from .rules import figures
 from .store import records
 
@@ -176,7 +177,7 @@ def _as_product(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str
 
 
 def _plain(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], is_open: bool) -> Option:
-    sums, lanes = y.size * math.prod(w.shape[1:]), max(4, target.vector_bytes // 4)
+    sums, lanes = y.size * math.prod(w.shape[1:]), lanes_for("float32", target)
     is_whole = y.shape[-1] % lanes == 0 and all(s == 1 for s in attrs["strides"])
     clocks = (
         sums

@@ -21,6 +21,7 @@ from ..target import Target
 from ..te import intrin
 from .families import plain_windows
 from .families.products import tile_clocks, tilings
+from .parts.pointwise import lanes_for
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice
@@ -179,7 +180,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
         is_thin = min(map(typical, out.shape[-2:])) < FEW_ROWS
         along = a.dtype in {i.in_dtype for i in intrin.shapes(target)} or is_thin
         return Product(Layout("MK"), Layout("NK")) if along else Product(None, None)
-    lanes, n = max(4, target.vector_bytes // 4), out.shape[-1]
+    lanes, n = lanes_for("float32", target), out.shape[-1]
     small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
     dot = dot_of(target, a.dtype, b.dtype)
     k = b.shape[-1 if attrs.get("transpose_b") else -2]
@@ -207,4 +208,4 @@ def is_narrow(target: Target) -> bool:
 def packed(target: Target) -> int:
     """Columns of a panel of packed weights (`tec.ops.packed.Weights`): two vectors of sums on a CPU; 0, rows along the sum, on a GPU, whose threads read
     words of them side by side."""
-    return 0 if target.is_gpu else 2 * max(4, target.vector_bytes // 4)
+    return 0 if target.is_gpu else 2 * lanes_for("float32", target)

@@ -118,7 +118,7 @@ def read(key: str) -> Compiled | None:
 
 def _read(facts: Mapping[str, Any], arrays: Mapping[str, Any]) -> Compiled | None:
     if hashlib.sha256(arrays[_BLOB + _IMAGE] if _BLOB + _IMAGE in arrays else b"").hexdigest() != facts["image"]:
-        return None  # code of which a bit fell over is not run
+        return None  # code with a flipped bit is not run
     plan, report = Plan.from_own(facts["plan"]), Report.from_json(facts["report"])
     module = Module.from_data(facts["module"], lambda name: arrays[_BLOB + name].tobytes(), late_texts=True)
     constants = {n: a for n, a in arrays.items() if not n.startswith(_BLOB) and not kept_layout.is_layout(n)}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ... import te
-from ...ir import Broadcast, Expr, Ramp, Shuffle
+from ...ir import Broadcast, Expr, Shuffle
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
@@ -98,7 +98,7 @@ class _Row:
         if self.left:
             # Its first lanes were counted before.
             last = power(self.n - self.lanes)
-            lane = Ramp(te.const(0, "int32"), te.const(1, "int32"), self.lanes)
+            lane = loops.neighbours(0, self.lanes)
             is_new = lane >= self._all(te.const(self.lanes - self.left, "int32"))
             new = te.select(is_new, last, self._all(te.const(0, "float32")))
             self._put(total, 0, self._of(total, 0) + new)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import te
-from ...ir import Broadcast, Expr, Ramp, Shuffle
+from ...ir import Broadcast, Expr, Shuffle
 from ...ir.dtype import dtype_info
 from ...ops.registry import TensorType, static_shape
 from ...target import Target
@@ -121,7 +121,7 @@ class _Line:
         if whole:
             with ib.for_range(0, whole, "c") as c:
                 v = ib.let("v", self.src.buffer.vload(self.lines.at(self.line, c * lanes), f"{self.src.dtype}x{lanes}"))
-                loops.put_vector(ib, self.words, c * lanes, self._word(v, Ramp(c * lanes, te.const(1, "int32"), lanes), lanes))  # fmt: skip
+                loops.put_vector(ib, self.words, c * lanes, self._word(v, loops.neighbours(c * lanes, lanes), lanes))  # fmt: skip
         if whole * lanes < count:
             with ib.for_range(whole * lanes, count, "j") as j:
                 self.words[j] = self._word_at(j)

@@ -167,27 +167,28 @@ def sorted_lanes(ib: IRBuilder, values: Sequence[Any], lane: Index, lanes: int, 
 
 def vector(buffer: BufferVar, first: Index, n: int) -> Expr:
     """`n` elements of a buffer that lie side by side, in one load."""
-    return BufferLoad(buffer.buffer, (_run(first, n),))
+    return BufferLoad(buffer.buffer, (neighbours(first, n),))
 
 
 def vector_at(buffer: Any, index: Sequence[Index], first: Index, n: int) -> Expr:
     """`n` elements side by side of a row of a buffer, in one load. index: the row's."""
-    return BufferLoad(buffer.buffer, (*(build.convert(e) for e in index), _run(first, n)))
+    return BufferLoad(buffer.buffer, (*(build.convert(e) for e in index), neighbours(first, n)))
 
 
 def put_vector(ib: IRBuilder, buffer: BufferVar, first: Index, value: Expr) -> None:
     """A vector's elements side by side into a buffer, in one store."""
-    ib.emit(BufferStore(buffer.buffer, value, (_run(first, dtype_info(value.dtype).lanes),)))
+    ib.emit(BufferStore(buffer.buffer, value, (neighbours(first, dtype_info(value.dtype).lanes),)))
 
 
 def put_vector_at(ib: IRBuilder, buffer: BufferVar, index: Sequence[Index], first: Index, value: Expr) -> None:
     """A vector's elements side by side into a row of a buffer, in one store. index: the row's."""
-    where = (*(build.convert(e) for e in index), _run(first, dtype_info(value.dtype).lanes))
+    where = (*(build.convert(e) for e in index), neighbours(first, dtype_info(value.dtype).lanes))
     ib.emit(BufferStore(buffer.buffer, value, where))
 
 
-def _run(first: Index, n: int) -> Expr:
-    return Ramp(build.convert(first), te.const(1, "int32"), n)
+def neighbours(first: Index, n: int) -> Expr:
+    """`n` neighbours' indices, from `first` on."""
+    return Ramp(build.convert(first), te.const(1, "int32"), n) if n > 1 else build.convert(first)
 
 
 def extern(

@@ -200,7 +200,7 @@ class Turn(Warp):
         self.places = [[self.of.at(te.min(self._row(0, s), self.of.count - 1)) for s in range(f.slots)]]
         for n in range(f.slots):
             self.softmax.begin(n)
-        self._store(self.o, 0, Broadcast(self.k.const(0), self.value_tiles * self.acc))
+        loops.put_vector(self.ib, self.o, 0, Broadcast(self.k.const(0), self.value_tiles * self.acc))
         begin, end = self._range(0, 1)
         last = ib.let("last", te.max(end, begin + 1) - 1)
         hidden_before, seen_from = self._seen_range(begin, last)

@@ -21,7 +21,7 @@ from ....target import Target
 from ....te import Tensor
 from ....te.like import Index
 from ...group import Group
-from ...parts import needs
+from ...parts import loops, needs
 from ...parts.warpgroups import FILE_REGISTERS, ROWS, WARPS, boxed
 from ...space import Choice, Cost
 from .deal import longest
@@ -237,22 +237,24 @@ class Warp(Wave):
         instr, acc = self.units[which], self.o if which else self.s
         assert instr is not None
         dtype, attrs = with_lanes("float32", instr.acc_elems), {**instr.attrs(), "b_major": "mn" if which else "k"}
-        first = self._load(acc, 0, instr.acc_elems) if which else Broadcast(self.k.const(0), instr.acc_elems)
+        first = loops.vector(acc, 0, instr.acc_elems) if which else Broadcast(self.k.const(0), instr.acc_elems)
         right = (self.vs if which else self.ks)[0, 0]
         if which or self.holds:
-            left = self._load(self.p, 0, self.keys // 2) if which else self._load(self.q, 0, self.parts * self.q_elems)
+            left = (
+                loops.vector(self.p, 0, self.keys // 2) if which else loops.vector(self.q, 0, self.parts * self.q_elems)
+            )
             product = Call("wgmma_registers", (left, right, first), dtype, attrs)
         else:
             product = Call("wgmma", (self.q[group * ROWS, 0], right, first), dtype, {**attrs, "a_major": "k"})
-        self._store(acc, 0, product)
+        loops.put_vector(self.ib, acc, 0, product)
         self._effect("wgmma_commit")
 
     def _wait(self, which: int, behind: int) -> None:
         """Wait for a product while `behind` later ones are under way."""
         instr, acc = self.units[which], self.o if which else self.s
         assert instr is not None
-        whole = self._load(acc, 0, instr.acc_elems)
-        self._store(acc, 0, Call("wgmma_wait", (whole,), whole.dtype, {"n": behind}))
+        whole = loops.vector(acc, 0, instr.acc_elems)
+        loops.put_vector(self.ib, acc, 0, Call("wgmma_wait", (whole,), whole.dtype, {"n": behind}))
 
     def _multiply(self, which: int) -> None:
         self._effect("wgmma_fence")

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .... import te
-from ....ir import build
 from ....ir.dtype import dtype_info, with_lanes
-from ....ir.expr import Broadcast, Call, Expr, Ramp, Shuffle
-from ....ir.stmt import BufferStore, Evaluate
+from ....ir.expr import Broadcast, Call, Expr, Shuffle
+from ....ir.stmt import Evaluate
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...parts import loops
@@ -53,15 +52,6 @@ class Wave:
 
     # ---- vectors in buffers
 
-    @staticmethod
-    def _load(buffer: BufferVar, base: Index, n: int) -> Expr:
-        return loops.vector(buffer, base, n) if n > 1 else buffer[base]
-
-    def _store(self, buffer: BufferVar, base: Index, value: Expr) -> None:
-        n = dtype_info(value.dtype).lanes
-        index = Ramp(build.convert(base), te.const(1, "int32"), n) if n > 1 else build.convert(base)
-        self.ib.emit(BufferStore(buffer.buffer, value, (index,)))
-
     def _product(self, one: Expr, other: Expr, acc: Expr) -> Expr:
         """acc + the product of a query's (or weights') operand and a key's (or values')."""
         a, b = (other, one) if self.f.turned else (one, other)
@@ -94,7 +84,7 @@ class Wave:
         for n in range(self.tiles * self.slots):
             self.softmax.begin(n)
         for n in range(self.tiles * self.value_tiles):
-            self._store(self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
+            loops.put_vector(self.ib, self.o, n * self.acc, Broadcast(self.k.const(0), self.acc))
 
     def _row(self, tile: int, slot: int) -> Any:
         return self.first + tile * self.f.queries + self.f.query(self.lane, slot)
@@ -146,12 +136,12 @@ class Wave:
         """The queries' operand of a tile for a part of the sum."""
         f = self.f
         if self.holds:
-            return self._load(self.q, (tile * self.parts + part) * self.q_elems, self.q_elems)
+            return loops.vector(self.q, (tile * self.parts + part) * self.q_elems, self.q_elems)
         first = (self.first - self.group_first + tile * f.queries, part * f.instr.k)
         step = self.size + PIECE_BYTES // self.bytes
         if f.turned:
             row, d = f.operand(f.query_role, self.lane, 0)
-            return self._load(self.q, (first[0] + row) * step + first[1] + d, self.q_elems)
+            return loops.vector(self.q, (first[0] + row) * step + first[1] + d, self.q_elems)
         row, d = te.indexmod(self.lane, 16), te.indexdiv(self.lane, 16) * 8
         return self._matrices(self.q, (first[0] + row) * step + first[1] + d, False)
 
@@ -250,15 +240,15 @@ class Wave:
     def _scores(self) -> None:
         n = self.acc
         for at in range(0, self.tiles * self.key_tiles * n, n):
-            self._store(self.s, at, Broadcast(self.k.const(0), n))
+            loops.put_vector(self.ib, self.s, at, Broadcast(self.k.const(0), n))
         for first in range(0, self.key_tiles, self.at_once):
             for part in range(self.parts):
                 with self.ib.new_scope():
                     for t, key in self._keys_of(first, part):
                         for a in range(self.tiles):
                             at = (a * self.key_tiles + t) * n
-                            acc = self._load(self.s, at, n)
-                            self._store(self.s, at, self._product(self._query(a, part), key, acc))
+                            acc = loops.vector(self.s, at, n)
+                            loops.put_vector(self.ib, self.s, at, self._product(self._query(a, part), key, acc))
 
     @property
     def at_once(self) -> int:
@@ -271,7 +261,7 @@ class Wave:
         if f.turned:
             row, d = f.operand(f.key_role, self.lane, 0)
             at = (row + tile * f.keys) * self.step_k + d + part * f.instr.k
-            return [(tile, self._load(self.ks, at, f.instr.elems(f.key_role)))]
+            return [(tile, loops.vector(self.ks, at, f.instr.elems(f.key_role)))]
         # 16 keys by 16 elements: four matrices of 8 rows of 16 bytes, those of the second tile behind those of the first.
         key = tile * f.keys + te.indexdiv(self.lane, 16) * 8 + te.indexmod(self.lane, 8)
         at = key * self.step_k + part * f.instr.k + te.indexmod(te.indexdiv(self.lane, 8), 2) * 8
@@ -280,8 +270,8 @@ class Wave:
     def _two(self, tile: int, buffer: BufferVar, at: Index, trans: bool) -> list[tuple[int, Expr]]:
         """Operands of two tiles by one ldmatrix."""
         both = self.ib.allocate(self.dtype, (8,), "pair", scope="local")
-        self._store(both, 0, self._matrices(buffer, at, trans))
-        return [(tile, self._load(both, 0, 4)), (tile + 1, self._load(both, 4, 4))]
+        loops.put_vector(self.ib, both, 0, self._matrices(buffer, at, trans))
+        return [(tile, loops.vector(both, 0, 4)), (tile + 1, loops.vector(both, 4, 4))]
 
     def _matrices(self, buffer: BufferVar, at: Index, trans: bool) -> Expr:
         return Call("ldmatrix", (buffer[at],), with_lanes(self.dtype, 8), {"num": 4, "trans": trans})
@@ -361,9 +351,9 @@ class Wave:
             softmax.scale(at, factors[slot])
             for n in self._own(a, slot)[::2]:
                 with ib.new_scope():
-                    weights = ib.let("weights", softmax.exp2(self._relative(self._load(self.s, n, 2), at, low)))
+                    weights = ib.let("weights", softmax.exp2(self._relative(loops.vector(self.s, n, 2), at, low)))
                     softmax.add(at, weights)
-                    self._store(self.s, n, weights)
+                    loops.put_vector(self.ib, self.s, n, weights)
 
     def _packed(self, a: int) -> None:
         """Weights as operands of the second product."""
@@ -377,7 +367,7 @@ class Wave:
                     self._exchanged(to, from_)
                 continue
             for i in range(0, own, 2):
-                self._store(self.p, to + i, self._narrowed(self._load(self.s, from_ + i, 2)))
+                loops.put_vector(self.ib, self.p, to + i, self._narrowed(loops.vector(self.s, from_ + i, 2)))
 
     def _narrowed(self, weights: Expr) -> Expr:
         """Two weights in the operands' type. Where no instruction makes bfloat16, to the nearest by an addition and the halves above, ties up: a sixth of LLVM's instructions, which also
@@ -403,20 +393,22 @@ class Wave:
         ib, own = self.ib, self.f.weights
         mine = ib.allocate(self.dtype, (own,), "mine", scope="local")
         for i in range(0, own, 2):
-            self._store(mine, i, self._narrowed(self._load(self.s, from_ + i, 2)))
+            loops.put_vector(self.ib, mine, i, self._narrowed(loops.vector(self.s, from_ + i, 2)))
         is_low = self.lane < 16
         pair = with_lanes(self.dtype, 2)
         for w in range(own // 2):
-            word = ib.let("word", Call("reinterpret", (self._load(mine, 2 * w, 2),), "uint32"))
+            word = ib.let("word", Call("reinterpret", (loops.vector(mine, 2 * w, 2),), "uint32"))
             other = ib.let("theirs", te.call_intrin("uint32", "shuffle_xor", word, 16, self.f.instr.wave))
             for start, value in ((0, te.select(is_low, word, other)), (own, te.select(is_low, other, word))):
-                self._store(self.p, to + start + 2 * w, Call("reinterpret", (value,), pair))
+                loops.put_vector(self.ib, self.p, to + start + 2 * w, Call("reinterpret", (value,), pair))
 
     def _scale(self, a: int, factors: list[Expr]) -> None:
         for c in range(self.value_tiles):
             at = (a * self.value_tiles + c) * self.acc
             if self.f.slots == 1:
-                self._store(self.o, at, self._load(self.o, at, self.acc) * Broadcast(factors[0], self.acc))
+                loops.put_vector(
+                    self.ib, self.o, at, loops.vector(self.o, at, self.acc) * Broadcast(factors[0], self.acc)
+                )
                 continue
             for i in range(self.acc):
                 if self.f.slot(i) < self.slots:
@@ -430,8 +422,10 @@ class Wave:
                     for c, value in self._values_of(first, j):
                         for a in range(self.tiles):
                             at = (a * self.value_tiles + c) * n
-                            weights = self._load(self.p, (a * vectors + j) * self.q_elems, self.q_elems)
-                            self._store(self.o, at, self._product(weights, value, self._load(self.o, at, n)))
+                            weights = loops.vector(self.p, (a * vectors + j) * self.q_elems, self.q_elems)
+                            loops.put_vector(
+                                self.ib, self.o, at, self._product(weights, value, loops.vector(self.o, at, n))
+                            )
 
     def _values_of(self, tile: int, vector: int) -> list[tuple[int, Expr]]:
         """The values' operands of tiles of results for an operand of weights."""
@@ -439,7 +433,7 @@ class Wave:
         if f.turned:
             row, key = f.operand(f.key_role, self.lane, 0)
             at = (row + tile * f.keys) * self.step_v + key + vector * f.instr.k
-            return [(tile, self._load(self.vs, at, f.instr.elems(f.key_role)))]
+            return [(tile, loops.vector(self.vs, at, f.instr.elems(f.key_role)))]
         # 16 keys by 16 elements of the values, turned on their way.
         key = vector * f.instr.k + te.indexmod(self.lane, 16)
         return self._two(tile, self.vs, key * self.step_v + tile * f.keys + te.indexdiv(self.lane, 16) * 8, True)

@@ -63,7 +63,7 @@ class CpuExperts(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         attrs = form.attrs
-        lanes = max(4, target.vector_bytes // 4)
+        lanes = lanes_for("float32", target)
         if not attrs["bits"]:
             lanes = min(lanes_for(accumulator(form.inputs[0].dtype), target), attrs["depth"] & -attrs["depth"])
         self.parameters = {"lanes": (lanes,)}

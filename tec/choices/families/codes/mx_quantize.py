@@ -7,15 +7,11 @@ from functools import reduce
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import build
-from ....ir.expr import BufferLoad, Expr, Ramp
 from ....ir.microscaling import BIAS, BLOCK, NO_SCALE, format_of
-from ....ir.stmt import BufferStore
 from ....ops.microscaling import code_of, exponent_of, magnitude, power
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
-from ....te.like import Index
 from ...cost import Footprint
 from ...group import Group
 from ...parts import loops
@@ -56,8 +52,8 @@ class Blocks(loops.LoopForm):
                 row, block = ib.let("row", te.indexdiv(e, blocks)), ib.let("block", te.indexmod(e, blocks))
                 held = ib.allocate("float32", (BLOCK,), "held", scope="local")
                 for first in range(0, BLOCK, _PIECE):
-                    loaded = BufferLoad(sources[0].buffer, (row, _run(block * BLOCK + first)))
-                    ib.emit(BufferStore(held.buffer, loaded.astype(f"float32x{_PIECE}"), (_run(first),)))
+                    loaded = loops.vector_at(sources[0], (row,), block * BLOCK + first, _PIECE)
+                    loops.put_vector(ib, held, first, loaded.astype(f"float32x{_PIECE}"))
                 top = reduce(te.max, [magnitude(held[i]) for i in range(BLOCK)])
                 own = ib.let("own", exponent_of(top, f))
                 results[1][row, block] = own.astype("uint8")
@@ -73,14 +69,9 @@ class Blocks(loops.LoopForm):
                         bits = bits | (codes[k] << (k * f.bits - p * 8))
                     made[p] = bits.astype("uint8")
                 for p in range(0, stored, _PIECE):
-                    value = BufferLoad(made.buffer, (_run(p),))
-                    ib.emit(BufferStore(results[0].buffer, value, (row, _run(block * stored + p))))
+                    loops.put_vector_at(ib, results[0], (row,), block * stored + p, loops.vector(made, p, _PIECE))
 
         return loops.extern("mx_blocks", [x], [(elements.shape, "uint8"), (scales.shape, "uint8")], body)
-
-
-def _run(first: Index) -> Expr:
-    return Ramp(build.convert(first), te.const(1, "int32"), _PIECE)
 
 
 __all__ = ["Blocks", "match"]

@@ -22,6 +22,7 @@ from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import packed as packed_panel
 from ...parts import loops
+from ...parts.pointwise import lanes_for
 from ...space import Choice
 
 FEW = 2  # rows up to which codes are made numbers again for each
@@ -52,7 +53,7 @@ class CpuPacked(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.contraction: PackedContraction = form.attrs["contraction"]
-        self.lanes = max(4, target.vector_bytes // 4)
+        self.lanes = lanes_for("float32", target)
         sizes = (8, 12, 6, 4, 2) if target.core.registers >= 32 else (4, 2)
         task = self.figures.count("task_rows")  # the work of making a panel is divided by them
         self.parameters = {"rows": sizes, "task": (task, task // 2, task // 4), "chunk": (_CHUNK, 128, 512)}

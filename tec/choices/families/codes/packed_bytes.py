@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import Broadcast, Ramp, build
+from ....ir import Broadcast, build
 from ....ir.dtype import with_lanes
 from ....ops.forms import Form
 from ....ops.packed import ROUNDED, PackedContraction
@@ -28,7 +28,7 @@ from ...group import Group
 from ...layouts import is_narrow, packed_group
 from ...layouts import packed as packed_panel
 from ...parts import loops
-from ...parts.pointwise import moved_bytes
+from ...parts.pointwise import lanes_for, moved_bytes
 from ...space import Choice
 from . import packed
 
@@ -74,7 +74,7 @@ class CpuRound(loops.LoopForm):
     def tensors(self, choice: Choice) -> list[Tensor]:
         (x,), block = self.form.inputs, self.form.attrs["block"]
         q, scale = self.form.outputs
-        lanes = min(max(4, self.target.vector_bytes // 4), block & -block)
+        lanes = min(lanes_for("float32", self.target), block & -block)
 
         def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
             (read,), (bytes_, scales) = sources, results
@@ -163,7 +163,7 @@ class BytesProduct(packed.Panels):
         if w.are_split:
             (low, at_low), (high, at_high) = w.places(which * w.group, first)
             return self._bits(panel, turn, low, at_low, 4, 0) | self._bits(panel, turn, high, at_high, 2, 4)
-        value = self.codes[panel, step, Ramp(build.const(first % half * _GROUP), build.const(1), self.wide)]
+        value = self.codes[panel, step, loops.neighbours(first % half * _GROUP, self.wide)]
         if self.shift:
             return build.reinterpret(with_lanes("int8", self.wide), value ^ self._all(self.shift, "uint8", self.wide))
         if w.per == 1:
@@ -175,7 +175,7 @@ class BytesProduct(packed.Panels):
 
     def _bits(self, panel: Index, turn: Index, byte: int, first: int, count: int, to: int) -> Any:
         """`count` bits of each byte of a vector from bit `first` on, moved to bit `to`."""
-        value = self.codes[panel, turn, Ramp(build.const(byte), build.const(1), self.wide)]
+        value = self.codes[panel, turn, loops.neighbours(byte, self.wide)]
         if first > to:
             value = value >> self._all(first - to, "uint8", self.wide)
         elif first < to:
@@ -188,11 +188,11 @@ class BytesProduct(packed.Panels):
 
     def _word(self, row: Index, k: Index) -> Any:
         """Four bytes of a row of x, for each lane."""
-        word = build.reinterpret("int32", self.x[row, Ramp(build.convert(k), build.const(1), _GROUP)])
+        word = build.reinterpret("int32", self.x[row, loops.neighbours(k, _GROUP)])
         return build.reinterpret(with_lanes("int8", self.wide), Broadcast(word, self.lanes))
 
     def _dot(self, acc: BufferVar, at: int, codes: Any, word: Any) -> None:
-        here = Ramp(build.const(at), build.const(1), self.lanes)
+        here = loops.neighbours(at, self.lanes)
         acc[here] = build.call(self._op, codes, word, acc[here], dtype=with_lanes("int32", self.lanes))
 
     @property
@@ -214,11 +214,11 @@ class BytesProduct(packed.Panels):
         ib, w = self.ib, self.w
         lanes = min(self.lanes, w.block // _GROUP & -(w.block // _GROUP))
         part = ib.allocate("int32", (lanes,), "part", scope="local")
-        here = Ramp(build.const(0), build.const(1), lanes)
+        here = loops.neighbours(0, lanes)
         wide = lanes * _GROUP
         part[here if lanes > 1 else 0] = self._all(0, "int32", lanes)
         with ib.for_range(0, w.block // wide, "c") as c:
-            x = self.x[row, Ramp(build.convert(b * w.block + c * wide), build.const(1), wide)]
+            x = self.x[row, loops.neighbours(b * w.block + c * wide, wide)]
             at = here if lanes > 1 else 0
             ones, dtype = self._all(1, "uint8", wide), with_lanes("int32", lanes)
             part[at] = build.call(self._op, ones, x, part[at], dtype=dtype)
@@ -280,7 +280,7 @@ class BytesProduct(packed.Panels):
             for which, v in itertools.product(range(n), range(self.vectors)):
                 here = ((turn * n + which) * self.vectors + v) * self.wide
                 codes = self._unpacked(panel, start * (steps // n) + turn, which, v)
-                tile[Ramp(build.convert(here), build.const(1), self.wide)] = codes
+                tile[loops.neighbours(here, self.wide)] = codes
 
         def by(i0: Index, rows: int) -> None:
             self._tile(sums, i0, rows, lambda own: self._multiply(tile, own, panel, first, i0, rows, start, depth))
@@ -305,7 +305,7 @@ class BytesProduct(packed.Panels):
                 at = ib.let("at", b * steps + step)
                 codes = []
                 for v in range(vectors):
-                    here = Ramp(build.convert((at * vectors + v) * self.wide), build.const(1), self.wide)
+                    here = loops.neighbours((at * vectors + v) * self.wide, self.wide)
                     codes.append(ib.let("codes", tile[here]))
                 for r in range(rows):
                     word = ib.let("word", self._word(first + i0 + r, (b0 * steps + at) * _GROUP))

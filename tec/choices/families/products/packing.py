@@ -19,6 +19,7 @@ from ....target.cpus import Core
 from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, substitute
 from ...parts.operands import contraction
+from ...parts.pointwise import lanes_for
 from ...rules import figures
 from . import tile_clocks
 from .tile_clocks import LINE_BYTES
@@ -178,7 +179,7 @@ def _near_clocks(core: Core, told: figures.Figures, held: float) -> float:
 @lru_cache(maxsize=512)  # a network has the same convolution many times, and each is asked about by several passes
 def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: bool) -> float:
     """Of the cheapest tile of a product whose second operand is copied into panels."""
-    lanes = max(4, target.vector_bytes // 4)
+    lanes = lanes_for("float32", target)
     found = (
         product_clocks(target, sizes, (rows, vectors * lanes, together), lanes, False, gathered)
         for vectors in (1, 2, 3)

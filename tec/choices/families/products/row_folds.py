@@ -14,7 +14,7 @@ from ...cost import Footprint, Kernel, on_cores
 from ...group import Group, const_shape
 from ...parts import ends, padding, sums
 from ...parts.operands import begin_with, folds_rows
-from ...parts.pointwise import bind_all, moved_bytes
+from ...parts.pointwise import bind_all, lanes_for, moved_bytes
 from ...space import Choice, Scheduled, Space
 from . import mainloops
 
@@ -49,7 +49,7 @@ class RowFold(Space):
         return Footprint((first, Kernel(batch * m / 256, 256, 0, 0, found, found, waits=n / wide)))
 
     def build(self, choice: Choice) -> Scheduled:
-        c, loop, lanes = self.c, self.loops.get(choice["tile"]), max(4, self.target.vector_bytes // 4)
+        c, loop, lanes = self.c, self.loops.get(choice["tile"]), lanes_for("float32", self.target)
         product, met = ends.met(loop, c) if loop else ends.copied(self.group.reductions()[0].output(0))
         made = compute(c.shape, lambda *i: met(*(0,) * (loop is not None), *i).astype(c.out_dtype), name="result")
         begun = begin_with(self.group, self.result, made, [met.op])
