@@ -49,6 +49,8 @@ def unique(c: Call) -> Outputs:
 
 @onnx_op("NonMaxSuppression")
 def non_max_suppression(c: Call) -> Value:
+    """Boxes that no better box covers, for each class of each image; computed on the host, since their number is not known."""
+
     def scalar(k: int, default: float) -> float:
         return float(np.asarray(c.array(k)).reshape(-1)[0]) if c.has(k) else default
 

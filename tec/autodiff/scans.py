@@ -44,6 +44,7 @@ class Rebuilt:
         return mirrored
 
     def _op(self, op: ComputeOp) -> None:
+        """Rebuild an operation that reads what was rebuilt; of mirrored tensors it reads backwards."""
         if all(self.done.get(x, x) is x for x in op.inputs):
             return
         turned = any(x in self.mirrored for x in op.inputs)

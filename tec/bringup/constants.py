@@ -188,6 +188,7 @@ class Suite:
         self.tables: dict[int, np.ndarray] = {}
 
     def benches(self) -> Iterator[Bench]:
+        """What is timed: launches, and latency and bandwidth of each level of memory."""
         m = self.machine
         yield Bench("launch after launch", "us", "launch_us", (20, 220), 1 / 200, self._launches, True)
         sizes = {x.name: x.size_bytes for x in m.levels}

@@ -28,6 +28,7 @@ def corrected(report: Report) -> tuple[Machine, list[str]]:
 
 
 def _one(m: Machine, f: Finding) -> tuple[Machine, str]:
+    """The machine as one finding corrects it, and what changed in words."""
     assert f.expected is not None and f.measured is not None
     factor, more = f.measured / f.expected, f.measured - f.expected
     name, _, field = f.corrects.rpartition(" ")

@@ -162,6 +162,7 @@ def substitute(outputs: list[Tensor], new: Mapping[Tensor, Tensor]) -> list[Tens
 
 
 def _text(group: Group) -> str:
+    """See `Group.text`."""
     numbers: dict[Operation, str] = {}
     stands: dict[Tensor, Tensor] = {}
     lines = []

@@ -134,6 +134,7 @@ def _some(kernels: list[Any], part: str) -> list[Any]:
 
 
 def _steps(net: Any, as_json: bool) -> None:
+    """The steps of a network in order, as a table or as JSON."""
     from ..report import listing
 
     steps = listing.steps_of(net)

@@ -199,6 +199,7 @@ def _loads_allowed(name: str, operand: str) -> int | None:
 
 
 def _count(r: KernelReport, body: list[str]) -> None:
+    """Count what a kernel's main loop does, or its whole body where it has none."""
     loop = _main_loop(body)
     r.has_loop, r.body = loop is not None, loop or body
     kinds: Counter[str] = Counter()

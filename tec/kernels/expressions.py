@@ -149,6 +149,7 @@ class Expressions(Elements):
         return tuple(self.ordered(*[lambda n=n: self.expr(n) for n in node.elts]))
 
     def attribute(self, node: ast.Attribute) -> Any:
+        """The value of `v.name` in a kernel."""
         v = self.expr(node.value)
         if isinstance(v, Index3):
             if node.attr not in "xyz":

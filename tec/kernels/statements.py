@@ -109,6 +109,7 @@ class Statements(Stores):
             self.raise_flag(frame.loops[-1].skipped, True, s)
 
     def give_back(self, s: ast.Return) -> None:
+        """`return`: of the kernel, or of a function that is translated in place."""
         frame = self.frame
         value = None if s.value is None else self.expr(s.value)
         if frame.caller is None:
@@ -219,6 +220,7 @@ class Statements(Stores):
     # ---- loops
 
     def while_loop(self, s: ast.While) -> None:
+        """`while`, whose condition may need statements of its own in each turn."""
         if s.orelse:
             raise self.error("else of a loop", hint="set a variable where the loop is left, and test it after", node=s)
         left = self.inner_exits(s.body) | (self.exits(s) & {ast.Return})

@@ -65,6 +65,7 @@ class KernelTables:
         return data.record([MAGIC, LAYOUT, data.text(function), data.text(self.target), len(forms), data.record(forms)])
 
     def _record(self, function: str, form: int) -> Ref:
+        """The record of a function of a module: how its arguments are checked and bound, its code or its host program."""
         module = self.modules[form]
         checker = module[function].checker
         data, found = self.data, _Binding(checker)

@@ -288,6 +288,7 @@ class _Linker:
         t.dynsym.info, t.verneed.info = 1, 1
 
     def _relocate(self, t: _Tables) -> None:
+        """Put addresses where code and data have them, and list those that the loader adds its own to."""
         o = self.o
         pointer, to_symbol, relative = _POINTER[o.machine]
         apply = _APPLY[o.machine]

@@ -301,6 +301,7 @@ def _quotient(a: Size, b: Size) -> Size | None:
 
 
 def _floordiv(a: Size, b: Size) -> Size:
+    """The quotient of two sizes, rounded down; a size of its own where it is not known what it is."""
     if not isinstance(a, Dim) and not isinstance(b, Dim):
         return a // b
     if b == 0:

@@ -39,6 +39,7 @@ def _cumulate_host(product: bool) -> Any:
 
 
 def _cumulate(name: str, reducer: Any, product: bool) -> None:
+    """Define a running sum or product."""
     identity = 1 if product else 0
 
     def compute(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:

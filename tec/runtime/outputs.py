@@ -171,6 +171,7 @@ def _fill(f: Any, content: Content) -> None:
 
 
 def _write_regular(real: str, mode: int | None, content: Content, durable: bool) -> None:
+    """Write a file beside its place and rename it, so that nobody sees half of it."""
     if mode is not None and not os.access(real, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), real)  # a rename would not ask
     import secrets  # a program that only reads writes nothing

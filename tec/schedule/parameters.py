@@ -56,6 +56,7 @@ class Parameters:
         self._check_complete()
 
     def _tensor(self, k: int, t: Any, buffer: Buffer | None) -> None:
+        """Add a tensor as a parameter: in the buffer that was given for it, or in one of its own."""
         stage = self.sch.find(t)
         if stage is None and isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp):
             # Nothing reads it: functions of one signature are made so.

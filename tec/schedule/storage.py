@@ -104,6 +104,8 @@ class StorageMap:
         return hit
 
     def _make(self, stage: Stage, index: int) -> Storage:
+        """Where a stage's result lies: in a parameter, or in a buffer of its own, as large as its bounds say. Raises LoweringError where the memory takes no
+        such size."""
         t = stage.op.output(index)
         zeros = tuple([B.const(0, d.dtype) for d in t.shape])
         arg = self.args.get((id(stage), index))

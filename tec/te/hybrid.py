@@ -247,6 +247,7 @@ def _constant(a: Any, name: str) -> Any:
 
 @deep_recursion()
 def _translate(source: Any, names: list[str], values: list[Any]) -> tuple[list[Buffer], S.Stmt]:
+    """The loops of a hybrid function, translated again until the types of its variables are known."""
     known = Known()
     target = Target.current() or Target("llvm")
     for _ in range(_ROUNDS):

@@ -291,6 +291,7 @@ class Reader(Expressions):
         return [n for n in names if n in stored and (flat(names[n]) or isinstance(names[n], (int, float)))]
 
     def loop(self, s: ast.For, over: words.range) -> None:
+        """A `for` over numbers that are known when the program runs; what changes in it goes around as values."""
         low, high, step = (self.b.of_number(x) for x in (over.low, over.high, over.step))
         for x in (low, high, step):
             if x.ty.shape or not x.ty.dtype.is_int():

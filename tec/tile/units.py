@@ -71,6 +71,7 @@ class Units(Operands):
         return Unit(instr, (down, across), accumulators(instr, (m, n), (down, across)))
 
     def _unit(self, op: Op) -> Unit | None:
+        """The matrix instruction of a product, and how its tiles are shared out to the waves; None where no instruction takes it."""
         a, v = op.operands[0], op.results[0]
         if not self.gpu or len(v.ty.shape) != 2:
             return None

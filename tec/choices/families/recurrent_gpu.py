@@ -269,6 +269,7 @@ class _ByLaunches(_Kernel):
             self.ends[1][d, b, unit] = self.c[self.place(d, b, unit)].astype(self.ends[1].dtype)
 
     def _step(self, step: Index, phase: int) -> None:
+        """One phase of a step: the kernel in which each thread has a unit, whose sums some threads share."""
         ib, r, rows, gates = self.ib, self.r, self.rows, self.r.phases[phase]
         grid = (self.full // GPU_PANEL, self.blocks, len(r.backward))
         with loops.launch(self.ib, grid, (GPU_PANEL, _PARTS)) as (panel, block, d, lane, part):

@@ -133,6 +133,8 @@ class _Line:
     # ---- what comes behind the first sort
 
     def _rest(self, first: int) -> None:
+        """The line's other elements, from `first` on: words that come before the last of the k stand behind them, and are sorted in when there is no room
+        for a run more."""
         ib, n = self.ib, self.lines.n
         filled = loops.scalar(ib, "int32", "filled", te.const(self.k, "int32"))
         last = loops.scalar(ib, "int64", "last", self.words[self.k - 1])

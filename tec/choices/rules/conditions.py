@@ -63,6 +63,7 @@ def _names(e: ast.expr, text: str) -> set[str]:
 
 
 def _value(e: ast.expr, features: Features) -> Value:
+    """The value of a condition's expression; None where that stands on what is unknown."""
     match e:
         case ast.Name(id=name):
             return features[name]

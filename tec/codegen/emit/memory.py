@@ -274,6 +274,7 @@ class Memory(Part):
         return self.reverse(value, self.reg(e.dtype), lanes)
 
     def _load_lanes(self, e: E.BufferLoad, index: E.Expr, form: tuple[E.Expr, int] | None, lanes: int) -> str:
+        """A vector whose lanes do not lie side by side: by a gather where the target has one for the type, else lane by lane."""
         t, one = self.type_of(e.dtype), self.type_of(e.buffer.dtype)
         p = self.pointer(e.buffer)
         if one.info.bits in self.gather_bits and one.kind != "bool":

@@ -86,6 +86,7 @@ def _join(into: _State, other: _State) -> bool:
 
 
 def _step(state: _State, inst: Inst) -> None:
+    """What an instruction makes of the mode register, and of the scalars that are known."""
     op = inst.op
     if op in ("s_denorm_mode", "s_round_mode"):
         state.mode = state.mode.written(4 if op == "s_denorm_mode" else 0, 4, int(inst.operands[0].value))

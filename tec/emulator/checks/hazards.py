@@ -119,6 +119,7 @@ class _Rules:
 
     # gfx9.
     def cdna(self, state: State, at: int, inst: Inst, t: Touch) -> None:
+        """What CDNA's manuals ask for ahead of an instruction, by its kind."""
         op = inst.op
         if t.kind == "valu":
             self.vector(state, at, inst, t)

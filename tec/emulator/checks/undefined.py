@@ -106,6 +106,7 @@ class _Pass(Shadows):
 
     # Lines.
     def line(self, line: str) -> None:
+        """Follow a line of the function's text: an assignment, a call, a store or a branch."""
         if line.startswith(";@"):
             self.inst = int(line[2:])
             return

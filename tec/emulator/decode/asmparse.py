@@ -82,6 +82,7 @@ class Parser:
         )  # fmt: skip
 
     def _plain(self, text: str) -> Operand:
+        """An operand without modifiers: registers, a number, or a name."""
         m = _REG.match(text)
         if m:
             if m[1]:
@@ -115,6 +116,7 @@ class Parser:
         return Operand("label", text)
 
     def instruction(self, text: str, line: int) -> Inst:
+        """An instruction from its text; two of them where `::` stands between."""
         self.line, self.text = line, text
         if "::" in text:
             first, second = text.split("::")

@@ -64,6 +64,7 @@ class Textures(Arrays):
     def _make(
         self, out: int, desc: int, by_format: bool, read: str, how: Sampling, texture: Texture, surface: bool = False
     ) -> None:
+        """Make a texture's words in device memory, whose address becomes the handle at `out`; how it is read must suit its elements."""
         kind, address, number, bits, channels, size, pitch = self._resource(desc, by_format)
         name = KINDS[number]
         if read != "element" and number != FLOAT and bits < 32:

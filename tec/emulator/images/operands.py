@@ -60,6 +60,7 @@ class Image:
 
 
 def read_image(w: Wave, inst: Inst, op: Operand, kind: str) -> Image:
+    """The fields of an image resource in scalar registers."""
     if op.kind != "s" or op.count != 8:
         raise w.fail(f"image resource {op.text}")
     s, layout = w.s, IMAGE[min(w.gfx, 12)]

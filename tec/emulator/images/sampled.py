@@ -337,6 +337,7 @@ def _weight(w: Wave, taps: Taps, corner: tuple[int, int, int]) -> str:
 
 
 def _sample(w: Wave, inst: Inst) -> None:
+    """A sample, or four texels of one channel (gather4): where it reads, its taps, and their sum."""
     form = _SAMPLE.match(inst.op)
     assert form is not None
     o, gather = w.v, "gather4" in inst.op

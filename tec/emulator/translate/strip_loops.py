@@ -42,6 +42,7 @@ def loop_end(t: Translator, start: int, labelled: dict[int, list[str]]) -> int |
 
 
 def _fits(inst: Inst) -> bool:
+    """Whether an instruction may stand in a loop over strips: no control flow, and nothing that looks at other lanes."""
     if is_read(inst):
         return True
     if not inst.op.startswith(("v_", "s_")) or inst.op in ("s_getpc_b64", "s_endpgm", "s_trap", "s_branch"):

@@ -78,6 +78,7 @@ def apply_rule(rule: Rule, graph: Graph) -> Graph:
 
 
 def _once(rule: Rule, graph: Graph) -> Graph:
+    """The graph with what a rule finds replaced, once for each node that it begins at."""
     made: dict[Node, tuple[Found, dict[str, Any]]] = {}
     for node in graph.nodes:
         if node.op != rule.pattern[0]:

@@ -380,6 +380,7 @@ def _attr_key(attrs: Any) -> Any:
 
 
 def _key(e: Any) -> Any:
+    """What equal expressions have in common, for a table of those that were seen."""
     t = type(e)
     if t is E.Var:
         return id(e)

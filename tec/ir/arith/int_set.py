@@ -111,6 +111,7 @@ class SetEvaluator:
         return self.f.simp(self.f.make(cls, *parts))
 
     def _eval(self, e: Any) -> IntSet:
+        """The set of an expression's values, by its kind."""
         t, f = type(e), self.f
         if t is E.Var:
             return self.domain[id(e)]

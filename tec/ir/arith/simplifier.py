@@ -244,6 +244,7 @@ def _divide(f: Simplifier, e: Any) -> E.Expr:
 
 
 def _floor_index(f: Simplifier, t: Any, a: E.Expr, b: Any, dtype: str) -> E.Expr | None:
+    """a // b or a % b of index arithmetic by the linear forms of both; None where those say nothing."""
     form = f.trusted_lin(a)
     if type(b) is E.IntImm:
         if b.value < 0:

@@ -276,6 +276,7 @@ class _Walk:
         return total
 
     def loop(self, s: S.For) -> _Summary:
+        """See `walk`: an iteration meets what the ones before it left."""
         bounds = self.accesses([s.min, s.extent])
         varying = self.is_varying(s.min) or self.is_varying(s.extent)
         outer = self.divergent

@@ -36,6 +36,7 @@ def _reads(e: E.Expr) -> bool:
 
 
 def _stmt(s: S.Stmt) -> S.Stmt:
+    """A statement whose loops that read under a condition of their own number end where the condition does."""
     s = map_stmt(s, _stmt, lambda e: e)
     if not isinstance(s, S.For) or s.kind != S.ForKind.SERIAL or s.pipelined:
         return s

@@ -182,6 +182,7 @@ class Regions:
                 return
 
     def _vary(self, s: S.Stmt, divergent: bool) -> None:
+        """Note which variables and buffers differ from thread to thread; divergent: some threads alone come here."""
         match s:
             case S.IfThenElse():
                 inside = divergent or self.is_varying(s.cond)

@@ -74,6 +74,7 @@ def _keep(e: E.Expr) -> E.Expr:
 
 
 def _loop(loop: S.For, body: S.Stmt, options: _Options, gpu: bool) -> S.Stmt:
+    """A loop written out where it asks for it or is short enough; else the loop, with what LLVM is to do with it."""
     extent = const_int(loop.extent)
     if loop.kind == S.ForKind.UNROLLED:
         if extent is not None and extent * max(1, stmt_size(body)) <= _MAX_EXPLICIT:

@@ -275,6 +275,7 @@ class _Vectorizer:
         return out
 
     def binary(self, cls: type, a: E.Expr, b: E.Expr) -> E.Expr:
+        """The operation on vectors, of which one side may be a single number."""
         la, lb = lanes_of(a), lanes_of(b)
         if la == 1 and lb == 1:
             out: E.Expr = cls(a, b)
@@ -445,6 +446,7 @@ def _load(v: _Vectorizer, e: E.BufferLoad) -> E.Expr:
 
 
 def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
+    """A call on vectors: by the intrinsic's kind for all lanes at once, or refused (`_CannotVectorizeError`)."""
     if e.op == "likely":
         return v.expr(e.args[0])
     if e.op == "if_then_else":

@@ -230,6 +230,7 @@ class _Api:
     async def _answer(
         self, request: Any, values: Values, wanted: Wanted, prompts: Sequence[list[int]], *, chat: bool
     ) -> Any:
+        """The answer to a request: its texts as they come, or all of them at the end."""
         s = self.served
         said = values.of.get("seed") is not None
         requests = []

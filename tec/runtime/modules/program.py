@@ -187,6 +187,7 @@ class HostProgram:
         return compiled
 
     def _compile(self, steps: Any, known: frozenset[str], buffers: frozenset[str]) -> list[Any]:
+        """A list of steps as they are run. Raises DeviceError (`_bad`) for what is none."""
         if not isinstance(steps, (list, tuple)):
             raise self._bad("no list of steps")
         out: list[Any] = []

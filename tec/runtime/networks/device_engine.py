@@ -169,6 +169,7 @@ class DeviceEngine:
     # ---- memory
 
     def _bind(self, binding: Binding, states: dict[str, NDArray]) -> _Bound:
+        """Memory and launches for sizes, made when they are first seen; states may have grown since."""
         self._take(states)
         found = self._bound.get(id(binding))
         if found is not None:

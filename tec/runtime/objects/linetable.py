@@ -141,6 +141,7 @@ class _Unit:
             self._sequence(rows)
 
     def _sequence(self, rows: dict[int, str]) -> None:
+        """Run one sequence of the line program (DWARF 5, section 6.2): address to "file:line"."""
         address, file, line = 0, 1, 1
         while self.at < self.end:
             op = self.number(1)

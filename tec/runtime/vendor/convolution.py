@@ -74,6 +74,7 @@ def _type(c: Convolution, numbers: dict[str, int], library: str) -> c_int:
 
 
 def _cudnn_plan(lib: Any, own: Any, c: Convolution) -> tuple[Any, ...]:
+    """cuDNN's descriptors of a convolution, its algorithm, and the workspace that it wants."""
     kind = _type(c, _CUDNN_TYPES, "cuDNN")
     tensors = []
     for shape in (c.x_shape, c.y_shape):

@@ -63,6 +63,8 @@ def _cufft(device: Device, t: Transform) -> None:
 
 
 def _rocfft(device: Device, t: Transform) -> None:
+    """Run a transform by rocFFT, whose plan is kept for the next of the same kind."""
+
     def set_up() -> bool:
         call(lib, "rocfft_setup")
         return True

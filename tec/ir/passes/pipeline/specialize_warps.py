@@ -77,6 +77,7 @@ def specialize_warps(func: Func, target: Target) -> Func:
 
 
 def _kernel(root: S.Stmt, name: str) -> S.Stmt:
+    """A kernel that asks for it, divided among warpgroups: one that fetches, others that work. Raises LoweringError where its threads are no warpgroups."""
     nest, body = launch_nest(root)
     if not any_stmt(body, _is_marked):
         return root
