@@ -33,8 +33,14 @@ _OPEN_ROW = 256  # elements of a row of symbolic length, for the choice of threa
 
 
 def match(group: Group, target: Target) -> Space | None:
-    """The space of a group that is computed row by row."""
-    return GpuRows.match(group, target) if target.is_gpu else CpuRows.match(group, target)
+    """The space of a group that is computed row by row: one output, which reads at its own row what is summed over rows."""
+    reductions, ends = group.reductions(), group.output_ops
+    out = ends[0] if reductions and len(ends) == 1 else None
+    if not isinstance(out, ComputeOp) or out.reduce_axis:
+        return None
+    outer = _common_rows(group, out, reductions)
+    kind: type[GpuRows | CpuRows] = GpuRows if target.is_gpu else CpuRows
+    return kind.match(group, target, out, outer) if outer else None
 
 
 class CpuRows(Space):
@@ -48,18 +54,11 @@ class CpuRows(Space):
         self.parameters = {"vectors": (1, 2, 4), "parallel": (True, False)}
 
     @classmethod
-    def match(cls, group: Group, target: Target) -> CpuRows | None:
-        reductions = group.reductions()
-        if not reductions or len(group.output_ops) != 1:
+    def match(cls, group: Group, target: Target, out: ComputeOp, outer: int) -> CpuRows | None:
+        reductions, one_a_row = group.reductions(), _is_one_a_row(out, outer)
+        if not min(sum(extent_of(a) != 1 for a in red.axis) for red in reductions):
             return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or out.reduce_axis:
-            return None
-        lead = min(sum(extent_of(a) != 1 for a in red.axis) for red in reductions)
-        outer = _common_rows(group, out, reductions)
-        one_a_row = bool(outer) and _is_one_a_row(out, outer or 0)
-        beside = len(reductions) < 2 and same_shape(reductions[0].output(0), out.output(0))
-        if not outer or not lead or beside or (len(reductions) < 2 and one_a_row):
+        if len(reductions) < 2 and (one_a_row or same_shape(reductions[0].output(0), out.output(0))):
             return None
         space = cls(group, target, out, outer)
         # What stays in the second cache is read again for nothing, and stages put more rows side by side.
@@ -141,15 +140,9 @@ class GpuRows(Space):
         return size_of(a.dom.extent for a in self.out.axis[self.outer :] if a.dom is not None)
 
     @classmethod
-    def match(cls, group: Group, target: Target) -> GpuRows | None:
+    def match(cls, group: Group, target: Target, out: ComputeOp, outer: int) -> GpuRows | None:
         reductions = group.reductions()
-        if not reductions or len(group.output_ops) != 1:
-            return None
-        out = group.output_ops[0]
-        if not isinstance(out, ComputeOp) or out.reduce_axis:
-            return None
-        outer = _common_rows(group, out, reductions)
-        if not outer or outer >= len(out.axis):
+        if outer >= len(out.axis):
             return None
         if _is_one_a_row(out, outer) and (len(reductions) < 2 or len({reduce_size(r) for r in reductions}) > 1):
             return None  # one sum a row is a reduction

@@ -116,7 +116,7 @@ def choose_layouts(graph: Graph, target: Target, chosen: Layouts | None = None) 
 
 
 def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
-    """A convolution in the layouts that its target wants, its weights stored so; whether its result is taken."""
+    """A convolution in the layouts that its target wants, its weights stored so. True: it takes the node's place."""
     x, w = node.inputs
     out = node.outputs[0]
     data = np.asarray(w.data)

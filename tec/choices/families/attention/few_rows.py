@@ -20,7 +20,8 @@ from .... import te
 from ....ir.dtype import dtype_info
 from ....ops.attention import order_of, stored
 from ....ops.forms import Form
-from ....ops.registry import broadcast_index
+from ....ops.registry import broadcast_index, static_shape
+from ....ops.typical import typical
 from ....target import Target, level_gbps
 from ....te import Tensor
 from ....te.like import Index
@@ -28,7 +29,7 @@ from ...group import Group
 from ...parts import loops, needs
 from ...space import Choice, Cost
 from .grid import Grid, Results, Rows
-from .kernel import Kernel, SplitAttention
+from .kernel import Kernel, SplitAttention, places_of
 from .softmax import RunningSoftmax, joined
 
 PIECE_BYTES = 16  # of a lane's load
@@ -47,6 +48,8 @@ class FewRowsAttention(SplitAttention):
         super().__init__(group, target, form, carriers)
         self.piece = PIECE_BYTES // dtype_info(self.dtype).bytes
         self.wave = target.wavefront_size
+        if places_of(form) is not None:  # many texts
+            self.batch = _typical_batch(form)
         waves = self.threads_up_to_limit(4, 8, 2, 1, each=self.wave)
         self.parameters = {"waves": waves, "ahead": (2, 4, 1), "splits": (1, 2, 4, 8, 16, 32)}
 
@@ -113,6 +116,12 @@ class FewRowsAttention(SplitAttention):
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
         grid.launch(lambda of, first, tx, ty: Streams(kernel, self, choice, of, tx, ty))
+
+
+def _typical_batch(form: Form) -> int:
+    """Texts that choices are made for where their keys lie in blocks: a fourth of how many there may be. There are fewer most of the time and their lengths differ, and too
+    few parts of keys cost more than too many (docs/decisions/paged-cache.md has the figures)."""
+    return max(1, typical(static_shape(form.inputs[0])[order_of(form.attrs, "q")[0]]) // 4)
 
 
 def query_piece(k: Kernel, of: Rows, row: Index, d: Index, piece: int) -> list[Any]:

@@ -11,14 +11,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .... import te
-from ....ops.attention import TABLE, block_of, order_of
-from ....ops.forms import Form
-from ....ops.registry import static_shape
-from ....ops.typical import typical
-from ....target import Target
-from ....te import Tensor
+from ....ops.attention import TABLE, block_of
 from ....te.like import Index
-from ...group import Group, extent
+from ...group import extent
 from ...space import Choice
 from .few_rows import FewRowsAttention, Streams
 from .few_rows_matrix import DirectWave, FewRowsMatrixAttention
@@ -63,22 +58,12 @@ class PagedKernel(Kernel):
         return self.sources[operand][block, head, te.indexmod(place, self.places), d]
 
 
-def _typical_batch(form: Form) -> int:
-    """Texts that choices are made for: a fourth of how many there may be. There are fewer most of the time and their lengths differ, and too few parts of keys
-    cost more than too many (docs/decisions/paged-cache.md has the figures)."""
-    return max(1, typical(static_shape(form.inputs[0])[order_of(form.attrs, "q")[0]]) // 4)
-
-
 class PagedFewRows(FewRowsAttention):
     """Few queries of each text: a step of a server."""
 
     template: ClassVar[str] = "few rows attention, paged"
     measured_as: ClassVar[str] = FewRowsAttention.template
     kernel: ClassVar[type[Kernel]] = PagedKernel
-
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.batch = _typical_batch(form)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         assert isinstance(kernel, PagedKernel)
@@ -156,10 +141,6 @@ class PagedFewRowsMatrix(FewRowsMatrixAttention):
     measured_as: ClassVar[str] = FewRowsMatrixAttention.template
     kernel: ClassVar[type[Kernel]] = PagedKernel
     wave_loops: ClassVar[type[DirectWave]] = _PagedDirect
-
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
-        super().__init__(group, target, form, carriers)
-        self.batch = _typical_batch(form)
 
 
 class _PagedWave(Wave):
