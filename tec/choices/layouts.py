@@ -160,14 +160,14 @@ def _dotted(dot: intrin.VectorDot, rank: int, channels: int, block: int, is_bloc
 
 
 @dataclass(frozen=True)
-class Product:
+class ProductLayouts:
     """Layouts of a product's constant operands; None: as they are."""
 
     a: Layout | None
     b: Layout | None
 
 
-def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs: dict[str, Any]) -> Product:
+def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs: dict[str, Any]) -> ProductLayouts:
     """The layouts that a product's operands are best read in, were they constant.
 
     GPU: a matrix unit takes its elements along the sum; so an operand passes through shared memory in 16-byte pieces, and a product of few rows reads
@@ -179,16 +179,16 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     if target.is_gpu:
         is_thin = min(map(typical, out.shape[-2:])) < FEW_ROWS
         along = a.dtype in {i.in_dtype for i in intrin.shapes(target)} or is_thin
-        return Product(Layout("MK"), Layout("NK")) if along else Product(None, None)
+        return ProductLayouts(Layout("MK"), Layout("NK")) if along else ProductLayouts(None, None)
     lanes, n = lanes_for("float32", target), out.shape[-1]
     small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
     dot = dot_of(target, a.dtype, b.dtype)
     k = b.shape[-1 if attrs.get("transpose_b") else -2]
     if dot is not None and not small and not attrs.get("transpose_a") and isinstance(k, int) and k % dot.group == 0:
-        return Product(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
+        return ProductLayouts(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
-        return Product(None, Layout("KN"))
-    return Product(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target, lanes, out.shape[-2], n)}n"))
+        return ProductLayouts(None, Layout("KN"))
+    return ProductLayouts(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target, lanes, out.shape[-2], n)}n"))
 
 
 def packed_group(target: Target) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..ops.dims import Dim
-from ..ops.rotary import Turn
+from ..ops.rotary import Rotation
 from .builders import Builder
 from .graph import Node, Value
 
@@ -185,7 +185,7 @@ def _wide(v: Value) -> str:
 def _rotary(b: Builder, node: Node, g: Value) -> list[Value]:
     """Features are turned back: of (a cos_i - b sin_i, b cos_j + a sin_j) a gets the first by cos_i and the second by sin_j."""
     x, cos, sin = node.inputs
-    turn = Turn.of(x.shape[-1], cos.shape[-1], node.attrs)
+    turn = Rotation.of(x.shape[-1], cos.shape[-1], node.attrs)
     assert turn is not None
     first, second = turn.pair(np.arange(turn.half))
     other = np.zeros(2 * turn.half, "int64")

@@ -28,7 +28,7 @@ from .registry import (
     register,
     static_shape,
 )
-from .rotary import Read, Turn, turned
+from .rotary import Read, Rotation, turned
 
 PER_ENTRY = ("start", "length")  # extra inputs of one integer a batch entry
 SINK = "sink"  # a score beside those of the keys, which has no value; four dimensions that broadcast to (batch, heads, queries, 1)
@@ -147,7 +147,7 @@ def _fit(tables: Sequence[TensorType], queries: Sequence[Any], attrs: Attrs) -> 
     cos, lead = tables[0], tuple(queries[:3])
     if len(tables) != 2 or tables[1] != cos or cos.ndim != 4 or "float" not in cos.dtype:
         return False
-    fits = Turn.of(queries[3], cos.shape[3], attrs) is not None
+    fits = Rotation.of(queries[3], cos.shape[3], attrs) is not None
     return fits and broadcast_shapes(cos.shape[:3], lead) == lead
 
 
@@ -175,9 +175,9 @@ class Scores:
         """Whether a query's own place says which keys it sees."""
         return self.attrs.get("left") is not None or self.attrs.get("right") is not None
 
-    def turn(self, size: Any) -> Turn | None:
+    def turn(self, size: Any) -> Rotation | None:
         """How queries are turned; None where they are not."""
-        return Turn.of(size, self.shapes["cos"][3], self.attrs) if "cos" in self.shapes else None
+        return Rotation.of(size, self.shapes["cos"][3], self.attrs) if "cos" in self.shapes else None
 
     def angles(self, read: Callable[..., Any], b: Any, head: Any, place: Any) -> tuple[Read, Read]:
         """Reads of a query's cosines and sines by their column."""
@@ -246,7 +246,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     wide = np.float64 if q.dtype == np.float64 else np.float32
     (b, n, s, h), (_, m, t, _) = q.shape, k.shape
     if "cos" in extras:
-        turn = Turn.of(h, extras["cos"].shape[3], attrs)
+        turn = Rotation.of(h, extras["cos"].shape[3], attrs)
         assert turn is not None
         q = turned(q.astype(wide), extras["cos"].astype(wide), extras["sin"].astype(wide), turn).astype(q.dtype)
     y = np.empty((b, n, s, v.shape[3]), q.dtype)
@@ -287,7 +287,7 @@ def _gathered(pool: Any, table: Any) -> Any:
     return np.swapaxes(found, 1, 2).reshape(b, m, n * t, h)
 
 
-def _turned_first(query: Any, turn: Turn, angles: Any, lead: tuple[Any, ...], dtype: str) -> Any:
+def _turned_first(query: Any, turn: Rotation, angles: Any, lead: tuple[Any, ...], dtype: str) -> Any:
     """Queries by their logical index as a stage of their own, turned."""
 
     def one(*i: Any) -> Any:

@@ -1,6 +1,6 @@
 """Rotary positions (Su and others, RoFormer): pairs of features turned by an angle that grows with the position.
 
-`Turn` says which features are a pair and where their angle stands; the operator reads by it, and so do loops that turn what they load.
+`Rotation` says which features are a pair and where their angle stands; the operator reads by it, and so do loops that turn what they load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Read = Callable[[Any], Any]  # of a feature
 
 
 @dataclass(frozen=True)
-class Turn:
+class Rotation:
     """Features of `size`, the first 2 * `half` of them turned: d with d + half, or neighbours (`near`). Tables of cosines and sines have a column a
     pair, or a feature (`whole`)."""
 
@@ -39,7 +39,7 @@ class Turn:
     whole: bool = False
 
     @classmethod
-    def of(cls, size: int, columns: Any, attrs: Attrs) -> Turn | None:
+    def of(cls, size: int, columns: Any, attrs: Attrs) -> Rotation | None:
         """For tables of so many columns; None where they don't fit."""
         whole = bool(attrs.get("whole", False))
         if not isinstance(columns, int) or not isinstance(size, int) or (whole and columns % 2):
@@ -84,7 +84,7 @@ class Turn:
         return y if 2 * self.half == self.size else te.select(below(2 * self.half), y, x(d))
 
 
-def turned(x: Any, cos: Any, sin: Any, turn: Turn) -> Any:
+def turned(x: Any, cos: Any, sin: Any, turn: Rotation) -> Any:
     """In NumPy: the last dimension of x turned by tables that broadcast to it."""
     n = np.arange(turn.half)
     (a, b), (i, j) = turn.pair(n), turn.columns(n)
@@ -96,7 +96,7 @@ def turned(x: Any, cos: Any, sin: Any, turn: Turn) -> Any:
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     x, cos, sin = types
-    turn = Turn.of(x.shape[-1], cos.shape[-1], attrs) if x.ndim and cos.ndim else None
+    turn = Rotation.of(x.shape[-1], cos.shape[-1], attrs) if x.ndim and cos.ndim else None
     fits = cos == sin and turn is not None and "float" in x.dtype
     if not fits or broadcast_shapes(x.shape[:-1], cos.shape[:-1]) != x.shape[:-1]:
         raise fail(f"rotary of {x} by {cos} and {sin}")
@@ -105,7 +105,7 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> list[Any]:
     x, cos, sin = (np.asarray(a) for a in arrays)
-    turn = Turn.of(x.shape[-1], cos.shape[-1], attrs)
+    turn = Rotation.of(x.shape[-1], cos.shape[-1], attrs)
     assert turn is not None
     acc = np.float64 if x.dtype == np.float64 else np.float32
     return [turned(x.astype(acc), cos.astype(acc), sin.astype(acc), turn).astype(x.dtype)]
@@ -117,7 +117,7 @@ def _rotary(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     where `whole` they are (..., 2 * half), an angle for each feature. Pairs are d and d + half, or neighbours where `interleaved`. The arithmetic is
     float32 for 16-bit floats."""
     x, cos, sin = inputs
-    turn = Turn.of(static_shape(x)[-1], static_shape(cos)[-1], attrs)
+    turn = Rotation.of(static_shape(x)[-1], static_shape(cos)[-1], attrs)
     assert turn is not None
     acc = "float64" if x.dtype == "float64" else "float32"
 

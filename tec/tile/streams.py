@@ -16,7 +16,7 @@ from ..ir.blocks import close
 from ..ir.buffer import SHARED, Buffer
 from ..ir.dtype import dtype_info
 from .boxes import Boxes
-from .grammar import Block, Op
+from .grammar import Block, Op, Value
 from .reading import rows
 from .state import Held, Point, begin, lane_of
 
@@ -67,31 +67,30 @@ class Streams(Boxes):
             lanes, along = self.vectors(load, layout)
             zero = B.cast(v.ty.dtype.tec, B.const(0, "int32"))
             read, owner = self.access(load, layout, along, lambda p: zero), self.leader(layout)
-            place, _ = rows(v.ty.shape, slot.dtype, False)
+            at = _places(v, slot)
 
             def put(p: Point) -> S.Stmt:
-                at, lane = place([a.at for a in begin(p)]), lane_of(p)
-                s = self.store(slot, [at if lane is None else B.add(at, lane)], read(p))
+                s = self.store(slot, [at(p)], read(p))
                 return s if owner is None else S.IfThenElse(owner, s, None, load.loc)
 
             self.visit(layout, put, lanes, along)
         return close(items)
 
     def read_from_stream(self, op: Op) -> bool:
+        """Make a load of what its loop has brought to shared memory; False for a load that no loop brings."""
         v = op.results[0]
         slot = self.streams.get(id(v))
         if slot is None:
             return False
         layout = self.natural(v)
         lanes, along = self.vectors(op, layout)
-        place, _ = rows(v.ty.shape, slot.dtype, False)
+        at = _places(v, slot)
         mask = self.reader(op.operands[1], layout) if len(op.operands) > 2 else None
         other = self.other(op, layout)
         buffer = self.array("loaded", v.ty.dtype.tec, [d.held for d in layout])
 
         def take(p: Point) -> S.Stmt:
-            at, lane = place([a.at for a in begin(p)]), lane_of(p)
-            value: E.Expr = E.BufferLoad(slot, (at if lane is None else B.add(at, lane),))
+            value: E.Expr = E.BufferLoad(slot, (at(p),))
             value = value if mask is None else B.select(mask(p), value, other(p))
             return self.store(buffer, [a.register for a in p], value)
 
@@ -101,3 +100,14 @@ class Streams(Boxes):
 
 
 __all__ = ["Streams"]
+
+
+def _places(v: Value, slot: Buffer) -> Callable[[Point], E.Expr]:
+    """Where the elements of a point of a tile begin in its slot."""
+    place, _ = rows(v.ty.shape, slot.dtype, False)
+
+    def at(p: Point) -> E.Expr:
+        first, lane = place([a.at for a in begin(p)]), lane_of(p)
+        return first if lane is None else B.add(first, lane)
+
+    return at

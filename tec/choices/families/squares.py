@@ -27,7 +27,7 @@ _LEAST = 4  # elements along both axes
 
 
 @dataclass(frozen=True)
-class Turn:
+class TurnedAxes:
     """Which axes of the result make one along the operand's lines (`along`), and one across them, its own last ones (`across`): from the first to behind the last; and how far these are apart."""
 
     along: range
@@ -40,7 +40,7 @@ class Squares(Space):
 
     template: ClassVar[str] = "cpu squares"
 
-    def __init__(self, group: Group, target: Target, out: ComputeOp, turn: Turn):
+    def __init__(self, group: Group, target: Target, out: ComputeOp, turn: TurnedAxes):
         super().__init__(group, target)
         self.out, self.turn = out, turn
         shape = [n or 1 for n in const_shape(out.output(0))]
@@ -138,7 +138,7 @@ def _reads(op: ComputeOp, at: Mapping[Var, Expr]) -> Iterator[TensorRead]:
                 yield TensorRead(e.tensor, indices)
 
 
-def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
+def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None:
     """How a read turns its tensor round; None where it does not, or reads what lies otherwise than whole axes of the result."""
     own, source, shape = [a.var for a in out.axis], const_shape(read.tensor), const_shape(out.output(0))
     if None in source or len(read.indices) < 2:
@@ -171,7 +171,7 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> Turn | None:
         across = across[1:]
     sizes = [math.prod(shape[k] or 1 for k in r) for r in (along, across)]
     apart = math.prod(n or 1 for n in source[where.index(last) + 1 :]) * dtype_info(read.tensor.dtype).bytes
-    return Turn(along, across, apart) if min(sizes) >= _LEAST else None
+    return TurnedAxes(along, across, apart) if min(sizes) >= _LEAST else None
 
 
 __all__ = ["Squares"]

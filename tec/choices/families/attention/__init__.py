@@ -19,7 +19,7 @@ from .few_rows_matrix import FewRowsMatrixAttention
 from .gpu import GpuAttention
 from .kernel import Kernel, places_of
 from .matrix import MatrixAttention
-from .ping_pong import TurnAttention
+from .ping_pong import PingPongAttention
 from .warpgroup import WarpgroupAttention
 
 
@@ -52,7 +52,7 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
         if few.fits_at_all:
             few.is_second = few.is_busy
             yield few
-        units = [u(group, target, *found) for u in (WarpgroupAttention, TurnAttention, MatrixAttention)]
+        units = [u(group, target, *found) for u in (WarpgroupAttention, PingPongAttention, MatrixAttention)]
         for u in units:
             u.is_alone = not few.fits_at_all or few.is_busy
         # Few queries and many keys are divided over more work-groups by one of them alone.

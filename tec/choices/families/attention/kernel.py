@@ -23,7 +23,7 @@ from ....ops.attention import (
     table_at,
 )
 from ....ops.forms import Form
-from ....ops.rotary import Turn
+from ....ops.rotary import Rotation
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
@@ -86,12 +86,12 @@ class Kernel:
         return lambda place, d: self.stored_at(operand, b, head, place, d)
 
     @cached_property
-    def turn(self) -> Turn | None:
+    def turn(self) -> Rotation | None:
         """How queries are turned when they are read."""
         return self.scores.turn(self.g.size)
 
     def query(self, b: Index, head: Index, place: Index, d: Index, reach: tuple[int, int] | None = None) -> Any:
-        """An element of a query, turned where they are, in the operand's own type. `reach`: see `Turn.one`."""
+        """An element of a query, turned where they are, in the operand's own type. `reach`: see `Rotation.one`."""
         if self.turn is None:
             return self.stored_at("q", b, head, place, d)
         cos, sin = self.scores.angles(self.extra, b, head, place)

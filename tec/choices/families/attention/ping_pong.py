@@ -39,7 +39,7 @@ def takes_copies(target: Target, dtype: str, size: Index, value_size: Index, que
     return target.is_gpu and bool(target.chip.warpgroup) and dtype in ("float16", "bfloat16") and wide and many
 
 
-class TurnAttention(WarpgroupAttention):
+class PingPongAttention(WarpgroupAttention):
     """Two warpgroups of 64 queries each by a block of `keys`; rings of `stages` blocks of keys, and of values."""
 
     template: ClassVar[str] = "attention in turns"
@@ -103,10 +103,12 @@ class TurnAttention(WarpgroupAttention):
         grid = Grid(kernel, False, ROWS * GROUPS, 1, (WARPGROUP, GROUPS), 1, sorted=self.sorts(ROWS * GROUPS))
         # Tiles of so short a kernel that it may begin beside the one ahead.
         few = self.figures.count("few_rounds") * units
-        launch(grid, units, few, lambda of, first, tx, ty: Turn(kernel, f, asked, of, first, tx, ty, self.target))
+        launch(
+            grid, units, few, lambda of, first, tx, ty: PingPongWarp(kernel, f, asked, of, first, tx, ty, self.target)
+        )
 
 
-def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
+def launch(grid: Grid, units: int, few: int, make: Callable[..., PingPongWarp]) -> None:
     """Work-groups that stay: one a multiprocessor, each for every so many-th tile."""
     k = grid.k
     ib, g = k.ib, k.g
@@ -144,7 +146,7 @@ def launch(grid: Grid, units: int, few: int, make: Callable[..., Turn]) -> None:
                 t.results(Results(grid, of, 0, None, tiles))
 
 
-class Turn(Warp):
+class PingPongWarp(Warp):
     """One warp's part."""
 
     def __init__(
