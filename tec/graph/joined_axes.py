@@ -28,9 +28,8 @@ _LIMIT = 1 << 31  # flat indices are int32
 _COMPARED: dict[type, tuple[str, int]] = {E.LT: ("lt", 0), E.GE: ("ge", 0), E.LE: ("lt", 1), E.GT: ("ge", 1)}
 _TURNED: dict[type, type] = {E.LT: E.GT, E.GT: E.LT, E.LE: E.GE, E.GE: E.LE}
 
-Pair = tuple[
-    int, str, int
-]  # neighbours among an operation's data ("") or reduction ("r") axes: the operation, the kind, the first one's number
+# Neighbours among an operation's data ("") or reduction ("r") axes: the operation, the kind, the first one's number.
+Pair = tuple[int, str, int]
 
 
 @dataclass(frozen=True)
@@ -166,9 +165,8 @@ class _Reader:
     def _read(self, e: E.TensorRead) -> None:
         sizes = [extent(n) for n in e.tensor.shape]
         met = [self._axis(i, n) for i, n in zip(e.indices, sizes)]
-        beside = [False] * (
-            len(met) + 1
-        )  # of each dimension, and the one ahead of it: whether they are neighbouring axes
+        # Of each dimension, and the one ahead of it: whether they are neighbouring axes.
+        beside = [False] * (len(met) + 1)
         for d in range(1, len(met)):
             a, b, pair = met[d - 1], met[d], (id(e.tensor.op), "", d - 1)
             if a is not None and b is not None:

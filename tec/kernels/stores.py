@@ -13,9 +13,8 @@ from ..ir.dtype import dtype_info
 from .exits import Exits
 from .values import Array, Complex, Record, Records, describe, settle
 
-_WRITTEN_OUT = (
-    16  # elements of a part that are stored without a loop, so that memory of the thread can stay in registers
-)
+# Elements of a part that are stored without a loop, so that memory of the thread can stay in registers.
+_WRITTEN_OUT = 16
 
 
 class Stores(Exits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -26,6 +27,10 @@ CONSTANTS, KIND_QUESTIONS = 0, 5
 ANY_SHARE = 0.1  # of the parameters of choices, that have no type
 # Longer ones, how long they may become, and why.
 LONG_FILES: dict[str, tuple[int, str]] = {}
+# A comment behind a bracket that closes a statement, or within brackets around one value.
+_TORN = re.compile(
+    r"^ *[)\]}]+(?::| = \S+)?  # (?!fmt|type|noqa)|= \(\n +[^\n]*  # (?!fmt|type|noqa)[^\n]*\n *\)$", re.MULTILINE
+)
 _LLVM = "the text of one LLVM function, which is read from top to bottom"
 _KERNEL = "one te program, whose steps share their tensors"
 LONG_FUNCTIONS = {
@@ -184,6 +189,13 @@ def imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:
 def test_files_are_short():
     over = {name: n for name, text in FILES.items() if (n := text.count("\n")) > LONG_FILES.get(name, (LINES,))[0]}
     assert not over, f"more than {LINES} lines; part them by what they hold: {over}"
+
+
+def test_no_comment_tears_a_statement():
+    torn = [
+        f"{name}:{text.count(chr(10), 0, m.start()) + 1}" for name, text in FILES.items() for m in _TORN.finditer(text)
+    ]
+    assert not torn, f"the formatter broke a statement for the comment behind it; the comment may stand above: {torn}"
 
 
 def test_functions_fit_on_a_screen():

@@ -99,9 +99,8 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         return
     inner = extents[-1]
     few = total is not None and math.prod(n or 0 for n in extents[:-1]) < _ROWS and (is_cut or len(axes) > 1)
-    if (
-        threads and few and inner is not None and inner >= 2 * _CHUNK
-    ):  # a thread takes parts: of a choice most have one answer
+    # A thread takes parts: of a choice most have one answer.
+    if threads and few and inner is not None and inner >= 2 * _CHUNK:
         outer, part = stage.split(axes[-1], factor=_CHUNK, shift_inwards=True)
         if not is_cut:
             stage.vectorize(stage.split(part, factor=lanes)[1])
