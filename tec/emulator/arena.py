@@ -16,8 +16,8 @@ from tec.errors import DeviceError
 
 from .checks.race_record import LINE, RECORDS
 
-# name -> bytes of shadow a byte of memory
-SHADOWS = {"undefined": 1, **RECORDS}
+# name -> bytes of shadow a byte of memory. "screen_w" has a number a dword, "screen_r" one a line: see `checks.screening`.
+SHADOWS = {"undefined": 1, **RECORDS, "screen_w": 1, "screen_r": 1}
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if os.name == "posix" and os.uname().sysname == "Linux" else 0)
 _PAGE = mmap.PAGESIZE
 _APART = 1 << 19  # of the memory, at its end: the requests to the host lie there
@@ -40,14 +40,13 @@ class Arena:
         size = max(1 << 24, (size + _PAGE - 1) // _PAGE * _PAGE)
         while True:
             try:
-                self._map = _reserve(per_byte * (size + _SLACK) + (size + _SLACK) // LINE)
+                self._held = Reservation(per_byte * (size + _SLACK) + (size + _SLACK) // LINE)
                 break
             except (OSError, ValueError, OverflowError) as e:
                 if size <= 1 << 24:
                     raise DeviceError(f"cannot reserve {per_byte * size} bytes of address space for checks") from e
                 size = size // 2 // _PAGE * _PAGE
-        self._hold = ctypes.c_char.from_buffer(self._map)
-        self.base = ctypes.addressof(self._hold)
+        self._map, self.base = self._held.map, self._held.address
         self.size = size
         self.watched = size - _APART
         self.shadow: dict[str, int] = {}
@@ -111,7 +110,14 @@ class Arena:
         ctypes.memset(self.shadow["undefined"] + address - self.base, byte, nbytes)
 
 
-def _reserve(nbytes: int) -> mmap.mmap:
-    if os.name == "posix":
-        return mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
-    return mmap.mmap(-1, nbytes)
+class Reservation:
+    """A range of addresses whose pages take memory when they are touched."""
+
+    def __init__(self, nbytes: int):
+        self.nbytes = nbytes
+        if os.name == "posix":
+            self.map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+        else:
+            self.map = mmap.mmap(-1, nbytes)
+        self._hold = ctypes.c_char.from_buffer(self.map)
+        self.address = ctypes.addressof(self._hold)

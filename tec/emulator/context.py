@@ -31,8 +31,11 @@ CTX = {
     "trace_counts": 528,
     # Alignment less 1 that loads and stores of global memory are held to, as "align" is for the rest.
     "align_global": 536,
+    # The quick look of `checks.screening`: what the threads of a launch share of it (`SCREEN`); of LDS what others and this wave did, the bytes of either
+    # that a work-group begins with `screen_fill` in and that are handed on at a wave's turn.
+    "screen": 544, "screen_lds": 552, "screen_own": 560, "screen_bytes": 568, "screen_turns": 576, "screen_fill": 584,
 }  # fmt: skip
-CTX_BYTES = 576  # a second block follows: the same of the shadows of undefined bits
+CTX_BYTES = 640  # a second block follows: the same of the shadows of undefined bits
 
 # The byte of the launch's stop flags whose word says that there are more threads than CPUs of the host.
 CROWDED = 4
@@ -77,6 +80,17 @@ PARAMS = {
     "group_step": 176, "group_first": 184,  # the n-th work-group to run is number (n * step + first) mod total
 }  # fmt: skip
 PARAMS_BYTES = 256
+
+# Of a launch that is screened: the arena and its bytes of which accesses are recorded; which bits are undefined, a number a dword that was stored to and
+# one a line that was loaded (each null where no check asks); pages that are put by: a state each, their numbers, room for so many, what was in them, how many;
+# the launch's number in its place, wavefronts of a work-group; of each page 1 where all of it is defined, even numbers count up to the next look.
+SCREEN = {
+    "base": 0, "watched": 8, "undefined": 16, "stores": 24, "loads": 32, "saved": 40, "pages": 48, "room": 56, "pool": 64, "next": 72,
+    "launch": 80, "waves": 88, "defined": 96,
+}  # fmt: skip
+SCREEN_BYTES = 128
+BUDGET_SPENT = 6
+SCREENED = 45  # a launch that the full checks are to look at; no fault that anybody sees
 
 
 def state_bytes(lanes: int, vgprs: int) -> int:

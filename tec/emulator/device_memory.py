@@ -16,7 +16,7 @@ import numpy as np
 from tec.errors import DeviceError
 
 from ..locks import fork_safe_lock
-from .arena import Arena
+from .arena import Arena, Reservation
 from .errors import OutOfMemory
 
 GUARD_BYTES = 256
@@ -41,7 +41,13 @@ class DeviceMemory:
         self.follows = "init" in checks  # which bits are undefined is kept
         self.record_lock = np.zeros(16, np.uint32)  # taken by the threads of a launch to change a record
         self._arena: Arena | None = None
-        self._launches = 0
+        self._launches = self._screens = 0
+        self._saved_pages: np.ndarray | None = None
+        self._defined_pages: np.ndarray | None = None
+        self._room: Reservation | None = None
+        # Held by a launch that may put memory back as it was, and by all else that writes memory; `running` are the launches that may not.
+        self.quiet = fork_safe_lock()
+        self.running = 0
         self.used_bytes = 0
         self.live: dict[int, Allocation] = {}
         self.bases: list[int] = []
@@ -54,7 +60,7 @@ class DeviceMemory:
         """A fresh range of `nbytes`, filled with 0xff (NaN as a float) so that a read before a write shows; `apart` from what races are looked for in."""
         if nbytes < 0:
             raise DeviceError(f"cannot allocate {nbytes} bytes")
-        with self.lock:
+        with self.quiet, self.lock:
             if self.used_bytes + nbytes > self.total_bytes:
                 raise OutOfMemory(
                     f"out of device memory: {nbytes} bytes wanted, {self.total_bytes - self.used_bytes} of {self.total_bytes} free"
@@ -83,6 +89,7 @@ class DeviceMemory:
             raise OutOfMemory(f"the host has no memory for {nbytes} bytes")
         if self.follows:
             self.arena.set_undefined(found, nbytes + 2 * GUARD_BYTES, 255)
+            self._undefine(found, nbytes + 2 * GUARD_BYTES)
             if nbytes < 4:
                 # A number of 2 bytes alone: its word is exchanged, of which nobody writes the rest. Behind longer arrays what is read past the end stays undefined.
                 self.arena.set_undefined(found + GUARD_BYTES + nbytes, 4 - nbytes, 0)
@@ -90,7 +97,7 @@ class DeviceMemory:
 
     def place(self, data: bytes, room: int, label: str) -> int:
         """Data that a launch needs on the device, in `room` bytes; `displace` takes them away."""
-        with self.lock:
+        with self.quiet, self.lock:
             buffer: object = None
             if self.recorded:
                 base = self._from_arena(room)
@@ -147,6 +154,41 @@ class DeviceMemory:
                     self.arena.clear(name)
             return self._launches % 255 + 1
 
+    def next_screen(self) -> int:
+        """The same for a screened launch and its own records."""
+        with self.lock:
+            self._screens += 1
+            if self._screens % 255 == 0:
+                for name in ("screen_w", "screen_r"):
+                    self.arena.clear(name)
+            return self._screens % 255 + 1
+
+    @property
+    def saved_pages(self) -> np.ndarray:
+        """A byte for each page of the arena: whether a screened launch put it by."""
+        if self._saved_pages is None:
+            self._saved_pages = np.zeros(self.arena.size // _PAGE + 2, np.uint8)
+        return self._saved_pages
+
+    @property
+    def defined_pages(self) -> np.ndarray:
+        """A byte for each page of the arena: 1 where a screened launch found all of it defined."""
+        if self._defined_pages is None:
+            self._defined_pages = np.zeros(self.arena.size // _PAGE + 2, np.uint8)
+        return self._defined_pages
+
+    def room_for_pages(self, nbytes: int) -> int:
+        """The address of `nbytes` for pages that a screened launch puts by, until the next one asks."""
+        if self._room is None or self._room.nbytes < nbytes:
+            self._room = Reservation(nbytes)
+        return self._room.address
+
+    def _undefine(self, address: int, nbytes: int) -> None:
+        """Not all of a range may be defined any more."""
+        if self._defined_pages is not None:
+            at = address - self.arena.base
+            self._defined_pages[at // _PAGE : (at + nbytes) // _PAGE + 1] = 0
+
     def free(self, base: int) -> None:
         with self.lock:
             allocation = self.live.get(base)
@@ -188,6 +230,7 @@ class DeviceMemory:
         if self.follows and nbytes:
             offset = self.arena.shadow["undefined"] - self.arena.base
             ctypes.memmove(dst + offset, src + offset, nbytes)
+            self._undefine(dst, nbytes)
 
     def find(self, address: int) -> Allocation | None:
         with self.lock:

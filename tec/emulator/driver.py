@@ -28,6 +28,7 @@ from .checks.declared import check_registers
 from .checks.hazards import check_hazards
 from .checks.names import parse_checks
 from .checks.order import waiting_places
+from .checks.screening import FEWEST_WAVES, may_be_screened, screening_checks
 from .checks.waits import check_waits
 from .chips import CHIPS
 from .decode.asmparse import chip_of
@@ -155,22 +156,41 @@ class EmuFunction:
         self.launches = 0  # of those whose work-groups began in a drawn order
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
+        self._screened: dict[bool, bool] = {}  # whether launches with and without full waves are screened first
 
-    def compiled(self, full: bool, many: bool, waves: int = 0) -> Compiled:
+    def compiled(self, full: bool, many: bool, waves: int = 0, screened: bool = False) -> Compiled:
         """The form for a launch of `waves` wavefronts."""
         driver = self.module.driver
+        checks = screening_checks(driver.checks) if screened else driver.checks
         with self._lock:
             self._waves += waves
             level = int(self._waves > QUICK_WAVES)
-            key = (full, many, driver.checks, driver.profile, level, driver.stop)
+            key = (full, many, checks, driver.profile, level, driver.stop)
             found = self._variants.get(key)
             if found is None:
                 options = Options(
-                    driver.chip.name, self.info.wavefront_size, full, driver.checks, driver.profile, vgpr_count=self.info.vgprs,
+                    driver.chip.name, self.info.wavefront_size, full, checks, driver.profile, vgpr_count=self.info.vgprs,
                     float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found
+
+    def is_screened(self, full: bool, scalars: int, vectors: int) -> bool:
+        """Whether a launch is worth a quick look first (`checks.screening`); the hardware fills so many scalar and vector registers."""
+        driver = self.module.driver
+        plain = not driver.profile and driver.observer is None and driver.stop is None and not self.asks_the_host
+        if not plain or not driver.checks & {"race", "init"}:
+            return False
+        found = self._screened.get(full)
+        if found is None:
+            found = self._screened[full] = may_be_screened(
+                self.text, driver.chip.name, self.info.wavefront_size, full, "init" in driver.checks, scalars, vectors
+            )
+        return found
+
+    def screen_no_more(self) -> None:
+        """A launch had to be done again under the full checks."""
+        self._screened = {False: False, True: False}
 
     def traced(self, full: bool, many: bool) -> Compiled:
         """The form that records what it does (`trace`)."""
@@ -243,6 +263,7 @@ class EmuDriver:
             )
         self.numerics = numerics
         self.seed = seed
+        self.screened_from = FEWEST_WAVES  # waves of a launch
         self.profile = False
         # Whether launches are run, or modelled alone; how the model finds the last cache.
         self.runs, self.warm = (True, False)
@@ -354,8 +375,9 @@ class EmuDriver:
 
     def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(dst, nbytes, "copy to device")
-        ctypes.memmove(dst, src_host, nbytes)
-        self.memory.mark_written(dst, nbytes)
+        with self.memory.quiet:
+            ctypes.memmove(dst, src_host, nbytes)
+            self.memory.mark_written(dst, nbytes)
 
     def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
         self.memory.check_range(src, nbytes, "copy from device")
@@ -366,15 +388,17 @@ class EmuDriver:
             return
         self.memory.check_range(src, nbytes, "copy on device, source")
         self.memory.check_range(dst, nbytes, "copy on device, destination")
-        ctypes.memmove(dst, src, nbytes)
-        self.memory.copy_undefined(dst, src, nbytes)
+        with self.memory.quiet:
+            ctypes.memmove(dst, src, nbytes)
+            self.memory.copy_undefined(dst, src, nbytes)
 
     def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
         if self._is_captured(stream, lambda: self.memset(ordinal, dst, byte, nbytes)):
             return
         self.memory.check_range(dst, nbytes, "memset")
-        ctypes.memset(dst, byte & 255, nbytes)
-        self.memory.mark_written(dst, nbytes)
+        with self.memory.quiet:
+            ctypes.memset(dst, byte & 255, nbytes)
+            self.memory.mark_written(dst, nbytes)
 
     # Work.
     def launch(

@@ -25,8 +25,10 @@ from ..runtime.objects.codeobject import KernelInfo
 from .checks.names import ALIGN_BUT_GLOBAL
 from .checks.order import Order
 from .checks.race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
+from .checks.screening import Screen, is_counted
 from .chips import Chip
 from .context import (
+    BUDGET_SPENT,
     CTX,
     CTX_BYTES,
     PARAMS,
@@ -201,9 +203,13 @@ def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state
     sgprs[EXEC : EXEC + 2] = 0
     out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
     out[STATE_LANES : STATE_MET_SITE + 4] = 0
-    ids = 1 if chip.limits.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
-    out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * ids] = 0
+    out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * _ids(chip, info)] = 0
     return out
+
+
+def _ids(chip: Chip, info: KernelInfo) -> int:
+    """Vector registers that begin with a work-item's place in its work-group."""
+    return 1 if chip.limits.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
 
 
 class Thread:
@@ -232,6 +238,14 @@ class Thread:
             self._put("race_bytes", CLEARED_BYTES * room)
         else:
             self._put("lds_stores", self.records.ctypes.data)
+        if "screen" in compiled.options.checks:
+            # A byte a dword, for others and for this wave; wide looks may go a little past the end.
+            room = (lds // 4 + 64) // 64 * 64
+            self.screen_maps, at = aligned(2 * (room + 128), 0)
+            self._put("screen_lds", at)
+            self._put("screen_own", at + room + 128)
+            self._put("screen_bytes", room)
+            self._put("screen_turns", room if "screen races" in compiled.options.checks and waves > 1 else 0)
         self._put("lds", lds_at)
         self._put("lds_bytes", lds)
         self._put("states", states)
@@ -272,7 +286,7 @@ def run(
     lanes = info.wavefront_size
     threads_of_group = block[0] * block[1] * block[2]
     waves = (threads_of_group + lanes - 1) // lanes
-    compiled = function.compiled(threads_of_group % lanes == 0, waves > 1, waves * grid[0] * grid[1] * grid[2])
+    full, total = threads_of_group % lanes == 0, waves * grid[0] * grid[1] * grid[2]
     host = driver.hostcalls if function.asks_the_host else None
     hidden, over = host.begin(info, function.module.formats) if host is not None else ({}, lambda: None)
     args = kernarg_block(info, kernargs, grid, block, shared_bytes, hidden)
@@ -284,17 +298,62 @@ def run(
         placed.append(memory.place(data, room, label))
         return placed[-1]
 
+    def execute(compiled: Compiled, screen: Screen | None) -> bool:
+        symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
+        symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
+        return _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
+                        args, memory.table(), symbols_at, estimate, cooperative, screen)  # fmt: skip
+
     try:
         arg_at = place(args, max(64, (len(args) + 63) // 64 * 64), f"kernel arguments of {info.name}")
         packet_at = place(packet, 64, "dispatch packet")
-        symbols = function.module.symbol_addresses(compiled.translation.symbols).tobytes()
-        symbols_at = place(symbols, len(symbols), "symbol addresses") if symbols else 0
-        _execute(driver, function, compiled, grid, block, waves, info.lds_bytes + shared_bytes, arg_at, packet_at,
-                 args, memory.table(), symbols_at, estimate, cooperative)  # fmt: skip
+        quick = (
+            driver.screened_from <= total and is_counted(total) and not cooperative
+            and function.is_screened(full, initial_sgprs(chip, info, 0, 0, args).used, _ids(chip, info))
+        )  # fmt: skip
+        if quick and _screened(
+            driver, function, lambda: function.compiled(full, waves > 1, total, True), execute, waves
+        ):
+            return
+        with memory.quiet:
+            memory.running += 1
+        try:
+            execute(function.compiled(full, waves > 1, 0 if quick else total), None)
+        finally:
+            with memory.quiet:
+                memory.running -= 1
     finally:
         over()
         for base in placed:
             memory.displace(base)
+
+
+def _screened(
+    driver: EmuDriver,
+    function: EmuFunction,
+    compile: Callable[[], Compiled],
+    execute: Callable[[Compiled, Screen | None], bool],
+    waves: int,
+) -> bool:
+    """Whether a launch ended under the quick look (`checks.screening`); where not, nothing is as if it had run."""
+    memory, launches = driver.memory, function.launches
+    compiled = compile()
+    with memory.quiet:
+        if memory.running:
+            return False
+        try:
+            screen = Screen(memory, "race" in driver.checks, "init" in driver.checks, waves)
+        except OSError:  # no addresses are left for the pages that would be put by
+            return False
+        try:
+            if execute(compiled, screen):
+                return True
+            screen.put_back()
+        finally:
+            screen.close()
+    function.screen_no_more()
+    function.launches = launches
+    return False
 
 
 def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
@@ -329,15 +388,17 @@ def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_b
 def _execute(
     driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, waves: int, lds: int,
     arg_at: int, packet_at: int, args: bytes, table: np.ndarray, symbols: int, estimate: Any, cooperative: bool,
-) -> None:  # fmt: skip
-    """Run all work-groups of a launch. Raises KernelFault where a check finds one, and what the driver's limits say."""
+    screen: Screen | None,
+) -> bool:  # fmt: skip
+    """Run all work-groups of a launch; whether they ended, as all do but those of a screened launch that found something. Raises KernelFault where a
+    check finds a fault, and what the driver's limits say."""
     info, chip = function.info, driver.chip
     lanes = compiled.lanes
     registers = initial_sgprs(chip, info, arg_at, packet_at, args)
     vgprs, exec_ = initial_vgprs(chip, lanes, waves, block)
     stop = np.zeros(16, np.uint32)
     state = state_bytes(lanes, compiled.translation.vgprs)
-    follows = "init" in driver.checks
+    follows = "init" in compiled.options.checks
     template = initial_undefined(chip, info, registers, state, lanes) if follows else np.zeros(1, np.uint8)
     total = grid[0] * grid[1] * grid[2]
     params_buffer, params = aligned(PARAMS_BYTES, 0)
@@ -364,6 +425,8 @@ def _execute(
     watch = "progress" in driver.checks and compiled.translation.polls and not cooperative
     records, kept = _records(driver, compiled, table, total, waves, most, watch)
     shared |= records
+    if screen is not None:
+        shared |= {"screen": screen.address, "screen_fill": 15 if screen.init else 0}
     scratch = scratch_bytes(info)
 
     def more(n: int) -> list[Thread]:
@@ -377,6 +440,8 @@ def _execute(
         own = count > thread_count()
         run_all(work, threads, stop, ThreadPoolExecutor(count, "cooperative") if own else pool(), own)
     faulted = [t for t in threads if t.get("status") not in (0, 7)]
+    if screen is not None and (any(t.get("status") != BUDGET_SPENT for t in faulted) or not screen.is_clean()):
+        return False
     if faulted:
         raise fault_of(driver, function, compiled, faulted[0], lds, grid)
     for site in np.flatnonzero(np.max([t.notes for t in threads], axis=0)):
@@ -385,6 +450,7 @@ def _execute(
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
         driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
     del params_buffer, kept
+    return True
 
 
 def _worker(driver: EmuDriver, compiled: Compiled, params: int, stop: np.ndarray) -> Callable[[Thread], int]:
@@ -452,7 +518,7 @@ def _records(
         "align_global": 15 if "align" in driver.checks else 0,
     }
     kept: list[Any] = []
-    if "race" in driver.checks:
+    if "race" in compiled.options.checks:
         arena = driver.memory.arena
         for name in RECORDS:
             fields[f"global_{name}"] = arena.shadow[name]
@@ -463,7 +529,7 @@ def _records(
             "launch": driver.memory.next_launch() << LAUNCH_SHIFT,
         }
         fields["lock"] = driver.memory.record_lock.ctypes.data if threads > 1 else 0
-    if "init" in driver.checks:
+    if "init" in compiled.options.checks:
         offset = driver.memory.arena.shadow["undefined"] - driver.memory.arena.base
         kept.append(table + np.array([offset, 0], np.uint64))
         fields |= {"undefined_offset": offset, "undefined_allocs": kept[-1].ctypes.data}

@@ -15,6 +15,8 @@ from .race import names as race_names
 from .race import race_functions
 from .race_slow import slow_function
 from .run import run_function
+from .screen import names as screen_names
+from .screen import screen_functions
 from .template import ir
 from .trace import trace_functions, trace_names
 from .track import measure_functions
@@ -41,8 +43,8 @@ def groups() -> list[str]:
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"{kind}_{space}_{w}" for kind in ("atomic", "rare") for space in ("global", "lds")]
-        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}"]
-    return [*out, "math_1", "math_16", "strip_16"]
+        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}"]
+    return [*out, "math_1", "math_16", "strip_16", "screen_16"]
 
 
 def group_names(group: str) -> list[str]:
@@ -56,6 +58,8 @@ def group_names(group: str) -> list[str]:
         return ["tec_lds_fault"]
     if kind == "math":
         return [f"tec_{m}_{width}" for m in ("exp2", "log2", "sin2pi", "cos2pi", "tanh")]
+    if kind == "screen":
+        return ["tec_screen_strip"] if width == "16" else screen_names(int(width))
     if kind == "race":
         return race_names(int(width))
     if kind == "undefined":
@@ -82,7 +86,7 @@ def group_ir(group: str) -> str:
     if group == "core":
         parts = [ir("memory.fault"), ir("run.message"), ir("run.gws"), check_function(32), check_function(64)]
         parts += [scalar_load(n) for n in (1, 2, 3, 4, 8, 16)]
-        return "".join([*parts, run_function()]) + tail
+        return "".join([*parts, ir("screen.turn"), run_function()]) + tail
     if group == "math_1":
         return math_functions(0)
     if kind == "strip":
@@ -90,6 +94,8 @@ def group_ir(group: str) -> str:
     w = int(width)
     if kind == "math":
         return math_functions(w)
+    if kind == "screen":
+        return screen_functions(w) + tail
     if kind == "undefined":
         return undefined_functions(w) + _CORE_DECLARES + tail
     if kind == "race":

@@ -23,6 +23,7 @@ $fields$ctx$shadow
   %scratch_p = getelementptr i8, ptr %ctx, i64 $CTX.scratch
   %seen_p = getelementptr i8, ptr %ctx, i64 $CTX.race_seen
   %meets = icmp ne ptr %barrier_sites, null
+  %fill = trunc i64 %screen_fill to i8
   %lane_bytes = mul i64 %lanes, 4
   %vbytes = mul i64 %vgpr_count, %lane_bytes
   br label %group_loop
@@ -57,6 +58,8 @@ setup:
   %epoch_p = getelementptr i8, ptr %ctx, i64 $CTX.epoch
   store i64 0, ptr %epoch_p
   store ptr null, ptr %seen_p
+  call void @llvm.memset.p0.i64(ptr %screen_lds, i8 %fill, i64 %screen_bytes, i1 false)
+  call void @llvm.memset.p0.i64(ptr %screen_own, i8 0, i64 %screen_bytes, i1 false)
   br label %wave_setup
 wave_setup:
   %w = phi i64 [ 0, %setup ], [ %w1, %wave_next ]
@@ -133,6 +136,7 @@ $me_of  store i64 %me, ptr %me_p
 faulted:
   ret i32 %r
 fine:
+  call void @tec_screen_turn(ptr %screen_lds, ptr %screen_own, i64 %screen_turns)
   %isend = icmp eq i32 %r, 0
   %rn = select i1 %isend, i32 -1, i32 %r
   store i32 %rn, ptr %rp
@@ -163,6 +167,7 @@ stepped:
   %imore = icmp ult i64 %i1, %waves
   br i1 %imore, label %step, label %round_end
 round_end:
+  call void @tec_screen_barrier(ptr %screen_lds, i64 %screen_turns)
   %ep0 = load i64, ptr %epoch_p
   %ep1 = add i64 %ep0, 1
   store i64 %ep1, ptr %epoch_p

@@ -38,6 +38,8 @@ class Accesses(Wave):
         checks = self.options.checks
         if "race" in checks and space in ("global", "lds") and kind != 1:
             self._race(space, kind, nbytes, address, mask)
+        if "screen" in checks and kind != 1:
+            self._screen("ld", space, nbytes, address, mask)
         if "barrier" in checks and (kind or space == "lds"):
             self._worked(mask)
         if "arrays" in checks and space == "lds" and len(self.text.arrays) > 1:
@@ -56,6 +58,12 @@ class Accesses(Wave):
 
     def scalar_load(self, address: str, nbytes: int) -> None:
         """The same of a load for the whole wave, as one of lane 0's; none where no lane is on, and so nothing uses the value."""
+        if "screen" in self.options.checks:
+            name = f"@tec_screen_scalar_{self.lanes}"
+            self.out.declares.add(f"declare i32 {name}(i64, i64, ptr, i32)")
+            self.leave_on_fault(
+                self.out.emit(f"call i32 {name}(i64 {address}, i64 {nbytes}, ptr %ctx, i32 {self.site()})")
+            )
         if "race" not in self.options.checks:
             return
         on = "1"
@@ -121,8 +129,23 @@ class Accesses(Wave):
         self, space: str, nbytes: int, address: str, mask: str, data: str, changed: Callable[[], str]
     ) -> None:
         """A store against its own lanes and the other waves' accesses. `changed`: the lanes whose store will change memory."""
+        if "screen" in self.options.checks:
+            rc = self._screen("st", space, nbytes, address, mask)
+            if "screen races" in self.options.checks and space != "scratch":
+                clash, on = self.out.fresh_label("clash"), self.out.fresh_label("on")
+                self.out.put(f"br i1 {self.out.emit(f'icmp eq i32 {rc}, 2')}, label %{clash}, label %{on}, !prof !0")
+                self.out.label(clash)
+                self._clash(space, nbytes, address, mask, data)
+                self.out.put(f"br label %{on}")
+                self.out.label(on)
         if "race" not in self.options.checks or space not in ("global", "lds"):
             return
+        self._clash(space, nbytes, address, mask, data)
+        kind = 2 if self.synchronizes() else 1
+        self._race(space, kind, nbytes, address, mask, changed if kind == 1 else None)
+
+    def _clash(self, space: str, nbytes: int, address: str, mask: str, data: str) -> None:
+        """A store against its own lanes."""
         w, at = self.lanes, "i64" if space == "global" else "i32"
         name = f"@tec_clash_{space}_{w}"
         self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, ptr, i32, i64)")
@@ -131,8 +154,17 @@ class Accesses(Wave):
                 f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr {data}, ptr %ctx, i32 {self.site()}, i64 {nbytes})"
             )
         )
-        kind = 2 if self.synchronizes() else 1
-        self._race(space, kind, nbytes, address, mask, changed if kind == 1 else None)
+
+    def _screen(self, verb: str, space: str, nbytes: int, address: str, mask: str) -> str:
+        """The quick look at an access (`checks.screening`); gives what it found, where the wave goes on."""
+        w, at = self.lanes, "i64" if space == "global" else "i32"
+        name = f"@tec_screen_{verb}_{space}_{w}"
+        self.out.declares.add(f"declare i32 {name}(<{w} x {at}>, i{w}, ptr, i32, i64)")
+        rc = self.out.emit(
+            f"call i32 {name}(<{w} x {at}> {address}, i{w} {mask}, ptr %ctx, i32 {self.site()}, i64 {nbytes})"
+        )
+        self.leave_on_fault(self.s.and_(rc, "1"))
+        return rc
 
     def synchronizes(self) -> bool:
         """Whether the access that is written now is an atomic load or store, in a kernel whose work-groups wait for each other."""

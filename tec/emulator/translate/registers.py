@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..analyses.lane_patterns import STRIP
+from ..checks.names import ALIGN_BUT_GLOBAL
 from ..context import STATE_VGPRS
 from ..decode.inst import Inst, Operand
 from ..errors import UnsupportedInstruction
@@ -24,6 +25,8 @@ FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
 # The checks that want to know of no access but whether it is in bounds, and those that want to know of no load of LDS.
 UNSEEN = frozenset(("bounds", "wait", "registers", "hazards"))
 NO_RECORDS = UNSEEN | {"progress", "barrier"}
+# Those that the loops over strips look after by themselves where a launch is screened (`checks.screening`).
+SCREENED = NO_RECORDS | {"screen", "screen races", "arrays", "align", ALIGN_BUT_GLOBAL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +130,8 @@ class Registers:
         self.mask_slots = self.resident_slots = self.saved_slots = 0
         self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
         # LDS loads need not be told to the race and init checks, the align check or the profile.
-        self.plain_lds = not options.profile and not options.checks - NO_RECORDS
+        unseen = SCREENED if "screen" in options.checks else NO_RECORDS
+        self.plain_lds = not options.profile and not options.checks - unseen
         # Of the lanes of LDS loads, by place in the text (`lane_patterns`).
         self.patterns: dict[int, tuple[int, ...]] = {}
         self.position = 0  # of the instruction in the text

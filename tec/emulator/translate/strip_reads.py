@@ -18,6 +18,7 @@ from ..analyses.lane_patterns import STRIP
 from ..decode.inst import Inst
 from ..support.lanes import apart, load_each
 from .ops import Out
+from .strip_screen import Screen, aligns
 
 if TYPE_CHECKING:
     from .registers import Registers
@@ -138,7 +139,7 @@ def both_versions(w: Registers, body: list[str], undo: Callable[[], object] = la
     """Write the body of the open region, with its loads spelled out. `undo` writes what sets back what the first version may have changed."""
     region, out = w.region, w.out
     assert region is not None
-    expected = {id(r): p for r in region.reads if (p := _within(r)) is not None}
+    expected = {id(r): p for r in region.reads if (p := _within(r)) is not None and aligns(w, r, p)}
     n = region.number
     if not expected:
         _Version(w, body).write()
@@ -171,9 +172,11 @@ class _Version:
         assert w.region is not None
         self.out, self.lines, self.region, self.expected, self.copy = w.out, body, w.region, expected or {}, copy
         self.write_at = Out(f"x{w.region.number}{'g' if copy else ''}.", w.out.declares)
+        self.screen = Screen(w, self.write_at) if "screen" in w.options.checks else None
         self.names: dict[str, str] = {}
         self.seen: dict[tuple[str, str | None, int], tuple[str, str, str]] = {}
         self.checked: dict[tuple[str, str | None], str] = {}
+        self.begins: dict[tuple[str, str | None], str] = {}  # the lowest lane's address as a number
         # The furthest byte behind the lowest lane's address that the loads of an address read.
         self.reach: dict[tuple[str, str | None], int] = {}
         for read in w.region.reads:
@@ -195,6 +198,8 @@ class _Version:
                 self.read(self.region.reads[int(line.removeprefix(_READ))])
             else:
                 b.lines.append(self.renamed(line))
+        if self.screen is not None:
+            self.screen.close()
         self.out.lines += b.lines
 
     def renamed(self, line: str) -> str:
@@ -216,6 +221,8 @@ class _Version:
     def as_expected(self, read: LdsRead, p: tuple[int, ...]) -> list[str]:
         b, n = self.write_at, read.dwords
         pointer = self.base(read, p)
+        if self.screen is not None:
+            self.screen.run(read, p, self.begins[read.address, read.on])
         if read.offset:
             pointer = b.emit(f"getelementptr i8, ptr {pointer}, i64 {read.offset}")
         if max(p) == 0:
@@ -279,6 +286,9 @@ class _Version:
         last = b.emit(f"sub i64 %lds_size, {self.reach[key]}")
         inside = b.emit(f"icmp sle i64 {at}, {last}")
         good = b.emit(f"and i1 {inside}, {b.emit(f'icmp eq i16 {bits}, 0')}")
+        if self.screen is not None:
+            good = self.screen.aligned(good, at)
+        self.begins[key] = at
         on = b.fresh_label("as")
         b.put(f"br i1 {good}, label %{on}, label %r{n}g, !prof !1")
         b.label(on)
@@ -289,6 +299,8 @@ class _Version:
     def looked_at(self, read: LdsRead) -> list[str]:
         """16 lanes at one address, contiguous lanes, or lanes apart."""
         b, n = self.write_at, read.dwords
+        if self.screen is not None:
+            self.screen.any_lanes(read, self.name(read.address), self.name(read.mask), read.on and self.name(read.on))
         first, same, follow = self.pattern(read)
         tag = b.fresh_label("l")
         start = b.emit(f"add i32 {first}, {read.offset}") if read.offset else first

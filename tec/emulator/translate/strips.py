@@ -207,6 +207,10 @@ def entry_lines(w: Registers) -> list[str]:
             f"  %lds_size_at = getelementptr i8, ptr %ctx, i64 {CTX['lds_bytes']}",
             "  %lds_size = load i64, ptr %lds_size_at",
         ]
+        if "screen" in w.options.checks:
+            for name in ("screen_lds", "screen_own"):
+                lines.append(f"  %{name}_at = getelementptr i8, ptr %ctx, i64 {CTX[name]}")
+                lines.append(f"  %{name} = load ptr, ptr %{name}_at")
     for n in sorted(w.lds_dwords):
         lines.append(f"  %lds_last{n} = sub i64 %lds_size, {4 * n}")
         lines.append(f"  %lds_run{n} = sub i64 %lds_size, {4 * n * STRIP}")

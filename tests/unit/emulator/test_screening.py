@@ -1,0 +1,151 @@
+"""The quick look before the race and init checks (`checks.screening`): what it lets pass, and that it loses no fault."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import numpy as np
+import pytest
+
+from tec.emulator import get_driver
+from tec.emulator import launch as launching
+from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.analyses.definedness import all_filled
+from tec.emulator.errors import EmulationError
+from tests.thinned import thinned_rows
+
+from .harness import download, upload
+from .planted import BUGS, WAIT, Bug, image, marked, text
+
+V, L = "s_waitcnt vmcnt(0)\n", "s_waitcnt lgkmcnt(0)\n"
+B = f"{WAIT}s_barrier\n"
+# Kernels with a fault each, and what is said of it. The work-groups are of 128 work-items in two waves.
+PLANTED = {
+    "a wave reads what the other stores": ("race", f"ds_write_b32 v1, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n"),
+    "the next stores before the others have read": (
+        "race",
+        f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}ds_write_b32 v1, v4\n{WAIT}",
+    ),
+    "two waves at one word, another value": ("race", f"v_and_b32_e32 v3, 0xfc, v1\nds_write_b32 v3, v0\n{WAIT}"),
+    "half a word each": ("race", f"v_lshlrev_b32_e32 v3, 1, v0\nv_and_b32_e32 v3, 0x7e, v3\nds_write_b16 v3, v0\n{WAIT}"),
+    "two work-groups at one place": ("race", "global_store_dword v1, v0, s[6:7]\nv_add_u32_e32 v3, s2, v0\nglobal_store_dword v1, v3, s[6:7] offset:4\n"),
+    "a work-group loads what another stores": (
+        "race",
+        f"s_lshl_b32 s10, s2, 9\nv_add_u32_e32 v3, s10, v1\nglobal_store_dword v3, v0, s[6:7]\nv_xor_b32_e32 v4, 0x200, v3\nglobal_load_dword v5, v4, s[6:7]\n{V}",
+    ),
+    "a wave stores where the other loaded": (
+        "race",
+        f"v_xor_b32_e32 v3, 0x100, v1\nglobal_load_dword v5, v3, s[4:5]\n{V}global_store_dword v1, v0, s[4:5]\n",
+    ),
+    "one behind the end of LDS": ("LDS access out of bounds", f"v_add_u32_e32 v3, 0x204, v1\nds_write_b32 v3, v0\n{WAIT}"),
+    "words of LDS that nobody stored": ("uninitialized value stored", f"ds_write_b32 v1, v0\n{B}ds_read_b32 v4, v1 offset:512\n{L}global_store_dword v1, v4, s[6:7]\n"),
+    "the half of a word that nobody stored": ("uninitialized value stored", f"ds_write_b16 v1, v0\n{B}ds_read_b32 v4, v1\n{L}global_store_dword v1, v4, s[6:7]\n"),
+    "an array that nobody wrote": ("uninitialized value stored", f"global_load_dword v4, v1, s[4:5]\n{V}global_store_dword v1, v4, s[6:7]\n"),
+    "an address out of it": ("uninitialized value in an address", f"global_load_dword v4, v1, s[4:5]\n{V}global_load_dword v5, v4, s[6:7]\n{V}"),
+    "lanes that a branch left out": (
+        "uninitialized value stored",
+        "v_cmp_gt_u32_e32 vcc, 100, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
+    ),
+    "a lane of another wave's array": ("out of bounds", "v_add_u32_e32 v3, 0xe04, v1\nglobal_store_dword v3, v0, s[6:7]\n"),
+    "one behind the end of an array": ("out of bounds", f"v_add_u32_e32 v3, 0xe04, v1\nglobal_load_dword v4, v3, s[4:5]\n{V}"),
+}  # fmt: skip
+FRESH = ("an array that nobody wrote", "an address out of it")
+RIGHT = {
+    "sums through LDS": f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}v_add_u32_e32 v4, v4, v0\nglobal_store_dword v1, v4, s[6:7]\n",
+    "in place": f"global_load_dword v4, v1, s[4:5]\n{V}v_add_u32_e32 v4, 1, v4\nglobal_store_dword v1, v4, s[4:5]\n",
+    "twice through one buffer": f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}s_barrier\nds_write_b32 v1, v4\n{B}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
+    "some lanes": "v_cmp_gt_u32_e32 vcc, 100, v0\nv_mov_b32_e32 v4, 2\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
+}  # fmt: skip
+
+
+def _run(
+    body: str, monkeypatch: pytest.MonkeyPatch, fresh: bool = False, grid: int = 2, screened_from: int = 0
+) -> tuple[list[bool], np.ndarray, object]:
+    """Launch with every launch of so many waves screened; which screened launches ended so, what is in the arrays then, the error."""
+    ended: list[bool] = []
+    inner = launching._screened
+
+    def noted(*args: object) -> bool:
+        ended.append(inner(*args))  # type: ignore[arg-type]
+        return ended[-1]
+
+    monkeypatch.setattr(launching, "_screened", noted)
+    driver = get_driver("gfx942", check="all", threads=1, seed=None)
+    driver.screened_from = screened_from
+    function = driver.get_function(driver.load_module(0, image("gfx942"), text("gfx942", body)), "k")
+    first = driver.alloc(0, 4096) if fresh else upload(driver, np.arange(1024, dtype=np.int32))
+    second = upload(driver, np.full(1024, 7, np.int32))
+    error: object = None
+    try:
+        driver.launch(function, (grid, 1, 1), (128, 1, 1), 0, struct.pack("<QQi", first, second, 0))
+    except EmulationError as e:
+        error = e
+    return ended, download(driver, second, np.empty(1024, np.int32)), error
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_bug_is_said_as_if_there_were_no_quick_look(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, body = PLANTED[name]
+    grid = 1 if "work-group" not in name else 2
+    ended, _, error = _run(body, monkeypatch, name in FRESH, grid)
+    assert isinstance(error, EmulationError) and re.search(said, str(error)), error
+    _, _, other = _run(body, monkeypatch, name in FRESH, grid, screened_from=1 << 30)
+    assert isinstance(other, EmulationError) and error.line == other.line
+    assert ended in ([], [False])
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_kernel_ends_under_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, _, error = _run(RIGHT[name], monkeypatch, grid=1)
+    assert error is None and ended == [True]
+
+
+@thinned_rows(8, ("bug",), [(b,) for b in BUGS if b.chip == "gfx942" and b.check in ("all", "race", "init")])
+def test_the_table_of_bugs_is_found_behind_it(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tec.emulator.driver.FEWEST_WAVES", 0)
+    from .planted import launch
+
+    with pytest.raises(EmulationError, match=f"(?s){bug.said}") as e:
+        launch(bug.chip, bug.body, bug.check, bug.grid, bug.block, bug.fresh, bug.n, threads=1)
+    assert e.value.line == marked(text(bug.chip, bug.body)), str(e.value)
+
+
+def test_memory_is_put_back_before_the_full_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A launch that adds to what it finds in memory gives the same whether it began twice or once: two waves store one value to one word, which is no fault."""
+    body = f"global_load_dword v4, v1, s[6:7]\n{V}v_add_u32_e32 v4, 1, v4\nglobal_store_dword v1, v4, s[6:7]\nv_mov_b32_e32 v5, 9\nglobal_store_dword v2, v5, s[6:7] offset:2048\n"
+    ended, got, error = _run(body, monkeypatch, grid=1)
+    assert error is None and ended == [False]
+    want = np.full(1024, 7)
+    want[:128], want[512] = 8, 9
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("filled", "body"),
+    [
+        (True, "v_mov_b32_e32 v3, 1\nv_add_u32_e32 v4, v3, v0\nglobal_store_dword v1, v4, s[6:7]"),
+        (False, "global_store_dword v1, v4, s[6:7]"),
+        (True, "v_add_u32_e32 v4, v3, v0\nv_mov_b32_e32 v4, 1\nglobal_store_dword v1, v4, s[6:7]"),  # computed, and used for nothing
+        (False, "s_cbranch_scc0 .Lskip\nv_mov_b32_e32 v4, 1\n.Lskip:\nglobal_store_dword v1, v4, s[6:7]"),
+        (False, "s_cmp_eq_u32 s8, 0\ns_cbranch_scc1 .Lskip\nv_mov_b32_e32 v4, 1\n.Lskip:\nglobal_store_dword v1, v4, s[6:7]"),
+        (True, "v_cmp_eq_u32_e32 vcc, 1, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\nglobal_store_dword v1, v4, s[6:7]"),
+        (False, "v_cmp_eq_u32_e32 vcc, 1, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]"),
+        # The other side of a branch: both sides store what they filled, then all lanes what was filled before.
+        (True, "v_cmp_eq_u32_e32 vcc, 1, v0\nv_mov_b32_e32 v5, 3\ns_and_saveexec_b64 s[10:11], vcc\ns_xor_b64 s[10:11], exec, s[10:11]\nv_mov_b32_e32 v4, 1\n"
+               "global_store_dword v1, v4, s[6:7]\ns_andn2_saveexec_b64 s[10:11], s[10:11]\nv_mov_b32_e32 v6, 2\nglobal_store_dword v1, v6, s[6:7]\n"
+               "s_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v5, s[6:7]"),
+        (False, "v_cmp_eq_u32_e32 vcc, 1, v0\ns_and_saveexec_b64 s[10:11], vcc\ns_xor_b64 s[10:11], exec, s[10:11]\nv_mov_b32_e32 v4, 1\n"
+                "s_andn2_saveexec_b64 s[10:11], s[10:11]\nglobal_store_dword v1, v4, s[6:7]"),
+        # Lanes leave a loop one after another; what the loop fills for those that are in it is not filled behind it.
+        (False, "s_mov_b64 s[10:11], exec\n.Lagain:\nv_mov_b32_e32 v4, 1\nv_cmp_lt_u32_e32 vcc, 5, v0\ns_and_b64 exec, exec, vcc\nv_mov_b32_e32 v5, 1\n"
+                "s_cbranch_execnz .Lagain\ns_mov_b64 exec, s[10:11]\nglobal_store_dword v1, v5, s[6:7]"),
+        (False, "global_load_short_d16 v4, v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v4, s[6:7]"),
+        (True, "global_load_short_d16 v4, v1, s[4:5]\nglobal_load_short_d16_hi v4, v1, s[4:5]\ns_waitcnt vmcnt(0)\nglobal_store_dword v1, v4, s[6:7]"),
+        (False, "v_mov_b32_dpp v4, v0 row_shl:1 row_mask:0xf bank_mask:0xf\nglobal_store_dword v1, v4, s[6:7]"),
+        (True, "v_mov_b32_dpp v4, v0 row_shl:1 row_mask:0xf bank_mask:0xf bound_ctrl:0\nglobal_store_dword v1, v4, s[6:7]"),
+    ],
+)  # fmt: skip
+def test_registers_that_are_surely_filled(filled: bool, body: str) -> None:
+    kernel = parse_kernel(text("gfx942", body), "k")
+    assert all_filled(kernel, 9, 64, True, 9, 1) is filled
