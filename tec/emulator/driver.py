@@ -156,7 +156,7 @@ class EmuFunction:
         self.launches = 0  # of those whose work-groups began in a drawn order
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
-        self._screened: dict[bool, bool] = {}  # whether launches with and without full waves are screened first
+        self.screened: dict[bool, bool] = {}  # whether launches with and without full waves are screened first
 
     def compiled(self, full: bool, many: bool, waves: int = 0, screened: bool = False) -> Compiled:
         """The form for a launch of `waves` wavefronts."""
@@ -181,16 +181,12 @@ class EmuFunction:
         plain = not driver.profile and driver.observer is None and driver.stop is None and not self.asks_the_host
         if not plain or not driver.checks & {"race", "init"}:
             return False
-        found = self._screened.get(full)
+        found = self.screened.get(full)
         if found is None:
-            found = self._screened[full] = may_be_screened(
+            found = self.screened[full] = may_be_screened(
                 self.text, driver.chip.name, self.info.wavefront_size, full, "init" in driver.checks, scalars, vectors
             )
         return found
-
-    def screen_no_more(self) -> None:
-        """A launch had to be done again under the full checks."""
-        self._screened = {False: False, True: False}
 
     def traced(self, full: bool, many: bool) -> Compiled:
         """The form that records what it does (`trace`)."""
@@ -209,7 +205,7 @@ class EmuFunction:
 
     def _kernarg(self) -> int:
         """The SGPR that the kernel arguments' address begins in, or -1."""
-        p = self.info.properties  # user SGPRs come in this order: see `launch.initial_sgprs`
+        p = self.info.properties  # user SGPRs come in this order: see `beginning.initial_sgprs`
         return (4 if p & 1 else 0) + (2 if p & 2 else 0) + (2 if p & 4 else 0) if p & 8 else -1
 
     def _compile(self, options: Options, many: bool, level: int = 1) -> Compiled:
@@ -263,10 +259,10 @@ class EmuDriver:
             )
         self.numerics = numerics
         self.seed = seed
-        self.screened_from = FEWEST_WAVES  # waves of a launch
+        self.screened_from = FEWEST_WAVES
         self.profile = False
         # Whether launches are run, or modelled alone; how the model finds the last cache.
-        self.runs, self.warm = (True, False)
+        self.runs, self.warm = True, False
         self.budget = budget or int(os.environ.get("TEC_EMULATOR_BUDGET", str(1 << 33)))
         self.threads = threads or launching.thread_count()
         self.memory = DeviceMemory(memory_bytes or self.chip.machine.memory_bytes, self.checks)

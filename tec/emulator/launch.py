@@ -13,7 +13,6 @@ import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ import numpy as np
 from ..locks import fork_safe_lock
 from ..runtime.devices.surface import Dim3
 from ..runtime.objects.codeobject import KernelInfo
+from .beginning import aligned, id_registers, initial_sgprs, initial_undefined, initial_vgprs, kernarg_block
 from .checks.names import ALIGN_BUT_GLOBAL
 from .checks.order import Order
 from .checks.race_record import CLEARED_BYTES, LAUNCH_SHIFT, RECORD_BYTES, RECORDS, records_at
@@ -33,18 +33,12 @@ from .context import (
     CTX_BYTES,
     PARAMS,
     PARAMS_BYTES,
-    STATE_LANES,
-    STATE_MET_SITE,
-    STATE_SCC,
-    STATE_VGPRS,
     state_bytes,
 )  # fmt: skip
-from .decode.inst import TTMP0
 from .errors import EmulationError
 from .faults import fault_of
 from .together import Held, groups_at_once, run_all, run_together
 from .translate.jit import WaveRunner
-from .translate.wave import EXEC
 
 if TYPE_CHECKING:
     from .driver import Compiled, EmuDriver, EmuFunction
@@ -81,135 +75,6 @@ def thread_count() -> int:
     if asked.isdigit() and int(asked) > 0:
         return int(asked)
     return max(1, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-
-
-def aligned(nbytes: int, fill: int | None = None) -> tuple[np.ndarray, int]:
-    """A buffer and the first 64-byte boundary in it."""
-    buffer = np.empty(nbytes + 64, np.uint8)
-    if fill is not None:
-        buffer.fill(fill)
-    return buffer, (buffer.ctypes.data + 63) & ~63
-
-
-def kernarg_block(
-    info: KernelInfo, kernargs: bytes, grid: Dim3, block: Dim3, dynamic_lds: int = 0, hidden: dict[str, int] | None = None
-) -> bytes:  # fmt: skip
-    """The explicit arguments with the hidden ones that the metadata asks for (`hidden` has those of this launch), padded to the segment's size."""
-    explicit = info.explicit_bytes
-    if not explicit <= len(kernargs) <= (explicit + 15) // 8 * 8:
-        raise EmulationError(
-            f"{len(kernargs)} bytes of kernel arguments, but its parameters take {explicit}", kernel=info.name
-        )
-    data = bytearray(max(info.kernarg_bytes, len(kernargs)))
-    data[: len(kernargs)] = kernargs
-    axis = {"x": 0, "y": 1, "z": 2}
-    for arg in info.args:
-        if not arg.hidden:
-            continue
-        kind = arg.kind.removeprefix("hidden_")
-        value = (hidden or {}).get(kind, 0)
-        if kind.startswith("block_count_"):
-            value = grid[axis[kind[-1]]]
-        elif kind.startswith("group_size_"):
-            value = block[axis[kind[-1]]]
-        elif kind == "grid_dims":
-            value = 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
-        elif kind == "dynamic_lds_size":
-            value = dynamic_lds
-        elif kind == "shared_base":
-            value = 1
-        elif kind == "private_base":
-            value = 2
-        data[arg.offset : arg.offset + arg.size] = value.to_bytes(arg.size, "little")
-    return bytes(data)
-
-
-@dataclass(slots=True)
-class _Registers:
-    sgprs: np.ndarray
-    places: tuple[int, int, int]
-    used: int  # SGPRs that the hardware fills
-
-
-def initial_sgprs(chip: Chip, info: KernelInfo, kernarg: int, dispatch: int, block: bytes) -> _Registers:
-    """User SGPRs in the descriptor's order, then where the work-group ids go."""
-    sgprs = np.zeros(128, np.uint32)
-    at = 0
-
-    def put(value: int, words: int) -> None:
-        nonlocal at
-        if at + words > 100:
-            raise EmulationError("more initial SGPRs than there are", kernel=info.name)
-        for i in range(words):
-            sgprs[at + i] = (value >> (32 * i)) & 0xFFFFFFFF
-        at += words
-
-    p = info.properties
-    if p & 1:  # private segment buffer: only its swizzle bit means something here
-        put(0, 1)
-        put(1 << 31, 1)
-        put(0xFFFFFFFF, 1)
-        put(0, 1)
-    if p & 2:
-        put(dispatch, 2)
-    if p & 4:
-        put(0, 2)
-    if p & 8:
-        put(kernarg, 2)
-    if p & 16:
-        put(1, 2)
-    if p & 32:  # flat scratch init
-        put(0, 2)
-    if p & 64:
-        put(info.private_bytes, 1)
-    # Kernels that ask for preloading begin with loads of the same SGPRs, for firmware that cannot (`prologue`).
-    for k in range(info.kernarg_preload_offset, info.kernarg_preload_offset + info.kernarg_preload_dwords):
-        put(int.from_bytes(block[4 * k : 4 * k + 4], "little"), 1)
-    at = max(at, info.user_sgprs)
-    places = [-1, -1, -1]
-    if not chip.limits.ttmp_ids:
-        for i in range(3):
-            if info.rsrc2 & (1 << (7 + i)):
-                places[i] = at
-                at += 1
-    if at > 100:
-        raise EmulationError(f"{at} initial SGPRs", kernel=info.name)
-    at += (info.rsrc2 >> 10 & 1) + (info.rsrc2 & 1)  # work-group info, the wave's scratch offset
-    return _Registers(sgprs, (places[0], places[1], places[2]), at)
-
-
-def initial_vgprs(chip: Chip, lanes: int, waves: int, block: Dim3) -> tuple[np.ndarray, np.ndarray]:
-    """v0 to v2 of each wave (work-item ids), and each wave's EXEC."""
-    bx, by, bz = block
-    total = bx * by * bz
-    ids = np.arange(waves * lanes, dtype=np.uint32)
-    x, y, z = ids % bx, ids // bx % by, ids // (bx * by)
-    v = np.zeros((waves, 3, lanes), np.uint32)
-    if chip.limits.packed_ids:
-        v[:, 0] = (x | (y << 10) | (z << 20)).reshape(waves, lanes)
-    else:
-        v[:, 0], v[:, 1], v[:, 2] = (a.reshape(waves, lanes) for a in (x, y, z))
-    on = (ids < total).reshape(waves, lanes)
-    exec_ = np.array([sum(1 << int(i) for i in np.flatnonzero(row)) for row in on], np.uint64)
-    return v, exec_
-
-
-def initial_undefined(chip: Chip, info: KernelInfo, registers: _Registers, state: int, lanes: int) -> np.ndarray:
-    """The shadow of a wave's first state: what the hardware fills is defined, everything else is not."""
-    out = np.full(state, 255, np.uint8)
-    sgprs = out[:512].view(np.uint32)
-    sgprs[: registers.used] = 0
-    sgprs[TTMP0 : TTMP0 + 16] = 0
-    sgprs[EXEC : EXEC + 2] = 0
-    out[STATE_SCC : STATE_SCC + 4] = 1  # a boolean
-    out[STATE_LANES : STATE_MET_SITE + 4] = 0
-    out[STATE_VGPRS : STATE_VGPRS + 4 * lanes * _ids(chip, info)] = 0
-    return out
-
-
-def _ids(chip: Chip, info: KernelInfo) -> int:
-    """Vector registers that begin with a work-item's place in its work-group."""
-    return 1 if chip.limits.packed_ids else 1 + (info.rsrc2 >> 11 & 3)
 
 
 class Thread:
@@ -309,7 +174,7 @@ def run(
         packet_at = place(packet, 64, "dispatch packet")
         quick = (
             driver.screened_from <= total and is_counted(total) and not cooperative
-            and function.is_screened(full, initial_sgprs(chip, info, 0, 0, args).used, _ids(chip, info))
+            and function.is_screened(full, initial_sgprs(chip, info, 0, 0, args).used, id_registers(chip, info))
         )  # fmt: skip
         if quick and _screened(
             driver, function, lambda: function.compiled(full, waves > 1, total, True), execute, waves
@@ -351,7 +216,7 @@ def _screened(
             screen.put_back()
         finally:
             screen.close()
-    function.screen_no_more()
+    function.screened = {False: False, True: False}
     function.launches = launches
     return False
 

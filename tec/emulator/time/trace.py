@@ -17,6 +17,7 @@ import numpy as np
 
 from ...runtime.devices.surface import Dim3
 from .. import launch as launching
+from ..beginning import aligned, initial_sgprs, initial_vgprs, kernarg_block
 from ..context import PARAMS, PARAMS_BYTES, TRACE, TRACE_HEADER, state_bytes
 from ..faults import fault_of
 from ..translate.jit import WaveRunner
@@ -74,7 +75,7 @@ class Tracer:
         self.total = grid[0] * grid[1] * grid[2]
         self.lds_bytes = info.lds_bytes + shared_bytes
         self.compiled: Compiled = function.traced(full=threads % self.lanes == 0, many=self.waves > 1)
-        self._args = launching.kernarg_block(info, kernargs, grid, block, shared_bytes)
+        self._args = kernarg_block(info, kernargs, grid, block, shared_bytes)
 
     @property
     def rows(self) -> list[Row]:
@@ -126,10 +127,10 @@ class Tracer:
     ) -> list[GroupTrace]:
         """Run some work-groups in the form that records them, with room for so many events and lines; what each of them did."""
         driver, info, chip = self.driver, self.function.info, self.driver.chip
-        registers = launching.initial_sgprs(chip, info, arg_at, packet_at, self._args)
-        vgprs, exec_ = launching.initial_vgprs(chip, self.lanes, self.waves, self.block)
+        registers = initial_sgprs(chip, info, arg_at, packet_at, self._args)
+        vgprs, exec_ = initial_vgprs(chip, self.lanes, self.waves, self.block)
         stop = np.zeros(16, np.uint32)
-        params_buffer, params = launching.aligned(PARAMS_BYTES, 0)
+        params_buffer, params = aligned(PARAMS_BYTES, 0)
         values = {
             "grid_x": self.grid[0], "grid_y": self.grid[1], "waves": self.waves,
             "state_bytes": state_bytes(self.lanes, self.compiled.translation.vgprs), "template": vgprs.ctypes.data, "template_bytes": 0,
@@ -142,7 +143,7 @@ class Tracer:
             ctypes.c_int64.from_address(params + PARAMS[name]).value = value
         table = driver.memory.table()
         stride = 4 * (TRACE_HEADER + events + lines)
-        room, trace_at = launching.aligned(stride * self.waves)
+        room, trace_at = aligned(stride * self.waves)
         words = room[trace_at - room.ctypes.data :][: stride * self.waves].view(np.uint32).reshape(self.waves, -1)
         shared = {
             "allocs": table.ctypes.data, "alloc_count": len(table), "symbols": symbols, "stop": stop.ctypes.data, "align": 0, "align_global": 0,

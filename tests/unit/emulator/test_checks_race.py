@@ -22,7 +22,7 @@ from tec.emulator.checks.race_record import (
 )
 from tec.emulator.context import CTX, CTX_BYTES
 from tec.emulator.errors import KernelFault
-from tec.emulator.launch import aligned
+from tec.emulator.beginning import aligned
 from tec.emulator.translate.jit import get_jit
 from tests import seeds
 
