@@ -304,6 +304,15 @@ def _execute(
     else:
         own = count > thread_count()
         run_all(work, threads, stop, ThreadPoolExecutor(count, "cooperative") if own else pool(), own)
+    del params_buffer, kept
+    return _ended(driver, function, compiled, grid, block, lds, threads, screen, estimate, began)
+
+
+def _ended(
+    driver: EmuDriver, function: EmuFunction, compiled: Compiled, grid: Dim3, block: Dim3, lds: int, threads: list[Thread], screen: Screen | None,
+    estimate: Any, began: float,
+) -> bool:  # fmt: skip
+    """What the threads of a launch left, told to the caller and the driver; see `_execute`."""
     faulted = [t for t in threads if t.get("status") not in (0, 7)]
     if screen is not None and (any(t.get("status") != BUDGET_SPENT for t in faulted) or not screen.is_clean()):
         return False
@@ -314,7 +323,6 @@ def _execute(
     if driver.observer is not None:
         counters = np.sum([t.counters for t in threads], axis=0, dtype=np.uint64)
         driver.observer(function, compiled, grid, block, estimate, counters, began, time.perf_counter())
-    del params_buffer, kept
     return True
 
 

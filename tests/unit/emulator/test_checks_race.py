@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tec.emulator.arena import Arena
+from tec.emulator.beginning import aligned
 from tec.emulator.checks.race_record import (
     EPOCH_SHIFT,
     GROUP_SHIFT,
@@ -22,7 +23,6 @@ from tec.emulator.checks.race_record import (
 )
 from tec.emulator.context import CTX, CTX_BYTES
 from tec.emulator.errors import KernelFault
-from tec.emulator.beginning import aligned
 from tec.emulator.translate.jit import get_jit
 from tests import seeds
 
