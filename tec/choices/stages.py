@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from ..ir.dtype import dtype_info
@@ -17,14 +17,20 @@ from .parts.pointwise import (
     THREADS,
     begin_cpu,
     bind_all,
+    bind_rows,
+    chooses,
     computed,
     elementwise,
     is_picked,
     moved_bytes,
     row_axes,
+    rows_of,
     work,
 )
-from .space import Choice, Scheduled, Space
+from .space import Choice, Scheduled, Space, Value
+
+_MOST_IDLE = 1.5  # lanes of a row's wavefronts over its elements
+_MOST_REPEATED = 1.25  # rows that threads make over those that there are; a row's threads over its elements, where larger work-groups have more
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -60,16 +66,30 @@ class CpuStages(Space):
 
 
 class GpuStages(Space):
-    """One kernel a stage: `threads` of a work-group, `vector` bytes of an elementwise result a thread."""
+    """One kernel a stage: `threads` of a work-group, `vector` bytes of an elementwise result a thread; or, of one stage, an element of `rows` rows each (`bind_rows`)."""
 
     template: ClassVar[str] = "gpu stages"
+    neutral: ClassVar[Mapping[str, Value]] = {"rows": 0}
 
     def __init__(self, group: Group, target: Target):
         super().__init__(group, target)
         self.parameters = {
             "threads": (256, 64, 128, 512, 1024),
             "vector": (16, 8, 4, 1),
+            "rows": (0, 1, 2, 4, 8),
         }
+
+    def why_not(self, choice: Choice) -> str | None:
+        rows = choice["rows"]
+        if not rows:
+            return None
+        made = computed(self.group)
+        lines = rows_of(made[0]) if len(made) == 1 else None
+        if lines is None or lines[2] < rows:
+            return "there are no so many rows beside each other"
+        if choice["vector"] != self.parameters["vector"][0]:
+            return "a thread has one element of a row"
+        return "threads are more than a row has elements" if choice["threads"] >= 2 * lines[1] else None
 
     @property
     def default(self) -> Choice:
@@ -80,16 +100,39 @@ class GpuStages(Space):
         # Neighbours that are picked one by one stay in one row: of others the rest of the index differs as well.
         while features.get("picked") and vector > 4 and features["run"] % (vector // features["bytes"]):
             vector //= 2
-        return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector)
+        if features.get("wide") and (rows := self.rule("rows", 0, **features)):
+            by_rows = self._by_rows(rows, features)
+            if self.why_not(by_rows) is None:
+                return by_rows
+        return self.choice(threads=min(THREADS, self.target.max_threads), vector=vector, rows=0)
+
+    def _by_rows(self, rows: int, features: dict[str, int]) -> Choice:
+        """Few work-groups a row, of wavefronts that it nearly fills: parts of a line that two of them write reach memory apart. And no more rows of a thread than leave work-groups
+        for all units, and repeat few."""
+        length, near = features["run"], features["near"]
+        made = {n: -(-length // n) * n for n in sorted(self.parameters["threads"]) if n <= THREADS}
+        threads = max(n for n in made if made[n] <= _MOST_REPEATED * length or made[n] == made[min(made)])
+        units = self.target.machine.units
+        while rows > 1 and (
+            -(-near // rows) * rows > _MOST_REPEATED * near or features["lines"] * -(-length // threads) < rows * units
+        ):
+            rows //= 2
+        return self.choice(threads=threads, vector=self.parameters["vector"][0], rows=rows)
 
     def _features(self, op: ComputeOp) -> dict[str, int]:
-        """What rules may ask: elements that lie side by side in the result and in all that it is made of, what vectors of a load leave of them, bytes of an element, and whether they are
-        picked one by one."""
+        """What rules may ask: elements that lie side by side in the result and in all that it is made of, what vectors of a load leave of them, bytes of an element, whether they are
+        picked one by one; of a stage of several rows (`rows_of`) how many they are, how many of them differ in one axis alone, whether places are asked (`chooses`), and whether
+        wavefronts fill a row but for a third (`wide`)."""
         shape, size = const_shape(op.output(0)), dtype_info(op.output(0).dtype).bytes
         lanes = max(1, self.target.max_vector_bytes // size)
         last = shape[-row_axes(op) :] if shape and not op.reduce_axis and None not in shape else (0,)
         run = math.prod(n or 0 for n in last)
-        return {"run": run, "rest": run % lanes, "bytes": size, "picked": is_picked(op)}
+        lines = rows_of(op)
+        wave = self.target.wavefront_size
+        return {
+            "run": run, "rest": run % lanes, "bytes": size, "picked": is_picked(op), "lines": lines[0] if lines else 0, "near": lines[2] if lines else 0,
+            "asks": chooses(op), "wide": bool(lines) and -(-run // wave) * wave <= _MOST_IDLE * run,
+        }  # fmt: skip
 
     def sketch(self, choice: Choice) -> Footprint:
         """A kernel each stage, in which a thread makes some neighbours, or one sum by itself. What moves is shared out by what stages make."""
@@ -108,5 +151,8 @@ class GpuStages(Space):
     def build(self, choice: Choice) -> Scheduled:
         s = begin(self.group)
         for op in computed(self.group):
-            bind_all(s, op, choice["threads"], 0 if op.reduce_axis else choice["vector"])
+            if choice["rows"]:
+                bind_rows(s, op, choice["threads"], choice["rows"])
+            else:
+                bind_all(s, op, choice["threads"], 0 if op.reduce_axis else choice["vector"])
         return Scheduled(s, self.group.outputs, choice)

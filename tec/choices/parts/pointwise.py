@@ -382,3 +382,31 @@ def bind_all(s: Schedule, op: ComputeOp, threads: int = THREADS, vector: int = 0
     if total is not None:
         threads = min(threads, max(32, 1 << (total - 1).bit_length())) if total < threads else threads
     return over_groups(stage, fused, threads, repeated)
+
+
+def rows_of(op: ComputeOp) -> tuple[int, int, int] | None:
+    """Of an elementwise stage, rows and their length, of axes that are one line of memory (`row_axes`), and how many of the rows differ in one axis alone; None where there
+    is one row, or sizes are not known."""
+    shape = const_shape(op.output(0))
+    if op.reduce_axis or None in shape or op.num_outputs > 1 or not shape:
+        return None
+    sizes, count = [n or 0 for n in shape], row_axes(op)
+    around, length = sizes[: len(sizes) - count], math.prod(sizes[len(sizes) - count :])
+    near = next((n for n in reversed(around) if n > 1), 0)
+    return (math.prod(around), length, near) if near and length and all(around) else None
+
+
+def bind_rows(s: Schedule, op: ComputeOp, threads: int, rows: int) -> None:
+    """Elements of a row side by side over threads, and the same place of `rows` neighbouring rows a thread: where a row begins, and what is asked of its number, all lanes share,
+    which a scalar unit computes; what is asked of a place in the row, or read by it alone, serves all of a thread's rows. The last rows begin earlier, and repeat others."""
+    stage, shape = s[op], const_shape(op.output(0))
+    count = len(op.axis) - row_axes(op)
+    near = max(k for k in range(count) if shape[k] != 1)
+    row, own = stage.split(op.axis[near], factor=rows, shift_inwards=True)
+    line = list(op.axis[count:])
+    part, lane = stage.split(stage.fuse(*line) if len(line) > 1 else line[0], factor=threads)
+    around = [*op.axis[:near], *op.axis[near + 1 : count], row, part]
+    stage.reorder(*around, lane, own)
+    stage.bind(stage.fuse(*around), thread_axis("blockIdx.x"))
+    stage.bind(lane, thread_axis("threadIdx.x"))
+    stage.unroll(own)

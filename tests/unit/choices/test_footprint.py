@@ -67,7 +67,7 @@ def test_elements_of_a_vector_may_lie_anywhere() -> None:
     element asks for a segment of 32 bytes of its own, and the result is written once."""
     x = te.placeholder((2, 2401, 24), "float16")
     y = te.compute((2, 24, 2401), lambda n, c, p: x[n, p, c])
-    (kernel,) = of([y], GPU, "gpu stages", vector=16).kernels
+    (kernel,) = of([y], GPU, "gpu stages", vector=16, rows=0).kernels
     assert kernel.asked_bytes == pytest.approx(2 * 2401 * 24 * (32 + 2), rel=0.05)
 
 

@@ -293,6 +293,26 @@ def test_guarded_loads_of_less_than_a_word_have_no_branch(chip: str, dtype: str,
     np.testing.assert_array_equal(got.numpy(), np.pad(value, (before, 9 - before), constant_values=fill))
 
 
+@pytest.mark.parametrize(("chip", "rows"), [("gfx942", 4), ("gfx1100", 8)])
+def test_rows_by_threads_along_them(chip: str, rows: int) -> None:
+    """Six rows by four, ten by eight: the last begin earlier, and repeat others."""
+    target = tec.Target(f"rocm -mcpu={chip}")
+    shape, before, after = (2, 5 if rows == 4 else 9, 100), (1, 0, 2), (0, 1, 3)
+    x = te.placeholder(shape, "float16", name="x")
+    op = get_op("pad")
+    attrs = {"before": before, "after": after, "mode": "constant", "value": -2.0}
+    (y,) = op.compute(attrs, [x], op.infer([TensorType("float16", shape)], attrs))
+    space = next(s for s in spaces([y], target) if s.template == "gpu stages")
+    assert space.is_legal(space.default) and space.default["rows"] == 1  # few rows: a work-group of its own for each
+    assert space.is_legal({**space.default, "rows": 8}) == (rows == 8)
+    chosen = schedule([y], target, {"template": "gpu stages", "threads": 64, "vector": 16, "rows": rows})
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], target)
+    dev, value = tec.rocm_emu(chip, check="all"), np.random.default_rng(rows).standard_normal(shape).astype("float16")
+    got = tec.nd.empty([n + b + a for n, b, a in zip(shape, before, after)], "float16", dev)
+    f(tec.nd.array(value, dev), got)
+    np.testing.assert_array_equal(got.numpy(), np.pad(value, list(zip(before, after)), constant_values=-2))
+
+
 @pytest.mark.parametrize(("sums", "length", "kernels"), [(1280, 8192, 1), (256, 16384, 1), (8, 1 << 20, 2)])
 def test_more_threads_share_a_sum_before_a_second_kernel_does(sums: int, length: int, kernels: int) -> None:
     """By the time model 4.3 us where four parts of each sum took 6.7, and 2.3 for 4.5, on an MI355X; few long sums do want the other units."""

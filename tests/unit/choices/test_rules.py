@@ -69,7 +69,7 @@ def test_what_ships_is_read_and_each_row_can_be_asked():
 
 
 FEATURES = {
-    "gpu stages": {"run", "rest", "bytes", "picked"},
+    "gpu stages": {"run", "rest", "bytes", "picked", "asks", "lines", "near", "wide"},
     "largest": {"k", "n", "lines"},
     "gpu rows": {"longest", "bytes", "rows"},
     "gpu transpose": {"width", "tiles"},
@@ -89,7 +89,7 @@ FEATURES = {
     tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
-    "gpu stages": {"vector"},
+    "gpu stages": {"vector", "rows"},
     "largest": {"algorithm", "by_wave", "counted"},
     "gpu rows": {"threads", "piece", "rows"},
     "gpu transpose": {"pieces", "by_sketch"},
