@@ -160,14 +160,16 @@ class PlainConvolution(Space):
         window = turns * (4 * columns * z.step / _LINE_BYTES + 1)
         tile_bytes, row_bytes = (weights + window) * _LINE_BYTES, 4 * turns * z.space[-1] * z.step
         if choice["outer"] == "channels":
-            read = self.weight_bytes, tile_bytes if high > 1 else row_bytes * z.groups
+            read = self.weight_bytes, row_bytes * z.groups
+            first = 1 / high  # the tiles of the other channels find the window near
             planes = z.groups * z.own_out * min(1.0, 4 * math.prod(z.space) / _PAGE_BYTES)
             met = rows + (z.own_in / high if z.groups > 1 else 0)
             far = met * told["page"] if planes > _PAGES else 0.0
         else:
             image = 4 * z.own_in * math.prod(n * z.step for n in z.space)
-            read, far = (tile_bytes, image if high > 1 else row_bytes), 0.0
-        again = weights * self._line_clocks(read[0]) + window * self._line_clocks(read[1])
+            read, far, first = (tile_bytes, image if high > 1 else row_bytes), 0.0, 1.0
+        lines = first * self._line_clocks(read[1]) + (1 - first) * self._line_clocks(tile_bytes)
+        again = weights * self._line_clocks(read[0]) + window * lines
         return float(tiles * (far + again))
 
     def _line_clocks(self, read: float) -> float:

@@ -16,11 +16,12 @@ from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
-from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, over_threads, work
+from ..parts.pointwise import LEAST_ROW, begin_cpu, lanes_for, moved_bytes, over_threads, work
 from ..parts.summed import reads_contiguously
 from ..space import Choice, Scheduled, Space
 from .gpu_reductions import GpuReduction
 from .narrow_sums import NarrowSums
+from .padded_planes import PaddedPlanes
 from .pixel_windows import PixelWindows
 
 SIDE_BY_SIDE = 4  # vectors of sums along the data: with one each row gives half of a line of the cache, and an addition waits for the one before
@@ -33,7 +34,13 @@ def match(group: Group, target: Target) -> Iterator[Space]:
     narrow = NarrowSums.match(group, target) if space is not None else None
     if narrow is not None and space is not None:
         narrow.is_second = space.cost(space.default).seconds < narrow.cost(narrow.default).seconds
-    found = (PixelWindows.match(group, target), narrow, space, CpuReduction.match(group, target))
+    found = (
+        PixelWindows.match(group, target),
+        narrow,
+        space,
+        PaddedPlanes.match(group, target),
+        CpuReduction.match(group, target),
+    )
     yield from (s for s in found if s is not None)
 
 
@@ -70,20 +77,36 @@ class CpuReduction(Space):
         if choice["parallel"]:
             stage.parallel(rows)
         lanes = _lanes_along(self.red, self.target) * choice["vectors"]
-        outer, vec = stage.split(out.axis[-1], factor=lanes)
+        outer, vec = stage.split(
+            out.axis[-1], factor=lanes, shift_inwards=_begins_earlier(self.red, lanes, self.target)
+        )
         stage.vectorize(vec)
         s[red].set_scope("local")
         s[red].compute_at(stage, outer)
-        o, vec = s[red].split(red.axis[-1], factor=lanes)
-        s[red].reorder(*red.axis[:-1], o, *red.reduce_axis, vec)
-        s[red].vectorize(vec)
+        _side_by_side(s[red], lanes)
         return Scheduled(s, self.group.outputs, choice)
 
 
 def _lanes_along(op: ComputeOp, target: Target) -> int:
-    """Of vectors along the last data axis: a register's, or a half or a quarter of one (blocks of channels); 0 where the axis is shorter, or none."""
+    """Of vectors along the last data axis: a register's, or so much of one, by halves, as the axis has; 0 where it is shorter than `LEAST_ROW`, or none."""
     lanes, n = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else 0
-    return lanes if n is None or n >= lanes else n if n in (lanes // 2, lanes // 4) and n > 1 else 0
+    if n is None or n >= lanes or n in (lanes // 2, lanes // 4):
+        return lanes if n is None or n >= lanes else n if n > 1 else 0
+    return 1 << (n.bit_length() - 1) if n >= LEAST_ROW else 0
+
+
+def _begins_earlier(op: ComputeOp, lanes: int, target: Target) -> bool:
+    """Whether the last vector of a short row makes some results again, in place of a mask."""
+    n = const_shape(op.output(0))[-1]
+    return n is not None and n < lanes_for(op.output(0).dtype, target) and n % lanes != 0
+
+
+def _side_by_side(stage: Stage, lanes: int) -> None:
+    """Sums of which so many lie in a vector."""
+    op = stage.op
+    outer, vec = stage.split(op.axis[-1], factor=lanes)
+    stage.reorder(*op.axis[:-1], outer, *op.reduce_axis, vec)
+    stage.vectorize(vec)
 
 
 def _is_short(op: ComputeOp, target: Target) -> bool:
@@ -98,17 +121,24 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     stage = s[op]
     axes = list(op.axis)
     lanes = _lanes_along(op, target)
-    outer = None
+    outer = partial = few = None
     # Of short lines a lane has one each where pairs of a value and its place would meet across lanes.
     if lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
         last, many = const_shape(op.output(0))[-1], lanes * max(vectors, side_by_side(op, lanes, target))
-        outer, vec = stage.split(axes[-1], factor=lanes if last is not None and last < many else many)
-        stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
+        factor = lanes if last is not None and last < many else many
+        if op.num_outputs == 1 and _begins_earlier(op, factor, target):
+            partial = s[s.cache_write(op.output(0), "local")]
+            stage = s[op.output(0)]
+            axes = list(stage.op.axis)
+            outer, vec = stage.split(axes[-1], factor=factor, shift_inwards=True)
+            _side_by_side(partial, factor)
+        else:
+            outer, vec = stage.split(axes[-1], factor=factor)
+            stage.reorder(*axes[:-1], outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
-    partial = None
-    if outer is None:
-        partial, few = in_lanes(s, op, target), None
+    else:
+        partial = in_lanes(s, op, target)
         if partial is None:
             partial = few = _few_at_the_end(s, op, target)
         stage = s[op]

@@ -62,15 +62,15 @@ def signals_as_images(graph: Graph, target: Target) -> Graph:
 def _has_lone_pixels(graph: Graph) -> bool:
     """Whether convolutions of images see one pixel each, all of them, and nothing else wants images in a layout of its own."""
     windows = [n for n in graph.nodes if n.op == "conv" or WINDOWED in n.definition.traits]
-    return any(n.op == "conv" and n.inputs[0].ndim == 4 for n in windows) and all(_is_of_pixels(n) for n in windows)
+    return any(n.op == "conv" and n.inputs[0].ndim > 3 for n in windows) and all(_is_of_pixels(n) for n in windows)
 
 
 def _is_of_pixels(node: Node) -> bool:
-    if node.op != "conv" or not node.inputs[1].is_known or node.inputs[0].ndim != 4 or "layouts" in node.attrs:
+    if node.op != "conv" or not node.inputs[1].is_known or node.inputs[0].ndim < 4 or "layouts" in node.attrs:
         return False
     x, w = node.inputs
     still = all(set(node.attrs[k]) == {n} for k, n in _NONE.items() if k != "dilations")
-    return still and w.shape[2:] == (1, 1) and all(isinstance(n, int) for n in x.shape[2:])
+    return still and set(w.shape[2:]) == {1} and all(isinstance(n, int) for n in x.shape[2:])
 
 
 def _is_signal(node: Node) -> bool:
@@ -105,7 +105,7 @@ def _follow(b: _Images, node: Node) -> bool:
         return False
     out = node.outputs[0]
     rows = [v for v in node.inputs if v in b.rows]
-    if not rows or out.ndim not in (3, 4) or all(v.shape != out.shape for v in rows):
+    if not rows or out.ndim < 3 or all(v.shape != out.shape for v in rows):
         return False
     operands: list[Value] = []
     for v in node.inputs:

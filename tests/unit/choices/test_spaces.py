@@ -70,12 +70,23 @@ PROGRAMS: dict[str, Any] = {
     "mean": lambda: program("reduce_mean", {"axes": (1,), "keepdims": False}, ("float32", (6, 300))),
     "mean of columns": lambda: program("reduce_mean", {"axes": (1,), "keepdims": False}, ("float32", (3, 33, 40))),
     "sums of columns": lambda: program("reduce_sum", {"axes": (0,), "keepdims": False}, ("float32", (33, 40))),
+    "maxima of columns": lambda: program("reduce_max", {"axes": (1,), "keepdims": False}, ("float32", (3, 20, 7))),
+    "maxima of windows": lambda: program("max_pool", POOL, ("float32", (2, 3, 9, 14))),
+    "means of windows": lambda: program("avg_pool", POOL, ("float32", (2, 3, 9, 14))),
     "add": lambda: program("add", {}, ("float32", (5, 64)), ("float32", (64,))),
     "running sum": lambda: program("cumsum", {"axis": 1}, ("float32", (3, 300))),
     "largest": lambda: program("topk", {"axis": 1, "k": 5, "largest": True}, ("float32", (3, 40))),
     "recurrence": lambda: program("recurrence", GRU, ("float32", (3, 3, 120)), ("float32", (2, 60, 20)), ("int64", (3,))),
     "scatter": lambda: program("scatter_elements", {"axis": 0, "reduction": "add"}, ("float32", (9, 8)), ("int64", (4, 8)), ("float32", (4, 8))),
 }  # fmt: skip
+POOL = {
+    "kernel": (3, 3),
+    "strides": (2, 2),
+    "dilations": (1, 1),
+    "before": (1, 1),
+    "after": (1, 1),
+    "out_space": (5, 7),
+}
 PACKED = {"bits": 4, "block": 16, "panel": 16, "depth": 64, "columns": 40}
 EXPECTED = {  # the default's template on a CPU, on a GPU
     "product": ("cpu product", "matrix product"), "thin product": ("cpu product", "gpu reduction"), "half product": ("cpu product", "matrix product"),
@@ -84,6 +95,7 @@ EXPECTED = {  # the default's template on a CPU, on a GPU
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
     "blocks": ("cpu relayout", "gpu stages"),
     "softmax": ("cpu softmax", "gpu rows"), "mean": ("cpu stages", "gpu reduction"), "mean of columns": ("cpu reduction", "gpu reduction"), "sums of columns": ("cpu stages", "gpu reduction"),
+    "maxima of columns": ("cpu stages", "gpu reduction"), "maxima of windows": ("cpu padded planes", "gpu reduction"), "means of windows": ("cpu padded planes", "gpu reduction"),
     "add": ("cpu stages", "gpu stages"), "running sum": ("running sum", "running sum"), "largest": ("largest", "largest"),
     "scatter": ("scatter", "scatter"), "recurrence": ("cpu recurrence", "gpu recurrence"),
 }  # fmt: skip
