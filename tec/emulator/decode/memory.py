@@ -48,10 +48,10 @@ class Memories(Words):
     def _flat_parts(
         self, e: Encoding, address: Operand, data: Operand, result: Operand, tail: list[Operand], returns: bool
     ) -> list[Operand]:
+        if "addtid" in e.name:
+            return [*([data] if "store" in e.name else [] if "_lds_" in e.name else [result]), *tail]
         if "prefetch" in e.name or "_load_lds_" in e.name:
             return [address, *tail]
-        if "addtid" in e.name:
-            return [data if "store" in e.name else result, *tail]
         if "load" in e.name:
             return [result, address, *tail]
         if "store" in e.name:
@@ -152,7 +152,7 @@ class Memories(Words):
         )
         to_lds = gfx < 11 and bits(w, 16, 1)
         mods |= number("offset", w & 0xFFF) | hints | flags_on(to_lds, "lds")
-        return self.make(e.name, parts[1:] if to_lds else parts, mods)
+        return self.make(e.name, parts[1:] if to_lds or "_lds_" in e.name else parts, mods)
 
     def buffer12(self, w: int) -> Inst:
         """Buffers of gfx12, typed ones too."""

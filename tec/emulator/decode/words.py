@@ -2,7 +2,8 @@
 
 `encodings_gfx9.txt` and `encodings_rdna.txt` name the opcodes: encoding, opcode, mnemonic, chips (by the letters of `_CHIPS`), operands (register file and
 dwords; h: half a register, m: a lane mask, S: a scalar source that has no result beside it; for memory the field: D result, A address, 0 and 1 data; =n:
-op_sel_hi where nothing is said). VOP1, VOP2 and VOPC stand under their VOP3 opcodes. tools/encodings.py makes both.
+op_sel_hi where nothing is said). VOP1, VOP2 and VOPC stand under their VOP3 opcodes. tools/encodings.py makes both. `encodings_amd.txt` has in the same form opcodes
+that AMD's machine-readable ISA files list and LLVM's assembler does not know.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ class Encoding:
 def encodings(chip: str) -> dict[tuple[str, int], Encoding]:
     """(encoding, opcode) -> mnemonic and operands on `chip`."""
     out = {}
-    family = "gfx9" if chip.startswith("gfx9") else "rdna"
-    with open(os.path.join(os.path.dirname(__file__), f"encodings_{family}.txt")) as file:
-        for line in file:
-            kind, op, name, chips, *operands = line.split()
-            if _CHIPS[chip] in chips:
-                halves = int(operands.pop()[1:]) if operands and operands[-1][0] == "=" else 0
-                out[kind, int(op, 16)] = Encoding(name, tuple((o[0], int(o[1:])) for o in operands), halves)
+    for family in ("gfx9" if chip.startswith("gfx9") else "rdna", "amd"):
+        with open(os.path.join(os.path.dirname(__file__), f"encodings_{family}.txt")) as file:
+            for line in file:
+                kind, op, name, chips, *operands = line.split()
+                if _CHIPS[chip] in chips:
+                    halves = int(operands.pop()[1:]) if operands and operands[-1][0] == "=" else 0
+                    out[kind, int(op, 16)] = Encoding(name, tuple((o[0], int(o[1:])) for o in operands), halves)
     return out
 
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
-from ..translate.registers import UNSEEN
+from ..translate.registers import SCREENED, UNSEEN
 from ..translate.wave import Wave
 from .memory import (
     ACCESS_BYTES,
@@ -163,7 +163,7 @@ def buffer_address(
 def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]
     def handler(w: Wave, inst: Inst) -> None:
         ops = inst.operands
-        if inst.take("lds") is not None:
+        if inst.take("lds") is not None or "_lds_" in inst.op:
             offset = int(inst.mods.get("offset") or "0", 0)
             if place or (dwords > 1 and w.chip != "gfx950"):
                 raise w.fail("this load into LDS")
@@ -197,7 +197,7 @@ def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped
 
 def _unseen(w: Wave) -> bool:
     """Whether no check or profile wants to know of an access in whose mask no lane is."""
-    return not w.options.profile and w.options.checks <= UNSEEN
+    return not w.options.profile and w.options.checks <= (SCREENED if "screen" in w.options.checks else UNSEEN)
 
 
 def _access_some(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:
@@ -253,6 +253,8 @@ def _buffer_atomic(operation: str, bits: int):  # type: ignore[no-untyped-def]
 
 for _suffix, _spec in LOADS.items():
     custom(f"buffer_load_{_suffix}", "vmem")(_buffer_load(*_spec))
+    if _suffix in ("b32", "u8", "i8", "u16", "i16"):  # by AMD's ISA file of RDNA 3
+        custom(f"buffer_load_lds_{_suffix}", "vmem")(_buffer_load(*_spec))
 for _suffix, _spec in STORES.items():
     custom(f"buffer_store_{_suffix}", "vmem")(_buffer_store(*_spec))
 for _suffix, (_operation, _bits) in ATOMICS.items():

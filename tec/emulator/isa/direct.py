@@ -26,7 +26,8 @@ def _load_lds(space: str, what: str, dwords: int):  # type: ignore[no-untyped-de
 
 
 for _suffix, _what, _dwords in (("dword", "b32", 1), ("dwordx3", "b96", 3), ("dwordx4", "b128", 4), ("ubyte", "u8", 1), ("sbyte", "i8", 1),
-                                ("ushort", "u16", 1), ("sshort", "i16", 1)):  # fmt: skip
+                                ("ushort", "u16", 1), ("sshort", "i16", 1), ("b32", "b32", 1), ("u8", "u8", 1), ("i8", "i8", 1), ("u16", "u16", 1),
+                                ("i16", "i16", 1)):  # fmt: skip
     custom(f"global_load_lds_{_suffix}", "vmem")(_load_lds("global", _what, _dwords))
     if _dwords == 1:
         custom(f"scratch_load_lds_{_suffix}", "vmem")(_load_lds("scratch", _what, 1))
@@ -45,6 +46,14 @@ def _load_by_thread(w: Wave, inst: Inst) -> None:
     take_policy(inst)
     dst, saddr = inst.operands
     load_to(w, "global", "b32", dst, 1, "", _by_thread(w, inst, saddr))
+
+
+@custom("global_load_lds_addtid_b32", "vmem")
+def _load_lds_by_thread(w: Wave, inst: Inst) -> None:
+    take_policy(inst)
+    offset = int(inst.mods.get("offset") or "0", 0)
+    access(w, "global", "ld", "b32", _by_thread(w, inst, inst.operands[0]), w.exec_bits())
+    into_lds(w, 1, offset)
 
 
 @custom("global_store_addtid_b32 global_store_dword_addtid", "vmem")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import tec
+from tec.emulator import get_driver
 from tec.emulator.analyses.calls import parse_kernel
+from tec.emulator.decode import words
 from tec.emulator.decode.asmparse import Parser
 from tec.emulator.decode.disassemble import decoder, disassemble, encodings
 from tec.emulator.decode.inst import Inst, KernelText
@@ -20,7 +23,8 @@ from tests.thinned import thinned
 
 from ...conformance import elementwise, matmuls, memory, reductions  # noqa: F401  (they fill the table)
 from ...conformance.harness import CASES
-from .harness import compile_ir
+from .harness import compile_ir, download, upload
+from .planted import image, text
 
 CHIPS = ["gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1151", "gfx1200", "gfx1201", "gfx1250"]
 # "chip bytes instruction": forms of every opcode, which LLVM assembles to these bytes (tools/encodings.py makes them).
@@ -57,7 +61,38 @@ def plain(name: str) -> str:
 
 def test_every_opcode_of_the_table_is_held_to_llvm() -> None:
     names = {plain(re.sub(r"_(e32|e64|dpp|sdwa|e64_dpp)$", "", line.split()[0])) for _, _, line in ENCODED}
+    names |= {line.split()[2] for line in Path(words.__file__).with_name("encodings_amd.txt").read_text().splitlines()}
     assert not {e.name for chip in CHIPS for e in encodings(chip).values() if plain(e.name) not in names}
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        # RDNA3 ISA, formats FLAT, MUBUF and DS with the opcodes of AMD's file: LLVM's assembler has no text to hold them to.
+        (0xDC000000 | 49 << 18 | 2 << 16 | 16 | (5 | 124 << 16) << 32, "global_load_lds_b32 v[5:6], off offset:16"),
+        (0xDC000000 | 45 << 18 | 2 << 16 | (5 | 8 << 16) << 32, "global_load_lds_u8 v5, s[8:9]"),
+        (0xDC000000 | 42 << 18 | 2 << 16 | (8 << 16) << 32, "global_load_lds_addtid_b32 s[8:9]"),
+        (0xDC000000 | 48 << 18 | 1 << 16 | (5 | 124 << 16 | 1 << 23) << 32, "scratch_load_lds_i16 v5, off"),
+        (0xE0000000 | 47 << 18 | 12 | (5 | 2 << 16 | 1 << 22 | 128 << 24) << 32, "buffer_load_lds_u16 v5, s[8:11], 0 offen offset:12"),
+        (0xDC000000 | 55 << 18 | (5 | 7 << 8 | 124 << 16) << 32, "flat_atomic_csub_u32 v[5:6], v7"),
+        (0xD8000000 | 26 << 18 | 1 << 17, "ds_gws_sema_v gds"),
+    ],
+)  # fmt: skip
+def test_opcodes_that_only_amd_lists(word: int, said: str) -> None:
+    assert decoder("gfx1100", word.to_bytes(8, "little")).next().text == said
+
+
+def test_loads_into_lds_by_amds_file() -> None:
+    """gfx1100's, which LLVM has no name for: a dword a lane to M0 + offset."""
+    body = (
+        "s_mov_b32 m0, 64\nglobal_load_lds_b32 v1, s[4:5] offset:0\ns_waitcnt vmcnt(0)\n"
+        "v_add_nc_u32_e32 v3, 64, v1\nds_load_b32 v4, v3\ns_waitcnt lgkmcnt(0)\nglobal_store_b32 v1, v4, s[6:7]"
+    )
+    driver = get_driver("gfx1100", seed=None)
+    function = driver.get_function(driver.load_module(0, image("gfx1100"), text("gfx1100", body)), "k")
+    p, o = upload(driver, np.arange(7, 39, dtype=np.int32)), upload(driver, np.zeros(32, np.int32))
+    driver.launch(function, (1, 1, 1), (32, 1, 1), 0, struct.pack("<QQi", p, o, 0))
+    np.testing.assert_array_equal(download(driver, o, np.empty(32, np.int32)), np.arange(7, 39))
 
 
 def test_encoded_instructions() -> None:
@@ -95,12 +130,12 @@ def test_a_sign_before_a_constant_is_the_operands() -> None:
 
 def test_the_index_mode_has_a_mask_for_an_operand() -> None:
     """LLVM does not print it in a form that the table of encodings has; these bytes are its assembler's."""
-    for code, text in (
+    for code, said in (
         ("410111bf", "s65, gpr_idx(SRC0)"),
         ("280911bf", "s40, gpr_idx(SRC0,DST)"),
         ("7c0c11bf", "m0, gpr_idx(SRC2,DST)"),
     ):
-        assert decoder("gfx942", bytes.fromhex(code)).next().text == f"s_set_gpr_idx_on {text}"
+        assert decoder("gfx942", bytes.fromhex(code)).next().text == f"s_set_gpr_idx_on {said}"
 
 
 @thinned(1, ("chip", CHIPS), ("name", KERNELS))
