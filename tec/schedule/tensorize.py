@@ -7,7 +7,8 @@ over views of the regions. A reduction that goes on in outer loops uses the intr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ class _Tensorize:
         for have, want, label in groups:
             sizes = [extents[a] for a in have]
             need = [_const(a.dom.extent) if a.dom is not None else None for a in want]
-            found = _align_sizes(sizes, need)
+            found = _aligned(sizes, need, operator.eq, 1)
             if found is None:
                 raise self.error(
                     f"the {label} axes of the region have extents ({', '.join(f'{a.name}: {extents[a]}' for a in have)}), "
@@ -241,6 +242,10 @@ class _Tensorize:
         index = [arith.simplify(self._sub(i)) for i in have.indices]
         base = tuple([arith.simplify(self._zero(i)) for i in index])
         relative = [arith.simplify(B.sub(i, b)) for i, b in zip(index, base)]
+
+        def moves_as(i: E.Expr, w: E.Expr | int) -> bool:
+            return arith.equal(i, B.cast(i.dtype, w))
+
         known = match.inputs.get(want.tensor)
         if known is not None:
             if not self._same_tensor(known.tensor, tensor):
@@ -249,35 +254,19 @@ class _Tensorize:
             if not all(arith.equal(x, y) for x, y in zip(base, known.base)):
                 return False
         else:
-            found = self._align_index(relative, want.indices)
+            found = _aligned(relative, want.indices, moves_as, 0)
             if found is None:
                 return False
             dims = tuple(found)
-        if not all(arith.equal(relative[d], B.cast(relative[d].dtype, w)) for d, w in zip(dims, want.indices)):
+        if not all(moves_as(relative[d], w) for d, w in zip(dims, want.indices)):
             return False
-        if any(not arith.equal(r, B.const(0, r.dtype)) for d, r in enumerate(relative) if d not in dims):
+        if not all(moves_as(r, 0) for d, r in enumerate(relative) if d not in dims):
             return False
         match.inputs[want.tensor] = _Input(tensor, base, dims)
         return True
 
     def _same_tensor(self, a: Tensor, b: Tensor) -> bool:
         return self.low.sch.stage_map.get(a.op) is self.low.sch.stage_map.get(b.op) and a.value_index == b.value_index
-
-    def _align_index(self, have: list[E.Expr], want: tuple[E.Expr, ...]) -> list[int] | None:
-        """The dimensions of ours that move as theirs do, in order; ours that stand still may be left out."""
-        arith = self.low.arith
-        out: list[int] = []
-        d = len(have) - 1
-        for w in reversed(want):
-            while d >= 0 and not arith.equal(have[d], B.cast(have[d].dtype, w)):
-                if not arith.equal(have[d], B.const(0, have[d].dtype)):
-                    return None
-                d -= 1
-            if d < 0:
-                return None
-            out.append(d)
-            d -= 1
-        return out[::-1]
 
     # ---- the statement
 
@@ -386,20 +375,19 @@ def _const(e: E.Expr) -> int | None:
     return e.value if isinstance(e, E.IntImm) else None
 
 
-def _align_sizes(have: list[int], want: list[int | None]) -> list[int] | None:
-    """StorageMap in `have` of the sizes in `want`, in order from the right; ones that are 1 may be left out."""
+def _aligned(
+    have: Sequence[Any], want: Sequence[Any], same: Callable[[Any, Any], bool], nothing: int
+) -> list[int] | None:
+    """Places in `have` of what is the same in `want`, in order from the right; what is the same as `nothing` may be left out. None where they do not fit."""
     out: list[int] = []
-    d = len(have) - 1
-    for w in reversed(want):
-        while d >= 0 and have[d] != w:
-            if have[d] != 1:
-                return None
-            d -= 1
-        if d < 0:
+    left = list(want)
+    for d in reversed(range(len(have))):
+        if left and same(have[d], left[-1]):
+            left.pop()
+            out.append(d)
+        elif not same(have[d], nothing):
             return None
-        out.append(d)
-        d -= 1
-    return None if any(n != 1 for n in have[: d + 1]) else out[::-1]
+    return None if left else out[::-1]
 
 
 def _pointer_uses(intrin: Any) -> set[int]:

@@ -7,7 +7,6 @@ Source: KServe's "Open Inference Protocol (V2) over gRPC"; gRPC's status codes.
 from __future__ import annotations
 
 import hmac
-import time
 from collections.abc import Callable, Collection
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as Late
@@ -20,10 +19,9 @@ from ..runtime.arrays.dtypes import itemsize, numpy_dtype
 from .app import BODY_BYTES, TIME_S
 from .errors import Refusal
 from .grpc_messages import MESSAGES, SERVICE
-from .inference import EXTENSIONS, VERSION, port_row, sequence_of
+from .inference import EXTENSIONS, VERSION, answering, port_row, sequence_of
 from .repository import Repository
 from .tensors import NAMES, TYPES
-from .tracing import span
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -111,22 +109,11 @@ class _Service:
     # ---- inference
 
     def ModelInfer(self, request: Any, context: Any) -> Any:
-        begin = time.perf_counter()
-        model = self.repository.get(request.model_name, request.model_version)
-        status = 500
-        active = self.repository.active
-        with active, span("infer", model.name, model.version, "grpc", dict(context.invocation_metadata())) as told:
-            try:
-                model = self.repository.ready(request.model_name, request.model_version)
-                answer = self._infer(request, model, context)
-                status = 200
-                return answer
-            except Refusal as error:
-                status = error.status
-                raise
-            finally:
-                told("status", status)
-                self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
+        headers = dict(context.invocation_metadata())
+        with answering(self.repository, request.model_name, request.model_version, "grpc", headers) as answered:
+            answer = self._infer(request, answered.model(), context)
+            answered.status = 200
+            return answer
 
     def _infer(self, request: Any, model: Any, context: Any) -> Any:
         inputs = _inputs(request)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -29,6 +30,39 @@ EXTENSIONS = ["model_repository", "binary_tensor_data", "model_configuration"]
 _LENGTH, _ENCODING, _JSON_LENGTH = b"content-length", b"content-encoding", b"inference-header-content-length"
 _READ = (_LENGTH, _ENCODING, _JSON_LENGTH)
 Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass
+class Answered:
+    """A request for an inference while it is answered. status: of its answer; 500 until there is one."""
+
+    repository: Repository
+    name: str
+    version: str
+    status: int = 500
+
+    def model(self) -> Model:
+        """The model that answers. Refusal (503) where it cannot run yet."""
+        return self.repository.ready(self.name, self.version)
+
+
+@contextmanager
+def answering(
+    repository: Repository, name: str, version: str, over: str, headers: Mapping[str, Any]
+) -> Iterator[Answered]:
+    """Count and trace a request for an inference, with the status of its answer or of its refusal."""
+    begin = time.perf_counter()
+    model = repository.get(name, version)
+    answered = Answered(repository, name, version)
+    with repository.active, span("infer", model.name, model.version, over, headers) as told:
+        try:
+            yield answered
+        except Refusal as error:
+            answered.status = error.status
+            raise
+        finally:
+            told("status", answered.status)
+            repository.metrics.answered(model.name, model.version, answered.status, time.perf_counter() - begin)
 
 
 class Inference:
@@ -123,23 +157,10 @@ class Inference:
     # ---- inference
 
     async def infer(self, request: Request) -> Response:
-        begin = time.perf_counter()
-        path = self._path(request)
-        model = self.repository.get(**path)
-        status = 500
-        active = self.repository.active
-        with active, span("infer", model.name, model.version, "http", request.headers) as told:
-            try:
-                model = self.repository.ready(**path)
-                response = await self._infer(request, model)
-                status = response.status_code
-                return response
-            except Refusal as error:
-                status = error.status
-                raise
-            finally:
-                told("status", status)
-                self.repository.metrics.answered(model.name, model.version, status, time.perf_counter() - begin)
+        with answering(self.repository, **self._path(request), over="http", headers=request.headers) as answered:
+            response = await self._infer(request, answered.model())
+            answered.status = response.status_code
+            return response
 
     async def _infer(self, request: Request, model: Model) -> Response:
         headers = {k: v for k, v in request.scope["headers"] if k in _READ}
