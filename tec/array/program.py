@@ -155,9 +155,19 @@ class Quick:
         self.steps = steps
         self.output = bound.outputs[0]
         self.shape, self.dtype = shape, dtype
+        self.alone = self._alone(len(bound.inputs)) if not bound.consts else None
         self.fixed = [0] * (bound.n_slots - len(bound.inputs))
         for k, a in bound.consts.items():
             self.fixed[k - len(bound.inputs)] = a.address
+
+    def _alone(self, n_inputs: int) -> tuple[Any, ...] | None:
+        """Of one call on a CPU that takes the inputs in their order and then the output: bytes of the output, and what the call is."""
+        if self.device.driver is not None or [s[0] for s in self.steps] != [_NEW, _CALL]:
+            return None
+        (_, slot, nbytes, _), (_, function, (code, pack, scalars), slots) = self.steps
+        if slot != self.output or slots != [*range(n_inputs), slot]:
+            return None
+        return nbytes, function, code, pack, scalars
 
     @staticmethod
     def of(bound: Bound) -> Quick | None:
@@ -194,6 +204,13 @@ class Quick:
     def run(self, given: Sequence[NDArray]) -> NDArray:
         """Queue the calls; the output."""
         device = self.device
+        if self.alone is not None:
+            nbytes, function, code, pack, scalars = self.alone
+            made = Storage(device, nbytes)
+            status = code(pack(*[a.address for a in given], made.address), scalars)
+            if status:
+                function.failed(status)
+            return NDArray(made, made.address, self.shape, self.dtype)
         at = [a.address for a in given] + self.fixed
         held: dict[int, Storage] = {}
         on_cpu = device.driver is None

@@ -27,7 +27,7 @@ from ..kernels.source import Source, parameters, source_of
 from ..kernels.translate import Argument, LaunchShape
 from ..kernels.values import identity
 from ..locks import fork_safe_lock
-from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device
 from ..runtime.devices.stream import Stream
@@ -223,6 +223,7 @@ class Launcher:
         self.stream = stream
         self.sizes: tuple[int, ...] = grid[: launch.grid_ndim]
         self.known: dict[Any, Compiled] = {}
+        self.is_simple = stream is None and 0 not in grid and type(self) is Launcher
 
     def __repr__(self) -> str:
         return f"<{self.kernel.__name__}[{self.grid}, {self.shape.block}]>"
@@ -231,9 +232,9 @@ class Launcher:
         """Launch the kernel on its arguments' device; arrays are written in place. Asynchronous on a GPU, unless it prints or asserts."""
         if named or self.kernel.has_defaults:
             args = self.kernel.bound(args, named)
-        given: Sequence[Any] = args
+        given: Sequence[Any] = [from_numpy(a) if type(a) is np.ndarray and a.dtype.names is None else a for a in args]
         try:
-            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in args])
+            key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in given])
         except _Foreign:
             given = [taken_arguments(a) for a in args]
             key = tuple(
@@ -242,6 +243,9 @@ class Launcher:
         compiled = self.known.get(key)
         if compiled is None or not _fresh(compiled):
             compiled = self._prepare(key, given, compiled is not None)
+        if compiled.simple and self.is_simple:
+            self._call(compiled, (*given, *self.sizes))
+            return
         if compiled.constants:
             given = [a for k, a in enumerate(given) if k not in compiled.constants]
         if compiled.parted:
@@ -385,7 +389,10 @@ def _device_text(target: Target) -> str:
 
 def _fresh(compiled: Compiled) -> bool:
     """Whether what the kernel took from outside is what it was."""
-    return all(source.is_as_taken(taken) for source, taken in compiled.taken)
+    for source, taken in compiled.taken:
+        if not source.is_as_taken(taken):
+            return False
+    return True
 
 
 def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int, int], Stream | None]:

@@ -45,9 +45,13 @@ class Compiled:
     arguments: tuple[Argument, ...] = ()
     parted: bool = False  # whether an argument is several to the code
     call: Any = field(init=False)
+    simple: bool = field(
+        init=False
+    )  # whether its arguments are its parameters, and nothing is to be done behind a launch
 
     def __post_init__(self) -> None:
         self.call = self.module[self.func.name]
+        self.simple = not (self.constants or self.parted or self.places)
 
 
 def argument_type(a: Any, name: str) -> Argument:

@@ -60,9 +60,10 @@ class Parameters:
         stage = self.sch.find(t)
         if stage is None and isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp):
             # Nothing reads it: functions of one signature are made so.
-            self.params.append(
-                buffer if buffer is not None else Buffer(self._unique(t.name), t.dtype, t.shape, loc=t.op.loc)
-            )
+            buffer = buffer if buffer is not None else Buffer(self._unique(t.name), t.dtype, t.shape, loc=t.op.loc)
+            if is_complex_op(t.op):
+                self.complex.append(buffer.name)
+            self.params.append(buffer)
             return
         if not isinstance(t, Tensor) or stage is None:
             raise ArgumentError(f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule")

@@ -34,6 +34,9 @@ _FROM_ML = {v: k for k, v in _ML_DTYPES.items()}
 _UINT = {1: "uint8", 2: "uint16"}
 
 
+NUMPY_NAMES: dict[Any, str] = {}  # of the types of NumPy arrays that were met
+
+
 def itemsize(dtype: str) -> int:
     """Bytes of one element."""
     try:

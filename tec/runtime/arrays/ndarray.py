@@ -19,7 +19,17 @@ from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
 from . import dlpack
 from .addresses import address_of
-from .dtypes import DTypeLike, ShapeLike, check_fits, check_number, dtype_name, itemsize, lanes, numpy_dtype
+from .dtypes import (
+    NUMPY_NAMES,
+    DTypeLike,
+    ShapeLike,
+    check_fits,
+    check_number,
+    dtype_name,
+    itemsize,
+    lanes,
+    numpy_dtype,
+)
 
 __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
 
@@ -369,7 +379,6 @@ class NDArray:
 # ---- tec.nd
 
 _CPU = cpu()
-_NUMPY_NAMES: dict[Any, str] = {}
 
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
@@ -445,9 +454,9 @@ def from_numpy(x: np.ndarray[Any, Any]) -> NDArray:
         raise ArgumentError(
             f"nd.from_numpy takes a NumPy array, not {type(x).__name__}", hint="nd.array(x) takes anything"
         )
-    name = _NUMPY_NAMES.get(x.dtype)
+    name = NUMPY_NAMES.get(x.dtype)
     if name is None:
-        name = _NUMPY_NAMES[x.dtype] = dtype_name(x.dtype)
+        name = NUMPY_NAMES[x.dtype] = dtype_name(x.dtype)
     flags = x.flags
     strides = None
     if not flags.c_contiguous:

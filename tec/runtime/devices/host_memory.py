@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from itertools import accumulate
 
 from ...locks import fork_safe_lock
 from .allocator import MemoryStats
 
-_MOST_NOTES = 512  # that are kept unadded
+MOST_NOTES = 512  # that are kept unadded
 
 
 def host_memory() -> tuple[int, int]:
@@ -22,30 +23,31 @@ def host_memory() -> tuple[int, int]:
 
 class CpuCount:
     """Bytes and blocks that live CPU arrays hold. Arrays come and go on any thread, and in the midst of garbage collections: each leaves a note in one
-    step (`add`), and notes are added up, in their order, when there are many or somebody asks."""
+    step, and notes are added up, in their order, when there are many or somebody asks. A note is one number, which takes no memory of
+    its own: n for n bytes that are held from now on, ~n for n bytes that are given back."""
 
     lock = fork_safe_lock()
-    notes: deque[tuple[int, int]] = deque()
+    notes: deque[int] = deque()
     used = peak = blocks = allocs = 0
-
-    @classmethod
-    def add(cls, nbytes: int, blocks: int) -> None:
-        notes = cls.notes
-        notes.append((nbytes, blocks))
-        if len(notes) > _MOST_NOTES:
-            cls.settle()
+    settling = False
 
     @classmethod
     def settle(cls) -> None:
         """Add up what has been noted."""
         with cls.lock:
-            for _ in range(len(cls.notes)):
-                nbytes, blocks = cls.notes.popleft()
-                cls.used += nbytes
-                cls.blocks += blocks
-                if blocks > 0:
-                    cls.allocs += 1
-                    cls.peak = max(cls.peak, cls.used)
+            if cls.settling:  # a collection of garbage in the midst of it, on this thread
+                return
+            cls.settling = True
+            try:
+                take = cls.notes.popleft
+                taken = [take() for _ in range(len(cls.notes))]
+                held = list(accumulate([n if n >= 0 else n + 1 for n in taken], initial=cls.used))
+                made = sum([n >= 0 for n in taken])
+                cls.used, cls.peak = held[-1], max(cls.peak, *held)
+                cls.blocks += 2 * made - len(taken)
+                cls.allocs += made
+            finally:
+                cls.settling = False
 
 
 def cpu_memory() -> MemoryStats:

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import DeviceError
 from .allocator import human
 from .device import Device
-from .host_memory import CpuCount, cpu_memory, host_memory
+from .host_memory import MOST_NOTES, CpuCount, cpu_memory, host_memory
 
 ALIGN = 64
 # Large blocks of the host begin at a page. One behind the other in the heap they would begin a few lines apart within their pages, and a load some
@@ -28,6 +28,8 @@ PAGE, PAGED_BYTES = 4096, 1 << 16
 # Small blocks of the host are kept for the next of their size, a few of each: finding where one of NumPy's begins takes longer than a small kernel.
 _KEPT_BYTES, _KEPT_STEP, _KEPT_BLOCKS = 1 << 14, 512, 8
 _KEPT: dict[int, list[tuple[Any, int]]] = {n: [] for n in range(_KEPT_STEP, _KEPT_BYTES + 1, _KEPT_STEP)}
+_KEPT_FOR: dict[int, list[tuple[Any, int]]] = {}  # the same by the bytes that are asked for
+_NOTES = CpuCount.notes
 
 _CHECKED_BYTES = 1 << 30  # smaller blocks are not worth a look at what the host has
 
@@ -55,56 +57,62 @@ def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint
     )
 
 
-def _kept_size(nbytes: int) -> int:
-    return (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
+def _kept_for(nbytes: int) -> list[tuple[Any, int]] | None:
+    """Where blocks for so many bytes are kept; None for large ones."""
+    if nbytes > _KEPT_BYTES:
+        return None
+    kept = _KEPT_FOR[nbytes] = _KEPT[(max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP]
+    return kept
 
 
-def _host_memory(device: Device, nbytes: int) -> tuple[Any, int]:
+def _host_memory(device: Device, nbytes: int, kept: list[tuple[Any, int]] | None) -> tuple[Any, int]:
     """A block of the host, and the address in it that is aligned."""
-    size = _kept_size(nbytes)
-    kept = _KEPT.get(size)
-    if kept is None:
-        size = nbytes
-    elif kept:
-        try:
-            return kept.pop()
-        except IndexError:  # another thread took it
-            pass
-    raw = _host_block(device, size)
+    if kept is not None:
+        nbytes = (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
+    raw = _host_block(device, nbytes)
     start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
-    return raw, (start + _host_align(size) - 1) & -_host_align(size)
+    return raw, (start + _host_align(nbytes) - 1) & -_host_align(nbytes)
 
 
 class Storage:
     """A piece of a device's memory: allocated here, or somebody else's, kept alive through `owner`."""
 
-    __slots__ = ("__weakref__", "_own", "address", "device", "nbytes", "owner")
+    __slots__ = ("__weakref__", "_block", "address", "device", "nbytes", "owner")
 
     def __init__(self, device: Device, nbytes: int, address: int | None = None, owner: Any = None):
-        self._own = False
+        self._block: Any = None  # what is given back: the host's block, or True for the allocator's
         self.device = device
         self.nbytes = nbytes
-        self.owner = owner
         if address is not None:
+            self.owner = owner
             self.address = address
         elif device.allocator is None:
-            self.owner, self.address = _host_memory(device, nbytes)
-            self._own = True
-            CpuCount.add(nbytes, 1)
+            kept = _KEPT_FOR.get(nbytes) or _kept_for(nbytes)
+            try:
+                self._block = block = kept.pop()  # type: ignore[union-attr]  # in one step: other threads take blocks too
+            except (IndexError, AttributeError):
+                self._block = block = _host_memory(device, nbytes, kept)
+            self.owner, self.address = block
+            _NOTES.append(nbytes)
         else:
+            self.owner = owner
             self.address = device.allocator.alloc(nbytes)
-            self._own = True
+            self._block = True
 
     def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if self._own and not ending():  # at the end of the process modules are taken apart, and the memory goes with it
-            self._own = False
-            if self.device.allocator is None:
-                CpuCount.add(-self.nbytes, -1)
-                kept = _KEPT.get(_kept_size(self.nbytes))
-                if kept is not None and len(kept) < _KEPT_BLOCKS:  # appending is one step, on whatever thread this runs
-                    kept.append((self.owner, self.address))
-            else:
-                self.device.allocator.free(self.address)
+        block = self._block
+        if block is None or ending():  # at the end of the process modules are taken apart, and the memory goes with it
+            return
+        self._block = None
+        if block is True:
+            self.device.allocator.free(self.address)  # type: ignore[union-attr]
+            return
+        _NOTES.append(~self.nbytes)
+        kept = _KEPT_FOR.get(self.nbytes)
+        if kept is not None and len(kept) < _KEPT_BLOCKS:  # appending is one step, on whatever thread this runs
+            kept.append(block)
+        if len(_NOTES) > MOST_NOTES:
+            CpuCount.settle()
 
 
 def compact_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -14,14 +14,28 @@ import numpy as np
 
 from ...errors import ArgumentError, PackageError, one_line
 from ...records import dataclass
+from ..arrays.addresses import address_of
 from ..arrays.complexes import as_parts
-from ..arrays.dtypes import itemsize, scalar_packer
+from ..arrays.dtypes import NUMPY_NAMES, itemsize, scalar_packer
 from ..arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
-from ..devices.device import Device
+from ..devices.device import Device, cpu
+from ..devices.storage import ALIGN
 from . import exprs
 
 _COMPLEX = {"float32": "complex64", "float64": "complex128"}  # by the type of their parts
 _MOST_ALIGN = 1 << 20  # bytes: copies that are made to fit are longer by as much
+
+_CPU = cpu()
+
+
+def place_of(x: np.ndarray[Any, Any]) -> tuple[Any, ...] | None:
+    """`from_numpy(x).place`, without an array; None for one that is not in order, or whose type no call has met yet."""
+    flags, name = x.flags, NUMPY_NAMES.get(x.dtype)
+    if name is None or not flags.c_contiguous:
+        return None
+    address = address_of(x)
+    low = address | ALIGN
+    return address, (name, x.shape, None, _CPU, flags.writeable, low & -low)
 
 
 class OverlapError(ArgumentError):

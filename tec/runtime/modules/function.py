@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...errors import DeviceError, TecError
 from ..arrays.dtypes import itemsize, struct_code
 from ..arrays.ndarray import NDArray
 from ..devices import device as devices
 from ..devices.device import Device
-from .arguments import Checker
+from .arguments import Checker, place_of
 from .execution import execute
 from .package import damaged
 from .program import BoundProgram, HostProgram, prepared
@@ -136,7 +139,9 @@ class Function:
         cpu0 = devices.cpu(0)
         code: list[Any] = []
 
-        def prepare(args: Sequence[Any]) -> tuple[Any, tuple[int, ...], list[int]]:
+        scalar_at = [i for i, _ in scalars]
+
+        def prepare(args: Sequence[Any]) -> list[Any]:
             """Check the arguments in full, and keep what follows from their layouts."""
             checker.device(args)
             env = checker.bind(args)
@@ -144,18 +149,23 @@ class Function:
                 code.append(self.module.cpu_function(self.name))
             implicit = tuple(int(env[n]) for n in checker.implicit)
             fixed = b"" if scalars else pack_scalars(*implicit)
-            plan = (fixed, implicit, self._spans(args))
+            plan = [fixed, implicit, self._spans(args), [b"", *[object()] * len(scalars)]]
             self._remember(args, plan)
             return plan
 
-        def run(args: Sequence[Any], plan: tuple[Any, tuple[int, ...], list[int]]) -> None:
-            fixed, implicit, spans = plan
+        def run(args: Sequence[Any], plan: list[Any]) -> None:
+            fixed, implicit, spans, last = plan
             pointers = [args[i].address for i in tensor_at]
             for i, j in pairs:
                 if pointers[i] < pointers[j] + spans[j] and pointers[j] < pointers[i] + spans[i]:
                     checker.overlap(args)
             if scalars:
-                fixed = pack_scalars(*[checker.scalar(p, args[i]) for i, p in scalars], *implicit)
+                values = [args[i] for i in scalar_at]
+                if not all(map(is_, values, last[1:])):  # the same objects have the same bits, and keep their block
+                    fixed = pack_scalars(*[checker.scalar(p, args[i]) for i, p in scalars], *implicit)
+                    plan[3] = [fixed, *values]
+                else:
+                    fixed = last[0]
             if cpu0.profile is not None:
                 status = cpu0.profile.call(cpu0, self.name, lambda: code[0](pack_pointers(*pointers), fixed))
             else:
@@ -186,17 +196,23 @@ class Function:
 
         def call_tensors(*args: Any) -> None:
             try:
-                plan = plans.get(tuple([a.layout for a in args]))
-            except AttributeError:
+                places = [place_of(a) if type(a) is np.ndarray else a.place for a in args]
+                pointers, layouts = zip(*places)
+                plan = plans.get(layouts)
+            except (
+                AttributeError,
+                TypeError,
+                ValueError,
+            ):  # another object; an array that has no place; no argument at all
                 plan = None
             if plan is None:
                 slow(args)
                 return
-            fixed, _, spans = plan
-            pointers = [a.address for a in args]
+            fixed, _, spans, _ = plan
             for i, j in pairs:
                 if pointers[i] < pointers[j] + spans[j] and pointers[j] < pointers[i] + spans[i]:
-                    checker.overlap(args)
+                    slow(args)  # which finds it again, and says it
+                    return
             if cpu0.profile is not None:
                 status = cpu0.profile.call(cpu0, self.name, lambda: code[0](pack_pointers(*pointers), fixed))
             else:

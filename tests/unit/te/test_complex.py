@@ -73,6 +73,14 @@ def test_drawn_expressions(seed: int) -> None:
     np.testing.assert_allclose(t2, sums, rtol=0, atol=20 * TOLERANCE[dtype] * scale)
 
 
+def test_a_parameter_that_nothing_reads_is_complex_too() -> None:
+    A, B = (te.placeholder((4,), "complex64", name=x) for x in "AB")
+    C = te.compute((4,), lambda i: A[i] * 2.0, name="C")
+    a, c = np.full(4, 1 + 2j, "complex64"), np.zeros(4, "complex64")
+    tec.build(te.create_schedule(C.op), [A, B, C])(a, a, c)
+    assert (c == 2 * a).all()
+
+
 def product(dtype: str, m: int = 16, n: int = 16, k: int = 12) -> tuple[Any, ...]:
     A, B = te.placeholder((m, k), dtype, name="A"), te.placeholder((k, n), dtype, name="B")
     r = te.reduce_axis(k, name="r")
