@@ -157,14 +157,29 @@ _ELSEWHERE = {
 
 
 def _meant(name: str) -> str:
-    import difflib
+    from .runtime import elsewhere
 
     if name.startswith("__"):
         return ""
     if name in _ELSEWHERE:
         return f": {_ELSEWHERE[name]}"
-    close = difflib.get_close_matches(name, _LAZY, 1)
-    return f"; is tec.{close[0]} meant?" if close else ""
+    return elsewhere.hint("module", name, ()) or _of_parts(name) or elsewhere.hint("module", name, _LAZY, "tec.")
+
+
+def _of_parts(name: str) -> str:
+    """What kernels call it, or where arrays have it, if these parts are installed."""
+    try:
+        from .kernels.elsewhere import named
+        from .runtime.arrays import nd
+
+        found = [
+            f"tec.{part}.{name}"
+            for part in ("nd", "array")
+            if name in dir(nd if part == "nd" else import_module(".array", __name__))
+        ]
+        return f": {named(name) or ' or '.join(found)}" if named(name) or found else ""
+    except (ImportError, errors.TecError):
+        return ""
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from ..runtime.arrays.ndarray import NDArray, empty, zeros
+from ..runtime.arrays.filled import zeros
+from ..runtime.arrays.ndarray import NDArray, empty
 from . import build, dtypes, factor_kernels
 from .array import Array
 from .computing import in_memory

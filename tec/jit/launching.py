@@ -31,6 +31,7 @@ from ..runtime.arrays.ndarray import NDArray, from_numpy
 from ..runtime.devices import device as devices
 from ..runtime.devices.device import Device
 from ..runtime.devices.stream import Stream
+from ..runtime.elsewhere import missing
 from ..runtime.modules.arguments import OverlapError
 from ..target import Target
 from . import messages
@@ -102,6 +103,8 @@ class Kernel(Reflection):
     """A kernel. Launch it as `k[grid, block](*arguments)`, `k[grid, block, stream, shared_bytes](...)` or
     `k.launch(n)(...)`.
     """
+
+    __getattr__ = missing("kernel", "a kernel")
 
     def __init__(self, function: Any):
         function = getattr(function, "__tec_kernel__", function)

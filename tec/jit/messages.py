@@ -15,7 +15,8 @@ import numpy as np
 
 from ..errors import DeviceError, KernelError
 from ..kernels.output import HEADER, WORDS, Message, read
-from ..runtime.arrays.ndarray import NDArray, zeros
+from ..runtime.arrays.filled import zeros
+from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device
 
 if TYPE_CHECKING:

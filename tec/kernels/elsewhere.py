@@ -46,9 +46,14 @@ _HERE = {
 _BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
 
 
+def named(name: str) -> str | None:
+    """Tec's word for what others call `name` in kernels; None where the table has none."""
+    return _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_sync"))
+
+
 def here(name: str) -> str | None:
     """What tec calls something, or what it calls something like it; None where nothing is near."""
-    found = _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_sync"))
+    found = named(name)
     if found is not None:
         return f"tec calls it {found}"
     close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ...runtime.arrays.dtypes import itemsize, numpy_dtype
-from ...runtime.arrays.ndarray import NDArray, from_numpy, zeros
+from ...runtime.arrays.filled import zeros
+from ...runtime.arrays.ndarray import NDArray, from_numpy
 from ...runtime.devices.storage import ALIGN
 from ...runtime.networks.network import Network
 from ..kept import Compiled, Form, key_of, weights_of

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 
 from ..devices.device import DeviceLike
 from .dtypes import DTypeLike, ShapeLike, check_number, dtype_name
-from .ndarray import NDArray, empty, zeros
+from .ndarray import NDArray, empty
 
-__all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros_like"]
+__all__ = ["empty_like", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+
+
+def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
+    """A new array of zeros on `device`."""
+    made = empty(shape, dtype, device)
+    if made.nbytes:
+        if made.device.driver is None:
+            ctypes.memset(made.address, 0, made.nbytes)
+        else:
+            made.device.driver.memset(made.device.index, made.address, 0, made.nbytes, made.device.local.stream)
+    return made
 
 
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from .filled import empty_like, full, full_like, ones, ones_like, zeros_like
-from .ndarray import NDArray, Storage, array, empty, from_dlpack, from_numpy, zeros
+from ..elsewhere import hint
+from .filled import empty_like, full, full_like, ones, ones_like, zeros, zeros_like
+from .ndarray import NDArray, Storage, array, empty, from_dlpack, from_numpy
 
 __all__ = [
     "NDArray", "Storage", "array", "empty", "empty_like", "from_dlpack", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like",
@@ -15,4 +16,5 @@ __all__ = [
 def __getattr__(name: str) -> NoReturn:
     if name.startswith("__"):
         raise AttributeError(name)
-    raise AttributeError(f"tec.nd has no {name!r}: it has {', '.join(__all__)}; tec.array has NumPy's functions")
+    says = hint("module", name, ()) or f": it has {', '.join(__all__)}; tec.array has NumPy's functions"
+    raise AttributeError(f"tec.nd has no {name!r}{says}")

@@ -17,6 +17,7 @@ import numpy as np
 from ...errors import ArgumentError, DeviceError
 from ..devices.device import Device, DeviceLike, as_device, cpu, cuda, rocm
 from ..devices.storage import ALIGN, PAGED_BYTES, Storage, compact_strides, is_compact, runs, span
+from ..elsewhere import Memory
 from . import dlpack
 from .addresses import address_of
 from .dtypes import (
@@ -31,10 +32,10 @@ from .dtypes import (
     numpy_dtype,
 )
 
-__all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy", "zeros"]
+__all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy"]
 
 
-class NDArray:
+class NDArray(Memory):
     """An array in a device's memory.
 
     `address` is that of element 0. `layout` is what a compiled function's argument check depends on, as one hashable
@@ -398,17 +399,6 @@ def empty(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = N
     name = dtype_name(dtype)
     storage = Storage(as_device(device), prod(extents) * itemsize(name))
     return NDArray(storage, storage.address, extents, name)
-
-
-def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
-    """A new array of zeros on `device`."""
-    made = empty(shape, dtype, device)
-    if made.nbytes:
-        if made.device.driver is None:
-            ctypes.memset(made.address, 0, made.nbytes)
-        else:
-            made.device.driver.memset(made.device.index, made.address, 0, made.nbytes, made.device.local.stream)
-    return made
 
 
 def array(x: Any, device: DeviceLike = None, dtype: DTypeLike | None = None) -> NDArray:

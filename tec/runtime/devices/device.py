@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ...errors import ArgumentError, DeviceError
 from ...locks import fork_safe_lock
+from ..elsewhere import missing
 from .allocator import CachingAllocator, MemoryStats
 from .drivers import open_driver
 from .host_memory import cpu_memory, host_memory
@@ -41,6 +42,8 @@ class _ThreadState(threading.local):
 
 class Device:
     """One device. `kind` is "cpu", "rocm" or "cuda"; `index` its ordinal; `driver` its driver, None for the CPU."""
+
+    __getattr__ = missing("device", "a device")
 
     def __init__(self, kind: str, index: int, driver: Driver | None, label: str):
         self.kind = kind

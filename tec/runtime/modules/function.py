@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _MAX_PLANS = 512
 _OUT_OF_MEMORY = -1  # what CPU code returns when tec_alloc has none
 _NO_TILES = -2  # and where the system grants no tile registers
+_NEVER = object()  # no argument of a call
 _Pair = tuple[int, int]
 
 
@@ -139,7 +140,7 @@ class Function:
         cpu0 = devices.cpu(0)
         code: list[Any] = []
 
-        scalar_at = [i for i, _ in scalars]
+        scalar_at = [p.index for p in checker.scalars]
 
         def prepare(args: Sequence[Any]) -> list[Any]:
             """Check the arguments in full, and keep what follows from their layouts."""
@@ -149,7 +150,7 @@ class Function:
                 code.append(self.module.cpu_function(self.name))
             implicit = tuple(int(env[n]) for n in checker.implicit)
             fixed = b"" if scalars else pack_scalars(*implicit)
-            plan = [fixed, implicit, self._spans(args), [b"", *[object()] * len(scalars)]]
+            plan = [fixed, implicit, self._spans(args), _kept(b"", [_NEVER] * len(scalars))]
             self._remember(args, plan)
             return plan
 
@@ -161,11 +162,10 @@ class Function:
                     checker.overlap(args)
             if scalars:
                 values = [args[i] for i in scalar_at]
-                if not all(map(is_, values, last[1:])):  # the same objects have the same bits, and keep their block
+                fixed, known = last
+                if not all(map(is_, values, known)):
                     fixed = pack_scalars(*[checker.scalar(p, args[i]) for i, p in scalars], *implicit)
-                    plan[3] = [fixed, *values]
-                else:
-                    fixed = last[0]
+                    plan[3] = _kept(fixed, values)
             if cpu0.profile is not None:
                 status = cpu0.profile.call(cpu0, self.name, lambda: code[0](pack_pointers(*pointers), fixed))
             else:
@@ -199,11 +199,7 @@ class Function:
                 places = [place_of(a) if type(a) is np.ndarray else a.place for a in args]
                 pointers, layouts = zip(*places)
                 plan = plans.get(layouts)
-            except (
-                AttributeError,
-                TypeError,
-                ValueError,
-            ):  # another object; an array that has no place; no argument at all
+            except (AttributeError, TypeError, ValueError):  # objects or arrays that have no place; no arguments
                 plan = None
             if plan is None:
                 slow(args)
@@ -426,6 +422,11 @@ def _launch_with_scratch(device: Device, plan: BoundProgram, values: list[Any]) 
     finally:
         for address in held:  # on one stream what comes next comes behind these launches
             allocator.free(address)
+
+
+def _kept(block: bytes, values: list[Any]) -> tuple[bytes, list[Any]]:
+    """A block of scalars for the next call with the same objects, which have the same bits: where they are of types that cannot change."""
+    return block, values if all(type(v) in (int, float, bool) for v in values) else [_NEVER] * len(values)
 
 
 def _hashable(a: Any) -> Any:

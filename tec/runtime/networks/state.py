@@ -14,7 +14,8 @@ import numpy as np
 
 from ...errors import ArgumentError
 from ..arrays.dtypes import itemsize
-from ..arrays.ndarray import NDArray, empty, zeros
+from ..arrays.filled import zeros
+from ..arrays.ndarray import NDArray, empty
 from ..devices.device import Device
 from ..modules import exprs
 from ..plans.plan import Plan, State

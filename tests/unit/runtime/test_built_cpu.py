@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tec
+from tec import te
 from tec.runtime.modules.arguments import Checker
 from tests.counting import cost
 
@@ -55,3 +56,41 @@ def test_a_call_costs_little_over_the_work(add):
     add(x, y, z)
     new = cost(lambda: add(x, y, z))
     assert new.instructions < 1150 and new.calls <= 70, new
+
+
+def test_numbers_that_change_between_calls():
+    """A call keeps its block of numbers for the same objects, but not for objects that change."""
+    a, v = te.placeholder((4,), name="A"), te.var("v", "float32")
+    b = te.compute((4,), lambda i: a[i] * v, name="B")
+    f = tec.build(te.create_schedule(b.op), [a, b, v])
+    x, y, number = np.ones(4, "float32"), np.zeros(4, "float32"), np.array(2.0)
+    for value in (2.0, 3.0):
+        number[()] = value
+        f(x, y, number)
+        assert (y == value).all()
+    for value in (-0.0, 0.0, True, 1, -0.0):
+        f(x, y, value)
+        assert (y == value).all() and (np.signbit(y) == np.signbit(float(value))).all()
+    for value in (None, "a", [1]):
+        with pytest.raises(tec.TecError, match="number is wanted"):
+            f(x, y, value)
+
+
+def test_numpy_arrays_that_call_after_call_are_others():
+    """Of other order, type, writability, overlap: what a call knows of earlier ones does not hide it."""
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    f = tec.build(te.create_schedule(b.op), [a, b])
+    x, y = np.arange(4, dtype="float32"), np.zeros(4, "float32")
+    frozen = np.zeros(4, "float32")
+    frozen.flags.writeable = False
+    for _ in range(2):
+        f(x, y)
+        assert (y == x + 1).all()
+        for bad in (x, x.astype("float64"), frozen, np.zeros((4, 1), "float32")):
+            with pytest.raises(tec.TecError):
+                f(x, bad)
+        with pytest.raises(tec.TecError):
+            f(np.zeros(8, "float32")[::2], y)
+    with pytest.raises(tec.TecError):
+        f()

@@ -1,0 +1,136 @@
+"""What programs for numba, CuPy, PyTorch, AMDGPU.jl, CUDA.jl and TVM call things outside of kernels, in tec's words; for the hints of errors.
+
+`tec.kernels.elsewhere` has the words of kernels.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError
+
+_ARRAYS = {
+    "tec.nd.array(x, dev)": "to_device ROCArray CuArray ROCVector ROCMatrix CuVector CuMatrix roc tensor as_cuda_array from_numpy copy_to_device from_torch",
+    "tec.nd.empty(shape, dtype, dev)": "device_array",
+    "tec.nd.empty_like(x)": "device_array_like",
+    "x.numpy()": "copy_to_host asnumpy",
+    "arrays of NumPy are the host's memory, and tec.nd.array(x, dev) copies them": "pinned_array mapped_array managed_array pinned mapped",
+}
+_DEVICES = {
+    'tec.rocm(0), tec.cuda(0), tec.rocm_emu("gfx942") or tec.cpu()': "select_device set_device get_current_device current_context current_device gpus list_devices "
+    "devices AMDGPU CUDA gpu gpus rocm_device context HIP hip default_device",
+    "dev.sync()": "synchronize device_synchronize deviceSynchronize",
+    "dev.stream()": "Stream stream default_stream HIPStream CuStream external_stream",
+    "dev.event()": "Event event HIPEvent CuEvent",
+    "start.elapsed_time(stop), of two events": "event_elapsed_time get_elapsed_time elapsed",
+    "dev.memory() and dev.empty_cache()": "MemoryPool get_default_memory_pool mem_get_info mem_info reclaim memory_allocated empty_cache",
+    "tec.runtime.cuda_exists() and tec.runtime.rocm_exists()": "is_available available functional has_rocm has_rocm_gpu has_cuda device_count detect",
+    "with dev.capture() as graph: ..., graph.launch()": "CUDAGraph graph_capture capture begin_capture",
+}
+_KERNELS = {
+    "@tec.kernel": "jit njit cuda_jit RawKernel RawModule",
+    "k[grid, block](...)": "@roc @cuda launch_kernel",
+    "tec.kernel.launch_configuration(k, *args) and tec.kernel.occupancy(k, ...)": "launch_configuration occupancy max_active_blocks",
+    "an expression of tec.array becomes one kernel; @tec.kernel is a kernel by hand": "ElementwiseKernel ReductionKernel fuse vectorize guvectorize reduce stencil",
+}
+_OTHERS = {
+    'types are NumPy\'s or text: np.float32, "bfloat16"': "bool_ int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bfloat16 complex64 complex128 "
+    "half double float32x4",
+    "f.save(path), net.save(path)": "save export export_library",
+    "tec.ir.save_json(func), tec.ir.load_json(text)": "save_json load_json",
+    "tec.lower(s, args) gives functions of loop IR, tec.build(s, args) a module": "IRModule PrimFunc",
+    "tec.errors.TecError": "TVMError TVMException CudaAPIError HIPError",
+    "Python numbers, tuples and text are taken as they are": "convert",
+    "TEC_DUMP=passname prints the IR around a pass (tec.ir.passes)": "transform instrument",
+    "tec.grad(f) makes gradients; nothing else keeps track of them": "no_grad autograd backward",
+}
+_HERE = {
+    "module": {**_ARRAYS, **_DEVICES, **_KERNELS, **_OTHERS},
+    "array": {
+        "x.numpy()": "copy_to_host get cpu tolist host to_host data ctypes",
+        "x.copyfrom(array)": "copy_from_host copy_to_device set fill copy_from",
+        "x.copyto(device)": "copy cuda clone to_device",
+        "x.device.sync()": "synchronize",
+        "x.reshape(-1)": "ravel flatten",
+    },
+    "device": {
+        **_DEVICES,
+        "with dev:": "use activate",
+        "dev.wavefront_size": "warp_size warpsize WARP_SIZE wavefrontsize warpSize",
+        "dev.compute_units": "multi_processor_count MULTIPROCESSOR_COUNT multiprocessor_count",
+        "dev.arch": "compute_capability cc gcn_arch",
+        "nothing: memory goes when its arrays do, and dev.empty_cache() gives back what is kept": "reset close",
+        "dev.total_memory_bytes and dev.memory()": "mem_info get_memory_info",
+    },
+    "kernel": {
+        "k.launch(n)(...)": "forall parallel_for",
+        "k[grid, block](...)": "configure run",
+        "k.asm(*args)": "inspect_asm inspect_sass ptx sass code",
+        "k.llvm(*args)": "inspect_llvm",
+        "k.loop_ir(*args)": "inspect_types inspect_cfg",
+        "k.resources(*args)": "max_threads regs_per_thread shared_mem_per_block local_mem_per_thread num_regs attributes get_regs_per_thread",
+        "tec.kernel.occupancy(k, *args)": "occupancy",
+        "nothing: code is compiled for the types of each launch's arguments": "specialize compile signatures warmup",
+    },
+}  # fmt: skip
+_BY_NAME = {of: {n: ours for ours, names in table.items() for n in names.split()} for of, table in _HERE.items()}
+_NEAR = 0.75  # how like a name must be to be asked about: below it are chance likenesses (to_device and device)
+
+
+def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
+    """What follows an error that something has no `name`: tec's word for it, or one of `names` that is like it; "" where nothing is near. of: "module", "array",
+    "device" or "kernel"."""
+    found = _BY_NAME[of].get(name)
+    if found is not None:
+        return f": {found}"
+    close = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, _NEAR)
+    return f"; is {prefix}{close[0]} meant?" if close else ""
+
+
+def missing(of: str, what: str, rest: Callable[[str], str] = lambda name: "") -> Callable[[Any, str], Any]:
+    """A `__getattr__`: the error that `what` has no such attribute, with its hint. rest: that of names that no table has."""
+
+    def getattr_(self: Any, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"{what} has no attribute {name!r}")
+        says = hint(of, name, dir(type(self))) or rest(name)
+        raise AttributeError(f"{what} has no attribute {name!r}{says}")
+
+    return getattr_
+
+
+def _of_arrays(name: str) -> str:
+    """NumPy's methods, which arrays that compute have."""
+    return f": tec.array.asarray(x).{name}, whose arrays compute" if hasattr(np.ndarray, name) else ""
+
+
+def _refused(sign: str) -> Any:
+    def method(self: Any, *others: Any) -> Any:
+        if others and not isinstance(others[0], (int, float, complex, Memory)):
+            return NotImplemented  # NumPy's arrays take it as one of theirs
+        raise ArgumentError(
+            f"{sign} of an NDArray, which is memory",
+            hint="tec.array.asarray(x) computes: + - * / and NumPy's functions",
+        )
+
+    return method
+
+
+class Memory:
+    """What arrays of the runtime answer where a program takes them for arrays that compute."""
+
+    __slots__ = ()
+    __getattr__ = missing("array", "an NDArray", _of_arrays)
+    __add__ = __radd__ = _refused("+")
+    __sub__ = __rsub__ = _refused("-")
+    __mul__ = __rmul__ = _refused("*")
+    __truediv__ = __rtruediv__ = _refused("/")
+    __floordiv__ = __mod__ = _refused("//")
+    __pow__ = _refused("**")
+    __matmul__ = _refused("@")
+    __neg__ = __abs__ = _refused("arithmetic")
+    __lt__ = __le__ = __gt__ = __ge__ = _refused("comparison")

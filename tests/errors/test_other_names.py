@@ -1,0 +1,52 @@
+"""Names of numba, CuPy, PyTorch, AMDGPU.jl, CUDA.jl and TVM outside of kernels: the error says tec's word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tec
+
+
+@tec.kernel
+def fill(x):
+    x[tec.grid_idx(1)] = 1.0
+
+
+X = tec.nd.array(np.zeros(3, "float32"))
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "says"),
+    [
+        (tec, "to_device", "tec.nd.array(x, dev)"), (tec, "ROCArray", "tec.nd.array(x, dev)"), (tec, "synchronize", "dev.sync()"),
+        (tec, "syncthreads", "tec.barrier()"), (tec, "workitemIdx", "tec.thread_idx.x"), (tec, "arange", "tec.array.arange"),
+        (tec, "zeros", "tec.nd.zeros or tec.array.zeros"), (tec, "njit", "@tec.kernel"), (tec, "is_available", "tec.runtime.cuda_exists() and tec.runtime.rocm_exists()"),
+        (tec, "TVMError", "tec.errors.TecError"), (tec, "create_schedul", "is tec.create_schedule meant?"),
+        (tec.nd, "device_array", "tec.nd.empty(shape, dtype, dev)"), (X, "copy_to_host", "x.numpy()"), (X, "sum", "tec.array.asarray(x).sum, whose arrays compute"),
+        (X, "reshap", "is reshape meant?"), (tec.cpu(), "multi_processor_count", "dev.compute_units"), (tec.cpu(), "Stream", "dev.stream()"),
+        (fill, "forall", "k.launch(n)(...)"), (fill, "inspect_asm", "k.asm(*args)"), (fill, "resource", "is resources meant?"),
+    ],
+)  # fmt: skip
+def test_the_error_says_it(of: Any, name: str, says: str) -> None:
+    with pytest.raises(AttributeError) as e:
+        getattr(of, name)
+    assert str(e.value).endswith(says)
+
+
+@pytest.mark.parametrize("name", ["gobbledygook", "vulkan"])
+def test_nothing_is_said_where_nothing_is_like_it(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"'{name}'$"):
+        getattr(tec, name)
+    assert not hasattr(X, "__cuda_array_interface__")
+
+
+def test_memory_has_no_arithmetic() -> None:
+    """NumPy's arrays take it as one of theirs."""
+    for f in (lambda: X + X, lambda: 2.0 * X, lambda: X @ X, lambda: -X, lambda: X < 1):
+        with pytest.raises(tec.ArgumentError, match="NDArray") as e:
+            f()
+        assert "tec.array.asarray(x)" in str(e.value)
+    assert ((X + np.ones(3)) == 1).all() and ((np.ones(3) + X) == 1).all()
