@@ -45,9 +45,8 @@ class Compiled:
     arguments: tuple[Argument, ...] = ()
     parted: bool = False  # whether an argument is several to the code
     call: Any = field(init=False)
-    simple: bool = field(
-        init=False
-    )  # whether its arguments are its parameters, and nothing is to be done behind a launch
+    # Whether its arguments are its parameters, and nothing is to be done behind a launch.
+    simple: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.call = self.module[self.func.name]
