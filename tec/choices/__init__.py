@@ -40,6 +40,7 @@ from .families.extreme_index import ExtremeIndex
 from .families.gathers import Gather
 from .families.plain_windows import PlainWindows
 from .families.products import few_rows, few_rows_matrix, few_rows_packed, projections, row_folds
+from .families.products.few_columns import FewColumns
 from .families.products.thin import ThinProduct
 from .families.squares import Squares
 from .families.transposes import Transpose
@@ -68,6 +69,7 @@ FAMILIES: tuple[Any, ...] = (
     few_rows,
     projections,
     row_folds,
+    FewColumns,
     products,
     convolutions,
     plain_convolutions,

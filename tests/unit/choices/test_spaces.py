@@ -59,6 +59,8 @@ GRU = {
 PROGRAMS: dict[str, Any] = {
     "product": lambda: program("matmul", {}, ("float32", (24, 20)), ("float32", (20, 32)), bias=True),
     "thin product": lambda: program("matmul", {}, ("float32", (2, 40)), ("float32", (40, 24))),
+    "few columns": lambda: program("matmul", {}, ("float32", (10, 43)), ("float32", (43, 3)), bias=True),
+    "few columns along the sum": lambda: program("matmul", {"transpose_b": True}, ("float16", (2, 9, 70)), ("float16", (2, 5, 70))),
     "half product": lambda: program("matmul", {"transpose_b": True}, ("float16", (40, 32)), ("float16", (48, 32)), bias=True),
     "packed product": lambda: program("packed_matmul", PACKED, ("float32", (24, 64)), ("uint8", (3, 64, 8)), ("float32", (3, 4, 16)), bias=True),
     "projection": lambda: program("projection", {"depth": 128, "columns": 24, "eps": 1e-5, "gate": "silu"}, ("float32", (1, 128)), ("float32", (128,)), ("float32", (24, 128)), bias=True),
@@ -90,6 +92,7 @@ POOL = {
 PACKED = {"bits": 4, "block": 16, "panel": 16, "depth": 64, "columns": 40}
 EXPECTED = {  # the default's template on a CPU, on a GPU
     "product": ("cpu product", "matrix product"), "thin product": ("cpu product", "gpu reduction"), "half product": ("cpu product", "matrix product"),
+    "few columns": ("cpu few columns", "gpu reduction"), "few columns along the sum": ("cpu few columns", "gpu reduction"),
     "packed product": ("cpu packed product", "matrix product"),
     "projection": ("cpu stages", "gpu projection"),
     "convolution": ("cpu convolution", "gpu reduction"), "depthwise": ("cpu convolution", "gpu reduction"), "image": ("cpu product", "matrix product"),
