@@ -1,11 +1,11 @@
-"""Repetitions and padded edges as copies of whole lines, on CPUs.
+"""Repetitions and padded edges as copies of whole lines, and running sums of lines that lie side by side in one row, on CPUs.
 
 Repeated axes become axes of their own, which nothing that is read depends on, so that what was loaded is stored for each of them:
 
     tile(x[a, b], (r, s))  ->  reshape(broadcast_to(reshape(x, [1, a, 1, b]), [r, a, s, b]), [r * a, s * b])
 
 Lines that are short are made longer first, by a kernel of its own that repeats the last axes. Padding that repeats elements (reflect, edge, wrap) asks for what lies
-inside first, which is copied as it lies. A GPU's threads have an element each and gain nothing by either.
+inside first, which is copied as it lies. The axes behind that of a running sum become one, whose vectors are sums side by side. A GPU's threads have an element each and gain nothing by either.
 """
 
 from __future__ import annotations
@@ -22,16 +22,25 @@ _LEAST = 4  # elements of a line that are quicker copied than picked one by one
 
 def copy_lines(graph: Graph, target: Target) -> Graph:
     """The graph whose repetitions and paddings copy lines, where their sizes are numbers."""
-    if target.is_gpu or not any(n.op == "tile" or _repeats_edges(n) for n in graph.nodes):
+    if target.is_gpu or not any(n.op in _HANDLERS for n in graph.nodes):
         return graph
-    return rebuild(graph, lambda b, n: _padded(b, n) if _repeats_edges(n) else _tiled(b, n))
+    return rebuild(graph, lambda b, n: n.op in _HANDLERS and _HANDLERS[n.op](b, n))
 
 
-def _repeats_edges(node: Node) -> bool:
-    return node.op == "pad" and node.attrs.get("mode", "constant") != "constant"
+def _running(b: Rebuild, node: Node) -> bool:
+    x, axis = b.value(node.inputs[0]), node.attrs["axis"] % max(1, len(node.outputs[0].shape))
+    behind, out = x.shape[axis + 1 :], node.outputs[0]
+    if len(behind) < 2 or not all(isinstance(n, int) for n in behind):
+        return False
+    (y,) = b.new.add("reshape", [x], {"shape": (*x.shape[: axis + 1], math.prod(behind))}, out.name, node.origin)
+    (y,) = b.new.add(node.op, [y], {**node.attrs, "axis": axis}, out.name, node.origin)
+    (b.map[out],) = b.new.add("reshape", [y], {"shape": out.shape}, out.name, node.origin)
+    return True
 
 
 def _padded(b: Rebuild, node: Node) -> bool:
+    if node.attrs.get("mode", "constant") == "constant":
+        return False
     values = [b.value(v) for v in node.inputs]
     out = node.outputs[0]
     (b.map[out],) = b.new.add("pad", values, {**node.attrs, "inside_first": True}, out.name, node.origin)
@@ -39,8 +48,6 @@ def _padded(b: Rebuild, node: Node) -> bool:
 
 
 def _tiled(b: Rebuild, node: Node) -> bool:
-    if node.op != "tile":
-        return False
     x, repeats = b.value(node.inputs[0]), tuple(node.attrs["repeats"])
     sizes = [n for n in x.shape if isinstance(n, int) and n > 0]
     if len(sizes) < len(x.shape) or not all(isinstance(r, int) and r > 0 for r in repeats):
@@ -84,3 +91,6 @@ def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value
     (y,) = b.new.add("broadcast_to", [y], {"shape": tuple(wide)}, name, origin)
     (y,) = b.new.add("reshape", [y], {"shape": tuple(after)}, name, origin)
     return y
+
+
+_HANDLERS = {"tile": _tiled, "pad": _padded, "cumsum": _running}

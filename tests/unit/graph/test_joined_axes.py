@@ -127,3 +127,9 @@ def test_repetitions(repeats, dtype):
     x = numbers(4, 6, 7, dtype=dtype)
     net, feeds = run(lambda g, v: add(g, "tile", v, repeats=repeats), {"x": x})
     np.testing.assert_array_equal(net.run(feeds)[0], np.tile(x, repeats))
+
+
+def test_running_sums_of_rows_behind_an_axis():
+    x = numbers(3, 5, 4, 6)
+    net, feeds = run(lambda g, v: add(g, "cumsum", v, axis=1), {"x": x})
+    np.testing.assert_array_equal(net.run(feeds)[0], x.cumsum(1))

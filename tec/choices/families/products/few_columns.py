@@ -22,8 +22,8 @@ from ...space import Choice, Scheduled, Space
 _MOST_COLUMNS = 8
 _LEAST_ROWS = 4  # fewer are products of few rows
 _MOST_SUMS = 24  # of the 32 vector registers
-# Vectors of a sum at least, where there are so many columns that register tiles take them, in vectors of four. With fewer, lanes take longer to meet than tiles to be filled (Zen 4: 40
-# elements by 7 columns 20 us for 500 rows, tiles 13).
+# Vectors of a sum at least, where there are so many columns that register tiles take them, in vectors of four: with fewer, lanes take longer to meet than tiles that
+# are partly filled.
 _TILED, _CHAIN = 4, 4
 
 
