@@ -83,30 +83,44 @@ def _drafts(space: Space) -> list[Choice]:
 
 
 def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> list[tuple[Space, Choice]]:
-    """What should be no dearer than the default by sketches: the cheapest of other templates' defaults and of drafts. Where the default's loops cost many times its
-    sketch, that sketch misleads: then the cheapest of each template that is well below the loops' price."""
+    """What may be cheaper than the default by what its sketch says: the cheapest of each of the next templates, and of the default's drafts of other outlines where figures say
+    so. Where the default's loops cost many times its sketch, that sketch misleads: then all that is well below the loops' price."""
     known = figures.of(_CHAIN, found[0].target)
     sketch = found[0].cost(default).seconds
     is_misled = loops_seconds > known["misled"] * sketch
-    cheapest: list[tuple[float, Space, Choice]] = []
+    cheapest: list[tuple[float, int, Space, Choice]] = []
     # Of an open size the price is a guess, and plain stages lose most where it is wrong: a softmax over a long past, say, in one work-group.
     is_open = any(size_of(t.shape) is None for op in found[0].group.ops for t in op.outputs)
     others = sorted(found[1:], key=lambda s: s.template in STAGES)
     for k, space in enumerate([found[0], *others][:DRAFTED_SPACES]):
         if k and is_open and space.template in STAGES:
             continue
+        # Of most templates the sketch says which draft is best; where loops say it better, figures have how many are looked at.
+        count = 1 if k else space.figures.count("own_rivals") if "own_rivals" in space.figures else 0
+        if not count:
+            continue
         # What stands behind by what was measured must be far better.
         below = known["far_below"] if k and space.is_second else known["well_below"]
         bound = below * (loops_seconds if k and is_misled else sketch)
-        best = None
         with told(space.template, "drafts"):  # a template that fails is no rival
-            for choice in (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED)):
-                if (seconds := space.cost(choice).seconds) < bound:
-                    best, bound = choice, seconds
-        if best is not None:
-            cheapest.append((bound, space, best))
-    cheapest.sort(key=lambda c: c[0])
-    return [(space, choice) for _, space, choice in cheapest[: None if is_misled else 1]]
+            some = (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED))
+            priced = ((space.cost(c).seconds, c) for c in some if k or c != default)
+            best = _apart(space, [p for p in priced if p[0] < bound], count, default)
+            cheapest += [(seconds, len(cheapest) + n, space, choice) for n, (seconds, choice) in enumerate(best)]
+    cheapest.sort(key=lambda c: c[:2])
+    return [(space, choice) for *_, space, choice in cheapest[: None if is_misled else known.count("rivals")]]
+
+
+def _apart(space: Space, priced: list[tuple[float, Choice]], count: int, default: Choice) -> list[tuple[float, Choice]]:
+    """The `count` cheapest choices, no two of one outline: what differs in little else lowers to much the same loops."""
+    names = sorted(space.outline & space.parameters.keys())
+    seen, kept = {tuple(default.get(n) for n in names)} if names and count > 1 else set(), []
+    for seconds, choice in sorted(priced, key=lambda p: p[0]):
+        lies = tuple(choice[n] for n in names)
+        if len(kept) < count and not (names and lies in seen):
+            seen.add(lies)
+            kept.append((seconds, choice))
+    return kept
 
 
 def _seconds(made: Made) -> tuple[float, ...]:

@@ -24,7 +24,10 @@ from .rules import figures
 UNDER_WAY = 8  # loads of a loop that a thread has under way: as LLVM unrolls a loop of loads
 _REGISTERS = 32  # of a thread beside what it keeps: addresses, counters, what is being computed
 _HELD = 0.8  # of a last cache's bytes that what the kernels before wrote, and a kernel reads again, may be
-_SECTORS, _KERNEL = "sectors", "kernel"  # whose figures are asked
+# Whose figures are asked: of a kernel's sketch, and of loops that were read; of these what each part takes, and how much of it adds to the longest.
+_SECTORS, _KERNEL, _LOOPS, _SHARES, _BESIDE = "sectors", "kernel", "loops", "shares of loops", "beside in loops"
+# Parts of a machine whose slowest counts in a sketch, and as what users read them.
+_LIMITS = {"far memory": "memory", "near memory": "memory", "memory of a unit": "memory", "L2 of a unit": "L2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The kernels of a choice, in order; parallel: whether a CPU's threads share the work."""
+    """The kernels of a choice, in order; parallel: whether a CPU's threads share the work; is_read: whether they were counted in loops."""
 
     kernels: tuple[Kernel, ...]
     parallel: bool = False
+    is_read: bool = False
 
     @property
     def threads(self) -> int:
@@ -110,7 +114,9 @@ def price(found: Footprint, target: Target) -> Cost:
     of = _kernel if target.is_gpu else _on_cores
     parts = [of(k, found, target) for k in found.kernels]
     longest = max(parts, key=lambda c: c.seconds, default=Cost(0.0, "launch"))
-    return Cost(sum(c.seconds for c in parts), longest.limit)
+    known = _known(found, target) if target.is_gpu else {}
+    first = known["first_us"] * 1e-6 if "first_us" in known else 0.0  # of a graph, once
+    return Cost(first + sum(c.seconds for c in parts), longest.limit)
 
 
 def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
@@ -129,8 +135,35 @@ def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
 
 def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     """See the module."""
+    known = _known(found, target)
+    parts = _parts(k, target, known)
+    if known.template == _LOOPS:
+        shares, rest = figures.of(_SHARES, target), figures.of(_BESIDE, target)
+        times = {name: shares[name] * seconds for name, seconds in parts.items()}
+    else:
+        times = dict(parts)
+        for name in _LIMITS:
+            times[_LIMITS[name]] = max(times.get(_LIMITS[name], 0.0), times.pop(name))
+        rest = dict.fromkeys(times, known["not_hidden"])
+    limit = max(times, key=lambda name: times[name])
+    # Of what takes less a part is not hidden under what takes most: groups begin and end, and not all at once.
+    seconds = (
+        times[limit] + sum(rest[name] * s for name, s in times.items() if name != limit) + known["start_us"] * 1e-6
+    )
+    launch = target.machine.launch_seconds
+    return Cost(k.launches * (launch + seconds), _LIMITS.get(limit, limit) if seconds > launch else "launch")
+
+
+def _known(found: Footprint, target: Target) -> figures.Figures:
+    """The figures of loops, where they were read and the machine has some; of sketches else, which leave out what loops have."""
+    loops = figures.of(_LOOPS, target)
+    return loops if found.is_read and loops else figures.of(_KERNEL, target)
+
+
+def _parts(k: Kernel, target: Target, known: figures.Figures) -> dict[str, float]:
+    """The seconds that each part of a machine has to do with a kernel, by the machine's rates."""
     machine, chip, wave = target.machine, target.chip, target.wavefront_size
-    known, sectors = figures.of(_KERNEL, target), figures.of(_SECTORS, target)
+    sectors = figures.of(_SECTORS, target)
     clock = machine.clock_hz
     waves = math.ceil(k.threads / wave)
     slots, _ = chip.occupancy(k.registers + _REGISTERS, k.shared_bytes, waves, wave)
@@ -145,20 +178,19 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     trip = known["trip_ns"] if "trip_ns" in known else machine.queued_ns or latency_ns(machine, "memory")
     waiting = trip * 1e-9 * max(min(k.waits, 1.0), k.waits / UNDER_WAY)
     # A wavefront alone: some operations wait for the one before them, and at a barrier it waits for what all others have under way.
-    lone = k.issued * max(known["apart_clocks"], wave / chip.simd_lanes) + k.barriers * (
-        known["barrier_clocks"] if "barrier_clocks" in known else chip.lds_latency
-    )
-    copied = 0.0
-    if k.copied_bytes:  # from the L2: what it gives to all units, and what one of them takes
-        last = copied_gbps(target, k.held_bytes) * 1e9
-        copied = max(k.copied_bytes / last, k.copied_bytes * each / known["unit_bytes"] / clock)
-    times = {
-        "memory": max(
-            k.memory_bytes / (_far_gbps(k, target) * 1e9 * min(1.0, busy * machine.unit_share) * even),
-            k.memory_bytes * each / known["unit_bytes"] / clock,
-        ),
+    apart = known["apart_clocks"] if known.template == _LOOPS else max(known["apart_clocks"], wave / chip.simd_lanes)
+    lone = k.issued * apart + k.barriers * (known["barrier_clocks"] if "barrier_clocks" in known else chip.lds_latency)
+    reached, unit_rate = _far_gbps(k, target), known["unit_bytes"] * clock
+    moved = k.memory_bytes / (reached * 1e9 * min(1.0, busy * machine.unit_share) * even)
+    is_far = reached == machine.reached_gbps
+    return {
+        "far memory": moved if is_far else 0.0,
+        "near memory": 0.0 if is_far else moved,
+        "memory of a unit": k.memory_bytes * each / unit_rate,
         "L1": k.asked_bytes / (near_gbps(target) * 1e9 * busy / machine.units * even),
-        "L2": copied,
+        # From the L2: what it gives to all units, and what one of them takes.
+        "L2": k.copied_bytes / (copied_gbps(target, k.held_bytes) * 1e9) if k.copied_bytes else 0.0,
+        "L2 of a unit": k.copied_bytes * each / unit_rate,
         "sectors": k.unused_bytes / busy / sectors["bytes_a_clock"] / clock if k.unused_bytes and "bytes_a_clock" in sectors else 0.0,
         "LDS": k.scratch_bytes * each / max(1, machine.scratch_bytes_a_clock) / clock,
         "issue": most * waves * wave * k.issued / (chip.simds * chip.simd_lanes) / clock,
@@ -166,11 +198,6 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
         "latency": rounds * (waiting + lone / clock),
         "dispatch": _starts(k, waves, target) / clock,
     }  # fmt: skip
-    limit = max(times, key=lambda name: times[name])
-    # Of what takes less a part is not hidden under what takes most: groups begin and end, and not all at once.
-    seconds = times[limit] + known["not_hidden"] * (sum(times.values()) - times[limit]) + known["start_us"] * 1e-6
-    launch = machine.launch_seconds
-    return Cost(k.launches * (launch + seconds), limit if seconds > launch else "launch")
 
 
 def _starts(k: Kernel, waves: int, target: Target) -> float:

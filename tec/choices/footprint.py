@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info, with_lanes
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
-from ..ir.visit import any_expr, children, deep_recursion, visit
+from ..ir.visit import any_expr, children, deep_recursion, free_vars, visit
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..target import Target
@@ -56,7 +56,7 @@ def of_lowered(low: Lowered, target: Target, launched: float | None = None) -> F
         found = of_kernels.get(part.name, Launch(1.0, 1.0, {}))
         made = _kernel(part, target, found.groups if launched is None else launched, found.mapped)
         kernels.append(replace(made, launches=found.times))
-    return Footprint(tuple(kernels))
+    return Footprint(tuple(kernels), is_read=True)
 
 
 # ---- kernels of a GPU
@@ -258,6 +258,11 @@ class _Threads(Fold[_Counts]):
                 deep = max(deep, below + (x.buffer.scope == "global"))
                 out = out.plus(own)
                 continue
+            if isinstance(x, E.Call) and x.op in ("likely", "if_then_else"):
+                cond, *sides = x.args
+                out.issued += len(sides) // 2 * dtype_info(x.dtype).lanes  # under a predicate
+                stack.extend(sides if self._stands(cond) else x.args)
+                continue
             if isinstance(x, E.Call):
                 out = out.plus(self._call(x))
                 stack.extend(a for k, a in enumerate(x.args) if k not in INTRINS[x.op].elements)
@@ -269,6 +274,11 @@ class _Threads(Fold[_Counts]):
                 # GPUs compute two 16-bit floats at once.
                 out.issued += info.lanes / (2 if info.is_float and info.bits == 16 and info.lanes > 1 else 1)
         return replace(out, waits=0.0, under_way=0), deep
+
+    def _stands(self, cond: E.Expr) -> bool:
+        """Whether a condition is the same at all trips of the loops around, and reads nothing: a compiler computes it once, before them."""
+        used = free_vars(cond)
+        return not _reads(cond) and all(v not in used for v, _ in self.loops)
 
     def _call(self, e: E.Call) -> _Counts:
         known, attrs = INTRINS[e.op], e.attrs or {}
