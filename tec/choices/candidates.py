@@ -114,7 +114,8 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
 def _apart(space: Space, priced: list[tuple[float, Choice]], count: int, default: Choice) -> list[tuple[float, Choice]]:
     """The `count` cheapest choices, no two of one outline: what differs in little else lowers to much the same loops."""
     names = sorted(space.outline & space.parameters.keys())
-    seen, kept = {tuple(default.get(n) for n in names)} if names and count > 1 else set(), []
+    seen = {tuple(default.get(n) for n in names)} if names and count > 1 else set()
+    kept: list[tuple[float, Choice]] = []
     for seconds, choice in sorted(priced, key=lambda p: p[0]):
         lies = tuple(choice[n] for n in names)
         if len(kept) < count and not (names and lies in seen):

@@ -7,12 +7,13 @@
 A sketch and what is read are the same value, so that one price serves both, and a test holds the one against the other.
 
 The price is a roofline with latencies: of each kernel the longest of what memory, the caches, shared memory, the vector lanes and the matrix pipes take, and what rounds of
-work-groups wait; of the others a part is not hidden. Rates and latencies are the machine's (`tec.target.machines`).
+work-groups wait; of the others a part is not hidden. Where a clock judged loops, each part has a share of its own that is not. Rates and latencies are the machine's (`tec.target.machines`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from ..records import dataclass
 from ..target import Target, l2_gbps, latency_ns, level_gbps
@@ -114,9 +115,10 @@ def price(found: Footprint, target: Target) -> Cost:
     of = _kernel if target.is_gpu else _on_cores
     parts = [of(k, found, target) for k in found.kernels]
     longest = max(parts, key=lambda c: c.seconds, default=Cost(0.0, "launch"))
-    known = _known(found, target) if target.is_gpu else {}
-    first = known["first_us"] * 1e-6 if "first_us" in known else 0.0  # of a graph, once
-    return Cost(first + sum(c.seconds for c in parts), longest.limit)
+    seconds = sum(c.seconds for c in parts)
+    if target.is_gpu and "first_us" in (known := _known(found, target)):  # of a graph, once
+        seconds += known["first_us"] * 1e-6
+    return Cost(seconds, longest.limit)
 
 
 def _on_cores(k: Kernel, found: Footprint, target: Target) -> Cost:
@@ -137,6 +139,7 @@ def _kernel(k: Kernel, found: Footprint, target: Target) -> Cost:
     """See the module."""
     known = _known(found, target)
     parts = _parts(k, target, known)
+    rest: Mapping[str, float]
     if known.template == _LOOPS:
         shares, rest = figures.of(_SHARES, target), figures.of(_BESIDE, target)
         times = {name: shares[name] * seconds for name, seconds in parts.items()}

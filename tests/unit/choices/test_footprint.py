@@ -15,7 +15,7 @@ import tec
 from tec import te, topi
 from tec.choices import Space, footprint, proof, spaces
 from tec.choices.addresses import evaluated
-from tec.choices.cost import Footprint, price
+from tec.choices.cost import Footprint, Kernel, price
 from tec.graph.optimize import optimize
 from tec.graph.parts import part_of
 from tec.graph.programs import program_of
@@ -110,6 +110,36 @@ def test_a_function_of_a_cpu_is_one_kernel() -> None:
     (kernel,) = found.kernels
     assert found.parallel and kernel.memory_bytes == 3 * 4 << 20
     assert kernel.issued == pytest.approx((1 << 20) / 8 * 2.5, rel=0.1)  # two loads, a store and an addition a vector
+
+
+def test_parts_of_loops_add_up_where_a_clock_judged_them() -> None:
+    """What issues beside what comes from the caches costs more than either; a chip without a clock prices loops as it does sketches."""
+    near, issued = Kernel(1320, 256, asked_bytes=4e8), Kernel(1320, 256, issued=2000)
+    both = Kernel(1320, 256, asked_bytes=4e8, issued=2000)
+    judged, modelled = tec.Target("cuda -arch=sm_90a"), tec.Target(GPU)
+    alone, other, together = (price(Footprint((k,), is_read=True), judged).seconds for k in (near, issued, both))
+    start = price(Footprint((Kernel(1, 32),), is_read=True), judged).seconds
+    assert max(alone, other) + 0.4 * (min(alone, other) - start) < together < alone + other
+    assert price(Footprint((both,), is_read=True), modelled) == price(Footprint((both,)), modelled)
+    two = price(Footprint((both, both), is_read=True), judged).seconds
+    assert together < two < 2 * together  # a graph begins once
+
+
+def test_conditions_that_no_loop_changes_are_counted_once() -> None:
+    """A thread's sum of 512 products, of terms that its own place says to leave out: fewer than four operations a term. Where the term's place says it, more."""
+
+    def counted(by_term: bool) -> float:
+        a, b = (te.placeholder((512, 64), "float32", name=n) for n in "ab")
+        k = te.reduce_axis((0, 512), "k")
+
+        def value(i: Any) -> Any:
+            place = k if by_term else i
+            return te.sum(tec.if_then_else(place * 3 % 7 < 5, a[k, i], 0.0) * b[k, i], axis=k)
+
+        found = of([te.compute((64,), value, name="c")], "cuda -arch=sm_90a", "gpu stages")
+        return found.kernels[0].issued
+
+    assert counted(False) < 512 * 4 < counted(True)
 
 
 def test_index_expressions_have_values() -> None:
