@@ -83,8 +83,8 @@ def _drafts(space: Space) -> list[Choice]:
 
 
 def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> list[tuple[Space, Choice]]:
-    """What may be cheaper than the default by what its sketch says: the cheapest of each of the next templates, and of the default's drafts of other outlines where figures say
-    so. Where the default's loops cost many times its sketch, that sketch misleads: then all that is well below the loops' price."""
+    """What may be cheaper than the default by what its sketch says: the cheapest of each template, and of the default's more drafts of other outlines where figures say so.
+    Where the default's loops cost many times its sketch, that sketch misleads: then all that is well below the loops' price."""
     known = figures.of(_CHAIN, found[0].target)
     sketch = found[0].cost(default).seconds
     is_misled = loops_seconds > known["misled"] * sketch
@@ -96,12 +96,11 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
         if k and is_open and space.template in STAGES:
             continue
         # Of most templates the sketch says which draft is best; where loops say it better, figures have how many are looked at.
-        count = 1 if k else space.figures.count("own_rivals") if "own_rivals" in space.figures else 0
-        if not count:
-            continue
+        has_several = not k and "own_rivals" in space.figures
         # What stands behind by what was measured must be far better.
-        below = known["far_below"] if k and space.is_second else known["well_below"]
+        below = known["far_below"] if k and space.is_second else known["well_below"] if k or has_several else 1.0
         bound = below * (loops_seconds if k and is_misled else sketch)
+        count = space.figures.count("own_rivals") if has_several else 1
         with told(space.template, "drafts"):  # a template that fails is no rival
             some = (*([space.default] if k else []), *itertools.islice(space.drafts(), _MOST_PRICED))
             priced = ((space.cost(c).seconds, c) for c in some if k or c != default)
