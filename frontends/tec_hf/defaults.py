@@ -140,7 +140,7 @@ _USUAL: dict[str, dict[str, Any]] = {
         "hidden_act": "relu2", "max_position_embeddings": 4096, "norm_eps": 1e-5, "partial_rotary_factor": 0.5,
     },
     "gpt_neox": {
-        "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True, "rotary_pct": 0.25,
+        "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True, "rotary_pct": 0.25, "rotary_emb_base": 1e4,
     },
     "gpt2": {
         "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new",
@@ -204,6 +204,9 @@ def complete(config: dict[str, Any]) -> None:
         config["rope_parameters"] = {name: dict(rope) for name, rope in _GEMMA4_ROPE.items()}
     if "hidden_activation" in usual and config["hidden_activation"] is not None:
         config.pop("hidden_act", None)  # an older name, which is not read where both stand
+    if kind == "gpt_neox":
+        # Its own names, beside which the usual ones are not read.
+        config |= {"rope_theta": config["rotary_emb_base"], "partial_rotary_factor": config["rotary_pct"]}
     if kind == "gpt_oss" and config.get("rope_parameters") is None and config.get("rope_scaling") is None:
         config["rope_scaling"] = dict(_GPT_OSS_ROPE)
     if kind == "gemma" and config["hidden_act"] == "gelu":

@@ -123,12 +123,13 @@ def _apart(space: Space, priced: list[tuple[float, Choice]], count: int, default
     return kept
 
 
-def _seconds(made: Made) -> tuple[float, ...]:
-    """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves; none where a count in them is a guess."""
+def _seconds(made: Made, of: Space) -> tuple[float, ...]:
+    """The price of the loops of what is made, by the sizes that are likely and by each of the others that it serves, and by what `of` supposes of the rest; none
+    where a count in them is a guess."""
     found = []
     blocks: list[AbstractContextManager[object]] = [contextlib.nullcontext(), *each_of_others()]
     for sizes in blocks:
-        with sizes:
+        with sizes, of.supposed():
             asked = footprint.read(made)
             if any(k.guessed for k in asked.kernels):
                 return ()
@@ -197,12 +198,12 @@ class Chain:
             return None
         best, cheaper = None, figures.of(_CHAIN, default.space.target)["cheaper"]
         try:
-            bound = _seconds(default)
+            bound = _seconds(default, default.space)
             for rival in _rivals(self._found, default.choice, bound[0]) if bound else ():
                 made = prove(*rival, self._loops, self._checked, MOST_STATEMENTS)
                 if not isinstance(made, Made):
                     tell(rival[0].template, *made)
-                elif seconds := _seconds(made):
+                elif seconds := _seconds(made, default.space):
                     if all(own < cheaper * other for own, other in zip(seconds, bound)):
                         best, bound, cheaper = made, seconds, 1.0
         except Exception as error:  # what cannot be priced is no reason to end a compilation

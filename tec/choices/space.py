@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -102,6 +103,10 @@ class Space:
     def _unfit(self, choice: Choice) -> str | None:
         found = self.sketch(choice)
         return None if found is None else unfit(found, self.target)
+
+    def supposed(self) -> AbstractContextManager[object]:
+        """A block in which symbolic sizes of which nothing was said are what the template supposes. Loops are priced in the default's."""
+        return nullcontext()
 
     @property
     def default(self) -> Choice:

@@ -108,14 +108,14 @@ def _marks(m: Layers, places: Value, count: int) -> Value:
 
 
 def mixture(
-    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False
+    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False, activation: str | None = None
 ) -> Value:  # fmt: skip
-    """x [tokens, hidden] through the layer's experts. size: inner features of one. gated: of gate and up what goes down, else activation(gate) * up. bias: whether
-    experts have some."""
+    """x [tokens, hidden] through the layer's experts. size: inner features of one. gated: of gate and up what goes down, else activation(gate) * up, by the
+    configuration's activation where none is said. bias: whether experts have some."""
     size = size or m.c.size("moe_intermediate_size", m.c.get("intermediate_size"))
 
     def usual(gate: Value, up: Value) -> Value:
-        return m.b.op("multiply", m.activation(gate), up)
+        return m.b.op("multiply", m.activation(gate, activation), up)
 
     names = [f"{m.name(prefix)}.{part}" for part in PARTS]
     run = _gathered if m.w.gathers([f"{n}.weight" for n in names]) else _wide

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -29,7 +29,7 @@ def typical(x: Size, value: int | None = None) -> int:
 def typical_of(name: str) -> int:
     """What a symbolic size of this name stands for where a number is needed."""
     likely = _LIKELY.get()
-    return TYPICAL if likely is None else likely.values.get(name, TYPICAL)
+    return TYPICAL if likely is None else likely.values.get(name, likely.otherwise)
 
 
 def is_unbounded(sizes: Any) -> bool:
@@ -45,13 +45,14 @@ TYPICAL = 32  # what a name stands for where nothing is said of it
 
 
 class _Likely(NamedTuple):
-    """What symbolic sizes are thought to be, by their names; the largest that they may be; the names that were asked for; and what the same
-    code should serve well besides."""
+    """What symbolic sizes are thought to be, by their names; the largest that they may be; the names that were asked for; what the same code should serve well
+    besides; and what prices take for names of which nothing was said."""
 
     values: Mapping[str, int]
     ends: Mapping[str, int]
     asked: set[str]
     others: tuple[Mapping[str, int], ...] = ()
+    otherwise: int = TYPICAL
 
 
 _LIKELY: ContextVar[_Likely | None] = ContextVar("tec_likely_sizes", default=None)
@@ -81,6 +82,22 @@ def each_of_others() -> Iterator[AbstractContextManager[set[str]]]:
     if likely is not None:
         for values in likely.others:
             yield typically(values, likely.ends)
+
+
+@contextmanager
+def supposing(open_names: Set[str], other_names: Set[str], value: int) -> Iterator[None]:
+    """A block in which `value` stands for those of the open names for which no largest number was said, and for names that are in neither set (a cache's room)."""
+    likely = _LIKELY.get() or _Likely({}, {}, set())
+    values = {
+        **dict.fromkeys(other_names, TYPICAL),
+        **likely.values,
+        **dict.fromkeys(open_names - likely.ends.keys(), value),
+    }
+    token = _LIKELY.set(likely._replace(values=values, otherwise=value))
+    try:
+        yield
+    finally:
+        _LIKELY.reset(token)
 
 
 class _Typical(dict[str, int]):

@@ -56,4 +56,4 @@ def _experts(m: Layers, h: Value) -> Value:
         m, h, "feed_forward.gate", normed=bool(m.c.get("norm_topk_prob", True)), scoring="sigmoid", epsilon=1e-6,
         bias=bias if m.c.get("use_expert_bias", True) else "", scale=m.c.number("routed_scaling_factor", 1.0),
     )  # fmt: skip
-    return mixture(m, h, chosen, prefix="feed_forward.experts")
+    return mixture(m, h, chosen, prefix="feed_forward.experts", activation="silu")

@@ -10,11 +10,14 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices import schedule, spaces
+from tec.choices import chain, schedule, spaces
+from tec.choices.proof import alone
 from tec.driver import PIPELINE, run_passes
 from tec.ir.interp import run
 from tec.ops.packed import Weights
-from tec.ops.registry import TensorType, get_op
+from tec.ops.registry import TensorType, get_op, static_shape
+from tec.ops.size_vars import variable
+from tec.ops.typical import typically
 from tec.schedule import to_loops
 
 ROWS, MATRIX, PACKED, ATTENTION = "few rows", "few rows by matrix units", "few packed rows", "few rows attention"
@@ -135,8 +138,16 @@ def test_packed_weights_on_nvidia() -> None:
     assert "griddepcontrol.wait" in ptx and "lop3.b32" in ptx and "mma.sync" in ptx and ".local" not in ptx
 
 
-@pytest.mark.parametrize("given", [packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), packed(2, 64, 1024, 4, "u1")])
-def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[Any]]) -> None:
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        (packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), {}),  # columns and their gates in one tile
+        (packed(3, 140, 2048, 4, "u1", eps=1e-5, gate="silu"), {}),
+        (packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), {"columns": 16}),
+        (packed(2, 64, 1024, 4, "u1"), {}),
+    ],
+)
+def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[Any]], more: dict[str, Any]) -> None:
     """Constant codes, scales and zero points are copied to shared memory before the wait for the kernel ahead, and nothing is loaded there."""
     params, y, want = computed(*given)
     target = tec.Target("cuda -arch=sm_90a")
@@ -144,7 +155,8 @@ def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[A
     for p in params[1:]:
         p.op.attrs["constant"] = True
     space = next(s for s in spaces([y], target) if s.template == PACKED)
-    made = schedule([y], target, {**space.default, "early": "staged"})
+    assert (space.default["columns"] == 8) == ("gate" in given[1])
+    made = schedule([y], target, {**space.default, **more, "early": "staged"})
     out = np.full(want.shape, np.nan, "float16")
     run(run_passes(to_loops(made.schedule, [*params, *made.outputs], "main"), target, PASSES), [*given[2], out])
     np.testing.assert_allclose(out.astype("f8"), want.astype("f8"), rtol=0, atol=4e-3 * np.abs(want).max())
@@ -167,6 +179,19 @@ def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[A
 def test_attention(chip: str, shape: Any, attrs: dict[str, Any], choice: dict[str, Any]) -> None:
     params, y, arrays, want = attention(shape, attrs)
     check(chip, params, y, arrays, want.astype("f8"), choice)
+
+
+@pytest.mark.parametrize(("most", "splits"), [(None, 4), (64, 1)])
+def test_a_cache_of_any_length_is_split(most: int | None, splits: int) -> None:
+    """Eight texts leave half of the units without work, and many keys pay for the kernel that joins, whatever number sizes are classed by; few keys do not."""
+    past = variable("past")
+    shapes = {"q": (8, 32, 1, 64), "k": (8, 8, past, 64), "v": (8, 8, past, 64)}
+    xs = [te.placeholder(s, "float16", name=name) for name, s in shapes.items()]
+    op, attrs = get_op("attention"), {"scale": 64**-0.5}
+    (y,) = op.compute(attrs, list(xs), op.infer([TensorType("float16", static_shape(x)) for x in xs], attrs))
+    with typically({"past": 16}, {"past": most}):
+        choice = chain([y], "cuda -arch=sm_90a", alone).first().choice
+    assert (choice["template"], choice["splits"]) == (DIRECT, splits)
 
 
 def attention(shape: Any, attrs: dict[str, Any]) -> tuple[list[Any], Any, list[Any], Any]:

@@ -40,6 +40,8 @@ def drawn(kind: str, rng: random.Random) -> dict[str, Any]:
     for key in _OPTIONAL:
         if key in made and rng.random() < 0.2:
             del made[key]
+    if kind == "qwen2_moe" and not made.get("use_sliding_window"):
+        made.pop("layer_types", None)  # transformers has windows of no token then
     return made
 
 

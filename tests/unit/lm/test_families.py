@@ -43,6 +43,23 @@ def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path)
     assert np.abs(np.concatenate(parts)[-KEPT:] - want).max() < near
 
 
+@pytest.mark.parametrize(
+    ("name", "left_out", "more"),
+    [
+        ("lfm2_moe 0", [], {"hidden_act": "relu"}),
+        ("gpt_neox 0", ["rope_parameters"], {"rope_theta": 77.0, "partial_rotary_factor": 0.5, "rotary_emb_base": 10000, "rotary_pct": 0.25}),
+    ],
+)  # fmt: skip
+def test_keys_that_an_architecture_does_not_read(
+    name: str, left_out: list[str], more: dict[str, Any], known: Any, tmp_path: Path
+) -> None:
+    """Networks and experts of LFM2 are gated by SiLU whatever the file says, and GPT-NeoX has names of its own for how heads turn."""
+    config = {k: v for k, v in known[name]["config"].items() if k not in left_out} | more
+    want = np.array(known[name]["logits"])
+    got = Steps(tec.lm.open(folder_of({**known[name], "config": config}, tmp_path))).read(TOKENS)[-KEPT:]
+    assert np.abs(got - want).max() < 1e-4 * max(1.0, np.abs(want).max())
+
+
 @thinned_rows(
     1, "kind", ["gpt_oss", "qwen3_5_text", "mamba2", "deepseek_v2", "lfm2", "gemma4_text", "granitemoe", "gpt2"]
 )

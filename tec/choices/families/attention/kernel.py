@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import Expr
+from ....ir.visit import free_vars
 from ....ops.attention import (
     LOWEST,
     TABLE,
@@ -24,6 +26,7 @@ from ....ops.attention import (
 )
 from ....ops.forms import Form
 from ....ops.rotary import Rotation
+from ....ops.typical import supposing
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
@@ -185,6 +188,11 @@ class AttentionSpace(loops.LoopForm):
         self.batch: int = self.g.batch if isinstance(self.g.batch, int) else 1
         self.queries: int = self.g.queries if isinstance(self.g.queries, int) else self.open_queries
         self.length: int = self.g.keys if isinstance(self.g.keys, int) else OPEN
+
+    def supposed(self) -> AbstractContextManager[object]:
+        """Caches are as long as choices think: by the price of a few keys no second kernel that joins parts of many would ever pay."""
+        q, *rest = ({v.name for d in t.shape for v in free_vars(d)} for t in self.form.inputs)
+        return supposing(set().union(*rest) - q, q, OPEN)
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         """The attention's loops by a legal choice."""

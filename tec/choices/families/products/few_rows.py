@@ -232,7 +232,7 @@ class RowLoops:
             group = te.indexdiv(ty, self.parts) if self.parts > 1 else ty
             self.block = ib.let("block", block * (groups * self.columns))
             first = ib.let("first", self.block + group * self.columns)
-            self.lines = [self._line(first + c, half) for half in range(self.halves) for c in self._columns()]
+            self.lines = self._lines(first)
             self._allocate()
             self._ask()
             self._walk(self.steps // self.ahead)
@@ -308,11 +308,15 @@ class RowLoops:
         piece = loops.vector(self.stage, self._slot(load), self.piece)
         loops.put_vector(self.ib, self.weights, load * self.piece, piece)
 
-    def _line(self, column: Index, half: int) -> Expr:
+    def _lines(self, first: Index) -> list[Expr]:
+        """The weights' rows that the lane loads, of the wavefront's columns from `first` on."""
+        return [self._line(first + c, half) for half in range(self.halves) for c in range(self.columns)]
+
+    def _line(self, column: Index, half: Index) -> Expr:
         """The weights' row of a column, of one that there is in place of one beyond the last."""
         n, groups = self.o.n, self.waves // self.parts
         row = column if n % (groups * self.columns) == 0 else te.min(column, n - 1)
-        return self.ib.let("row", row + half * n if half else row)
+        return self.ib.let("row", row if isinstance(half, int) and half == 0 else row + half * n)
 
     def _place(self, step: Index) -> tuple[Any, Any]:
         """A lane's piece of the sum, and whether it counts."""
@@ -322,10 +326,6 @@ class RowLoops:
         last = self.space.pieces
         at = self.ib.let("place", at)
         return self.ib.let("piece", te.min(at, last - 1)), at < last
-
-    def _columns(self) -> list[Index]:
-        """The wavefront's columns that the lane loads weights of."""
-        return list(range(self.columns))
 
     def _along(self) -> Expr:
         """Which of the lanes along a row of weights this one is."""

@@ -1,6 +1,7 @@
 """Few rows times a matrix whose rows lie along the sum, on matrix units: from some rows on the vector units are busier with sums than memory with weights.
 
-As `few_rows`, but a wavefront's columns are tiles of the instruction's rows, and its lanes hold 16 bytes of a row of weights as the unit wants them: which k stands where is no
+As `few_rows`, but a wavefront's columns are tiles of the instruction's rows (a tile of packed weights with a gate may have those of half as many columns and of
+their gates), and its lanes hold 16 bytes of a row of weights as the unit wants them: which k stands where is no
 matter to a sum, so x is loaded in the same order, and weights go from memory to registers and nowhere else. With `prefetch` the loads of the next steps, of x too, are under way while a wavefront multiplies: few work-groups fill a chip, and memory
 would wait for each of them at the same times. Packed weights are such products from the first row
 on: making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. Their x, in the codes' order and
@@ -115,7 +116,10 @@ class FewRowsMatrix(FewRows):
         self.unit = unit
         self.along, self.lanes = unit.k // terms_of(unit), self.wave // unit.copies
         self.row_tiles = -(-operands.m // unit.n)
-        self.parameters["columns"] = (16, 32, 64)
+        self.parameters["columns"] = (SIDE, 2 * SIDE, 4 * SIDE)
+        # Of numbers behind a norm each wavefront has twice the rows; AMD's chips nobody has tried.
+        if operands.gate and operands.packed is not None and target.chip.early_start:
+            self.parameters["columns"] = (SIDE // 2, *self.parameters["columns"])
         if self.can_prefetch:
             self.parameters["prefetch"] = (True, False)
 
@@ -202,9 +206,14 @@ class MatrixLoops(RowLoops):
             return te.indexmod(self.lane, 4)
         return te.indexmod(te.indexdiv(self.lane, SIDE), self.space.along)
 
-    def _columns(self) -> list[Any]:
+    def _lines(self, first: Index) -> list[Expr]:
         _, row, _ = self.unit.coords("a", self.lane, 0)
-        return [t * SIDE + row + r for t in range(self.columns // SIDE) for r in self.own_rows]
+        if self.columns >= SIDE:
+            columns = [t + row + r for t in range(0, self.columns, SIDE) for r in self.own_rows]
+            return [self._line(first + c, half) for half in range(self.halves) for c in columns]
+        # A tile of both: its first rows are the columns' own weights, the others their gates'.
+        places = [self.ib.let("place", row + r) for r in self.own_rows]
+        return [self._line(first + te.indexmod(r, self.columns), te.indexdiv(r, self.columns)) for r in places]
 
     def _allocate(self) -> None:
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
