@@ -90,6 +90,9 @@ SCREEN = {
 }  # fmt: skip
 SCREEN_BYTES = 128
 BUDGET_SPENT = 6
+
+# In what a wave returns and resumes by: it has come to no barrier, and lets the other waves of its work-group run first.
+GAVE_WAY, RESUME_MASK = 1 << 16, (1 << 16) - 1
 SCREENED = 45  # a launch that the full checks are to look at; no fault that anybody sees
 
 

@@ -156,6 +156,7 @@ class EmuFunction:
         self.launches = 0  # of those whose work-groups began in a drawn order
         self.needs_data = False  # what it does depends on what is in memory; known once `traced` was asked for
         self.float_mode = info.rsrc1 >> 12 & 255
+        self.lockstep = isinstance(module.asm, Disassembly)  # code of others, which may be handwritten
         self.screened: dict[bool, bool] = {}  # whether launches with and without full waves are screened first
 
     def compiled(self, full: bool, many: bool, waves: int = 0, screened: bool = False) -> Compiled:
@@ -170,7 +171,7 @@ class EmuFunction:
             if found is None:
                 options = Options(
                     driver.chip.name, self.info.wavefront_size, full, checks, driver.profile, vgpr_count=self.info.vgprs,
-                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0,
+                    float_mode=self.float_mode, numerics=driver.numerics, stop=driver.stop, fast=level > 0, lockstep=self.lockstep,
                 )  # fmt: skip
                 found = self._variants[key] = self._compile(options, many, level)
             return found

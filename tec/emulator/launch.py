@@ -274,7 +274,7 @@ def _execute(
         "template_bytes": state if follows else 0, "sgprs": registers.sgprs.ctypes.data,
         "vgprs": vgprs.ctypes.data, "exec": exec_.ctypes.data, "place_x": registers.places[0],
         "place_y": registers.places[1], "place_z": registers.places[2], "lds_bytes": lds, "vgpr_count": 3,
-        "barrier_sites": barrier_sites.ctypes.data if "barrier" in driver.checks and _compiled(info) else 0,
+        "barrier_sites": barrier_sites.ctypes.data if "barrier" in driver.checks and is_compiled(info) else 0,
         "lanes": lanes, "ttmp_mode": int(chip.limits.ttmp_ids), "budget": driver.budget,
     }  # fmt: skip
     values["group_step"], values["group_first"] = _group_order(driver, function, compiled, total, cooperative)
@@ -357,7 +357,7 @@ def _threads_of(
     )
 
 
-def _compiled(info: KernelInfo) -> bool:
+def is_compiled(info: KernelInfo) -> bool:
     """Whether a compiler made the kernel, by the count of spills that LLVM always states. Its barriers are the source's; in assembly by hand waves that go different ways often have a
     barrier on each of them, and hardware counts waves, not places."""
     return ".vgpr_spill_count" in info.metadata

@@ -107,19 +107,33 @@ wave_next:
 rounds:
   br label %round
 round:
+  br label %pass
+pass:
+  ; again the waves that gave way to the others, as often as any does
+  %first = phi i1 [ true, %round ], [ false, %passed ]
+  %place_was = phi i32 [ 0, %round ], [ %place1, %passed ]
+  %gone_was = phi i64 [ -1, %round ], [ %gone1, %passed ]
   br label %step
 step:
-  %i = phi i64 [ 0, %round ], [ %i1, %stepped ]
-  %alive = phi i64 [ 0, %round ], [ %alive1, %stepped ]
-  %place = phi i32 [ 0, %round ], [ %place1, %stepped ]
-  %gone = phi i64 [ -1, %round ], [ %gone1, %stepped ]
+  %i = phi i64 [ 0, %pass ], [ %i1, %stepped ]
+  %alive = phi i64 [ 0, %pass ], [ %alive1, %stepped ]
+  %place = phi i32 [ %place_was, %pass ], [ %place1, %stepped ]
+  %gone = phi i64 [ %gone_was, %pass ], [ %gone1, %stepped ]
+  %ways = phi i32 [ 0, %pass ], [ %ways1, %stepped ]
   %io = mul i64 %i, %state_bytes
   %ist = getelementptr i8, ptr %states, i64 %io
   %rp = getelementptr i8, ptr %ist, i64 $STATE_RESUME
   %res = load i32, ptr %rp
   %ended = icmp slt i32 %res, 0
-  br i1 %ended, label %stepped, label %call
+  %there = xor i1 %ended, true
+  %there64 = zext i1 %there to i64
+  %gave = and i32 %res, $GAVE_WAY
+  %waits = icmp ne i32 %gave, 0
+  %turn_now = or i1 %first, %waits
+  %runs = and i1 %there, %turn_now
+  br i1 %runs, label %call, label %stepped
 call:
+  %from = and i32 %res, $RESUME_MASK
   store i64 %i, ptr %wave_p
   %sco = mul i64 %i, %scratch_stride
   %scp = getelementptr i8, ptr %scratch_all, i64 %sco
@@ -130,7 +144,7 @@ call:
   %me_p = getelementptr i8, ptr %ctx, i64 $CTX.race_me
   %ep_now = load i64, ptr %epoch_p
 $me_of  store i64 %me, ptr %me_p
-  %r = call i32 %fn(ptr %ist, ptr %ctx, i32 %res)
+  %r = call i32 %fn(ptr %ist, ptr %ctx, i32 %from)
   %fault = icmp slt i32 %r, 0
   br i1 %fault, label %faulted, label %fine
 faulted:
@@ -148,9 +162,13 @@ fine:
   %did = icmp ne i32 %wk, 0
   %left = and i1 %isend, %did
   %gone2 = select i1 %left, i64 %i, i64 %gone
-  %nowhere = icmp eq i32 %place, 0
+  %nowhere0 = icmp eq i32 %place, 0
+  %gives = and i32 %r, $GAVE_WAY
+  %comes = icmp eq i32 %gives, 0
+  %nowhere = and i1 %nowhere0, %comes
   %place2 = select i1 %nowhere, i32 %r, i32 %place
-  %other = icmp ne i32 %r, %place2
+  %other0 = icmp ne i32 %r, %place2
+  %other = and i1 %other0, %comes
   %notend = xor i1 %isend, true
   %apart0 = and i1 %other, %notend
   %apart = and i1 %apart0, %meets
@@ -159,13 +177,18 @@ diverged:
   call i32 @tec_meet(ptr %ctx, ptr %barrier_sites, i32 %r, i32 %place, i64 %i)
   ret i32 -1
 stepped:
-  %plus = phi i64 [ 0, %step ], [ %live1, %fine ]
+  %plus = phi i64 [ %there64, %step ], [ %live1, %fine ]
+  %way = phi i32 [ 0, %step ], [ %gives, %fine ]
   %place1 = phi i32 [ %place, %step ], [ %place2, %fine ]
   %gone1 = phi i64 [ %gone, %step ], [ %gone2, %fine ]
+  %ways1 = or i32 %ways, %way
   %alive1 = add i64 %alive, %plus
   %i1 = add i64 %i, 1
   %imore = icmp ult i64 %i1, %waves
-  br i1 %imore, label %step, label %round_end
+  br i1 %imore, label %step, label %passed
+passed:
+  %someone = icmp ne i32 %ways1, 0
+  br i1 %someone, label %pass, label %round_end
 round_end:
   call void @tec_screen_barrier(ptr %screen_lds, i64 %screen_turns)
   %ep0 = load i64, ptr %epoch_p

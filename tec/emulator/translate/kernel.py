@@ -13,11 +13,12 @@ from dataclasses import replace
 
 from ..analyses.calls import CALLS, is_return
 from ..analyses.lane_patterns import lane_patterns
+from ..analyses.lockstep import way_given
 from ..analyses.modes import ROUND_F16, ROUND_F32, find_modes
 from ..checks.meeting import check_lanes
 from ..checks.order import ACQUIRES, find_order, polling_branches, waiting_branches
 from ..checks.undefined import follow_undefined
-from ..context import CTX
+from ..context import CTX, GAVE_WAY
 from ..decode.inst import Inst, KernelText, Operand
 from ..isa import opcodes
 from ..isa.lane import INDEXED_ROOM, indexed, put_indexed
@@ -65,6 +66,8 @@ class Translator(Jumps):
         self.order = find_order(kernel, options.chip) if options.checks & {"race", "progress"} else None
         self.polling = polling_branches(kernel, options.chip)
         self.waiting = waiting_branches(kernel, options.chip) if options.trace else frozenset()
+        # Where waves of handwritten assembly wait for each other beside barriers.
+        self.ways = way_given(kernel) if options.lockstep and waves_many and not options.profile else frozenset[int]()
         self.classes: dict[str, int] = {}
         self.rows: list[Row] = []
         self.block: dict[str, int] = {}
@@ -189,14 +192,26 @@ class Translator(Jumps):
             return
         self.barrier_count += 1
         self.barrier_sites.append(self.site())
+        self._leave(self.barrier_count)
+        self.begin_block(self.position + 1)
+
+    def _leave(self, result: int) -> None:
+        """Leave the wave with this result, and go on from here when it is resumed."""
         n = self.barrier_count
         after = self.new_segment(True)
         self.out.lines.append(f"\0save {n} {after}")
-        self.out.put(f"ret i32 {n}")
+        self.out.put(f"ret i32 {result}")
         self.out.label(f"resume{n}")
         self.out.lines.append(f"\0load {n} {after}")
         self.new_block()
-        self.begin_block(self.position + 1)
+
+    def give_way(self, inst: Inst) -> None:
+        """Let the other waves of the work-group come as far as this one: see `way_given`."""
+        self.inst = inst
+        self.settle()
+        self.barrier_count += 1
+        self.barrier_sites.append(self.site())
+        self._leave(self.barrier_count | GAVE_WAY)
 
     def stop_here(self, stop: Stop) -> None:
         """Before this instruction: give all registers to the state and leave, in the wave that is wanted."""
@@ -218,6 +233,8 @@ class Translator(Jumps):
 
     def instruction(self, inst: Inst) -> None:
         """The text of one instruction: control flow here, all others by `ordinary`."""
+        if self.position in self.ways and not self.gpr_index:
+            self.give_way(inst)
         self.inst = inst
         self.dpp_mask = None
         self.floats_read = []

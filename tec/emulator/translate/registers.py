@@ -47,6 +47,7 @@ class Options:
     stop: Stop | None = None  # a line at which a wave gives its registers and ends
     numerics: str = "chip"  # how matrix instructions sum: as the chip does where that is known, or one "fma" a k
     fast: bool = False  # worth code for how lanes are expected to lie (`strip_reads`)
+    lockstep: bool = False  # waves of a work-group keep up with each other (`analyses.lockstep`)
     float_mode: int = 0xF0  # MODE bits 0 to 7 at the start: rounding, denormals
 
 
