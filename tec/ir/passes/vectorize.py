@@ -24,11 +24,11 @@ from ..dtype import dtype_info, with_lanes
 from ..effects import effects, is_call
 from ..func import Func
 from ..intrin import INTRINS
-from ..visit import any_expr, any_stmt, map_stmt, visit
+from ..visit import any_expr, map_stmt
 from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
 from .lane_forms import all_lanes, any_lane, repeats
-from .rewrite_util import clone, const_int, reshaped
+from .rewrite_util import clone, const_int, reshaped, stored_of_read
 
 _MAX_LANES = 1024
 
@@ -181,7 +181,7 @@ class _Vectorizer:
         lanes = max(lanes_of(index), lanes_of(value))
         buffer = self.grown.get(id(s.buffer), s.buffer)
         if lanes == 1 and not self.predicates:
-            if _stores_what_is_read(s, s.value):
+            if stored_of_read(s, s.value):
                 raise _CannotVectorizeError  # an update, once for each lane
             return S.BufferStore(buffer, value, (index,), self._own(s.predicate), s.loc)
         if lanes_of(index) == 1 or dtype_info(s.buffer.dtype).lanes > 1:
@@ -209,12 +209,22 @@ class _Vectorizer:
             then = self.statement(s.then)
             orelse = self.statement(s.orelse) if s.orelse is not None else None
             return S.IfThenElse(cond if self.uses_var(s.cond) else s.cond, then, orelse)
-        # The condition itself must be free of what the branch changes, as its lanes are all taken beforehand.
-        if s.orelse is not None and _stores_what_is_read(s.then, s.cond):
+        changed = stored_of_read(s.then, s.cond) | (stored_of_read(s.orelse, s.cond) if s.orelse is not None else set())
+        if not changed:
+            return self.masked(s, cond)
+        if (
+            changed <= self.grown.keys()
+        ):  # a copy for each lane: the branch changes what the condition read, which is kept as it was
+            mask = E.Var("mask", cond.dtype)
+            return S.LetStmt(mask, cond, self.masked(s, mask, held=True))
+        # The lanes of the condition are all taken beforehand, for one store.
+        if s.orelse is not None or not isinstance(s.then, S.BufferStore):
             raise _CannotVectorizeError
-        if _stores_what_is_read(s.then, s.cond) and isinstance(s.then, S.Seq):
-            raise _CannotVectorizeError
-        asks = self.parts_guards and s.orelse is None and not self.predicates
+        return self.masked(s, cond)
+
+    def masked(self, s: S.IfThenElse, cond: E.Expr, held: bool = False) -> S.Stmt:
+        """A branch with a condition for each lane. held: it is a variable."""
+        asks = self.parts_guards and s.orelse is None and not self.predicates and not held
         whole = all_lanes(s.cond, cond) if asks else None
         if whole is not None:
             return S.IfThenElse(whole, self.stmt(clone(s.then, {})), self.under(cond, s.then))
@@ -355,17 +365,6 @@ def strip_likely(e: E.Expr) -> E.Expr:
         a, b = strip_likely(e.a), strip_likely(e.b)
         return e if a is e.a and b is e.b else E.And(a, b)
     return e
-
-
-def _stores_what_is_read(s: S.Stmt, e: E.Expr) -> bool:
-    read: set[int] = set()
-
-    def on_expr(x: E.Expr) -> None:
-        if type(x) is E.BufferLoad:
-            read.add(id(x.buffer))
-
-    visit(e, on_expr)
-    return any_stmt(s, lambda x: isinstance(x, S.BufferStore) and id(x.buffer) in read)
 
 
 def _binary(v: _Vectorizer, e: Any) -> E.Expr:

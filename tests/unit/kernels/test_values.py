@@ -439,3 +439,39 @@ def test_facts_of_products_that_shift() -> None:
     x, y, out = (i < 32).astype(np.int32), i + 1, np.zeros(64, np.int32)
     quotient_beside_a_shift[2, 32](x, y, out)
     np.testing.assert_array_equal(out, i // y + (i >> i * x))
+
+
+@tec.kernel
+def sorted_three(x, y):
+    i = tec.grid_idx(1)
+    if 0 < i < len(x) - 1:
+        w = tec.local(3, np.float32)
+        for k in range(3):
+            w[k] = x[i + k - 1]
+        for a in range(2):
+            for b in range(2 - a):
+                if w[b] > w[b + 1]:
+                    w[b], w[b + 1] = w[b + 1], w[b]
+        if w[0] > 0.5:
+            w[0] = 0.0
+            if w[1] > 0.7:
+                w[1] = w[0] + 1.0
+                w[0] = 2.0
+            else:
+                w[1] = w[0]
+                w[2] = 0.0
+        for k in range(3):
+            y[i, k] = w[k]
+
+
+def test_a_branch_changes_what_its_condition_read() -> None:
+    """Also where threads become the lanes of vectors: the condition of a lane is what it was before the branch."""
+    x = np.random.default_rng(seeds.first(5)).random(100).astype(np.float32)
+    y, want = np.zeros((100, 3), np.float32), np.zeros((100, 3), np.float32)
+    sorted_three[1, 128](x, y)
+    for i in range(1, 99):
+        w = np.sort(x[i - 1 : i + 2])
+        if w[0] > 0.5:
+            w[:] = (2.0, 1.0, w[2]) if w[1] > 0.7 else (0.0, 0.0, 0.0)
+        want[i] = w
+    np.testing.assert_array_equal(y, want)
