@@ -446,8 +446,7 @@ def sorted_three(x, y):
     i = tec.grid_idx(1)
     if 0 < i < len(x) - 1:
         w = tec.local(3, np.float32)
-        for k in range(3):
-            w[k] = x[i + k - 1]
+        w[0], w[1], w[2] = x[i - 1], x[i], x[i + 1]
         for a in range(2):
             for b in range(2 - a):
                 if w[b] > w[b + 1]:
@@ -460,18 +459,17 @@ def sorted_three(x, y):
             else:
                 w[1] = w[0]
                 w[2] = 0.0
-        for k in range(3):
-            y[i, k] = w[k]
+        y[0, i], y[1, i], y[2, i] = w[0], w[1], w[2]
 
 
 def test_a_branch_changes_what_its_condition_read() -> None:
     """Also where threads become the lanes of vectors: the condition of a lane is what it was before the branch."""
     x = np.random.default_rng(seeds.first(5)).random(100).astype(np.float32)
-    y, want = np.zeros((100, 3), np.float32), np.zeros((100, 3), np.float32)
+    y, want = np.zeros((3, 100), np.float32), np.zeros((3, 100), np.float32)
     sorted_three[1, 128](x, y)
     for i in range(1, 99):
         w = np.sort(x[i - 1 : i + 2])
         if w[0] > 0.5:
             w[:] = (2.0, 1.0, w[2]) if w[1] > 0.7 else (0.0, 0.0, 0.0)
-        want[i] = w
+        want[:, i] = w
     np.testing.assert_array_equal(y, want)
