@@ -442,7 +442,7 @@ def test_facts_of_products_that_shift() -> None:
 
 
 @tec.kernel
-def sorted_three(x, y):
+def sorted_three(x, p, q, r):
     i = tec.grid_idx(1)
     if 0 < i < len(x) - 1:
         w = tec.local(3, np.float32)
@@ -451,6 +451,15 @@ def sorted_three(x, y):
             for b in range(2 - a):
                 if w[b] > w[b + 1]:
                     w[b], w[b + 1] = w[b + 1], w[b]
+        p[i], q[i], r[i] = w[0], w[1], w[2]
+
+
+@tec.kernel
+def changed(x, p, q, r):
+    i = tec.grid_idx(1)
+    if 0 < i < len(x) - 1:
+        w = tec.local(3, np.float32)
+        w[0], w[1], w[2] = x[i - 1], x[i], x[i + 1]
         if w[0] > 0.5:
             w[0] = 0.0
             if w[1] > 0.7:
@@ -459,17 +468,24 @@ def sorted_three(x, y):
             else:
                 w[1] = w[0]
                 w[2] = 0.0
-        y[0, i], y[1, i], y[2, i] = w[0], w[1], w[2]
+        else:
+            w[0] = 1.0
+            w[2] = 5.0
+        p[i], q[i], r[i] = w[0], w[1], w[2]
 
 
-def test_a_branch_changes_what_its_condition_read() -> None:
+def changed_in_python(w: Any) -> Any:
+    if w[0] > 0.5:
+        return (2.0, 1.0, w[2]) if w[1] > 0.7 else (0.0, 0.0, 0.0)
+    return (1.0, w[1], 5.0)
+
+
+@pytest.mark.parametrize(("kernel", "in_python"), [(sorted_three, np.sort), (changed, changed_in_python)])
+def test_a_branch_changes_what_its_condition_read(kernel: Any, in_python: Any) -> None:
     """Also where threads become the lanes of vectors: the condition of a lane is what it was before the branch."""
     x = np.random.default_rng(seeds.first(5)).random(100).astype(np.float32)
-    y, want = np.zeros((3, 100), np.float32), np.zeros((3, 100), np.float32)
-    sorted_three[1, 128](x, y)
+    got, want = np.zeros((3, 100), np.float32), np.zeros((3, 100), np.float32)
+    kernel[1, 128](x, *got)
     for i in range(1, 99):
-        w = np.sort(x[i - 1 : i + 2])
-        if w[0] > 0.5:
-            w[:] = (2.0, 1.0, w[2]) if w[1] > 0.7 else (0.0, 0.0, 0.0)
-        want[:, i] = w
-    np.testing.assert_array_equal(y, want)
+        want[:, i] = in_python(x[i - 1 : i + 2])
+    np.testing.assert_array_equal(got, want)
