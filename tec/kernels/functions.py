@@ -15,7 +15,7 @@ import numpy as np
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
-from . import complexes, elsewhere, language, numbers
+from . import complexes, elsewhere, language, library, numbers
 from .expressions import AsType
 from .values import Array, Complex, Record, Records, Weak, as_dtype, describe, is_scalar, level, part_dtype, settle
 from .words import Words
@@ -63,10 +63,9 @@ _OF_FLOATS: dict[str, Any] = {
 }  # fmt: skip
 _OF_FLOATS |= {"round": numbers.rounded, "around": numbers.rounded}
 _HINTS = {
-    "sorted": "kernels sort by their own loops", "enumerate": "for i in range(len(a))",
-    "zip": "for i in range(len(a))", "map": "write a loop", "list": "use a tuple, or tec.local((n,), dtype)", "any": "write or",
+    "sorted": "kernels sort by their own loops", "map": "write a loop", "list": "use a tuple, or tec.local((n,), dtype)", "any": "write or",
     "all": "write and", "input": "pass it as an argument", "open": "kernels reach no files", "isinstance": "types are known: ask a.dtype",
-    "str": "text is for print()", "reversed": "range(n - 1, -1, -1)",
+    "str": "text is for print()",
 }  # fmt: skip
 
 
@@ -338,6 +337,8 @@ def _len(t: Functions, v: Any) -> Any:
 
 def _extremum(name: str) -> Any:
     def f(t: Functions, first: Any, *rest: Any) -> Any:
+        if isinstance(first, Array) and len(first.shape) == 1 and not rest:
+            return t.inlined(library.least if name == "min" else library.largest, t.here, [first], {})
         values = list(first) if isinstance(first, tuple) and not rest else [first, *rest]
         for v in values:
             t.number(v, f"an argument of {name}()")
@@ -381,12 +382,43 @@ def _divmod(t: Functions, a: Any, b: Any) -> Any:
 
 
 def _sum(t: Functions, v: Any, start: Any = 0) -> Any:
+    if isinstance(v, Array) and len(v.shape) == 1:
+        return t.inlined(library.total, t.here, [v, start], {})
     if not isinstance(v, tuple):
-        raise t.error(f"sum() of {describe(v)}", hint="add them up in a loop; sum() takes a tuple")
+        raise t.error(
+            f"sum() of {describe(v)}", hint="add them up in a loop; sum() takes a tuple or an array of one dimension"
+        )
     out = start
     for part in v:
         out = t.operate(ast.Add(), t.held(out, "sum"), part, t.here)
     return out
+
+
+def _enumerate(t: Functions, v: Any, start: Any = 0) -> Any:
+    if not isinstance(v, tuple) or not known((start,)):
+        raise t.error(
+            f"enumerate() of {describe(v)}", hint="it takes a tuple; for an array: for i in range(len(a)): ... a[i]"
+        )
+    return tuple(enumerate(v, start))
+
+
+def _zip(t: Functions, *vs: Any) -> Any:
+    for v in vs:
+        if not isinstance(v, tuple):
+            raise t.error(
+                f"zip() of {describe(v)}", hint="it takes tuples; for arrays: for i in range(len(a)): ... a[i], b[i]"
+            )
+    return tuple(zip(*vs))
+
+
+def _reversed(t: Functions, v: Any) -> Any:
+    if isinstance(v, Array):
+        return t.view(v, (slice(None, None, -1),), t.here)
+    if not isinstance(v, tuple):
+        raise t.error(
+            f"reversed() of {describe(v)}", hint="it takes a tuple or an array; range(n - 1, -1, -1) counts down"
+        )
+    return v[::-1]
 
 
 def _tuple(t: Functions, v: Any) -> Any:
@@ -397,5 +429,5 @@ def _tuple(t: Functions, v: Any) -> Any:
 
 _BUILTINS: dict[Any, Any] = {
     len: _len, min: _extremum("min"), max: _extremum("max"), abs: _abs, round: _round, pow: _pow, divmod: _divmod, tuple: _tuple,
-    sum: _sum,
+    sum: _sum, enumerate: _enumerate, zip: _zip, reversed: _reversed,
 }  # fmt: skip

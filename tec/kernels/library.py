@@ -31,6 +31,30 @@ def combined(op: Any, a: Any, b: Any) -> Any:
     return a ^ b
 
 
+def total(a: Any, start: Any) -> Any:
+    """sum() of an array."""
+    found = start
+    for v in a:
+        found += v
+    return found
+
+
+def least(a: Any) -> Any:
+    """min() of an array."""
+    found = a[0]
+    for v in a:
+        found = min(found, v)
+    return found
+
+
+def largest(a: Any) -> Any:
+    """max() of an array."""
+    found = a[0]
+    for v in a:
+        found = max(found, v)
+    return found
+
+
 def neutral(op: Any, dtype: Any) -> Any:
     """What changes nothing under `op`, of a dtype. Computed when the kernel is compiled."""
     kind = np.dtype(dtype)

@@ -206,7 +206,7 @@ def calls_sum(x, n):
     x[0] = sum(x)  # <-
 
 
-@mistake("enumerate() is not", "range(len")
+@mistake("enumerate() of the array x", "range(len")
 def enumerates(x, n):
     for i, v in enumerate(x):  # <-
         x[i] = v

@@ -69,13 +69,45 @@ def blocks(m, out):
         out[r, c] = total
 
 
+TAPS = (0.25, 0.5, 0.25)
+
+
+@tec.kernel
+def folded(a, o):
+    i = tec.grid_idx(1)
+    if i < len(a):
+        s = 0.0
+        for k, w in enumerate(TAPS, 1):
+            s += k * w * a[i, k]
+        for w, c in zip(TAPS, (1.0, 2.0)):
+            s += w * c
+        last = 0.0
+        for v in reversed(a[i, 1:]):
+            last = last * 0.5 + v
+        o[0, i], o[1, i], o[2, i], o[3, i], o[4, i] = sum(a[i]), min(a[i, 2:]), max(a[:, 1]), s, last
+
+
+def folded_in_numpy(a: Any, o: Any) -> None:
+    for i, row in enumerate(a):
+        last = 0.0
+        for v in reversed(row[1:]):
+            last = last * 0.5 + v
+        s = sum(k * w * row[k] for k, w in enumerate(TAPS, 1)) + 0.25 + 1.0
+        o[:, i] = sum(row), min(row[2:]), max(a[:, 1]), s, last
+
+
 @pytest.fixture(params=["cpu", "gfx942"])
 def device(request: Any) -> Any:
     return tec.cpu() if request.param == "cpu" else tec.rocm_emu("gfx942")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "in_numpy", "shapes"), [(rows, rows_in_numpy, [(20, 3), (20, 4), (20, 3)]), (own, own_in_numpy, [3, 4])]
+    ("kernel", "in_numpy", "shapes"),
+    [
+        (rows, rows_in_numpy, [(20, 3), (20, 4), (20, 3)]),
+        (own, own_in_numpy, [3, 4]),
+        (folded, folded_in_numpy, [(9, 6), (5, 9)]),
+    ],
 )
 def test_as_in_numpy(kernel: Any, in_numpy: Any, shapes: Any, device: Any) -> None:
     arrays = [RNG.random(s).astype("float32") for s in shapes]
