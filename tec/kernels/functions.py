@@ -338,7 +338,7 @@ def _len(t: Functions, v: Any) -> Any:
 def _extremum(name: str) -> Any:
     def f(t: Functions, first: Any, *rest: Any) -> Any:
         if isinstance(first, Array) and len(first.shape) == 1 and not rest:
-            return t.inlined(library.least if name == "min" else library.largest, t.here, [first], {})
+            return _by(t, library.least if name == "min" else library.largest, first)
         values = list(first) if isinstance(first, tuple) and not rest else [first, *rest]
         for v in values:
             t.number(v, f"an argument of {name}()")
@@ -381,9 +381,15 @@ def _divmod(t: Functions, a: Any, b: Any) -> Any:
     return t.operate(ast.FloorDiv(), a, b, t.here), t.operate(ast.Mod(), a, b, t.here)
 
 
+def _by(t: Functions, f: Any, *arguments: Any) -> Any:
+    """A function of `library`, in place of the call."""
+    inlined: Any = t.inlined
+    return inlined(f, t.here, list(arguments), {})
+
+
 def _sum(t: Functions, v: Any, start: Any = 0) -> Any:
     if isinstance(v, Array) and len(v.shape) == 1:
-        return t.inlined(library.total, t.here, [v, start], {})
+        return _by(t, library.total, v, start)
     if not isinstance(v, tuple):
         raise t.error(
             f"sum() of {describe(v)}", hint="add them up in a loop; sum() takes a tuple or an array of one dimension"

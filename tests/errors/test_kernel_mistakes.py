@@ -201,9 +201,9 @@ def takes_an_array(x, n):
     x[0] = ARRAY[0]  # <-
 
 
-@mistake("sum() of the array x", "loop")
-def calls_sum(x, n):
-    x[0] = sum(x)  # <-
+@mistake("sum() of the array m", "one dimension", "m")
+def calls_sum(m):
+    m[0, 0] = sum(m)  # <-
 
 
 @mistake("enumerate() of the array x", "range(len")
