@@ -212,9 +212,8 @@ class _Vectorizer:
         changed = stored_of_read(s.then, s.cond) | (stored_of_read(s.orelse, s.cond) if s.orelse is not None else set())
         if not changed:
             return self.masked(s, cond)
-        if (
-            changed <= self.grown.keys()
-        ):  # a copy for each lane: the branch changes what the condition read, which is kept as it was
+        # A copy for each lane, of which the branch changes what the condition read: the condition is kept as it was.
+        if changed <= self.grown.keys():
             mask = E.Var("mask", cond.dtype)
             return S.LetStmt(mask, cond, self.masked(s, mask, held=True))
         # The lanes of the condition are all taken beforehand, for one store.
