@@ -489,3 +489,18 @@ def test_a_branch_changes_what_its_condition_read(kernel: Any, in_python: Any) -
     for i in range(1, 99):
         want[:, i] = in_python(x[i - 1 : i + 2])
     np.testing.assert_array_equal(got, want)
+
+
+@tec.kernel
+def types_of_numbers(x, y):
+    a = x[0] * 2
+    y[0] = a.astype(y.dtype)
+    b = a.astype("int64")
+    y[1] = 1 if b.dtype == "int64" else 0
+    y[2] = 1 if a.dtype == "float32" else 0
+
+
+def test_numbers_have_types() -> None:
+    y = np.zeros(3, np.int32)
+    types_of_numbers[1, 1](np.array([2.75], np.float32), y)
+    assert y.tolist() == [5, 1, 1]

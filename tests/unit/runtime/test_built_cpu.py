@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 import tec
 from tec import te
 from tec.runtime.modules.arguments import Checker
+from tec.runtime.modules.cpu_code import stand_ins
 from tests.counting import cost
 
 
@@ -94,3 +97,26 @@ def test_numpy_arrays_that_call_after_call_are_others():
             f(np.zeros(8, "float32")[::2], y)
     with pytest.raises(tec.TecError):
         f()
+
+
+def test_plain_memory_of_cpu_code():
+    at = stand_ins()
+    alloc = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int64)(at["tec_alloc"])
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(at["tec_free"])
+    for n in (0, 1, 1000):
+        p = alloc(n)
+        assert p and p % 64 == 0
+        ctypes.memset(p, 1, n)
+        free(p)
+
+
+def test_the_strides_of_empty_arrays_are_not_asked_for():
+    n = te.var("n")
+    a = te.placeholder((n,), name="A")
+    b = te.compute((n,), lambda i: a[i] + 1.0, name="B")
+    given = te.decl_buffer((n,), "float32", name="Ab", strides=[te.var("step")])
+    f = tec.build(te.create_schedule(b.op), [a, b], binds={a: given})
+    out = np.zeros(3, "float32")
+    f(np.arange(6, dtype="float32")[::2], out)
+    assert out.tolist() == [1, 3, 5]
+    f(np.zeros(0, "float32"), np.zeros(0, "float32"))
