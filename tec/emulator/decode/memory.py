@@ -136,6 +136,15 @@ class Memories(Words):
         parts = [register(file, data, count), at, self.scalar(resource, 4), self.source(offset, 1)]
         return parts, flags_on(both >> 1 | (both & 1) << 1, "idxen", "offen")
 
+    def _addressed(self, w: int, count: int) -> tuple[list[Operand], Mods]:
+        """`buffer_parts` of the two words that MUBUF and MTBUF have alike up to gfx11."""
+        gfx = self.gfx
+        if gfx > 9 and bits(w, 55 if gfx == 10 else 53, 1):
+            raise self.fail("tfe")
+        file = "a" if gfx == 9 and bits(w, 55, 1) else "v"
+        both = bits(w, 54, 2) if gfx == 11 else bits(w, 12, 2)
+        return self.buffer_parts(count, file, both, bits(w, 40, 8), bits(w, 32, 8), 4 * bits(w, 48, 5), bits(w, 56, 8))
+
     def buffer(self, w: int) -> Inst:
         gfx = self.gfx
         e = self.find("MUBUF", bits(w, 18, 7) | (bits(w, 25, 1) << 7 if gfx > 9 else 0))
@@ -143,13 +152,7 @@ class Memories(Words):
         hints = self._hints(*(bits(w, at, 1) for at in places))
         if not access_of(e.name):
             return self.make(e.name, (), hints)
-        if gfx > 9 and bits(w, 55 if gfx == 10 else 53, 1):
-            raise self.fail("tfe")
-        file = "a" if gfx == 9 and bits(w, 55, 1) else "v"
-        both = bits(w, 54, 2) if gfx == 11 else bits(w, 12, 2)
-        parts, mods = self.buffer_parts(
-            e.operands[0][1], file, both, bits(w, 40, 8), bits(w, 32, 8), 4 * bits(w, 48, 5), bits(w, 56, 8)
-        )
+        parts, mods = self._addressed(w, e.operands[0][1])
         to_lds = gfx < 11 and bits(w, 16, 1)
         mods |= number("offset", w & 0xFFF) | hints | flags_on(to_lds, "lds")
         return self.make(e.name, parts[1:] if to_lds or "_lds_" in e.name else parts, mods)
@@ -172,13 +175,7 @@ class Memories(Words):
         gfx = self.gfx
         e = self.find("MTBUF", bits(w, 16, 3) | bits(w, 53, 1) << 3 if gfx == 10 else bits(w, 15, 4))
         form = bits(w, 19, 4) | bits(w, 23, 3) << 4 if gfx == 9 else bits(w, 19, 7)
-        if gfx > 9 and bits(w, 55 if gfx == 10 else 53, 1):
-            raise self.fail("tfe")
         places = {9: (14, 54, 53), 10: (14, 54, 15), 11: (14, 12, 13)}[gfx]
-        file = "a" if gfx == 9 and bits(w, 55, 1) else "v"
-        both = bits(w, 54, 2) if gfx == 11 else bits(w, 12, 2)
-        parts, mods = self.buffer_parts(
-            e.operands[0][1], file, both, bits(w, 40, 8), bits(w, 32, 8), 4 * bits(w, 48, 5), bits(w, 56, 8)
-        )
+        parts, mods = self._addressed(w, e.operands[0][1])
         hints = self._hints(*(bits(w, at, 1) for at in places))
         return self.make(e.name, parts, {"format": str(form)} | mods | number("offset", w & 0xFFF) | hints)

@@ -21,6 +21,7 @@ _DUAL = (
 class RdnaVectors(VectorWords):
     """Encodings of vector instructions."""
 
+    ones = 0x180
     packed_bits = 7  # of a VOP3P opcode
     dual_names: tuple[str, ...] = _DUAL
 
@@ -31,14 +32,7 @@ class RdnaVectors(VectorWords):
     def width(self, token: tuple[str, int]) -> int:
         return self.mask if token[0] == "m" else token[1]
 
-    def vector(self, w: int) -> Inst:
-        if bits(w, 25, 7) == 0b0111110:
-            return self._short(self.find("V", bits(w, 17, 8)), w & 511, bits(w, 9, 8), None)
-        if bits(w, 25, 7) == 0b0111111:
-            return self._short(self.find("V", 0x180 + bits(w, 9, 8)), w & 511, None, bits(w, 17, 8))
-        return self._short(self.find("V", 0x100 + bits(w, 25, 6)), w & 511, bits(w, 9, 8), bits(w, 17, 8))
-
-    def _short(self, e: Encoding, src0: int, src1: int | None, dst: int | None) -> Inst:
+    def short(self, e: Encoding, src0: int, src1: int | None, dst: int | None) -> Inst:
         """VOP1, VOP2 and VOPC, with DPP, SDWA or a literal after them."""
         if not e.operands:
             return self.make(e.name)

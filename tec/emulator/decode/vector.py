@@ -35,6 +35,20 @@ _THREE_SELECTORS = ("v_cvt_sr_fp8_", "v_cvt_sr_bf8_", "v_cvt_scalef32_pk_fp4_")
 class VectorWords(Words):
     """What the vector encodings of all generations share."""
 
+    ones = 0  # the VOP3 opcode of the first of VOP1; those of VOPC stand from 0 on, those of VOP2 from 0x100
+
+    def vector(self, w: int) -> Inst:
+        """An instruction of one word, or with a literal, DPP or SDWA behind it: VOPC, VOP1, VOP2 by its upper bits."""
+        if bits(w, 25, 7) == 0b0111110:
+            return self.short(self.find("V", bits(w, 17, 8)), w & 511, bits(w, 9, 8), None)
+        if bits(w, 25, 7) == 0b0111111:
+            return self.short(self.find("V", self.ones + bits(w, 9, 8)), w & 511, None, bits(w, 17, 8))
+        return self.short(self.find("V", 0x100 + bits(w, 25, 6)), w & 511, bits(w, 9, 8), bits(w, 17, 8))
+
+    def short(self, e: Encoding, src0: int, src1: int | None, dst: int | None) -> Inst:
+        """VOP1, VOP2 and VOPC, with DPP, SDWA or a literal after them."""
+        raise NotImplementedError
+
     def scaled(self, w: int) -> Mods:
         """The multiplier of a long form's result."""
         return _SCALES[bits(w, 59, 2)]
@@ -73,14 +87,9 @@ class VectorWords(Words):
 class Vectors(VectorWords):
     """Encodings of vector instructions."""
 
-    def vector(self, w: int) -> Inst:
-        if bits(w, 25, 7) == 0b0111110:
-            return self._short(self.find("V", bits(w, 17, 8)), w & 511, bits(w, 9, 8), None)
-        if bits(w, 25, 7) == 0b0111111:
-            return self._short(self.find("V", 0x140 + bits(w, 9, 8)), w & 511, None, bits(w, 17, 8))
-        return self._short(self.find("V", 0x100 + bits(w, 25, 6)), w & 511, bits(w, 9, 8), bits(w, 17, 8))
+    ones = 0x140
 
-    def _short(self, e: Encoding, src0: int, src1: int | None, dst: int | None) -> Inst:
+    def short(self, e: Encoding, src0: int, src1: int | None, dst: int | None) -> Inst:
         """VOP1, VOP2 and VOPC, with DPP, SDWA or a literal after them."""
         if not e.operands:
             return self.make(e.name)
