@@ -93,6 +93,7 @@ def q_attention(c: Call) -> Any:
 
 @onnx_op("MultiHeadAttention", domain=MS)
 def multi_head_attention(c: Call) -> Any:
+    """Attention of onnxruntime's MultiHeadAttention: packed or apart, with biases, masks and keys of before."""
     n = int(c.attr("num_heads"))
     query, key = c[0], c.get(1)
     if query.ndim == 5:  # q, k and v packed by head

@@ -248,6 +248,7 @@ def _stack(c: Call, values: Sequence[Value], info: Any, axis: int = 0) -> Value:
 
 @onnx_op("Scan")
 def scan(c: Call) -> Outputs:
+    """A Scan as a loop of the plan where it runs over more than a few rows; else, or where that cannot be, its body once a row."""
     body = c.attr("body")
     count = c.attr("num_scan_inputs")
     inputs = list(c.inputs)

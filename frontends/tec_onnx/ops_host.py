@@ -197,6 +197,7 @@ def label_encoder(c: Call) -> Value:
 
 @onnx_op("TfIdfVectorizer")
 def tfidf(c: Call) -> Value:
+    """Counts of n-grams, with gaps, by their places in the pool; on the host."""
     mode, low, high = c.attr("mode"), c.attr("min_gram_length"), c.attr("max_gram_length")
     skips, starts, places = c.attr("max_skip_count"), c.attr("ngram_counts"), c.attr("ngram_indexes")
     pool = c.attr("pool_int64s") if c.attr("pool_int64s") is not None else c.attr("pool_strings")

@@ -87,6 +87,7 @@ def _factor(out: Any, n: Any) -> Any:
 
 @onnx_op("Resize")
 def resize_op(c: Call) -> Value:
+    """Resize of any opset, with scales or sizes."""
     x = c[0]
     if c.opset < 11:
         scales, sizes, roi = [float(s) for s in np.asarray(c.array(1))], None, None

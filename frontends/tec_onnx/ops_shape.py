@@ -252,6 +252,7 @@ def split(c: Call) -> Outputs:
 
 @onnx_op("Slice")
 def slice_(c: Call) -> Value:
+    """Slices of any opset; along a symbolic extent, with bounds that may be expressions."""
     x = c[0]
     if c.opset < 10:
         starts, ends = c.attr("starts"), c.attr("ends")

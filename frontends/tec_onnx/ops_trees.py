@@ -109,6 +109,7 @@ def totals(c: Call, leaf: Value, table: Any, how: str, dtype: str) -> Value:
 
 @onnx_op("TreeEnsemble", domain="ai.onnx.ml")
 def tree_ensemble(c: Call) -> Value:
+    """The sum of what trees say, whose nodes are put children first."""
     x, targets = c[0], int(c.attr("n_targets", 1))
     modes = [int(m) for m in np.asarray(c.attr("nodes_modes")).reshape(-1)]
     splits, weights = np.asarray(c.attr("nodes_splits")), np.asarray(c.attr("leaf_weights"))

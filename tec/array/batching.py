@@ -176,6 +176,7 @@ def vmap(
 
     @functools.wraps(f)
     def over(*args: Any) -> Any:
+        """The function, traced for one of the batch, and what it gives with the batch as first axis."""
         axes = [in_axes] * len(args) if in_axes is None or isinstance(in_axes, int) else list(in_axes)
         if len(axes) != len(args):
             raise ArrayValueError(f"vmap with {len(axes)} axes of {len(args)} arguments")

@@ -34,6 +34,7 @@ class Trace:
         number: dict[int, int] = {}
 
         def visit(n: Node) -> int:
+            """A node's place among the entries; what it is made of comes before it."""
             found = number.get(id(n))
             if found is not None:
                 return found

@@ -133,6 +133,7 @@ def _smfmac(name: str, m: re.Match[str], regs: tuple[int, ...]) -> Instruction:
 
 
 def _wmma(name: str, m: re.Match[str], regs: tuple[int, ...]) -> list[Instruction]:
+    """The calls of a WMMA or SWMMAC instruction, one for each pair of signs that it can be told."""
     sparse, out, source = m[1] == "swmmac", m[2], m[3]
     kinds = (*source.split("_"), *([source] if "_" not in source else []))
 

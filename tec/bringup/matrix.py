@@ -122,6 +122,7 @@ def check(gpu: Gpu, seed: int = 0, waves: int = WAVES, only: str = "") -> Iterat
 
 
 def _compared(x: Instruction, gpu: Gpu, reference: Gpu, image: bytes, lanes: int, rng: np.random.Generator, waves: int) -> Finding:  # fmt: skip
+    """What an instruction gives on the chip against the software GPU, for each kind of operands."""
     says, worst, items, rounding = [], 0.0, 0, True
     for kind in KINDS:
         n = waves * lanes

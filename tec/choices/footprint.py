@@ -281,6 +281,7 @@ class _Threads(Fold[_Counts]):
         return not _reads(cond) and all(v not in used for v, _ in self.loops)
 
     def _call(self, e: E.Call) -> _Counts:
+        """Of an intrinsic: matrix products, copies, barriers, or what it reads and writes."""
         known, attrs = INTRINS[e.op], e.attrs or {}
         if e.op in ("mma", "mma_scaled", "wgmma", "wgmma_registers"):
             wave = WARPGROUP if e.op.startswith("wgmma") else self.target.wavefront_size

@@ -111,6 +111,7 @@ def worth_timing(options: list[Option]) -> list[Option]:
 def _blocked(
     target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any], sizes: tuple[int, ...]
 ) -> Iterable[Option]:
+    """Layouts of channels in blocks of each size, with the seconds that a model of the core gives them."""
     axes, acc, nchw = space(y.ndim), accumulator(w.dtype), plain(y.ndim)
     pixels, window = math.prod((y.shape[0], *y.shape[2:])), math.prod(w.shape[2:])
     for to in sizes:

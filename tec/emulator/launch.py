@@ -222,6 +222,7 @@ def _screened(
 
 
 def check_launch(chip: Chip, info: KernelInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
+    """Raises EmulationError where the chip or the kernel does not allow the launch."""
     if min(grid) < 1:
         raise EmulationError(f"grid {grid}: every dimension must be 1 or more", kernel=info.name)
     if min(block) < 1:

@@ -257,6 +257,7 @@ class _Planner:
         return [*before, Choose(condition, *lists)]
 
     def loop(self, run: RegionRun) -> list[Step]:
+        """The steps of a loop: copies of its first states, then the repeated part."""
         node, part = run.group.nodes[0], run.parts[0]
         attrs = node.attrs
         before: list[Step] = []

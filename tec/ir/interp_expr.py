@@ -296,6 +296,7 @@ class ExprMachine:
         self.write(b, storage, idx, off, value, b.dtype)
 
     def write(self, b: Any, storage: Storage, idx: Array, off: Array | None, value: Array, dtype: str) -> None:
+        """Store a value in the lanes that are on; where memory is kept by thread, each to its own row."""
         idx = self._bounded(b, storage, idx, off)
         rows = storage.rows_for(self.lanes)
         data = self._data(storage, dtype)

@@ -91,6 +91,7 @@ class _Parser(ExprParser):
         return S.seq(*out)
 
     def stmt(self, node: ast.stmt) -> S.Stmt:
+        """The statement that a statement of Python's grammar spells."""
         match node:
             case ast.Assign([ast.Subscript() as target], value):
                 access = self.load(target, None)
@@ -123,6 +124,7 @@ class _Parser(ExprParser):
         return S.BufferStore(at.buffer, value, at.indices, predicate)
 
     def loop(self, name: str, word: str, head: ast.Call, body: list[ast.stmt]) -> S.Stmt:
+        """A loop of any kind: `serial(4)`, `thread('blockIdx.x', 4)`."""
         args, words = list(head.args), self.keywords(head)
         thread = ""
         if word == "thread":

@@ -432,6 +432,7 @@ class _Walk:
         return e
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
+        """Check a statement with what is bound where it stands."""
         ctx = self.ctx
         self.stmt_now = s
         self.ask(s)

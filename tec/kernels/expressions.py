@@ -285,6 +285,7 @@ class Expressions(Elements):
         return result
 
     def _compare(self, op: ast.cmpop, a: Any, b: Any) -> Any:
+        """A comparison of Python's grammar: of numbers at once, of values as an expression."""
         if isinstance(op, (ast.Is, ast.IsNot)):
             if is_number(a) or isinstance(a, E.Expr):
                 if b is None:

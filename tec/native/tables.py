@@ -241,6 +241,7 @@ class _Nodes:
         return [_BRANCH, 4 + len(then) + len(orelse), self.layout.names[step.condition], len(then), *then, *orelse]
 
     def _loop(self, step: Repeat) -> list[int]:
+        """The rows of a step that repeats others: where its states and items are among the arguments of the steps inside."""
         layout, names, first = self.layout, self.layout.names, self.first
         cells = self.cells
         inner = _Nodes(layout)

@@ -180,6 +180,7 @@ def packed(r: Recurrence, weights: Any, panel: int) -> Any:
 
 
 def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    """The types of a recurrence's results. Raises where its inputs do not fit."""
     cell = attrs.get("cell")
     if cell not in GATES:
         raise fail(f"a recurrence of cell {cell!r}")

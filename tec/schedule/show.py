@@ -88,6 +88,7 @@ def _marks_of(key: Any, marks: Marks) -> list[str]:
 
 
 def stage_lines(stage: Stage, marks: Marks, indent: int, seen: set[int]) -> list[str]:
+    """A stage and what is computed within it, a line a loop."""
     seen.add(id(stage))
     pad = "    " * indent
     if stage.is_group:

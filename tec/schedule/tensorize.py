@@ -190,6 +190,7 @@ class _Tensorize:
         return match
 
     def _same(self, have: E.Expr, want: E.Expr, match: _Match) -> bool:
+        """Whether an expression is the intrinsic's own; what `match` lacks is filled on the way."""
         if isinstance(want, E.TensorRead):
             return (isinstance(have, E.TensorRead) and self._same_read(have, want, match)) or self._differ(
                 have, want, match
@@ -235,6 +236,7 @@ class _Tensorize:
         return all(self._same(x, y, match) for x, y in pairs)
 
     def _same_read(self, have: E.TensorRead, want: E.TensorRead, match: _Match) -> bool:
+        """Whether a read is of the input that the intrinsic's stands for, and moves as it does."""
         arith = self.low.arith
         tensor: Tensor = have.tensor
         if tensor.dtype != want.tensor.dtype:

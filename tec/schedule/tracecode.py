@@ -87,6 +87,7 @@ class CodeReader:
         return ScheduleError(f"{self.where}: {what}: {ast.unparse(node)}")
 
     def value(self, node: ast.expr) -> Any:
+        """The value of an expression of a trace."""
         match node:
             case ast.Constant():
                 return node.value

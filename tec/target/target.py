@@ -143,6 +143,7 @@ class Target:
     _product: Machine | None = field(init=False, hash=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Read the text of a target, or take another one's. Raises TargetError."""
         if isinstance(self.text, Target):
             object.__setattr__(self, "host", self.host or self.text.host)
             object.__setattr__(self, "text", self.text.text)

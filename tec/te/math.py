@@ -314,6 +314,7 @@ def call_packed(name: str, *args: Any) -> Expr:
 
 
 def _packed_argument(name: str, a: Any) -> tuple[Argument, list[Expr]]:
+    """What a packed function gets: its form, and the values that make it up."""
     if isinstance(a, str):
         return Argument("text", text=a), []
     if isinstance(a, Buffer):

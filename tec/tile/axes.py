@@ -285,6 +285,7 @@ class Axes:
         return tuple(self._pair(op, a, b) for a, b in zip(self._known(x), self._known(y)))
 
     def _pair(self, op: Op, a: Facts, b: Facts) -> Facts:
+        """Facts of an operation of two values."""
         fn, (x, y) = op.attrs["fn"], op.operands
         k, promised = min(a.constancy, b.constancy), a.promised or b.promised
         if not x.ty.dtype.is_int():

@@ -313,6 +313,7 @@ class Control(OverAxis):
     # ---- while, if
 
     def do_while(self, op: Op) -> None:
+        """A loop whose test and body share slots for the values that go round."""
         test, body = op.blocks
         slots = []
         self.nested += 1

@@ -345,6 +345,7 @@ class Reader(Expressions):
         return out
 
     def do_While(self, s: ast.While) -> None:
+        """A while loop: its test and its body as blocks over the names that it carries."""
         if s.orelse:
             raise self.error("an else behind a loop")
         frame = self.frames[-1]

@@ -57,6 +57,7 @@ class Memory(Reading, Exchange):
         return made
 
     def _base(self, v: Value) -> Buffer:
+        """The buffer that a pointer goes into; where it may be one of several, all of memory."""
         op = v.of
         if (op is None or op.name in ("for", "while", "if", "select")) and len(self._roots(v, set())) > 1:
             return self.world(v)

@@ -250,6 +250,7 @@ class OverAxis(Rows):
     # ---- scans and sorts: in an array that all threads see
 
     def do_scan(self, op: Op) -> None:
+        """Running results along an axis: in a thread's own loop, or over the threads."""
         k, block, reverse = op.attrs["axis"], op.blocks[0], op.attrs["reverse"]
         shape = op.operands[0].ty.shape
         layout = self.natural(op.operands[0])
@@ -405,6 +406,7 @@ class OverAxis(Rows):
         return Held(buffer, layout)
 
     def do_histogram(self, op: Op) -> None:
+        """Counts in shared memory, by atomic additions where there are several threads."""
         v, x = op.results[0], op.operands[0]
         n = v.ty.shape[0]
         layout = self.natural(x)

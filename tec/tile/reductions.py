@@ -89,6 +89,7 @@ def _extremum(x: Any, axis: Any, fn: str, indices: Any, left: Any, keep_dims: An
 
 
 def _with_index(x: Any, axis: Any, fn: str, left: bool, keep_dims: Any) -> tuple[Any, Any]:
+    """(extremum, its index) along an axis. left: of equal ones the first."""
     b = current()
     if plain(axis) is None:
         rank = len(x.ty.shape)

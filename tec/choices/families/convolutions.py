@@ -147,6 +147,7 @@ class BlockedConvolution(Space):
         return on_cores(clocks, moved_bytes(self.group), choice["parallel"], tiles)
 
     def build(self, choice: Choice) -> Scheduled:
+        """Sums of columns by blocks of channels in registers, for `rows` rows of the image at a time."""
         s, op, out, blocks = begin_cpu(self.group, self.target), self.op, self.out, choice["blocks"]
         acc, final = s[accumulators(s, op, out, "local")], s[out.output(0)]
         n, co, *depth, oh, w, c = final.op.axis

@@ -186,6 +186,7 @@ class _Task:
         return self.ib.for_range(0, self.units if n is None else n, "lane", kind="vectorize")
 
     def run(self) -> None:
+        """All steps of `rows` rows of the batch in a direction, whose state stays in the task's memory."""
         l, r, ib, full, rows = self.l, self.r, self.ib, self.full, self.rows
         self.h = ib.allocate(self.acc, (2 * rows * full,), "hidden")  # of this step and of the next
         self.c: Any = ib.allocate(self.acc, (rows * full,), "cell") if r.states == 2 else None

@@ -175,6 +175,7 @@ class _InOneKernel(_Kernel):
     """Time inside of a kernel: threadIdx.x is the unit, threadIdx.y the part of the sum."""
 
     def run(self) -> None:
+        """A work-group for a row of the batch and a direction: a thread has a unit, or a part of its sums."""
         ib, r, full, parts = self.ib, self.r, self.full, self.space.parts
         with loops.launch(self.ib, (self.batch, len(r.backward)), (full, parts)) as (b, d, unit, part):
             h = ib.allocate(self.acc, (full,), "hidden", scope="shared")

@@ -254,6 +254,7 @@ class GpuRows(Space):
         return Footprint((part, joined) * len(self.group.reductions()) + (last,))
 
     def build(self, choice: Choice) -> Scheduled:
+        """A work-group for some rows, its threads along them; each thread has the sums of its row. Rows in parts are `_build_parts`."""
         if choice["parts"] > 1:
             return self._build_parts(choice)
         s, out, outer, threads = begin(self.group), self.out, self.outer, choice["threads"]

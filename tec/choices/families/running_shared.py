@@ -332,6 +332,7 @@ class SharedColumns(Shared):
                 sums[self._place(line, part)] = whole
 
     def run(self) -> None:
+        """Sums of parts first, where lines are in several; then each part from what comes before it."""
         s, ib, each, across = self.s, self.ib, self.each, self.across
         sums = self._sums()
         if sums is not None:

@@ -45,6 +45,7 @@ class Scatter(loops.LoopForm):
         return self.chains(4, (2 * x + update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
 
     def tensors(self, choice: Choice) -> list[Tensor]:
+        """Points of ScatterND, or elements along an axis, as places in loops."""
         (x, index, update), axis, reduction = self.form.inputs, self.form.attrs["axis"], self.form.attrs["reduction"]
         shape = static_shape(x)
         if axis is None:

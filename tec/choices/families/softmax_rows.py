@@ -77,6 +77,7 @@ class _Row:
         self.whole, self.left = divmod(n, lanes)
 
     def run(self) -> None:
+        """A row in three passes: the largest, powers and their sum, the quotients."""
         ib = self.ib
         top = self._kept("top", self._all(te.const(float("-inf"), "float32")))
         self._each(lambda v, at: self._put(top, v, te.max(self._at(self.src, at), self._of(top, v))))

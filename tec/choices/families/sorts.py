@@ -119,6 +119,7 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     n = lines.n
 
     def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        """A thread makes a heap of its line's best elements so far, then takes them out, the least first."""
         (src,), (values, index) = sources, results
 
         better = _better(ib, dtype, largest)
@@ -224,6 +225,7 @@ def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target
     size = 1 << steps
 
     def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        """Bitonic: runs are doubled until one is the line; each step compares elements that are `apart` from each other."""
         (src,), (values, index) = sources, results
         key = ib.allocate(dtype, (lines.count * size,), "key")
         which = ib.allocate("int32", (lines.count * size,), "which")

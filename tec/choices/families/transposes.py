@@ -176,6 +176,7 @@ class Transpose(Space):
         return -(-columns * (rows + max(1, 4 // size)) * size // PIECE_BYTES) * PIECE_BYTES
 
     def build(self, choice: Choice) -> Scheduled:
+        """Tiles through shared memory: read along the operand's lines, written along the result's."""
         s, out, threads, lanes = create_schedule([self.out]), self.out, choice["threads"], self._lanes(choice)
         stage = s[out]
         staged = [s.cache_read(t, "shared", [out]) for t in self.turned]

@@ -246,6 +246,8 @@ class Order:
         return ctypes.cast(self.callback, ctypes.c_void_p).value or 0
 
     def _event(self, ctx: int, addresses: int, mask: int, kind: int) -> int:
+        """Follow an atomic access or a fence; whether a read is in vain (`_in_vain`)."""
+
         def field(name: str) -> int:
             return ctypes.c_uint64.from_address(ctx + CTX[name]).value
 

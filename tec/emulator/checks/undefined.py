@@ -407,6 +407,7 @@ class _Pass(Shadows):
             self.access("st", space, f"b{bits}", "%uzero", ty, address, mask)
 
     def run(self, ir: str, state: int) -> str:
+        """A function's text with code beside it that follows which bits are undefined."""
         lines = ir.split("\n")
         start = next(i for i, l in enumerate(lines) if l.startswith("define "))
         end = next(i for i in range(start, len(lines)) if lines[i] == "}")

@@ -55,6 +55,7 @@ class Parser:
         return UnsupportedInstruction(what, kernel=self.kernel, line=self.line, instruction=self.text)
 
     def operand(self, text: str) -> Operand:
+        """An operand with its modifiers: `-v1`, `|s[0:1]|`, `sext(v2)`."""
         text = text.strip()
         neg = is_abs = sext = False
         raw = text

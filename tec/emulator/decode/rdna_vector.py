@@ -111,6 +111,7 @@ class RdnaVectors(VectorWords):
         return parts, suffix, mods
 
     def vop3(self, w: int) -> Inst:
+        """The long form of vector instructions, with modifiers of each operand."""
         op = bits(w, 16, 10)
         e = self.find("V", op)
         ops = list(e.operands)

@@ -105,6 +105,7 @@ class Arrays(Memories):
     def _make_array(
         self, out: int, kind: int, bits: int, channels: int, size: tuple[int, int, int], flags: int
     ) -> None:
+        """Allocate an array with its rows apart as textures want; its handle goes to `out`."""
         try:
             require_images(self.driver.chip.name)
         except DeviceError as e:

@@ -116,6 +116,7 @@ def _is(o: Ops, kind: str, name: str) -> str:
 
 
 def _unpack(o: Ops, d0: str, d1: str, d2: str, d3: str, field: str) -> str:
+    """A component of a texel as 32 bits, from the texel's four words and where `field` says it lies."""
     c = partial(o.const, "i32")
     place, size, kind = _parts(o, field)
     which = o.lshr(place, c(5))

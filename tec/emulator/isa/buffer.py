@@ -109,6 +109,7 @@ def _resource(w: Wave, at: int) -> tuple[str, str, str, str]:
 
 
 def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: Operand, nbytes: int) -> list[tuple[str, str, str]]:  # fmt: skip
+    """What a buffer access reaches: (space, addresses, lanes in range), for global memory and where the resource may be of scratch."""
     o, s = w.v, w.s
     if inst.take("idxen") is not None:
         return [("global", *_structured(w, inst, vaddr, rsrc, soffset, str(nbytes)))]

@@ -21,6 +21,7 @@ _SHAPES_F16 = ("32x32x4{b2}T", "16x16x4{b4}T", "4x4x4{b16}T", "32x32x8{}T", "16x
 
 
 def _names() -> list[str]:
+    """All names of matrix instructions, as gfx90a and gfx942 spell them."""
     names = []
 
     def both(out: str, pattern: str, tail90: str = "", tail94: str = "") -> None:

@@ -199,6 +199,8 @@ def _mix_source(w: Wave, op: Operand, half: int, is16: int, neg: int, absolute: 
 
 
 def _mix(names: str, result: str, t: str = "f16") -> None:
+    """Fused multiply-adds in float32 whose operands are float32 or halves of registers."""
+
     def handler(w: Wave, inst: Inst) -> None:
         sel = Selectors(inst, 3, hi_default=0)
         clamp = inst.take("clamp") is not None
@@ -239,6 +241,8 @@ _mix("v_fma_mix_f32_bf16", "f32", "bf16")
 
 
 def _dot2(names: str, t: str, accumulate: bool) -> None:
+    """Instructions that add products of two pairs to a sum. accumulate: to the destination."""
+
     def handler(w: Wave, inst: Inst) -> None:
         o = w.v
         sel = Selectors(inst, 3)

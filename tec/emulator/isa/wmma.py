@@ -259,6 +259,7 @@ def small_element(o: Ops, words: list[str], i: int, kind: str, ocp: bool) -> str
 
 
 def accumulator(w: Wave, c: Operand, sel: Selectors, result: str, product: WmmaProduct) -> list[str]:
+    """The items of C, as the product counts them."""
     o, new, integer, items = w.v, product.new, product.type == "i32", product.items
     if c.kind in ("int", "float"):
         if integer:

@@ -235,6 +235,7 @@ class _Look:
     # ---- the operands
 
     def _operands(self, f: _Found, product: Node, values: Node) -> bool:
+        """Take queries, keys and values from the products. Whether they fit together."""
         (q, by_q), (k, by_k), v = self.scaled(product.inputs[0]), self.scaled(product.inputs[1]), values.inputs[1]
         f.scale *= by_q * by_k
         out = values.outputs[0]

@@ -53,6 +53,7 @@ def _axes(node: Node) -> tuple[str, str, str] | None:
 
 
 def _product(b: Rebuild, node: Node, first: str, second: str, out: str) -> Value:
+    """A product of two operands by a matmul: axes of both first, then their own, then those that are summed."""
     (x, y), made = (b.value(v) for v in node.inputs), node.outputs[0]
     if x.is_const and not y.is_const:  # weights are the second operand of templates
         x, y, first, second = y, x, second, first

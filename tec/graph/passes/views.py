@@ -255,6 +255,7 @@ class _Mover(Rebuild):
         return True
 
     def matmul(self, node: Node) -> bool:
+        """Put views before a product into its operands. Whether there were any."""
         (x, y), out = node.inputs, node.outputs[0]
         attrs = dict(node.attrs)
         if attrs.get("view_a") or attrs.get("view_b"):

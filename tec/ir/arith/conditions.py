@@ -25,6 +25,7 @@ _FAR = 1 << 62  # bounds beyond are infinities
 
 
 def compare(f: Simplifier, e: Any) -> E.Expr:
+    """A comparison: decided where bounds do, else in a normal form."""
     a, b = f.simp(e.a), f.simp(e.b)
     t = type(e)
     if a.dtype in INDEX_DTYPES:
@@ -89,6 +90,7 @@ def _coarse(f: Simplifier, form: Lin) -> Lin:
 
 
 def _equal(f: Simplifier, t: Any, a: E.Expr, b: E.Expr, la: Lin, lb: Lin) -> E.Expr:
+    """a == b or a != b: decided by bounds, factors and remainders, else in a normal form."""
     form = la.plus(lb, -1)
     if not form.terms:
         return f.truth((form.const == 0) == (t is E.EQ))

@@ -247,6 +247,7 @@ class _Walk:
         raise TypeError(f"not a statement: {type(s).__name__}")
 
     def sequence(self, stmts: list[S.Stmt]) -> _Summary:
+        """Statements in turn, with barriers before those that meet accesses of earlier ones."""
         out: list[S.Stmt] = []
         total = _Summary(S.NOP)
         before = _ByBuffer()  # total.tail
@@ -332,6 +333,7 @@ class _Walk:
         return _Summary(S.While(s.cond, stmt), cond + unknown, cond + unknown)
 
     def branch(self, s: S.IfThenElse) -> _Summary:
+        """Both sides of a branch, in which no barrier may stand where threads differ about its condition."""
         conds = self.accesses([s.cond])
         outer = self.divergent
         self.divergent = outer or self.is_varying(s.cond)

@@ -109,6 +109,7 @@ class Lanes:
     # ---- the walk
 
     def _stmt(self, s: S.Stmt) -> None:
+        """Look at a statement. Raises _NoLanesError where lanes cannot run side by side."""
         match s:
             case S.Seq():
                 for x in s.stmts:
@@ -182,6 +183,7 @@ class Lanes:
         return moves
 
     def _node(self, e: E.Expr, t: type) -> bool:
+        """Whether a value may differ from lane to lane. Raises _NoLanesError where lanes cannot run side by side."""
         if isinstance(e, E.BufferLoad):
             if e.predicate is not None or len(e.indices) != 1:
                 raise _NoLanesError("a load with a predicate")

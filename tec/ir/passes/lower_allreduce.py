@@ -96,6 +96,7 @@ class _Lowerer:
         return any(id(v) in mine for v in free_vars(cond))
 
     def reduce(self, s: S.AllReduce, depth: int) -> S.Stmt:
+        """A reduction over threads, by the way that fits how many there are."""
         own = {id(f.var): t for t, f in self.loops.items()}
         tags: list[str] = []
         for v in s.threads:
@@ -209,6 +210,7 @@ class _Lowerer:
         return out
 
     def two_levels(self, s: S.AllReduce, lane: E.Expr, size: int, wave: int, depth: int) -> S.Stmt:
+        """Within wavefronts by exchange of registers, then over their results in shared memory."""
         waves = size // wave
         tags = {t for t in THREAD_TAGS if any(self.loops[t].var is v for v in s.threads if t in self.loops)}
         group, groups = self.group_index(tags)
@@ -268,6 +270,7 @@ class _Lowerer:
         return _lets(lets + more, S.seq(before, first, barrier(), _lets(loads, self.results(s, parts[0]))))
 
     def tree(self, s: S.AllReduce, lane: E.Expr, size: int, depth: int) -> S.Stmt:
+        """By a tree in shared memory, with a barrier a step."""
         tags = {t for t in THREAD_TAGS if any(self.loops[t].var is v for v in s.threads if t in self.loops)}
         group, groups = self.group_index(tags)
         buffers = self.staging(s, groups * size)

@@ -41,6 +41,7 @@ def lower_dot(func: Func, target: Target) -> Func:
 
 
 def _dot(loop: S.For, store: S.BufferStore, analyzer: Analyzer) -> S.Stmt | None:
+    """The loop by instructions that multiply and add four bytes; None where it is no sum of products of bytes."""
     extent = const_int(loop.extent)
     value = store.value
     if extent is None or extent % 4 or store.predicate is not None or store.buffer.dtype != "int32":

@@ -148,6 +148,7 @@ class _Lowering:
     def _note(
         self, buffer: Buffer, role: str, instr: MatrixInstr, indices: tuple[E.Expr, ...], row: E.Var, col: E.Var
     ) -> None:
+        """Remember which operand of which instruction a fragment is. Raises where two uses differ."""
         row_dim, col_dim = self._dim_of(row, buffer, indices), self._dim_of(col, buffer, indices)
         known = self.fragments.get(id(buffer))
         if known is not None:

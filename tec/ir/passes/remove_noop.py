@@ -37,6 +37,7 @@ def _keep(e: E.Expr) -> E.Expr:
 
 
 def _stmt(s: S.Stmt) -> S.Stmt:
+    """The statement without parts that do nothing; loops of one turn as their bodies."""
     out = map_stmt(s, _stmt, _keep)
     match out:
         case S.Evaluate():

@@ -130,6 +130,7 @@ class _Vectorizer:
         )
 
     def stmt(self, s: S.Stmt) -> S.Stmt:
+        """A statement for all lanes at once. Raises _CannotVectorizeError."""
         match s:
             case S.BufferStore():
                 return self.store(s)

@@ -39,6 +39,7 @@ def whole_tiles(func: Func, target: Target) -> Func:
 
 
 def _twice(seq: S.Seq) -> S.Stmt:
+    """Runs of stores under conditions twice: without them where all hold, and as they were."""
     out: list[S.Stmt] = []
     run: list[S.Stmt] = []
     conditions: dict[str, E.Expr] = {}

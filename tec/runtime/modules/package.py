@@ -182,6 +182,7 @@ class Package:
             raise
 
     def _read_manifest(self, kind: str | None, versions: tuple[int, ...]) -> None:
+        """Read and check the manifest: its format, version and kind. Raises PackageError."""
         path = self.path
         try:
             info = self._zip.getinfo(_MANIFEST)

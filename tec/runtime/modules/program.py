@@ -317,6 +317,7 @@ class HostProgram:
             raise ArgumentError(f"{self.function}: a size of the host program divides by 0 for {env}") from None
 
     def _walk(self, steps: list[Any], env: dict[str, Any], functions: Callable[[str], Any]) -> Iterator[Entry]:
+        """The entries of a run of some steps with sizes known."""
         evaluate = exprs.evaluate
         for s in steps:
             kind = type(s)

@@ -126,6 +126,7 @@ class HostLoop:
         return None if value is None else int(kind.from_address(self.engine.address(value)).value)
 
     def run(self) -> None:
+        """Run the steps inside as often as the count and the condition say; states end where they began."""
         engine, binding = self.engine, self.engine.binding
         assert binding is not None
         trips = trips_of(

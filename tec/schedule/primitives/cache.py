@@ -69,6 +69,7 @@ class CacheRead(Primitive[Tensor]):
                 )  # fmt: skip
 
     def apply(self, sch: Schedule) -> Tensor:
+        """Put the copy between the tensor and its readers; the copy."""
         tensor, source = self.tensor, sch[self.tensor]
         stages = list(dict.fromkeys(sch[r] for r in self.readers))
         loc = caller_loc()

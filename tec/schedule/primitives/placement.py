@@ -136,6 +136,7 @@ class ComputeInline(Primitive[None]):
     stage: Any
 
     def check(self, sch: Schedule) -> None:
+        """Raises where the stage cannot stand in its readers."""
         stage = self.stage
         what = f"compute_inline of {stage.name}"
         if stage.is_group:

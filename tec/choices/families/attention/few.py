@@ -35,6 +35,7 @@ class FewQueries:
         self.over = lanes_of(keys, lanes)  # of a vector of keys: a pool's block may have fewer than a vector has lanes
 
     def run(self) -> None:
+        """The block of rows: queries and sums in local memory, then the keys in blocks."""
         ib, g, k = self.ib, self.g, self.kernel
         self.q = ib.allocate(self.acc, (MOST * g.size,), "queries", scope="local")
         self.o = ib.allocate(self.acc, (MOST * g.value_size,), "sums", scope="local")

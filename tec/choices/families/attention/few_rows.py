@@ -194,6 +194,7 @@ class Streams:
         self.dtype = k.sources["q"].dtype
 
     def run(self, split: Index, splits: int) -> None:
+        """A work-group's share of the keys, in streams of lanes, which are joined at the end."""
         ib, rows, piece = self.ib, self.rows, self.piece
         self.d = ib.let("d", te.indexmod(self.tx, self.lanes) * piece)
         self.has_piece: Any = None  # whether this lane has one; None where all have

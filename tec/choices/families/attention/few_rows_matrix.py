@@ -64,6 +64,7 @@ class DirectWave(Wave):
         self.rounds = self.g.value_size // (f.keys * self.of_value)  # loads of a value in a lane
 
     def run(self, split: Index, splits: int) -> None:
+        """A wavefront's blocks of keys; the next one's keys and values are loaded while one is computed."""
         ib, n = self.ib, self.keys
         self.low, self.high = self.of.reach(0, self.count)
         last = te.max(self.k.last_key(self.of.b, self.high), 0)

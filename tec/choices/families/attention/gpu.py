@@ -170,6 +170,7 @@ class _Tile:
         self._fill(self.kv, self.keys, size, self.step_k, value)
 
     def _block(self, key: Index) -> None:
+        """Scores, weights and weighted values of a block of keys, which shared memory holds in turn with its values."""
         ib, g, acc = self.ib, self.g, self.acc
         self._load("k", key, g.size)
         s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")

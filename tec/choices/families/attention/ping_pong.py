@@ -192,6 +192,7 @@ class PingPongWarp(Warp):
     # ---- the loop
 
     def run(self, split: Index, splits: int) -> None:
+        """A warpgroup's rows: from the last block of keys, which may have hidden ones, to the first."""
         ib, f, acc = self.ib, self.f, self.k.acc
         self.lane = ib.let("lane", self.lane + 0)
         self.q_elems = f.instr.elems(f.query_role)

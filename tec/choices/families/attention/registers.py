@@ -169,6 +169,7 @@ class RegisterTile(Tile):
     # ---- a block
 
     def _score_block(self, key: Index, count: Index) -> None:
+        """Scores of a whole block of keys in tile registers, two by two tiles at a time; of fewer keys as elsewhere."""
         if count is not self.keys:
             super()._score_block(key, count)
             return

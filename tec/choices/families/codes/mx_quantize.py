@@ -48,6 +48,7 @@ class Blocks(loops.LoopForm):
         stored = f.stored(BLOCK)
 
         def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+            """A block a thread: its largest magnitude makes the scale, by which its elements become codes."""
             with loops.each(ib, self.target, rows * blocks, "block") as e:
                 row, block = ib.let("row", te.indexdiv(e, blocks)), ib.let("block", te.indexmod(e, blocks))
                 held = ib.allocate("float32", (BLOCK,), "held", scope="local")

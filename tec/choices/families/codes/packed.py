@@ -312,6 +312,7 @@ class NumbersProduct(Panels):
     def _chunk(
         self, tile: Any, sums: BufferVar, panel: Any, first: Index, count: Index, start: Index, depth: int
     ) -> None:
+        """A chunk of the depth: its numbers are decoded once into `tile`, then multiplied by all rows."""
         ib, w, lanes = self.ib, self.w, self.lanes
         with ib.for_range(0, depth, "k") as k:
             b = ib.let("b", te.indexdiv(start + k, w.block))

@@ -467,6 +467,7 @@ class RowLoops:
                 self._end(out, sums, squares, ib.let("m", m), column)
 
     def _end(self, out: BufferVar, sums: BufferVar, squares: Any, m: Index, column: Expr) -> None:
+        """A result: the parts of its sum together, scaled and shifted, to where it is stored."""
         ib, o, acc = self.ib, self.o, self.acc
         group, own = te.indexdiv(column, self.columns), te.indexmod(column, self.columns)
 

@@ -216,6 +216,7 @@ class MatrixLoops(RowLoops):
         return [self._line(first + te.indexmod(r, self.columns), te.indexdiv(r, self.columns)) for r in places]
 
     def _allocate(self) -> None:
+        """What a wavefront keeps in its registers, and where its rows of the first operand begin."""
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
         self._allocate_weights("uint32", self.piece // 2 * (2 if self.prefetch else 1))
         self._allocate_stage()
@@ -372,6 +373,7 @@ class MatrixLoops(RowLoops):
     # ---- results
 
     def _put(self, sums: BufferVar, squares: Any) -> None:
+        """The wavefront's sums, and its squares of rows, for the other wavefronts."""
         ib, o, unit = self.ib, self.o, self.unit
         for t in range(self.tiles):
             for x in range(self.row_tiles):
