@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ... import te
@@ -56,9 +57,8 @@ class Scatter(loops.LoopForm):
                 place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
                 return te.all(*[p >= 0 for p in place]), tuple(place), here
 
-            return _in_loops(
-                x, index, update, shape[:depth], math.prod(lead), shape[depth:], point, reduction, self.target
-            )
+            points = _Updates(shape[:depth], math.prod(lead), shape[depth:], point, reduction, self.target)
+            return points.tensors(x, index, update)
         count, n = static_shape(index), shape[axis]
 
         def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
@@ -70,83 +70,99 @@ class Scatter(loops.LoopForm):
             ]
             return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
 
-        return _in_loops(x, index, update, shape, math.prod(count), (), one, reduction, self.target)
+        return _Updates(shape, math.prod(count), (), one, reduction, self.target).tensors(x, index, update)
 
 
-def _in_loops(
-    x: Tensor, index: Tensor, update: Tensor, places: Sequence[int], count: int, rest: Sequence[int],
-    one: Callable[[Any, Any], tuple[Any, Any, Any]], reduction: str, target: Target,
-) -> list[Tensor]:  # fmt: skip
+@dataclass(frozen=True)
+class _Updates:
     """`count` updates, each a block of shape `rest`, to the places of shape `places`.
 
     `one(index, e)` gives of update number e whether it is inside, its place, and its index into the updates.
     """
-    dtype = x.dtype
-    wide = {"bool": "int32"}.get(dtype, dtype)
-    block, total = math.prod(rest), math.prod(places)
 
-    def combined(a: Any, b: Any) -> Any:
+    places: Sequence[int]
+    count: int
+    rest: Sequence[int]
+    one: Callable[[Any, Any], tuple[Any, Any, Any]]
+    reduction: str
+    target: Target
+
+    @property
+    def block(self) -> int:
+        return math.prod(self.rest)
+
+    @property
+    def total(self) -> int:
+        return math.prod(self.places)
+
+    def tensors(self, x: Tensor, index: Tensor, update: Tensor) -> list[Tensor]:
+        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+            way = self._by_place if self.target.is_gpu else self._in_turn
+            way(ib, *sources, *results)
+
+        return loops.extern("scatter", [x, index, update], [(static_shape(x), x.dtype)], body)
+
+    def _combined(self, a: Any, b: Any, dtype: str) -> Any:
+        wide = {"bool": "int32"}.get(dtype, dtype)
         a, b = a.astype(wide), b.astype(wide)
-        if reduction == "none":
-            return b.astype(dtype)
         both: dict[str, Callable[[], Any]] = {
+            "none": lambda: b,
             "add": lambda: a + b,
             "mul": lambda: a * b,
             "max": lambda: te.maximum(a, b),
             "min": lambda: te.minimum(a, b),
         }
-        return both[reduction]().astype(dtype)
+        return both[self.reduction]().astype(dtype)
 
-    def flat(place: Sequence[Any]) -> Any:
-        out: Any = 0
-        for p, c in zip(place, places):
-            out = out * c + p
-        return out
+    def _in_turn(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+        """The elements as they were, then one update after another."""
+        with loops.each(ib, self.target, self.total, "p") as slot, ib.for_range(0, self.block, "b") as b:
+            here = (*split_index(slot, self.places), *split_index(b, self.rest))
+            dst[here] = old[here]
+        with ib.for_range(0, self.count, "e") as e:
+            inside, place, here = self.one(at, e)
+            with ib.if_scope(inside), ib.for_range(0, self.block, "b") as b:
+                r = split_index(b, self.rest)
+                dst[(*place, *r)] = self._combined(dst[(*place, *r)], new[(*here, *r)], dst.dtype)
 
-    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        (old, at, new), (dst,) = sources, results
-        if not target.is_gpu:
-            with loops.each(ib, target, total, "p") as slot, ib.for_range(0, block, "b") as b:
-                here = (*split_index(slot, places), *split_index(b, rest))
-                dst[here] = old[here]
-            with ib.for_range(0, count, "e") as e:
-                inside, place, here = one(at, e)
-                with ib.if_scope(inside), ib.for_range(0, block, "b") as b:
-                    r = split_index(b, rest)
-                    dst[(*place, *r)] = combined(dst[(*place, *r)], new[(*here, *r)])
-            return
-        head = ib.allocate("int32", (total,), "head")
-        following = ib.allocate("int32", (count,), "following") if reduction != "none" else None
-        with loops.each(ib, target, total) as slot:
+    def _by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+        """Each place's last update, or the list of its updates, in `head` and `following`; then an element a thread."""
+        head = ib.allocate("int32", (self.total,), "head")
+        following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
+        with loops.each(ib, self.target, self.total) as slot:
             head[slot] = te.const(-1, "int32")
-        with loops.each(ib, target, count) as e:
-            inside, place, _ = one(at, e)
+        with loops.each(ib, self.target, self.count) as e:
+            inside, place, _ = self.one(at, e)
             with ib.if_scope(inside):
                 if following is None:
-                    ib.emit(te.call_intrin("int32", "atomic_max", head[flat(place)], e))
+                    ib.emit(te.call_intrin("int32", "atomic_max", head[self._flat(place)], e))
                 else:
-                    following[e] = te.call_intrin("int32", "atomic_exch", head[flat(place)], e)
-        with loops.each(ib, target, total * block) as t:
-            p, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block))
-            r = split_index(within, rest)
-            here = (*split_index(p, places), *r)
+                    following[e] = te.call_intrin("int32", "atomic_exch", head[self._flat(place)], e)
+        with loops.each(ib, self.target, self.total * self.block) as t:
+            p, within = (t, 0) if self.block == 1 else (te.indexdiv(t, self.block), te.indexmod(t, self.block))
+            r = split_index(within, self.rest)
+            here = (*split_index(p, self.places), *r)
             if following is None:
                 found = ib.let("found", head[p])
                 with ib.if_scope(found >= 0):
-                    _, _, source = one(at, found)
+                    _, _, source = self.one(at, found)
                     dst[here] = new[(*source, *r)]
                 with ib.else_scope():
                     dst[here] = old[here]
                 return
-            value = loops.scalar(ib, dtype, "value", old[here])
-            update_ = loops.scalar(ib, "int32", "update", head[p])
-            with ib.while_loop(update_[0] >= 0):
-                _, _, source = one(at, update_[0])
-                value[0] = combined(value[0], new[(*source, *r)])
-                update_[0] = following[update_[0]]
+            value = loops.scalar(ib, dst.dtype, "value", old[here])
+            update = loops.scalar(ib, "int32", "update", head[p])
+            with ib.while_loop(update[0] >= 0):
+                _, _, source = self.one(at, update[0])
+                value[0] = self._combined(value[0], new[(*source, *r)], dst.dtype)
+                update[0] = following[update[0]]
             dst[here] = value[0]
 
-    return loops.extern("scatter", [x, index, update], [(static_shape(x), dtype)], body)
+    def _flat(self, place: Sequence[Any]) -> Any:
+        out: Any = 0
+        for p, c in zip(place, self.places):
+            out = out * c + p
+        return out
 
 
 class WrittenRows(loops.LoopForm):

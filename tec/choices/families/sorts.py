@@ -3,7 +3,8 @@ n log^2 n, all threads at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ... import te
@@ -112,6 +113,52 @@ class Largest(loops.LoopForm):
         return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
 
 
+class _Heap:
+    """The best elements of a line so far and their places, in `values` and `index` at `at(0)`, `at(1)` ...; the worst of them at `at(0)`."""
+
+    def __init__(
+        self,
+        ib: IRBuilder,
+        values: BufferVar,
+        index: BufferVar,
+        at: Callable[[Index], Any],
+        better: Callable[..., Expr],
+    ):
+        self.ib, self.values, self.index, self.at, self.better = ib, values, index, at, better
+        self.top = ib.allocate(values.dtype, (1,), "top", scope="local")
+        self.which = ib.allocate("int64", (1,), "which", scope="local")
+        self.here = ib.allocate("int32", (1,), "at", scope="local")
+        self.child = ib.allocate("int32", (1,), "child", scope="local")
+
+    def hold(self, value: Expr, place: Expr) -> None:
+        """The element that goes down next."""
+        self.top[0] = value
+        self.which[0] = place
+
+    def put(self, place: Any, value: Expr, which: Expr) -> None:
+        self.values[place] = value
+        self.index[place] = which
+
+    def sift(self, root: Index, size: Index) -> None:
+        """What is held goes down from `root` until both children are better."""
+        ib, values, index, better, here, child = self.ib, self.values, self.index, self.better, self.here, self.child
+        here[0] = root
+        child[0] = root * 2 + 1
+        with ib.while_loop(child[0] < size):
+            with ib.if_scope(child[0] + 1 < size):
+                a, b = self.at(child[0]), self.at(child[0] + 1)
+                with ib.if_scope(better(values[a], index[a], values[b], index[b])):
+                    child[0] = child[0] + 1
+            c = self.at(child[0])
+            with ib.if_scope(better(self.top[0], self.which[0], values[c], index[c])):
+                self.put(self.at(here[0]), values[c], index[c])
+                here[0] = child[0]
+                child[0] = here[0] * 2 + 1
+            with ib.else_scope():
+                child[0] = size
+        self.put(self.at(here[0]), self.top[0], self.which[0])
+
+
 def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
     """A heap of the k best of each line, the worst of them on top; then sorted in place, the worst to the end first."""
     dtype = x.dtype
@@ -119,64 +166,32 @@ def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target:
     n = lines.n
 
     def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        """A thread makes a heap of its line's best elements so far, then takes them out, the least first."""
+        """A thread makes a heap of its line's best elements, then takes them out, the worst first."""
         (src,), (values, index) = sources, results
 
         better = _better(ib, dtype, largest)
         with loops.each(ib, target, lines.count, "line") as line:
-            top = ib.allocate(dtype, (1,), "top", scope="local")
-            which = ib.allocate("int64", (1,), "which", scope="local")
-            at = ib.allocate("int32", (1,), "at", scope="local")
-            child = ib.allocate("int32", (1,), "child", scope="local")
-
-            def sift(root: Index, size: Index) -> None:
-                """`top`, `which` goes down from `root` until both children are better."""
-                at[0] = root
-                child[0] = root * 2 + 1
-                with ib.while_loop(child[0] < size):
-                    with ib.if_scope(child[0] + 1 < size):
-                        a, b = kept.at(line, child[0]), kept.at(line, child[0] + 1)
-                        with ib.if_scope(better(values[a], index[a], values[b], index[b])):
-                            child[0] = child[0] + 1
-                    c = kept.at(line, child[0])
-                    with ib.if_scope(better(top[0], which[0], values[c], index[c])):
-                        h = kept.at(line, at[0])
-                        values[h] = values[c]
-                        index[h] = index[c]
-                        at[0] = child[0]
-                        child[0] = at[0] * 2 + 1
-                    with ib.else_scope():
-                        child[0] = size
-                h = kept.at(line, at[0])
-                values[h] = top[0]
-                index[h] = which[0]
-
+            heap = _Heap(ib, values, index, functools.partial(kept.at, line), better)
             with ib.for_range(0, k, "j") as j:
-                h = kept.at(line, j)
-                values[h] = src[lines.at(line, j)]
-                index[h] = j.astype("int64")
+                heap.put(heap.at(j), src[lines.at(line, j)], j.astype("int64"))
             with ib.for_range(0, k // 2, "r") as r:
-                h = kept.at(line, k // 2 - 1 - r)
-                top[0] = values[h]
-                which[0] = index[h]
-                sift(k // 2 - 1 - r, k)
+                h = heap.at(k // 2 - 1 - r)
+                heap.hold(values[h], index[h])
+                heap.sift(k // 2 - 1 - r, k)
             if k < n:
-                worst = kept.at(line, 0)
+                worst = heap.at(0)
 
                 def offer(j: Expr) -> None:
-                    top[0] = src[lines.at(line, j)]
-                    which[0] = j.astype("int64")
-                    with ib.if_scope(better(top[0], which[0], values[worst], index[worst])):
-                        sift(0, k)
+                    heap.hold(src[lines.at(line, j)], j.astype("int64"))
+                    with ib.if_scope(better(heap.top[0], heap.which[0], values[worst], index[worst])):
+                        heap.sift(0, k)
 
                 _offered(ib, src, lines, line, range(k, n), None if target.is_gpu else values[worst], largest, offer)
             with ib.for_range(0, k - 1, "e") as e:
-                last, first = kept.at(line, k - 1 - e), kept.at(line, 0)
-                top[0] = values[last]
-                which[0] = index[last]
-                values[last] = values[first]
-                index[last] = index[first]
-                sift(0, k - 1 - e)
+                last, first = heap.at(k - 1 - e), heap.at(0)
+                heap.hold(values[last], index[last])
+                heap.put(last, values[first], index[first])
+                heap.sift(0, k - 1 - e)
 
     return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
 
