@@ -17,104 +17,116 @@ def grouped(w: int, n: int, space: str, load: bool) -> str:
     """IR from %addr (w addresses), %m (mask bits) to or from the dwords in %out, one vector of w dwords after another; LDS begins at %base."""
     b = Out("v")
     for first in range(0, w, STRIP):
-        _group(b, w, n, first, space, load)
+        _Group(b, w, n, first, space, load).write()
     return "\n".join(b.lines) + "\n"
 
 
-def _group(b: Out, w: int, n: int, first: int, space: str, load: bool) -> None:
+class _Group:
     """The text for one group, from lane `first` on; see the module."""
-    emit, put = b.emit, b.put
-    at = "i64" if space == "global" else "i32"
-    vector = f"<16 x {at}>"
-    order = ", ".join(f"i32 {first + i}" for i in range(STRIP))
-    address = emit(f"shufflevector <{w} x {at}> %addr, <{w} x {at}> poison, <16 x i32> <{order}>")
-    mask = emit(f"trunc i{w} {emit(f'lshr i{w} %m, {first}')} to i16")
-    slots = [emit(f"getelementptr i8, ptr %out, i64 {4 * (w * k + first)}") for k in range(n)]
-    on, row, rest, part, end = (b.fresh_label(x) for x in ("on", "row", "rest", "part", "end"))
-    put(f"br i1 {emit(f'icmp eq i16 {mask}, -1')}, label %{on}, label %{part}")
 
-    b.label(on)
-    lowest = emit(f"extractelement {vector} {address}, i64 0")
-    one = emit(f"insertelement {vector} poison, {at} {lowest}, i64 0")
-    apart_by = emit(
-        f"sub {vector} {address}, {emit(f'shufflevector {vector} {one}, {vector} poison, <16 x i32> zeroinitializer')}"
-    )
+    def __init__(self, b: Out, w: int, n: int, first: int, space: str, load: bool):
+        self.b, self.n, self.space, self.load = b, n, space, load
+        self.at = "i64" if space == "global" else "i32"
+        self.vector = f"<16 x {self.at}>"
+        order = ", ".join(f"i32 {first + i}" for i in range(STRIP))
+        self.address = b.emit(f"shufflevector <{w} x {self.at}> %addr, <{w} x {self.at}> poison, <16 x i32> <{order}>")
+        self.mask = b.emit(f"trunc i{w} {b.emit(f'lshr i{w} %m, {first}')} to i16")
+        self.slots = [b.emit(f"getelementptr i8, ptr %out, i64 {4 * (w * k + first)}") for k in range(n)]
 
-    def lie(steps: str) -> str:
-        bits = emit(f"bitcast <16 x i1> {emit(f'icmp ne {vector} {apart_by}, {steps}')} to i16")
-        return emit(f"icmp eq i16 {bits}, 0")
-
-    def pointer(address: str) -> str:
-        if space == "global":
-            return emit(f"inttoptr i64 {address} to ptr")
-        return emit(f"getelementptr i8, ptr %base, i64 {emit(f'zext i32 {address} to i64')}")
-
-    def further(place: str, nbytes: int) -> str:
-        return emit(f"getelementptr i8, ptr {place}, i64 {nbytes}")
-
-    def keep(values: list[str]) -> None:
-        for value, slot in zip(values, slots):
-            put(f"store {VEC} {value}, ptr {slot}, align 64")
-
-    def kept() -> list[str]:
-        return [emit(f"load {VEC}, ptr {slot}, align 64") for slot in slots]
-
-    put(f"br i1 {lie('<' + ', '.join(f'{at} {4 * n * i}' for i in range(STRIP)) + '>')}, label %{row}, label %{rest}")
-    b.label(row)
-    start = pointer(lowest)
-    if load and n == 3:
-        wide = emit(f"load <48 x i32>, ptr {start}, align 1")
-        keep([emit(f"shufflevector <48 x i32> {wide}, <48 x i32> poison, {_every(k, 3)}") for k in range(3)])
-    elif load:
-        keep(apart(b, [emit(f"load {VEC}, ptr {further(start, 64 * k)}, align 1") for k in range(n)]))
-    else:
-        put(f"store <{STRIP * n} x i32> {_end_to_end(b, kept())}, ptr {start}, align 1")
-    put(f"br label %{end}")
-
-    b.label(rest)
-    if load:
-        same, other = b.fresh_label("same"), b.fresh_label("other")
-        put(f"br i1 {lie('zeroinitializer')}, label %{same}, label %{other}")
-        b.label(same)
-        start = pointer(lowest)
-        keep([splat(b, emit(f"load i32, ptr {further(start, 4 * k)}, align 1")) for k in range(n)])
-        put(f"br label %{end}")
-        b.label(other)
-    if n in _SINGLE:
-        lanes = [pointer(emit(f"extractelement {vector} {address}, i64 {i}")) for i in range(STRIP)]
-        if load:
-            keep(load_each(b, n, lanes))
+    def write(self) -> None:
+        b, at, n = self.b, self.at, self.n
+        on, row, rest, part, end = (b.fresh_label(x) for x in ("on", "row", "rest", "part", "end"))
+        b.put(f"br i1 {b.emit(f'icmp eq i16 {self.mask}, -1')}, label %{on}, label %{part}")
+        b.label(on)
+        lowest = b.emit(f"extractelement {self.vector} {self.address}, i64 0")
+        one = b.emit(f"insertelement {self.vector} poison, {at} {lowest}, i64 0")
+        ones = b.emit(f"shufflevector {self.vector} {one}, {self.vector} poison, <16 x i32> zeroinitializer")
+        apart_by = b.emit(f"sub {self.vector} {self.address}, {ones}")
+        in_row = "<" + ", ".join(f"{at} {4 * n * i}" for i in range(STRIP)) + ">"
+        b.put(f"br i1 {self._are(apart_by, in_row)}, label %{row}, label %{rest}")
+        b.label(row)
+        self._row(lowest)
+        b.put(f"br label %{end}")
+        b.label(rest)
+        if self.load:
+            same, other = b.fresh_label("same"), b.fresh_label("other")
+            b.put(f"br i1 {self._are(apart_by, 'zeroinitializer')}, label %{same}, label %{other}")
+            b.label(same)
+            start = self._pointer(lowest)
+            self._keep([splat(b, b.emit(f"load i32, ptr {self._further(start, 4 * k)}, align 1")) for k in range(n)])
+            b.put(f"br label %{end}")
+            b.label(other)
+        if n in _SINGLE:
+            self._lane_by_lane()
+            b.put(f"br label %{end}")
         else:
-            store_each(b, kept(), lanes)
-        put(f"br label %{end}")
-    else:
-        put(f"br label %{part}")
+            b.put(f"br label %{part}")
+        b.label(part)
+        self._under_mask()
+        b.put(f"br label %{end}")
+        b.label(end)
 
-    b.label(part)
-    lane_mask = emit(f"bitcast i16 {mask} to <16 x i1>")
-    values = [] if load else kept()
-    for k in range(n):
-        here = emit(f"add {vector} {address}, splat ({at} {4 * k})") if k else address
-        # a 32-bit index (checked, so never negative) lets the host gather 16 lanes at once
-        places = emit(
-            f"inttoptr {vector} {here} to <16 x ptr>"
-            if space == "global"
-            else f"getelementptr i8, ptr %base, {vector} {here}"
-        )
-        if load:
-            values.append(
-                emit(
-                    f"call {VEC} @llvm.masked.gather.v16i32.v16p0(<16 x ptr> align 1 {places}, <16 x i1> {lane_mask}, {VEC} zeroinitializer)"
-                )
+    def _row(self, lowest: str) -> None:
+        """Lanes that follow each other: one wide access."""
+        b, n, start = self.b, self.n, self._pointer(lowest)
+        if self.load and n == 3:
+            wide = b.emit(f"load <48 x i32>, ptr {start}, align 1")
+            self._keep(
+                [b.emit(f"shufflevector <48 x i32> {wide}, <48 x i32> poison, {_every(k, 3)}") for k in range(3)]
             )
+        elif self.load:
+            self._keep(apart(b, [b.emit(f"load {VEC}, ptr {self._further(start, 64 * k)}, align 1") for k in range(n)]))
         else:
-            put(
-                f"call void @llvm.masked.scatter.v16i32.v16p0({VEC} {values[k]}, <16 x ptr> align 1 {places}, <16 x i1> {lane_mask})"
+            b.put(f"store <{STRIP * n} x i32> {_end_to_end(b, self._kept())}, ptr {start}, align 1")
+
+    def _lane_by_lane(self) -> None:
+        b = self.b
+        lanes = [self._pointer(b.emit(f"extractelement {self.vector} {self.address}, i64 {i}")) for i in range(STRIP)]
+        if self.load:
+            self._keep(load_each(b, self.n, lanes))
+        else:
+            store_each(b, self._kept(), lanes)
+
+    def _under_mask(self) -> None:
+        """A gather or scatter for each dword."""
+        b = self.b
+        on = b.emit(f"bitcast i16 {self.mask} to <16 x i1>")
+        values = [] if self.load else self._kept()
+        for k in range(self.n):
+            here = b.emit(f"add {self.vector} {self.address}, splat ({self.at} {4 * k})") if k else self.address
+            # a 32-bit index (checked, so never negative) lets the host gather 16 lanes at once
+            places = b.emit(
+                f"inttoptr {self.vector} {here} to <16 x ptr>"
+                if self.space == "global"
+                else f"getelementptr i8, ptr %base, {self.vector} {here}"
             )
-    if load:
-        keep(values)
-    put(f"br label %{end}")
-    b.label(end)
+            where = f"<16 x ptr> align 1 {places}, <16 x i1> {on}"
+            if self.load:
+                values.append(b.emit(f"call {VEC} @llvm.masked.gather.v16i32.v16p0({where}, {VEC} zeroinitializer)"))
+            else:
+                b.put(f"call void @llvm.masked.scatter.v16i32.v16p0({VEC} {values[k]}, {where})")
+        if self.load:
+            self._keep(values)
+
+    def _are(self, apart_by: str, steps: str) -> str:
+        """Whether all lanes are so far from the first."""
+        bits = self.b.emit(f"bitcast <16 x i1> {self.b.emit(f'icmp ne {self.vector} {apart_by}, {steps}')} to i16")
+        return self.b.emit(f"icmp eq i16 {bits}, 0")
+
+    def _pointer(self, address: str) -> str:
+        if self.space == "global":
+            return self.b.emit(f"inttoptr i64 {address} to ptr")
+        return self.b.emit(f"getelementptr i8, ptr %base, i64 {self.b.emit(f'zext i32 {address} to i64')}")
+
+    def _further(self, place: str, nbytes: int) -> str:
+        return self.b.emit(f"getelementptr i8, ptr {place}, i64 {nbytes}")
+
+    def _keep(self, values: list[str]) -> None:
+        for value, slot in zip(values, self.slots):
+            self.b.put(f"store {VEC} {value}, ptr {slot}, align 64")
+
+    def _kept(self) -> list[str]:
+        return [self.b.emit(f"load {VEC}, ptr {slot}, align 64") for slot in self.slots]
 
 
 def _every(k: int, n: int) -> str:

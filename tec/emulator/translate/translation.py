@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,71 +64,25 @@ def _live(t: Translator) -> tuple[list[set[tuple[str, int]]], list[set[tuple[str
 
 def finish(t: Translator, symbol: str) -> Translation:
     """The kernel's function: what was translated between loads of the registers that live where it begins and stores where it stops."""
-    vector = t.v.type("i32")
     vgprs = t.agpr_base + max((i + 1 for k, i in t.regs if k == "a"), default=0)
     regs = sorted(t.regs)
     for segment in t.stops:
         t.segments[segment].loads |= t.regs
     live, live_after = _live(t)
-
-    def move(load: bool, tag: str, segment: int | None) -> list[str]:
-        """SGPRs to or from the state: those whose value is needed from `segment` on (None: all)."""
-        lines = []
-        for i, (kind, index) in enumerate(regs):
-            if kind != "s" or (segment is not None and (kind, index) not in live[segment]):
-                continue
-            name = f"%{tag}{i}"
-            lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {4 * index}")
-            source, goal = (f"{name}p", f"%s{index}") if load else (f"%s{index}", f"{name}p")
-            lines.append(f"  {name} = load i32, ptr {source}")
-            lines.append(f"  store i32 {name}, ptr {goal}")
-        lines.append(f"  %{tag}sp = getelementptr i8, ptr %st, i64 {STATE_SCC}")
-        if load:
-            lines += [f"  %{tag}s = load i1, ptr %{tag}sp", f"  store i1 %{tag}s, ptr %scc"]
-        else:
-            lines += [f"  %{tag}s = load i1, ptr %scc", f"  store i1 %{tag}s, ptr %{tag}sp"]
-        return lines
-
-    lines = [
-        f"define i32 @{symbol}(ptr noalias %st, ptr noalias %ctx, i32 %resume) {{",
-        "entry:",
-        *(
-            f"  %s{i} = alloca i32" if k == "s" else f"  %{k}{i} = getelementptr i8, ptr %st, i64 {t.reg_offset(k, i)}"
-            for k, i in regs
-        ),
-        "  %scc = alloca i1",
-        f"  %mbuf = alloca [16 x {vector}], align 64",
-        *(
-            [
-                f"  %xacc = alloca [32 x {vector}], align 64",
-                f"  %xa = alloca [18 x {vector}], align 64",  # gfx1250: 16 registers of elements, 2 of scales
-                f"  %xb = alloca [18 x {vector}], align 64",
-            ]
-            if t.functions
-            else []
-        ),
-        *(f"  %stage{n} = alloca [{size} x i8], align 64" for n, size in enumerate(t.staged.sizes)),
-        f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}",
-        "  %stop = load ptr, ptr %stop_p",
-        *entry_lines(t),
-    ]
-    cases = " ".join(f"i32 {n}, label %resume{n}" for n in range(1, t.barrier_count + 1))
-    lines.append(f"  switch i32 %resume, label %start [ {cases} ]")
-    lines.append("start:")
-    lines += move(True, "r0_", 0)
+    lines = _head(t, symbol, regs)
+    lines += _moves(regs, True, "r0_", live[0])
     for line in t.out.lines:
-        if line[0] == "\0":
-            verb, *words = line[1:].split(" ", 4)
-            if verb == "put":
-                if (words[0], int(words[1])) in live_after[int(words[2])]:
-                    lines.append("  " + words[3])
-                continue
-            if verb == "give":
-                lines += move(False, f"give{len(lines)}_", None)
-                continue
-            lines += move(verb == "load", f"{verb}{words[0]}_", int(words[1]))
-        else:
+        if line[0] != "\0":
             lines.append(line)
+            continue
+        verb, *words = line[1:].split(" ", 4)
+        if verb == "put":
+            if (words[0], int(words[1])) in live_after[int(words[2])]:
+                lines.append("  " + words[3])
+        elif verb == "give":
+            lines += _moves(regs, False, f"give{len(lines)}_", t.regs)
+        else:
+            lines += _moves(regs, verb == "load", f"{verb}{words[0]}_", live[int(words[1])])
     lines += ["fault:", "  ret i32 -1", "}"]
     declares = set(t.out.declares)
     for text in (*t.functions.values(), *t.out.helpers.values()):
@@ -151,3 +106,46 @@ def finish(t: Translator, symbol: str) -> Translation:
         t.classes,
         t.rows,
     )
+
+
+def _head(t: Translator, symbol: str, regs: Sequence[tuple[str, int]]) -> list[str]:
+    """The function up to where its first instruction begins: its registers and buffers, and where it goes on after a stop."""
+    vector = t.v.type("i32")
+    lines = [
+        f"define i32 @{symbol}(ptr noalias %st, ptr noalias %ctx, i32 %resume) {{",
+        "entry:",
+        *(
+            f"  %s{i} = alloca i32" if k == "s" else f"  %{k}{i} = getelementptr i8, ptr %st, i64 {t.reg_offset(k, i)}"
+            for k, i in regs
+        ),
+        "  %scc = alloca i1",
+        f"  %mbuf = alloca [16 x {vector}], align 64",
+    ]
+    if t.functions:
+        lines += [
+            f"  %xacc = alloca [32 x {vector}], align 64",
+            f"  %xa = alloca [18 x {vector}], align 64",  # gfx1250: 16 registers of elements, 2 of scales
+            f"  %xb = alloca [18 x {vector}], align 64",
+        ]
+    lines += [f"  %stage{n} = alloca [{size} x i8], align 64" for n, size in enumerate(t.staged.sizes)]
+    lines += [f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}", "  %stop = load ptr, ptr %stop_p"]
+    lines += entry_lines(t)
+    cases = " ".join(f"i32 {n}, label %resume{n}" for n in range(1, t.barrier_count + 1))
+    return [*lines, f"  switch i32 %resume, label %start [ {cases} ]", "start:"]
+
+
+def _moves(regs: Sequence[tuple[str, int]], load: bool, tag: str, needed: Collection[tuple[str, int]]) -> list[str]:
+    """SGPRs that are needed, and SCC, from the state or to it."""
+    lines = []
+    for i, (kind, index) in enumerate(regs):
+        if kind != "s" or (kind, index) not in needed:
+            continue
+        name = f"%{tag}{i}"
+        lines.append(f"  {name}p = getelementptr i8, ptr %st, i64 {4 * index}")
+        source, goal = (f"{name}p", f"%s{index}") if load else (f"%s{index}", f"{name}p")
+        lines.append(f"  {name} = load i32, ptr {source}")
+        lines.append(f"  store i32 {name}, ptr {goal}")
+    lines.append(f"  %{tag}sp = getelementptr i8, ptr %st, i64 {STATE_SCC}")
+    if load:
+        return [*lines, f"  %{tag}s = load i1, ptr %{tag}sp", f"  store i1 %{tag}s, ptr %scc"]
+    return [*lines, f"  %{tag}s = load i1, ptr %scc", f"  store i1 %{tag}s, ptr %{tag}sp"]
