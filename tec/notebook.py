@@ -92,44 +92,13 @@ def nest_svg(text: str) -> str:
             rows.append(((len(line) - len(line.lstrip())) // 4, body))
     if not rows:
         return ""
-    boxes, used = [], {}
-    y = 6.0
-    tops: list[tuple[int, float, str]] = []  # open boxes: depth, top, text
-
-    def close(depth: int) -> None:
-        nonlocal y
-        while tops and tops[-1][0] >= depth:
-            at, top, body = tops.pop()
-            y += 4
-            boxes.append((at, top, y, body))
-
-    def two_rows(depth: int, body: str) -> bool:
-        """Whether a loop and its notes do not fit into one row."""
-        return body.startswith("for ") and len(body) * _LETTER > _NEST_W - 28 - 2 * depth * _STEP
-
-    for depth, body in rows:
-        close(depth)
-        tops.append((depth, y, body))
-        y += _ROW + (14 if two_rows(depth, body) else 0)
-    close(0)
-    out = []
+    boxes, y = _nested(rows)
+    out, used = [], {}
     for depth, top, bottom, body in sorted(boxes):
-        x, w = 6 + depth * _STEP, _NEST_W - 12 - 2 * depth * _STEP
-        words, _, notes = body.partition("  # ")
-        if words.startswith("for "):
-            key, colour, name = next(k for k in _LOOPS if k[0] in notes)
+        colour, name, label = _labelled(depth, top, body)
+        if name:
             used[name] = colour
-            label = f'<text x="{x + 8}" y="{top + 15:.0f}">{escape(words)}</text>'
-            if notes:
-                low = top + (29 if two_rows(depth, body) else 15)
-                label += f'<text x="{x + w - 8}" y="{low:.0f}" text-anchor="end" fill="#4a5059">{escape(notes)}</text>'
-        else:
-            colour = _STAGE
-            name, _, rest = words.partition(": ")
-            label = (
-                f'<text x="{x + 8}" y="{top + 15:.0f}"><tspan font-weight="700">{escape(name)}</tspan>'
-                f'<tspan fill="#666d78">  {escape(rest)}</tspan></text>'
-            )
+        x, w = 6 + depth * _STEP, _NEST_W - 12 - 2 * depth * _STEP
         out.append(
             f'<rect x="{x}" y="{top:.0f}" width="{w}" height="{bottom - top:.0f}" rx="5" fill="{colour}" stroke="#b9bec5"/>{label}'
         )
@@ -147,6 +116,46 @@ def nest_svg(text: str) -> str:
         'aria-label="loop nest" font-family="ui-monospace, Menlo, Consolas, DejaVu Sans Mono, monospace" font-size="12" fill="#1c1f24">'
         f'<rect width="{_NEST_W}" height="{height:.0f}" rx="8" fill="#fafaf8" stroke="none"/>{"".join(out)}</svg>'
     )
+
+
+def _nested(rows: Sequence[tuple[int, str]]) -> tuple[list[tuple[int, float, float, str]], float]:
+    """A box for each row, around those that are deeper behind it: (depth, top, bottom, text); and where the last one ends."""
+    boxes = []
+    y = 6.0
+    tops: list[tuple[int, float, str]] = []  # open boxes: depth, top, text
+    for depth, body in [*rows, (0, "")]:
+        while tops and tops[-1][0] >= depth:
+            at, top, text = tops.pop()
+            y += 4
+            boxes.append((at, top, y, text))
+        if body:
+            tops.append((depth, y, body))
+            y += _ROW + (14 if _is_long(depth, body) else 0)
+    return boxes, y
+
+
+def _is_long(depth: int, body: str) -> bool:
+    """Whether a loop and its notes do not fit into one row."""
+    return body.startswith("for ") and len(body) * _LETTER > _NEST_W - 28 - 2 * depth * _STEP
+
+
+def _labelled(depth: int, top: float, body: str) -> tuple[str, str, str]:
+    """(colour, name in the legend, text) of a loop's or a stage's box; a stage is not in the legend."""
+    x, w = 6 + depth * _STEP, _NEST_W - 12 - 2 * depth * _STEP
+    words, _, notes = body.partition("  # ")
+    if words.startswith("for "):
+        _, colour, name = next(k for k in _LOOPS if k[0] in notes)
+        label = f'<text x="{x + 8}" y="{top + 15:.0f}">{escape(words)}</text>'
+        if notes:
+            low = top + (29 if _is_long(depth, body) else 15)
+            label += f'<text x="{x + w - 8}" y="{low:.0f}" text-anchor="end" fill="#4a5059">{escape(notes)}</text>'
+        return colour, name, label
+    stage, _, rest = words.partition(": ")
+    label = (
+        f'<text x="{x + 8}" y="{top + 15:.0f}"><tspan font-weight="700">{escape(stage)}</tspan>'
+        f'<tspan fill="#666d78">  {escape(rest)}</tspan></text>'
+    )
+    return _STAGE, "", label
 
 
 def schedule(text: str) -> str:

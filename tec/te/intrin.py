@@ -169,13 +169,24 @@ def _swap(x: Any, y: Any, swap: bool) -> tuple[Any, Any]:
 
 def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -> MatrixIntrins:
     """The loads, the product and the store of one matrix instruction, as tensor intrinsics. trans_a, trans_b: how operands lie in shared memory."""
-    text = instr_to_text(instr)
-    storage, acc = instr.storage_dtype, instr.acc_dtype
-    tag = instr.name.replace(" ", "_").replace(".", "_") + "_swap" * instr.swap + "_runs" * instr.runs
-    m, n, k = instr.m, instr.n, instr.k
-    in_shared = instr.unit == "wgmma"  # the unit reads a and b from shared memory by itself
+    makes = _Maker(instr)
+    in_shared = makes.in_shared
+    load_a, load_b = (None, None) if in_shared else (makes.load("a", trans_a), makes.load("b", trans_b))
+    return MatrixIntrins(instr, load_a, load_b, makes.mma(trans_a, trans_b), makes.store(out_dtype), makes.fill())
 
-    def load(role: str, trans: bool) -> TensorIntrin:
+
+class _Maker:
+    """Makes the tensor intrinsics of a matrix instruction."""
+
+    def __init__(self, instr: MatrixInstr):
+        self.instr, self.text = instr, instr_to_text(instr)
+        self.storage, self.acc = instr.storage_dtype, instr.acc_dtype
+        self.tag = instr.name.replace(" ", "_").replace(".", "_") + "_swap" * instr.swap + "_runs" * instr.runs
+        self.in_shared = instr.unit == "wgmma"  # the unit reads a and b from shared memory by itself
+
+    def load(self, role: str, trans: bool) -> TensorIntrin:
+        """From shared memory to a fragment of the operand."""
+        instr, storage = self.instr, self.storage
         shape = _swap(*instr.shape(role), trans)
         src = placeholder(shape, storage, f"src_{role}")
         dst = compute(shape, lambda i, j: src[i, j], name=f"frag_{role}")
@@ -186,23 +197,29 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 stmt: Stmt = outs[0].vstore(at, ins[0].vload(at))
                 return stmt
 
-            return Attr(Fragment(role, text), _loops("rc", instr.shape(role), store))
+            return Attr(Fragment(role, self.text), _loops("rc", instr.shape(role), store))
 
         binds = {
             src: _region(shape, storage, f"src_{role}", "shared"),
             dst: _region(shape, storage, f"frag_{role}", f"fragment.{role}"),
         }
-        return _ragged(decl_tensor_intrin(dst.op, body, f"{tag}_load_{role}", binds))
+        return _ragged(decl_tensor_intrin(dst.op, body, f"{self.tag}_load_{role}", binds))
 
-    def fill_body(out: Buffer) -> Stmt:
-        return Attr(Fragment("acc", text), _loops("rc", (m, n), lambda r, c: out.vstore((r, c), build.const(0, acc))))
+    def fill(self) -> TensorIntrin:
+        """Zeros to the accumulator's fragment."""
+        shape, acc = (self.instr.m, self.instr.n), self.acc
+        out = compute(shape, lambda i, j: build.const(0, acc), name="frag_acc")
+        binds = {out: _region(shape, acc, "frag_acc", "fragment.acc")}
+        return _ragged(decl_tensor_intrin(out.op, lambda ins, outs: self._zeros(outs[0]), f"{self.tag}_fill", binds))
 
-    def fill() -> TensorIntrin:
-        out = compute((m, n), lambda i, j: build.const(0, acc), name="frag_acc")
-        binds = {out: _region((m, n), acc, "frag_acc", "fragment.acc")}
-        return _ragged(decl_tensor_intrin(out.op, lambda ins, outs: fill_body(outs[0]), f"{tag}_fill", binds))
+    def _zeros(self, out: Buffer) -> Stmt:
+        zero = build.const(0, self.acc)
+        loops = _loops("rc", (self.instr.m, self.instr.n), lambda r, c: out.vstore((r, c), zero))
+        return Attr(Fragment("acc", self.text), loops)
 
-    def mma() -> TensorIntrin:
+    def mma(self, trans_a: bool, trans_b: bool) -> TensorIntrin:
+        """The product, added to the accumulator's fragment."""
+        m, n, k, storage, acc = self.instr.m, self.instr.n, self.instr.k, self.storage, self.acc
         shape_a, shape_b = _swap(m, k, trans_a), _swap(k, n, trans_b)
         a, b = placeholder(shape_a, storage, "a"), placeholder(shape_b, storage, "b")
         kk = reduce_axis((0, k), "kk")
@@ -218,36 +235,35 @@ def _intrins(instr: MatrixInstr, trans_a: bool, trans_b: bool, out_dtype: str) -
                 x, y = ins[0].vload(_swap(i, r, trans_a)), ins[1].vload(_swap(r, j, trans_b))
                 return BufferStore(outs[0], outs[0].vload((i, j)) + _wide(x, acc) * _wide(y, acc), (i, j))
 
-            update = Attr(Fragment("wgmma" if in_shared else "mma", text), _loops("ijk", (m, n, k), step))
-            init = fill_body(outs[0])
+            update = Attr(Fragment("wgmma" if self.in_shared else "mma", self.text), _loops("ijk", (m, n, k), step))
+            init = self._zeros(outs[0])
             return seq(init, update), init, update
 
         binds = {
-            a: _region(shape_a, storage, "a", "shared" if in_shared else "fragment.a"),
-            b: _region(shape_b, storage, "b", "shared" if in_shared else "fragment.b"),
+            a: _region(shape_a, storage, "a", "shared" if self.in_shared else "fragment.a"),
+            b: _region(shape_b, storage, "b", "shared" if self.in_shared else "fragment.b"),
             c: _region((m, n), acc, "acc", "fragment.acc"),
         }
-        return _ragged(decl_tensor_intrin(c.op, body, f"{tag}_mma", binds))
+        return _ragged(decl_tensor_intrin(c.op, body, f"{self.tag}_mma", binds))
 
-    def store() -> TensorIntrin:
-        src = placeholder((m, n), acc, "frag_acc")
-        dst = compute((m, n), lambda i, j: _wide(src[i, j], out_dtype), name="out")
+    def store(self, out_dtype: str) -> TensorIntrin:
+        """From the accumulator's fragment to global memory, as `out_dtype`."""
+        shape, acc = (self.instr.m, self.instr.n), self.acc
+        src = placeholder(shape, acc, "frag_acc")
+        dst = compute(shape, lambda i, j: _wide(src[i, j], out_dtype), name="out")
 
         def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             def one(r: Var, c: Var) -> Stmt:
                 stmt: Stmt = outs[0].vstore((r, c), _wide(ins[0].vload((r, c)), out_dtype))
                 return stmt
 
-            return Attr(Fragment("acc", text), _loops("rc", (m, n), one))
+            return Attr(Fragment("acc", self.text), _loops("rc", shape, one))
 
         binds = {
-            src: _region((m, n), acc, "frag_acc", "fragment.acc"),
-            dst: _region((m, n), out_dtype, "out", "global"),
+            src: _region(shape, acc, "frag_acc", "fragment.acc"),
+            dst: _region(shape, out_dtype, "out", "global"),
         }
-        return decl_tensor_intrin(dst.op, body, f"{tag}_store", binds)
-
-    load_a, load_b = (None, None) if in_shared else (load("a", trans_a), load("b", trans_b))
-    return MatrixIntrins(instr, load_a, load_b, mma(), store(), fill())
+        return decl_tensor_intrin(dst.op, body, f"{self.tag}_store", binds)
 
 
 def _ragged(intrin: TensorIntrin) -> TensorIntrin:
