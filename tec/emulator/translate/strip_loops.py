@@ -77,28 +77,14 @@ def _fits(inst: Inst) -> bool:
 def run_loop(t: Translator, start: int, end: int) -> None:
     """Write the loop from its label (already placed) to past its branch."""
     insts = t.text.insts[start : end + 1]
-    vectors = sorted({
-        (op.kind, op.index + k)
-        for inst in insts for part in (inst, inst.dual) if part is not None
-        for op in part.operands if op.kind in ("v", "a") for k in range(max(1, op.count))
-    })  # fmt: skip
-    scalars = sorted({
-        part.operands[0].index + k
-        for inst in insts if inst.op.startswith("s_") for part in (inst,)
-        if part.operands and part.operands[0].kind == "s" for k in range(max(1, part.operands[0].count))
-    })  # fmt: skip
+    vectors, scalars = _named(insts)
     t.regions += 1
     n, out = t.regions, t.out
     region = Region(n, resident={key: f"%lv{m}" for m, key in enumerate(vectors)})
     t.resident_slots, t.saved_slots = max(t.resident_slots, len(vectors)), max(t.saved_slots, len(scalars))
-    for key in vectors:
-        t.regs.add(key)
-        if key not in t.segment.stores:
-            t.segment.loads.add(key)
-    for index in scalars:
-        t.regs.add(("s", index))
-        if ("s", index) not in t.segment.stores:
-            t.segment.loads.add(("s", index))
+    keys = {*vectors, *(("s", index) for index in scalars)}
+    t.regs |= keys
+    t.segment.loads |= keys - t.segment.stores
 
     def copy(ty: str, source: str, goal: str) -> None:
         out.put(f"store {ty} {out.emit(f'load {ty}, ptr {source}')}, ptr {goal}")
@@ -146,6 +132,18 @@ def run_loop(t: Translator, start: int, end: int) -> None:
     t.v = t.whole_ops
     t.new_segment(True)
     t.new_block()
+
+
+def _named(insts: list[Inst]) -> tuple[list[tuple[str, int]], list[int]]:
+    """The vector registers that a loop names, and the scalar registers that it may change."""
+    vectors = {
+        (op.kind, op.index + k)
+        for inst in insts for part in (inst, inst.dual) if part is not None
+        for op in part.operands if op.kind in ("v", "a") for k in range(max(1, op.count))
+    }  # fmt: skip
+    firsts = [inst.operands[0] for inst in insts if inst.op.startswith("s_") and inst.operands]
+    scalars = {op.index + k for op in firsts if op.kind == "s" for k in range(max(1, op.count))}
+    return sorted(vectors), sorted(scalars)
 
 
 def _write_iteration(t: Translator, begin: int, scalars: list[int]) -> None:
