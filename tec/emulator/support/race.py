@@ -57,90 +57,29 @@ def _fetch(space: str, verb: str) -> tuple[str, str]:
 def race_function(w: int, space: str, verb: str, n: int) -> str:
     """`verb` "ld" or "st" of n dwords a lane; "any" takes %nbytes and %kind and always goes the slow way."""
     is_global = space == "global"
-    covered = is_global and verb == "ld"  # may find its line done (`tec_race_line`)
     at = "i64" if is_global else "i32"
     name, extra = (f"any_{w}", ", i64 %nbytes, i64 %kind") if verb == "any" else (f"{verb}{n}_{w}", "")
-    if verb == "any":
-        nbytes, kind = "%nbytes", "%kind"
-    else:
-        nbytes, kind = str(4 * n), str(int(verb == "st"))
-    vt, bt = f"<{n} x i64>", f"<{n} x i1>"
+    nbytes = "%nbytes" if verb == "any" else str(4 * n)
     head = "".join(
         ctx_load(k, f"{space}_{f}", "ptr") for k, f in (("w0", "stores"), ("r0", "loads"), ("wb0", "bytes_w"), ("rb0", "bytes_r"), ("ws0", "sites_w"), ("rs0", "sites_r"))
     )  # fmt: skip
     more, fetch = _fetch(space, verb)
-    head += more
-    places = ir("race.places")
-    if is_global:
-        places += line_of_lane(verb, nbytes)
-    skips: list[str] = ["lane", "fresh"] if is_global or verb != "ld" else ["lane"]
-    skips += ["known"] * covered
-    stays = [f"[ %left1, %{s} ], " for s in skips]
-    held_stays = [f"[ %held, %{s} ], " for s in skips]
-    last_stays = [f"[ {'%last' if s == 'lane' else '%a'}, %{s} ], " for s in skips]
-    here = "look" if is_global else "known"
-    unlock = "  store atomic i32 0, ptr %lock release, align 4\n" if is_global else ""
-    acquire = ir("race.acquire") if is_global else ""
-    slow = ir("race.slow", nbytes=nbytes, kind=kind, timeless="false" if is_global else "true")
-    need = "  br i1 %now, label %act, label %acquire\n" if is_global else "  br label %act\n"
-    if verb == "any":
-        body = ir(
-            "race.always_slow", here=here, acquired=", [ true, %acquire ]" if is_global else "", need=need, slow=slow
-        )
-        ends = "[ %left1, %slow ]", "[ true, %slow ]", "[ %a, %slow ]"
-    else:
-        ones = f"splat (i64 {15})"
-        if verb == "ld":
-            decide = ir("race.decide_load", bt=bt, vt=vt, ones=ones)
-            target = "%rp"
-        else:
-            decide = f"""  %candv = or {bt} %wc, %rc
-  %updv = icmp ne {vt} %wv, %mev
-  %newv = or {vt} %mev, zeroinitializer
-"""
-            target = "%wp"
-        calm, closes = "next", ""
-        if covered:  # at the end of a line, which is read from its beginning: the whole of it may be done
-            calm = "calm"
-            closes = ir("race_runs.close_line")
-        body = ir(
-            "race.decided",
-            here=here,
-            acquired=", [ true, %acquire ]" if is_global else "",
-            vt=vt,
-            conflict_w=conflict("w", "%wv", vt, str(n), not is_global),
-            conflict_r=conflict("r", "%rv", vt, str(n), not is_global),
-            decide=decide,
-            bt=bt,
-            n=n,
-            calm=calm,
-            closes=closes,
-            need=need,
-            target=target,
-            sites=target[:2],
-            slow=slow,
-        )
-        calms = ["calm", "close"] if covered else ["again"]
-        ends = (
-            "".join(f"[ %left1, %{c} ], " for c in calms) + "[ %left1, %update ], [ %left1, %slow ]",
-            "".join(f"[ %now, %{c} ], " for c in calms) + "[ true, %update ], [ true, %slow ]",
-            "".join(f"[ %a, %{c} ], " for c in calms) + "[ %a, %update ], [ %a, %slow ]",
-        )
-
-    def splat(out: str, value: str) -> str:
-        return (
-            f"  %{out}_i = insertelement {vt} poison, i64 {value}, i64 0\n"
-            f"  %{out} = shufflevector {vt} %{out}_i, {vt} poison, <{n} x i32> zeroinitializer\n"
-        )
-
+    places = ir("race.places") + (line_of_lane(verb, nbytes) if is_global else "")
+    body, ends = _body(is_global, verb, n)
     turns = verb == "st" and not is_global
     mask, fewer, before = "%m", "", "entry"
     if verb != "any":
         mask, before = "%rest", "gend"
         fewer = (alike(w) if verb == "ld" and not is_global else "") + runs(w, space, verb, n)
+    # The ways by which a lane is left as it was.
+    skips = ["lane", "fresh"] if is_global or verb != "ld" else ["lane"]
+    skips += ["known"] * _may_be_covered(is_global, verb)
+    left = "".join(f"[ %left1, %{s} ], " for s in skips)
+    held = "".join(f"[ %held, %{s} ], " for s in skips)
+    last = "".join(f"[ {'%last' if s == 'lane' else '%a'}, %{s} ], " for s in skips)
     carried = (
-        f"  %held = phi i1 [ %held0, %{before} ], {''.join(held_stays)}{ends[1]}\n"
-        f"  %last = phi i64 [ -1, %{before} ], {''.join(last_stays)}{ends[2]}\n"
+        f"  %held = phi i1 [ %held0, %{before} ], {held}{ends[1]}\n"
+        f"  %last = phi i64 [ -1, %{before} ], {last}{ends[2]}\n"
     )
     return ir(
         "race.race",
@@ -150,22 +89,79 @@ def race_function(w: int, space: str, verb: str, n: int) -> str:
         at=at,
         extra=extra,
         addresses=turn(w, at, n) if turns else f"  store <{w} x {at}> %addr, ptr %buf",
-        head=head,
+        head=head + more,
         me_mask=-1 if is_global else ~((1 << TICK_BITS) - 1 << TICK_SHIFT),
         any_15=ANY << GROUP_SHIFT | 15,
         n=n,
-        splat_mev=splat("mev", "%me"),
-        splat_mesv=splat("mesv", "%mes"),
-        splat_anyv=splat("anyv", "%any"),
+        splat_mev=_splat("mev", "%me", n),
+        splat_mesv=_splat("mesv", "%mes", n),
+        splat_anyv=_splat("anyv", "%any", n),
         fewer=fewer,
-        lanes=over_lanes(w, mask, before, "".join(stays) + ends[0], "done", carried),
+        lanes=over_lanes(w, mask, before, left + ends[0], "done", carried),
         fetch=fetch,
         places=places,
         body=body,
-        acquire=acquire,
-        unlock=unlock,
+        acquire=ir("race.acquire") if is_global else "",
+        unlock="  store atomic i32 0, ptr %lock release, align 4\n" if is_global else "",
         detail=_detail(),
         lane_of_place=turned_back(w) if turns else "  %lfault = add i64 %li, 0",
+    )
+
+
+def _may_be_covered(is_global: bool, verb: str) -> bool:
+    """Whether an access may find its line done (`tec_race_line`)."""
+    return is_global and verb == "ld"
+
+
+def _body(is_global: bool, verb: str, n: int) -> tuple[str, tuple[str, str, str]]:
+    """What is done with a lane's dwords, and by which blocks it ends, with what is left, whether the lock is held, and the last address."""
+    nbytes, kind = ("%nbytes", "%kind") if verb == "any" else (str(4 * n), str(int(verb == "st")))
+    shared = {
+        "here": "look" if is_global else "known",
+        "acquired": ", [ true, %acquire ]" if is_global else "",
+        "need": "  br i1 %now, label %act, label %acquire\n" if is_global else "  br label %act\n",
+        "slow": ir("race.slow", nbytes=nbytes, kind=kind, timeless="false" if is_global else "true"),
+    }
+    if verb == "any":
+        return ir("race.always_slow", **shared), ("[ %left1, %slow ]", "[ true, %slow ]", "[ %a, %slow ]")
+    covered = _may_be_covered(is_global, verb)
+    vt, bt = f"<{n} x i64>", f"<{n} x i1>"
+    if verb == "ld":
+        decide, target = ir("race.decide_load", bt=bt, vt=vt, ones="splat (i64 15)"), "%rp"
+    else:
+        decide, target = (
+            f"  %candv = or {bt} %wc, %rc\n  %updv = icmp ne {vt} %wv, %mev\n  %newv = or {vt} %mev, zeroinitializer\n",
+            "%wp",
+        )
+    body = ir(
+        "race.decided",
+        **shared,
+        vt=vt,
+        conflict_w=conflict("w", "%wv", vt, str(n), not is_global),
+        conflict_r=conflict("r", "%rv", vt, str(n), not is_global),
+        decide=decide,
+        bt=bt,
+        n=n,
+        # At the end of a line, which is read from its beginning, the whole of it may be done.
+        calm="calm" if covered else "next",
+        closes=ir("race_runs.close_line") if covered else "",
+        target=target,
+        sites=target[:2],
+    )
+    calms = ["calm", "close"] if covered else ["again"]
+    left, now, last = ("".join(f"[ {v}, %{c} ], " for c in calms) for v in ("%left1", "%now", "%a"))
+    return body, (
+        left + "[ %left1, %update ], [ %left1, %slow ]",
+        now + "[ true, %update ], [ true, %slow ]",
+        last + "[ %a, %update ], [ %a, %slow ]",
+    )
+
+
+def _splat(out: str, value: str, n: int) -> str:
+    vt = f"<{n} x i64>"
+    return (
+        f"  %{out}_i = insertelement {vt} poison, i64 {value}, i64 0\n"
+        f"  %{out} = shufflevector {vt} %{out}_i, {vt} poison, <{n} x i32> zeroinitializer\n"
     )
 
 
