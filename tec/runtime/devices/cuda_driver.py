@@ -18,7 +18,7 @@ from typing import Any
 from ...errors import ArgumentError, DeviceError
 from ..modules.prepared_launch import Arguments, PreparedLaunch, prepared_launch
 from ..modules.program import LaunchInfo
-from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
+from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, Way, find_library
 from .hip_driver import launch_error
 from .surface import Assembly, DeviceAttributes, Dim3, NativeLaunch
 
@@ -89,6 +89,7 @@ _SWIZZLE_128B, _L2_PROMOTION_128B = 3, 2
 _JIT_ERROR_LOG, _JIT_ERROR_SIZE = 5, 6
 _FUNC_STATIC_SHARED, _FUNC_MAX_DYNAMIC_SHARED, _FUNC_MAX_THREADS, _FUNC_REGISTERS, _FUNC_LOCAL_BYTES = 1, 8, 0, 4, 3
 _LOG_BYTES = 16 << 10
+_COPIES = {Way.TO_DEVICE: "HtoD", Way.FROM_DEVICE: "DtoH", Way.ON_DEVICE: "DtoD"}
 _NO_DEVICE, _NO_BINARY, _UNSUPPORTED_PTX = 100, 209, 222
 _STICKY = {700, 702, 710, 714, 715, 716, 717, 718, 719}  # the context is lost: illegal address and its kin
 _VERSION_LINE = re.compile(rb"^(\s*\.version\s+)(\d+)\.(\d+)", re.M)
@@ -112,7 +113,9 @@ class CudaDriver(GpuDriver):
     launch_end = 0
     names = {
         "launch": "cuLaunchKernel", "get_function": "cuModuleGetFunction", "unload_module": "cuModuleUnload",
-        "alloc": "cuMemAlloc_v2", "free": "cuMemFree_v2", "memory_info": "cuMemGetInfo_v2", "synchronize": "cuCtxSynchronize",
+        "alloc": "cuMemAlloc_v2", "free": "cuMemFree_v2", "memory_info": "cuMemGetInfo_v2",
+        "memset": "cuMemsetD8_v2", "memset_later": "cuMemsetD8Async",
+        "synchronize": "cuCtxSynchronize",
         "stream_create": "cuStreamCreate", "stream_destroy": "cuStreamDestroy_v2",
         "stream_synchronize": "cuStreamSynchronize", "stream_wait_event": "cuStreamWaitEvent", "stream_query": "cuStreamQuery",
         "event_create": "cuEventCreate", "event_destroy": "cuEventDestroy_v2", "event_record": "cuEventRecord",
@@ -136,7 +139,6 @@ class CudaDriver(GpuDriver):
         super().__init__(Library(library, name, _PROTOTYPES, self._describe))
         self._contexts: dict[int, int] = {}
         self._devices: dict[int, int] = {}
-        self._attributes: dict[int, DeviceAttributes] = {}
         status = self.lib.function("cuInit")(0)
         self._none = status == _NO_DEVICE
         if status and not self._none:
@@ -186,12 +188,6 @@ class CudaDriver(GpuDriver):
         version = c_int(0)
         self.lib.call("cuDriverGetVersion", byref(version))
         return version.value // 1000, version.value % 1000 // 10
-
-    def attributes(self, ordinal: int) -> DeviceAttributes:
-        found = self._attributes.get(ordinal)
-        if found is None:
-            found = self._attributes[ordinal] = self._read_attributes(ordinal)
-        return found
 
     def _read_attributes(self, ordinal: int) -> DeviceAttributes:
         device = self._device(ordinal)
@@ -380,25 +376,10 @@ class CudaDriver(GpuDriver):
 
     # ---- copies
 
-    def _copy(self, name: str, ordinal: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+    def _copy(self, way: Way, ordinal: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
         self._enter(ordinal)
+        name = _COPIES[way]
         if stream is None:
             self.lib.call(f"cuMemcpy{name}_v2", dst, src, nbytes)
         else:
             self.lib.call(f"cuMemcpy{name}Async_v2", dst, src, nbytes, stream)
-
-    def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
-        self._copy("HtoD", ordinal, dst, src_host, nbytes, stream)
-
-    def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
-        self._copy("DtoH", ordinal, dst_host, src, nbytes, stream)
-
-    def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
-        self._copy("DtoD", ordinal, dst, src, nbytes, stream)
-
-    def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
-        self._enter(ordinal)
-        if stream is None:
-            self.lib.call("cuMemsetD8_v2", dst, byte, nbytes)
-        else:
-            self.lib.call("cuMemsetD8Async", dst, byte, nbytes, stream)

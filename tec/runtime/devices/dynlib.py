@@ -11,10 +11,11 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import Structure, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_void_p
+from enum import Enum, auto
 from typing import Any
 
 from ...errors import DeviceError
-from .surface import Dim3, NativeLaunch
+from .surface import DeviceAttributes, Dim3, NativeLaunch
 
 
 def find_library(names: Iterable[str]) -> tuple[Any, str, list[str]]:
@@ -112,6 +113,14 @@ _NOT_READY = 600  # hipErrorNotReady, CUDA_ERROR_NOT_READY
 LAUNCH_PROTOTYPE = (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)
 
 
+class Way(Enum):
+    """Which way a copy goes."""
+
+    TO_DEVICE = auto()
+    FROM_DEVICE = auto()
+    ON_DEVICE = auto()
+
+
 class GpuDriver:
     """Streams, events, launches and graphs of a HIP or CUDA library; `names` says what each function is called there."""
 
@@ -126,8 +135,15 @@ class GpuDriver:
         self._one_device = False
         self._launch = library.function(self.names["launch"])
         self._sizes: dict[int, tuple[c_size_t, int]] = {}
+        self._attributes: dict[int, DeviceAttributes] = {}
 
     # ---- what differs
+
+    def _read_attributes(self, ordinal: int) -> DeviceAttributes:
+        raise NotImplementedError
+
+    def _copy(self, way: Way, ordinal: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
+        raise NotImplementedError
 
     def _activate(self, ordinal: int) -> None:
         raise NotImplementedError
@@ -142,6 +158,27 @@ class GpuDriver:
         raise NotImplementedError
 
     # ---- shared
+
+    def attributes(self, ordinal: int) -> DeviceAttributes:
+        found = self._attributes.get(ordinal)
+        if found is None:
+            found = self._attributes[ordinal] = self._read_attributes(ordinal)
+        return found
+
+    def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
+        self._copy(Way.TO_DEVICE, ordinal, dst, src_host, nbytes, stream)
+
+    def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
+        self._copy(Way.FROM_DEVICE, ordinal, dst_host, src, nbytes, stream)
+
+    def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
+        self._copy(Way.ON_DEVICE, ordinal, dst, src, nbytes, stream)
+
+    def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
+        if stream is None:
+            self._do("memset", ordinal, dst, byte, nbytes)
+        else:
+            self._do("memset_later", ordinal, dst, byte, nbytes, stream)
 
     def _enter(self, ordinal: int) -> None:
         """Make the device current in this thread. With several devices, others in this process may change it meanwhile."""

@@ -23,7 +23,7 @@ from typing import Any
 
 from ...errors import DeviceError
 from ...target import CHIPS
-from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, find_library
+from .dynlib import LAUNCH_PROTOTYPE, GpuDriver, Library, LoadedFunction, LoadedModule, Way, find_library
 from .surface import Assembly, DeviceAttributes, Dim3
 
 _P = c_void_p
@@ -72,7 +72,7 @@ _ATTRIBUTES = {
     "wavefront_size": 87,
 }  # fmt: skip
 _SONAMES = ("libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so")
-_H2D, _D2H, _D2D = 1, 2, 3
+_COPIES = {Way.TO_DEVICE: 1, Way.FROM_DEVICE: 2, Way.ON_DEVICE: 3}
 _PROPERTIES_BYTES = 16 << 10
 _NO_DEVICE, _INVALID_DEVICE, _NO_BINARY = 100, 101, 209
 
@@ -100,7 +100,9 @@ class HipDriver(GpuDriver):
     launch_end = 3
     names = {
         "launch": "hipModuleLaunchKernel", "get_function": "hipModuleGetFunction", "unload_module": "hipModuleUnload",
-        "alloc": "hipMalloc", "free": "hipFree", "memory_info": "hipMemGetInfo", "synchronize": "hipDeviceSynchronize",
+        "alloc": "hipMalloc", "free": "hipFree", "memory_info": "hipMemGetInfo",
+        "memset": "hipMemset", "memset_later": "hipMemsetAsync",
+        "synchronize": "hipDeviceSynchronize",
         "stream_create": "hipStreamCreateWithFlags", "stream_destroy": "hipStreamDestroy",
         "stream_synchronize": "hipStreamSynchronize", "stream_wait_event": "hipStreamWaitEvent", "stream_query": "hipStreamQuery",
         "event_create": "hipEventCreateWithFlags", "event_destroy": "hipEventDestroy", "event_record": "hipEventRecord",
@@ -119,7 +121,6 @@ class HipDriver(GpuDriver):
                 raise DeviceError(f"no AMD GPU was found: libamdhip64 could not be loaded{tried}\n  {variables}")
         self._cdll = library
         super().__init__(Library(library, name, _PROTOTYPES, self._describe))
-        self._attributes: dict[int, DeviceAttributes] = {}
         status = self.lib.function("hipInit")(0)
         # Without a GPU, versions answer hipInit with "no device" or "invalid device"; the count then says 0.
         if status not in (0, _NO_DEVICE, _INVALID_DEVICE):
@@ -147,12 +148,6 @@ class HipDriver(GpuDriver):
         self.lib.call("hipSetDevice", ordinal)
 
     # ---- what the device is
-
-    def attributes(self, ordinal: int) -> DeviceAttributes:
-        found = self._attributes.get(ordinal)
-        if found is None:
-            found = self._attributes[ordinal] = self._read_attributes(ordinal)
-        return found
 
     def _attribute(self, ordinal: int, number: int) -> int:
         value = c_int(0)
@@ -234,28 +229,13 @@ class HipDriver(GpuDriver):
 
     # ---- copies
 
-    def _copy(self, ordinal: int, dst: int, src: int, nbytes: int, kind: int, stream: Any) -> None:
+    def _copy(self, way: Way, ordinal: int, dst: int, src: int, nbytes: int, stream: Any) -> None:
         self._enter(ordinal)
+        kind = _COPIES[way]
         if stream is None:
             self.lib.call("hipMemcpy", dst, src, nbytes, kind)
         else:
             self.lib.call("hipMemcpyAsync", dst, src, nbytes, kind, stream)
-
-    def copy_to_device(self, ordinal: int, dst: int, src_host: int, nbytes: int, stream: Any = None) -> None:
-        self._copy(ordinal, dst, src_host, nbytes, _H2D, stream)
-
-    def copy_from_device(self, ordinal: int, dst_host: int, src: int, nbytes: int, stream: Any = None) -> None:
-        self._copy(ordinal, dst_host, src, nbytes, _D2H, stream)
-
-    def copy_on_device(self, ordinal: int, dst: int, src: int, nbytes: int, stream: Any = None) -> None:
-        self._copy(ordinal, dst, src, nbytes, _D2D, stream)
-
-    def memset(self, ordinal: int, dst: int, byte: int, nbytes: int, stream: Any = None) -> None:
-        self._enter(ordinal)
-        if stream is None:
-            self.lib.call("hipMemset", dst, byte, nbytes)
-        else:
-            self.lib.call("hipMemsetAsync", dst, byte, nbytes, stream)
 
     def _instantiate(self, ordinal: int, graph: int) -> int:
         handle = c_void_p()
