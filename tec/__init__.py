@@ -172,14 +172,11 @@ def _of_parts(name: str) -> str:
         from .kernels.elsewhere import named
         from .runtime.arrays import nd
 
-        found = [
-            f"tec.{part}.{name}"
-            for part in ("nd", "array")
-            if name in dir(nd if part == "nd" else import_module(".array", __name__))
-        ]
-        return f": {named(name) or ' or '.join(found)}" if named(name) or found else ""
+        places = {"nd": nd, "array": import_module(".array", __name__)}
     except (ImportError, errors.TecError):
         return ""
+    found = named(name) or " or ".join(f"tec.{part}.{name}" for part, where in places.items() if name in dir(where))
+    return f": {found}" if found else ""
 
 
 def __dir__() -> list[str]:
