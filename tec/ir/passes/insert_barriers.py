@@ -13,7 +13,8 @@ barrier, and where it cannot, LoweringError names the place.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ...errors import LoweringError
@@ -276,13 +277,25 @@ class _Walk:
         total.stmt = S.seq(*out)
         return total
 
+    @contextmanager
+    def inside(self, varying: bool) -> Iterator[None]:
+        """A loop's body. varying: whether threads differ about how often it runs, so that no barrier may stand in it."""
+        outer = self.divergent
+        self.divergent = outer or varying
+        try:
+            yield
+        except _DivergentError as e:
+            if outer:
+                raise
+            raise self.error(e) from None
+        finally:
+            self.divergent = outer
+
     def loop(self, s: S.For) -> _Summary:
         """See `walk`: an iteration meets what the ones before it left."""
         bounds = self.accesses([s.min, s.extent])
         varying = self.is_varying(s.min) or self.is_varying(s.extent)
-        outer = self.divergent
-        self.divergent = outer or varying
-        try:
+        with self.inside(varying):
             body = self.walk(s.body)
             # From one iteration to a later one: the next where a barrier stands between, any where none does.
             if body.barrier:
@@ -298,12 +311,6 @@ class _Walk:
                 body.barrier = True
             elif why is not None:
                 stmt = S.seq(barrier("wave"), stmt)
-        except _DivergentError as e:
-            if outer:
-                raise
-            raise self.error(e) from None
-        finally:
-            self.divergent = outer
         new = s if stmt is s.body else s.with_body(stmt)
         head = bounds + [a.with_loop(s.var, s.min, s.extent) for a in body.head]
         tail = [a.with_loop(s.var, s.min, s.extent) for a in body.tail]
@@ -313,9 +320,7 @@ class _Walk:
 
     def while_loop(self, s: S.While) -> _Summary:
         cond = self.accesses([s.cond])
-        outer = self.divergent
-        self.divergent = outer or self.is_varying(s.cond)
-        try:
+        with self.inside(self.is_varying(s.cond)):
             body = self.walk(s.body)
             stmt = body.stmt
             why, _ = self.meet(body.tail, cond + body.head)
@@ -323,17 +328,11 @@ class _Walk:
                 # The condition is read again after the body: the barrier stands at the body's end.
                 stmt = S.seq(stmt, self.sync(why))
                 body.tail = []
-        except _DivergentError as e:
-            if outer:
-                raise
-            raise self.error(e) from None
-        finally:
-            self.divergent = outer
         unknown = [SharedAccess(a.buffer, None, a.is_write, a.loc) for a in (*body.head, *body.tail)]
         return _Summary(S.While(s.cond, stmt), cond + unknown, cond + unknown)
 
     def branch(self, s: S.IfThenElse) -> _Summary:
-        """Both sides of a branch, in which no barrier may stand where threads differ about its condition."""
+        """Both sides of a branch. Where threads differ about its condition no barrier may stand in it: the condition is moved inward then (`sink`)."""
         conds = self.accesses([s.cond])
         outer = self.divergent
         self.divergent = outer or self.is_varying(s.cond)
