@@ -31,23 +31,13 @@ LONG_FILES: dict[str, tuple[int, str]] = {}
 _TORN = re.compile(
     r"^ *[)\]}]+(?::| = \S+)?  # (?!fmt|type|noqa)|= \(\n +[^\n]*  # (?!fmt|type|noqa)[^\n]*\n *\)$", re.MULTILINE
 )
-_LLVM = "the text of one LLVM function, which is read from top to bottom"
-_KERNEL = "one te program, whose steps share their tensors"
 LONG_FUNCTIONS = {
-    "tec/emulator/support/race.py:race_function": (115, _LLVM),
-    "tec/emulator/translate/translation.py:finish": (90, _LLVM),
-    "tec/emulator/support/gather.py:_group": (100, _LLVM),
-    "tec/emulator/translate/strip_loops.py:run_loop": (75, _LLVM),
     "tec/runtime/modules/function.py:_make_cpu_call": (
         90,
         "closures over what a call needs, so that a call looks up nothing",
     ),
     "tec/array/onesweep.py:_mover": (135, "one kernel, whose steps share registers and shared memory"),
     "tec/array/onesweep.py:move": (125, "one kernel, whose steps share registers and shared memory"),
-    "tec/te/intrin.py:_intrins": (85, "closures over one matrix instruction"),
-    "tec/choices/families/scatters.py:_in_loops": (80, _KERNEL),
-    "tec/choices/families/sorts.py:_heaps": (75, _KERNEL),
-    "tec/notebook.py:nest_svg": (70, "one picture"),
 }
 
 
