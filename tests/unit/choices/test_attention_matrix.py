@@ -108,6 +108,21 @@ def test_rows_that_see_nothing_are_0():
     check("gfx942", {"right": 0, "offset": -20}, {}, (1, 1, 1, 40, 70, 32, 32), waves=1)
 
 
+@pytest.mark.parametrize("splits", [1, 2])
+def test_tiles_of_the_same_keys_run_on_one_die(splits):
+    """Two batch entries of four key heads, each for two heads by three tiles (and by two splits): as many a die on eight dies."""
+    check(
+        "gfx942",
+        {"right": 0} if splits == 1 else {},
+        {},
+        (2, 8, 4, 40, 70, 32, 32),
+        waves=1,
+        rows=16,
+        keys=32,
+        splits=splits,
+    )
+
+
 def test_every_operand_in_another_order():
     orders = {"q_order": (0, 2, 1, 3), "k_order": (1, 0, 3, 2), "v_order": (3, 2, 1, 0), "out_order": (0, 2, 1, 3)}
     check("gfx942", orders, {}, (1, 2, 2, 40, 70, 32, 32), waves=1)

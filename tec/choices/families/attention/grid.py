@@ -103,6 +103,7 @@ class Grid:
     early: bool = False  # both kernels begin before the one ahead has ended, where that pays
     sorted: bool = False  # see `is_sorted`
     columns: int = 1  # of a thread of the kernel that joins
+    dies: int = 1  # that work-groups are dealt to in turn, each with an L2 of its own
 
     @property
     def heads(self) -> Any:
@@ -124,26 +125,52 @@ class Grid:
                 k.acc, (g.batch * self.heads * tiles * self.tile * splits * (g.value_size + 2),), "parts"
             )
         with ib.new_scope():
-            # Work-groups start in the order of x, then y, then z.
-            bx, by, bz = (te.thread_axis(f"blockIdx.{c}") for c in ("zxy" if self.sorted else "xyz"))
             tx, ty = te.thread_axis("threadIdx.x"), te.thread_axis("threadIdx.y")
-            shape = zip((bx, by, bz, tx, ty), (tiles * splits, self.heads, g.batch, *self.threads))
-            for axis, n in shape:
+            b, head, split, at = self._dealt(tiles) or self._in_order(tiles)
+            for axis, n in zip((tx, ty), self.threads):
                 ib.scope_attr(axis, "thread_extent", n)
             if self.resident:
                 ib.scope_attr(None, "min_blocks", self.resident)
             if self.early:
                 ib.scope_attr(None, "early_start", None)
-            split = te.indexmod(bx.var, splits) if splits > 1 else 0
-            at = te.indexdiv(bx.var, splits) if splits > 1 else bx.var
             # Under a causal mask the last queries see the most keys: they begin first, and no unit is left with one of them at the end.
             first = (tiles - 1 - at if k.scores.attrs.get("right") is not None else at) * self.tile
-            of = Rows(k, self.folded, bz.var, by.var)
+            of = Rows(k, self.folded, b, head)
             t = make(of, first, tx.var, ty.var)
             t.run(split, splits)
             t.results(Results(self, of, split, parts, tiles))
         if parts is not None:
             self._join(parts, tiles)
+
+    def _in_order(self, tiles: Any) -> tuple[Any, Any, Any, Any]:
+        """A work-group's (batch entry, head, split, tile): head by head, or tile by tile (`sorted`). Work-groups start in the order of x, then y, then z."""
+        axes = [te.thread_axis(f"blockIdx.{c}") for c in ("zxy" if self.sorted else "xyz")]
+        for axis, n in zip(axes, (tiles * self.splits, self.heads, self.k.g.batch)):
+            self.k.ib.scope_attr(axis, "thread_extent", n)
+        x, y, z = (a.var for a in axes)
+        if self.splits == 1:
+            return z, y, 0, x
+        return z, y, te.indexmod(x, self.splits), te.indexdiv(x, self.splits)
+
+    def _dealt(self, tiles: Any) -> tuple[Any, Any, Any, Any] | None:
+        """The same with all that read the same keys on one die, one after another: its L2 keeps what the first has brought. None where the dies would get different numbers of
+        them, or nothing is read twice."""
+        g, ib = self.k.g, self.k.ib
+        shared = 1 if self.folded else g.group
+        if self.dies == 1 or not all(isinstance(n, int) for n in (tiles, shared, self.heads, g.batch)):
+            return None
+        members, lines = tiles * shared, g.batch * (self.heads // shared) * self.splits
+        if members == 1 or lines % self.dies:
+            return None
+        block = te.thread_axis("blockIdx.x")
+        ib.scope_attr(block, "thread_extent", members * lines)
+        turn = te.indexdiv(block.var, self.dies)
+        line = ib.let("line", te.indexdiv(turn, members) * self.dies + te.indexmod(block.var, self.dies))
+        member = ib.let("member", te.indexmod(turn, members))
+        split, line = te.indexmod(line, self.splits), te.indexdiv(line, self.splits)
+        key_heads = self.heads // shared
+        head = ib.let("head", te.indexmod(line, key_heads) * shared + te.indexdiv(member, tiles))
+        return ib.let("batch", te.indexdiv(line, key_heads)), head, ib.let("split", split), te.indexmod(member, tiles)
 
     def place(self, tiles: Index, b: Index, head: Index, row: Index, split: Index) -> Any:
         """Where a split's part of a row begins."""

@@ -10,13 +10,14 @@ Masks are applied under a condition of the whole work-group: most blocks of a ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar
 
 from ....ir.dtype import dtype_info
 from ....ops.forms import Form
-from ....target import Target, level_gbps
+from ....target import Target, latency_ns, level_gbps
 from ....target.lds import lds_phase
 from ....te import Tensor, intrin
 from ....te.like import Index
@@ -179,6 +180,9 @@ class MatrixAttention(SplitAttention):
         if self._is_uneven(choice):
             rounds = max(1.0, groups / machine.units / 2)
         seconds = rounds * (steps * clocks + begin) / ((machine.matrix_clock(self.dtype) or machine.clock_mhz) * 1e6)
+        if machine.priced_by_model:
+            # Each step waits for keys and values that were asked for a step ago; of the work-groups of a unit that are there at once all wait together.
+            seconds += math.ceil(rounds / max(1, resident // waves)) * steps * latency_ns(machine, "memory") * 1e-9
         if choice["splits"] > 1 and machine.priced_by_model:
             # What work-groups leave in float32 and the second kernel reads.
             parts = 2 * 4 * self.groups(1) * choice["splits"] * (g.value_size + 2)
@@ -188,5 +192,13 @@ class MatrixAttention(SplitAttention):
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         f, shape = self.units[choice["unit"]], (self.target.wavefront_size, choice["waves"])
         columns = 4 if self.target.chip.loads_anywhere else 1
-        grid = Grid(kernel, self.rows[1], choice["rows"] * choice["waves"], choice["splits"], shape, columns=columns)
+        grid = Grid(
+            kernel,
+            self.rows[1],
+            choice["rows"] * choice["waves"],
+            choice["splits"],
+            shape,
+            columns=columns,
+            dies=self.target.machine.dies,
+        )
         grid.launch(lambda of, first, tx, ty: self.wave_loops(kernel, f, choice, of, first, tx, ty))
