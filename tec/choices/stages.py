@@ -143,9 +143,12 @@ class GpuStages(Space):
     def _kernel(self, op: ComputeOp, choice: Choice, bytes_: float) -> Kernel:
         total, length = size_of(op.output(0).shape) or 1, reduce_size(op) or 1
         lanes = 1 if op.reduce_axis else max(1, choice["vector"] // dtype_info(op.output(0).dtype).bytes)
-        threads = total / lanes
+        groups = max(1.0, total / lanes / choice["threads"])
+        if choice["rows"] and (lines := rows_of(op)) is not None:
+            lanes, near = choice["rows"], lines[2]
+            groups = lines[0] / near * -(-near // lanes) * -(-lines[1] // choice["threads"])
         return Kernel(
-            max(1.0, threads / choice["threads"]), choice["threads"], memory_bytes=bytes_, asked_bytes=bytes_, issued=lanes * length, waits=length
+            groups, choice["threads"], memory_bytes=bytes_, asked_bytes=bytes_, issued=lanes * length, waits=length
         )  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:
