@@ -167,10 +167,9 @@ class Grid:
         turn = te.indexdiv(block.var, self.dies)
         line = ib.let("line", te.indexdiv(turn, members) * self.dies + te.indexmod(block.var, self.dies))
         member = ib.let("member", te.indexmod(turn, members))
-        split, line = te.indexmod(line, self.splits), te.indexdiv(line, self.splits)
-        key_heads = self.heads // shared
-        head = ib.let("head", te.indexmod(line, key_heads) * shared + te.indexdiv(member, tiles))
-        return ib.let("batch", te.indexdiv(line, key_heads)), head, ib.let("split", split), te.indexmod(member, tiles)
+        split, of_all, key_heads = te.indexmod(line, self.splits), te.indexdiv(line, self.splits), self.heads // shared
+        head = ib.let("head", te.indexmod(of_all, key_heads) * shared + te.indexdiv(member, tiles))
+        return ib.let("batch", te.indexdiv(of_all, key_heads)), head, ib.let("split", split), te.indexmod(member, tiles)
 
     def place(self, tiles: Index, b: Index, head: Index, row: Index, split: Index) -> Any:
         """Where a split's part of a row begins."""
