@@ -24,7 +24,7 @@ from ..ir.dtype import dtype_info, with_lanes
 from ..ir.intrin import INTRINS
 from ..ir.matrix import WARPGROUP
 from ..ir.passes.rewrite_util import const_int
-from ..ir.visit import any_expr, children, deep_recursion, free_vars, visit
+from ..ir.visit import any_expr, children, deep_recursion, free_vars, visit, walk_exprs
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
 from ..target import Target
@@ -35,6 +35,7 @@ from .proof import Made
 
 SEGMENT_BYTES = 32  # that an L1 is asked for at least: a sector of NVIDIA's lines, half of a 64-byte line of AMD's
 _CALL = 4  # operations of a call
+_DIVISION = 4  # of a quotient or a rest by a constant
 _WAITS = ("async_wait", "mbarrier_wait")
 _NO_VALUES: Mapping[E.Var, Any] = MappingProxyType({})
 
@@ -277,8 +278,12 @@ class _Threads(Fold[_Counts]):
 
     def _stands(self, cond: E.Expr) -> bool:
         """Whether a condition is the same at all trips of the loops around, and reads nothing: a compiler computes it once, before them."""
-        used = free_vars(cond)
-        return not _reads(cond) and all(v not in used for v, _ in self.loops)
+        return not _reads(cond) and not self._moves(cond)
+
+    def _moves(self, e: E.Expr) -> bool:
+        """Whether a value goes by the trips of a loop around."""
+        used = {id(v) for v in free_vars(e)}
+        return any(id(v) in used for v, _ in self.loops)
 
     def _call(self, e: E.Call) -> _Counts:
         """Of an intrinsic: matrix products, copies, barriers, or what it reads and writes."""
@@ -325,9 +330,11 @@ class _Threads(Fold[_Counts]):
         share = evaluated(e.args[3], self.env) if (e.attrs or {}).get("masked") else None
         assert isinstance(source, E.BufferLoad)
         wide = source.indices if count == 1 else (*source.indices[:-1], E.Ramp(source.indices[-1], E.IntImm(1), count))
-        asked = self._touch(source.buffer, wide, with_lanes(source.buffer.dtype, count), is_load=True).asked
+        found = self._touch(source.buffer, wide, with_lanes(source.buffer.dtype, count), is_load=True)
         self.brought.add(id(source.buffer))
-        return _Counts(issued=1.0, copied=asked * (1.0 if share is None else float(np.mean(share))))
+        return _Counts(
+            issued=1.0 + found.issued, copied=found.asked * (1.0 if share is None else float(np.mean(share)))
+        )
 
     def _box(self, e: E.Call) -> _Counts:
         """A bulk copy, whose box one lane asks for."""
@@ -355,11 +362,18 @@ class _Threads(Fold[_Counts]):
         if len(indices) == 1 and is_load and b.name not in self.writes and self._is_loaded(b, indices[0]):
             return _Counts()
         asked = self._asked(indices[0], dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
+        place = self._place(indices[0]) if len(indices) == 1 else 0.0
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * own
         if asked > 1.5 * own:  # a wavefront uses less than two thirds of what it asks for
             self._scatter(b, indices[0])
-        return _Counts(float(is_load), asked, waits=float(is_load), under_way=int(is_load))
+        return _Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load))
+
+    def _place(self, index: E.Expr) -> float:
+        """Operations that say where an access lies, beside sums and multiples of what loops count, which go on from trip to trip: quotients and rests of those, of windows over
+        pictures."""
+        found = (x for x in walk_exprs(index) if isinstance(x, (E.FloorDiv, E.FloorMod)))
+        return float(sum(_DIVISION for x in found if self._moves(x.a)))
 
     def _is_loaded(self, b: Buffer, index: E.Expr) -> bool:
         """Whether the lanes have loaded the same elements before, in the same loops: windows of neighbouring outputs overlap, and a compiler loads them once."""
