@@ -49,7 +49,7 @@ class Kernel:
     CPU clocks of a core. matrix: multiply-adds on matrix units of all threads. waits: trips to memory that a thread makes one after another. barriers: that a thread
     meets. dtype: of the sums on matrix units. guessed: whether a count stands on a number of trips that is not known. unused_bytes: of segments that a
     work-group's lanes ask for, of which none of them wants these; others may, but the first cache has lost them by then. copied_bytes: that copies in the background bring
-    to shared memory past the first cache, or take from there. held_bytes: of what they bring, each byte once.
+    to shared memory past the first cache, or take from there. held_bytes: of what they bring, each byte once. narrow_bytes: of stores whose wavefronts write parts of segments.
     """
 
     groups: float = 1
@@ -69,6 +69,7 @@ class Kernel:
     unused_bytes: float = 0.0
     copied_bytes: float = 0.0
     held_bytes: float = 0.0
+    narrow_bytes: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ def _parts(k: Kernel, target: Target, known: figures.Figures) -> dict[str, float
         "matrix": k.matrix * each / machine.macs(k.dtype) / known["matrix_rate"] / clock if k.matrix else 0.0,
         "latency": rounds * (waiting + lone / clock),
         "dispatch": _starts(k, waves, target) / clock,
+        "stores": k.narrow_bytes * each / known["store_bytes"] / clock if "store_bytes" in known else 0.0,
     }  # fmt: skip
 
 

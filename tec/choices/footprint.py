@@ -76,6 +76,7 @@ class _Counts:
     barriers: float = 0.0
     copied: float = 0.0
     under_way: int = field(default=0)  # loads since the last that was waited for: of a straight line
+    narrow: float = 0.0  # bytes of stores in pieces of segments
 
     def plus(self, o: _Counts) -> _Counts:
         """One after the other: loads of both are under way together where nothing stands between."""
@@ -83,12 +84,14 @@ class _Counts:
         return _Counts(
             self.loads + o.loads, self.asked + o.asked, self.scratch + o.scratch, self.issued + o.issued, self.matrix + o.matrix,
             self.waits + o.waits - together, self.barriers + o.barriers, self.copied + o.copied, 0 if o.barriers else max(self.under_way, o.under_way),
+            self.narrow + o.narrow,
         )  # fmt: skip
 
     def times(self, n: float, waits: float) -> _Counts:
         """A loop's; `waits`: trips that wait for themselves."""
         return _Counts(
-            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n, self.copied * n
+            self.loads * n, self.asked * n, self.scratch * n, self.issued * n, self.matrix * n, self.waits * waits, self.barriers * n, self.copied * n,
+            narrow=self.narrow * n,
         )  # fmt: skip
 
 
@@ -110,7 +113,7 @@ def _kernel(func: Func, target: Target, groups: float, mapped: Mapping[int, tupl
     return Kernel(
         groups, threads, int(func.attrs["lds_bytes"]), _registers(func.body), touched, total.asked * everywhere, total.scratch * everywhere,
         total.issued, total.matrix * everywhere, total.waits, total.barriers, 1, count.dtype, count.guessed,
-        sum(s.unused for s in count.scattered.values()) * groups, total.copied * everywhere, held,
+        sum(s.unused for s in count.scattered.values()) * groups, total.copied * everywhere, held, total.narrow * everywhere,
     )  # fmt: skip
 
 
@@ -365,9 +368,11 @@ class _Threads(Fold[_Counts]):
         place = self._place(indices[0]) if len(indices) == 1 else 0.0
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * own
-        if asked > 1.5 * own:  # a wavefront uses less than two thirds of what it asks for
+        is_narrow = asked > 1.5 * own  # a wavefront uses less than two thirds of what it asks for
+        if is_narrow:
             self._scatter(b, indices[0])
-        return _Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load))
+        narrow = float(own) if is_narrow and not is_load else 0.0
+        return _Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load), narrow=narrow)
 
     def _place(self, index: E.Expr) -> float:
         """Operations that say where an access lies, beside sums and multiples of what loops count, which go on from trip to trip: quotients and rests of those, of windows over
