@@ -9,6 +9,7 @@ import pytest
 
 import tec
 from tec.graph import Graph, run_graph
+from tec.graph.passes.layout_choice import wanted
 from tec.graph.passes.lone_convolutions import lone_convolution
 from tec.ops.layouts import plain
 from tests import seeds
@@ -32,9 +33,10 @@ def convolution(shape: tuple[int, ...], channels: int, kernel: int, groups: int 
 
 def test_small_and_memory_bound_ones_stay() -> None:
     small, depthwise = convolution((1, 9, 40, 50), 56, 3), convolution((8, 136, 56, 56), 136, 3, groups=136)
-    for g in (small, depthwise):
-        found = lone_convolution(g, MI300X)
-        assert found is not None and (found.convolution is None or found.convolution.x == plain(4))
+    found = lone_convolution(small, MI300X)
+    assert found is not None and (found.convolution is None or found.convolution.x == plain(4))
+    # A depthwise one has no layout that it wants: its windows are read from plain images.
+    assert wanted(next(n for n in depthwise.nodes if n.op == "conv"), MI300X, ()) is None
 
 
 def test_windows_of_halves_go_by_pixels() -> None:
