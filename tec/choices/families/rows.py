@@ -20,7 +20,7 @@ from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent_of, reads_of, reduce_size, same_shape, shape_key, size_of
-from ..parts.pointwise import begin_cpu, bind_all, lanes_for, moved_bytes, work
+from ..parts.pointwise import begin_cpu, bind_all, dealt, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space, Value
 from .reductions import rows_in_lanes
 from .sum_loops import equal_parts, group_per_output, in_parts
@@ -273,12 +273,8 @@ class GpuRows(Space):
 
         def spread(of: Stage, along: IterVar) -> None:
             """A row over the threads, a run of elements each."""
-            if run > 1:
-                along, own = of.split(along, factor=run)
-                # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
-                of.unroll(own)
-            turns, inner = of.split(along, factor=threads)
-            of.bind(inner, tx)
+            # As single elements: LLVM takes those of the last pass from the registers of the first, and joins the stores.
+            turns = dealt(of, along, threads, tx, run)
             if run > 1 and in_registers:
                 of.unroll(turns)
 

@@ -11,7 +11,7 @@ from ...target import Target
 from ...te import ComputeOp, thread_axis
 from ..group import const_shape, reduce_size, size_of
 from ..parts.operands import accumulators
-from ..parts.pointwise import bind_all, neighbours_on_a_die, over_groups
+from ..parts.pointwise import bind_all, dealt, neighbours_on_a_die, over_groups
 from ..parts.summed import along, in_a_row
 
 _MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
@@ -151,10 +151,7 @@ def group_per_output(s: Schedule, out: ComputeOp, red: ComputeOp, threads: int, 
     run = math.gcd(
         most, length if length % threads and length >= most * threads and in_a_row(red) else max(1, length // threads)
     )
-    if run > 1:
-        k, own = rstage.split(k, factor=run)
-        rstage.unroll(own)
-    rstage.bind(rstage.split(k, factor=threads)[1], tx)
+    dealt(rstage, k, threads, tx, run)
     if out is red or fused is None:
         return
     rstage.compute_at(stage, fused)

@@ -22,7 +22,7 @@ from ...te import ComputeOp, Tensor, thread_axis
 from ..cost import UNDER_WAY, Cost, Footprint, Kernel
 from ..group import Group, const_shape, reads_of
 from ..parts.digits import Place, by_digits
-from ..parts.pointwise import brought, moved_bytes
+from ..parts.pointwise import brought, dealt, moved_bytes
 from ..space import Choice, Scheduled, Space
 
 _OPERATIONS = 4  # of an element: its places on both sides
@@ -197,13 +197,7 @@ class Transpose(Space):
         block = stage.fuse(*outer)
         stage.bind(block, thread_axis("blockIdx.x"))
         tx = thread_axis((0, threads), "threadIdx.x")
-        inner = stage.fuse(*near[0], *near[1])
-        if lanes > 1:
-            inner, vec = stage.split(inner, factor=lanes)
-        _, inner = stage.split(inner, factor=threads)
-        stage.bind(inner, tx)
-        if lanes > 1:
-            stage.vectorize(vec)
+        dealt(stage, stage.fuse(*near[0], *near[1]), threads, tx, lanes, vectorized=True)
         for shared, t in zip(staged, self.turned):
             own = s[shared]
             own.compute_at(stage, block)

@@ -340,13 +340,19 @@ def neighbour_on_a_die(group: Index, groups: int, dies: int) -> Any:
 
 def brought(tile: Stage, threads: int, lanes: int, tx: IterVar) -> None:
     """A tile of shared memory that the threads of a work-group bring together, in pieces of `lanes` elements that lie side by side."""
-    at = tile.fuse(*tile.op.axis)
-    if lanes > 1:
-        at, piece = tile.split(at, factor=lanes)
-    _, part = tile.split(at, factor=threads)
-    tile.bind(part, tx)
-    if lanes > 1:
-        tile.vectorize(piece)
+    dealt(tile, tile.fuse(*tile.op.axis), threads, tx, lanes, vectorized=True)
+
+
+def dealt(stage: Stage, axis: IterVar, threads: int, tx: IterVar, run: int = 1, vectorized: bool = False) -> IterVar:
+    """An axis over the threads of a work-group, a run of neighbours each, written out or as vectors. Returns the loop over turns of all threads."""
+    own = None
+    if run > 1:
+        axis, own = stage.split(axis, factor=run)
+    turns, part = stage.split(axis, factor=threads)
+    stage.bind(part, tx)
+    if own is not None:
+        (stage.vectorize if vectorized else stage.unroll)(own)
+    return turns
 
 
 def over_groups(
@@ -404,7 +410,7 @@ def bind_rows(s: Schedule, op: ComputeOp, threads: int, rows: int) -> None:
     near = max(k for k in range(count) if shape[k] != 1)
     row, own = stage.split(op.axis[near], factor=rows, shift_inwards=True)
     line = list(op.axis[count:])
-    part, lane = stage.split(stage.fuse(*line) if len(line) > 1 else line[0], factor=threads)
+    part, lane = stage.split(stage.fuse(*line), factor=threads)
     around = [*op.axis[:near], *op.axis[near + 1 : count], row, part]
     stage.reorder(*around, lane, own)
     stage.bind(stage.fuse(*around), thread_axis("blockIdx.x"))

@@ -14,7 +14,7 @@ from ....target import Target
 from ....te import ComputeOp, thread_axis
 from ...cost import Footprint, Kernel
 from ...group import Group, begin, reduce_size, size_of
-from ...parts.pointwise import moved_bytes
+from ...parts.pointwise import dealt, moved_bytes
 from ...space import Choice, Scheduled, Space
 
 _ROW_BYTES = 2  # of the row that each sum reads again, from a cache
@@ -69,15 +69,8 @@ class Projection(Space):
         tx = thread_axis((0, threads), "threadIdx.x")
         for red in self.group.reductions():
             rstage = s[red]
-            k, run = (
-                red.reduce_axis[0],
-                math.gcd(red.attrs.get("run", 4), (reduce_size(red) or threads) // threads or 1),
-            )
-            if run > 1:
-                k, inner = rstage.split(k, factor=run)
-                rstage.unroll(inner)
-            _, ki = rstage.split(k, factor=threads)
-            rstage.bind(ki, tx)
+            run = math.gcd(red.attrs.get("run", 4), (reduce_size(red) or threads) // threads or 1)
+            dealt(rstage, red.reduce_axis[0], threads, tx, run)
             rstage.compute_at(stage, own if red.tag == "projected" else block)
             rstage.set_scope("local")
         return Scheduled(s, self.group.outputs, choice)
