@@ -35,7 +35,7 @@ def hoist_conditions(func: Func, target: Target) -> Func:
     def fs(s: S.Stmt) -> S.Stmt:
         out = map_stmt(s, fs, lambda e: e)
         if isinstance(out, S.For) and out.kind != S.ForKind.THREAD:
-            out = _hoist(out)
+            out = hoisted(out)
             if isinstance(out, S.For) and out.kind == S.ForKind.SERIAL and not target.is_gpu:
                 return _by_rows(out)
         return out
@@ -43,7 +43,8 @@ def hoist_conditions(func: Func, target: Target) -> Func:
     return func.with_body(fs(func.body))
 
 
-def _hoist(loop: S.For) -> S.Stmt:
+def hoisted(loop: S.For) -> S.Stmt:
+    """A loop inside of the conditions that it does not change; itself where it has none."""
     conds: list[E.Expr] = []
     body = loop.body
     while isinstance(body, S.IfThenElse) and body.orelse is None:

@@ -25,6 +25,7 @@ from ..dtype import dtype_info
 from ..func import Func
 from ..notes import AnyOrder, AutoUnrollMaxStep
 from ..visit import map_stmt, substitute, walk_exprs
+from .hoist_conditions import hoisted
 from .lane_independence import Lanes
 from .math_functions import FUNCTIONS
 from .rewrite_util import clone, const_int, same_expr, uses_var
@@ -66,6 +67,9 @@ class _Search:
             s = s.with_body(body)
         if self.changed > before or s.kind not in (S.ForKind.SERIAL, S.ForKind.PARALLEL) or s.unroll or s.pipelined:
             return s
+        outside = hoisted(s) if s.kind == S.ForKind.SERIAL else s
+        if not isinstance(outside, S.For):  # what all lanes answer alike is no reason against them
+            return map_stmt(outside, self.stmt, _same)
         out = self.loop(s)
         if out is None:
             return s
