@@ -25,20 +25,18 @@ from ...target import Target
 from .. import build as B
 from .. import expr as E
 from .. import stmt as S
-from ..arith import Analyzer, conjuncts
 from ..buffer import LOCAL, Buffer
 from ..dtype import dtype_info
 from ..func import Func
-from ..visit import free_vars, map_expr, map_stmt, substitute, substitute_stmt
-from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named, stmt_size, uses_var
+from ..visit import free_vars, map_expr, map_stmt
+from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_loop, is_named
 from .thread_guards import Ends, inlined, is_store, trimmed
 from .thread_regions import Item, Private, Regions
 from .thread_strides import in_steps, is_strided, own_atomics
+from .thread_strips import strips
 
 # Private storage of a block's threads that strided loops read and write at each step: half of a first-level cache of 32 KiB.
 KEPT_BYTES = 16 << 10
-_STRIP = 256  # threads of a strip's row: 1 KiB of float32, of which the first lines are waited for
-_STRIP_STATEMENTS = 100  # of a block whose inner part is written out once more
 CPU_WAVE = 32  # lanes of what passes for a wavefront
 
 
@@ -112,7 +110,7 @@ class _Kernel(Regions):
         block = E.Var("block", "int32", True)
         rest: E.Expr = block
         values = []
-        strip = self.strip(loops[0], body)
+        strip = None if self.allocs or self.count == self.shape[0] else strips(loops[0], body, self.shape[0] or 1)
         if strip is not None:
             loops[0], body = strip
             total = E.IntImm(1)
@@ -124,64 +122,6 @@ class _Kernel(Regions):
         for var, value in reversed(values):
             body = S.LetStmt(var, value, body)
         return S.For(block, E.IntImm(0), total, body, S.ForKind.PARALLEL)
-
-    def strip(self, across: S.For, body: S.Stmt) -> tuple[S.For, S.Stmt] | None:
-        """Blocks that lie beside each other as strips of some, as far as none of these has an edge: a row of the whole strip at a time, so that what is read and written goes
-        on along lines of memory that are fetched ahead. In: the loop over them, and what a block does. Out: the loop over strips, and what a strip does; None where blocks have rows of their own
-        length, storage, or no inner part."""
-        wide, var = self.shape[0] or 1, across.var
-        count = _STRIP // wide
-        if (
-            self.allocs
-            or count < 2
-            or not isinstance(body, S.IfThenElse)
-            or body.orelse is None
-            or stmt_size(body) > _STRIP_STATEMENTS
-        ):
-            return None
-        rows = body.then
-        if (
-            not isinstance(rows, S.For)
-            or uses_var(rows.extent, var)
-            or uses_var(rows.min, var)
-            or not self.is_whole(body.cond, var)
-        ):
-            return None
-        number = E.Var("strip", "int32", True)
-        first = B.mul(number, count)
-        last = B.add(first, count - 1)
-
-        def by_rows(begin: E.Expr, n: int) -> S.Stmt:
-            beside = E.Var(var.name, var.dtype, True)
-            inner = substitute_stmt(rows.body, {var: B.add(begin, beside)})
-            return clone(rows.with_body(S.For(beside, E.IntImm(0), E.IntImm(n), inner)), {})
-
-        def inside(begin: E.Expr, end: E.Expr) -> E.Expr:
-            return B.all_of(
-                B.compare("lt", last, across.extent), *(substitute(body.cond, {var: at}) for at in (begin, end))
-            )
-
-        made: S.Stmt = S.For(var, first, B.minimum(count, B.sub(across.extent, first)), body)
-        if count > 2:  # an edge in the first or the last block
-            end = E.Var("end", var.dtype, True)
-            ends = substitute_stmt(body, {var: B.add(first, B.mul(end, count - 1))})
-            second = B.add(first, 1)
-            parts = S.seq(S.For(end, E.IntImm(0), E.IntImm(2), clone(ends, {})), by_rows(second, count - 2))
-            made = S.IfThenElse(inside(second, B.sub(last, 1)), parts, clone(made, {}))
-        made = S.IfThenElse(inside(first, last), by_rows(first, count), made)
-        strips = B.floordiv(B.add(across.extent, count - 1), count)
-        return S.For(number, E.IntImm(0), strips, made, across.kind), made
-
-    def is_whole(self, cond: E.Expr, var: E.Var) -> bool:
-        """Whether a condition that holds for two blocks holds for all between them: comparisons of what grows evenly."""
-        analyzer = Analyzer()
-        for c in conjuncts(cond):
-            if not uses_var(c, var):
-                continue
-            found = analyzer.detect_linear(B.sub(c.a, c.b), [var]) if isinstance(c, (E.LT, E.LE, E.GT, E.GE)) else None
-            if found is None or const_int(found[0]) is None:
-                return False
-        return True
 
     def array(self, name: str, dtype: str, count: int = 0) -> Buffer:
         b = Buffer(name, dtype, (E.IntImm(count or self.count),), scope=LOCAL)

@@ -26,7 +26,7 @@ def numbers(*shape):
     return np.random.default_rng(3).integers(-9, 9, shape).astype(F)
 
 
-@pytest.mark.parametrize("block", [(16, 4), (8, 8), (100, 2)], ids=str)
+@pytest.mark.parametrize("block", [(16, 4), (8, 8), (100, 2), (16, 1)], ids=str)
 @pytest.mark.parametrize("shape", [(3, 3), (20, 260), (17, 515), (9, 1200)], ids=str)
 def test_edges_of_strips(block, shape):
     u, v = numbers(*shape), numbers(*shape)
