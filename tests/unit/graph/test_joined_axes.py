@@ -133,3 +133,10 @@ def test_running_sums_of_rows_behind_an_axis():
     x = numbers(3, 5, 4, 6)
     net, feeds = run(lambda g, v: add(g, "cumsum", v, axis=1), {"x": x})
     np.testing.assert_array_equal(net.run(feeds)[0], x.cumsum(1))
+
+
+@pytest.mark.parametrize("shape,axis", [((30, 9, 2), 1), ((7, 9, 3), 1), ((6, 20, 5), 1)], ids=str)
+def test_places_of_the_largest_of_lines_beside_few_others(shape, axis):
+    x = numbers(*shape)
+    net, feeds = run(lambda g, v: add(g, "argmax", v, axis=axis, keepdims=False), {"x": x})
+    np.testing.assert_array_equal(net.run(feeds)[0], x.argmax(axis))
