@@ -122,15 +122,13 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     axes = list(op.axis)
     lanes = _lanes_along(op, target)
     outer = partial = few = None
-    if (
-        op.num_outputs > 1 and not lanes and len(axes) > 1 and _is_short(op, target)
-    ):  # pairs of few neighbours: lines of all rows
+    # Of short lines a lane has one each where pairs of a value and its place would meet across lanes; of few beside each other, lines of all rows.
+    if op.num_outputs > 1 and not lanes and len(axes) > 1 and _is_short(op, target):
         axes, lanes = [stage.fuse(*axes)], lanes_for(op.output(0).dtype, target)
         outer, vec = stage.split(axes[0], factor=lanes)
         stage.reorder(outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
         axes = [outer]
-    # Of short lines a lane has one each where pairs of a value and its place would meet across lanes.
     elif lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
         last, many = const_shape(op.output(0))[-1], lanes * max(vectors, side_by_side(op, lanes, target))
         factor = lanes if last is not None and last < many else many
