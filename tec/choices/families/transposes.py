@@ -219,7 +219,7 @@ def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
     than at whole axes."""
     shape = [n or 0 for n in const_shape(out.output(0))]
     apart = _strides(read, out)
-    last = len(shape) - 1
+    last = max((k for k, n in enumerate(shape) if n != 1), default=0)
     if not apart or apart[last] in (None, 1) or 1 not in apart:  # a number has no sides
         return None
     rows = [apart.index(1)]
@@ -272,10 +272,11 @@ def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:
 
 def _line(read: TensorRead, out: ComputeOp, rows: Side) -> int:
     """How many of an operand's last dimensions are read along `rows`, 0 where one of them is read along another axis too."""
-    mine, count = {out.axis[k].var for k in rows.axes}, 0
-    for index in reversed(read.indices):
-        used = set(free_vars(index))
+    mine, count, is_along = {out.axis[k].var for k in rows.axes}, 0, False
+    for index, n in zip(reversed(read.indices), reversed(const_shape(read.tensor))):
+        used = set(free_vars(index)) if n != 1 else set()
         if used and not used <= mine:
-            return 0 if used & mine else count
+            return 0 if used & mine or not is_along else count
+        is_along = is_along or bool(used)
         count += 1
     return count

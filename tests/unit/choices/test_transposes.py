@@ -57,3 +57,21 @@ def test_axes_that_are_read_by_parts_are_turned_round_with_right_values() -> Non
         got = tec.nd.array(np.zeros(expected.shape, "float16"), dev)
         tec.build(made.schedule, [*args, *made.outputs], target)(*(tec.nd.array(v, dev) for v in values), got)
         np.testing.assert_array_equal(got.numpy(), expected, err_msg=str(made.choice))
+
+
+def test_axes_of_one_element_hide_no_sides() -> None:
+    """Behind the last axis, and between the others."""
+    dev, target = tec.rocm_emu("gfx90a", check="all"), "rocm -mcpu=gfx90a"
+    for shape, perm in (((3, 33, 40, 1), (2, 0, 1, 3)), ((64, 1, 80, 1, 1), (2, 1, 0, 3, 4))):
+        x = te.placeholder(shape, "float16", name="x")
+        y = te.compute(
+            [shape[k] for k in perm],
+            lambda *i, x=x, perm=perm: x(*(i[perm.index(k)] for k in range(len(perm)))),
+            name="y",
+        )
+        space = spaces([y], target)[0]
+        assert space.template == "gpu transpose"
+        made, value = space.apply(), np.arange(np.prod(shape)).reshape(shape).astype("float16")
+        got = tec.nd.empty([shape[k] for k in perm], "float16", dev)
+        tec.build(made.schedule, [x, *made.outputs], target)(tec.nd.array(value, dev), got)
+        np.testing.assert_array_equal(got.numpy(), value.transpose(perm))
