@@ -82,8 +82,13 @@ class block_ptr:
         return self
 
     @property
+    def dtype(self) -> Any:
+        """Of the pointer. `.element_ty` is the type of the array's elements, as kernels write it in `x.to(p.dtype.element_ty)`."""
+        return self.base.ty.dtype
+
+    @property
     def element_ty(self) -> Any:
-        return self.base.ty.dtype.element_ty
+        return self.dtype.element_ty
 
     def pointers(self, checked: Sequence[int]) -> tuple[Any, Any]:
         """The tile of pointers, and the mask of those inside along the dimensions `checked` (None for none)."""
