@@ -82,6 +82,14 @@ class CallMachine(ExprMachine):
             data[at] = fix(new, p.dtype)[0]
         return old
 
+    def _atomic_run(self, e: E.Call) -> Array:
+        first = e.args[0]
+        assert isinstance(first, E.BufferLoad)
+        for k, value in enumerate(e.args[1:]):
+            at = (*first.indices[:-1], B.add(first.indices[-1], k))
+            self._atomic(E.Call("atomic_add", (E.BufferLoad(first.buffer, at), value), first.dtype))
+        return np.zeros(self.lanes.n, np.int32)
+
     def _async_copy(self, e: E.Call) -> Array:
         if (e.attrs or {}).get("masked"):
             return self._masked_copy(e)
@@ -288,7 +296,7 @@ CallMachine.calls = {
     "async_copy": CallMachine._async_copy, "mma": CallMachine._mma, "mma_scaled": CallMachine._mma_scaled, "ldmatrix": CallMachine._ldmatrix, "dot4": CallMachine._dot, "dot4_narrow": CallMachine._dot, "dot2": CallMachine._dot,
     **interp_bulk.CALLS, **interp_tiles.CALLS, "ballot": CallMachine._ballot, "readfirstlane": CallMachine._first_lane, "wave_lane": CallMachine._wave_lane,
     **dict.fromkeys(("prefetch", "async_commit", "async_wait", "keep_order", "fence"), CallMachine._nothing),
-    **dict.fromkeys(_ATOMICS, CallMachine._atomic),
+    **dict.fromkeys(_ATOMICS, CallMachine._atomic), "atomic_add_run": CallMachine._atomic_run,
     **dict.fromkeys(("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx"), CallMachine._shuffle_lanes),
     **dict.fromkeys(
         ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin"), CallMachine._extern

@@ -141,6 +141,16 @@ _add(
     atomic=True,
     varying=True,
 )
+_add(
+    "atomic_add_run",
+    -1,
+    "(BufferLoad, values): each is added to the element so many on from the first, of global memory, relaxed; chips with `adds_runs`",
+    "scalar",
+    "int32",
+    writes=(0,),
+    atomic=True,
+    span="tile",
+)
 _add("atomic_cas", 3, "(BufferLoad, expected, desired): old value", "scalar", writes=(0,), atomic=True, varying=True)
 
 # Threads of a GPU.

@@ -77,6 +77,11 @@ class Chip:
         return self.family not in ("sm", "cpu")
 
     @property
+    def adds_runs(self) -> bool:
+        """Whether one atomic addition takes 16 bytes of neighbours in global memory: from sm_90 on (PTX ISA, "red"), as `early_start` is."""
+        return self.early_start
+
+    @property
     def background_copies(self) -> bool:
         """Whether copies into shared memory run by themselves, in groups that a thread waits for (cp.async)."""
         return self.family == "sm" and self.async_lds

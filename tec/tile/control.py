@@ -14,7 +14,7 @@ from .grammar import Block, Op, Value
 from .layouts import Layout
 from .memory import FREE
 from .over_axis import OverAxis
-from .reading import VIEWS
+from .reading import VIEWS, agree
 from .state import ZERO, Held, Read
 
 
@@ -268,9 +268,13 @@ class Control(OverAxis):
     def _defined(self, v: Value) -> bool:
         return id(v) in self.scalars or id(v) in self.held or id(v) in self.lazy
 
+    def _is_kept_ahead(self, v: Value) -> bool:
+        """Whether a row of numbers that was loaded or computed, such as the rows of a gather, can be moved once, ahead of a loop, to where its addresses are made."""
+        return len(v.ty.shape) == 1 and id(v) in self.held
+
     def divide_ahead(self, v: Value, layout: Layout, loop: Op) -> None:
-        """Keep quotients and remainders that are the same in each turn of a loop, of what a load's addresses are made of: LLVM moves no division out of a loop
-        whose divisor may be 0, and in the loop it lies between the products."""
+        """Keep what is the same in each turn of a loop, of what a load's addresses are made of: quotients and remainders (LLVM moves no division out of a loop
+        whose divisor may be 0, and in the loop it lies between the products), and rows of numbers that other threads hold."""
         if not v.ty.shape or (id(v), layout) in self.kept:
             return
         if v.of is None:
@@ -281,6 +285,10 @@ class Control(OverAxis):
         if v.of.name in FREE and v.of.name != "addptr":
             for x, inner, _ in self.view_of(v.of, layout) if v.of.name in VIEWS and v.of.name != "splat" else ():
                 self.divide_ahead(x, inner, loop)
+            return
+        if self._is_kept_ahead(v) and self._invariant(v, loop.blocks[0]):
+            if not agree(self.held[id(v)].layout, layout):
+                self.kept[id(v), layout] = self.stored(self.reader(v, layout), layout, v.ty.dtype.tec, "ahead")
             return
         if v.of.attrs.get("fn") in ("idiv", "imod"):
             facts = [self.axes.of(v, d) for d, dim in enumerate(layout) if dim.low_run() > 1]

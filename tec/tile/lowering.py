@@ -150,7 +150,7 @@ class Lowering(Saying, Products):
         self.streams = {}
         self.sums, self.places, self.units, self.groups, self.flights = [], {}, {}, {}, [None]
         self.may_alias = alias
-        self.axes = Axes(self.program, self.alignment)
+        self.axes, self.neighbours = Axes(self.program, self.alignment), {}
         self.params: list[Buffer | E.Var] = []
         for name, ty in self.program.params:
             if ty.dtype.is_ptr():
@@ -194,9 +194,13 @@ class Lowering(Saying, Products):
 
     def _least_blocks(self) -> int:
         """Programs that a multiprocessor of NVIDIA is to hold at once. One without products waits for memory: with 128 registers a thread another works meanwhile, where
-        ptxas takes more because a lone program could have 255 (Triton's gradient of layer norm: 158, and 1.35 times the time of 128 with 15 spilled words)."""
-        products = any(op.name == "dot" for op in walk(self.program.body))
-        if self.target.kind != "cuda" or products or self.widest_bytes > _WIDE_BYTES:
+        ptxas takes more because a lone program could have 255 (Triton's gradient of layer norm: 158, and 1.35 times the time of 128 with 15 spilled words). With one product of two warpgroups whose sums leave half of the registers, two meet too."""
+        products = sum(op.name == "dot" for op in walk(self.program.body))
+        if self.target.kind != "cuda":
+            return 1
+        if products == 1 and self.threads == _RESIDENT_THREADS // 2 and self.widest_bytes <= _SUMS_BYTES:
+            return 2
+        if products or self.widest_bytes > _WIDE_BYTES:
             return 1
         return _RESIDENT_THREADS // self.threads
 
@@ -205,6 +209,7 @@ class Lowering(Saying, Products):
 
 
 _RESIDENT_THREADS = 512  # of a multiprocessor's 65,536 registers each then has 128
+_SUMS_BYTES = 256  # of a product's sums in a thread, beside which 64 registers hold the addresses of its operands
 _WIDE_BYTES = 128  # of an array in a thread, above which 128 registers are too few for several of them
 PIECES = (2, 4, 8)  # shares of shared memory for a product's operands, one after the other, where whole ones do not fit
 

@@ -8,27 +8,19 @@ from typing import Any
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
-from ..ir.blocks import Open, close
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from .axes import Axes
 from .exchange import WORD_BYTES, Exchange, steps
-from .grammar import Op, Value
-from .layouts import Layout, spare
+from .grammar import Op, Value, walk
+from .layouts import Layout
 from .reading import Reading
 from .state import GPU_VECTOR_BYTES, ZERO, Axis, Held, Point, Read, begin, lane_of
 
 # Written out where they are used.
 FREE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "addptr")
-_ATOMICS = {
-    "add": "atomic_add",
-    "min": "atomic_min",
-    "max": "atomic_max",
-    "and": "atomic_and",
-    "or": "atomic_or",
-    "xor": "atomic_xor",
-    "xchg": "atomic_exch",
-}
+# Neighbours of a thread where a tile has 8-byte numbers: fewer would make narrow accesses of the others.
+LEAST_SHARED = 4
 
 
 @dataclass(slots=True)
@@ -43,6 +35,7 @@ class Memory(Reading, Exchange):
     """Pointers and what goes through them."""
 
     axes: Axes
+    neighbours: dict[tuple[tuple[int, ...], int], int]  # see `_most_neighbours`
     places: dict[int, Any]  # see `operands`
     exchanges: set[Layout]  # layouts of sums that lanes have exchanged
 
@@ -212,7 +205,37 @@ class Memory(Reading, Exchange):
         if known is not None:
             return known
         dtype = pointer.ty.dtype.element_ty.tec  # type: ignore[attr-defined]
-        return self.default(pointer.ty.shape, dtype, self.fastest(pointer))
+        fastest = self.fastest(pointer)
+        return self.default(pointer.ty.shape, dtype, fastest, self._most_neighbours(pointer.ty.shape, fastest))
+
+    def _most_neighbours(self, shape: tuple[int, ...], fastest: int) -> int:
+        """How many neighbours a thread takes of tiles of one shape, whose accesses share a layout so that they meet in registers.
+
+        Where no access is proved to be wider, one: lanes then read next to each other. Types of several sizes go by the widest, of which a thread has 16 bytes.
+        """
+        if not self.gpu or len(shape) == 0:
+            return GPU_VECTOR_BYTES
+        found = self.neighbours.get((shape, fastest))
+        if found is None:
+            widest, most = 1, 1
+            for op in walk(self.program.body):
+                if op.name not in ("load", "store", "atomic") or op.operands[0].ty.shape != shape:
+                    continue
+                pointer = op.operands[0]
+                if shape and self.fastest(pointer) != fastest:
+                    continue
+                most = max(most, self._proved(op, fastest))
+                if op.name != "atomic":
+                    widest = max(widest, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
+            found = self.neighbours[shape, fastest] = min(most, max(GPU_VECTOR_BYTES // widest, LEAST_SHARED))
+        return found
+
+    def _proved(self, op: Op, d: int) -> int:
+        """Neighbours along a dimension that one access may take together: side by side, from a multiple of their number on, under one condition."""
+        pointer, rest = op.operands[0], op.operands[1 if op.name == "load" else 2 :]
+        facts = self.axes.of(pointer, d)
+        n = min(facts.contiguity, facts.divisibility) if self.target.kind == "cuda" else facts.contiguity
+        return max(1, min(n, self.axes.of(rest[0], d).constancy) if rest else n)
 
     def fastest(self, pointer: Value) -> int:
         """The dimension along which a tile of pointers goes from element to element; the last where none does."""
@@ -328,6 +351,8 @@ class Memory(Reading, Exchange):
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)
+        if self.target.kind == "cuda" and mask is not None and wide == 1 and dtype_info(base.dtype).bytes > 1:
+            value = self._ahead(value, layout, base)
 
         def put(q: Point) -> S.Stmt:
             s: S.Stmt = S.BufferStore(base, self.as_stored(value(q), base), (offset(q),), None, op.loc)
@@ -342,6 +367,18 @@ class Memory(Reading, Exchange):
             return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
 
         self.visit(layout, put, wide, along)
+
+    def _ahead(self, value: Read, layout: Layout, base: Buffer) -> Read:
+        """A tile to be stored element by element under conditions, computed in front of them: a store alone is predicated, arithmetic behind a condition is a branch
+        for each element, and nothing of one element overlaps with the next one's."""
+        made = self.array("stored", base.dtype, [d.held for d in layout])
+
+        def keep(q: Point) -> S.Stmt:
+            e = self.as_stored(value(q), base)
+            return self.store(made, [a.register for a in q], E.Call("computed", (e,), e.dtype))
+
+        self.visit(layout, keep, 1)
+        return lambda q: E.BufferLoad(made, tuple(a.register for a in q) or (ZERO,))
 
     def _side_by_side(self, op: Op, layout: Layout) -> tuple[Read, Layout]:
         """How the stored value is read, and its layout: sums of a matrix unit of NVIDIA after exchanges between lanes, where a thread then writes more bytes at once."""
@@ -362,95 +399,19 @@ class Memory(Reading, Exchange):
         return lambda p: E.BufferLoad(made.buffer, tuple(a.register for a in p)), wide
 
     def is_free(self, v: Value) -> bool:
-        """Whether a tile is written out in any layout, with no registers of its own."""
+        """Whether a tile is written out in any layout, with no registers of its own but those of rows."""
         if not v.ty.shape:
             return True
-        if id(v) in self.held or v.of is None:
-            return id(v) in self.lazy and id(v) not in self.held
+        if id(v) in self.held:
+            return len(v.ty.shape) == 1  # rows of a gather, which move once
+        if v.of is None:
+            return id(v) in self.lazy
         return (v.of.elementwise or v.of.name in FREE) and all(map(self.is_free, v.of.operands))
 
     def as_stored(self, value: E.Expr, base: Buffer) -> E.Expr:
         if value.dtype == base.dtype:
             return value
         return B.cast(base.dtype, value) if value.dtype == "bool" else B.reinterpret(base.dtype, value)
-
-    # ---- atomics
-
-    def do_atomic(self, op: Op) -> None:
-        p, value = op.operands[0], op.operands[1]
-        mask = op.operands[2] if len(op.operands) > 2 else None
-        word = _ATOMICS[op.attrs["fn"]]
-        self._atomic(op, p, word, [value], mask)
-
-    def do_atomic_cas(self, op: Op) -> None:
-        self._atomic(op, op.operands[0], "atomic_cas", list(op.operands[1:]), None)
-
-    def _atomic(self, op: Op, p: Value, word: str, values: list[Value], mask: Value | None) -> None:
-        """An atomic operation of all elements of a block, each by one thread that holds it; of a scalar see `_atomic_of_one`."""
-        v = op.results[0]
-        base = self.base(p)
-        used = bool(self.uses.get(id(v)))
-
-        def call(at: E.Expr, args: list[E.Expr]) -> E.Expr:
-            given = (E.BufferLoad(base, (at,)), *[self.as_stored(a, base) for a in args])
-            return E.Call(word, given, base.dtype, {"order": op.attrs["order"]})
-
-        if not p.ty.shape:
-            self.barrier()
-            self._atomic_of_one(op, call(self.offset(p), [self.scalar(x) for x in values]), base.dtype, mask)
-            return
-        layout = self.anchor(values[0]) or self.memory_layout(p, v)
-        offset, reads = self.reader(p, layout), [self.reader(x, layout) for x in values]
-        allowed = None if mask is None else self.reader(mask, layout)
-        owner = self.leader(layout)
-        old = self.array("old", v.ty.dtype.tec, [d.held for d in layout])
-
-        def put(q: Point) -> S.Stmt:
-            name = E.Var("before", base.dtype)
-            keep = self.store(old, [a.register for a in q], self._typed(name, op))
-            s: S.Stmt = S.LetStmt(name, call(offset(q), [r(q) for r in reads]), keep, op.loc)
-            conds = [c for c in (owner, allowed(q) if allowed is not None else None) if c is not None]
-            if not conds:
-                return s
-            zero = B.cast(v.ty.dtype.tec, B.const(0, "int32"))
-            return S.seq(
-                self.store(old, [a.register for a in q], zero), S.IfThenElse(B.all_of(*conds), s, None, op.loc)
-            )
-
-        self.barrier()
-        self.visit(layout, put, 1)
-        self.held[id(v)] = Held(old, layout)
-        if used and spare(layout, self.threads):
-            held = self.held[id(v)]
-            shape = v.ty.shape
-            at = self.staged(lambda q: E.BufferLoad(old, tuple(a.register for a in q)), layout, v.ty.dtype.tec, shape)
-            self.held[id(v)] = self.stored(
-                lambda q: E.BufferLoad(*_loaded(at([a.at for a in q]))), held.layout, v.ty.dtype.tec, "old"
-            )
-
-    def _atomic_of_one(self, op: Op, made: E.Expr, dtype: str, mask: Value | None) -> None:
-        """An atomic operation `made` of one element by one thread; all have its result where it is used."""
-        old = self.array("old", dtype, [1])
-        conds = [c for c in (self.leader(), None if mask is None else self.scalar(mask)) if c is not None]
-        zero = B.cast(dtype, B.const(0, "int32"))
-        with self.block() as items:
-            name = E.Var("before", dtype)
-            self.emit(S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc))
-        if conds:
-            self.emit(self.store(old, [ZERO], zero))
-        self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
-        if self.threads > 1 and self.uses.get(id(op.results[0])):
-            # Who writes there next lets all threads meet first.
-            where = self.arena(dtype, 1)
-            self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
-            self.barrier()
-            got = self.let("old", E.BufferLoad(where, (ZERO,)))
-        else:
-            got = self.let("old", E.BufferLoad(old, (ZERO,)))
-        self.scalars[id(op.results[0])] = self._typed(got, op)
-
-    def _typed(self, e: E.Expr, op: Op) -> E.Expr:
-        return self.as_value(e, op)
 
 
 def _lanes(p: Point) -> int:
@@ -463,12 +424,3 @@ def _further(at: E.Expr, by: E.Expr) -> E.Expr:
     if isinstance(at, E.IntImm) and at.value == 0:
         return by
     return B.add(B.cast("int64", at), B.cast("int64", by))
-
-
-def _loaded(place: tuple[Buffer, E.Expr]) -> tuple[Buffer, tuple[E.Expr]]:
-    return place[0], (place[1],)
-
-
-def _wrapped(items: list[S.Stmt | Open], cond: E.Expr | None, op: Op) -> S.Stmt:
-    body = close(items)
-    return body if cond is None else S.IfThenElse(cond, body, None, op.loc)

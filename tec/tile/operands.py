@@ -306,7 +306,7 @@ class Operands(Streams):
         return len(load.operands) < 3 or is_zero(load.operands[2])
 
     def _slice(self, load: Op, block: Block, moving: set[int]) -> set[int] | None:
-        """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic."""
+        """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic, on rows of numbers from before the loop too."""
         inside, out, stack = set(map(id, block.ops)), set[int](), list(load.operands)
         while stack:
             v = stack.pop()
@@ -315,6 +315,8 @@ class Operands(Streams):
             if v.of is None or (id(v.of) not in inside and not v.ty.shape) or id(v.of) in out:
                 continue
             if not (v.of.elementwise or v.of.name in PURE):
+                if id(v.of) not in inside and self._is_kept_ahead(v):
+                    continue
                 return None
             out.add(id(v.of))
             stack += v.of.operands

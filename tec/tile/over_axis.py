@@ -6,7 +6,7 @@ shared memory (on a CPU an array), where any thread reads any element.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -16,10 +16,9 @@ from ..ir.buffer import Buffer
 from .grammar import Block, Op
 from .layouts import ONE, Dim, Layout, bits
 from .reading import rows
-from .rows import Rows
+from .scans import Place, Scans
 from .state import CPU_LANES, FIRST, ZERO, Axis, Held, Point, Read
 
-Place = Callable[[Sequence[E.Expr]], E.Expr]  # of coordinates: where an element stands in shared memory
 CHAINS = 4  # vectors of partial results of a CPU's reduction: an addition takes 4 clocks on Zen 4 and on Intel's cores since Skylake, and one begins each clock
 
 
@@ -27,7 +26,7 @@ def _at_first(read: Read, k: int) -> Read:
     return lambda p: read((*p[:k], FIRST, *p[k:]))
 
 
-class OverAxis(Rows):
+class OverAxis(Scans):
     """Reductions and what needs all of a row."""
 
     def do_reduce(self, op: Op) -> None:
@@ -192,14 +191,6 @@ class OverAxis(Rows):
             self.visit(out, step)
         return parts
 
-    def shuffled(self, value: E.Expr, mask: int) -> tuple[E.Expr, E.Var]:
-        """A value of the lane whose number differs in one bit."""
-        if value.dtype == "bool":
-            value = B.cast("int32", value)
-        return E.Call("shuffle_xor", (value, E.IntImm(mask), E.IntImm(self.wave)), value.dtype), E.Var(
-            "other", value.dtype
-        )
-
     def _waves(self, parts: list[Buffer], out: Layout, dim: Dim, block: Block, dtypes: list[str]) -> list[Buffer]:
         """Parts that wavefronts hold of one reduction meet in shared memory: one element for each wavefront, which all of them read back and fold."""
         high = [b for b, _ in dim.threads if b >= bits(self.wave)]
@@ -246,143 +237,6 @@ class OverAxis(Rows):
 
         self.visit(out, gather)
         return parts
-
-    # ---- scans and sorts: in an array that all threads see
-
-    def do_scan(self, op: Op) -> None:
-        """Running results along an axis: in a thread's own loop, or over the threads."""
-        k, block, reverse = op.attrs["axis"], op.blocks[0], op.attrs["reverse"]
-        shape = op.operands[0].ty.shape
-        layout = self.natural(op.operands[0])
-        dtypes = [v.ty.dtype.tec for v in op.operands]
-        if self.threads > 1:
-            self._scan_by_threads(op, layout)
-            return
-        made = [self.stored(self.reader(v, layout), layout, t, "scanned") for v, t in zip(op.operands, dtypes)]
-        n = shape[k]
-        if n > 1:
-            out = layout[:k] + layout[k + 1 :]
-            turn = E.Var("turn", "int32", True)
-
-            def each(p: Point) -> S.Stmt:
-                now = B.sub(n - 2, turn) if reverse else B.add(turn, 1)
-                past = B.sub(n - 1, turn) if reverse else turn
-                at = [a.register for a in p]
-                here, before = [*at[:k], now, *at[k:]], [*at[:k], past, *at[k:]]
-                left = [E.BufferLoad(m.buffer, tuple(before)) for m in made]
-                right = [E.BufferLoad(m.buffer, tuple(here)) for m in made]
-                results = self.combined(block, left, right)
-                names = [E.Var("next", r.dtype) for r in results]
-                body: S.Stmt = S.seq(*[self.store(m.buffer, here, x) for m, x in zip(made, names)])
-                for x, r in reversed(list(zip(names, results))):
-                    body = S.LetStmt(x, r, body, self.loc)
-                return body
-
-            with self.block() as items:
-                self.visit(out, each)
-            self.emit(S.For(turn, ZERO, E.IntImm(n - 1), close(items)))
-        for v, m in zip(op.results, made):
-            self.held[id(v)] = m
-
-    def _scan_by_threads(self, op: Op, layout: Layout) -> None:
-        """Doubling steps: after each, an element holds its sum with twice as many before it (Hillis and Steele, 1986)."""
-        k, block, reverse = op.attrs["axis"], op.blocks[0], op.attrs["reverse"]
-        shape = op.operands[0].ty.shape
-        dtypes = [v.ty.dtype.tec for v in op.operands]
-        made = [self.stored(self.reader(v, layout), layout, t, "scanned") for v, t in zip(op.operands, dtypes)]
-        step = 1
-        while step < shape[k]:
-            wheres = self.exchange(made, layout, dtypes, shape)
-
-            def each(p: Point, step: int = step, wheres: list[tuple[Buffer, Place, int]] = wheres) -> S.Stmt:
-                at, regs = [a.at for a in p], [a.register for a in p]
-                past = B.add(at[k], step) if reverse else B.sub(at[k], step)
-                there = B.compare("lt", past, shape[k]) if reverse else B.compare("ge", past, 0)
-                left = [E.BufferLoad(w, (B.add(place([*at[:k], past, *at[k + 1 :]]), o),)) for w, place, o in wheres]
-                return S.IfThenElse(there, self._before(block, made, regs, left), None, self.loc)
-
-            self.visit(layout, each, 1)
-            step *= 2
-        for v, m in zip(op.results, made):
-            self.held[id(v)] = m
-
-    def _before(self, block: Block, made: list[Held], regs: list[E.Expr], left: Sequence[E.Expr]) -> S.Stmt:
-        right = [E.BufferLoad(m.buffer, tuple(regs)) for m in made]
-        results = self.combined(block, left, right)
-        names = [E.Var("next", r.dtype) for r in results]
-        body: S.Stmt = S.seq(*[self.store(m.buffer, regs, x) for m, x in zip(made, names)])
-        for x, r in reversed(list(zip(names, results))):
-            body = S.LetStmt(x, r, body, self.loc)
-        return body
-
-    def exchange(
-        self, tiles: Sequence[Held], layout: Layout, dtypes: Sequence[str], shape: Sequence[int]
-    ) -> list[tuple[Buffer, Place, int]]:
-        """Tiles of one layout in shared memory: for each (array, place of coordinates, offset)."""
-        wheres: list[tuple[Buffer, Place, int]] = []
-        offset_of: dict[str, int] = {}
-        owner = self.leader(layout)
-        self.barrier()
-        for held, t in zip(tiles, dtypes):
-            place, size = rows(shape, t)
-            offset = offset_of.get(t, 0)
-            offset_of[t] = offset + size
-            where = self.arena(t, offset + size)
-            wheres.append((where, place, offset))
-
-            def put(
-                p: Point, held: Held = held, where: Buffer = where, place: Place = place, offset: int = offset
-            ) -> S.Stmt:
-                value = E.BufferLoad(held.buffer, tuple(a.register for a in p) or (ZERO,))
-                s = self.store(where, [B.add(place([a.at for a in p]), offset)], value)
-                return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
-
-            self.visit(layout, put)
-        self.barrier()
-        return wheres
-
-    def do_sort(self, op: Op) -> None:
-        """Bitonic: every step compares elements whose numbers differ in one bit (Batcher, 1968)."""
-        v = op.operands[0]
-        shape, t = v.ty.shape, v.ty.dtype.tec
-        layout = self.natural(v)
-        held = self.stored(self.reader(v, layout), layout, t, "sorted")
-        n, last = shape[-1], len(shape) - 1
-        size = 2
-        while size <= n:
-            step = size // 2
-            while step:
-                where, place, offset = self.exchange([held], layout, [t], shape)[0]
-
-                def each(
-                    p: Point,
-                    size: int = size,
-                    step: int = step,
-                    where: Buffer = where,
-                    place: Place = place,
-                    offset: int = offset,
-                ) -> S.Stmt:
-                    at, regs = [a.at for a in p], [a.register for a in p]
-                    other = B.bitwise_xor(at[last], step)
-                    mine = E.BufferLoad(held.buffer, tuple(regs))
-                    theirs = E.BufferLoad(where, (B.add(place([*at[:last], other]), offset),))
-                    low = B.compare("eq", B.bitwise_and(at[last], step), 0)
-                    up = B.compare("eq", B.bitwise_and(at[last], size), 0) if size < n else B.const(True)
-                    if op.attrs["descending"]:
-                        up = B.logical_not(up)
-                    least = B.compare("eq", B.cast("int32", low), B.cast("int32", up))
-                    a, b = E.Var("a", t), E.Var("b", t)
-                    takes = B.logical_or(
-                        B.logical_and(least, B.compare("lt", b, a)),
-                        B.logical_and(B.logical_not(least), B.compare("gt", b, a)),
-                    )
-                    body: S.Stmt = S.IfThenElse(takes, self.store(held.buffer, regs, b), None, self.loc)
-                    return S.LetStmt(a, mine, S.LetStmt(b, theirs, body, self.loc), self.loc)
-
-                self.visit(layout, each, 1)
-                step //= 2
-            size *= 2
-        self.held[id(op.results[0])] = held
 
     def do_gather(self, op: Op) -> None:
         src, index, k = op.operands[0], op.operands[1], op.attrs["axis"]

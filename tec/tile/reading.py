@@ -231,22 +231,54 @@ class Reading(State):
         return None
 
     def _asked(self, v: Value) -> Layout | None:
-        """The layout that a row of numbers is read at beside a product's sums, where that is all it is for: each thread loads what it needs, and none waits for others."""
+        """The layout that a row of numbers is read at beside a product's sums, or beside any tile where it has no more numbers than there are threads, if that is all it
+        is for: each thread loads what it needs, and none waits for others."""
         if len(v.ty.shape) != 1 or not self.gpu:
             return None
+        found = self._wanted(v, v.ty.shape[0] <= self.threads, set())
+        if found is None or len(found) != 1:
+            return None
+        asked = found.pop()
+        return asked if asked[0].held <= MOST_ASKED else None
+
+    def _wanted(self, v: Value, anywhere: bool, seen: set[int]) -> set[Layout] | None:
+        """The layouts of a row that the tiles beside it have; None where one is not known. `anywhere`: beside others than sums, and through arithmetic on rows."""
         found: set[Layout] = set()
-        for wide in self.users.get(id(v), ()):
-            if wide.name != "expand_dims":
+        for user in self.users.get(id(v), ()):
+            if id(user) in seen:
+                continue
+            seen.add(id(user))
+            if user.name == "expand_dims":
+                inner = self._beside(user.results[0], 1 - int(user.attrs["axis"]), anywhere, seen)
+            elif anywhere and user.elementwise:
+                inner = self._wanted(user.results[0], anywhere, seen)
+            elif anywhere and user.name == "store":
+                continue
+            else:
                 return None
-            k = wide.attrs["axis"]
-            for spread in self.users.get(id(wide.results[0]), ()):
-                for user in self.users.get(id(spread.results[0]), ()) if spread.name == "broadcast" else [spread]:
-                    layout = self.anchor(user.results[0]) if user.elementwise else None
-                    if layout not in self.sums or layout is None or len(layout) != 2:
-                        return None
-                    found.add((layout[1 - k],))
-        asked = found.pop() if len(found) == 1 else None
-        return asked if asked is not None and asked[0].held <= MOST_ASKED else None
+            if inner is None:
+                return None
+            found |= inner
+        return found
+
+    def _beside(self, v: Value, d: int, anywhere: bool, seen: set[int]) -> set[Layout] | None:
+        """The layouts along the dimension `d` of the tiles that one of a row alone is spread to."""
+        found: set[Layout] = set()
+        for user in self.users.get(id(v), ()):
+            layout = self.anchor(user.results[0]) if user.elementwise else None
+            if layout is not None and len(layout) == 2 and (anywhere or layout in self.sums):
+                found.add((layout[d],))
+            elif user.name == "broadcast" or (
+                anywhere and layout is None and user.elementwise and id(user) not in seen
+            ):
+                seen.add(id(user))
+                inner = self._beside(user.results[0], d, anywhere, seen)
+                if inner is None:
+                    return None
+                found |= inner
+            else:
+                return None
+        return found
 
     sums: list[Layout]
 

@@ -12,17 +12,18 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from . import numbers
+from .atomics import Atomics
 from .axes import power
 from .grammar import Op, Value, walk
 from .layouts import Layout
-from .memory import FREE, Memory
+from .memory import FREE
 from .state import CPU_LANES, Axis, Held, Point, Read, begin
 
 MOST_READ = 4  # uses of a tile that is loaded anew for each of them
 LEAST_COST = numbers.MATH_COST  # of an element, in additions, from which on vectors beyond a row are told from others
 
 
-class Rows(Memory):
+class Rows(Atomics):
     """Loads and held tiles of a CPU."""
 
     # ---- loads where they are used

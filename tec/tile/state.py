@@ -195,8 +195,10 @@ class State:
 
     # ---- layouts
 
-    def default(self, shape: tuple[int, ...], dtype: str = "float32", fastest: int = -1) -> Layout:
-        """The layout of a tile that nothing asks another of: neighbours along the fastest dimension in a thread, up to 16 bytes of them."""
+    def default(
+        self, shape: tuple[int, ...], dtype: str = "float32", fastest: int = -1, most: int = GPU_VECTOR_BYTES
+    ) -> Layout:
+        """The layout of a tile that nothing asks another of: neighbours along the fastest dimension in a thread, up to 16 bytes or `most` of them."""
         if not self.gpu:
             return whole(shape)
         rank = len(shape)
@@ -207,7 +209,9 @@ class State:
         size = 1
         for n in shape:
             size *= n
-        vector = min(max(1, GPU_VECTOR_BYTES // dtype_info(dtype).bytes), max(1, size // self.threads), shape[first])
+        vector = min(
+            max(1, GPU_VECTOR_BYTES // dtype_info(dtype).bytes), max(1, size // self.threads), shape[first], most
+        )
         return blocked(shape, order, vector, self.threads)
 
     def visit(

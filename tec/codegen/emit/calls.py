@@ -419,8 +419,9 @@ def dot(em: Emitter, e: E.Call) -> str:
 
 def fence(em: Emitter, e: E.Call, scopes: Mapping[str, str] | None = None) -> str:
     """A fence; `scopes`: what the target calls the IR's."""
-    scope = (scopes or {}).get(str((e.attrs or {}).get("scope", "device")), "")
-    em.line(f'fence syncscope("{scope}") seq_cst' if scope else "fence seq_cst")
+    attrs = e.attrs or {}
+    scope, order = (scopes or {}).get(str(attrs.get("scope", "device")), ""), attrs.get("order", "seq_cst")
+    em.line(f'fence syncscope("{scope}") {order}' if scope else f"fence {order}")
     return "0"
 
 

@@ -139,6 +139,27 @@ def fast_math_unit(em: NvptxEmitter, e: E.Call) -> str:
     return em.vector_of(out, e.dtype)
 
 
+def nan_extremum(em: NvptxEmitter, e: E.Call) -> str:
+    """min_nan and max_nan; a number held between another and its negative is noted, for conversions that hold it there themselves."""
+    out = calls.nan_extremum(em, e)
+    inner, high = e.args
+    if e.op == "min_nan" and isinstance(inner, E.Call) and inner.op == "max_nan":
+        low = inner.args[1]
+        top, bottom = (x.value if isinstance(x, E.Broadcast) else x for x in (high, low))
+        if isinstance(top, E.FloatImm) and isinstance(bottom, E.FloatImm) and bottom.value == -top.value:
+            em.floats.held_within[out] = em.expr(inner.args[0]), top.value
+    return out
+
+
+def reciprocal_root(em: NvptxEmitter, e: E.Call) -> str:
+    """rsqrt.approx of float32, within 2**-22.9 of its value (PTX ISA, "rsqrt"), where sqrt.rn and rcp.rn are some 40 instructions and two branches."""
+    if dtype_info(e.dtype).element != "float32":
+        return calls.rsqrt(em, e)
+    lanes = em.lanes_of(em.expr(e.args[0]), e.dtype)
+    out = [em.intrinsic("llvm.nvvm.rsqrt.approx.f", "float", [("float", x)]) for x in lanes]
+    return em.vector_of(out, e.dtype)
+
+
 def division(em: NvptxEmitter, e: E.Call) -> str:
     """div.full, where div.rn is ten instructions and a branch."""
     pairs = zip(*(em.lanes_of(em.expr(x), e.dtype) for x in e.args))
@@ -256,12 +277,33 @@ def atomic(em: NvptxEmitter, e: E.Call) -> str:
     return made if t.reg == held else em.op(f"bitcast {held} {made} to {t.reg}")
 
 
+def atomic_run(em: NvptxEmitter, e: E.Call) -> str:
+    """One reduction of neighbours (PTX ISA, "red"); of two 16-bit floats there is no vector shorter than two."""
+    load = em.memory.load_of(e.args[0], e.op)
+    dtype = load.buffer.dtype
+    t, n = em.type_of(dtype), len(e.args) - 1
+    kind, held, letter = {
+        "float32": ("f32", "float", "f"), "float16": ("noftz.f16", "i16", "h"), "bfloat16": ("noftz.bf16", "i16", "h"),
+    }[dtype]  # fmt: skip
+    pointer, type_ = em.memory.element_pointer(load)
+    values = [em.expr(a) for a in e.args[1:]]
+    if t.reg != held:
+        values = [em.op(f"bitcast {t.reg} {v} to {held}") for v in values]
+    operands = ", ".join(f"${k + 1}" for k in range(n))
+    word, _, half = kind.rpartition(".")
+    text = f"red.relaxed.gpu.global.add{'.' + word if word else ''}.v{n}.{half} [$0], {{{operands}}};"
+    given = ", ".join([f"{type_} {pointer}", *[f"{held} {v}" for v in values]])
+    em.line(f'call void asm sideeffect "{text}", "{",".join(["l", *[letter] * n, "~{memory}"])}"({given}) nounwind')
+    return "0"
+
+
 _FIRST_ORDERED = 70  # the first chip whose atomic operations take an order (PTX ISA, "atom")
 
 CALLS: dict[str, CallHandler] = {
-    **calls.CALLS, **dict.fromkeys(_PTX_ATOMICS, atomic),
+    **calls.CALLS, **dict.fromkeys(_PTX_ATOMICS, atomic), "atomic_add_run": atomic_run,
     "barrier": barrier, "fence": fence, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
-    **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division,
+    **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division, "rsqrt": reciprocal_root,
+    **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
     "fmod": remainder.fmod, "if_then_else": if_then_else,
     "async_copy": async_copy, "async_commit": async_commit, "async_wait": async_wait,
 }  # fmt: skip

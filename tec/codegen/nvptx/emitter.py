@@ -20,6 +20,7 @@ from ...ir.visit import any_stmt
 from ...target import Target
 from ..emit.calls import in_order
 from ..emit.emitter import Emitter, Parts
+from ..emit.float_formats import FORMATS
 from ..emit.gpu import SHARED_SPACE, GpuFrame, GpuMemory, GpuStatements
 from ..emit.guards import is_constant
 from ..emit.small_floats import SmallFloats
@@ -157,14 +158,83 @@ class NvptxStatements(GpuStatements):
         self.stmt(s.body)
 
 
+_FIRST_FP8 = 89  # the first chip that converts the formats of OCP FP8 (PTX ISA, "cvt")
+_FP8 = {"float8_e4m3": "e4m3x2", "float8_e5m2": "e5m2x2"}
+
+
 class NvptxFloats(SmallFloats):
-    """Small floats with the chip's conversion."""
+    """Small floats with the chip's conversions."""
 
     em: NvptxEmitter
 
-    def narrow(self, value: str, dtype: str) -> str:
-        """float32 to bfloat16 is one instruction (two values at once) from sm_80 on."""
+    def __init__(self, em: NvptxEmitter):
+        super().__init__(em)
+        # A float32 register that was held between a number and its negative, to what it was before, and the number.
+        self.held_within: dict[str, tuple[str, float]] = {}
+
+    def begin(self, f: Func) -> None:
+        super().begin(f)
+        self.held_within.clear()
+
+    def widen(self, value: str, dtype: str) -> tuple[str, str]:
+        """Two numbers of OCP FP8 at once, by way of float16, which holds them all."""
         info = dtype_info(dtype)
+        if info.element not in _FP8 or self.em.sm < _FIRST_FP8:
+            return super().widen(value, dtype)
+        name, out = f"llvm.nvvm.{_FP8[info.element]}.to.f16x2.rn", []
+        pairs = (info.lanes + 1) // 2
+        if info.lanes == 1:
+            packed = [self.op(f"zext i8 {value} to i16")]
+        else:
+            if info.lanes % 2:
+                lanes = ", ".join(f"i32 {min(k, info.lanes - 1)}" for k in range(2 * pairs))
+                kind = self.reg(dtype)
+                value = self.op(f"shufflevector {kind} {value}, {kind} poison, <{2 * pairs} x i32> <{lanes}>")
+            many = self.op(f"bitcast <{2 * pairs} x i8> {value} to <{pairs} x i16>")
+            packed = [self.op(f"extractelement <{pairs} x i16> {many}, i64 {k}") for k in range(pairs)]
+        for p in packed:
+            halves = self.em.intrinsic(name, "<2 x half>", [("i16", p)])
+            wide = self.op(f"fpext <2 x half> {halves} to <2 x float>")
+            out += [self.op(f"extractelement <2 x float> {wide}, i64 {k}") for k in range(2)]
+        many_floats = with_lanes("float32", info.lanes)
+        return self.em.vector_of(out[: info.lanes], many_floats), many_floats
+
+    def _to_fp8(self, value: str, dtype: str) -> str:
+        """Two numbers at once. The instruction gives the largest number for all that is larger, where a cast gives NaN or infinity: needless where what is cast was
+        held within the largest number just before."""
+        info, f = dtype_info(dtype), FORMATS[dtype_info(dtype).element]
+        floats, name = with_lanes("float32", info.lanes), f"llvm.nvvm.ff.to.{_FP8[info.element]}.rn"
+        largest = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0}[info.element]
+        before, bound = self.held_within.get(value, (value, 0.0))
+        given = self.em.lanes_of(before if bound == largest else value, floats)
+        given += given[-1:] * (len(given) % 2)
+        pairs = len(given) // 2
+        out = "poison"
+        for k in range(pairs):
+            both = self.em.intrinsic(name, "i16", [("float", given[2 * k + 1]), ("float", given[2 * k])])
+            out = self.op(f"insertelement <{pairs} x i16> {out}, i16 {both}, i64 {k}")
+        out = self.op(f"bitcast <{pairs} x i16> {out} to <{2 * pairs} x i8>")
+        if info.lanes == 1:
+            out = self.op(f"extractelement <2 x i8> {out}, i64 0")
+        elif info.lanes % 2:
+            lanes = ", ".join(f"i32 {k}" for k in range(info.lanes))
+            kind = f"<{2 * pairs} x i8>"
+            out = self.op(f"shufflevector {kind} {out}, {kind} poison, <{info.lanes} x i32> <{lanes}>")
+        if bound == largest:
+            return out
+        r, t, b = self.reg(floats), self.reg(dtype), self.reg(with_lanes("bool", info.lanes))
+        i8 = with_lanes("uint8", info.lanes)
+        positive = self.em.intrinsic(f"llvm.fabs.{self.em.mangle(floats)}", r, [(r, value)])
+        beyond = self.op(f"fcmp oge {r} {positive}, {self.float_const(f.overflow, floats)}")
+        sign = self.op(f"and {t} {out}, {self.int_const(f.sign, i8)}")
+        infinity = self.op(f"or {t} {sign}, {self.int_const(f.infinity, i8)}")
+        return self.op(f"select {b} {beyond}, {t} {infinity}, {t} {out}")
+
+    def narrow(self, value: str, dtype: str) -> str:
+        """float32 to bfloat16 is one instruction (two values at once) from sm_80 on, to the formats of OCP FP8 from sm_89 on."""
+        info = dtype_info(dtype)
+        if info.element in _FP8 and self.em.sm >= _FIRST_FP8:
+            return self._to_fp8(value, dtype)
         if info.kind != "bfloat" or self.em.sm < 80:
             return super().narrow(value, dtype)
         own = "bfloat" if info.lanes == 1 else f"<{info.lanes} x bfloat>"
@@ -177,6 +247,7 @@ class NvptxEmitter(Emitter):
 
     parts = Parts(floats=NvptxFloats, memory=NvptxMemory, statements=NvptxStatements, frame=NvptxFrame)
     calls = {**CALLS, **hopper.CALLS}
+    floats: NvptxFloats
     memory: NvptxMemory
     statements: NvptxStatements
     frame: NvptxFrame

@@ -133,11 +133,19 @@ def keep_order(em: NvptxEmitter, e: E.Call) -> str:
 
 def computed(em: NvptxEmitter, e: E.Call) -> str:
     """The value through an empty statement that keeps its place."""
-    type_, value = em.reg(e.dtype), em.expr(e.args[0])
-    register = {"float32": "f", "int32": "r"}.get(e.dtype)
-    if register is None:
-        raise em.error(f"computed() is for float32 and int32, not {e.dtype}")
-    return em.op(f'call {type_} asm sideeffect "", "={register},0"({type_} {value}) nounwind')
+    t, value = em.type_of(e.dtype), em.expr(e.args[0])
+    held, register = {
+        "float32": ("float", "f"), "float64": ("double", "d"),
+    }.get(e.dtype) or (f"i{t.info.bits}", _REGISTERS.get(t.info.bits, ""))  # fmt: skip
+    if not register or e.dtype == "bool":
+        raise em.error(f"computed() is for numbers of 16, 32 and 64 bits, not {e.dtype}")
+    if t.reg != held:
+        value = em.op(f"bitcast {t.reg} {value} to {held}")
+    made = em.op(f'call {held} asm sideeffect "", "={register},0"({held} {value}) nounwind')
+    return made if t.reg == held else em.op(f"bitcast {held} {made} to {t.reg}")
+
+
+_REGISTERS = {16: "h", 32: "r", 64: "l"}  # the letter of a register of so many bits in a statement of assembly
 
 
 def turn(em: NvptxEmitter, e: E.Call) -> str:

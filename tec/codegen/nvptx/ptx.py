@@ -13,9 +13,10 @@ from ...target import Target
 from ..llvm_util import LLVMMachine
 
 TRIPLE = "nvptx64-nvidia-cuda"
-# The lowest PTX version that knows a chip: it loads on the oldest drivers.
-_PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 78, 90: 78, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
-_PTX_OF_WARPGROUPS = 80  # wgmma, bulk tensor copies, setmaxnreg
+# The lowest PTX version that knows a chip and what code is made of for it: it loads on the oldest drivers. 8.1 has the FP8 conversions of sm_89 and sm_90's
+# reductions of vectors.
+_PTX_OF = {70: 63, 72: 63, 75: 63, 80: 70, 86: 71, 87: 74, 89: 81, 90: 81, 100: 86, 101: 86, 103: 88, 120: 87, 121: 88}
+_PTX_OF_WARPGROUPS = 81  # wgmma, bulk tensor copies, setmaxnreg
 
 
 def number(target: Target) -> int:

@@ -49,6 +49,8 @@ def lower_math(func: Func, target: Target) -> Func:
             return E.Div(one if lanes == 1 else E.Broadcast(one, lanes), out.args[0])
         if out.op == "div_fast" and not (target.kind == "cuda" and dtype_info(out.dtype).element == "float32"):
             return E.Div(*out.args)
+        if out.op == "rsqrt" and target.kind == "cuda" and dtype_info(out.dtype).element == "float32":
+            return out  # an instruction
         if out.op in FUNCTIONS or out.op in _NATIVE:
             return expand(out, target)
         return shift(out, analyzer) if out.op in ("shl", "shr") else out

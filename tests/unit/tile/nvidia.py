@@ -39,3 +39,7 @@ def loops(text: str) -> list[str]:
         if (m := re.search(r"\bbra(?:\.uni)?\s+(\$L\w+)", line)) and labels.get(m[1], n) < n
     ]
     return ["\n".join(lines[a : b + 1]) for a, b in found]
+
+
+def counted(text: str, *words: str) -> tuple[int, ...]:
+    return tuple(len(re.findall(w, text)) for w in words)

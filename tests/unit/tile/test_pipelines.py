@@ -22,13 +22,9 @@ from tec.jit.specialise import target_of
 from tests import seeds
 
 from . import kernels as K
-from .nvidia import interpreted, loops
+from .nvidia import counted, interpreted, loops
 
 HOPPER, AMPERE, CDNA = "cuda -arch=sm_90a", "cuda -arch=sm_80", "rocm -mcpu=gfx942"
-
-
-def counted(text: str, *words: str) -> tuple[int, ...]:
-    return tuple(len(re.findall(w, text)) for w in words)
 
 
 def matmul_case(target: str, m: int, n: int, k: int, turned: tuple[bool, bool], **constants: Any) -> None:
