@@ -93,7 +93,7 @@ def _rivals(found: Sequence[Space], default: Choice, loops_seconds: float) -> li
     is_open = any(size_of(t.shape) is None for op in found[0].group.ops for t in op.outputs)
     others = sorted(found[1:], key=lambda s: s.template in STAGES)
     for k, space in enumerate([found[0], *others][:DRAFTED_SPACES]):
-        if k and is_open and space.template in STAGES:
+        if (k and is_open and space.template in STAGES) or (not k and space.is_ranked):
             continue
         # Of most templates the sketch says which draft is best; where loops say it better, figures have how many are looked at.
         has_several = not k and "own_rivals" in space.figures

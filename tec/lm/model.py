@@ -192,6 +192,9 @@ class LanguageModel:
             float(usual.get("temperature", 0.0)) if temperature is None else temperature,
             int(usual.get("top_k", 0)) if top_k is None else top_k, float(usual.get("top_p", 1.0)) if top_p is None else top_p, seed, min_p, **penalties,
         )  # fmt: skip
+        wrong = next((t for t in settings.logit_bias if not 0 <= t < self.config.vocabulary), None)
+        if wrong is not None:
+            raise ArgumentError(f"logit_bias names the token {wrong}, and there are {self.config.vocabulary}")
         self.check_room(len(ids))
         most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
         guesser = guesser_of(self, ngrams, draft)

@@ -11,6 +11,7 @@ import pytest
 import tec
 from tec import te
 from tec.choices import chain, schedule, spaces
+from tec.choices.families.products.few_rows_matrix import most_rows
 from tec.choices.proof import alone
 from tec.driver import PIPELINE, run_passes
 from tec.ir.interp import run
@@ -256,3 +257,21 @@ def test_only_constant_weights_come_early(m: int) -> None:
     assert space.default["early"] == "start"
     with pytest.raises(tec.ScheduleError, match="early cannot be 'staged'"):
         space.apply(choice)
+
+
+def test_rows_of_a_vocabulary_have_their_norm_apart() -> None:
+    """Each work-group norms its rows again: of many columns that is more than a kernel."""
+    target = tec.Target("cuda -arch=sm_90a")
+    assert [most_rows(target, "float16", 2048, n) for n in (16_384, 32_000)] == [16, 4]
+
+
+@pytest.mark.parametrize("given", [(1, 3072, ROWS), (8, 3072, MATRIX)])
+def test_choices_that_clocks_ranked_are_no_rivals(given: tuple[int, int, str]) -> None:
+    """By the price of loops fewer loads under way would do, which took up to 1.5 times as long."""
+    m, n, template = given
+    attrs = {"depth": 2048, "columns": n, "eps": 1e-5}
+    types = [TensorType("float16", (m, 2048)), TensorType("float32", (2048,)), TensorType("float16", (n, 2048))]
+    xs = [te.placeholder(t.shape, t.dtype, name=f"x{k}") for k, t in enumerate(types)]
+    (y,) = get_op("projection").compute(attrs, list(xs), get_op("projection").infer(types, attrs))
+    made = chain([y], "cuda -arch=sm_90a", alone).first()
+    assert made.space.template == template and made.choice == made.space.default

@@ -164,6 +164,23 @@ def test_kernels_that_may_begin_early_wait_before_they_read() -> None:
     assert at == sorted(at) and min(at) > 0 and "ld.global.nc" not in text["sm_90"]
 
 
+def test_what_begins_early_unasked() -> None:
+    """Of a function that may, a reduction whose parts meet in shared memory, but no tiles of a product."""
+    import tec
+    from tec import te, topi
+    from tec.choices import schedule
+    from tec.schedule import to_loops
+
+    x, w = (te.placeholder((1024, 1024), "float16", name=name) for name in "xw")
+    for y, own, early in ((topi.sum(x, axis=1), [x], True), (topi.matmul(x, w), [x, w], False)):
+        made = schedule([y], "cuda -arch=sm_90")
+        f = to_loops(made.schedule, [*own, *made.outputs], name="f").with_attrs(early_start=True)
+        module = tec.build(f, target="cuda -arch=sm_90")
+        text = module.get_source("asm")
+        assert ".shared" in text and ("griddepcontrol.wait" in text) == early
+        assert [x.get("early", False) for x in module.program if x["op"] == "launch"] == [early]
+
+
 @pytest.mark.parametrize(("size", "other", "has_branch"), [(4096, 0.0, False), (4096, 7.0, False), (None, 0.0, True)])
 def test_a_guarded_load_of_a_known_size_has_no_branch(size: int | None, other: float, has_branch: bool) -> None:
     """The place and the value are chosen; of a buffer whose size is not known no element is known to be there."""

@@ -323,6 +323,8 @@ def test_settings_that_do_not_fit(lm: Any) -> None:
             lm.generate("a", **settings)
     with pytest.raises(tec.ArgumentError, match="no tokens"):
         lm.generate("")
+    with pytest.raises(tec.ArgumentError, match="logit_bias names the token 128, and there are 128"):
+        lm.generate("a", logit_bias={3: 1.0, 128: -1.0})
     with pytest.raises(tec.ArgumentError, match="token 128 is none"):
         lm.generate([128])
     with pytest.raises(tec.ArgumentError, match="context is 0"):

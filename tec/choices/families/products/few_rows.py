@@ -60,11 +60,12 @@ class FewRows(FusedForm):
 
     template: ClassVar[str] = "few rows"
     stage: ClassVar[str] = "few_rows"
+    is_ranked: ClassVar[bool] = True
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):
         super().__init__(group, target, form, carriers)
         self.o, self.piece, self.wave = operands, piece_of(operands), target.wavefront_size
-        self.pieces = operands.k // self.piece
+        self.pieces, self.wanted_loads = operands.k // self.piece, self.figures["loads"]
         # Lanes that have other parts of a row of weights; those that have weights of their own.
         self.along = self.lanes = self.wave
         # One row by whole sums of a wavefront (`projections`, `gpu_reductions`) takes an AMD GPU as long by its time model, or a little less.
@@ -152,7 +153,7 @@ class FewRows(FusedForm):
             -round(min(1.0, waves / f["waves_a_unit"]), 1),
             self._idle(choice),
             abs(math.log2(self.steps(choice) / self.wanted_steps)),
-            abs(math.log2(loads / f["loads"])),
+            abs(math.log2(loads / self.wanted_loads)),
             abs(math.log2(self.weights(choice) / self.wanted_rows)),
             abs(math.log2(choice["waves"] / f["waves"])),
             choice["early"] != self._early,

@@ -35,6 +35,8 @@ from .few_rows_operands import LEAST_COLUMNS, LEAST_DEPTH, PIECE_BYTES, TYPES, O
 
 # With a norm in it: each work-group reads all of x, and of more rows a kernel for the norm and tiles take less.
 FUSED_ROWS = 16
+# Rows of weights beyond which norms of a few rows, which each work-group makes for itself, take longer than a kernel of their own: a vocabulary's do, a gate's do not.
+FUSED_COLUMNS = 24_000
 LEAST_ROWS = 5  # below, vector units keep up with memory
 _MOST_REGISTERS = 255  # of a lane, by the encoding of NVIDIA's instructions
 _REGISTERS_BESIDE = 16  # addresses and what an instruction takes; with 16 wavefronts loads of 112 registers ran as they should, of 192 spilled
@@ -72,7 +74,9 @@ def most_rows(target: Target, dtype: str, depth: int, columns: int, weights: Wei
     served = dtype in TYPES and depth % (PIECE_BYTES // dtype_info(dtype).bytes) == 0
     if not served or depth < LEAST_DEPTH or columns < LEAST_COLUMNS:
         return 1
-    return FUSED_ROWS if unit_of(target, dtype) is not None else few_rows.MOST_ROWS
+    if unit_of(target, dtype) is None:
+        return few_rows.MOST_ROWS
+    return LEAST_ROWS - 1 if target.chip.early_start and columns > FUSED_COLUMNS else FUSED_ROWS
 
 
 def piece_pitch(piece: int) -> int:
