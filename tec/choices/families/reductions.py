@@ -119,7 +119,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     """A reduction that stands alone: threads over the data axes; vectors along the last data axis, or along the reduced one."""
     op = in_parts(s, op, target)
     stage = s[op]
-    axes = list(op.axis)
+    axes, extents = list(op.axis), list(const_shape(op.output(0)))
     lanes = _lanes_along(op, target)
     outer = partial = few = None
     # Of short lines a lane has one each where pairs of a value and its place would meet across lanes; of few beside each other, lines of all rows.
@@ -128,7 +128,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         outer, vec = stage.split(axes[0], factor=lanes)
         stage.reorder(outer, *op.reduce_axis, vec)
         stage.vectorize(vec)
-        axes = [outer]
+        axes, extents = [outer], [size_of(op.output(0).shape)]
     elif lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
         last, many = const_shape(op.output(0))[-1], lanes * max(vectors, side_by_side(op, lanes, target))
         factor = lanes if last is not None and last < many else many
@@ -155,7 +155,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
             loop = stage.fuse(*axes)
             stage.parallel(loop)
         else:
-            over_threads(stage, axes, list(const_shape(op.output(0))))
+            over_threads(stage, axes, extents)
     if partial is not None and loop is not None:
         partial.compute_at(stage, loop)
 
