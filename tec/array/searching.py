@@ -19,7 +19,7 @@ def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     n = node_of(x)
     if n.dtype == "bool":
         n = build.cast(n, dtypes.uint8)
-    if not n.size:
+    if not n.size and (axis is None or not n.shape or not n.shape[axis_of(axis, len(n.shape))]):
         raise ArrayValueError(f"{op} of no elements: shape {n.shape}")
     if axis is None:
         made = build.best(op, build.reshape(n, (n.size,)), 0, False)

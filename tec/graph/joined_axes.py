@@ -189,6 +189,10 @@ class _Reader:
             found = (index.a, 1) if isinstance(index.a, E.Var) else None
         if found is None or id(found[0]) not in self.places:
             return None
+        # What is moved by more than there is never lies in the dimension, and by the steps of a joined axis it may not fit int32.
+        most = max(size or 0, _extent(self.places[id(found[0])][2]) or 0)
+        if not isinstance(index, E.FloorMod) and abs(found[1]) > most:
+            return None
         return found[0], index is found[0]
 
 
@@ -197,8 +201,8 @@ class _Writer:
 
     def __init__(self, pairs: _Pairs, op: ComputeOp, runs: list[list[int]], made: Mapping[int, Operation], read: Mapping[int, list[list[int]]]):  # fmt: skip
         self.op, self.made, self.read = op, made, read
-        # Of a variable that begins a run: the run's variable, and how many of its steps are one of the variable's own.
-        self.places: dict[int, tuple[E.Var, int]] = {}
+        # Of a variable that begins a run: the run's variable, how many of its steps are one of the variable's own, and the values that the variable has.
+        self.places: dict[int, tuple[E.Var, int, int]] = {}
         self.axes = self._joined(op.axis, runs)
         self.reduced = self._joined(op.reduce_axis, pairs.runs(op, "r", len(op.reduce_axis)))
 
@@ -209,7 +213,7 @@ class _Writer:
             if len(run) > 1:
                 sizes = [_extent(axes[k]) or 0 for k in run]
                 var = E.Var(first.var.name, first.var.dtype)
-                self.places[id(first.var)] = var, math.prod(sizes[1:])
+                self.places[id(first.var)] = var, math.prod(sizes[1:]), sizes[0]
                 dom = E.Range(B.const(0, var.dtype), B.const(math.prod(sizes), var.dtype))
                 first = E.IterVar(var, dom, first.kind, "", first.loc)
             out.append(first)
@@ -230,11 +234,11 @@ class _Writer:
         if len(run) == 1 or _is_zero(first):
             return r.expr(first)
         if isinstance(first, E.FloorMod):
-            var, step = self.places[id(first.a)]
+            var, step, _ = self.places[id(first.a)]
             return B.floormod(var, (const_value(first.b) or 1) * step)
         found = _moved(first)
         assert found is not None
-        var, step = self.places[id(found[0])]
+        var, step, _ = self.places[id(found[0])]
         return B.add(var, found[1] * step)
 
     def _reduce(self, e: E.Reduce, r: Rewriter) -> E.Expr:
@@ -245,9 +249,10 @@ class _Writer:
         found = _comparison(e)
         if found is None or id(found[0]) not in self.places:
             return r.expr_children(e)
-        var, step = self.places[id(found[0])]
+        var, step, count = self.places[id(found[0])]
         how, more = _COMPARED[found[1]]
-        return B.compare(how, var, (found[2] + more) * step)
+        # A bound past either end says what the end says, and fits the variable's type.
+        return B.compare(how, var, min(max(found[2] + more, 0), count) * step)
 
 
 def _comparison(e: E.Expr) -> tuple[E.Var, type, int] | None:

@@ -80,7 +80,7 @@ k.pad(d, ((1, 1), (0, 0)))|k.pad(t, 1)|k.pad(i, 1, mode='wrap')|k.quantile(m, [0
 k.percentile(m, [10, 90], axis=0)|k.nanprod(h)|k.nancumsum(h)|k.nanvar(h)|k.nanvar(h, axis=0)|k.nanstd(h, axis=1, ddof=1)|k.nanstd(i)|t.sum()|
 k.sum(t, 0)|t.mean()|t.mean(axis=1)|t.max()|t.min(axis=0)|k.prod(t)|k.cumsum(t)|m*t|t*m|t+1|t*2.5|t-m|m+True|i*t[0, 0]|t+u|t*u|k.maximum(t, u)|
 k.minimum(t, u)|t<u|t>=u|k.logical_and(m, n)|k.logical_or(i, 0)|k.logical_not(m)|k.logical_xor(i, t[0, 0])|k.where(m, 1.0, 2.0)|k.where(m>1)|
-k.where(i%2, i, 0)|k.isnan(t)|k.sqrt(t)|t/2|t/u|k.argmax(t)|k.argmin(t, axis=1)|k.any(i)|t.std()|k.var(m, 0)|k.std(m, axis=1, ddof=1)|m.std(ddof=1)|
+k.where(i%2, i, 0)|k.isnan(t)|k.sqrt(t)|t/2|t/u|k.argmax(t)|k.argmin(t, axis=1)|k.argmin(m[:, :0], 0)|k.any(i)|t.std()|k.var(m, 0)|k.std(m, axis=1, ddof=1)|m.std(ddof=1)|
 m.var(axis=0, ddof=1)|k.concatenate([t, m])|k.abs(t)|t**2|2**t|k.clip(m, 0, t)|k.stack([m, n], 1)|k.flip(m, 1)|k.roll(m, 2, 1)|k.take(m, i[:3]%4, 0)|
 k.repeat(m, 2, 1)|k.tile(v, 2)|k.squeeze(m[:1])|k.sum(m, 1)|k.mean(m, 1)|k.max(m, 0)|k.argmax(m, 1)|k.sort(m, 0)|k.argsort(m, 0)|k.all(m, 0)|
 k.zeros((2, 3), 'int32')|k.ones(3, 'float64')|k.full((2, ), 7, 'int32')|k.arange(0, 5, 1, 'float32')|k.eye(3, 4, 1)|k.tril(m, 1)|k.triu(m, -1)|

@@ -75,6 +75,18 @@ def test_one_reader_that_disagrees_keeps_all_apart():
     assert dims([turned], [x]) is None
 
 
+def test_bounds_beyond_the_axes_say_what_their_ends_say():
+    x, far = read(5, 4, 3), 1 << 30  # times the twelve steps of the first axis it is no int32
+    low = te.compute((5, 4, 3), lambda i, j, k: te.if_then_else(i < far, x(i, j, k), 7.0))
+    high = te.compute((5, 4, 3), lambda i, j, k: te.if_then_else(i >= -far, x(i, j, k), 7.0))
+    moved = te.compute((5, 4, 3), lambda i, j, k: te.if_then_else(i >= far, x(i - far, j, k), 7.0))
+    assert [str(join_axes([x], [t]).outputs[0].op.body[0]) for t in (low, high)] == [
+        "if_then_else(i < 60, x[i], 7.0)",
+        "if_then_else(i >= 0, x[i], 7.0)",
+    ]
+    assert dims([moved], [x]) == [2, 2]
+
+
 def run(build, feeds):
     g = Graph()
     values = [g.input(name, str(a.dtype), a.shape) for name, a in feeds.items()]
