@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.arrays.dtypes import ShapeLike, lost, numpy_dtype
+from ..runtime.arrays.dtypes import ShapeLike, as_numpy_takes, lost, numpy_dtype
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.arrays.ndarray import array as nd_array
 from ..runtime.arrays.ndarray import empty as nd_empty
@@ -190,7 +190,7 @@ def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, *, d
         raise ArrayValueError(
             f"{why}: an array of {kind} is filled with it", hint="convert the number, or give another dtype="
         )
-    return Array(build.full(fill_value, shape_of(shape), kind, place(device)))
+    return Array(build.full(as_numpy_takes(fill_value), shape_of(shape), kind, place(device)))
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:

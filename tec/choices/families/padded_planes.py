@@ -11,7 +11,7 @@ from ...target import Target
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, const_shape, extent, same_shape, size_of
+from ..group import Group, const_shape, extent_of, same_shape, size_of
 from ..parts.pointwise import LEAST_ROW, begin_cpu, lanes_for, moved_bytes, work
 from ..space import Choice, Scheduled, Space
 
@@ -85,7 +85,7 @@ class PaddedPlanes(Space):
         own.unroll(vectors)
         written = many // lanes
         for axis in reversed(own.op.reduce_axis):
-            written *= (extent(axis.dom.extent) if axis.dom is not None else None) or _WRITTEN
+            written *= extent_of(axis) or _WRITTEN
             if written > _WRITTEN:
                 break
             own.unroll(axis)

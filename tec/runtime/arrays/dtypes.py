@@ -127,7 +127,10 @@ def lost(value: Any, dtype: str) -> str | None:
     can; a float beyond the largest of a narrower type is infinity there, and any number is a bool."""
     if (type(value) is int and 0 <= value < 128) or (type(value) is float and is_float(lanes(dtype)[0])):
         return None
-    v, kind = np.asarray(value), numpy_dtype(lanes(dtype)[0])
+    kind = numpy_dtype(lanes(dtype)[0])
+    if type(value) is int and value.bit_length() > 63:  # NumPy has no type for most of these
+        return _too_long(value, dtype, kind)
+    v = np.asarray(value)
     if v.ndim == 0 and v.dtype.kind in "USO":
         return f"{value!r} is no number"
     if v.ndim or v.dtype.kind not in "iufc":
@@ -144,11 +147,31 @@ def lost(value: Any, dtype: str) -> str | None:
     return None
 
 
-def check_number(value: Any, dtype: str, what: str) -> None:
-    """Raises ArgumentError for a number that cannot be one of `dtype`. what: what is done with it."""
+def _too_long(value: int, dtype: str, kind: np.dtype[Any]) -> str | None:
+    """`lost` of an integer that may be longer than any of NumPy's."""
+    text = str(value) if value.bit_length() < 256 else f"an integer of {value.bit_length()} bits"
+    if kind.kind in "iu":
+        info = np.iinfo(kind)
+        inside = info.min <= value <= info.max
+        return None if inside else f"{text} is outside of {dtype}, which holds {info.min} to {info.max}"
+    try:
+        float(value)
+    except OverflowError:
+        return f"{text} is outside of {dtype}"
+    return None
+
+
+def as_numpy_takes(value: Any) -> Any:
+    """A number of which `lost` says nothing, for NumPy: types beside its own take no integers of more than 64 bits."""
+    return float(value) if type(value) is int and value.bit_length() > 64 else value
+
+
+def check_number(value: Any, dtype: str, what: str) -> Any:
+    """The number, as NumPy takes it. Raises ArgumentError for one that cannot be of `dtype`. what: what is done with it."""
     why = lost(value, dtype)
     if why is not None:
         raise ArgumentError(f"{why}: {what}", hint="convert the number, or give the array another type")
+    return as_numpy_takes(value)
 
 
 def check_fits(x: np.ndarray[Any, Any], name: str) -> None:

@@ -28,7 +28,7 @@ def zeros(shape: ShapeLike, dtype: DTypeLike = "float32", device: DeviceLike = N
 def full(shape: ShapeLike, value: Any, dtype: DTypeLike = "float32", device: DeviceLike = None) -> NDArray:
     """A new array of one number on `device`. Raises ArgumentError for a number that the type does not hold: 2.5 or NaN as an integer, 300 as uint8."""
     name = dtype_name(dtype)
-    check_number(value, name, f"an array of {name} is filled with it")
+    value = check_number(value, name, f"an array of {name} is filled with it")
     made = empty(shape, dtype, device)
     return made.copyfrom(np.full(made.elements().shape, value))
 

@@ -352,7 +352,7 @@ class NDArray(Memory):
     def __setitem__(self, key: Any, value: Any) -> None:
         view = self[key].elements()
         if isinstance(value, (int, float, complex)):
-            check_number(value, view.dtype, f"it is assigned to elements of {view.dtype}")
+            value = check_number(value, view.dtype, f"it is assigned to elements of {view.dtype}")
         if not isinstance(value, NDArray) or value.shape != view.shape:
             value = np.broadcast_to(np.asarray(value), view.shape)
         view.copyfrom(value)

@@ -82,6 +82,7 @@ def test_views_match_numpy(dev):
     [
         (2.5, "int32", "2.5 is no whole number"), (float("nan"), "int64", "no whole number"), (300, "uint8", "holds 0 to 255"),
         (-1, "uint32", "holds 0 to"), (1e10, "int32", "outside of int32"), (1j, "float32", "no real number"), ("a", "float32", "no number|a number"),
+        (10**30, "uint64", "0 is outside of uint64"), (-(2**63) - 1, "int64", "outside of int64"), (10**400, "bfloat16", "1329 bits is outside of bfloat16"),
     ],
 )  # fmt: skip
 def test_a_number_that_the_type_does_not_hold_is_refused(value, dtype, says):
@@ -98,6 +99,9 @@ def test_a_number_that_the_type_does_not_hold_is_refused(value, dtype, says):
 def test_numbers_that_types_hold():
     for value, dtype in [
         (-3.0, "int8"),
+        (2**64 - 1, "uint64"),
+        (10**30, "float32"),
+        (-(10**30), "bfloat16"),
         (255, "uint8"),
         (2 + 0j, "int32"),
         (7, "float16"),
@@ -106,7 +110,8 @@ def test_numbers_that_types_hold():
         (1.5, "float32x4"),
     ]:
         got = nd.full((2,), value, dtype).numpy()
-        assert (got == np.asarray(value.real).astype(got.dtype)).all()
+        want = value.real if abs(value) < 2**64 else float(value)
+        assert (got == np.asarray(want).astype(got.dtype)).all()
 
 
 def test_writes_through_views(dev):

@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from .... import te
 from ....ir import Expr, Reduce, TensorRead
-from ....ir.visit import Rewriter, free_vars, walk_exprs
+from ....ir.visit import Rewriter
 from ....target import Target
 from ....te import ComputeOp, Tensor
 from ... import parallel
 from ...cost import Footprint, on_cores
-from ...group import Group, const_shape, extent, largest_divisor, same_shape, substitute
+from ...group import Group, const_shape, extent_of, is_used, largest_divisor, reads_of, same_shape, substitute
 from ...parts.pointwise import begin_cpu, elementwise, lanes_for, moved_bytes, work
 from ...space import Choice, Scheduled, Space
 
@@ -51,25 +51,21 @@ class FewColumns(Space):
             return None
         red, out = found
         shape, lanes, (k,) = const_shape(red.output(0)), lanes_for(red.output(0).dtype, target), red.reduce_axis
-        length = extent(k.dom.extent) if k.dom is not None else None
+        length = extent_of(k)
         if None in shape or length is None or not same_shape(out.output(0), red.output(0)):
             return None
         columns, rows = shape[-1] or 0, shape[-2] or 0
         least = lanes * (_CHAIN if columns >= _TILED else 1)
         if not 1 < columns <= _MOST_COLUMNS or rows < _LEAST_ROWS or length < least:
             return None
-        reads = [e for e in walk_exprs(red.body[0]) if isinstance(e, TensorRead)]
-        matrix = [e for e in reads if any(red.axis[-1].var in free_vars(i) for i in e.indices)]
+        reads = reads_of(red)
+        matrix = [e for e in reads if is_used(red.axis[-1].var, *e.indices)]
         if len(reads) != 2 or len(matrix) != 1:
             return None
         (along,) = (e for e in reads if e is not matrix[0])
         data = [a.var for a in red.axis]
         is_plain = [i is v for i in matrix[0].indices for v in (*data, k.var)].count(True) == len(matrix[0].indices)
-        if (
-            not along.indices
-            or along.indices[-1] is not k.var
-            or any(k.var in free_vars(i) for i in along.indices[:-1])
-        ):
+        if not along.indices or along.indices[-1] is not k.var or is_used(k.var, *along.indices[:-1]):
             return None
         if not is_plain or not any(i is k.var for i in matrix[0].indices) or red.axis[-2].var in matrix[0].indices:
             return None
