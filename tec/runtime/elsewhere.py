@@ -110,7 +110,7 @@ def _of_arrays(name: str) -> str:
 
 def _refused(sign: str) -> Any:
     def method(self: Any, *others: Any) -> Any:
-        if others and not isinstance(others[0], (int, float, complex, Memory)):
+        if others and not isinstance(others[0], (int, float, complex, np.number, Memory)):
             return NotImplemented  # NumPy's arrays take it as one of theirs
         raise ArgumentError(
             f"{sign} of an NDArray, which is memory",
@@ -129,8 +129,9 @@ class Memory:
     __sub__ = __rsub__ = _refused("-")
     __mul__ = __rmul__ = _refused("*")
     __truediv__ = __rtruediv__ = _refused("/")
-    __floordiv__ = __mod__ = _refused("//")
-    __pow__ = _refused("**")
-    __matmul__ = _refused("@")
+    __floordiv__ = __rfloordiv__ = _refused("//")
+    __mod__ = __rmod__ = _refused("%")
+    __pow__ = __rpow__ = _refused("**")
+    __matmul__ = __rmatmul__ = _refused("@")
     __neg__ = __abs__ = _refused("arithmetic")
     __lt__ = __le__ = __gt__ = __ge__ = _refused("comparison")

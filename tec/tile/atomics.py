@@ -67,7 +67,7 @@ class Atomics(Memory):
             got = self.let("old", E.BufferLoad(where, (ZERO,)))
         else:
             got = self.let("old", E.BufferLoad(old, (ZERO,)))
-        self.scalars[id(v)] = self._typed(got, op)
+        self.scalars[id(v)] = self.as_value(got, op)
 
     def _of_tile(self, op: Op, p: Value, word: str, values: list[Value], mask: Value | None, used: bool) -> None:
         v, base, order = op.results[0], self.base(p), op.attrs["order"]
@@ -79,7 +79,7 @@ class Atomics(Memory):
 
         def put(q: Point) -> S.Stmt:
             name = E.Var("before", base.dtype)
-            keep = self.store(old, [a.register for a in q], self._typed(name, op))
+            keep = self.store(old, [a.register for a in q], self.as_value(name, op))
             made = self._called(word, base, offset(q), [r(q) for r in reads], order)
             s: S.Stmt = S.LetStmt(name, made, keep, op.loc)
             conds = [c for c in (owner, allowed(q) if allowed is not None else None) if c is not None]
@@ -137,9 +137,6 @@ class Atomics(Memory):
             return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
 
         self.visit(outer, put, 1)
-
-    def _typed(self, e: E.Expr, op: Op) -> E.Expr:
-        return self.as_value(e, op)
 
 
 def _loaded(place: tuple[Buffer, E.Expr]) -> tuple[Buffer, tuple[E.Expr]]:

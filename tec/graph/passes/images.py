@@ -45,7 +45,7 @@ def _row_shape(v: Value) -> tuple[int, ...]:
 
 
 def signals_as_images(graph: Graph, target: Target) -> Graph:
-    """The graph with its convolutions of signals, and of images of one column, as convolutions of images of one row."""
+    """The graph with its convolutions of signals, and of images of one column, as convolutions of images of one row; on a CPU those of single pixels too."""
     if target.is_gpu or not _has_lone_pixels(graph):
         changed = {n for n in graph.nodes if _is_signal(n)}
     else:

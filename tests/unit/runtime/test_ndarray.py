@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import sys
 
 import ml_dtypes
@@ -432,3 +433,28 @@ def test_dlpack_says_what_is_a_copy(copy, flags):
     ((managed, _, _),) = (held for at, held in dlpack._EXPORTED.items() if at not in before)
     assert managed.flags == flags and (managed.tensor.data == a.address) == (not flags)
     del capsule
+
+
+@pytest.mark.parametrize(
+    ("sign", "use"),
+    [
+        ("-", lambda x: 2 - x), ("*", lambda x: np.float32(2) * x), ("//", lambda x: 2 // x), ("%", lambda x: x % 2),
+        ("**", lambda x: 2**x), ("@", lambda x: x @ x), ("comparison", lambda x: 3 < x),
+    ],
+)  # fmt: skip
+def test_arithmetic_of_memory_says_what_computes(sign, use):
+    with pytest.raises(tec.ArgumentError, match=re.escape(f"{sign} of an NDArray, which is memory")):
+        use(nd.zeros((2, 2)))
+
+
+def test_arrays_of_numpy_take_memory_as_one_of_theirs():
+    x = np.ones((2, 2), "float32")
+    for made in (
+        x + nd.array(x),
+        nd.array(x) + x,
+        x ** nd.array(x),
+        x // nd.array(x),
+        x @ nd.array(x),
+        x % nd.array(x),
+    ):
+        assert type(made) is np.ndarray and made.shape == (2, 2)
