@@ -48,8 +48,8 @@ def test_what_is_slow_to_make_again_is_made_once() -> None:
 def test_short_lines_along_the_last_of_many_axes() -> None:
     """A lane has a line, of the lines of all axes; threads have the vectors, however many axes the lines were of."""
     x = te.placeholder((94, 16, 7, 4), "uint8", name="x")
-    found = choices.schedule([topi.argmin(x, axis=-1)], "llvm")
+    found = choices.schedule([topi.argmin(x, axis=-1, keepdims=True)], "llvm")
     values = np.random.default_rng(0).integers(0, 5, (94, 16, 7, 4)).astype("uint8")
-    out = tec.nd.empty((94, 16, 7), "int64")
+    out = tec.nd.empty((94, 16, 7, 1), "int64")
     tec.build(found.schedule, [x, *found.outputs], "llvm")(tec.nd.array(values), out)
-    np.testing.assert_array_equal(out.numpy(), values.argmin(-1))
+    np.testing.assert_array_equal(out.numpy(), values.argmin(-1, keepdims=True))
