@@ -264,6 +264,13 @@ def _reflect(i: Any, n: int) -> Any:
     return te.max(te.min(m, 2 * n - 2 - m), 0) if isinstance(n, Dim) else te.min(m, 2 * n - 2 - m)
 
 
+def _repeated(mode: str, i: Any, n: Any) -> Any:
+    """The element among `n` that place i of a padded axis repeats."""
+    if mode == "reflect":
+        return _reflect(i, n)
+    return te.floormod(i, n) if mode == "wrap" else te.max(te.min(i, n - 1), 0)
+
+
 @register("pad", INJECTIVE, _pad_type, traits=[FOLLOWS_16], takes=(1, 2))
 def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """`before`, `after`, one a dimension (negative ones crop); `mode`: constant (of `value` or the second input), reflect, edge, wrap.
@@ -282,22 +289,17 @@ def _pad(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[
             if not conds:
                 return x(*index)
             return te.if_then_else(te.all(*conds), x(*index), fill) if 0 not in shape else fill
-        inside = []  # where most elements are, which are copied as they lie
+        padded = [d for d, ends in enumerate(zip(before, after)) if any(isinstance(n, Dim) or n for n in ends)]
         at = list(index)
-        for d, (n, b, a) in enumerate(zip(shape, before, after)):
-            if isinstance(b, Dim) or isinstance(a, Dim) or b or a:
-                k = index[d]
-                inside += [k >= 0] * _may_add(b) + [k < n] * _may_add(a)
-                at[d] = (
-                    _reflect(k, n)
-                    if mode == "reflect"
-                    else te.floormod(k, n)
-                    if mode == "wrap"
-                    else te.max(te.min(k, n - 1), 0)
-                )
-        if not inside or 0 in shape or not attrs.get("inside_first"):
+        for d in padded:
+            at[d] = _repeated(mode, index[d], shape[d])
+        if not padded or 0 in shape or not attrs.get("inside_first"):
             return x(*at)
-        return te.if_then_else(te.all(*inside), x(*index), x(*at))
+        # A line of the last axis of these is copied as it lies, but for its ends; which line it is costs something once a line.
+        d = padded[-1]
+        inside = [index[d] >= 0] * _may_add(before[d]) + [index[d] < shape[d]] * _may_add(after[d])
+        line = x(*at[:d], *index[d:])
+        return te.if_then_else(te.all(*inside), line, x(*at)) if inside else line
 
     return [te.compute(outputs[0].shape, body, name="pad")]
 

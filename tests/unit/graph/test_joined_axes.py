@@ -7,6 +7,7 @@ import tec
 from tec import te
 from tec.graph import Graph
 from tec.graph.joined_axes import join_axes
+from tec.ir.visit import free_vars
 
 rng = np.random.default_rng(11)
 
@@ -131,6 +132,28 @@ def test_edges(mode):
     before, after = (0, 2, 3, 1), (1, 0, 2, 0)
     net, feeds = run(lambda g, v: add(g, "pad", v, before=before, after=after, mode=mode), {"x": x})
     np.testing.assert_array_equal(net.run(feeds)[0], np.pad(x, list(zip(before, after)), mode))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_edges_before_an_axis_that_is_cropped(mode):
+    x = numbers(4, 5, 9)
+    pads = {"before": (2, 1, -2), "after": (1, 3, -1), "mode": mode}
+    net, feeds = run(lambda g, v: add(g, "pad", v, **pads), {"x": x})
+    want = np.pad(x[..., 2:-1], [(2, 1), (1, 3), (0, 0)], mode)
+    np.testing.assert_array_equal(net.run(feeds)[0], want)
+
+
+def test_lines_of_edges_are_copied_too():
+    g = Graph()
+    pads = {"before": (2, 3, 1), "after": (2, 3, 1), "mode": "wrap", "inside_first": True}
+    g.set_outputs([add(g, "pad", g.input("x", "uint8", (16, 8, 40)), **pads)])
+    (node,) = g.nodes
+    (y,) = node.definition.compute(
+        node.attrs, [te.placeholder((16, 8, 40), "uint8", "x")], [v.type for v in node.outputs]
+    )
+    assert set(free_vars(y.op.body[0].args[0])) == {y.op.axis[-1].var}, (
+        "which line it is asks for no elements one by one"
+    )
 
 
 @pytest.mark.parametrize("repeats", [(2, 1, 3), (3, 2, 1), (1, 1, 2), (2, 9, 2)])
