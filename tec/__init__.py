@@ -169,13 +169,16 @@ def _meant(name: str) -> str:
 def _of_parts(name: str) -> str:
     """What kernels call it, or where arrays have it, if these parts are installed."""
     try:
-        from .kernels.elsewhere import named
-        from .runtime.arrays import nd
-
-        places = {"nd": nd, "array": import_module(".array", __name__)}
+        # By name: the runtime's distribution has neither kernels nor arrays.
+        words = import_module(".kernels.elsewhere", __name__)
+        places = {
+            part: import_module(where, __name__) for part, where in (("nd", ".runtime.arrays.nd"), ("array", ".array"))
+        }
     except (ImportError, errors.TecError):
         return ""
-    found = named(name) or " or ".join(f"tec.{part}.{name}" for part, where in places.items() if name in dir(where))
+    found = words.named(name) or " or ".join(
+        f"tec.{part}.{name}" for part, where in places.items() if name in dir(where)
+    )
     return f": {found}" if found else ""
 
 

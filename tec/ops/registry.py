@@ -43,11 +43,12 @@ PACKED = "packed"  # makes more of its inputs than they are: where these are con
 REGION = "region"  # its attributes hold graphs, which run many times or not at all (see tec.graph.regions)
 # Exchanged between the ranks of a mesh axis: no function computes it (see tec.ops.collective).
 COLLECTIVE = "collective"
+CUMULATIVE = "cumulative"  # adds up, or multiplies, along `axis`, line by line
 COMMUTES = "commutes"  # its two inputs may change places
 PITCHED = "pitched"  # reads rows of its inputs as well where they lie apart as where one follows the other
 TRAITS = (
     VIEW, ROW, SHAPED, COSTLY, FINITE, SUMS, FOLLOWS_16, ALONG_AXES, WINDOWED, INDEXED, CHECKED, PACKED, REGION,
-    COLLECTIVE, COMMUTES, PITCHED,
+    COLLECTIVE, CUMULATIVE, COMMUTES, PITCHED,
 )  # fmt: skip
 KINDS = (ELEMENTWISE, BROADCAST, INJECTIVE, REDUCTION, COMPLEX, OPAQUE)
 

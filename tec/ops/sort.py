@@ -14,7 +14,7 @@ from .. import te
 from ..te import Tensor
 from .dims import require
 from .forms import Form, carry
-from .registry import OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
+from .registry import CUMULATIVE, OPAQUE, Attrs, TensorType, fail, normalize_axis, register, static_shape
 
 _WIDE = {"float16": "float32", "bfloat16": "float32"}
 
@@ -70,6 +70,7 @@ def _cumulate(name: str, reducer: Any, product: bool) -> None:
         lambda types, attrs: [types[0]],
         flops=lambda types, outs, attrs: types[0].size,
         host=host,
+        traits=[CUMULATIVE],
         takes=1,
     )(compute)
 

@@ -11,7 +11,9 @@ inside first, which is copied as it lies. The axes behind that of a running sum 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+from ...ops.registry import CUMULATIVE
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
@@ -22,9 +24,18 @@ _LEAST = 4  # elements of a line that are quicker copied than picked one by one
 
 def copy_lines(graph: Graph, target: Target) -> Graph:
     """The graph whose repetitions and paddings copy lines, where their sizes are numbers."""
-    if target.is_gpu or not any(n.op in _HANDLERS for n in graph.nodes):
+    if target.is_gpu or not any(_handler(n) for n in graph.nodes):
         return graph
-    return rebuild(graph, lambda b, n: n.op in _HANDLERS and _HANDLERS[n.op](b, n))
+
+    def visit(b: Rebuild, n: Node) -> bool:
+        handler = _handler(n)
+        return handler is not None and handler(b, n)
+
+    return rebuild(graph, visit)
+
+
+def _handler(node: Node) -> Callable[[Rebuild, Node], bool] | None:
+    return _running if CUMULATIVE in node.definition.traits else _HANDLERS.get(node.op)
 
 
 def _running(b: Rebuild, node: Node) -> bool:
@@ -93,4 +104,4 @@ def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value
     return y
 
 
-_HANDLERS = {"tile": _tiled, "pad": _padded, "cumsum": _running}
+_HANDLERS = {"tile": _tiled, "pad": _padded}

@@ -72,6 +72,7 @@ def by_prefix(prefix: str, kind: str) -> list[str]:
         if r.kind == kind
         and n.startswith(prefix)
         and n not in APART
+        and "_load_lds_" not in n  # test_rows_memory_more.py, test_disassemble.py
         and "_format_" not in n
         and not re.match(GFX1250, n)
     ]
