@@ -12,6 +12,9 @@ from ..decode.inst import KernelText
 from ..support.trace import KINDS
 from .wave import Wave
 
+# How often a store that clashes lets other threads go on, whose store of the same value may be next: a time slice or two of a loaded host, once a race.
+_YIELDS = 1000
+
 
 class Accesses(Wave):
     """The translator's side of accesses; the opcodes' rules call these around `support.memory`'s functions."""
@@ -213,12 +216,29 @@ class Accesses(Wave):
             self.leave_on_fault(rc)
             return
         clash, on = self.out.fresh_label("clash"), self.out.fresh_label("on")
+        again, late, wait, fault, note = (self.out.fresh_label(x) for x in ("again", "late", "wait", "fault", "note"))
         bad = self.out.emit(f"icmp ne i32 {rc}, 0")
         self.out.put(f"br i1 {bad}, label %{clash}, label %{on}, !prof !0")
         self.out.label(clash)
+        self.out.put(f"br label %{again}")
+        self.out.label(again)
+        # The other work-group has its record, but its values may be on their way: another thread of the host stores them next.
+        self.out.put(f"%{again}_k = phi i32 [ 0, %{clash} ], [ %{wait}_k, %{wait} ]")
         status = self.out.emit(f"getelementptr i8, ptr %ctx, i64 {CTX['status']}")
         self.out.put(f"store i64 0, ptr {status}")
-        self.leave_on_fault(compare(self.s.and_(mask, changed(), self.mask_type)))
+        rc = compare(self.s.and_(mask, changed(), self.mask_type))
+        self.out.put(f"br i1 {self.out.emit(f'icmp ne i32 {rc}, 0')}, label %{late}, label %{note}")
+        self.out.label(late)
+        self.out.put(f"br i1 {self.out.emit(f'icmp ult i32 %{again}_k, {_YIELDS}')}, label %{wait}, label %{fault}")
+        self.out.label(wait)
+        self.out.declares.add("declare i32 @sched_yield()")
+        self.out.emit("call i32 @sched_yield()")
+        self.out.put(f"%{wait}_k = add i32 %{again}_k, 1")
+        self.out.put(f"br label %{again}")
+        self.out.label(fault)
+        self.leave_on_fault(rc)
+        self.out.put(f"br label %{note}")
+        self.out.label(note)
         notes = self.ctx_load("notes", "ptr")
         self.out.put(f"store i8 1, ptr {self.out.emit(f'getelementptr i8, ptr {notes}, i64 {self.site()}')}")
         self.out.put(f"br label %{on}")
