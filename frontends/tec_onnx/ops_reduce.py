@@ -47,10 +47,16 @@ def reduce(c: Call) -> Value:
         if x.dtype.startswith(("int", "uint")):
             total = c.op("reduce_sum_square", c.cast(x, "float64"), axes=axes, keepdims=keep)
             return c.cast(c.op("sqrt", total), x.dtype)
-        return c.op("sqrt", c.op("reduce_sum_square", x, axes=axes, keepdims=keep))
+        return _of_total(c, x, "reduce_sum_square", "sqrt", axes, keep)
     if kind == "ReduceLogSum":
-        return c.op("log", c.op("reduce_sum", x, axes=axes, keepdims=keep))
+        return _of_total(c, x, "reduce_sum", "log", axes, keep)
     return log_sum_exp(c, x, axes, keep)
+
+
+def _of_total(c: Call, x: Value, total: str, function: str, axes: tuple[int, ...], keep: bool) -> Value:
+    """A function of a sum, which float16 may not hold though it holds the result."""
+    wide = c.cast(x, "float32") if x.dtype == "float16" else x
+    return c.cast(c.op(function, c.op(total, wide, axes=axes, keepdims=keep)), x.dtype)
 
 
 @onnx_op("ArgMax", "ArgMin")

@@ -55,7 +55,7 @@ class Space:
     measured_as: ClassVar[str] = ""  # the template whose rules and figures hold; empty: its own
     is_second = False  # legal, but another template's default is better
     # Measured figures rank its choices, so that none of them is a rival of its default.
-    is_ranked: ClassVar[bool] = False
+    is_ranked = False
     # Parameters that a template gained, each with the value that does what was done without it: what a record of before means. So does a user's choice that
     # says one of `outline`, how tiles lie: the default's values are for its own tiles.
     neutral: ClassVar[Mapping[str, Value]] = {}

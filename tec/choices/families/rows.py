@@ -26,6 +26,7 @@ from .reductions import rows_in_lanes
 from .sum_loops import equal_parts, group_per_output, in_parts
 
 _REGISTERS = 32  # elements of a row that a thread keeps from pass to pass: with two passes' temporaries, half of what eight waves a SIMD may have
+_USUAL_THREADS = 256  # of a row: four wavefronts of 64
 _OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
 _PART = 2048  # elements of a part of a row at least: 8 a thread, in pieces of 16 bytes
 _PART_THREADS = 256
@@ -112,9 +113,6 @@ class GpuRows(Space):
     template: ClassVar[str] = "gpu rows"
     neutral: ClassVar[Mapping[str, Value]] = {"rows": 1, "parts": 1}
     outline: ClassVar[frozenset[str]] = frozenset({"threads"})
-    # Clocks said that threads must keep a row: on an H200 31,240 float32 take 137 us by 1,024 threads, which keep them, and 262 by 256, whose loops are priced
-    # below as if the second cache gave the row again for nothing.
-    is_ranked: ClassVar[bool] = True
 
     def __init__(self, group: Group, target: Target, out: ComputeOp, outer: int):
         super().__init__(group, target)
@@ -122,6 +120,9 @@ class GpuRows(Space):
         self.has_one_a_row = _is_one_a_row(out, outer)
         # Rows of symbolic length: as many threads as suit short and middling ones.
         self.longest = max(_OPEN_ROW if n is None else n for n in self._lengths())
+        # Clocks said that threads must keep a long row: on an H200 31,240 float32 take 137 us by 1,024 threads, which keep them, and 262 by 256, whose loops are
+        # priced below these, as if the second cache gave the row again for nothing.
+        self.is_ranked = self.longest > _REGISTERS * _USUAL_THREADS
         read = [t for r in group.reductions() for t in r.inputs if not t.op.inputs] or [out.output(0)]
         self.element_bytes = min(dtype_info(t.dtype).bytes for t in (*read, out.output(0)))
         self.parameters = {
@@ -158,7 +159,7 @@ class GpuRows(Space):
     @property
     def default(self) -> Choice:
         # A wavefront of 32 or 64 for short rows: its sums need no barrier. Longer ones take four wavefronts, or as many as keep the row.
-        threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else 256
+        threads = 32 if self.longest <= 64 else 64 if self.longest <= 1024 else _USUAL_THREADS
         if self.longest > _REGISTERS * threads and self.target.max_threads >= 1024:
             threads = 1024
         usual = {"threads": (threads,), "piece": self.parameters["piece"], "rows": (1,), "parts": (1,)}

@@ -11,6 +11,9 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
 
+# Elements of a thread's own line that it loads at once: their additions wait for each other, the loads need not.
+AHEAD = 16
+
 
 class Scan:
     """What all ways share: the elements of a line from its end or its beginning, and what is done with two."""
@@ -30,10 +33,23 @@ class Scan:
         return self.lines.at(line, self.n - 1 - k if self.back else k)
 
     def write(self, line: Index, begin: Index, count: Index, acc: BufferVar) -> None:
-        """The results of `count` elements from `begin` on, one after another."""
-        with self.ib.for_range(0, count, "k") as k:
-            at = self.place(line, begin + k)
-            value = self.src[at].astype(self.wide)
+        """The results of `count` elements from `begin` on, one after another; on a GPU after the loads of some of them."""
+        if not self.target.is_gpu or not isinstance(count, int):
+            with self.ib.for_range(0, count, "k") as k:
+                self._together(line, begin + k, 1, acc)
+            return
+        if count >= AHEAD:
+            with self.ib.for_range(0, count // AHEAD, "k") as k:
+                self._together(line, begin + k * AHEAD, AHEAD, acc)
+        self._together(line, begin + count // AHEAD * AHEAD, count % AHEAD, acc)
+
+    def _together(self, line: Index, begin: Index, count: int, acc: BufferVar) -> None:
+        """The results of a few elements, all of which are loaded first."""
+        places = [self.place(line, begin + k) for k in range(count)]
+        values = [self.src[at].astype(self.wide) for at in places]
+        if count > 1:
+            values = [self.ib.let("value", v) for v in values]
+        for at, value in zip(places, values):
             if self.strict:
                 following = self.ib.let("following", self.both(acc[0], value))
                 self.dst[at] = acc[0].astype(self.dtype)

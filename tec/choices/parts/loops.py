@@ -220,8 +220,9 @@ class LoopForm(Space):
         """The form's outputs as loops."""
         raise NotImplementedError
 
-    def chains(self, steps: float, threads: float, kernels: int = 1) -> Footprint:
-        """`steps` of one thread after another in all kernels together, each an element of memory and `_OPERATIONS`; so many threads."""
+    def chains(self, steps: float, threads: float, kernels: int = 1, ahead: int = 1) -> Footprint:
+        """`steps` of one thread after another in all kernels together, each an element of memory and `_OPERATIONS`; so many threads. ahead: loads that are under way
+        at once."""
         moved = float(moved_bytes(self.group))
         if not self.target.is_gpu:
             return on_cores(_OPERATIONS * steps * threads, moved, threads > 1, threads)
@@ -229,7 +230,7 @@ class LoopForm(Space):
         one = steps / kernels
         asked = one * threads * max(dtype_info(t.dtype).bytes for t in self.form.inputs)
         return Footprint((Kernel(
-            math.ceil(threads / width), width, memory_bytes=moved, asked_bytes=max(moved, asked), issued=_OPERATIONS * one, waits=one, launches=kernels,
+            math.ceil(threads / width), width, memory_bytes=moved, asked_bytes=max(moved, asked), issued=_OPERATIONS * one, waits=math.ceil(one / ahead), launches=kernels,
         ),))  # fmt: skip
 
     def build(self, choice: Choice) -> Scheduled:

@@ -60,7 +60,7 @@ RNG = np.random.default_rng(0)
 
 @thinned(
     2,
-    ("shape, axis", [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1)]),
+    ("shape, axis", [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1), ((300, 56), 1)]),
     ("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]),
     ("dtype", ["float32", "int32"]),
     ("chip", CHIPS),
@@ -71,6 +71,14 @@ def test_running_sums(shape, axis, flags, dtype, chip):
     want = host("cumsum", [x], attrs)
     same(run("cumsum", [x], attrs, chip), want, 1e-3 if dtype == "float32" else 0)
     same(in_te("cumsum", [x], attrs), want, 1e-3 if dtype == "float32" else 0)
+
+
+@pytest.mark.parametrize(("shape", "threads"), [((10360, 56), 0), ((700, 63), 64)])
+def test_a_thread_has_a_line_that_it_loads_as_vectors(shape, threads):
+    """Single elements of a line each keep a GPU's first cache busy, and a wavefront shares the line."""
+    net = tec.compile(graph_of("cumsum", [np.zeros(shape, "f")], {"axis": 1}), target="cuda -arch=sm_90a", cache=False)
+    (made,) = net.report.choices.values()
+    assert made["choice"]["template"] == "running sum" and made["choice"]["wave"] == threads
 
 
 @pytest.mark.parametrize(

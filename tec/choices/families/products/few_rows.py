@@ -60,7 +60,7 @@ class FewRows(FusedForm):
 
     template: ClassVar[str] = "few rows"
     stage: ClassVar[str] = "few_rows"
-    is_ranked: ClassVar[bool] = True
+    is_ranked = True
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):
         super().__init__(group, target, form, carriers)
