@@ -93,10 +93,11 @@ class Running(loops.LoopForm):
 
     @property
     def _is_loaded_ahead(self) -> bool:
-        """Whether loads ahead make a thread's line quicker: where threads read vectors, or neighbours of each other. Single elements of as many lines as there are lanes
-        keep the first cache busy: on an H200 4,001 lines of 37 float32 take 13 us by either way."""
+        """Whether loads ahead make a thread's line quicker: where threads read vectors, or neighbours of each other, and there is a wavefront of lines a unit. Else
+        a line of the first cache for each lane and element keeps a few units busy: on an H200 4,001 lines of 37 float32 take 13 us by either way."""
         whole = self.lines.n * dtype_info(self.form.inputs[0].dtype).bytes % _VECTOR_BYTES == 0
-        return self.lines.inner > 1 or whole
+        many = self.lines.count >= self.target.machine.units * self.target.wavefront_size
+        return many and (self.lines.inner > 1 or whole)
 
     def _strip(self) -> tuple[int, int] | None:
         """Lanes of a vector of neighbouring lines, and how many such vectors go down the lines together; None for a line at a time. On a CPU: a vector alone takes part of each
