@@ -25,12 +25,13 @@ Chain = tuple[int, ...]
 _ANY, _FIRST = (-1,), (-2,)
 _Mask = tuple[Chain, Chain]
 _SETS_SCC = re.compile(
-    r"s_((cmp|bitcmp[01]|cmpk)_|\w*saveexec|(add|sub|addc|subb|and|or|xor|nand|nor|xnor|andn2|orn2|and_not1|or_not1|not|lshl|lshr|ashr|"
-    r"lshl[1-4]_add|bfe|min|max|abs|absdiff|wqm|bcnt[01]|quadmask|addk|add_co|sub_co|add_co_ci|sub_co_ci)_)"
+    r"s_((cmp|bitcmp[01]|cmpk)_|\w*saveexec|(?!\w+_f(16|32)$|(add|sub)_(nc_)?u64)(add|sub|addc|subb|and|or|xor|nand|nor|xnor|andn2|orn2|"
+    r"and_not1|or_not1|not|lshl|lshr|ashr|lshl[1-4]_add|bfe|min|max|abs|absdiff|wqm|bcnt[01]|quadmask|addk|add_co|sub_co|add_co_ci|sub_co_ci)_)"
 )
 _READS_SCC = re.compile(r"s_(cselect|addc|subb|cmov|cbranch_scc|add_co_ci|sub_co_ci)")
 _READS_RESULT = ("s_addk", "s_mulk", "s_cmovk")
 _READS_VCC = ("s_cbranch_vcc", "v_div_fmas", "v_dual_cndmask")
+_FLAGS = ("scc", "src_scc", "src_vccz")  # sources beside the registers
 # Where an undefined value would be reported, or go where nobody follows it.
 _DECIDES = (
     "s_cbranch",
@@ -46,12 +47,12 @@ _DECIDES = (
 _MATRIX = ("v_mfma", "v_wmma", "v_smfmac", "v_swmmac")
 # What lanes that are off hold counts as well.
 _ACROSS = re.compile(r"v_(readlane|permlane)|v_w?mma|v_mfma|v_s(mfmac|wmmac)|ds_(bpermute|permute|swizzle)")
-_UNKNOWN = re.compile(r"v_movrel|v_swaprel|s_set_gpr_idx|s_movrel|s_call|s_swappc|s_setpc|s_\w*wrexec|s_rfe")
+_UNKNOWN = re.compile(r"v_movrel|v_swaprel|s_set_gpr_idx|s_movrel|s_call|s_swappc|s_setpc|s_\w*wrexec|s_rfe|s_add_pc")
 # 16-bit results leave the upper half as it is: all of gfx10 and later, some of gfx9 (LLVM, zeroesHigh16BitsOfDest).
 _HALF = re.compile(
-    r"v_(?!pk_|cvt_pk|dot|cmp|mad_[iu]32|cvt_[fui]32|cvt_f64|fma_mix_|mad_mix_|pack_)\w*_(f16|[uib]16|bf16)(_|$)"
+    r"v_((?!pk_|cvt_pk|dot(?!2_b?f16)|cmp|mad_[iu]32|cvt_[fui]32|cvt_f64|fma_mix_|mad_mix_|pack_)\w*_(f16|[uib]16|bf16)(_|$)|ashr_pk|sat_pk4)"
 )
-_HALF_ON_GFX9 = re.compile(r"v_(fma|mad|med3|min3|max3|div_fixup|fmac|mac|cvt_s)")
+_HALF_ON_GFX9 = re.compile(r"v_(fma|mad|med3|min3|max3|div_fixup|fmac|mac|cvt_s|ashr_pk)")
 
 
 class _Unproved(Exception):
@@ -122,6 +123,8 @@ class _Walk:
         results, sources = roles(inst)
         reads = list(sources)
         across = bool(_ACROSS.match(op))
+        if op.startswith(("v_permlane16", "v_permlanex16")) and state.chain and "1" not in mods.get("op_sel", ""):
+            reads += results  # kept where the lane that would be read is off
         if "dpp" in inst.encoding:
             across = "fi" in mods
             if "bound_ctrl" not in mods or mods.get("row_mask") != "0xf" or mods.get("bank_mask") != "0xf":
@@ -131,8 +134,12 @@ class _Walk:
         if op.startswith(_READS_VCC):
             reads.append(Operand("s", "vcc", VCC, self.lanes // 32))
         sound = not (across and not self.full) and (_SCC in state.filled or not _READS_SCC.match(op))
+        # Where no lane is on, v_readfirstlane reads the first one.
+        any_lane = across or op.startswith("v_readfirstlane")
         for o in reads:
-            lanes = () if across and o.kind in ("v", "a") else state.chain
+            lanes = () if any_lane and o.kind in ("v", "a") else state.chain
+            if o.kind == "special" and o.text in _FLAGS:
+                sound = sound and o.text != "src_vccz" and _SCC in state.filled
             sound = sound and all((c := state.filled.get(key)) is not None and _within(c, lanes) for key in _halves(o))
         decides = is_memory(op) or op.startswith(_DECIDES) or any(o.kind == "s" and o.index >= EXEC for o in results)
         if not sound and (decides or "saveexec" in op):
@@ -182,9 +189,10 @@ class _Walk:
         fewer = (*chain, i)
         if op.startswith("v_cmpx"):
             return fewer, None
-        if not op.startswith("s_") or not ops or ops[0].kind != "s" or not roles(inst)[0]:
-            return chain, None
-        to_exec = ops[0].index <= EXEC + 1 and ops[0].index + ops[0].count > EXEC
+        to_exec = any(o.kind == "s" and o.index <= EXEC + 1 and o.index + o.count > EXEC for o in roles(inst)[0])
+        # Only masks of all lanes are followed.
+        if not (op.startswith("s_") and op.endswith(f"_b{self.lanes}")) or ops[0].kind != "s":
+            return (self._anew(i) if to_exec or "saveexec" in op else chain), None
         own = any(o.kind == "s" and o.index == EXEC for o in ops[1:])
         others = [o for o in ops[1:] if o.kind == "s" and o.index != EXEC]
         known = state.masks.get(others[0].index) if len(others) == 1 else None
@@ -219,9 +227,13 @@ class _Walk:
             return chain, (known[0], chain)
         else:
             return chain, None
+        return self._anew(i), None
+
+    def _anew(self, i: int) -> Chain:
+        """The chain behind an instruction that leaves nothing known of the lanes."""
         if not self.full:
             raise _Unproved  # lanes beyond the work-group may be on
-        return (-3 - i,), None
+        return (-3 - i,)
 
 
 class _Meeting:

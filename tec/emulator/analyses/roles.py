@@ -27,13 +27,13 @@ _MEMORY = (
 )
 _EXCHANGES = ("ds_bpermute", "ds_permute", "ds_swizzle")  # between lanes, past memory
 # A carry, a lane mask or a second register besides the result.
-_TWO_RESULTS = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_[ui]64")
+_TWO_RESULTS = re.compile(r"v_(add|sub|subrev)b?(_co)|v_(addc|subb|subbrev)_|v_div_scale|v_mad_(co_)?[ui]64")
 _SWAPS = re.compile(r"v_(permlane\d+_)?swap")
 _NO_RESULT = re.compile(
     r"s_(cmp|bitcmp|nop|wait|barrier|sched|set(prio|reg|_)|sleep|clause|delay|endpgm|branch|cbranch|inst|code|dcache|icache|sendmsg|trap|setpc)"
 )
 _ACCUMULATES = re.compile(
-    r"v_(fmac|mac_|dot\dc|pk_fmac|writelane|movrel|smfmac|swmmac|cvt_(scalef32_)?sr_|cvt_scalef32_(pk_|f16_)|cvt_pk_[fb][pf]8)|v_dual_fmac|v_(permlane\d+_)?swap|s_(bitset|cmov)"
+    r"v_(fmac|mac_|dot\dc|dot2acc|pk_fmac|writelane|movrel|smfmac|swmmac|cvt_(scalef32_)?sr_|cvt_scalef32_(pk_|f16_)|cvt_pk_[fb][pf]8)|v_dual_(fmac|dot2acc)|v_(permlane\d+_)?swap|s_(bitset|cmov|fmac)"
 )
 
 
@@ -66,10 +66,10 @@ def roles(inst: Inst) -> tuple[list[Operand], list[Operand]]:
         if not fills(inst):
             return [], ops
         # A buffer atomic returns to the register that brings its data.
-        return ops[:1], ops if op.startswith(("buffer_atomic", "image_atomic", "s_atomic", "s_buffer_atomic")) else ops[
-            1:
-        ]
-    if _NO_RESULT.match(op):
+        both = op.startswith(("buffer_atomic", "image_atomic", "s_atomic", "s_buffer_atomic"))
+        return ops[:1], ops if both else ops[1:]
+    # From gfx10 on v_cmpx fills EXEC alone, which no operand names.
+    if _NO_RESULT.match(op) or (op.startswith("v_cmpx") and len(ops) == 2):
         return [], ops
     two = _SWAPS.match(op) or (_TWO_RESULTS.match(op) and len(ops) > 2 and ops[1].kind == "s")
     n = 2 if two else 1

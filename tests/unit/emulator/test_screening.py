@@ -12,6 +12,7 @@ from tec.emulator import get_driver
 from tec.emulator import launch as launching
 from tec.emulator.analyses.calls import parse_kernel
 from tec.emulator.analyses.definedness import all_filled
+from tec.emulator.decode.inst import generation
 from tec.emulator.errors import EmulationError
 from tests.thinned import thinned_rows
 
@@ -149,3 +150,50 @@ def test_memory_is_put_back_before_the_full_checks(monkeypatch: pytest.MonkeyPat
 def test_registers_that_are_surely_filled(filled: bool, body: str) -> None:
     kernel = parse_kernel(text("gfx942", body), "k")
     assert all_filled(kernel, 9, 64, True, 9, 1) is filled
+
+
+# Chip, what stands before a store of v4: nothing fills it in all lanes, or the scalar that it comes from.
+UNFILLED = [
+    # From gfx10 on v_cmpx has no result but EXEC, so that its first operand is read.
+    ("gfx1100", "v_cmpx_gt_u32_e32 v4, v0"),
+    ("gfx1100", "v_cmpx_gt_u32_e64 v4, v0"),
+    # What adds to its result.
+    ("gfx1100", "v_dot2acc_f32_f16_e32 v4, v0, v0"),
+    ("gfx1201", "s_fmac_f32 s12, s6, s6\nv_mov_b32_e32 v4, s12"),
+    # The upper half stays.
+    ("gfx1100", "v_dot2_f16_f16 v4, v0, v0, v0"),
+    # Floats and wide integers leave SCC alone.
+    ("gfx1201", "s_add_f32 s10, s6, s6\ns_cselect_b32 s11, 1, 2\nv_mov_b32_e32 v4, s11"),
+    ("gfx1201", "s_add_nc_u64 s[10:11], s[6:7], s[6:7]\ns_cselect_b32 s11, 1, 2\nv_mov_b32_e32 v4, s11"),
+    ("gfx942", "v_mov_b32_e32 v4, src_scc"),
+    # Half of EXEC.
+    ("gfx942", "s_mov_b64 exec, 1\ns_mov_b32 exec_lo, -1\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, -1"),
+    ("gfx942", "s_mov_b32 s10, exec_lo\ns_mov_b64 exec, 0\ns_mov_b32 exec_lo, s10\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, -1"),
+    ("gfx942", "v_cmp_eq_u32_e32 vcc, 1, v0\ns_and_saveexec_b64 s[10:11], vcc\ns_or_b32 exec_lo, exec_lo, s10\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, s[10:11]"),
+    # EXEC as the result of a vector instruction.
+    ("gfx942", "v_cmp_eq_u32_e64 exec, 1, v0\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, -1"),
+    ("gfx942", "v_readfirstlane_b32 exec_lo, v0\nv_mov_b32_e32 v4, 1\ns_mov_b64 exec, -1"),
+    # Where no lane is on, the first one is read.
+    ("gfx942", "v_cmp_eq_u32_e32 vcc, -1, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\nv_readfirstlane_b32 s12, v4\ns_mov_b64 exec, s[10:11]\nv_mov_b32_e32 v4, s12"),
+    # Keeps its result where the lane that is read is off.
+    ("gfx1100", "v_cmp_eq_u32_e32 vcc_lo, 1, v0\ns_and_saveexec_b32 s10, vcc_lo\nv_permlane16_b32 v4, v0, s6, s6"),
+    # The carry takes the place of a mask.
+    ("gfx1201", "s_mov_b32 s10, exec_lo\nv_mad_co_u64_u32 v[6:7], s10, v0, v1, v[0:1]\ns_mov_b32 exec_lo, 1\ns_mov_b32 exec_lo, s10\nv_mov_b32_e32 v4, 1\ns_mov_b32 exec_lo, -1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("chip", "body"), UNFILLED)
+def test_registers_that_may_not_be_filled(chip: str, body: str) -> None:
+    store = "global_store_dword" if chip == "gfx942" else "global_store_b32"
+    kernel = parse_kernel(text(chip, f"{body}\n{store} v1, v4, s[6:7]"), "k")
+    assert not all_filled(kernel, generation(chip), 64 if chip == "gfx942" else 32, True, 9, 2)
+
+
+def test_a_lane_mask_of_an_unfilled_register_is_said_on_gfx11(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole way: the launch is not screened, and the init check says where it reads."""
+    driver = get_driver("gfx1100", check="all", threads=1, seed=None)
+    driver.screened_from = 0
+    function = driver.get_function(driver.load_module(0, image("gfx1100"), text("gfx1100", "v_cmpx_gt_u32_e32 v4, v0\nv_mov_b32_e32 v4, 1\nglobal_store_b32 v1, v4, s[6:7]\n")), "k")  # fmt: skip
+    first, second = (upload(driver, np.zeros(1024, np.int32)) for _ in range(2))
+    with pytest.raises(EmulationError, match="uninitialized"):
+        driver.launch(function, (1, 1, 1), (128, 1, 1), 0, struct.pack("<QQi", first, second, 0))
