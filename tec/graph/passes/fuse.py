@@ -153,12 +153,12 @@ def _join_forks(graph: Graph, state: _State) -> None:
 def _is_behind_an_anchor(group: FusedGroup, state: _State) -> bool:
     """Whether it may run where a product or a sum is made, which is better than where what moves elements reads it."""
     forked = (_forked(group, v, state) for v in group.inputs)
-    return any(before is not None and before.anchor is not None for before in forked)
+    return _is_pure(group) and any(before is not None and before.anchor is not None for before in forked)
 
 
 def _forked(group: FusedGroup, v: Value, state: _State) -> FusedGroup | None:
-    """The group that makes a value which only elementwise work of this group reads, at its own place, and that may take this work in."""
-    if not _is_pure(group) or v.node is None or v in state.outputs or v.shape != group.nodes[-1].outputs[0].shape:
+    """The group that makes a value which only this group of elementwise work reads, at its own place, and that may take this work in."""
+    if v.node is None or v in state.outputs or v.shape != group.nodes[-1].outputs[0].shape:
         return None
     before = state.of[v.node]
     if any(state.of.get(r) is not group for r in state.readers[v]) or v.node in state.alone:

@@ -46,10 +46,8 @@ def _row_shape(v: Value) -> tuple[int, ...]:
 
 def signals_as_images(graph: Graph, target: Target) -> Graph:
     """The graph with its convolutions of signals, and of images of one column, as convolutions of images of one row; on a CPU those of single pixels too."""
-    if target.is_gpu or not _has_lone_pixels(graph):
-        changed = {n for n in graph.nodes if _is_signal(n)}
-    else:
-        changed = {n for n in graph.nodes if n.op == "conv"}
+    pixels = not target.is_gpu and _has_lone_pixels(graph)
+    changed = {n for n in graph.nodes if _is_signal(n) or (pixels and n.op == "conv")}
     if not changed:
         return graph
     b = _Images(graph)
@@ -62,7 +60,7 @@ def signals_as_images(graph: Graph, target: Target) -> Graph:
 def _has_lone_pixels(graph: Graph) -> bool:
     """Whether convolutions of images see one pixel each, all of them, and nothing else wants images in a layout of its own."""
     windows = [n for n in graph.nodes if n.op == "conv" or WINDOWED in n.definition.traits]
-    return any(n.op == "conv" and n.inputs[0].ndim > 3 for n in windows) and all(_is_of_pixels(n) for n in windows)
+    return bool(windows) and all(map(_is_of_pixels, windows))
 
 
 def _is_of_pixels(node: Node) -> bool:
@@ -89,7 +87,7 @@ def _conv(b: _Images, node: Node) -> bool:
     x, w = node.inputs
     out = node.outputs[0]
     data = np.asarray(w.data)
-    weights = b.new.constant(data.reshape(*data.shape[:2], 1, data[0, 0].size), w.name, w.dtype)
+    weights = b.new.constant(data.reshape(*data.shape[:2], 1, math.prod(data.shape[2:])), w.name, w.dtype)
     attrs: dict[str, Any] = {**node.attrs, **{k: (_NONE[k], node.attrs[k][0]) for k in _WINDOW}}
     b.rows[out] = b.new.add("conv", [b.row(x), weights], attrs, out.name, node.origin)[0]
     return True

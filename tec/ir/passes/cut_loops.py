@@ -30,7 +30,8 @@ from .rewrite_util import clone, const_int, uses_var
 
 _LONG = 256  # turns of a loop that are worth a question ahead of it
 _MOST_STORES = 32  # that a nest may become: a padded value of four dimensions is 15
-_COMPARISONS = (E.LT, E.LE, E.GT, E.GE)
+# Of each comparison with 0: from which number on it holds (True), or no longer does (False).
+_BOUNDS: dict[type, tuple[int, bool]] = {E.LT: (0, False), E.LE: (1, False), E.GE: (0, True), E.GT: (1, True)}
 
 
 class _TooManyError(Exception):
@@ -119,10 +120,8 @@ class _Cutter:
         """A condition that changes at most once in loop `k`, at a place that depends on the loops around."""
         var, later = self.loops[k].var, [loop.var for loop in self.loops[k + 1 :]]
         for c in _conditions(store.value):
-            if not isinstance(c, _COMPARISONS) or not uses_var(c, var) or not _is_plain(c):
-                continue
-            found = self.analyzer.detect_linear(B.sub(c.a, c.b), [var])
-            if found is not None and const_int(found[0]) and not any(uses_var(found[1], v) for v in later):
+            found = self._linear(c, var)
+            if found is not None and not any(uses_var(found[1], v) for v in later):
                 return c
         return None
 
@@ -147,19 +146,24 @@ class _Cutter:
 
     def _solved(self, c: E.Expr, var: E.Var) -> tuple[int, bool] | None:
         """From which value of the variable on a comparison holds (True), or no longer does (False)."""
-        if not isinstance(c, _COMPARISONS) or not uses_var(c, var) or not _is_plain(c):
+        found = self._linear(c, var)
+        rest = const_int(self.analyzer.simplify(found[1])) if found is not None else None
+        if found is None or rest is None:
             return None
-        found = self.analyzer.detect_linear(B.sub(c.a, c.b), [var])
-        if found is None:
-            return None
-        step, rest = const_int(found[0]), const_int(self.analyzer.simplify(found[1]))
-        if step is None or rest is None or step == 0:
-            return None
+        step = found[0]
         # step * v + rest, compared with 0, as  at least `bound`  or  its opposite.
-        bound, holds_above = {E.LT: (0, False), E.LE: (1, False), E.GE: (0, True), E.GT: (1, True)}[type(c)]
+        bound, holds_above = _BOUNDS[type(c)]
         if step < 0:  # at least `bound` where -step * v <= rest - bound
             return (rest - bound) // -step + 1, not holds_above
         return -((rest - bound) // step), holds_above
+
+    def _linear(self, c: E.Expr, var: E.Var) -> tuple[int, E.Expr] | None:
+        """(step, rest) of a comparison's left side less its right one, step * var + rest; None where it is no such number, or a step of 0."""
+        if type(c) not in _BOUNDS or not uses_var(c, var) or not _is_plain(c):
+            return None
+        found = self.analyzer.detect_linear(B.sub(c.a, c.b), [var])  # type: ignore[attr-defined]
+        step = const_int(found[0]) if found is not None else None
+        return (step, found[1]) if found is not None and step else None
 
     def _with(self, store: S.BufferStore, answers: dict[int, bool], known: Sequence[E.Expr] = ()) -> S.BufferStore:
         value = _answered(store.value, answers)

@@ -306,21 +306,3 @@ def widen(e: E.Expr) -> E.Expr:
             return B.mul(x, y)
         return B.add(x, y) if isinstance(e, E.Add) else B.sub(x, y)
     return B.cast("int64", e)
-
-
-def stored_of_read(s: S.Stmt, e: E.Expr) -> set[int]:
-    """The buffers, by identity, that an expression reads and a statement stores to."""
-    read: set[int] = set()
-    stored: set[int] = set()
-
-    def on_expr(x: E.Expr) -> None:
-        if type(x) is E.BufferLoad:
-            read.add(id(x.buffer))
-
-    def on_stmt(x: S.Stmt) -> None:
-        if isinstance(x, S.BufferStore):
-            stored.add(id(x.buffer))
-
-    visit(e, on_expr)
-    visit(s, stmt=on_stmt)
-    return read & stored

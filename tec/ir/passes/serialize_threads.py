@@ -102,6 +102,10 @@ class _Kernel(Regions):
         loops = [self.blocks[t] for t in BLOCK_TAGS if t in self.blocks]
         if not loops:
             return body
+        if len(loops) > 1 and not self.allocs and self.count != self.shape[0]:
+            strip = strips(loops[0], body, self.shape[0] or 1)
+            if strip is not None:
+                loops[0], body = strip
         total: E.Expr = E.IntImm(1)
         for f in loops:
             total = B.mul(total, B.cast("int32", f.extent))
@@ -110,12 +114,6 @@ class _Kernel(Regions):
         block = E.Var("block", "int32", True)
         rest: E.Expr = block
         values = []
-        strip = None if self.allocs or self.count == self.shape[0] else strips(loops[0], body, self.shape[0] or 1)
-        if strip is not None:
-            loops[0], body = strip
-            total = E.IntImm(1)
-            for f in loops:
-                total = B.mul(total, B.cast("int32", f.extent))
         for f in loops:
             values.append((f.var, B.floormod(rest, f.extent)))
             rest = B.floordiv(rest, f.extent)

@@ -28,7 +28,7 @@ from ..visit import any_expr, map_stmt
 from . import ragged_pieces
 from .crossings import Crossings, of_one_of_two
 from .lane_forms import all_lanes, any_lane, repeats
-from .rewrite_util import clone, const_int, reshaped, stored_of_read
+from .rewrite_util import clone, const_int, reshaped
 
 _MAX_LANES = 1024
 
@@ -182,7 +182,7 @@ class _Vectorizer:
         lanes = max(lanes_of(index), lanes_of(value))
         buffer = self.grown.get(id(s.buffer), s.buffer)
         if lanes == 1 and not self.predicates:
-            if stored_of_read(s, s.value):
+            if id(s.buffer) in effects(s.value).reads:
                 raise _CannotVectorizeError  # an update, once for each lane
             return S.BufferStore(buffer, value, (index,), self._own(s.predicate), s.loc)
         if lanes_of(index) == 1 or dtype_info(s.buffer.dtype).lanes > 1:
@@ -210,7 +210,7 @@ class _Vectorizer:
             then = self.statement(s.then)
             orelse = self.statement(s.orelse) if s.orelse is not None else None
             return S.IfThenElse(cond if self.uses_var(s.cond) else s.cond, then, orelse)
-        changed = stored_of_read(s.then, s.cond) | (stored_of_read(s.orelse, s.cond) if s.orelse is not None else set())
+        changed = effects(s.cond).reads & effects(s).writes
         if not changed:
             return self.masked(s, cond)
         # A copy for each lane, of which the branch changes what the condition read: the condition is kept as it was.
