@@ -35,6 +35,12 @@ class Format:
     def sign(self) -> int:
         return 1 << (self.bits - 1)
 
+    @property
+    def largest(self) -> float:
+        """The largest number: its bits are those before infinity's, or NaN's where there is none."""
+        exponent, units = divmod(self.infinity - 1, 1 << self.mantissa)
+        return (1 + units / (1 << self.mantissa)) * 2.0 ** (exponent - self.bias)
+
     def encode(self, value: float) -> int:
         """The bits of a number, rounded to nearest even."""
         sign = self.sign if struct.pack(">d", value)[0] & 0x80 else 0

@@ -133,8 +133,10 @@ def _words(em: NvptxEmitter, value: str, instr: MatrixInstr, role: str, word: st
 
 
 def fast_math_unit(em: NvptxEmitter, e: E.Call) -> str:
-    """ex2.approx and rcp.approx."""
-    name = {"exp2_fast": "llvm.nvvm.ex2.approx.ftz.f32", "rcp_fast": "llvm.nvvm.rcp.approx.ftz.f"}[e.op]
+    """ex2.approx, rcp.approx and rsqrt.approx."""
+    name = {
+        "exp2_fast": "llvm.nvvm.ex2.approx.ftz.f32", "rcp_fast": "llvm.nvvm.rcp.approx.ftz.f", "rsqrt": "llvm.nvvm.rsqrt.approx.f",
+    }[e.op]  # fmt: skip
     out = [em.intrinsic(name, "float", [("float", x)]) for x in em.lanes_of(em.expr(e.args[0]), e.dtype)]
     return em.vector_of(out, e.dtype)
 
@@ -153,11 +155,7 @@ def nan_extremum(em: NvptxEmitter, e: E.Call) -> str:
 
 def reciprocal_root(em: NvptxEmitter, e: E.Call) -> str:
     """rsqrt.approx of float32, within 2**-22.9 of its value (PTX ISA, "rsqrt"), where sqrt.rn and rcp.rn are some 40 instructions and two branches."""
-    if dtype_info(e.dtype).element != "float32":
-        return calls.rsqrt(em, e)
-    lanes = em.lanes_of(em.expr(e.args[0]), e.dtype)
-    out = [em.intrinsic("llvm.nvvm.rsqrt.approx.f", "float", [("float", x)]) for x in lanes]
-    return em.vector_of(out, e.dtype)
+    return fast_math_unit(em, e) if dtype_info(e.dtype).element == "float32" else calls.rsqrt(em, e)
 
 
 def division(em: NvptxEmitter, e: E.Call) -> str:
@@ -248,7 +246,27 @@ _PTX_ATOMICS = {
 # Of additions: the type, and from which chip on.
 _HALVES = {"float16": ("noftz.f16", 70), "bfloat16": ("noftz.bf16", 90)}
 _ORDERS = {"monotonic": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
-_CONSTRAINTS = {16: "h", 32: "r", 64: "l"}
+CONSTRAINTS = {16: "h", 32: "r", 64: "l"}  # the letter of a register of so many bits in a statement of assembly
+# Of those that hold floats: LLVM's type, the letter.
+_OF_FLOATS = {"float32": ("float", "f"), "float64": ("double", "d")}
+
+
+def register_of(em: NvptxEmitter, dtype: str, as_float: bool = True) -> tuple[str, str]:
+    """LLVM's type and the letter of the register that holds a number in a statement of assembly. as_float: float32 and float64 in registers of their own."""
+    bits = em.type_of(dtype).info.bits
+    return (_OF_FLOATS.get(dtype) if as_float else None) or (f"i{bits}", CONSTRAINTS[bits])
+
+
+def in_register(em: NvptxEmitter, value: str, dtype: str, held: str) -> str:
+    """A number as the type `held` of its register."""
+    own = em.reg(dtype)
+    return value if own == held else em.op(f"bitcast {own} {value} to {held}")
+
+
+def out_of_register(em: NvptxEmitter, value: str, held: str, dtype: str) -> str:
+    """A number from the type `held` of its register."""
+    own = em.reg(dtype)
+    return value if own == held else em.op(f"bitcast {held} {value} to {own}")
 
 
 def atomic(em: NvptxEmitter, e: E.Call) -> str:
@@ -262,33 +280,26 @@ def atomic(em: NvptxEmitter, e: E.Call) -> str:
     if kind is None or order is None or load.buffer.scope != "global" or em.sm < _FIRST_ORDERED:
         return calls.atomic(em, e)
     pointer, type_ = em.memory.element_pointer(load)
-    t = em.type_of(dtype)
-    held, letter = f"i{t.info.bits}", _CONSTRAINTS[t.info.bits]
-    if kind in ("f32", "f64"):
-        held, letter = {"f32": ("float", "f"), "f64": ("double", "d")}[kind]
+    held, letter = register_of(em, dtype, as_float=kind in ("f32", "f64"))
     values = [em.expr(a) for a in e.args[1:]]
-    if t.reg != held:
-        values = [em.op(f"bitcast {t.reg} {v} to {held}") for v in values]
+    values = [in_register(em, v, dtype, held) for v in values]
     operands = ", ".join(f"${k + 2}" for k in range(len(values)))
     text = f"atom.global.gpu.{_ORDERS[order]}.{word}.{kind} $0, [$1], {operands};"
     given = ", ".join([f"{type_} {pointer}", *[f"{held} {v}" for v in values]])
     clauses = ",".join([f"={letter}", "l", *[letter] * len(values), "~{memory}"])
     made = em.op(f'call {held} asm sideeffect "{text}", "{clauses}"({given}) nounwind')
-    return made if t.reg == held else em.op(f"bitcast {held} {made} to {t.reg}")
+    return out_of_register(em, made, held, dtype)
 
 
 def atomic_run(em: NvptxEmitter, e: E.Call) -> str:
     """One reduction of neighbours (PTX ISA, "red"); of two 16-bit floats there is no vector shorter than two."""
     load = em.memory.load_of(e.args[0], e.op)
-    dtype = load.buffer.dtype
-    t, n = em.type_of(dtype), len(e.args) - 1
-    kind, held, letter = {
-        "float32": ("f32", "float", "f"), "float16": ("noftz.f16", "i16", "h"), "bfloat16": ("noftz.bf16", "i16", "h"),
-    }[dtype]  # fmt: skip
+    dtype, n = load.buffer.dtype, len(e.args) - 1
+    kind = "f32" if dtype == "float32" else _HALVES[dtype][0]
+    held, letter = register_of(em, dtype)
     pointer, type_ = em.memory.element_pointer(load)
     values = [em.expr(a) for a in e.args[1:]]
-    if t.reg != held:
-        values = [em.op(f"bitcast {t.reg} {v} to {held}") for v in values]
+    values = [in_register(em, v, dtype, held) for v in values]
     operands = ", ".join(f"${k + 1}" for k in range(n))
     word, _, half = kind.rpartition(".")
     text = f"red.relaxed.gpu.global.add{'.' + word if word else ''}.v{n}.{half} [$0], {{{operands}}};"

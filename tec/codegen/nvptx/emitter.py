@@ -204,9 +204,8 @@ class NvptxFloats(SmallFloats):
         held within the largest number just before."""
         info, f = dtype_info(dtype), FORMATS[dtype_info(dtype).element]
         floats, name = with_lanes("float32", info.lanes), f"llvm.nvvm.ff.to.{_FP8[info.element]}.rn"
-        largest = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0}[info.element]
         before, bound = self.held_within.get(value, (value, 0.0))
-        given = self.em.lanes_of(before if bound == largest else value, floats)
+        given = self.em.lanes_of(before if bound == f.largest else value, floats)
         given += given[-1:] * (len(given) % 2)
         pairs = len(given) // 2
         out = "poison"
@@ -220,7 +219,7 @@ class NvptxFloats(SmallFloats):
             lanes = ", ".join(f"i32 {k}" for k in range(info.lanes))
             kind = f"<{2 * pairs} x i8>"
             out = self.op(f"shufflevector {kind} {out}, {kind} poison, <{info.lanes} x i32> <{lanes}>")
-        if bound == largest:
+        if bound == f.largest:
             return out
         r, t, b = self.reg(floats), self.reg(dtype), self.reg(with_lanes("bool", info.lanes))
         i8 = with_lanes("uint8", info.lanes)

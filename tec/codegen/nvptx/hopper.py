@@ -14,6 +14,7 @@ from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info
 from ...ir.matrix import WARPGROUP
 from ..emit.gpu import SHARED_SPACE
+from .calls import CONSTRAINTS, in_register, out_of_register, register_of
 
 if TYPE_CHECKING:
     from . import NvptxEmitter
@@ -133,19 +134,13 @@ def keep_order(em: NvptxEmitter, e: E.Call) -> str:
 
 def computed(em: NvptxEmitter, e: E.Call) -> str:
     """The value through an empty statement that keeps its place."""
-    t, value = em.type_of(e.dtype), em.expr(e.args[0])
-    held, register = {
-        "float32": ("float", "f"), "float64": ("double", "d"),
-    }.get(e.dtype) or (f"i{t.info.bits}", _REGISTERS.get(t.info.bits, ""))  # fmt: skip
-    if not register or e.dtype == "bool":
+    value = em.expr(e.args[0])
+    if e.dtype == "bool" or dtype_info(e.dtype).bits not in CONSTRAINTS:
         raise em.error(f"computed() is for numbers of 16, 32 and 64 bits, not {e.dtype}")
-    if t.reg != held:
-        value = em.op(f"bitcast {t.reg} {value} to {held}")
-    made = em.op(f'call {held} asm sideeffect "", "={register},0"({held} {value}) nounwind')
-    return made if t.reg == held else em.op(f"bitcast {held} {made} to {t.reg}")
-
-
-_REGISTERS = {16: "h", 32: "r", 64: "l"}  # the letter of a register of so many bits in a statement of assembly
+    held, letter = register_of(em, e.dtype)
+    value = in_register(em, value, e.dtype, held)
+    made = em.op(f'call {held} asm sideeffect "", "={letter},0"({held} {value}) nounwind')
+    return out_of_register(em, made, held, e.dtype)
 
 
 def turn(em: NvptxEmitter, e: E.Call) -> str:

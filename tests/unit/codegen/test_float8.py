@@ -46,6 +46,11 @@ def numbers() -> np.ndarray:
     return np.concatenate(parts).astype(np.float32)
 
 
+def test_the_largest_number_of_a_format() -> None:
+    for name, kind in KINDS.items():
+        assert FORMATS[name].largest == float(ml_dtypes.finfo(kind).max)
+
+
 def compute(target: str, x: np.ndarray, dtype: str, out: str, f: Any) -> np.ndarray:
     a = te.placeholder((len(x),), dtype, name="a")
     b = te.compute((len(x),), lambda i: f(a[i]), name="b")
