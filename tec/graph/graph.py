@@ -169,10 +169,10 @@ class Graph:
         """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
-        stranger = next((v for v in inputs if not isinstance(v, Value)), None)
-        if stranger is not None:
-            hint = "add() returns a list: take its first value" if isinstance(stranger, list) else ""
-            raise ImportModelError(f"an input of {op} is no value of a graph but {type(stranger).__name__}", hint=hint)
+        for v in inputs:
+            if not isinstance(v, Value):
+                hint = "add() returns a list: take its first value" if isinstance(v, list) else ""
+                raise ImportModelError(f"an input of {op} is no value of a graph but {type(v).__name__}", hint=hint)
         folded = fold_sizes(op, inputs, attrs)
         if folded is not None:
             return [self.sizes(folded[0], name or op, folded[1])]

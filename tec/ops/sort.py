@@ -38,6 +38,11 @@ def _cumulate_host(product: bool) -> Any:
     return host
 
 
+def _cumulate_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
+    normalize_axis(attrs["axis"], types[0].ndim)
+    return [types[0]]
+
+
 def _cumulate(name: str, reducer: Any, product: bool) -> None:
     """Define a running sum or product."""
     identity = 1 if product else 0
@@ -67,7 +72,7 @@ def _cumulate(name: str, reducer: Any, product: bool) -> None:
     register(
         name,
         OPAQUE,
-        lambda types, attrs: [types[0]],
+        _cumulate_type,
         flops=lambda types, outs, attrs: types[0].size,
         host=host,
         traits=[CUMULATIVE],

@@ -9,8 +9,8 @@ from typing import Any
 
 from .. import te
 from ..errors import ExprError
+from ..ir.dtype import dtype_info, normalize_dtype
 from ..ops.layouts import Layout
-from ..runtime.arrays.dtypes import itemsize
 from ..te import Tensor
 from ..te.tensor_ops import BROADCAST, elementwise
 from .operators import axis_of, compute, output, outputs, sizes, tensor, type_of
@@ -331,11 +331,12 @@ def matmul(
     """The product of the last two dimensions of `a` and `b`, either transposed; leading ones broadcast. 16-bit floats add up in 32 bits, and
     with out_dtype "float32" are not rounded to 16. Where out_dtype is wider than the sums would be, the factors become it first, as in TVM."""
     x, y = tensor(a, "matmul"), tensor(b, "matmul")
+    out_dtype = None if out_dtype is None else normalize_dtype(out_dtype)
     wide = {"out_dtype": out_dtype} if out_dtype == "float32" and x.dtype == y.dtype != out_dtype else {}
     made = output("matmul", [x, y], transpose_a=bool(transp_a), transpose_b=bool(transp_b), **wide)
     if out_dtype is None or out_dtype == made.dtype:
         return made
-    if itemsize(out_dtype) > itemsize(made.dtype):
+    if dtype_info(out_dtype).bits > dtype_info(made.dtype).bits:
         made = matmul(x.astype(out_dtype), y.astype(out_dtype), transp_a, transp_b)
     return made.astype(out_dtype) if out_dtype != made.dtype else made
 

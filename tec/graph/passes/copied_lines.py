@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import zip_longest
 
-from ...ops.registry import CUMULATIVE
+from ...ops.registry import CUMULATIVE, normalize_axis
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
@@ -39,7 +40,8 @@ def _handler(node: Node) -> Callable[[Rebuild, Node], bool] | None:
 
 
 def _running(b: Rebuild, node: Node) -> bool:
-    x, axis = b.value(node.inputs[0]), node.attrs["axis"] % max(1, len(node.outputs[0].shape))
+    x = b.value(node.inputs[0])
+    axis = normalize_axis(node.attrs["axis"], x.ndim)
     behind, out = x.shape[axis + 1 :], node.outputs[0]
     if len(behind) < 2 or not all(isinstance(n, int) for n in behind):
         return False
@@ -93,11 +95,12 @@ def _copied(b: Rebuild, node: Node, x: Value, repeats: tuple[int, ...]) -> Value
     """x with its first axes repeated. The reshape behind it keeps two of these in kernels of their own."""
     apart: list[int] = []
     wide: list[int] = []
-    for n, r in zip(x.shape, (*repeats, *(1,) * (len(x.shape) - len(repeats)))):
+    after: list[int] = []
+    for n, r in zip_longest(x.shape, repeats, fillvalue=1):
         apart += [1, n] if r > 1 else [n]
         wide += [r, n] if r > 1 else [n]
+        after.append(n * r)
     name, origin = node.outputs[0].name, node.origin
-    after = [n * r for n, r in zip(x.shape, (*repeats, *(1,) * (len(x.shape) - len(repeats))))]
     (y,) = b.new.add("reshape", [x], {"shape": tuple(apart)}, name, origin)
     (y,) = b.new.add("broadcast_to", [y], {"shape": tuple(wide)}, name, origin)
     (y,) = b.new.add("reshape", [y], {"shape": tuple(after)}, name, origin)

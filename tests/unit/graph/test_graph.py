@@ -166,3 +166,13 @@ def test_an_input_that_is_no_value_is_told():
     with pytest.raises(ImportModelError, match="an input of relu is no value of a graph but list") as e:
         g.add("relu", [g.add("relu", [x])])
     assert "take its first value" in str(e.value)
+    with pytest.raises(ImportModelError, match="an input of add is no value of a graph but NoneType"):
+        g.add("add", [x, None])
+
+
+def test_a_running_sum_along_an_axis_that_there_is_not():
+    g = Graph("axis")
+    x = g.input("x", "float32", (2, 3, 4))
+    for axis in (3, -4):
+        with pytest.raises(ImportModelError, match=f"axis {axis} of a tensor of 3 dimensions"):
+            g.add("cumsum", [x], {"axis": axis})

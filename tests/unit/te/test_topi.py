@@ -298,3 +298,4 @@ def test_products_of_halves_with_float_results_are_not_rounded(target: str) -> N
     np.testing.assert_allclose(out.numpy(), x.astype(np.float64) @ w.astype(np.float64).T, rtol=1e-5, atol=1e-5)
     d = topi.nn.matmul(a, b, out_dtype="float32", transpose_b=True)
     assert (d.dtype, tuple(int(n) for n in d.shape)) == ("float32", (8, 16))
+    assert topi.matmul(a, b, False, True, out_dtype="float").dtype == "float32"
