@@ -13,6 +13,7 @@ from tec.graph.builders.conv import add_bias, pool_windows, same_pads
 from tec.graph.builders.conv import conv_transpose as transposed
 from tec.graph.builders.matmul import determinant
 from tec.graph.builders.matmul import matmul as product
+from tec.graph.builders.reduce import p_norm
 
 from .importer import Call, Outputs, onnx_op
 
@@ -144,14 +145,7 @@ def global_pool(c: Call) -> Value:
 
 @onnx_op("GlobalLpPool")
 def global_lp_pool(c: Call) -> Value:
-    x, p = c[0], int(c.attr("p", 2))
-    axes = tuple(range(2, x.ndim))
-    if p == 2:
-        return c.op("sqrt", c.op("reduce_sum_square", x, axes=axes, keepdims=True))
-    if p == 1:
-        return c.op("reduce_sum_abs", x, axes=axes, keepdims=True)
-    total = c.op("reduce_sum", c.op("power", c.op("abs", x), c.like(p, x)), axes=axes, keepdims=True)
-    return c.op("power", total, c.like(1 / p, x))
+    return p_norm(c, c[0], int(c.attr("p", 2)), tuple(range(2, c[0].ndim)), True)
 
 
 @onnx_op("MaxUnpool")

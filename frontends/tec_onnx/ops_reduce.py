@@ -8,7 +8,7 @@ import numpy as np
 
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.graph.builders.reduce import log_sum_exp
+from tec.graph.builders.reduce import log_sum_exp, p_norm, widened
 
 from .importer import Call, Outputs, onnx_op
 
@@ -45,18 +45,11 @@ def reduce(c: Call) -> Value:
         return c.op(_SIMPLE[kind], x, axes=axes, keepdims=keep)
     if kind == "ReduceL2":
         if x.dtype.startswith(("int", "uint")):
-            total = c.op("reduce_sum_square", c.cast(x, "float64"), axes=axes, keepdims=keep)
-            return c.cast(c.op("sqrt", total), x.dtype)
-        return _of_total(c, x, "reduce_sum_square", "sqrt", axes, keep)
+            return c.cast(p_norm(c, c.cast(x, "float64"), 2, axes, keep), x.dtype)
+        return p_norm(c, x, 2, axes, keep)
     if kind == "ReduceLogSum":
-        return _of_total(c, x, "reduce_sum", "log", axes, keep)
+        return c.cast(c.op("log", c.op("reduce_sum", widened(c, x), axes=axes, keepdims=keep)), x.dtype)
     return log_sum_exp(c, x, axes, keep)
-
-
-def _of_total(c: Call, x: Value, total: str, function: str, axes: tuple[int, ...], keep: bool) -> Value:
-    """A function of a sum, which float16 may not hold though it holds the result."""
-    wide = c.cast(x, "float32") if x.dtype == "float16" else x
-    return c.cast(c.op(function, c.op(total, wide, axes=axes, keepdims=keep)), x.dtype)
 
 
 @onnx_op("ArgMax", "ArgMin")

@@ -8,7 +8,7 @@ from typing import Any
 from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders import axis_of
-from tec.graph.builders.reduce import log_sum_exp
+from tec.graph.builders.reduce import log_sum_exp, p_norm, widened
 from tec.ops.dims import Size, is_symbolic
 
 from .importer import AtenCall, aten_op
@@ -116,16 +116,18 @@ def variance(
     less = 1 if less is None else less
     axes = axes_of(x, dim)
     count = math.prod(x.shape[a] for a in axes)
+    x = widened(c, x)  # squares of what float16 holds may be more than it does
     mean = c.op("reduce_mean", x, axes=axes, keepdims=True)
     total = c.op("reduce_sum", c.op("square", c.op("subtract", x, mean)), axes=axes, keepdims=bool(keepdim))
     if is_symbolic(count):
-        rest = c.op("subtract", c.value(count, c.dtype), c.const(less, c.dtype))
-        y = c.op("divide", total, c.op("maximum", rest, c.const(0, c.dtype)))
+        rest = c.op("subtract", c.value(count, x.dtype), c.const(less, x.dtype))
+        y = c.op("divide", total, c.op("maximum", rest, c.const(0, x.dtype)))
     else:
         rest = max(count - less, 0)
         y = c.op("divide", total, c.like(rest, total))
     if c.name_of_op.startswith("std"):
         y = c.op("sqrt", y)
+    y, mean = c.cast(y, c.dtype), c.cast(mean, c.dtype)
     return (y, c.reshape(mean, c.shape)) if c.name_of_op.endswith("_mean") else y
 
 
@@ -134,17 +136,11 @@ def vector_norm(c: AtenCall, x: Value, ord: Any = 2, dim: Any = None, keepdim: b
     p = 2.0 if ord is None else float(ord)
     x = c.cast(x, c.dtype)
     attrs: dict[str, Any] = {"axes": axes_of(x, dim), "keepdims": bool(keepdim)}
-    if p == 2:
-        return c.op("sqrt", c.op("reduce_sum_square", x, **attrs))
-    if p == 1:
-        return c.op("reduce_sum_abs", x, **attrs)
-    size = c.op("abs", x)
     if math.isinf(p):
-        return c.op("reduce_max" if p > 0 else "reduce_min", size, **attrs)
+        return c.op("reduce_max" if p > 0 else "reduce_min", c.op("abs", x), **attrs)
     if p == 0:
         return c.op("reduce_sum", c.cast(truth(c, x), c.dtype), **attrs)
-    total = c.op("reduce_sum", c.op("power", size, c.like(p, x)), **attrs)
-    return c.op("power", total, c.like(1 / p, x))
+    return p_norm(c, x, p, **attrs)
 
 
 @aten_op("cumsum", "cumprod")

@@ -57,6 +57,11 @@ def test_positions_as_complex_numbers():
     check(module(rotate), torch.randn(2, 3, 5, 8))
 
 
+def test_statistics_whose_squares_float16_does_not_hold():
+    x = (torch.rand(3, 2000) + 0.5) * 100
+    check(module(lambda x: (x.norm(dim=1), x.norm(3, 1), *torch.std_mean(x, 1), x[:1, :8].var())), x.half(), near=2e-3)
+
+
 def test_complex_arguments():
     z = torch.randn(3, 4, dtype=torch.complex64)
     check(module(lambda z, x: (z * x + z.conj(), (z @ z.mT).real, z.exp().imag)), z, torch.randn(3, 4))

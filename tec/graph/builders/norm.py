@@ -8,6 +8,7 @@ import numpy as np
 
 from ..graph import Value
 from .builder import Builder, axis_of
+from .reduce import p_norm
 
 
 def channel_shape(value: Value, ndim: int) -> tuple[int, ...]:
@@ -74,9 +75,6 @@ def rms_norm(b: Builder, x: Value, scale: Value, axis: int, epsilon: float) -> t
 
 def lp_normalize(b: Builder, x: Value, p: int, axis: int) -> Value:
     """x over its p-norm (1 or 2) along an axis; zeros where that is 0."""
-    if p == 1:
-        norm = b.op("reduce_sum_abs", x, axes=(axis,), keepdims=True)
-    else:
-        norm = b.op("sqrt", b.op("reduce_sum_square", x, axes=(axis,), keepdims=True))
-    zero = b.op("equal", norm, b.like(0, x))
-    return b.op("where", zero, b.like(0, x), b.op("divide", x, norm))
+    length = p_norm(b, x, p, (axis,), True)
+    zero = b.op("equal", length, b.like(0, x))
+    return b.op("where", zero, b.like(0, x), b.op("divide", x, length))

@@ -62,12 +62,21 @@ def test_a_constant_of_one_element_that_loops_read(text):
     np.testing.assert_array_equal(net.run(feeds, "rocm_emu:gfx942")[0], want[0])
 
 
-@pytest.mark.parametrize(("op", "each", "want"), [("ReduceL2", 30.0, 1643.17), ("ReduceLogSum", 300.0, 13.71)])
-def test_a_total_that_float16_does_not_hold(op, each, want):
+@pytest.mark.parametrize(
+    ("op", "attrs", "each", "want"),
+    [
+        ("ReduceL2", {"axes": [2], "keepdims": 0}, 30.0, 1643.17),
+        ("ReduceLogSum", {"axes": [2], "keepdims": 0}, 300.0, 13.71),
+        ("GlobalLpPool", {"p": 2}, 30.0, 1643.17),
+        ("GlobalLpPool", {"p": 3}, 30.0, 432.67),
+        ("LpNormalization", {"axis": 2}, 30.0, 0.018257),
+    ],
+)
+def test_a_total_that_float16_does_not_hold(op, attrs, each, want):
     """The result is well within it."""
-    node = helper.make_node(op, ["x"], ["y"], axes=[1], keepdims=0)
+    node = helper.make_node(op, ["x"], ["y"], **attrs)
     value = helper.make_tensor_value_info
-    x, y = value("x", TensorProto.FLOAT16, (2, 3000)), value("y", TensorProto.FLOAT16, (2,))
+    x, y = value("x", TensorProto.FLOAT16, (2, 1, 3000)), value("y", TensorProto.FLOAT16, None)
     model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 13)])
-    (got,) = tec.compile(model, "llvm").run({"x": np.full((2, 3000), each, np.float16)})
+    (got,) = tec.compile(model, "llvm").run({"x": np.full((2, 1, 3000), each, np.float16)})
     np.testing.assert_allclose(got, want, rtol=2e-3)
