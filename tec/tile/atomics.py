@@ -7,7 +7,6 @@ import math
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
-from ..ir.blocks import Open, close
 from ..ir.buffer import Buffer
 from .grammar import Op, Value
 from .layouts import Dim, Layout, bits, spare
@@ -51,18 +50,16 @@ class Atomics(Memory):
         self.barrier()
         made = self._called(word, base, self.offset(p), [self.scalar(x) for x in values], op.attrs["order"])
         old = self.array("old", base.dtype, [1])
-        conds = [c for c in (self.leader(), None if mask is None else self.scalar(mask)) if c is not None]
-        zero = B.cast(base.dtype, B.const(0, "int32"))
-        with self.block() as items:
-            name = E.Var("before", base.dtype)
-            self.emit(S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc))
-        if conds:
-            self.emit(self.store(old, [ZERO], zero))
-        self.emit(_wrapped(items, B.all_of(*conds) if conds else None, op))
+        name = E.Var("before", base.dtype)
+        s: S.Stmt = S.LetStmt(name, made, self.store(old, [ZERO], name), op.loc)
+        guarded = self.guarded(s, self.leader(), None if mask is None else self.scalar(mask), loc=op.loc)
+        if guarded is not s:
+            self.emit(self.store(old, [ZERO], B.cast(base.dtype, B.const(0, "int32"))))
+        self.emit(guarded)
         if self.threads > 1 and used:
             # Who writes there next lets all threads meet first.
             where = self.arena(base.dtype, 1)
-            self.emit(_wrapped([self.store(where, [ZERO], E.BufferLoad(old, (ZERO,)))], self.leader(), op))
+            self.emit(self.guarded(self.store(where, [ZERO], E.BufferLoad(old, (ZERO,))), self.leader(), loc=op.loc))
             self.barrier()
             got = self.let("old", E.BufferLoad(where, (ZERO,)))
         else:
@@ -75,6 +72,12 @@ class Atomics(Memory):
         offset, reads = self.reader(p, layout), [self.reader(x, layout) for x in values]
         allowed = None if mask is None else self.reader(mask, layout)
         owner = self.leader(layout)
+        self.barrier()
+        lanes, along = self.vectors(op, layout)
+        if not used and word == "atomic_add" and lanes > 1 and self.target.chip.adds_runs and base.dtype in _RUNS:
+            self._fence(op)
+            self._add_runs(op, layout, along, lanes, offset, reads[0], allowed)
+            return
         old = self.array("old", v.ty.dtype.tec, [d.held for d in layout])
 
         def put(q: Point) -> S.Stmt:
@@ -82,21 +85,13 @@ class Atomics(Memory):
             keep = self.store(old, [a.register for a in q], self.as_value(name, op))
             made = self._called(word, base, offset(q), [r(q) for r in reads], order)
             s: S.Stmt = S.LetStmt(name, made, keep, op.loc)
-            conds = [c for c in (owner, allowed(q) if allowed is not None else None) if c is not None]
-            if not conds:
+            guarded = self.guarded(s, owner, None if allowed is None else allowed(q), loc=op.loc)
+            if guarded is s:
                 return s
             zero = B.cast(v.ty.dtype.tec, B.const(0, "int32"))
-            return S.seq(
-                self.store(old, [a.register for a in q], zero), S.IfThenElse(B.all_of(*conds), s, None, op.loc)
-            )
+            return S.seq(self.store(old, [a.register for a in q], zero), guarded)
 
-        self.barrier()
         many = math.prod(d.held for d in layout)
-        lanes, along = self.vectors(op, layout)
-        if not used and word == "atomic_add" and lanes > 1 and self.target.chip.adds_runs and base.dtype in _RUNS:
-            self._fence(op)
-            self._add_runs(op, layout, along, lanes, offset, reads[0], allowed)
-            return
         if self.target.kind == "cuda" and many > 1 and op.attrs["order"] != "monotonic":
             # A fence for each element costs more than the operations do: one in front of all orders them as well, and one behind where the old values are read.
             self._fence(op)
@@ -106,12 +101,7 @@ class Atomics(Memory):
             self._fence(op)
         self.held[id(v)] = Held(old, layout)
         if used and spare(layout, self.threads):
-            held = self.held[id(v)]
-            shape = v.ty.shape
-            at = self.staged(lambda q: E.BufferLoad(old, tuple(a.register for a in q)), layout, v.ty.dtype.tec, shape)
-            self.held[id(v)] = self.stored(
-                lambda q: E.BufferLoad(*_loaded(at([a.at for a in q]))), held.layout, v.ty.dtype.tec, "old"
-            )
+            self.held[id(v)] = self.moved(self.held[id(v)], layout, v.ty.dtype.tec)
 
     def _fence(self, op: Op) -> None:
         """Order what a thread did before an atomic operation, if its author asks for any order."""
@@ -122,7 +112,7 @@ class Atomics(Memory):
         self, op: Op, layout: Layout, along: int, lanes: int, offset: Read, value: Read, allowed: Read | None
     ) -> None:
         """Additions whose old values nobody reads, `lanes` neighbours at once."""
-        base, dim = self.base(op.operands[0]), layout[along]
+        base, dim, owner = self.base(op.operands[0]), layout[along], self.leader(layout)
         outer = tuple(
             Dim(dim.size, dim.registers[bits(lanes) :], dim.threads) if d == along else x for d, x in enumerate(layout)
         )
@@ -133,16 +123,6 @@ class Atomics(Memory):
             points = [tuple(x if d == along else y for d, y in enumerate(q)) for x in run]
             given = (E.BufferLoad(base, (offset(points[0]),)), *[self.as_stored(value(p), base) for p in points])
             s: S.Stmt = S.Evaluate(E.Call("atomic_add_run", given, "int32"), op.loc)
-            conds = [c for c in (self.leader(layout), None if allowed is None else allowed(points[0])) if c is not None]
-            return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
+            return self.guarded(s, owner, None if allowed is None else allowed(points[0]), loc=op.loc)
 
         self.visit(outer, put, 1)
-
-
-def _loaded(place: tuple[Buffer, E.Expr]) -> tuple[Buffer, tuple[E.Expr]]:
-    return place[0], (place[1],)
-
-
-def _wrapped(items: list[S.Stmt | Open], cond: E.Expr | None, op: Op) -> S.Stmt:
-    body = close(items)
-    return body if cond is None else S.IfThenElse(cond, body, None, op.loc)

@@ -213,7 +213,7 @@ class Memory(Reading, Exchange):
 
         Where no access is proved to be wider, one: lanes then read next to each other. Types of several sizes go by the widest, of which a thread has 16 bytes.
         """
-        if not self.gpu or len(shape) == 0:
+        if not self.gpu or not shape:
             return GPU_VECTOR_BYTES
         found = self.neighbours.get((shape, fastest))
         if found is None:
@@ -222,7 +222,7 @@ class Memory(Reading, Exchange):
                 if op.name not in ("load", "store", "atomic") or op.operands[0].ty.shape != shape:
                     continue
                 pointer = op.operands[0]
-                if shape and self.fastest(pointer) != fastest:
+                if self.fastest(pointer) != fastest:
                     continue
                 most = max(most, self._proved(op, fastest))
                 if op.name != "atomic":
@@ -230,11 +230,13 @@ class Memory(Reading, Exchange):
             found = self.neighbours[shape, fastest] = min(most, max(GPU_VECTOR_BYTES // widest, LEAST_SHARED))
         return found
 
-    def _proved(self, op: Op, d: int) -> int:
-        """Neighbours along a dimension that one access may take together: side by side, from a multiple of their number on, under one condition."""
+    def _proved(self, op: Op, d: int, aligned: bool = False) -> int:
+        """Neighbours along a dimension that one access may take together: side by side, from a multiple of their number on, under one condition. `aligned`: if
+        they began at one."""
         pointer, rest = op.operands[0], op.operands[1 if op.name == "load" else 2 :]
         facts = self.axes.of(pointer, d)
-        n = min(facts.contiguity, facts.divisibility) if self.target.kind == "cuda" else facts.contiguity
+        asks = self.target.kind == "cuda" and not aligned
+        n = min(facts.contiguity, facts.divisibility) if asks else facts.contiguity
         return max(1, min(n, self.axes.of(rest[0], d).constancy) if rest else n)
 
     def fastest(self, pointer: Value) -> int:
@@ -317,31 +319,21 @@ class Memory(Reading, Exchange):
         return at
 
     def vectors(self, op: Op, layout: Layout, aligned: bool = False) -> tuple[int, int]:
-        """(lanes, dimension) of one access of a thread: neighbours that lie side by side, begin at a multiple of their number and share a mask. `aligned`: if
-        they began at one."""
-        pointer, rest = op.operands[0], op.operands[1 if op.name == "load" else 2 :]
-        mask = rest[0] if rest else None
+        """(lanes, dimension) of one access of a thread: neighbours that a thread holds, of 16 bytes at most, and that `_proved` lets it take together."""
+        pointer = op.operands[0]
         d = self.fastest(pointer)
         if not self.gpu:
             return 0, d
-        facts = self.axes.of(pointer, d)
         bytes_ = max(1, pointer.ty.dtype.element_ty.primitive_bitwidth // 8)  # type: ignore[attr-defined]
-        n = min(layout[d].low_run(), GPU_VECTOR_BYTES // bytes_, facts.contiguity)
-        if self.target.kind == "cuda" and not aligned:
-            n = min(n, facts.divisibility)
-        return max(1, n if mask is None else min(n, self.axes.of(mask, d).constancy)), d
+        return min(layout[d].low_run(), GPU_VECTOR_BYTES // bytes_, self._proved(op, d, aligned)), d
 
     def do_store(self, op: Op) -> None:
         p, v = op.operands[0], op.operands[1]
         base = self.base(p)
         if not p.ty.shape:
             s: S.Stmt = S.BufferStore(base, self.as_stored(self.scalar(v), base), (self.offset(p),), None, op.loc)
-            conds = [
-                c
-                for c in (self.leader(), self.scalar(op.operands[2]) if len(op.operands) > 2 else None)
-                if c is not None
-            ]
-            self.emit(S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s)
+            allowed = self.scalar(op.operands[2]) if len(op.operands) > 2 else None
+            self.emit(self.guarded(s, self.leader(), allowed, loc=op.loc))
             return
         layout = self.anchor(v) or self.memory_layout(p, v)
         value, layout = self._side_by_side(op, layout)
@@ -363,22 +355,20 @@ class Memory(Reading, Exchange):
                 fits = S.BufferStore(base, self.as_stored(value(q), base), (there,), None, op.loc)
                 s = S.IfThenElse(B.compare("eq", B.floormod(first, wide), 0), fits, s, op.loc)
             allowed = None if mask is None else mask(begin(q) if _lanes(q) <= alike else q)
-            conds = [c for c in (owner, allowed) if c is not None]
-            return S.IfThenElse(B.all_of(*conds), s, None, op.loc) if conds else s
+            return self.guarded(s, owner, allowed, loc=op.loc)
 
         self.visit(layout, put, wide, along)
 
     def _ahead(self, value: Read, layout: Layout, base: Buffer) -> Read:
         """A tile to be stored element by element under conditions, computed in front of them: a store alone is predicated, arithmetic behind a condition is a branch
         for each element, and nothing of one element overlaps with the next one's."""
-        made = self.array("stored", base.dtype, [d.held for d in layout])
 
-        def keep(q: Point) -> S.Stmt:
+        def computed(q: Point) -> E.Expr:
             e = self.as_stored(value(q), base)
-            return self.store(made, [a.register for a in q], E.Call("computed", (e,), e.dtype))
+            return E.Call("computed", (e,), e.dtype)
 
-        self.visit(layout, keep, 1)
-        return lambda q: E.BufferLoad(made, tuple(a.register for a in q) or (ZERO,))
+        made = self.stored(computed, layout, base.dtype, "stored", 1)
+        return lambda q: E.BufferLoad(made.buffer, tuple(a.register for a in q) or (ZERO,))
 
     def _side_by_side(self, op: Op, layout: Layout) -> tuple[Read, Layout]:
         """How the stored value is read, and its layout: sums of a matrix unit of NVIDIA after exchanges between lanes, where a thread then writes more bytes at once."""

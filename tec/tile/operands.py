@@ -162,7 +162,7 @@ class Operands(Streams):
 
         def put(p: Point) -> S.Stmt:
             s = self.put_at(place, p, read(p))
-            return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+            return self.guarded(s, owner)
 
         lanes = min(layout[place.along].low_run(), ACCESS_BYTES // dtype_info(buffer.dtype).bytes)
         self.visit(layout, put, lanes, place.along)
@@ -192,7 +192,7 @@ class Operands(Streams):
             at = place.at(*[along if d == axis else first[d].at for d in (0, 1)])
             s = self.store(place.buffer, [at if lane is None else B.add(at, lane)], read(p))
             inside = B.all_of(B.compare("ge", along, E.IntImm(0)), B.compare("lt", along, E.IntImm(count)))
-            return S.IfThenElse(inside if owner is None else B.all_of(owner, inside), s, None, self.loc)
+            return self.guarded(s, owner, inside)
 
         lanes = min(layout[place.along].low_run(), ACCESS_BYTES // dtype_info(buffer.dtype).bytes)
         self.visit(layout, put, min(lanes, count) if place.along == axis else lanes, place.along)
@@ -362,7 +362,7 @@ class Operands(Streams):
 
             def put(p: Point) -> S.Stmt:
                 s = self.put_at(place, p, read(p))
-                return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+                return self.guarded(s, owner)
 
             self.visit(layout, put, lanes, along)
         return close(items)
@@ -393,8 +393,7 @@ class Operands(Streams):
         at = [begins[0].at, begins[1].at]
         at[along] = axes[along].at
         body: S.Stmt = self.store(place.buffer, [B.add(place.at(at[0], at[1]), w)], read(point))
-        if owner is not None:
-            body = S.IfThenElse(owner, body, None, self.loc)
+        body = self.guarded(body, owner)
         body = S.For(w, ZERO, E.IntImm(run), body, S.ForKind.VECTORIZED)
         body = S.For(u, ZERO, E.IntImm(vector), body, S.ForKind.UNROLLED)
         for var, count in loops:

@@ -6,8 +6,6 @@ shared memory (on a CPU an array), where any thread reads any element.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -59,20 +57,6 @@ class OverAxis(Scans):
                 self.held[id(v)] = made
             else:
                 self.scalars[id(v)] = self.let("reduced", E.BufferLoad(made.buffer, (ZERO,)))
-
-    def combine_into(
-        self, block: Block, left: Sequence[tuple[Buffer, Sequence[E.Expr]]], right: Sequence[E.Expr]
-    ) -> S.Stmt:
-        """left = combine(left, right), for all operands at once."""
-        loads = [E.BufferLoad(b, tuple(at) or (ZERO,)) for b, at in left]
-        made = self.combined(block, loads, right)
-        if len(made) == 1:
-            return self.store(left[0][0], left[0][1], made[0])
-        names = [E.Var("both", m.dtype) for m in made]
-        body: S.Stmt = S.seq(*[self.store(b, at, n) for (b, at), n in zip(left, names)])
-        for n, m in reversed(list(zip(names, made))):
-            body = S.LetStmt(n, m, body, self.loc)
-        return body
 
     def _registers(self, reads: list[Read], layout: Layout, k: int, block: Block, dtypes: list[str]) -> list[Buffer]:
         """Sums of a thread's own registers along the axis: arrays of the other dimensions."""
@@ -214,7 +198,7 @@ class OverAxis(Scans):
             ) -> S.Stmt:
                 value = E.BufferLoad(buffer, tuple(a.register for a in p) or (ZERO,))
                 s = self.store(where, [B.add(place([*[a.at for a in p], which]), offset)], value)
-                return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+                return self.guarded(s, owner)
 
             self.visit(out, put)
         self.barrier()
@@ -251,13 +235,7 @@ class OverAxis(Scans):
             buffer, place = at(where)
             return E.BufferLoad(buffer, (place,))
 
-        self.held[id(v)] = self.stored_plain(element, layout, v.ty.dtype.tec, "gathered")
-
-    def stored_plain(self, read: Read, layout: Layout, dtype: str, name: str) -> Held:
-        """As `stored`, element by element."""
-        buffer = self.array(name, dtype, [d.held for d in layout])
-        self.visit(layout, lambda p: self.store(buffer, [a.register for a in p], read(p)), 1)
-        return Held(buffer, layout)
+        self.held[id(v)] = self.stored(element, layout, v.ty.dtype.tec, "gathered", 1)
 
     def do_histogram(self, op: Op) -> None:
         """Counts in shared memory, by atomic additions where there are several threads."""
@@ -273,7 +251,7 @@ class OverAxis(Scans):
 
         def clear(p: Point) -> S.Stmt:
             s = self.store(where, [p[0].at], ZERO)
-            return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+            return self.guarded(s, owner)
 
         self.visit(out, clear)
         self.barrier()
@@ -287,12 +265,8 @@ class OverAxis(Scans):
                 )
             else:
                 add = self.store(where, [at], B.add(E.BufferLoad(where, (at,)), 1))
-            conds = (
-                [B.compare("ge", at, 0), B.compare("lt", at, n)]
-                + ([mask(p)] if mask is not None else [])
-                + ([counts] if counts is not None else [])
-            )
-            return S.IfThenElse(B.all_of(*conds), add, None, self.loc)
+            inside = B.all_of(B.compare("ge", at, 0), B.compare("lt", at, n))
+            return self.guarded(add, inside, None if mask is None else mask(p), counts)
 
         self.visit(layout, count, 1)
         self.barrier()

@@ -66,6 +66,28 @@ class Reading(State):
         env = {id(a): e for a, e in zip(block.args, (*left, *right))}
         return [self.pure(y, env) for y in block.yields]
 
+    def combine_into(
+        self, block: Block, left: Sequence[tuple[Buffer, Sequence[E.Expr]]], right: Sequence[E.Expr]
+    ) -> S.Stmt:
+        """left = combine(left, right), for all operands at once."""
+        return self.put_together(left, self.combined(block, [_element(*place) for place in left], right))
+
+    def combine_after(
+        self, block: Block, left: Sequence[E.Expr], right: Sequence[tuple[Buffer, Sequence[E.Expr]]]
+    ) -> S.Stmt:
+        """right = combine(left, right): for what comes later in the order of a scan."""
+        return self.put_together(right, self.combined(block, left, [_element(*place) for place in right]))
+
+    def put_together(self, places: Sequence[tuple[Buffer, Sequence[E.Expr]]], values: Sequence[E.Expr]) -> S.Stmt:
+        """Store values that may be made of what stands at the places: each is computed before the first is stored."""
+        if len(values) == 1:
+            return self.store(*places[0], values[0])
+        names = [E.Var("both", v.dtype) for v in values]
+        body: S.Stmt = S.seq(*[self.store(*place, n) for place, n in zip(places, names)])
+        for n, v in reversed(list(zip(names, values))):
+            body = S.LetStmt(n, v, body, self.loc)
+        return body
+
     # ---- reading at a layout
 
     def reader(self, v: Value, layout: Layout) -> Read:
@@ -226,8 +248,6 @@ class Reading(State):
         if op.name == "reshape":
             inner_layout = self.anchor(op.operands[0])
             return None if inner_layout is None else reshaped(inner_layout, v.ty.shape)
-        if op.name == "expand_dims":
-            return None
         return None
 
     def _asked(self, v: Value) -> Layout | None:
@@ -303,9 +323,10 @@ class Reading(State):
         self.held[id(v)] = made
         return made
 
-    def stored(self, read: Read, layout: Layout, dtype: str, name: str) -> Held:
+    def stored(self, read: Read, layout: Layout, dtype: str, name: str, vector: int = 0) -> Held:
+        """A tile in registers, from what is read at each point. `vector`: as of `visit`."""
         buffer = self.array(name, dtype, [d.held for d in layout])
-        self.visit(layout, lambda p: self.store(buffer, [a.register for a in p], read(p)))
+        self.visit(layout, lambda p: self.store(buffer, [a.register for a in p], read(p)), vector)
         return Held(buffer, layout)
 
     def staged(
@@ -320,8 +341,7 @@ class Reading(State):
         self.barrier()
 
         def put(p: Point) -> S.Stmt:
-            s = self.store(where, [place([a.at for a in p])], read(p))
-            return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+            return self.guarded(self.store(where, [place([a.at for a in p])], read(p)), owner)
 
         self.visit(layout, put)
         self.barrier()
@@ -345,6 +365,10 @@ class Reading(State):
 
         full = tuple(d if d.size == n else ONE for d, n in zip(layout, shape))
         return self.stored(back, full, dtype, "moved")
+
+
+def _element(buffer: Buffer, at: Sequence[E.Expr]) -> E.Expr:
+    return E.BufferLoad(buffer, tuple(at) or (ZERO,))
 
 
 def agree(have: Layout, want: Layout) -> bool:

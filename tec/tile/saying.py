@@ -81,8 +81,7 @@ class Saying(Control):
         )
 
     def _once(self, s: S.Stmt) -> None:
-        owner = self.leader()
-        self.emit(s if owner is None else S.IfThenElse(owner, s, None, self.loc))
+        self.emit(self.guarded(s, self.leader()))
 
     def _each(self, op: Op, x: Any, say: Any) -> None:
         """`say(coordinates, element)` for each element."""
@@ -96,6 +95,6 @@ class Saying(Control):
         def each(p: Point) -> S.Stmt:
             name = E.Var("element", read(p).dtype)
             s = S.LetStmt(name, read(p), say([a.at for a in p], name), self.loc)
-            return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+            return self.guarded(s, owner)
 
         self.visit(layout, each, 1)

@@ -15,7 +15,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import close
 from ..ir.buffer import Buffer
-from .grammar import Block, Op
+from .grammar import Op
 from .layouts import Dim, Layout, bits
 from .reading import rows
 from .rows import Rows
@@ -83,13 +83,7 @@ class Scans(Rows):
                 at = [a.register for a in p]
                 here, before = [*at[:k], now, *at[k:]], [*at[:k], past, *at[k:]]
                 left = [E.BufferLoad(m.buffer, tuple(before)) for m in made]
-                right = [E.BufferLoad(m.buffer, tuple(here)) for m in made]
-                results = self.combined(block, left, right)
-                names = [E.Var("next", r.dtype) for r in results]
-                body: S.Stmt = S.seq(*[self.store(m.buffer, here, x) for m, x in zip(made, names)])
-                for x, r in reversed(list(zip(names, results))):
-                    body = S.LetStmt(x, r, body, self.loc)
-                return body
+                return self.combine_after(block, left, [(m.buffer, here) for m in made])
 
             with self.block() as items:
                 self.visit(out, each)
@@ -123,42 +117,37 @@ class Scans(Rows):
                 past = B.add(at[k], step) if reverse else B.sub(at[k], step)
                 there = B.compare("lt", past, shape[k]) if reverse else B.compare("ge", past, 0)
                 left = [E.BufferLoad(w, (B.add(place([*at[:k], past, *at[k + 1 :]]), o),)) for w, place, o in wheres]
-                return S.IfThenElse(there, self.put_before(block, made, regs, left), None, self.loc)
+                return self.guarded(self.combine_after(block, left, [(m.buffer, regs) for m in made]), there)
 
             self.visit(layout, each, 1)
             step *= 2
 
-    def put_before(self, block: Block, made: Sequence[Held], regs: Sequence[E.Expr], left: Sequence[E.Expr]) -> S.Stmt:
-        """Combine elements with what comes before them."""
-        right = [E.BufferLoad(m.buffer, tuple(regs)) for m in made]
-        results = self.combined(block, left, right)
-        names = [E.Var("next", r.dtype) for r in results]
-        body: S.Stmt = S.seq(*[self.store(m.buffer, regs, x) for m, x in zip(made, names)])
-        for x, r in reversed(list(zip(names, results))):
-            body = S.LetStmt(x, r, body, self.loc)
-        return body
+    def shared_places(self, dtypes: Sequence[str], shape: Sequence[int]) -> list[tuple[Buffer, Place, int]]:
+        """Shared memory for several tiles of one shape at a time: for each (array, place of coordinates, offset)."""
+        wheres: list[tuple[Buffer, Place, int]] = []
+        taken: dict[str, int] = {}
+        for t in dtypes:
+            place, size = rows(shape, t)
+            offset = taken.get(t, 0)
+            taken[t] = offset + size
+            wheres.append((self.arena(t, offset + size), place, offset))
+        return wheres
 
     def exchange(
         self, tiles: Sequence[Held], layout: Layout, dtypes: Sequence[str], shape: Sequence[int]
     ) -> list[tuple[Buffer, Place, int]]:
-        """Tiles of one layout in shared memory: for each (array, place of coordinates, offset)."""
-        wheres: list[tuple[Buffer, Place, int]] = []
-        offset_of: dict[str, int] = {}
+        """Tiles of one layout in shared memory: where they are, as of `shared_places`."""
+        wheres = self.shared_places(dtypes, shape)
         owner = self.leader(layout)
         self.barrier()
-        for held, t in zip(tiles, dtypes):
-            place, size = rows(shape, t)
-            offset = offset_of.get(t, 0)
-            offset_of[t] = offset + size
-            where = self.arena(t, offset + size)
-            wheres.append((where, place, offset))
+        for held, (where, place, offset) in zip(tiles, wheres):
 
             def put(
                 p: Point, held: Held = held, where: Buffer = where, place: Place = place, offset: int = offset
             ) -> S.Stmt:
                 value = E.BufferLoad(held.buffer, tuple(a.register for a in p) or (ZERO,))
                 s = self.store(where, [B.add(place([a.at for a in p]), offset)], value)
-                return s if owner is None else S.IfThenElse(owner, s, None, self.loc)
+                return self.guarded(s, owner)
 
             self.visit(layout, put)
         self.barrier()
@@ -214,11 +203,7 @@ class Scans(Rows):
             low, up = B.compare("eq", B.bitwise_and(at, step), 0), self._goes_up(op, at, size)
             least = B.compare("eq", B.cast("int32", low), B.cast("int32", up))
             a, b = E.Var("a", dtype), E.Var("b", dtype)
-            takes = B.logical_or(
-                B.logical_and(least, B.compare("lt", b, a)),
-                B.logical_and(B.logical_not(least), B.compare("gt", b, a)),
-            )
-            body: S.Stmt = self.store(held.buffer, regs, B.select(takes, b, a))
+            body: S.Stmt = self.store(held.buffer, regs, B.select(_in_wrong_order(a, b, least), b, a))
             mine = E.BufferLoad(held.buffer, tuple(regs))
             return S.LetStmt(a, mine, S.LetStmt(b, theirs(p), body, self.loc), self.loc)
 
@@ -234,10 +219,7 @@ class Scans(Rows):
             first = B.add(B.mul(B.floordiv(regs[-1], 1 << bit), 2 << bit), B.floormod(regs[-1], 1 << bit))
             here, there = [*regs[:-1], first], [*regs[:-1], B.add(first, 1 << bit)]
             a, b = E.Var("a", dtype), E.Var("b", dtype)
-            up = self._goes_up(op, at, size)
-            wrong = B.logical_or(
-                B.logical_and(up, B.compare("lt", b, a)), B.logical_and(B.logical_not(up), B.compare("gt", b, a))
-            )
+            wrong = _in_wrong_order(a, b, self._goes_up(op, at, size))
             turn = E.Var("wrong", "bool")
             body: S.Stmt = S.seq(
                 self.store(held.buffer, here, B.select(turn, b, a)),
@@ -248,6 +230,13 @@ class Scans(Rows):
             return S.LetStmt(a, E.BufferLoad(held.buffer, tuple(here)), body, self.loc)
 
         self.visit((*held.layout[:-1], rest), each, 1)
+
+
+def _in_wrong_order(a: E.Expr, b: E.Expr, up: E.Expr) -> E.Expr:
+    """Whether the second of two elements is to stand where the first does; equal ones stay."""
+    return B.logical_or(
+        B.logical_and(up, B.compare("lt", b, a)), B.logical_and(B.logical_not(up), B.compare("gt", b, a))
+    )
 
 
 class _Scan:
@@ -283,8 +272,16 @@ class _Scan:
         n = B.floormod(B.floordiv(self.tile.thread, 1 << first), count)
         return B.sub(count - 1, n) if self.reverse else n
 
+    def _places(self, regs: Sequence[E.Expr]) -> list[tuple[Buffer, Sequence[E.Expr]]]:
+        return [(m.buffer, regs) for m in self.made]
+
     def _values(self, regs: Sequence[E.Expr]) -> list[E.Expr]:
         return [E.BufferLoad(m.buffer, tuple(regs)) for m in self.made]
+
+    def _after(self, p: Point, h: int, numbers: Sequence[int], left: Sequence[E.Expr]) -> S.Stmt:
+        """Combine some of the elements of a block, by their place in the order of the scan, with what comes before them."""
+        tile = self.tile
+        return S.seq(*[tile.combine_after(self.block, left, self._places(self._registers(p, h, r))) for r in numbers])
 
     def _with(self, values: Sequence[E.Expr], use: Callable[[list[E.Expr]], S.Stmt]) -> S.Stmt:
         """A statement with names for values."""
@@ -307,14 +304,8 @@ class _Scan:
             return
 
         def along(p: Point, h: int) -> S.Stmt:
-            return S.seq(
-                *[
-                    self.tile.put_before(
-                        self.block, self.made, self._registers(p, h, r), self._values(self._registers(p, h, r - 1))
-                    )
-                    for r in range(1, self.way.low)
-                ]
-            )
+            before = [self._values(self._registers(p, h, r)) for r in range(self.way.low - 1)]
+            return S.seq(*[self._after(p, h, [r], left) for r, left in enumerate(before, 1)])
 
         self._each(along)
 
@@ -338,18 +329,15 @@ class _Scan:
                 out.append(
                     self._with(
                         self._shuffled(self._values(last), by),
-                        lambda left, there=there: S.IfThenElse(  # type: ignore[misc]
-                            there, tile.put_before(self.block, self.made, last, left), None, tile.loc
+                        lambda left, there=there: tile.guarded(  # type: ignore[misc]
+                            tile.combine_after(self.block, left, self._places(last)), there
                         ),
                     )
                 )
                 by *= 2
 
             def rest(left: list[E.Expr]) -> S.Stmt:
-                before = [
-                    tile.put_before(self.block, self.made, self._registers(p, h, r), left) for r in range(way.low - 1)
-                ]
-                return S.IfThenElse(B.compare("ge", number, 1), S.seq(*before), None, tile.loc)
+                return tile.guarded(self._after(p, h, range(way.low - 1), left), B.compare("ge", number, 1))
 
             if way.low > 1:
                 out.append(self._with(self._shuffled(self._values(last), 1), rest))
@@ -362,16 +350,9 @@ class _Scan:
         tile, way = self.tile, self.way
         number = self._number(way.first_wave, way.waves)
         shape = (way.high, way.waves, *[d.size for d in self.outer])  # neighbouring lanes meet neighbouring banks
-        wheres: list[tuple[Buffer, Place, int]] = []
-        taken: dict[str, int] = {}
-        for t in self.dtypes:
-            place, size = rows(shape, t)
-            offset = taken.get(t, 0)
-            taken[t] = offset + size
-            wheres.append((tile.arena(t, offset + size), place, offset))
+        wheres = tile.shared_places(self.dtypes, shape)
         owner = tile.leader(self.layout)
         is_last = B.compare("eq", self._number(way.first_lane, way.lanes), way.lanes - 1) if way.lanes > 1 else None
-        conds = [c for c in (owner, is_last) if c is not None]
 
         def at(p: Point, h: int, w: E.Expr) -> list[tuple[Buffer, E.Expr]]:
             where = [E.IntImm(h), w, *[a.at for a in p]]
@@ -380,7 +361,7 @@ class _Scan:
         def leave(p: Point, h: int) -> S.Stmt:
             totals = self._values(self._registers(p, h, way.low - 1))
             s = S.seq(*[tile.store(b, [x], v) for (b, x), v in zip(at(p, h, number), totals)])
-            return S.IfThenElse(B.all_of(*conds), s, None, tile.loc) if conds else s
+            return tile.guarded(s, owner, is_last)
 
         tile.barrier()
         self._each(leave)
@@ -401,9 +382,8 @@ class _Scan:
                 else:
                     out += [tile.store(b, at_row, x) for many in (sums, before) for b, x in zip(many, found)]
             ahead = [E.BufferLoad(b, at_row) for b in before]
-            put = [tile.put_before(self.block, self.made, self._registers(p, h, r), ahead) for r in range(way.low)]
-            both = S.seq(*put)
-            out.append(both if h else S.IfThenElse(B.compare("ge", number, 1), both, None, tile.loc))
+            both = self._after(p, h, range(way.low), ahead)
+            out.append(both if h else tile.guarded(both, B.compare("ge", number, 1)))
             return S.seq(*out)
 
         self._each(take)
@@ -416,9 +396,8 @@ class _Scan:
         return tuple(a.register for a in p) or (ZERO,)
 
     def _accumulated(self, sums: list[Buffer], row: tuple[E.Expr, ...], right: Sequence[E.Expr]) -> S.Stmt:
-        """sums = combined(sums, right)."""
-        made = self.tile.combined(self.block, [E.BufferLoad(b, row) for b in sums], right)
-        return self._with(made, lambda names: S.seq(*[self.tile.store(b, row, n) for b, n in zip(sums, names)]))
+        """sums = combine(sums, right)."""
+        return self.tile.combine_into(self.block, [(b, row) for b in sums], right)
 
     def _over_blocks(self) -> None:
         """Blocks of one wave: the total of those before comes from the last lane."""
@@ -438,8 +417,8 @@ class _Scan:
                 if not h:
                     return S.seq(*[tile.store(b, at_row, x) for b, x in zip(sums, found)])
                 ahead = [E.BufferLoad(b, at_row) for b in sums]
-                put = [tile.put_before(self.block, self.made, self._registers(p, h, r), ahead) for r in range(way.low)]
-                return S.seq(*put, self._accumulated(sums, at_row, found))
+                put = self._after(p, h, range(way.low), ahead)
+                return S.seq(put, self._accumulated(sums, at_row, found))
 
             return self._with(totals, use)
 

@@ -174,6 +174,11 @@ class State:
         if self.threads > 1:
             self.emit(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc))
 
+    def guarded(self, s: S.Stmt, *conds: E.Expr | None, loc: Loc | None = None) -> S.Stmt:
+        """A statement under the conditions that there are; None stands for none."""
+        found = [c for c in conds if c is not None]
+        return S.IfThenElse(B.all_of(*found), s, None, loc or self.loc) if found else s
+
     # ---- threads
 
     def leader(self, layout: Layout | None = None) -> E.Expr | None:

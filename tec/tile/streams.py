@@ -71,7 +71,7 @@ class Streams(Boxes):
 
             def put(p: Point) -> S.Stmt:
                 s = self.store(slot, [at(p)], read(p))
-                return s if owner is None else S.IfThenElse(owner, s, None, load.loc)
+                return self.guarded(s, owner, loc=load.loc)
 
             self.visit(layout, put, lanes, along)
         return close(items)
