@@ -23,6 +23,7 @@ class Elements(State):
 
     expr: Any  # `Expressions`'
     number: Any
+    compute: Any
     required: dict[Any, S.Stmt]  # what the sizes of arguments must be, for the whole launch
 
     def _array_attribute(self, a: Array | Records, name: str) -> Any:
@@ -67,7 +68,7 @@ class Elements(State):
         if isinstance(index, slice) and all(
             b is None or isinstance(b, (int, np.integer)) for b in (index.start, index.stop, index.step)
         ):
-            return v[index]
+            return self.compute(v.__getitem__, index)
         if not isinstance(index, (int, np.integer)):
             raise self.error("a tuple is indexed by what is known at run time", hint="use an array")
         if not -len(v) <= index < len(v):
@@ -110,10 +111,8 @@ class Elements(State):
         """`array[given]`, which has fewer indices than dimensions, or slices among them: the same memory under other indices."""
         if len(given) > len(array.shape):
             self.indices(array, given, node)  # refuses them
-        spans = [self._span(array, k, i, node) if isinstance(i, slice) else None for k, i in enumerate(given)]
-        numbers = self.indices(array, tuple(0 if isinstance(i, slice) else i for i in given), node, partial=True)
-        place = array.at([n if span is None else span for span, n in zip(spans, numbers)])
-        return Array(array.buffer, tuple(self._held_place(array, p) for p in place), array.is_complex)
+        taken = [(self._span if isinstance(i, slice) else self._index)(array, k, i, node) for k, i in enumerate(given)]
+        return Array(array.buffer, tuple(self._held_place(array, p) for p in array.at(taken)), array.is_complex)
 
     def _held_place(self, array: Array, place: Any) -> Any:
         if isinstance(place, Span):
@@ -163,10 +162,24 @@ class Elements(State):
             if have.value != n:
                 raise self.error(f"{n} values for {have.value} elements of {array.name}", node=node)
         elif _of_sizes(array, have):
-            loc = self.where(node)
-            line = f" ({os.path.basename(loc[0])}:{loc[1]})" if loc else ""
-            text = f"{array.name} must have {n} elements along this dimension, one for each of the values that it gives or takes{line}"
-            self.required.setdefault((line, expr_to_text(have), n), S.Assert(B.compare("eq", have, n), text))
+            text = f"{array.name} must have {n} elements along this dimension, one for each of the values that it gives or takes"
+            self._require(have, B.const(n, have.dtype), text, node)
+
+    def agree_with(self, array: Array, other: Array, node: ast.AST) -> None:
+        """As `agree`, of each dimension of two arrays."""
+        for n, m in zip(array.shape, other.shape):
+            if isinstance(n, E.IntImm) and isinstance(m, E.IntImm):
+                if n.value != m.value:
+                    raise self.error(f"{m.value} elements are stored to {n.value} of {array.name}", node=node)
+            elif _of_sizes(array, n) and _of_sizes(other, m):
+                self._require(n, m, f"{other.name} must have as many elements as {array.name} takes of it", node)
+
+    def _require(self, have: E.Expr, want: E.Expr, text: str, node: ast.AST) -> None:
+        """An error of the launch where two extents that are known then differ."""
+        loc = self.where(node)
+        line = f" ({os.path.basename(loc[0])}:{loc[1]})" if loc else ""
+        key = (line, expr_to_text(have), expr_to_text(want))
+        self.required.setdefault(key, S.Assert(B.compare("eq", have, want), text + line))
 
     # ---- structs
 
@@ -190,7 +203,7 @@ class Elements(State):
             raise self.error(
                 f"{records.name} has {records.ndim} dimensions, and {len(given)} indices are given", node=node
             )
-        return Record(records, self.indices(leaf, given, node, partial=True))
+        return Record(records, tuple(self._index(leaf, k, i, node) for k, i in enumerate(given)))
 
     def field_of(self, record: Record, name: Any, node: ast.AST) -> Any:
         """The field of a struct: a number, a row of numbers, a struct."""
@@ -199,11 +212,11 @@ class Elements(State):
             Record(found, record.indices) if isinstance(found, Records) else self.element(found, record.indices, node)
         )
 
-    def indices(self, array: Array, index: Any, node: ast.AST, partial: bool = False) -> tuple[E.Expr, ...]:
-        """The indices of an element, checked. `partial`: there may be fewer than dimensions."""
+    def indices(self, array: Array, index: Any, node: ast.AST) -> tuple[E.Expr, ...]:
+        """The indices of an element, checked."""
         b, shape = array.buffer, array.shape
         given = index if isinstance(index, tuple) else (index,)
-        if len(given) != len(shape) and not partial:
+        if len(given) != len(shape):
             raise self.error(
                 f"{b.name} has {len(shape)} dimension{'s'[: len(shape) != 1]}, and {len(given)} "
                 f"ind{'ices' if len(given) != 1 else 'ex'} {'are' if len(given) != 1 else 'is'} given",
@@ -212,17 +225,18 @@ class Elements(State):
                 else None,
                 node=node,
             )
-        out = []
-        for k, (i, n) in enumerate(zip(given, shape)):
-            e = self.index_of(i, f"index {k} of {b.name}", node)
-            if isinstance(e, E.IntImm) and e.value < 0:
-                e = B.add(n, e)
-                if isinstance(e, E.IntImm) and e.value < 0:
-                    raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
-            elif isinstance(e, E.IntImm) and isinstance(n, E.IntImm) and e.value >= n.value:
-                raise self.error(f"index {i} of {b.name}, whose dimension {k} is {n}", node=node)
-            out.append(e)
-        return tuple(out)
+        return tuple(self._index(array, k, i, node) for k, i in enumerate(given))
+
+    def _index(self, array: Array, k: int, i: Any, node: ast.AST) -> E.Expr:
+        """An index of dimension `k`; a constant one counts from the end where it is negative."""
+        n = array.shape[k]
+        e = self.index_of(i, f"index {k} of {array.name}", node)
+        if not isinstance(e, E.IntImm):
+            return e
+        at = B.add(n, e) if e.value < 0 else e
+        if isinstance(at, E.IntImm) and (at.value < 0 or (isinstance(n, E.IntImm) and at.value >= n.value)):
+            raise self.error(f"index {i} of {array.name}, whose dimension {k} is {n}", node=node)
+        return at
 
     def index_of(self, v: Any, what: str, node: ast.AST) -> E.Expr:
         """A number that counts elements: a signed integer of 32 or 64 bits."""

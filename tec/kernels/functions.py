@@ -338,7 +338,7 @@ def _len(t: Functions, v: Any) -> Any:
 def _extremum(name: str) -> Any:
     def f(t: Functions, first: Any, *rest: Any) -> Any:
         if isinstance(first, Array) and len(first.shape) == 1 and not rest:
-            return _by(t, library.least if name == "min" else library.largest, first)
+            return _by(t, library.extremum, first, name)
         values = list(first) if isinstance(first, tuple) and not rest else [first, *rest]
         for v in values:
             t.number(v, f"an argument of {name}()")
@@ -405,7 +405,7 @@ def _enumerate(t: Functions, v: Any, start: Any = 0) -> Any:
         raise t.error(
             f"enumerate() of {describe(v)}", hint="it takes a tuple; for an array: for i in range(len(a)): ... a[i]"
         )
-    return tuple(enumerate(v, start))
+    return tuple(t.compute(enumerate, v, start))
 
 
 def _zip(t: Functions, *vs: Any) -> Any:

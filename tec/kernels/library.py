@@ -39,19 +39,11 @@ def total(a: Any, start: Any) -> Any:
     return found
 
 
-def least(a: Any) -> Any:
-    """min() of an array."""
+def extremum(a: Any, op: Any) -> Any:
+    """min() or max() of an array."""
     found = a[0]
     for v in a:
-        found = min(found, v)
-    return found
-
-
-def largest(a: Any) -> Any:
-    """max() of an array."""
-    found = a[0]
-    for v in a:
-        found = max(found, v)
+        found = combined(op, found, v)
     return found
 
 

@@ -130,9 +130,7 @@ class Stores(Exits):
                     f"an array of {len(value.shape)} dimensions is stored to a part of {view.name} of {len(view.shape)}",
                     node=s,
                 )
-            for n, m in zip(view.shape, value.shape):
-                if isinstance(n, E.IntImm) and isinstance(m, E.IntImm) and n.value != m.value:
-                    raise self.error(f"{m.value} elements are stored to {n.value} of {view.name}", node=s)
+            self.agree_with(view, value, s)
             self._each(view.shape, lambda i: self._put_one(view, i, self.element(value, i, s), s, op), s)
             return
         one = self.held(value if isinstance(value, Complex) else self.number(value, "what is stored"), "value")

@@ -215,8 +215,10 @@ def describe(v: Any) -> str:
     """A value in a message."""
     if isinstance(v, Array):
         return f"the array {v.name}"
-    if isinstance(v, slice) or v is Ellipsis:
-        return "a slice" if isinstance(v, slice) else "`...`"
+    if isinstance(v, slice):
+        return "a slice"
+    if v is Ellipsis:
+        return "`...`"
     if isinstance(v, E.Expr):
         return f"a value of {v.dtype}"
     if isinstance(v, Weak):

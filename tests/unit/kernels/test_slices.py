@@ -134,3 +134,48 @@ def test_a_row_of_another_length_is_refused_at_the_launch(device: Any) -> None:
         with pytest.raises(tec.TecError, match=r"a must have 3 elements.*test_slices\.py:\d+"):
             rows[1, 32](bad, bad, good)
         rows[1, 32](good, bad, good)
+
+
+@tec.kernel
+def copied(a, o):
+    o[:, 0] = a[:]
+
+
+def test_parts_of_other_lengths_are_refused_at_the_launch(device: Any) -> None:
+    a, o = tec.nd.array(RNG.random(4).astype("float32"), device), tec.nd.zeros((4, 2), "float32", device)
+    copied[1, 1](a, o)
+    np.testing.assert_array_equal(o.numpy()[:, 0], a.numpy())
+    for n in (3, 5):
+        with pytest.raises(tec.TecError, match=r"a must have as many elements as o takes.*test_slices\.py:\d+"):
+            copied[1, 1](a, tec.nd.zeros((n, 2), "float32", device))
+
+
+@tec.kernel
+def no_step(o):
+    o[0] = TAPS[::0][0]
+
+
+@tec.kernel
+def counted_from_a_half(o):
+    for k, w in enumerate(TAPS, 0.5):
+        o[0] = k * w
+
+
+@pytest.mark.parametrize("kernel", [no_step, counted_from_a_half])
+def test_what_python_refuses_of_tuples_is_an_error_at_its_line(kernel: Any) -> None:
+    with pytest.raises(tec.TecError, match=r"test_slices\.py:\d+"):
+        kernel[1, 1](np.zeros(1, "float32"))
+
+
+@tec.kernel
+def nothing(o):
+    t = tec.local((4,), np.float32)
+    for v in t[2:2][:]:
+        o[0] = v
+    o[1] = len(t[2:2][::-1])
+
+
+def test_a_part_of_no_elements() -> None:
+    o = np.ones(2, "float32")
+    nothing[1, 1](o)
+    assert o.tolist() == [1, 0]
