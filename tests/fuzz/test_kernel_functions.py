@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -14,19 +13,14 @@ import tec
 from tests import seeds
 from tests.conformance.harness import Step, _interpret
 from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
+from tests.fuzz.loading import module_of
 
 # Of a night; of the gate's, 1 runs on one chip in software and 4 on the other.
 SEEDS = int(os.environ.get("TEC_FUZZ_KERNELS", "6"))
 
 
 def load(text: str, folder: Path, seed: int) -> Any:
-    path = folder / f"random_kernel_{seed}.py"
-    path.write_text(text)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return tec.kernel(module.kernel)
+    return tec.kernel(module_of(text, folder / f"random_kernel_{seed}.py").kernel)
 
 
 # 170: a branch of a known length beside one that depends on a loop.

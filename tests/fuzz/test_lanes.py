@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests import seeds
+from tests.fuzz.loading import module_of
 
 N = 80  # threads that compute: a multiple of a vector's lanes, and some more
 NAMES = ("a", "b", "r[0]", "r[1]", "r[2]")
@@ -90,11 +90,7 @@ def test_lanes(seed: int, tmp_path: Path) -> None:
     import tec
 
     path, source = tmp_path / f"lanes{seed}.py", text(seed)
-    path.write_text(source)
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = module_of(source, path)
     x = np.random.default_rng(seeds.first(seed)).integers(-9, 20, N + 1).astype(np.int32)
     y, z = np.zeros(N, np.int32), np.zeros(N, np.int32)
     tec.kernel(module.kernel)[1, 128](x, y, z)

@@ -11,6 +11,7 @@ import tec
 from tests import seeds
 
 from . import tile_programs as P
+from .loading import module_of
 
 PROGRAMS = 2
 
@@ -21,7 +22,7 @@ def run(seed: int, device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 1024, (2, PROGRAMS, writer.rows, writer.columns)).astype(np.int32)
     want = P.expected(text, x, y, 5)
-    module = P.load(text, folder, seed)
+    module = module_of(text, folder / f"tiles_{seed}.py")
     if device == "interpreter":
         monkeypatch.setenv("TEC_INTERPRET", "1")
     dev = None if device in ("interpreter", "cpu") else tec.rocm_emu(device, check={"race"})

@@ -6,9 +6,7 @@ Numbers are whole and stay below 1,024 between statements, so that both give the
 
 from __future__ import annotations
 
-import importlib.util
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -222,17 +220,6 @@ class NumPyTiles:
     @staticmethod
     def dot(x: Any, y: Any) -> Any:
         return x.astype(np.float32) @ y.astype(np.float32)
-
-
-def load(text: str, folder: Path, seed: int) -> Any:
-    """The program as a module: kernels are read from files."""
-    path = folder / f"tiles_{seed}.py"
-    path.write_text(text, "utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def expected(text: str, x: np.ndarray, y: np.ndarray, s: int) -> np.ndarray:
