@@ -157,10 +157,10 @@ _ELSEWHERE = {
 
 
 def _meant(name: str) -> str:
+    if name.startswith("_"):
+        return ""  # asked by what looks at modules, pytest and notebooks among it: nothing is imported for that
     from .runtime import elsewhere
 
-    if name.startswith("__"):
-        return ""
     if name in _ELSEWHERE:
         return f": {_ELSEWHERE[name]}"
     return elsewhere.hint("module", name, ()) or _of_parts(name) or elsewhere.hint("module", name, _LAZY, "tec.")

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,8 @@ def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
     found = _BY_NAME[of].get(name)
     if found is not None:
         return f": {found}"
+    import difflib  # for messages alone
+
     close = difflib.get_close_matches(name, [n for n in names if not n.startswith("_")], 1, _NEAR)
     return f"; is {prefix}{close[0]} meant?" if close else ""
 
@@ -94,11 +96,12 @@ def hint(of: str, name: str, names: Iterable[str], prefix: str = "") -> str:
 def missing(of: str, what: str, rest: Callable[[str], str] = lambda name: "") -> Callable[[Any, str], Any]:
     """A `__getattr__`: the error that `what` has no such attribute, with its hint. rest: that of names that no table has."""
 
+    @lru_cache(256)  # programs ask again and again whether an array has this or that (hasattr)
+    def says(kind: type, name: str) -> str:
+        return "" if name.startswith("_") else hint(of, name, dir(kind)) or rest(name)
+
     def getattr_(self: Any, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(f"{what} has no attribute {name!r}")
-        says = hint(of, name, dir(type(self))) or rest(name)
-        raise AttributeError(f"{what} has no attribute {name!r}{says}")
+        raise AttributeError(f"{what} has no attribute {name!r}{says(type(self), name)}")  # type: ignore[arg-type]  # classes are hashable
 
     return getattr_
 

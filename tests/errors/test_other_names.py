@@ -43,6 +43,16 @@ def test_nothing_is_said_where_nothing_is_like_it(name: str) -> None:
     assert not hasattr(X, "__cuda_array_interface__")
 
 
+def test_what_looks_at_a_module_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest asks a module for `_mock_name`, a notebook for `_repr_html_`: other parts take a second to import."""
+
+    def imported(name: str, package: str) -> Any:
+        raise AssertionError(name)
+
+    monkeypatch.setattr(tec, "import_module", imported)
+    assert not hasattr(tec, "_repr_html_") and not hasattr(tec, "__wrapped__")
+
+
 def test_memory_has_no_arithmetic() -> None:
     """NumPy's arrays take it as one of theirs."""
     for f in (lambda: X + X, lambda: 2.0 * X, lambda: X @ X, lambda: -X, lambda: X < 1):
