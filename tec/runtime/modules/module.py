@@ -23,7 +23,7 @@ from ..outputs import write_output
 from .cpu_code import CpuCode
 from .function import Function
 from .host_cpu import lacks
-from .package import damaged, is_native, package_writer, read_package, write_package
+from .package import damaged, is_native, package_writer, read_package, suffix_of, write_package
 from .timing import TimeEvaluator
 
 Source = str | Callable[[], str]
@@ -348,7 +348,7 @@ class Module:
 
         Raises ArgumentError for other names of libraries and objects, and for what the module does not have; PackageError where the file
         cannot be written."""
-        suffix = os.path.splitext(os.fspath(path))[1] if isinstance(path, (str, os.PathLike)) else ""
+        suffix = suffix_of(path)
         if suffix in _TEXTS:
             write_output(path, self.get_source(_TEXTS[suffix]))
         elif suffix in _CODE_OBJECTS and "rocm" in (self.kind, *(m.kind for m in self.imported_modules)):

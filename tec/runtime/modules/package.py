@@ -50,9 +50,14 @@ _DATE = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 LIBRARIES = (".so", ".a", ".o")  # what `export_library` writes as such
 
 
+def suffix_of(path: Any) -> str | bytes:
+    """The ending of a file's name; "" of what is no path, of which whoever writes it tells."""
+    return os.path.splitext(os.fspath(path))[1] if isinstance(path, (str, os.PathLike)) else ""
+
+
 def is_native(path: str | os.PathLike[str]) -> bool:
     """Whether a name promises a library that `export_library` writes."""
-    return os.path.splitext(os.fspath(path))[1] in LIBRARIES
+    return suffix_of(path) in LIBRARIES
 
 
 def damaged(what: str) -> PackageError:

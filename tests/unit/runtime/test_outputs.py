@@ -326,6 +326,9 @@ def test_a_package_is_no_library(name, tmp_path):
     assert (tmp_path / "f.hsaco").read_bytes() == b"code"
     with pytest.raises(tec.TecError, match="no source of kind 'ptx'"):
         module.save(tmp_path / "f.ptx")
+    for call in (module.save, module.export_library):
+        with pytest.raises(tec.TecError, match="a path is wanted, not int"):
+            call(5)
     for good in ("f.tecmod", "so", "f.solved", "f"):
         module.export_library(tmp_path / good)
         assert tec.load_module(tmp_path / good).entry_name == "vadd"
