@@ -27,6 +27,7 @@ from .forms import Form, ahead, remember
 from .node import Node, leaf, scalar
 
 _NUMBERS = (bool, int, float)  # complex ones go the long way
+NUMBERS = (*_NUMBERS, complex, np.generic)  # what may stand beside an array
 
 
 class Array:
@@ -303,7 +304,7 @@ def _assigned(x: Array, value: Any) -> Node:
 
 def number(value: Any, beside: Node) -> Node:
     """A Python number next to an array. Raises ArrayTypeError where the array's type does not hold it."""
-    if not isinstance(value, (*_NUMBERS, complex, np.generic)):
+    if not isinstance(value, NUMBERS):
         raise foreign.no_array(value)
     kind = dtypes.of_scalar(value, beside.dtype)
     return scalar(value.item() if isinstance(value, np.generic) else value, kind, beside.device)

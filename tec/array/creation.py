@@ -67,10 +67,8 @@ def asarray(
 
 
 def _holds(value: Any, kind: DType) -> None:
-    if dtypes.is_int(kind) and isinstance(value, int):
-        low, high = dtypes.int_limits(kind)
-        if not low <= value <= high:
-            raise ArrayValueError(f"{value} is outside of {kind}, which holds {low} to {high}")
+    if dtypes.is_int(kind) and isinstance(value, int) and (why := lost(value, kind.name)) is not None:
+        raise ArrayValueError(why)
 
 
 def _converted(x: Array, kind: DType | None, where: Device | None, copy: bool | None) -> Array:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from . import build, dtypes
-from .array import Array, node_of, number, of_one, of_two, pair
+from .array import NUMBERS, Array, node_of, number, of_one, of_two, pair
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .foreign import no_array
@@ -324,12 +322,9 @@ def imag(x: Array, /) -> Array:
 # ---- operators
 
 
-_NUMBERS = (bool, int, float, complex, np.generic)
-
-
 def _operator(function: Callable[[Any, Any], Array], swapped: bool = False) -> Any:
     def method(self: Array, other: Any, /) -> Any:
-        if type(other) is Array or isinstance(other, _NUMBERS):
+        if type(other) is Array or isinstance(other, NUMBERS):
             return function(other, self) if swapped else function(self, other)
         if type(other).__module__.partition(".")[0] == "numpy" or hasattr(other, "__dlpack__"):
             raise no_array(other)
@@ -340,7 +335,7 @@ def _operator(function: Callable[[Any, Any], Array], swapped: bool = False) -> A
 
 def _in_place(function: Callable[[Any, Any], Array]) -> Any:
     def method(self: Array, other: Any, /) -> Any:
-        if type(other) is not Array and not isinstance(other, _NUMBERS):
+        if type(other) is not Array and not isinstance(other, NUMBERS):
             raise no_array(other)
         made = function(self, other)._node
         if made.dtype != self.dtype or made.shape != self.shape:
