@@ -239,7 +239,7 @@ class Launcher:
         try:
             key = tuple([a.layout if type(a) is NDArray else _scalar_key(a) for a in given])
         except _Foreign:
-            given = [taken_arguments(a) for a in args]
+            given = [taken_arguments(a) for a in given]
             key = tuple(
                 [a.layout if type(a) is NDArray else a.key if type(a) is Pack else _scalar_key(a) for a in given]
             )

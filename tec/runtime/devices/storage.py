@@ -57,18 +57,22 @@ def _host_block(device: Device, nbytes: int) -> np.ndarray[Any, np.dtype[np.uint
     )
 
 
+def _kept_size(nbytes: int) -> int:
+    return (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
+
+
 def _kept_for(nbytes: int) -> list[tuple[Any, int]] | None:
     """Where blocks for so many bytes are kept; None for large ones."""
     if nbytes > _KEPT_BYTES:
         return None
-    kept = _KEPT_FOR[nbytes] = _KEPT[(max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP]
+    kept = _KEPT_FOR[nbytes] = _KEPT[_kept_size(nbytes)]
     return kept
 
 
 def _host_memory(device: Device, nbytes: int, kept: list[tuple[Any, int]] | None) -> tuple[Any, int]:
     """A block of the host, and the address in it that is aligned."""
     if kept is not None:
-        nbytes = (max(nbytes, 1) + _KEPT_STEP - 1) & -_KEPT_STEP
+        nbytes = _kept_size(nbytes)
     raw = _host_block(device, nbytes)
     start = ctypes.addressof(ctypes.c_char.from_buffer(raw))  # type: ignore[arg-type]  # a third of what NumPy's own ways to it cost
     return raw, (start + _host_align(nbytes) - 1) & -_host_align(nbytes)
