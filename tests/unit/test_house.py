@@ -104,6 +104,7 @@ LAZY_IMPORTS = {
     "tec/runtime/outputs.py -> shutil": _START,
     "tec/runtime/outputs.py -> secrets": _START,
     "tec/runtime/outputs.py -> tempfile": _START,
+    "tec/runtime/elsewhere.py -> difflib": _START,
     "tec/target/target.py -> difflib": _START,
 }
 # Packages of the extras, and what the runtime does without.
