@@ -10,15 +10,10 @@ import pytest
 
 import tec.tile as tl
 
-from .devices import DEVICES, On
+from .devices import On
 from .nvidia import counted, interpreted, loops
 
 HOPPER = "cuda -mcpu=sm_90a"
-
-
-@pytest.fixture(params=DEVICES)
-def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> On:
-    return On(request.param, monkeypatch)
 
 
 @tl.jit

@@ -8,14 +8,9 @@ import pytest
 import tec
 
 from . import kernels as K
-from .devices import DEVICES, On
+from .devices import On
 
 F32 = np.float32
-
-
-@pytest.fixture(params=DEVICES)
-def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> On:
-    return On(request.param, monkeypatch)
 
 
 def once(on: On, given: bool, first: str) -> None:

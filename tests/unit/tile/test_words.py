@@ -14,14 +14,9 @@ import tec.tile as tl
 from tec.jit import mxfp
 from tec.tile import triton
 
-from .devices import DEVICES, On
+from .devices import On
 
 F32 = np.float32
-
-
-@pytest.fixture(params=DEVICES)
-def on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> On:
-    return On(request.param, monkeypatch)
 
 
 @tl.jit
