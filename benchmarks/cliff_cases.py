@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
-
-ONNX_TYPES = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "int64": TensorProto.INT64}
+from onnx import helper, numpy_helper
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,9 @@ class Case:
     inputs: dict[str, Any] = field(default_factory=dict)  # name -> array
     has_sizes_alone: bool = False  # arrays are not drawn: to bring a generator on
     open_shapes: dict[str, list[Any]] = field(default_factory=dict)
+    peer: Callable[[Any, list[Any], list[Any]], Callable[[], Any]] | None = (
+        None  # of (torch, inputs, weights), where it is not `cliff_torch`'s
+    )
     _nodes: list[Any] = field(default_factory=list)
     _weights: list[Any] = field(default_factory=list)
     _outputs: list[str] = field(default_factory=list)
@@ -61,12 +62,29 @@ class Case:
         return name
 
     def indices(self, name: str, count: int, below: int) -> str:
-        self.inputs[name] = self._rng.integers(0, below, count)
+        return self.given(name, lambda r: r.integers(0, below, count))
+
+    def given(self, name: str, draw: Callable[[np.random.Generator], Any]) -> str:
+        """An input whose array `draw` makes."""
+        self.inputs[name] = np.zeros(()) if self.has_sizes_alone else draw(self._rng)
         return name
+
+    def integers(self, name: str, *shape: int) -> str:
+        """An input of small whole numbers of the case's type."""
+        low, high = (0 if self.dtype in ("uint8", "bool") else -9), 2 if self.dtype == "bool" else 10
+        return self.given(name, lambda r: r.integers(low, high, shape).astype(self.dtype))
+
+    @staticmethod
+    def onnx_type(dtype: str) -> int:
+        return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def weight(self, *shape: int) -> str:
         values = self._normal(shape) / max(1.0, float(np.prod(shape[1:]))) ** 0.5
         return self.const(values.astype(self.dtype))
+
+    def drawn(self, draw: Callable[[np.random.Generator], Any]) -> str:
+        """A weight whose array `draw` makes."""
+        return self.const(np.zeros(()) if self.has_sizes_alone else draw(self._rng))
 
     def const(self, value: Any) -> str:
         self._weights.append(numpy_helper.from_array(np.asarray(value), f"c{len(self._weights)}"))
@@ -88,7 +106,7 @@ class Case:
 
     def model(self) -> onnx.ModelProto:
         ins = [
-            helper.make_tensor_value_info(n, ONNX_TYPES[str(x.dtype)], self.open_shapes.get(n, x.shape))
+            helper.make_tensor_value_info(n, self.onnx_type(str(x.dtype)), self.open_shapes.get(n, x.shape))
             for n, x in self.inputs.items()
         ]
         outs = [helper.make_empty_tensor_value_info(o) for o in self._outputs]
@@ -107,7 +125,7 @@ def size(rng: Random, low: int, high: int, multiple: float = 0.7) -> int:
     return max(8, x // 8 * 8) if x > 16 and rng.random() < multiple else max(low, x)
 
 
-def _until(draw: Callable[[], tuple[Any, ...]], fits: Callable[..., bool]) -> tuple[Any, ...]:
+def until(draw: Callable[[], tuple[Any, ...]], fits: Callable[..., bool]) -> tuple[Any, ...]:
     """The first draw that fits."""
     while True:
         found = draw()
@@ -132,7 +150,7 @@ _HOW = ("", "bias", "bias relu", "bias gelu", "bias silu", "silu")
 
 
 def _matmul(c: Case, rng: Random, b: Bounds) -> None:
-    m, n, k = _until(
+    m, n, k = until(
         lambda: (size(rng, 1, 16384), size(rng, 16, 16384), size(rng, 16, 16384)),
         lambda m, n, k: m * n * k <= b.macs and max(m * k, k * n, m * n) <= b.elements,
     )
@@ -147,7 +165,7 @@ def _matmul(c: Case, rng: Random, b: Bounds) -> None:
 
 
 def _batched(c: Case, rng: Random, b: Bounds) -> None:
-    batch, m, n, k = _until(
+    batch, m, n, k = until(
         lambda: (size(rng, 2, 512), size(rng, 1, 2048), size(rng, 8, 2048), size(rng, 8, 1024)),
         lambda z, m, n, k: z * m * n * k <= b.macs and z * max(m * k, k * n, m * n) <= b.elements,
     )
@@ -188,7 +206,7 @@ def _conv(c: Case, rng: Random, b: Bounds) -> None:
             and max(n * ci * side**dims, n * co * o**dims, co * per) <= b.elements
         )
 
-    n, ci, co, side, k, stride, dilation, groups = _until(one, fits)
+    n, ci, co, side, k, stride, dilation, groups = until(one, fits)
     how = rng.choice(("", "relu", "silu"))
     c.spec = {
         "n": n,
@@ -211,7 +229,7 @@ def _conv(c: Case, rng: Random, b: Bounds) -> None:
 
 
 def _rows_of(c: Case, rng: Random, b: Bounds) -> tuple[int, int]:
-    m, n = _until(lambda: (size(rng, 1, 65536), size(rng, 16, 65536)), lambda m, n: 2**14 <= m * n <= b.elements)
+    m, n = until(lambda: (size(rng, 1, 65536), size(rng, 16, 65536)), lambda m, n: 2**14 <= m * n <= b.elements)
     c.spec = {"rows": m, "columns": n}
     c.input("x", m, n)
     return m, n
@@ -246,29 +264,29 @@ def _cumsum(c: Case, rng: Random, b: Bounds) -> None:
     c.finish(c.op("CumSum", "x", c.const(np.array(axis))))
 
 
-def _shape(rng: Random, elements: int) -> tuple[int, ...]:
-    return _until(
+def drawn_shape(rng: Random, elements: int) -> tuple[int, ...]:
+    return until(
         lambda: tuple(size(rng, 1, 4096, 0.5) for _ in range(rng.choice((2, 3, 4)))),
         lambda *s: 2**14 <= math.prod(s) <= elements,
     )
 
 
 def _reduce(c: Case, rng: Random, b: Bounds) -> None:
-    shape = _shape(rng, b.elements)
+    shape = drawn_shape(rng, b.elements)
     axes, what = sorted(rng.sample(range(len(shape)), rng.randint(1, len(shape)))), rng.choice(("Sum", "Max", "Mean"))
     c.spec = {"shape": shape, "axes": axes, "what": what}
     c.finish(c.op(f"Reduce{what}", c.input("x", *shape), c.const(np.array(axes)), keepdims=0))
 
 
 def _transpose(c: Case, rng: Random, b: Bounds) -> None:
-    shape = _shape(rng, b.elements)
+    shape = drawn_shape(rng, b.elements)
     perm = rng.sample(range(len(shape)), len(shape))
     c.spec = {"shape": shape, "perm": perm}
     c.finish(c.op("Transpose", c.input("x", *shape), perm=perm))
 
 
 def _elementwise(c: Case, rng: Random, b: Bounds) -> None:
-    shape = _shape(rng, b.elements // 2)
+    shape = drawn_shape(rng, b.elements // 2)
     other = tuple(s if rng.random() < 0.6 else 1 for s in shape)
     c.spec = {"shape": shape, "other": other}
     x, y = c.input("x", *shape), c.input("y", *other)
@@ -276,21 +294,21 @@ def _elementwise(c: Case, rng: Random, b: Bounds) -> None:
 
 
 def _pad(c: Case, rng: Random, b: Bounds) -> None:
-    shape = _shape(rng, b.elements // 2)
+    shape = drawn_shape(rng, b.elements // 2)
     pads = [rng.randint(0, 5) for _ in shape * 2]
     c.spec = {"shape": shape, "pads": pads}
     c.finish(c.op("Pad", c.input("x", *shape), c.const(np.array(pads))))
 
 
 def _concat(c: Case, rng: Random, b: Bounds) -> None:
-    shape = _shape(rng, b.elements // 2)
+    shape = drawn_shape(rng, b.elements // 2)
     axis = rng.randrange(len(shape))
     c.spec = {"shape": shape, "axis": axis}
     c.finish(c.op("Concat", c.input("x", *shape), c.input("y", *shape), axis=axis))
 
 
 def _gather(c: Case, rng: Random, b: Bounds) -> None:
-    rows, n, picked = _until(
+    rows, n, picked = until(
         lambda: (size(rng, 8, 200_000), size(rng, 1, 4096), size(rng, 1, 65536)),
         lambda rows, n, m: rows * n <= b.elements and 2**12 <= m * n <= b.elements,
     )
@@ -300,7 +318,7 @@ def _gather(c: Case, rng: Random, b: Bounds) -> None:
 
 
 def _resize(c: Case, rng: Random, b: Bounds) -> None:
-    n, channels, side, scale = _until(
+    n, channels, side, scale = until(
         lambda: (rng.choice((1, 4)), size(rng, 3, 256), size(rng, 8, 256), rng.choice((2, 3, 4))),
         lambda n, ch, side, scale: 2**14 <= n * ch * (side * scale) ** 2 <= b.elements,
     )
@@ -324,7 +342,7 @@ def _attention(c: Case, rng: Random, b: Bounds) -> None:
             q == k and rng.random() < 0.5,
         )
 
-    batch, heads, q, k, d, causal = _until(
+    batch, heads, q, k, d, causal = until(
         one,
         lambda z, h, q, k, d, _: (
             z * h * q * k * d * 2 <= b.macs
@@ -351,8 +369,10 @@ KINDS: dict[str, Callable[[Case, Random, Bounds], None]] = {
 
 
 def draw(kind: str, rng: Random, bounds: Bounds, sizes_alone: bool = False) -> Case:
-    """A case of a kind; with `sizes_alone` without its arrays. Raises KeyError for a kind that is none of `KINDS`."""
+    """A case of a kind; with `sizes_alone` without its arrays. Raises KeyError for a kind that is none of `KINDS` and of `cliff_wide.WIDE`."""
+    from benchmarks.cliff_wide import WIDE
+
     dtype, arrays = rng.choice(bounds.dtypes), np.random.default_rng(rng.randrange(2**31))
     case = Case(kind, dtype, has_sizes_alone=sizes_alone, _rng=arrays)
-    KINDS[kind](case, rng, bounds)
+    (KINDS.get(kind) or WIDE[kind])(case, rng, bounds)
     return case

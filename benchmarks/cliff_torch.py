@@ -18,7 +18,7 @@ def function(torch: Any, case: Case, device: str = "cuda") -> Callable[[], Any]:
     x = [torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in case.inputs.values()]
     weights = [numpy_helper.to_array(w) for w in case._weights]
     w = [torch.from_numpy(np.array(a)).to(device) for a in weights]
-    return _KINDS[case.kind](torch, case.spec, x, w)
+    return case.peer(torch, x, w) if case.peer else _KINDS[case.kind](torch, case.spec, x, w)
 
 
 def reference(torch: Any, case: Case, device: str = "cuda") -> list[Any]:

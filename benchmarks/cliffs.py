@@ -1,7 +1,8 @@
 """Where does speed fall off a cliff? Random operators (`cliff_cases`) beside the best peer at hand; what counts is the distribution, its tail and what fails.
 
-    python -m benchmarks.cliffs [llvm|cuda|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv] [--seconds 600]
+    python -m benchmarks.cliffs [llvm|cuda|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv|wide] [--seconds 600]
 
+`--kinds wide` stands for the rarer kinds of `cliff_wide`.
 On llvm the peer is ONNX Runtime, both on one thread by processor time in turn, and results are compared. On cuda the peer is PyTorch, both as captured graphs
 in turn, compared too; networks are compiled ahead on the host's other cores. On an AMD chip the time is the software GPU's model's,
 and the peer what the chip's rates allow: the larger of the multiply-adds at the clock that the chip holds under them and of every byte that must be moved once at memory's
@@ -29,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cliff_cases import KINDS, Bounds, Case, draw
+from benchmarks.cliff_wide import DTYPES, WIDE
 from benchmarks.records import ROOT, Maker, Record, four_digits
 from benchmarks.turns import in_turn
 
@@ -217,13 +219,19 @@ def quantiles(ratios: list[float]) -> str:
     return f"median {at[0]}  90 % {at[1]}  99 % {at[2]}  worst {at[3]}"
 
 
+def _kind(row: Record) -> str:
+    """What stands before a row's type."""
+    words = row.what.split()
+    return " ".join(words[: next(k for k, w in enumerate(words) if w in DTYPES)])
+
+
 def is_short(row: Record) -> bool:
     return row.peer_value is not None and row.peer_value < SHORT_US
 
 
 def summary(rows: list[Record]) -> str:
     """The distribution of ratios by kind, of all, and of the cases whose peer takes under `SHORT_US`, which are no part of the others; cases without a kernel are in none."""
-    kinds = {k: [r for r in rows if r.what.startswith((f"{k} float16 ", f"{k} float32 "))] for k in KINDS}
+    kinds = {k: [r for r in rows if _kind(r) == k] for k in (*KINDS, *WIDE)}
     lines = {**kinds, "all": rows, f"under {SHORT_US:g} us": [r for r in rows if is_short(r)]}
     out = []
     for name, some in lines.items():
@@ -264,7 +272,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=SECONDS)
     args = parser.parse_args()
     rows = []
-    make, kinds = Maker("cliff", "python -m benchmarks.cliffs", ROOT), args.kinds.split(",")
+    make, kinds = (
+        Maker("cliff", "python -m benchmarks.cliffs", ROOT),
+        list(WIDE) if args.kinds == "wide" else args.kinds.split(","),
+    )
     if args.target == "cuda":
         found = cuda_cases(make, args.seed, args.count, kinds, args.seconds)
     else:

@@ -71,6 +71,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
     ("whole_tiles", "lowered"),
+    ("join_launches", "lowered"),
 )
 SIMPLE_MODE_PASSES = 6  # simple_mode stops here: loops that are still those of the schedule
 

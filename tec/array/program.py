@@ -19,6 +19,7 @@ import numpy as np
 
 from ..graph.compiler import Lowered, lower_graph
 from ..graph.graph import Graph, Value
+from ..graph.parts import Run
 from ..locks import cached_property
 from ..ops.dims import Dim, evaluate
 from ..runtime.arrays.dtypes import itemsize
@@ -265,10 +266,11 @@ class _Binder:
             elif g.join_at is not None:
                 for v, at in zip(g.nodes[0].inputs, g.join_at):
                     self.parts[self.root(v)[0]] = (g.outputs[0], at)
-        for group, name, used, sizes in self.part.runs:  # type: ignore[misc]
-            arguments = [self.use(group.inputs[k]) for k in used] + [self.use(v) for v in group.outputs]
-            numbers = [self.number(e) for e in sizes]
-            self.steps.append(("call", self.program.module[name], arguments, numbers))
+        for run in self.part.runs:
+            assert isinstance(run, Run)
+            arguments = [self.use(v) for g, used in run.parts for v in (*(g.inputs[k] for k in used), *g.outputs)]
+            numbers = [self.number(e) for e in run.sizes]
+            self.steps.append(("call", self.program.module[run.function], arguments, numbers))
         outputs = [self.use(v) for v in graph.outputs]
         shapes = [self.shape(v) for v in graph.inputs]
         for v in self.slots:

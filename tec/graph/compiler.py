@@ -29,6 +29,7 @@ from ..runtime.networks.report import Report
 from ..runtime.plans.memory_plan import lifetimes, lower_bound
 from ..runtime.plans.plan import State
 from ..target import Target, as_target
+from .beside import pairs
 from .cache import cache_key, from_cache, to_cache
 from .frontends import graph_of, registered
 from .graph import Graph, node_flops
@@ -236,29 +237,33 @@ class _Lowering:
     def runs(self, part: Part) -> list[Run | RegionRun]:
         """What the groups of a part run, in order."""
         made: list[Run | RegionRun] = []
+        beside = pairs(part.graph, part.groups) if self.building.target.is_gpu else {}
         for group in part.groups:
-            if group.is_alias:
+            if group.is_alias or group in beside.values():
                 continue
             if group in part.inner:
                 for p in part.inner[group]:
                     p.runs = self.runs(p)
                 made.append(RegionRun(group, part.inner[group]))
                 continue
-            unit, sizes = self._unit(group)
-            made.append((group, unit.name, unit.inputs, sizes))
-            self.done += 1
+            check = beside.get(group)
+            unit, sizes = self._unit(group, check)
+            made.append(Run(group, unit.name, unit.inputs, sizes, check, unit.beside))
+            self.done += 1 if check is None else 2
             if self.progress is not None:
                 self.progress(self.done, self.work + 1, str(group))
         return made
 
-    def _unit(self, group: FusedGroup) -> tuple[Unit, list[Any]]:
+    def _unit(self, group: FusedGroup, beside: FusedGroup | None) -> tuple[Unit, list[Any]]:
         guards = self.graph.guards
         sizes = sizes_of_group(group)
         signature = signature_of(group, sizes)
+        if beside is not None:
+            signature = signature, signature_of(beside, sizes_of_group(beside))
         unit = self.units.get(signature)
         if unit is None:
             with _hint_at_sizes(self.graph):
-                unit = make_unit(group, len(self.units), self.building, sizes, guards)
+                unit = make_unit(group, len(self.units), self.building, sizes, guards, beside)
             self.units[signature] = unit
         for g in unit.guards:
             size = evaluate(g.size, sizes.back)

@@ -1,7 +1,7 @@
 """A graph as groups, with the graphs of its loops and branches as groups of their own: what is lowered, and what the plan is made of.
 
     Part       a graph, its groups, and of each group that is a loop or a branch the parts of its bodies
-    Run        a group, its function, which of the group's inputs are the function's, and the sizes that it is called with
+    Run        a group, its function, which of the group's inputs are the function's, the sizes that it is called with, and a sum that runs in its launch
     RegionRun  a group that is a loop, a branch or a collective, and its bodies' parts
 
 What a body makes goes to where the loop or the branch wants it: `Part.made` says which outputs its functions write there at once; others are copied.
@@ -19,7 +19,22 @@ from .passes.fuse import FusedGroup, fuse
 from .regions import bodies, is_region
 from .state import Rows, compact, strided
 
-Run = tuple[FusedGroup, str, list[int], list[Any]]
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """See the module. used, beside_used: numbers of inputs."""
+
+    group: FusedGroup
+    function: str
+    used: list[int]
+    sizes: list[Any]
+    beside: FusedGroup | None = None  # of no open sizes; the group then has none either
+    beside_used: list[int] = field(default_factory=list)
+
+    @property
+    def parts(self) -> list[tuple[FusedGroup, list[int]]]:
+        """The groups that the function computes, each with the numbers of the inputs that it reads, in the order of its parameters."""
+        return [(self.group, self.used), *([(self.beside, self.beside_used)] if self.beside is not None else [])]
 
 
 @dataclass(eq=False)

@@ -202,9 +202,10 @@ class _Planner:
             if isinstance(run, RegionRun):
                 out += self.held(run)
                 continue
-            group, name, used, sizes = run
-            arrays = [*(self.use(group.inputs[k]) for k in used), *(self.made(group, v) for v in group.outputs)]
-            out.append(Call(name, (*arrays, *map(Scalar, sizes))))
+            arrays: list[str] = []
+            for group, used in run.parts:
+                arrays += [*(self.use(group.inputs[k]) for k in used), *(self.made(group, v) for v in group.outputs)]
+            out.append(Call(run.function, (*arrays, *map(Scalar, run.sizes))))
         return out
 
     def held(self, run: RegionRun) -> list[Step]:

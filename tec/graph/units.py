@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..choices import Chain, Group, Made, Refused, chain, is_strict
-from ..driver import Building, Lowered
+from ..driver import Building, Lowered, lowered
 from ..ops.guards import Guard
+from .beside import joined
 from .passes.fuse import FusedGroup
 from .programs import Program, naming, program_of
 from .size_classes import Classes, classes_of, merged, variants
-from .sizes import GroupSizes
+from .sizes import GroupSizes, sizes_of_group
 
 
 @dataclass
@@ -31,6 +32,7 @@ class Unit:
     refused: list[Refused] = field(default_factory=list)  # choices that could not be made, once `settle` was called
     chain: Chain | None = None  # what else may serve, until all code is there
     classes: Classes | None = None  # of its open size
+    beside: list[int] = field(default_factory=list)  # which inputs of a sum that runs in its launch are arguments
 
     def likely(self) -> AbstractContextManager[object]:
         """Inside of the block its candidates take the open size for what they are made for."""
@@ -43,11 +45,19 @@ class Unit:
                 self.refused, self.chain = self.chain.close(), None
 
 
-def make_unit(group: FusedGroup, number: int, building: Building, sizes: GroupSizes, guards: list[Guard]) -> Unit:
+def make_unit(
+    group: FusedGroup,
+    number: int,
+    building: Building,
+    sizes: GroupSizes,
+    guards: list[Guard],
+    beside: FusedGroup | None = None,
+) -> Unit:
     """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`; where a size is open, of one candidate for
-    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes."""
+    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: a sum that the function makes as well (`beside.pairs`)."""
     program = replace(program_of(group, number, sizes, guards), early=building.early)
     signature = Group.of(program.outputs).signature
+    sum_beside = None if beside is None else program_of(beside, number, sizes_of_group(beside), guards)
 
     def bound(name: str, size: int) -> Program:
         return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
@@ -55,11 +65,21 @@ def make_unit(group: FusedGroup, number: int, building: Building, sizes: GroupSi
     with naming(group, sizes):
         classes = classes_of(program, building.target, bound)
     unit = Unit(program.name, program.inputs, program.guards, classes=classes)
+    if sum_beside is not None:
+        unit.beside = sum_beside.inputs
 
     def take(made: Made) -> None:
         unit.chosen = {"signature": signature, "choice": made.choice}
         if classes is None or not in_classes(made, classes):
-            building.add(made.lowered, instead)
+            building.add(whole(made), instead)
+
+    def whole(made: Made) -> Lowered:
+        """The function of what was chosen, with the sum beside it."""
+        if sum_beside is None:
+            return made.lowered
+        with building.target:
+            func = joined(program.loops(made.scheduled), sum_beside, building.target)
+        return lowered(func, building.target, building.checked, fresh=True)
 
     def in_classes(made: Made, classes: Classes) -> bool:
         """Whether code for the classes is begun with."""
@@ -81,7 +101,7 @@ def make_unit(group: FusedGroup, number: int, building: Building, sizes: GroupSi
         with naming(group, sizes), unit.likely():
             made = unit.chain.again(error)
         unit.chosen = {"signature": signature, "choice": made.choice}
-        return made.lowered
+        return whole(made)
 
     with naming(group, sizes), unit.likely():
         unit.chain = chain(program.outputs, building.target, program.loops, building.checked)

@@ -1,0 +1,89 @@
+"""Small sums that only the network's caller waits for, the checks of indices above all, run in the launch of a group that reads the same value.
+
+Two groups -> one function: the loops of the one's choice, then those of the sum with as many threads a work-group. `ir/passes/join_launches` makes one kernel of
+the two where it can; else they are two, as they would be by themselves.
+"""
+
+from __future__ import annotations
+
+from ..choices import Scheduled, spaces
+from ..ir import Buffer, Func
+from ..ir import stmt as S
+from ..ir.passes.rewrite_util import const_int
+from ..ir.visit import visit
+from ..ops.registry import COMPLEX, REDUCTION
+from ..target import Target
+from .graph import Graph, Value
+from .passes.fuse import FusedGroup
+from .programs import Program
+from .sizes import sizes_of_group
+
+_MOST_RESULTS = 4096  # of a sum: more are work of their own
+
+
+def pairs(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
+    """The groups beside which a sum runs, each with that sum's group. Sizes of both are numbers: of an open size a function may be several."""
+    read, given = graph.users(), set(graph.outputs)
+    runs = [g for g in groups if not g.is_alias and not sizes_of_group(g).names]
+
+    def is_left(g: FusedGroup) -> bool:
+        """Whether the group is a small sum that nothing in the graph reads."""
+        if g.anchor is None or g.anchor.definition.kind != REDUCTION or len(g.outputs) != 1:
+            return False
+        v = g.outputs[0]
+        return v in given and v not in read and v.dtype == "bool" and int(v.type.size) <= _MOST_RESULTS
+
+    def takes_another(g: FusedGroup) -> bool:
+        return g.anchor is None or g.anchor.definition.kind not in (COMPLEX, REDUCTION)
+
+    left = [g for g in runs if is_left(g)]
+    found: dict[FusedGroup, FusedGroup] = {}
+    for check in left:
+        asked = _read(check)
+        beside = (g for g in runs if g not in found and g not in left and takes_another(g) and asked <= _read(g))
+        if asked and (first := next(beside, None)) is not None:
+            found[first] = check
+    return found
+
+
+def _read(group: FusedGroup) -> set[Value]:
+    return {v for v in group.inputs if not v.is_const}
+
+
+def joined(first: Func, program: Program, target: Target) -> Func:
+    """The function of `first` and of a sum's program: its parameters, then the sum's."""
+    second = program.loops(_scheduled(program, _threads(first), target))
+    written = second.attrs["writes"]
+    for p in second.params:  # two arrays of one name could not be told apart
+        p.name = f"beside_{p.name}"
+        if isinstance(p, Buffer):
+            p.data.name = p.name
+    attrs = {
+        **first.attrs,
+        "writes": (*first.attrs["writes"], *(f"beside_{n}" for n in written)),
+        "side_by_side": True,
+    }
+    if shapes := second.attrs.get("shapes"):
+        attrs["shapes"] = {**first.attrs.get("shapes", {}), **{len(first.params) + k: s for k, s in shapes.items()}}
+    return Func(first.name, (*first.params, *second.params), S.Seq((first.body, second.body)), attrs)
+
+
+def _threads(func: Func) -> int:
+    """Threads of a work-group of a function's kernels, the most; 1 where they lie along other axes than x."""
+    found = {"threadIdx.x": 1}
+
+    def on_stmt(s: S.Stmt) -> None:
+        if isinstance(s, S.For) and s.thread.startswith("threadIdx"):
+            found[s.thread] = max(found.get(s.thread, 1), const_int(s.extent) or 1)
+
+    visit(func.body, None, on_stmt)
+    return found["threadIdx.x"] if len(found) == 1 else 1
+
+
+def _scheduled(program: Program, threads: int, target: Target) -> Scheduled:
+    """The sum by its first template, by work-groups of so many threads where that is legal."""
+    space = spaces(program.outputs, target)[0]
+    choice = space.default
+    with_threads = {**choice, "threads": threads, "parts": 1, "rows": 1}
+    is_legal = with_threads.keys() == choice.keys() and space.is_legal(with_threads)
+    return space.build(with_threads if is_legal else choice)
