@@ -58,10 +58,9 @@ def _joined(first: S.Stmt, second: S.Stmt, target: Target) -> S.Stmt | None:
     other_body = substitute_stmt(other_body, theirs)
     threads: dict[str, E.Expr] = {}
     for tag in of.keys() - {x}:
-        counts = const_int(of[tag].extent), const_int(other_of[tag].extent)
-        if None in counts:
+        own, other, index = const_int(of[tag].extent), const_int(other_of[tag].extent), of[tag].var
+        if own is None or other is None:
             return None
-        own, other, index = *counts, of[tag].var
         threads[tag] = E.IntImm(max(own, other))
         if (own < other and effects(body).collective) or (other < own and effects(other_body).collective):
             return None  # threads that are not the kernel's would be waited for
