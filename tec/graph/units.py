@@ -57,29 +57,20 @@ def make_unit(
     each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: a sum that the function makes as well (`beside.pairs`)."""
     program = replace(program_of(group, number, sizes, guards), early=building.early)
     signature = Group.of(program.outputs).signature
-    sum_beside = None if beside is None else program_of(beside, number, sizes_of_group(beside), guards)
+    other = None if beside is None else program_of(beside, number, sizes_of_group(beside), guards)
 
     def bound(name: str, size: int) -> Program:
         return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
 
     with naming(group, sizes):
         classes = classes_of(program, building.target, bound)
-    unit = Unit(program.name, program.inputs, program.guards, classes=classes)
-    if sum_beside is not None:
-        unit.beside = sum_beside.inputs
+    used = [] if other is None else other.inputs
+    unit = Unit(program.name, program.inputs, program.guards, classes=classes, beside=used)
 
     def take(made: Made) -> None:
         unit.chosen = {"signature": signature, "choice": made.choice}
         if classes is None or not in_classes(made, classes):
-            building.add(whole(made), instead)
-
-    def whole(made: Made) -> Lowered:
-        """The function of what was chosen, with the sum beside it."""
-        if sum_beside is None:
-            return made.lowered
-        with building.target:
-            func = joined(program.loops(made.scheduled), sum_beside, building.target)
-        return lowered(func, building.target, building.checked, fresh=True)
+            building.add(_whole(made, program, other, building), instead)
 
     def in_classes(made: Made, classes: Classes) -> bool:
         """Whether code for the classes is begun with."""
@@ -101,9 +92,18 @@ def make_unit(
         with naming(group, sizes), unit.likely():
             made = unit.chain.again(error)
         unit.chosen = {"signature": signature, "choice": made.choice}
-        return whole(made)
+        return _whole(made, program, other, building)
 
     with naming(group, sizes), unit.likely():
         unit.chain = chain(program.outputs, building.target, program.loops, building.checked)
         unit.chain.first(take)
     return unit
+
+
+def _whole(made: Made, program: Program, other: Program | None, building: Building) -> Lowered:
+    """The function of what was chosen for a program, with what runs beside it."""
+    if other is None:
+        return made.lowered
+    with building.target:
+        func = joined(program.loops(made.scheduled), other, building.target)
+    return lowered(func, building.target, building.checked, fresh=True)
