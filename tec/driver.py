@@ -67,6 +67,7 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("plan_storage", "flat"),
     ("insert_barriers", "flat"),
     ("lower_allreduce", "flat"),
+    ("leave_idle_groups", "flat"),
     ("lower_math", "lowered"),
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),

@@ -134,7 +134,7 @@ mark:
   %last = lshr i64 %end1, 6
   br label %line
 line:
-  %i = phi i64 [ %first, %mark ], [ %i1, %next ]
+  %i = phi i64 [ %first, %mark ], [ %i1, %next ], [ %i, %write ]
   %lp = getelementptr i32, ptr %r, i64 %i
   %l = load i32, ptr %lp
   %mine = icmp eq i32 %l, %me
@@ -145,8 +145,10 @@ write:
   %x = xor i32 %l, %me
   %other = icmp ult i32 %x, 16777216
   %new = select i1 %other, i32 %several, i32 %me
-  store i32 %new, ptr %lp
-  br label %next
+  ; another thread's wave may come to the line between: neither's load is lost
+  %was = cmpxchg ptr %lp, i32 %l, i32 %new monotonic monotonic
+  %wrote = extractvalue { i32, i1 } %was, 1
+  br i1 %wrote, label %next, label %line
 next:
   %i1 = add i64 %i, 1
   %more = icmp ule i64 %i1, %last
@@ -465,8 +467,9 @@ $prepare  ; all lanes in one run
   %unlikeb = bitcast <$w x i1> %unlike to i$w
   %alike = icmp eq i$w %unlikeb, 0
   %row = and i1 %everyone, %alike
-  br i1 %row, label %rowed, label %strip
-rowed:
+  br i1 %row, label %rowed, label %$otherwise
+${block}rowed:
+  %begins = $begins
   %a00w = $widen_first
   %rowlen = mul i64 %nbytes, $w
   %rr = call i64 @range_${verb}_$space(i64 %a00w, i64 %rowlen, ptr %ctx)
@@ -475,7 +478,7 @@ rowed:
 good:
   ret i32 0
 strip:
-  %k = phi i64 [ 0, %entry ], [ %k1, %stripped ]
+  %k = phi i64 $strips_begin, [ %k1, %stripped ]
   %sh = shl i64 %k, 4
   %shw = $shift
   %mk0 = lshr i$w %m, %shw
@@ -508,22 +511,38 @@ place:
   %pz = icmp eq i64 %pr, 0
   br i1 %pz, label %stripped, label %bad
 lanes:
-  %left = phi i16 [ %mk, %same ], [ %left1, %done ]
+  ; lanes of which each begins where the one before ends are looked at together
+  %next = shufflevector <16 x $at> %ka, <16 x $at> poison, <16 x i32> <i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 15>
+  %pace = sub <16 x $at> %next, %ka
+  %goes0 = icmp eq <16 x $at> %pace, %nv
+  %goes1 = bitcast <16 x i1> %goes0 to i16
+  %mk_next = lshr i16 %mk, 1
+  %goes = and i16 %goes1, %mk_next
+  br label %run_of_lanes
+run_of_lanes:
+  %left = phi i16 [ %mk, %lanes ], [ %left1, %done ]
   %none = icmp eq i16 %left, 0
   br i1 %none, label %stripped, label %lane
 lane:
   %low = call i16 @llvm.cttz.i16(i16 %left, i1 true)
-  %less = sub i16 %left, 1
-  %left1 = and i16 %left, %less
+  %goes_on = lshr i16 %goes, %low
+  %ends = xor i16 %goes_on, -1
+  %further = call i16 @llvm.cttz.i16(i16 %ends, i1 true)
+  %final = add i16 %low, %further
+  %behind = shl i16 -2, %final
+  %left1 = and i16 %left, %behind
+  %further64 = zext i16 %further to i64
+  %count = add i64 %further64, 1
+  %run_bytes = mul i64 %count, %nbytes
   %li = zext i16 %low to i64
   %lp = getelementptr $at, ptr %kp, i64 %li
   %la = load $at, ptr %lp
   %lw = $widen_lane
-$quick  %lr = call i64 @range_${verb}_$space(i64 %lw, i64 %nbytes, ptr %ctx)
+$quick  %lr = call i64 @range_${verb}_$space(i64 %lw, i64 %run_bytes, ptr %ctx)
   %lz = icmp eq i64 %lr, 0
   br i1 %lz, label %done, label %bad
 done:
-  br label %lanes
+  br label %run_of_lanes
 stripped:
   %k1 = add i64 %k, 1
   %more = icmp ult i64 %k1, $strips
@@ -558,7 +577,7 @@ bad:
 
 ;;; quick_ld_global
   %qo = sub i64 %lw, %base
-  %qe0 = add i64 %qo, %nbytes
+  %qe0 = add i64 %qo, %run_bytes
   %qe = sub i64 %qe0, 1
   %ql = lshr i64 %qo, 6
   %qm = lshr i64 %qe, 6
@@ -589,42 +608,69 @@ slow:
   %map = load ptr, ptr %map_p
   %own_p = getelementptr i8, ptr %ctx, i64 $CTX.screen_own
   %own = load ptr, ptr %own_p
-  %dwords = lshr i64 %nbytes, 2
-  %dbits = shl i64 %dwords, 3
-  %dbits32 = trunc i64 %dbits to i32
-  %unused = sub i32 32, %dbits32
-  %unused31 = and i32 %unused, 31
-  %touched = lshr i32 -1, %unused31
-  %wrong = and i32 %touched, $wrong
-  %does = and i32 %touched, $does
 
 ;;; quick_lds
-  %qodd0 = or i64 %lw, %nbytes
+  ; up to eight whole dwords by one look
+  %qodd0 = or i64 %lw, %run_bytes
   %qodd = and i64 %qodd0, 3
   %qwhole = icmp eq i64 %qodd, 0
-  %qe = add i64 %lw, %nbytes
+  %qe = add i64 %lw, %run_bytes
   %qin = icmp ule i64 %qe, %lds_size
-  %qok = and i1 %qwhole, %qin
+  %qshort = icmp ule i64 %run_bytes, 32
+  %qok0 = and i1 %qwhole, %qin
+  %qok = and i1 %qok0, %qshort
   br i1 %qok, label %quick, label %slow
 quick:
+  %qbits = shl i64 %run_bytes, 1
+  %qunused = sub i64 64, %qbits
+  %touched = lshr i64 -1, %qunused
+  %wrong = and i64 %touched, $wrong
+  %does = and i64 %touched, $does
   %qd = lshr i64 %lw, 2
   %qp = getelementptr i8, ptr %map, i64 %qd
-  %qv = load i32, ptr %qp, align 1
-  %qw = and i32 %qv, %wrong
-  %qz = icmp eq i32 %qw, 0
+  %qv = load i64, ptr %qp, align 1
+  %qw = and i64 %qv, %wrong
+  %qz = icmp eq i64 %qw, 0
   br i1 %qz, label %fine, label %bad
 fine:
   %qq = getelementptr i8, ptr %own, i64 %qd
-  %qo = load i32, ptr %qq, align 1
-  %qo1 = or i32 %qo, %does
-  store i32 %qo1, ptr %qq, align 1
-$stored  br label %done
+  %qo = load i64, ptr %qq, align 1
+  %qo1 = or i64 %qo, %does
+  store i64 %qo1, ptr %qq, align 1
+$stored  br label %$then
 slow:
 
+;;; block
+; A block that the lanes fill without a gap, in any order: rows of a tile of which each is turned by another number.
+block:
+  %lowest = call i32 @llvm.vector.reduce.umin.v${w}i32(<$w x i32> %addr)
+  %lowest_i = insertelement <$w x i32> poison, i32 %lowest, i64 0
+  %lowest_v = shufflevector <$w x i32> %lowest_i, <$w x i32> poison, <$w x i32> zeroinitializer
+  %in_block = sub <$w x i32> %addr, %lowest_v
+  %power = call i32 @llvm.cttz.i32(i32 %size, i1 false)
+  %power_i = insertelement <$w x i32> poison, i32 %power, i64 0
+  %power_v = shufflevector <$w x i32> %power_i, <$w x i32> poison, <$w x i32> zeroinitializer
+  ; with the low bits above, so that an address between two places is none of the block's
+  %slots = call <$w x i32> @llvm.fshr.v${w}i32(<$w x i32> %in_block, <$w x i32> %in_block, <$w x i32> %power_v)
+  %outside = icmp uge <$w x i32> %slots, splat (i32 $w)
+  %outside_b = bitcast <$w x i1> %outside to i$w
+  %inside = icmp eq i$w %outside_b, 0
+  %powers = call i32 @llvm.ctpop.i32(i32 %size)
+  %divides = icmp eq i32 %powers, 1
+  %maybe0 = and i1 %everyone, %inside
+  %maybe = and i1 %maybe0, %divides
+  br i1 %maybe, label %fill_block, label %strip
+fill_block:
+  %slots_w = $widen_slots
+  %ones = shl <$w x i$w> splat (i$w 1), %slots_w
+  %taken = call i$w @llvm.vector.reduce.or.v${w}i$w(<$w x i$w> %ones)
+  %full = icmp eq i$w %taken, -1
+  br i1 %full, label %rowed, label %strip
+
 ;;; stored_lds
-  %qkeep = xor i32 %touched, -1
-  %qv1 = and i32 %qv, %qkeep
-  store i32 %qv1, ptr %qp, align 1
+  %qkeep = xor i64 %touched, -1
+  %qv1 = and i64 %qv, %qkeep
+  store i64 %qv1, ptr %qp, align 1
 
 ;;; scratch
 define i32 @tec_screen_${verb}_scratch_$w(<$w x i32> %addr, i$w %m, ptr %ctx, i32 %site, i64 %nbytes) {
@@ -644,20 +690,36 @@ define i1 @tec_screen_strip(<16 x i32> %addr, i16 %m, ptr %ctx, i64 %nbytes) noi
 entry:
   %buf = alloca <16 x i32>, align 64
   store <16 x i32> %addr, ptr %buf
-  br label %lanes
+  %size = trunc i64 %nbytes to i32
+  %ni = insertelement <16 x i32> poison, i32 %size, i64 0
+  %nv = shufflevector <16 x i32> %ni, <16 x i32> poison, <16 x i32> zeroinitializer
+  %next = shufflevector <16 x i32> %addr, <16 x i32> poison, <16 x i32> <i32 1, i32 2, i32 3, i32 4, i32 5, i32 6, i32 7, i32 8, i32 9, i32 10, i32 11, i32 12, i32 13, i32 14, i32 15, i32 15>
+  %pace = sub <16 x i32> %next, %addr
+  %goes0 = icmp eq <16 x i32> %pace, %nv
+  %goes1 = bitcast <16 x i1> %goes0 to i16
+  %m_next = lshr i16 %m, 1
+  %goes = and i16 %goes1, %m_next
+$prepare  br label %lanes
 lanes:
-  %left = phi i16 [ %m, %entry ], [ %left1, %lane ]
+  %left = phi i16 [ %m, %entry ], [ %left1, %fine ], [ %left1, %slow ]
   %none = icmp eq i16 %left, 0
   br i1 %none, label %good, label %lane
 lane:
   %low = call i16 @llvm.cttz.i16(i16 %left, i1 true)
-  %less = sub i16 %left, 1
-  %left1 = and i16 %left, %less
+  %goes_on = lshr i16 %goes, %low
+  %ends = xor i16 %goes_on, -1
+  %further = call i16 @llvm.cttz.i16(i16 %ends, i1 true)
+  %final = add i16 %low, %further
+  %behind = shl i16 -2, %final
+  %left1 = and i16 %left, %behind
+  %further64 = zext i16 %further to i64
+  %count = add i64 %further64, 1
+  %run_bytes = mul i64 %count, %nbytes
   %li = zext i16 %low to i64
   %lp = getelementptr i32, ptr %buf, i64 %li
   %la = load i32, ptr %lp
   %lw = zext i32 %la to i64
-  %lr = call i64 @range_ld_lds(i64 %lw, i64 %nbytes, ptr %ctx)
+$quick  %lr = call i64 @range_ld_lds(i64 %lw, i64 %run_bytes, ptr %ctx)
   %lz = icmp eq i64 %lr, 0
   br i1 %lz, label %lanes, label %bad
 good:
@@ -707,3 +769,11 @@ step:
 done:
   ret void
 }
+
+;;; declares
+declare i16 @llvm.cttz.i16(i16, i1)
+declare i32 @llvm.cttz.i32(i32, i1)
+declare i32 @llvm.ctpop.i32(i32)
+declare i32 @llvm.vector.reduce.umin.v${w}i32(<$w x i32>)
+declare <$w x i32> @llvm.fshr.v${w}i32(<$w x i32>, <$w x i32>, <$w x i32>)
+declare i$w @llvm.vector.reduce.or.v${w}i$w(<$w x i$w>)

@@ -19,12 +19,13 @@ def screen_functions(w: int) -> str:
     """The functions for wavefronts of `w` lanes; of 16, the one for a strip of them."""
     text = ir("screen.ranges") + ir("screen.again")
     if w == 16:
-        return text + ir("screen.strip") + "declare i16 @llvm.cttz.i16(i16, i1)\n"
+        strip = ir("screen.strip", prepare=ir("screen.prepare_lds"), quick=_quick_lds("ld", "lanes"))
+        return text + strip + "declare i16 @llvm.cttz.i16(i16, i1)\n"
     text += ir("screen.scalar", w=w)
     for space in SPACES:
         for verb in ("ld", "st"):
             text += _access(w, verb, space)
-    return text + "declare i16 @llvm.cttz.i16(i16, i1)\n"
+    return text + ir("screen.declares", w=w)
 
 
 def _access(w: int, verb: str, space: str) -> str:
@@ -34,9 +35,7 @@ def _access(w: int, verb: str, space: str) -> str:
     at = "i64" if wide else "i32"
     prepare = quick = ""
     if not wide:
-        wrong, does = (31, 32) if verb == "ld" else (48, 16)
-        prepare = ir("screen.prepare_lds", wrong=wrong * 0x01010101, does=does * 0x01010101)
-        quick = ir("screen.quick_lds", stored=ir("screen.stored_lds") if verb == "st" else "")
+        prepare, quick = ir("screen.prepare_lds"), _quick_lds(verb, "done")
     elif verb == "ld":
         prepare, quick = ir("screen.prepare_ld_global"), ir("screen.quick_ld_global")
     return ir(
@@ -50,10 +49,27 @@ def _access(w: int, verb: str, space: str) -> str:
         shift="add i64 %sh, 0" if w == 64 else "trunc i64 %sh to i32",
         widen="add i64 %first, 0" if wide else "zext i32 %first to i64",
         widen_lane="add i64 %la, 0" if wide else "zext i32 %la to i64",
-        widen_first="add i64 %a00, 0" if wide else "zext i32 %a00 to i64",
+        begins="add i64 %a00, 0" if wide else "phi i32 [ %a00, %entry ], [ %lowest, %fill_block ]",
+        widen_first="add i64 %begins, 0" if wide else "zext i32 %begins to i64",
+        block="" if wide else _block(w),
+        otherwise="strip" if wide else "block",
+        strips_begin="[ 0, %entry ]" if wide else "[ 0, %block ], [ 0, %fill_block ]",
         lanes=", ".join(f"{at} {k}" for k in range(w)),
         prepare=prepare,
         quick=quick,
         strips=w // 16,
         disorder=2 if verb == "st" else 0,
     )
+
+
+def _quick_lds(verb: str, then: str) -> str:
+    """The look at a short run of dwords of LDS in line; `then`: the label behind it."""
+    wrong, does = (31, 32) if verb == "ld" else (48, 16)
+    bytes_ = 0x0101010101010101
+    stored = ir("screen.stored_lds") if verb == "st" else ""
+    return ir("screen.quick_lds", wrong=wrong * bytes_, does=does * bytes_, stored=stored, then=then)
+
+
+def _block(w: int) -> str:
+    wide = f"zext <{w} x i32> %slots to <{w} x i{w}>" if w > 32 else f"add <{w} x i32> %slots, zeroinitializer"
+    return ir("screen.block", w=w, widen_slots=wide)
