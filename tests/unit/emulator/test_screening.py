@@ -21,6 +21,8 @@ from .planted import BUGS, WAIT, Bug, image, marked, text
 
 V, L = "s_waitcnt vmcnt(0)\n", "s_waitcnt lgkmcnt(0)\n"
 B = f"{WAIT}s_barrier\n"
+# v3: the lanes' places in rows of eight words, of which each is turned by another number.
+TURNED = "v_lshrrev_b32_e32 v3, 1, v0\nv_and_b32_e32 v3, 0x1c, v3\nv_xor_b32_e32 v3, v1, v3\n"
 # Kernels with a fault each, and what is said of it. The work-groups are of 128 work-items in two waves.
 PLANTED = {
     "a wave reads what the other stores": ("race", f"ds_write_b32 v1, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n"),
@@ -48,6 +50,19 @@ PLANTED = {
         "uninitialized value stored",
         "v_cmp_gt_u32_e32 vcc, 100, v0\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
     ),
+    "two lanes of a turned tile at one word": (
+        "lanes of one wave store different values",
+        f"{TURNED}v_max_u32_e32 v3, 4, v3\nds_write_b32 v3, v0\n{WAIT}",
+    ),
+    "a wave reads the other's turned tile": (
+        "race",
+        f"{TURNED}ds_write_b32 v3, v0\n{WAIT}v_xor_b32_e32 v3, 0x100, v3\nds_read_b32 v4, v3\n{L}",
+    ),
+    "a turned tile one word too far": ("LDS access out of bounds", f"{TURNED}ds_write_b32 v3, v0 offset:516\n{WAIT}"),
+    "lanes that read past what the others stored": (
+        "uninitialized value stored",
+        f"v_cmp_ne_u32_e32 vcc, 37, v0\ns_and_saveexec_b64 s[10:11], vcc\nds_write_b32 v1, v0\ns_or_b64 exec, exec, s[10:11]\n{B}{TURNED}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
+    ),
     "a lane of another wave's array": ("out of bounds", "v_add_u32_e32 v3, 0xe04, v1\nglobal_store_dword v3, v0, s[6:7]\n"),
     "one behind the end of an array": ("out of bounds", f"v_add_u32_e32 v3, 0xe04, v1\nglobal_load_dword v4, v3, s[4:5]\n{V}"),
 }  # fmt: skip
@@ -56,6 +71,9 @@ RIGHT = {
     "sums through LDS": f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}v_add_u32_e32 v4, v4, v0\nglobal_store_dword v1, v4, s[6:7]\n",
     "in place": f"global_load_dword v4, v1, s[4:5]\n{V}v_add_u32_e32 v4, 1, v4\nglobal_store_dword v1, v4, s[4:5]\n",
     "twice through one buffer": f"ds_write_b32 v1, v0\n{B}v_xor_b32_e32 v3, 0x100, v1\nds_read_b32 v4, v3\n{L}s_barrier\nds_write_b32 v1, v4\n{B}ds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
+    "a tile whose rows are turned": f"{TURNED}ds_write_b32 v3, v0\n{B}v_xor_b32_e32 v3, 0x100, v3\nds_read_b32 v4, v3\n{L}global_store_dword v1, v4, s[6:7]\n",
+    "runs of lanes with others off between": f"v_and_b32_e32 v4, 5, v0\nv_cmp_ne_u32_e32 vcc, 5, v4\nds_write_b32 v1, v0\n{B}s_and_saveexec_b64 s[10:11], vcc\nglobal_load_dword v5, v1, s[4:5]\n"
+    f"{TURNED}ds_read_b32 v4, v3\n{WAIT}v_add_u32_e32 v4, v4, v5\nglobal_store_dword v1, v4, s[6:7]\n",
     "some lanes": "v_cmp_gt_u32_e32 vcc, 100, v0\nv_mov_b32_e32 v4, 2\ns_and_saveexec_b64 s[10:11], vcc\nv_mov_b32_e32 v4, 1\ns_or_b64 exec, exec, s[10:11]\nglobal_store_dword v1, v4, s[6:7]\n",
 }  # fmt: skip
 
