@@ -39,7 +39,7 @@ def leave_idle_groups(func: Func, target: Target) -> Func:
             return _kernel(s)
         return map_stmt(s, host, _keep)
 
-    # Units of several dies alone have grids that are rounded up.
+    # Grids are rounded up to the dies of AMD's GPUs alone.
     if target.kind != "rocm" or func.attrs.get("simt"):
         return func
     return func.with_body(host(func.body))

@@ -210,6 +210,9 @@ def test_memory(hip):
     host = hip.made("hipHostMalloc", c_size_t(64), 0)
     for address, expected in ((a + 4, 2), (host, 1), (x.ctypes.data, 0)):
         assert hip.hipPointerGetAttributes(kind, address) == 0 and kind[0] == expected
+        places = ctypes.cast(kind, ctypes.POINTER(c_void_p))
+        assert places[1] == (address if expected else None)  # for kernels
+        assert places[2] == (address if expected == 1 else None)  # for the host
     for address in (a, b, host, None):
         assert hip.hipFree(address) == 0
     assert hip.hipFree(a) == 1 and b"was freed before" in hip.hipGetErrorString(1)

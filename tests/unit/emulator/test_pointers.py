@@ -5,8 +5,10 @@ from __future__ import annotations
 import struct
 
 import numpy as np
+import pytest
 
 from tec.emulator import get_driver
+from tec.errors import DeviceError
 from tests.thinned import thinned
 
 from .harness import compile_ir, download, upload
@@ -64,3 +66,16 @@ def test_tables_of_addresses(chip: str, check: str, space: str) -> None:
         held = upload(driver, out)
         driver.launch(kernel, (1, 1, 1), (LANES, 1, 1), 0, struct.pack("<QQ", table, held))
         np.testing.assert_array_equal(download(driver, held, out), want)
+
+
+def test_memory_of_the_host_may_not_lie_over_what_kernels_know() -> None:
+    driver = get_driver("gfx942")
+    first = driver.alloc(0, 256)
+    for address, nbytes in ((first, 64), (first + 255, 8), (first - 8, 9), (first, 0)):
+        with pytest.raises(DeviceError, match="empty, or known already"):
+            driver.memory.adopt(address, nbytes, "of a test")
+    driver.free(0, first)
+    driver.memory.adopt(first, 64, "of a test")
+    with pytest.raises(DeviceError, match="known already"):
+        driver.memory.adopt(first + 63, 1, "of a test")
+    driver.memory.disown(first)
