@@ -184,7 +184,9 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
     dot = dot_of(target, a.dtype, b.dtype)
     k = b.shape[-1 if attrs.get("transpose_b") else -2]
-    if dot is not None and not small and not attrs.get("transpose_a") and isinstance(k, int) and k % dot.group == 0:
+    # Small ones of bytes too, which else are widened one by one.
+    is_dotted = dot is not None and (not small or (b.ndim == 2 and dot.acc == "int32"))
+    if dot is not None and is_dotted and not attrs.get("transpose_a") and isinstance(k, int) and k % dot.group == 0:
         return ProductLayouts(None, Layout(f"NK{2 * lanes if n % (2 * lanes) == 0 else lanes}n{dot.group}k"))
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return ProductLayouts(None, Layout("KN"))

@@ -454,7 +454,7 @@ def _tile_extents(stage: Stage) -> list[int]:
     """What the extents of a stage's axes are multiples of: those of the register tiles that an instruction fills, where it has some."""
     rank = len(stage.op.axis)
     intrins = [a.intrin for a in stage.attrs.values() if a.intrin is not None and a.intrin.ragged]
-    if not intrins or stage.scope not in FRAGMENT_SCOPES:
+    if not intrins or stage.scope not in (*FRAGMENT_SCOPES, "local"):
         return [1] * rank
     tile = [n.value if isinstance(n, E.IntImm) else 1 for n in intrins[0].op.output(0).shape]
     return [1] * (rank - len(tile)) + tile

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ...ir import IterVar
+from ...ir.dtype import dtype_info
 from ...schedule import Schedule, Stage
 from ...target import Target
 from ...te import ComputeOp
@@ -18,6 +19,7 @@ from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
 from ..parts.pointwise import LEAST_ROW, begin_cpu, lanes_for, moved_bytes, over_threads, work
 from ..parts.summed import reads_contiguously
+from ..rules import figures
 from ..space import Choice, Scheduled, Space
 from .gpu_reductions import GpuReduction
 from .narrow_sums import NarrowSums
@@ -122,6 +124,8 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     axes, extents = list(op.axis), list(const_shape(op.output(0)))
     lanes = _lanes_along(op, target)
     outer = partial = few = None
+    if _in_streams(s, op, target, threads):
+        return
     # Of short lines a lane has one each where pairs of a value and its place would meet across lanes; of few beside each other, lines of all rows.
     if op.num_outputs > 1 and not lanes and len(axes) > 1 and _is_short(op, target):
         axes, lanes = [stage.fuse(*axes)], lanes_for(op.output(0).dtype, target)
@@ -160,6 +164,35 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         partial.compute_at(stage, loop)
 
 
+def _in_streams(s: Schedule, op: ComputeOp, target: Target, threads: bool) -> bool:
+    """Sums of rows that the core's own caches do not hold: some rows that are far apart at once, into sums that stay in the nearest cache. Whether `op` is such a sum."""
+    dtype, core = op.output(0).dtype, target.core
+    lanes, width = lanes_for(dtype, target), const_shape(op.output(0))[-1] if op.axis else None
+    length, count = reduce_size(op), size_of(op.output(0).shape)
+    if op.num_outputs != 1 or length is None or count is None or width is None or width < lanes:
+        return False
+    most = max(op.inputs, key=lambda t: size_of(t.shape) or 0, default=None)
+    told = figures.of("cpu stages", target)
+    first = next((a for a in op.reduce_axis if (extent_of(a) or 0) >= told["few_streams"]), None)
+    if first is None or most is None or not reads_contiguously(op, op.axis[-1].var):
+        return False
+    # Windows that share elements find them in a cache; parts of a sum may be a little longer than their share.
+    elements = size_of(most.shape) or 0
+    if 2 * elements < length * count or elements * dtype_info(most.dtype).bytes <= core.l2_bytes:
+        return False
+    stage = s[op]
+    far, near = stage.split(first, nparts=min(told.count("streams"), extent_of(first) or 1))
+    others = [a for a in op.reduce_axis if a is not first]
+    part, line = stage.split(op.axis[-1], factor=min(width, core.l1_bytes // 2 // dtype_info(dtype).bytes))
+    line, vec = stage.split(line, factor=lanes)
+    stage.reorder(*op.axis[:-1], part, near, *others, line, far, vec)
+    stage.unroll(far)
+    stage.vectorize(vec)
+    if threads and parallel.worth(work(op) * parallel.POINTWISE):
+        stage.parallel(stage.fuse(*op.axis[:-1], part))
+    return True
+
+
 def side_by_side(op: ComputeOp, lanes: int, target: Target) -> int:
     """Vectors of sums that are made together: as many as the last axis has, and as leave each core some."""
     last, count = const_shape(op.output(0))[-1] if op.axis else None, size_of(op.output(0).shape)
@@ -186,12 +219,18 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
     # An axis of one, as a split by all of an axis leaves, has no parts.
     extents = [extent_of(a) or 1 for a in op.reduce_axis]
     first, n = next((a, n) for a, n in zip(op.reduce_axis, extents) if n > 1)
-    outer = first if n < length and n * n >= length // 4 else s[op].split(first, nparts=min(n, 64))[0]
+    outer = first if n < length and n * n >= length // 4 else s[op].split(first, nparts=_parts(n))[0]
     partial = s[s.rfactor(op.output(0), outer)]
     cpu_reduction(s, partial.op, target)  # type: ignore[arg-type]
     left = s[op].op
     assert isinstance(left, ComputeOp)
     return left
+
+
+def _parts(n: int) -> int:
+    """Of a sum of `n` steps: some 64 that divide it, as far as neither parts nor their number are long. Parts that do not ask of each step whether it is still theirs."""
+    even = [p for p in range(1, min(n // 4, LONG_CHAIN) + 1) if n % p == 0 and n // p <= LONG_CHAIN]
+    return min(even, key=lambda p: abs(math.log(p / 64)), default=min(n, 64))
 
 
 def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:

@@ -47,14 +47,12 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         source, zero = _bytes(seen.inputs[0] if seen is not None else x)
         if seen is not None and zero is not None and zero.type.size != 1:
             return False
-        if (
-            source is None
-            or not w.is_known
-            or w.dtype not in ("int8", "int32")
-            or (x.dtype == wanted and w.dtype == "int8")
-        ):
+        if source is None or not w.is_known or w.dtype not in ("int8", "int32"):
             return False
         data = np.asarray(w.data)
+        missing = _missing(node, data, target)
+        if x.dtype == wanted and w.dtype == "int8" and not missing:
+            return False
         if data.size == 0 or data.min() < -128 or data.max() > 127:
             return False
         shift = _shift(source, wanted)
@@ -62,11 +60,13 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         if plan is None:
             return False
         attrs, sums = plan
-        weights = b.new.constant(data.astype(np.int8), w.name, "int8")
         out = node.outputs[0]
         operand = as_wanted(b, source)
         if seen is not None:
             (operand,) = b.new.add("reshape", [operand], seen.attrs, x.name)
+        if missing:
+            operand, data = _filled(b, operand, data, missing)
+        weights = b.new.constant(data.astype(np.int8), w.name, "int8")
         (y,) = b.new.add(node.op, [operand, weights], attrs, out.name, node.origin)
         total = b.new.constant(sums, "sums", "int32")
         if zero is None or zero.is_known:
@@ -79,6 +79,20 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         return True
 
     return rebuild(graph, handle)
+
+
+def _missing(node: Node, data: Any, target: Target) -> int:
+    """Terms that the sum of a product lacks of whole groups of a CPU's dot product."""
+    dot = None if target.is_gpu else intrin.vector_dot(target, bytes_of(target) or "")
+    turned = node.attrs.get("transpose_a") or node.attrs.get("transpose_b")
+    return 0 if dot is None or node.op != "matmul" or turned or data.ndim != 2 else -data.shape[0] % dot.group
+
+
+def _filled(b: Rebuild, x: Value, data: Any, missing: int) -> tuple[Value, Any]:
+    """The operands with so many further terms of zeros: a copy of x takes less than products of single bytes do."""
+    after = (0,) * (x.ndim - 1) + (missing,)
+    (x,) = b.new.add("pad", [x], {"before": (0,) * x.ndim, "after": after}, x.name)
+    return x, np.concatenate([data, np.zeros((missing, data.shape[1]), data.dtype)])
 
 
 def bytes_of(target: Target) -> str | None:

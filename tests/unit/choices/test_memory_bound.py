@@ -324,3 +324,21 @@ def test_more_threads_share_a_sum_before_a_second_kernel_does(sums: int, length:
     space = next(s for s in spaces(outs, tec.Target("rocm -mcpu=gfx950")) if s.template == "gpu reduction")
     assert 1 + (space.default["parts"] > 1) == kernels
     assert kernels > 1 or space.default["threads"] > 64
+
+
+@pytest.mark.parametrize("shape", [(3001, 33), (5, 4, 9000), (17, 40000)])
+def test_rows_beyond_the_caches_of_a_core_are_read_from_several_places(shape: tuple[int, ...]) -> None:
+    """Sums along all axes but the last, of whole parts and of others; NumPy's values."""
+    axes = tuple(range(len(shape) - 1))
+    x, known = te.placeholder(shape, name="x"), get_op("reduce_sum")
+    attrs = {"axes": axes, "keepdims": False}
+    outs = known.compute(attrs, [x], known.infer([TensorType("float32", shape)], attrs))
+    s = schedule(outs, tec.Target("llvm -mcpu=haswell"))
+    f = tec.build(s.schedule, [x, *s.outputs], "llvm -mcpu=haswell", name="sums")
+    value = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    got = tec.nd.empty((shape[-1],))
+    f(tec.nd.array(value), got)
+    np.testing.assert_allclose(got.numpy(), value.astype("f8").sum(axes), rtol=1e-5, atol=1e-4)
+    text = str(tec.lower(s.schedule, [x, *s.outputs]))
+    vector = next(line for line in text.splitlines() if " + x[" in line).split(" = ")[0] + " = "
+    assert text.count(vector) > 4  # so many rows are added to it in one turn

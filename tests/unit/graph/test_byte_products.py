@@ -147,3 +147,13 @@ def test_on_the_software_gpu(mcpu, graph):
     feeds = feeds_of(g)
     (got,) = tec.compile(g, target=f"rocm -mcpu={mcpu}", cache=False).run(feeds, device=tec.rocm_emu(mcpu))
     np.testing.assert_array_equal(got, run_graph(g, feeds)[0])
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(9, 6, 5), (3, 33, 20), (20, 64, 1), (5, 7, 40)])
+@pytest.mark.parametrize("zero", ["raw", "one"])
+def test_products_of_few_columns_and_of_terms_beside_whole_groups(m, k, n, zero):
+    """On a CPU with a dot product of bytes: sums are filled up to whole groups, columns to whole vectors."""
+    g = matmul_graph("uint8", zero, m, k, n)
+    assert "vpdpbusd" in tec.compile(g, "llvm -mcpu=icelake-server", cache=False).module.get_source("asm")
+    feeds = feeds_of(g)
+    np.testing.assert_array_equal(tec.compile(g, "llvm", cache=False).run(feeds)[0], run_graph(g, feeds)[0])

@@ -224,6 +224,17 @@ def test_few_queries_on_a_cpu(case):
         np.testing.assert_allclose(got, dense(f, attrs), atol=1e-5)
 
 
+@pytest.mark.parametrize(("size", "value_size"), [(5, 69), (75, 17), (1, 1), (33, 40)])
+def test_few_queries_of_heads_that_vectors_do_not_fill(size, value_size):
+    """The last vector of a head begins earlier; an infinite element before its own lanes is in no score twice."""
+    g = build({}, {}, (1, 2, 2, 3, 70, size, value_size))
+    f = feeds(g)
+    f["k"][0, 0, 7, 0] = -np.inf
+    f["q"][..., 0] = np.abs(f["q"][..., 0]) + 1
+    net = tec.compile(g, target="llvm -mcpu=x86-64-v3", cache=False)
+    np.testing.assert_allclose(net.run(f)[0], dense(f, {}), atol=1e-5)
+
+
 def test_one_query_and_a_long_cache():
     g = build({"right": 0, "offset": 299}, {}, (1, 4, 2, 1, 300, 64, 64))
     f = feeds(g)

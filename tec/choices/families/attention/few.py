@@ -25,6 +25,19 @@ def lanes_of(size: int, most: int) -> int:
     return min(most, size & -size)
 
 
+class Vectors:
+    """Vectors of so many elements, each a power of two of lanes: of a size that they do not divide the last one begins earlier, and its first `again` lanes are of the one before."""
+
+    def __init__(self, size: int, most: int):
+        self.lanes = min(most, 1 << size.bit_length() - 1)
+        self.count = -(-size // self.lanes)
+        self.again = self.count * self.lanes - size
+
+    def first(self, v: int) -> int:
+        """The first element of vector `v`."""
+        return v * self.lanes - (self.again if v == self.count - 1 else 0)
+
+
 class FewQueries:
     """One key head of one batch entry: its queries over blocks of keys."""
 
@@ -33,12 +46,14 @@ class FewQueries:
         self.keys, self.rows, self.lanes, self.b, self.key_head = keys, rows, lanes, b, key_head
         self.count = self.g.queries * self.g.group
         self.over = lanes_of(keys, lanes)  # of a vector of keys: a pool's block may have fewer than a vector has lanes
+        self.elements, self.results = Vectors(self.g.size, lanes), Vectors(self.g.value_size, lanes)
 
     def run(self) -> None:
         """The block of rows: queries and sums in local memory, then the keys in blocks."""
         ib, g, k = self.ib, self.g, self.kernel
         self.q = ib.allocate(self.acc, (MOST * g.size,), "queries", scope="local")
-        self.o = ib.allocate(self.acc, (MOST * g.value_size,), "sums", scope="local")
+        self.kept = self.results.count * self.results.lanes  # of a row's sums: vector behind vector
+        self.o = ib.allocate(self.acc, (MOST * self.kept,), "sums", scope="local")
         self.p = ib.allocate(self.acc, (self.keys,), "weights", scope="local")
         self.softmax = softmax = RunningSoftmax(k, MOST)
         with ib.for_range(0, self.count, "row") as row:
@@ -48,8 +63,8 @@ class FewQueries:
                 self.q[row * g.size + d] = x * k.const(k.scores.scale)
 
             k.each_element(self.b, head, i, put)
-            with ib.for_range(0, g.value_size, "d") as d:
-                self.o[row * g.value_size + d] = k.const(0)
+            with ib.for_range(0, self.kept, "d") as d:
+                self.o[row * self.kept + d] = k.const(0)
             softmax.begin(row)
         begin, end = k.key_range(self.b, 0, g.queries - 1, self.keys)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
@@ -61,8 +76,10 @@ class FewQueries:
         with ib.for_range(0, self.count, "row") as row:
             at = (self.b, *self._at(row))
             one = ib.let("one", k.normalized(k.const(1), softmax.total[row], softmax.top[row], at))
-            with ib.for_range(0, g.value_size, "d") as d:
-                k.write((*at, d), self.o[row * g.value_size + d] * one)
+            again, whole = self.results.again, self.kept - self.results.lanes * (self.results.again > 0)
+            for begin, end, behind in ((0, whole, 0), (whole, g.value_size, again)):
+                with ib.for_range(begin, end, "d") as d:
+                    k.write((*at, d), self.o[row * self.kept + d + behind] * one)
 
     def _at(self, row: Index) -> tuple[Any, Any]:
         return self.key_head * self.g.group + te.indexdiv(row, self.g.queries), te.indexmod(row, self.g.queries)
@@ -108,18 +125,24 @@ class FewQueries:
         self._values(row, key, count, factor)
 
     def _scores(self, row: Index, key: Index, j: Index, n: int) -> None:
-        ib, k, size = self.ib, self.kernel, self.g.size
-        lanes = lanes_of(size, self.lanes)
+        ib, k, lanes, again = self.ib, self.kernel, self.elements.lanes, self.elements.again
         sums = ib.allocate(self.acc, (n * lanes,), "scores", scope="local")
         for r in range(n):
             with self._vector(lanes) as lane:
                 sums[r * lanes + lane] = k.const(0)
-        with ib.for_range(0, size // lanes, "c") as c:
+
+        def add(first: Index, is_own: Callable[[Any], Any] | None = None) -> None:
             for r in range(n):
                 with self._vector(lanes) as lane:
-                    d = c * lanes + lane
-                    x = self.q[row * size + d] * k.at("k", self.b, self.key_head, key + j + r, d)
+                    d = first + lane
+                    x = self.q[row * self.g.size + d] * k.at("k", self.b, self.key_head, key + j + r, d)
+                    x = x if is_own is None else te.select(is_own(lane), x, k.const(0))
                     sums[r * lanes + lane] = sums[r * lanes + lane] + x
+
+        with ib.for_range(0, self.elements.count - (again > 0), "c") as c:
+            add(c * lanes)
+        if again:
+            add(self.g.size - lanes, lambda lane: lane >= again)
         for r in range(n):
             self.p[j + r] = self._folded(sums, r * lanes, lanes, operator.add)
 
@@ -129,21 +152,20 @@ class FewQueries:
         return self.kernel.seen(self.kernel.biased(self.p[j], (self.b, head, i, at)), self.b, i, at, [j < count])
 
     def _values(self, row: Index, key: Index, count: Index, factor: Expr) -> None:
-        ib, k, size = self.ib, self.kernel, self.g.value_size
-        lanes = lanes_of(size, self.lanes)
-        vectors = size // lanes
+        ib, k, lanes, vectors = self.ib, self.kernel, self.results.lanes, self.results.count
         for first in range(0, vectors, _SUMS):
             n = min(_SUMS, vectors - first)
             sums = ib.allocate(self.acc, (n * lanes,), "values", scope="local")
+            kept = row * self.kept + first * lanes
             for r in range(n):
                 with self._vector(lanes) as lane:
-                    sums[r * lanes + lane] = self.o[row * size + (first + r) * lanes + lane] * factor
+                    sums[r * lanes + lane] = self.o[kept + r * lanes + lane] * factor
             with ib.for_range(0, count, "j") as j:
                 weight = ib.let("weight", self.p[j])
                 for r in range(n):
                     with self._vector(lanes) as lane:
-                        x = k.at("v", self.b, self.key_head, key + j, (first + r) * lanes + lane)
+                        x = k.at("v", self.b, self.key_head, key + j, self.results.first(first + r) + lane)
                         sums[r * lanes + lane] = sums[r * lanes + lane] + weight * x
             for r in range(n):
                 with self._vector(lanes) as lane:
-                    self.o[row * size + (first + r) * lanes + lane] = sums[r * lanes + lane]
+                    self.o[kept + r * lanes + lane] = sums[r * lanes + lane]

@@ -121,12 +121,12 @@ class RegisterTiles(Space):
         super().__init__(group, target)
         self.op, self.out = op, out
         *_, self.m, self.n = const_shape(op.output(0))
-        self.lanes = _lanes(self.n, target)
         self.is_open = self.m is None or self.n is None
         block: int | None = op.attrs.get("block")
         grouped = op.attrs.get("group", 1) > 1
         self.block = block
         self.dot = intrin.vector_dot(target, op.inputs[0].dtype, filled=True) if grouped else None
+        self.lanes = self.dot.lanes if self.dot is not None else _lanes(self.n, target)
         columns = (
             (block,)
             if block
@@ -144,7 +144,8 @@ class RegisterTiles(Space):
         if pair is None or len(pair[0].axis) < 2 or len(op.reduce_axis) != 1:
             return None
         n = const_shape(op.output(0))[-1]
-        if (n is not None and n < _FEWEST_LANES) or op.output(0).dtype not in ("float32", "float64", "int32"):
+        is_few = n is not None and n < _FEWEST_LANES and not op.attrs.get("block")
+        if is_few or op.output(0).dtype not in ("float32", "float64", "int32"):
             return None
         return cls(group, target, *pair)
 
