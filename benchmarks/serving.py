@@ -95,8 +95,9 @@ def through_engine(lm: Any, model: PagedModel, prompts: Sequence[list[int]], tok
 
 def serve(path: str, context: int, slots: int, blocks: int, port: Any) -> None:
     """A server in a process of its own."""
-    from tec.lm.serve.app import run, socket_at
+    from tec.lm.serve.app import run
     from tec.lm.serve.compiled import served_of
+    from tec.serve.sockets import socket_at
 
     listening = socket_at("127.0.0.1", 0)
     served = served_of(load(path, context=context), "model", slots=slots, blocks=blocks)

@@ -77,6 +77,7 @@ def command(
     try:
         from ..serve.app import create_app, serve
         from ..serve.repository import Repository, Settings
+        from ..serve.sockets import address_of, socket_at
     except ImportError as error:
         raise Refused(f"the server needs {error.name}", "pip install 'tec-compiler[serve]'") from None
 
@@ -98,6 +99,7 @@ def command(
         raise Refused(f"no models in {', '.join(map(str, models))}")
     for name, version, _ in found:
         repository.expect(name, version, None)  # not ready until it is loaded
+    listening = socket_at(host, port)
     if log:
         logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
 
@@ -109,6 +111,7 @@ def command(
             except Exception as error:
                 common.echo(f"{name} {version}: {error}")
 
+    common.echo(f"listening at {'https' if ssl_certfile else 'http'}://{address_of(listening)}")
     threading.Thread(target=load, name="tec-load", daemon=True).start()
     keys = [k for k in os.environ.get("TEC_SERVE_KEYS", "").split(",") if k]
     app = create_app(repository, keys=keys, body_bytes=max_body * 1_000_000, time_s=timeout, log=log)
@@ -118,9 +121,8 @@ def command(
         if grpc_port
         else None
     )
-    common.echo(f"listening at {'https' if ssl_certfile else 'http'}://{host}:{port}")
     try:
-        serve(app, host, port, **options)
+        serve(app, listening, **options)
     finally:
         if over_grpc is not None:
             over_grpc.stop()

@@ -90,8 +90,9 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
     if not model.exists():
         raise Refused(f"{model}: no such file or folder")
     keys = tuple(k for k in (*api_key, os.environ.get("TEC_API_KEY", "")) if k)
-    from ..lm.serve.app import run, socket_at
+    from ..lm.serve.app import run
     from ..lm.serve.served import Limits
+    from ..serve.sockets import address_of, socket_at
 
     listening = socket_at(host, port)  # before the model is loaded: a port that is taken is told at once
     from ..lm.adapters import applied
@@ -117,6 +118,5 @@ def command(model: Path, host: str, port: int, api_key: tuple[str, ...], **said:
         common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
     if not keys and host not in ("127.0.0.1", "localhost", "::1"):
         common.echo("anybody who reaches this address may use the model: --api-key", err=True)
-    where = listening.getsockname()
-    common.echo(f"serving {name} at http://{where[0]}:{where[1]}/v1 (Ctrl-C ends it)", err=True)
+    common.echo(f"serving {name} at http://{address_of(listening)}/v1 (Ctrl-C ends it)", err=True)
     run(served, listening)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hmac
 import json
 import logging
+import socket
 import time
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import uvicorn
@@ -126,6 +127,9 @@ class _Log:
             _LOG.info(json.dumps(row))
 
 
-def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 8000, **options: Any) -> None:
-    """Run the application on uvicorn until it is told to stop; requests that are under way are answered first. options: uvicorn's (ssl_keyfile ...)."""
-    uvicorn.run(app, host=host, port=port, log_level=options.pop("log_level", "warning"), **options)
+def serve(app: ASGIApp, listening: socket.socket, **options: Any) -> None:
+    """Run the application on uvicorn until it is told to stop; requests that are under way are answered first. listening: of `sockets.socket_at`.
+    options: uvicorn's (ssl_keyfile ...)."""
+    config = uvicorn.Config(app, log_level=options.pop("log_level", "warning"), **options)
+    with suppress(KeyboardInterrupt):  # uvicorn raises the signal again that ended it
+        uvicorn.Server(config).run(sockets=[listening])

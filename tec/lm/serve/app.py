@@ -54,17 +54,6 @@ def application(served: Served) -> Any:
     )
 
 
-def socket_at(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises ArgumentError where the address is taken, or is none of this host's."""
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(family[4][:2], family=family[0])
-    except (OSError, UnicodeError) as error:
-        raise ArgumentError(
-            f"cannot listen at {host}, port {port}: {error}", hint="another --port, or --port 0 for any"
-        ) from None
-
-
 def run(served: Served, listening: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM. Streams that are under way have some seconds to end. Raises MissingPackageError."""
     try:
@@ -329,4 +318,4 @@ def describe(error: BaseException) -> tuple[int, dict[str, Any], dict[str, str]]
     return 500, error_body("the server failed at this request; its log says why", "server_error"), {}
 
 
-__all__ = ["application", "describe", "error_body", "run", "socket_at"]
+__all__ = ["application", "describe", "error_body", "run"]

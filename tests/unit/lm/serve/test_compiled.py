@@ -8,9 +8,8 @@ import numpy as np
 import openai
 import pytest
 
-from tec.errors import ArgumentError
 from tec.lm import embedder, load
-from tec.lm.serve.app import application, socket_at
+from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_embedder, served_of
 from tec.lm.serve.engine import Done, Request, Token
@@ -94,10 +93,3 @@ def test_a_model_for_embeddings_alone():
         with pytest.raises(openai.APIStatusError, match="writes no texts"):
             client.completions.create(model="vectors", prompt="abc")
     served.engine.close()
-
-
-def test_a_port_that_is_taken():
-    with socket_at("127.0.0.1", 0) as first, pytest.raises(ArgumentError, match="cannot listen at"):
-        socket_at("127.0.0.1", first.getsockname()[1])
-    with pytest.raises(ArgumentError, match="cannot listen at"):
-        socket_at("192.0.2.1", 0)
