@@ -8,7 +8,8 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders.quantize import FLOAT8_MAX, to_float8
+from tec.graph.builders.quantize import to_float8
+from tec.ir.dtype import FLOAT_MAX, dtype_info
 from tec.te.evaluate import np_dtype
 
 from . import reader
@@ -16,7 +17,7 @@ from .casts import cast_on_host
 from .importer import Call, Outputs, onnx_op
 
 FLOATS = ("float32", "float16", "float64", "bfloat16")
-FLOATS8 = tuple(FLOAT8_MAX)
+FLOATS8 = tuple(d for d in FLOAT_MAX if dtype_info(d).is_float8)
 
 _UNARY = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",

@@ -26,7 +26,6 @@ from ..te import ComputeOp, Operation, PlaceholderOp, Tensor
 _LIMIT = 1 << 31  # flat indices are int32
 # v < c is f < c * W where f = v * W + w; v <= c is f < (c + 1) * W.
 _COMPARED: dict[type, tuple[str, int]] = {E.LT: ("lt", 0), E.GE: ("ge", 0), E.LE: ("lt", 1), E.GT: ("ge", 1)}
-_TURNED: dict[type, type] = {E.LT: E.GT, E.GT: E.LT, E.LE: E.GE, E.GE: E.LE}
 
 # Neighbours among an operation's data ("") or reduction ("r") axes: the operation, the kind, the first one's number.
 Pair = tuple[int, str, int]
@@ -259,7 +258,7 @@ def _comparison(e: E.Expr) -> tuple[E.Var, type, int] | None:
     """(v, <, c) of a comparison of a variable, or of one and a number, with a number."""
     if type(e) not in _COMPARED:
         return None
-    for a, b, how in ((e.a, e.b, type(e)), (e.b, e.a, _TURNED[type(e)])):  # type: ignore[attr-defined]
+    for a, b, how in ((e.a, e.b, type(e)), (e.b, e.a, E.TURNED[type(e)])):  # type: ignore[attr-defined]
         found, bound = _moved(a), const_value(b)
         if found is not None and isinstance(bound, int):
             return found[0], how, bound - found[1]

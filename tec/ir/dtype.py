@@ -22,6 +22,12 @@ _SCALARS = {
     **{f"float{b}": ("float", b) for b in (16, 32, 64)},
     **{f"{s}int{b}": (s + "int", b) for s in ("", "u") for b in (4, 8, 16, 32, 64)},
 }  # fmt: skip
+# The largest finite number of each float type, by its element.
+FLOAT_MAX = {
+    "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
+    "bfloat16": 3.3895313892515355e38, "float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
+}  # fmt: skip
 _VECTOR = re.compile(r"(bool|handle|bfloat16|float8_e[45]m[32](?:fnuz)?|u?int\d+|float\d+?)(?:x(\d+))?$")
 
 
@@ -38,12 +44,14 @@ class DTypeInfo:
     element: str = field(init=False, compare=False)  # the dtype of one lane
     is_float: bool = field(init=False, compare=False)
     is_int: bool = field(init=False, compare=False)  # signed or unsigned integer; not bool
+    is_float8: bool = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         set_once = object.__setattr__
         set_once(self, "bytes", max(1, (self.bits + 7) // 8))
         set_once(self, "element", self.name.partition("x")[0] if self.lanes > 1 else self.name)
-        set_once(self, "is_float", self.kind in ("float", "bfloat") or self.kind.startswith("float8"))
+        set_once(self, "is_float8", self.kind.startswith("float8"))
+        set_once(self, "is_float", self.kind in ("float", "bfloat") or self.is_float8)
         set_once(self, "is_int", self.kind in ("int", "uint"))
 
     @property

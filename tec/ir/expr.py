@@ -210,6 +210,9 @@ class GE(CmpExpr):
     __slots__ = ()
 
 
+TURNED: dict[type[Expr], type[CmpExpr]] = {LT: GT, LE: GE, GT: LT, GE: LE}  # a < b is b > a
+
+
 class And(BinaryExpr):
     """Logical and of bools; both sides may be evaluated, the right one is guarded only under IfThenElse / if_then_else."""
 

@@ -140,7 +140,7 @@ def to_bits(x: Array, dtype: str) -> Array:
     info = dtype_info(dtype)
     if info.element == "bfloat16":
         return (np.ascontiguousarray(x, np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    if info.kind.startswith("float8"):
+    if info.is_float8:
         import ml_dtypes
 
         result: Array = x.astype(getattr(ml_dtypes, ml_dtypes_name(info.element))).view(np.uint8)
@@ -155,7 +155,7 @@ def from_bits(bits: Array, dtype: str) -> Array:
     info = dtype_info(dtype)
     if info.element == "bfloat16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    if info.kind.startswith("float8"):
+    if info.is_float8:
         import ml_dtypes
 
         kind = getattr(ml_dtypes, ml_dtypes_name(info.element))

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import ExprError, caller_loc
 from ..ir import build
 from ..ir.buffer import FRAGMENT_SCOPES, GLOBAL, LOCAL, SHARED, SHARED_DYN, WMMA_SCOPES, Buffer
-from ..ir.dtype import dtype_info, int_range, normalize_dtype
+from ..ir.dtype import FLOAT_MAX, dtype_info, int_range, normalize_dtype
 from ..ir.expr import Expr, IntImm, IterKind, IterVar, Range, Var
 from .complexes import PART, ComplexTensor
 from .like import DTypeLike, ExprLike, ShapeLike
@@ -322,18 +322,11 @@ def min_value(dtype: DTypeLike) -> Expr:
     return _limit(dtype, -1)
 
 
-_FLOAT_MAX = {
-    "float64": float(np.finfo(np.float64).max), "float32": float(np.finfo(np.float32).max), "float16": 65504.0,
-    "bfloat16": 3.3895313892515355e38, "float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0,
-    "float8_e5m2fnuz": 57344.0,
-}  # fmt: skip
-
-
 def _limit(dtype: Any, sign: int) -> Expr:
     dtype = normalize_dtype(dtype)
     element = dtype_info(dtype).element
-    if element in _FLOAT_MAX:
-        return build.const(sign * _FLOAT_MAX[element], dtype)
+    if element in FLOAT_MAX:
+        return build.const(sign * FLOAT_MAX[element], dtype)
     if element == "handle":
         raise ExprError("a pointer has no largest value")
     return build.const(int_range(element)[sign > 0], dtype)

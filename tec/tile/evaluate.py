@@ -15,9 +15,9 @@ import numpy as np
 from ..errors import ArgumentError, KernelError
 from ..ir import expr as E
 from ..ir import interp_ops as ops
+from ..ir.dtype import FLOAT_MAX, dtype_info
 from ..ir.visit import deep_recursion
 from .grammar import DTYPES, Block, Op, Program, TileType, Value
-from .numbers import LARGEST
 from .words import tensor
 
 Array = np.ndarray[Any, Any]
@@ -151,10 +151,10 @@ class Machine:
             shape = np.shape(x)
             return ops.reinterpret(np.atleast_1d(x).ravel(), have.tec, to.tec).reshape(shape)
         x = np.asarray(x)
-        if to.tec in LARGEST and have.is_floating() and have.tec != to.tec:
+        if dtype_info(to.tec).is_float8 and have.is_floating() and have.tec != to.tec:
             if have.tec != "float64":
                 x, have = ops.cast(x, have.tec, "float32"), DTYPES["float32"]
-            x = np.clip(x, -LARGEST[to.tec], LARGEST[to.tec])
+            x = np.clip(x, -FLOAT_MAX[to.tec], FLOAT_MAX[to.tec])
         return ops.cast(x, have.tec, to.tec)
 
     def do_addptr(self, op: Op) -> Pointers:

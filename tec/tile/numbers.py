@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 from ..ir import build as B
 from ..ir import expr as E
-from ..ir.dtype import dtype_info
+from ..ir.dtype import FLOAT_MAX, dtype_info
 from .grammar import Op
 
 # What an op costs, against one addition: what costs more is kept rather than computed again.
 COSTS = {"idiv": 8, "imod": 8, "div": 4, "fmod": 8, "mulhi": 2}
 MATH_COST = 8
 _MATH = {"round": "round", "nearbyint": "nearbyint"}
-# The largest number of each float of 8 bits: a cast to one saturates, as Triton's do.
-LARGEST = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
 _COMPARE = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
@@ -57,8 +55,8 @@ def _cast(op: Op, x: E.Expr) -> E.Expr:
         return B.reinterpret(to.tec, x)
     if to.tec == have.tec:
         return x
-    if to.tec in LARGEST and have.is_floating():
-        x = _within(B.cast("float32", x) if have.tec in LARGEST else x, LARGEST[to.tec])
+    if dtype_info(to.tec).is_float8 and have.is_floating():  # saturates, as Triton's casts do
+        x = _within(B.cast("float32", x) if dtype_info(have.tec).is_float8 else x, FLOAT_MAX[to.tec])
     return B.cast(to.tec, x)
 
 

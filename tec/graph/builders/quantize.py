@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ir.dtype import FLOAT_MAX, dtype_info
 from ..graph import Value
 from .builder import Builder
 from .matmul import matmul
@@ -27,14 +28,11 @@ def spread(b: Builder, value: Value, x: Value, axis: int, block: int = 0) -> Val
     return b.reshape(value, (*[1] * axis, value.type.size, *[1] * (x.ndim - axis - 1)))
 
 
-FLOAT8_MAX = {"float8_e4m3": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0, "float8_e5m2fnuz": 57344.0}
-
-
 def to_float8(b: Builder, x: Value, dtype: str, saturate: bool = True) -> Value:
     """x rounded to an 8-bit float; what is too large becomes the largest number, or, unsaturated, infinity or NaN."""
     wide = b.cast(x, "float32")
     if saturate:
-        wide = b.op("clip", wide, low=-FLOAT8_MAX[dtype], high=FLOAT8_MAX[dtype])
+        wide = b.op("clip", wide, low=-FLOAT_MAX[dtype], high=FLOAT_MAX[dtype])
     return b.cast(wide, dtype)
 
 
@@ -42,11 +40,12 @@ def quantize(b: Builder, x: Value, scale: Value, zero: Value | None, dtype: str)
     """round(x / scale) + zero, saturated to `dtype`; scale and zero broadcast."""
     wide = "float32" if x.dtype in ("float16", "bfloat16", "int32") else x.dtype
     y = b.op("divide", b.cast(x, wide), b.cast(scale, wide))
-    if dtype not in FLOAT8_MAX:
+    is_float8 = dtype_info(dtype).is_float8
+    if not is_float8:
         y = b.op("round_even", y)
     if zero is not None:
         y = b.op("add", y, b.cast(zero, wide))
-    if dtype in FLOAT8_MAX:
+    if is_float8:
         return to_float8(b, y, dtype)
     low, high = RANGE[dtype]
     return b.cast(b.op("clip", y, low=float(low), high=float(high)), dtype)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...ir.dtype import FLOAT_MAX
 from ...ops.registry import FOLLOWS_16, SUMS
 from ...te.evaluate import np_dtype
 from ..graph import Graph, Node, Value
 from ..precision import precision_of
 from .rewrite import Rebuild
-
-_LARGEST = 65504.0  # of float16
 
 
 def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
@@ -81,4 +80,4 @@ def _fits(v: Value, dtype: str) -> bool:
         return True
     largest = size.max()
     lost = (size > 0) & (size < 6e-8) & (size > largest * 2.0**-11)
-    return bool(largest < _LARGEST and not np.any(lost))
+    return bool(largest < FLOAT_MAX["float16"] and not np.any(lost))

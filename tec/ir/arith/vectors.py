@@ -12,18 +12,14 @@ if TYPE_CHECKING:
     from .simplifier import Simplifier
 
 
-# a < b is b > a.
-_TURNED: dict[Any, Any] = {E.LT: E.GT, E.LE: E.GE, E.GT: E.LT, E.GE: E.LE}
-
-
 def vector(f: Simplifier, t: Any, a: Any, b: Any) -> E.Expr | None:
     """Operations on ramps and broadcasts, done on their scalars."""
     ta, tb = type(a), type(b)
     if ta is E.Broadcast and tb is E.Broadcast and a.lanes == b.lanes:
         return f.intern(E.Broadcast(f.simp(f.make(t, a.value, b.value)), a.lanes))
-    if t in _TURNED and ta is E.Broadcast:
-        return vector(f, _TURNED[t], b, a)
-    if t in _TURNED and ta is E.FloorMod:
+    if t in E.TURNED and ta is E.Broadcast:
+        return vector(f, E.TURNED[t], b, a)
+    if t in E.TURNED and ta is E.FloorMod:
         return _digit_by_constant(f, t, a, b)
     if E.Ramp not in (ta, tb):
         return None
@@ -77,7 +73,7 @@ def _vector_by_constant(f: Simplifier, t: Any, a: E.Ramp, b: E.Broadcast) -> E.E
 def _digit_by_constant(f: Simplifier, t: Any, a: Any, b: Any) -> E.Expr | None:
     """Ramp // c % m < k, which is Ramp % (c*m) < c*k, where all lanes agree on the answer; and the other comparisons."""
     parts = (a.b, getattr(a.a, "b", None), b)
-    if type(a.a) is not E.FloorDiv or type(a.a.a) is not E.Ramp or t not in _TURNED:
+    if type(a.a) is not E.FloorDiv or type(a.a.a) is not E.Ramp or t not in E.TURNED:
         return None
     if not all(type(p) is E.Broadcast and type(p.value) is E.IntImm and p.value.value > 0 for p in parts):
         return None
