@@ -26,6 +26,7 @@ from tec import Target, TecError
 from tec.jit.specialise import target_of
 from tec.runtime.networks.network import Network
 
+from .draws import Draws
 from .export import decompositions
 from .importer import Conversion, convert, location_of
 from .reports import GraphReport, grouped, keep, keep_break
@@ -165,7 +166,7 @@ class _Later:
                 }
                 try:
                     self.hybrid = hybrid = Hybrid(self.module, held, self.target, self.strict)
-                    self.runner = hybrid.run if isinstance(hybrid.run, Runner) else None
+                    self.runner = hybrid.run if isinstance(hybrid.run, Runner) and not hybrid.draws else None
                 except TecError as error:  # every call's: the graph is cut by now, and cannot be read again
                     self.hybrid = _raises(error)
         return self.hybrid(values)
@@ -176,13 +177,14 @@ class Hybrid:
 
     def __init__(self, module: GraphModule, held: Mapping[str, torch.Tensor], target: Any, strict: bool = False):
         self.target = target
+        self.draws = Draws(module)
         with unset_fake_temporarily():
             self.run, made = self._compiled(module, held)
         if made.calls:
             keep(made, strict)
 
     def __call__(self, values: list[Any]) -> Any:
-        return self.run(values)
+        return self.run([*values, *self.draws(values)] if self.draws else values)
 
     def _compiled(self, module: GraphModule, held: Mapping[str, torch.Tensor]) -> tuple[Any, GraphReport]:
         """What runs the graph, and which of its calls stay torch's."""

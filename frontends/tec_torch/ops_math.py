@@ -453,9 +453,11 @@ def device_put(c: AtenCall, x: Value, *more: Any) -> Value:
 
 @aten_op("native_dropout")
 def native_dropout(c: AtenCall, x: Value, p: float, train: bool | None = None) -> Any:
-    if train and p:
+    if train is False or not p:
+        return x, c.broadcast(c.const(True), x.shape)
+    if p != 1:
         raise ImportModelError("dropout in training", hint="module.eval()")
-    return x, c.broadcast(c.const(True), x.shape)
+    return c.op("multiply", x, c.like(0.0, x)), c.broadcast(c.const(False), x.shape)
 
 
 @aten_op("copy")
