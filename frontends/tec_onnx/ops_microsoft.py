@@ -11,7 +11,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders import axis_of, norm
+from tec.graph.builders import axis_of, linear_algebra, norm
 from tec.graph.builders.matmul import matmul
 from tec.graph.builders.packed import packed_constant
 from tec.graph.builders.quantize import dequantize, integer_matmul, quantize
@@ -238,4 +238,6 @@ def expand_dims(c: Call) -> Value:
 
 @onnx_op("Inverse", domain=MS)
 def inverse(c: Call) -> Value:
-    return c.host(lambda x: np.linalg.inv(x.astype(np.float64)).astype(x.dtype), c[0])
+    x = c[0]
+    wide = x if x.dtype in linear_algebra.WIDE else c.cast(x, "float32")
+    return c.cast(linear_algebra.inverse(c, wide)[0], x.dtype)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
-from tec.graph.builders import axis_of, norm
+from tec.graph.builders import axis_of, linear_algebra, norm
 from tec.graph.builders.conv import add_bias, pool_windows, same_pads
 from tec.graph.builders.conv import conv_transpose as transposed
 from tec.graph.builders.matmul import determinant
@@ -323,8 +323,9 @@ def deform_conv(c: Call) -> Value:
 
 @onnx_op("Det")
 def det(c: Call) -> Value:
-    """By cofactors up to three rows, on the host above."""
+    """By cofactors up to three rows, by LU factors above."""
     x = c[0]
-    if x.shape[-1] > 3:
-        return c.const(np.linalg.det(c.importer.value_of(x, "a determinant")), x.dtype)
-    return determinant(c, x)
+    if x.shape[-1] <= 3:
+        return determinant(c, x)
+    wide = x if x.dtype in linear_algebra.WIDE else c.cast(x, "float32")
+    return c.cast(linear_algebra.determinant(c, linear_algebra.lu(c, wide)), x.dtype)

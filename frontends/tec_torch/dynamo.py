@@ -28,7 +28,7 @@ from tec.runtime.networks.network import Network
 
 from .draws import Draws
 from .export import decompositions
-from .importer import Conversion, convert, location_of
+from .importer import Conversion, convert, location_of, only_checks
 from .reports import GraphReport, grouped, keep, keep_break
 from .runner import Runner
 
@@ -177,6 +177,7 @@ class Hybrid:
 
     def __init__(self, module: GraphModule, held: Mapping[str, torch.Tensor], target: Any, strict: bool = False):
         self.target = target
+        _untie(module)
         self.draws = Draws(module)
         with unset_fake_temporarily():
             self.run, made = self._compiled(module, held)
@@ -246,6 +247,25 @@ class CompiledPart(torch.nn.Module):
     def forward(self, *values: Any) -> Any:
         results = self.runner(values)
         return results[0] if self.single else tuple(results)
+
+
+def _untie(module: GraphModule) -> None:
+    """Takes calls that only check out of the chain of tokens by which AOTAutograd orders calls with effects: a check needs no order, and what it asks is asked
+    of the call before it (`ops_linalg`)."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.target is not torch.ops.higher_order.with_effects or not only_checks(node.args[1]):
+            continue
+        token, op, *args = node.args
+        with graph.inserting_before(node):
+            check = graph.call_function(op, tuple(args), dict(node.kwargs))
+        check.meta |= {"val": None, "stack_trace": node.meta.get("stack_trace")}
+        for user in list(node.users):
+            user.replace_all_uses_with(token)
+            graph.erase_node(user)
+        graph.erase_node(node)
+        if all(u.op == "output" for u in token.users):
+            token.meta["val"] = None  # as it is when the graph runs
 
 
 def _is_size(node: Node) -> bool:

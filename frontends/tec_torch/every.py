@@ -8,6 +8,7 @@ from . import (  # noqa: F401
     ops_experts,
     ops_grad,
     ops_index,
+    ops_linalg,
     ops_make,
     ops_math,
     ops_nn,

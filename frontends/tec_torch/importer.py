@@ -33,7 +33,7 @@ COMPLEX: dict[Any, Converter] = {}  # of calls that take or give complex numbers
 _PLACE = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking", "copy", "implicit"})
 _MISFITS = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError, NotImplementedError)
 # Calls that check what was asked when the graph was made, or mark a place.
-_ASSERTS = ("_assert", "sym_constrain", "_functional_assert", "_functional_sym_constrain")
+_ASSERTS = ("_assert", "sym_constrain", "_functional_assert", "_functional_sym_constrain", "_linalg_check_errors")
 
 
 def aten_op(*names: str, space: Any = torch.ops.aten) -> Callable[[Converter], Converter]:
@@ -214,9 +214,14 @@ class Given:
     name: str
 
 
+def only_checks(target: Any) -> bool:
+    """Whether calls of an operator check something or mark a place, and have no result."""
+    return getattr(target, "__name__", "").startswith(_ASSERTS)
+
+
 def is_assertion(node: Node) -> bool:
     """Whether a call only checks, or marks a place: it has no result that is read."""
-    return node.meta.get("val") is None and not node.users and getattr(node.target, "__name__", "").startswith(_ASSERTS)
+    return node.meta.get("val") is None and not node.users and only_checks(node.target)
 
 
 def convert(

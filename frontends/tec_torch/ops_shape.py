@@ -245,15 +245,29 @@ def select_scatter(c: AtenCall, x: Value, part: Value, dim: int, index: Any) -> 
 
 @aten_op("diagonal", "diagonal_copy")
 def diagonal(c: AtenCall, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    flat, first, _ = _diagonals(c, x, offset, dim1, dim2)
+    count = c.shape[-1]
+    return c.slice(flat, -1, first if count else 0, count, x.shape[axis_of(dim2, x.ndim)] + 1)
+
+
+@aten_op("diagonal_scatter")
+def diagonal_scatter(c: AtenCall, x: Value, part: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    flat, first, order = _diagonals(c, x, offset, dim1, dim2)
+    if part.shape[-1] == 0:
+        return x
+    y = slice_scatter(c, flat, part, -1, first, None, x.shape[order[-1]] + 1)
+    return c.transpose(c.reshape(y, [x.shape[k] for k in order]), [int(k) for k in np.argsort(order)])
+
+
+def _diagonals(c: AtenCall, x: Value, offset: int, dim1: int, dim2: int) -> tuple[Value, int, list[int]]:
+    """x with the two dimensions as one behind the others; where in it a diagonal begins, a row and a place apart each; the order of the dimensions."""
     a, b = axis_of(dim1, x.ndim), axis_of(dim2, x.ndim)
-    rest = [k for k in range(x.ndim) if k not in (a, b)]
-    y = c.transpose(x, (*rest, a, b))
-    (rows, cols), count = y.shape[-2:], c.shape[-1]
+    order = [*(k for k in range(x.ndim) if k not in (a, b)), a, b]
+    y = c.transpose(x, order)
+    rows, cols = y.shape[-2:]
     if is_symbolic([rows, cols]):
         raise ImportModelError("the diagonal of open sizes")
-    flat = c.reshape(y, (*y.shape[:-2], rows * cols))
-    first = offset if offset >= 0 else -offset * cols
-    return c.slice(flat, -1, first if count else 0, count, cols + 1)
+    return c.reshape(y, (*y.shape[:-2], rows * cols)), offset if offset >= 0 else -offset * cols, order
 
 
 @aten_op("unfold")

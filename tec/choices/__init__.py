@@ -22,6 +22,7 @@ from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
     convolutions,
+    factors,
     interleavings,
     libraries,
     linear_recurrence,
@@ -55,6 +56,7 @@ FAMILIES: tuple[Any, ...] = (
     attention,
     recurrent,
     linear_recurrence,
+    factors,
     sorts,
     softmax_rows,
     scatters,

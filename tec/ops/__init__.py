@@ -9,6 +9,7 @@ from . import (
     deform,
     elementwise,
     experts,
+    factors,
     image,
     linear_recurrence,
     matmul,
@@ -45,6 +46,6 @@ from .registry import (
 
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
-    "elementwise", "experts", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
+    "elementwise", "experts", "factors", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
     "sort", "transform_layout", "trees", "vjp",
 ]  # fmt: skip

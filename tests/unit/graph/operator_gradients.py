@@ -173,5 +173,5 @@ NONE: dict[str, str] = {
     "write_rows": "writes into the memory of a state: refused",
     **dict.fromkeys("tree_leaves tree_sums".split(), "steps of its input: zero but where a comparison changes"),
     "mx_round": "rounds a block by its largest element: zero but at the steps, which differences of float32 cannot tell from them",
-    **dict.fromkeys("recurrence linear_recurrence".split(), "its definition is a loop written by hand: refused, write the steps out"),
+    **dict.fromkeys("recurrence linear_recurrence cholesky lu row_order substitution".split(), "its definition is a loop written by hand: refused, write the steps out"),
 }  # fmt: skip
