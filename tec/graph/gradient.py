@@ -84,20 +84,24 @@ def _open_parameters(graph: Graph, names: Sequence[str]) -> None:
         graph.outputs = [fresh if v is constant else v for v in graph.outputs]
 
 
+def pulled_back(graph: Graph, output: Value, head: Value, wrt: Sequence[Value]) -> list[Value]:
+    """The gradients, by values of a graph, of a value that is made of them, weighed by `head`; their nodes are added to the graph."""
+    return _Reverse(graph, output, head).run(wrt)
+
+
 class _Reverse:
-    def __init__(self, graph: Graph, output: Value, head: str | None):
+    def __init__(self, graph: Graph, output: Value, head: str | Value | None):
         if not dtype_info(output.dtype).is_float:
             raise ArgumentError(
                 f"gradient of {output.name}, whose elements are {output.dtype}", hint="give a floating output"
             )
         self.graph = graph
         b = Builder(graph, f"d_{output.name}")
-        first = (
-            b.broadcast(b.like(1, output), output.shape)
-            if head is None
-            else graph.input(head, output.dtype, output.shape)
-        )
-        self.adjoints: dict[Value, Value] = {output: first}
+        if head is None:
+            head = b.broadcast(b.like(1, output), output.shape)
+        elif isinstance(head, str):
+            head = graph.input(head, output.dtype, output.shape)
+        self.adjoints: dict[Value, Value] = {output: head}
 
     def run(self, wanted: Sequence[Value]) -> list[Value]:
         moving = set(wanted)
