@@ -16,9 +16,9 @@ MARK = "<!-- contrib operators -->"
 # Why an operator is refused -> the operators.
 REASONS = {
     "not written yet; ONNX Runtime's CPU provider runs it": """
-        BifurcationDetector BranchwiseRMSNorm ConvTransposeWithDynamicPads CropAndResize
+        BifurcationDetector ConvTransposeWithDynamicPads CropAndResize
         EngramGate GatedDeltaNet GatherPacked HyperConnectionPostMix HyperConnectionPreMix
-        MatMulFpQ4 MatMulInteger16 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock
+        MatMulFpQ4 MaxpoolWithMask MoEGroupRouter MurmurHash3 NGramHashMapping NGramRepeatBlock
         VarlenCausalConvWithState VarlenNGramHashMapping WordConvEmbedding DynamicTimeWarping AttnLSTM""",
     "a loop of generation with its model inside; ONNX Runtime's generation library runs such loops outside the model":
         "BeamSearch GreedySearch Sampling WhisperBeamSearch",
@@ -28,14 +28,14 @@ REASONS = {
     "of training": "BiasDropout BitmaskBiasDropout BitmaskDropout IsAllFinite",
     "holds a call back into PyTorch": "TorchEmbedding",
     "not written yet; ONNX Runtime's CPU provider has no kernel to check its values against": """
-        ComplexMul ComplexMulConj ConvStateReplay DecoderAttention DecoderMaskedSelfAttention DequantizeBFP DequantizeWithOrder
-        DynamicSparseAttention FusedMatMulActivation GatedDeltaNetStateReplay GatedRelativePositionBias GemmFloat8 GemmaRotaryEmbedding
-        HyperConnectionLowRankMix Irfft LongformerAttention Mamba2Verify MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight
-        MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv MatMulPacked MoEPacked MulInteger NhwcConv NhwcFusedConv PackedAttention
+        ConvStateReplay DecoderAttention DecoderMaskedSelfAttention DequantizeBFP DequantizeWithOrder
+        DynamicSparseAttention FusedMatMulActivation GatedDeltaNetStateReplay GemmFloat8
+        HyperConnectionLowRankMix LongformerAttention Mamba2Verify MatMulBlockQuantizedFp4Weight MatMulBlockQuantizedFp8Weight
+        MatMulNBitsMlp MatMulNBitsQLoRA MatMulNBitsQkv MatMulPacked MoEPacked PackedAttention
         PackedMultiHeadAttention PackedSparseAttentionIndexer PackedSparseAttentionIndexerMerge PagedAttention QOrderedAttention QOrderedGelu
-        QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder RMSNormRotary ReduceSumInteger
-        RelativePositionBias RemovePadding RestorePadding Rfft RouterGateUpProj SkipGroupNorm SparseAttentionIndexer SparsePagedAttention
-        SpeculativePrefixCommit SwiGLU""",
+        QOrderedLayerNormalization QOrderedLongformerAttention QOrderedMatMul QuantizeBFP QuantizeWithOrder RMSNormRotary
+        RemovePadding RestorePadding RouterGateUpProj SparseAttentionIndexer SparsePagedAttention
+        SpeculativePrefixCommit""",
 }  # fmt: skip
 
 

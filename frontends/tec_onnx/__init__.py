@@ -23,6 +23,7 @@ from . import (  # noqa: F401  (the converters register themselves)
     ops_contrib,
     ops_control,
     ops_experts,
+    ops_fused,
     ops_group_attention,
     ops_host,
     ops_image,
