@@ -220,7 +220,7 @@ class CallMachine(ExprMachine):
 
     def _dot(self, e: E.Call) -> Array:
         a, b, c = (self.eval(x) for x in e.args)
-        is_whole = e.op != "dot2"
+        is_whole = not dtype_info(e.dtype).is_float
         wide = np.int64 if is_whole else np.float64
         products = a.astype(wide) * b.astype(wide)
         lanes = dtype_info(e.dtype).lanes

@@ -241,7 +241,7 @@ _add(
     "any",
     2,
 )
-_add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32), or of n lanes as dot4", "any", 2)
+_add("dot2", 3, "(a float16x2|bfloat16x2, b, c float32) or (a int16x2, b, c int32), or of n lanes as dot4", "any", 2)
 _add(
     "mma",
     3,

@@ -62,11 +62,8 @@ def _conv_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
         raise fail(f"convolution of {x} by {w} in {g} groups: the channels do not fit")
     if not all(require(1, "<=", sy[k], f"windows of {w} over {x}") for k in spatial(attrs)):
         raise fail(f"convolution of {x} by {w}: the window is larger than the padded input")
-    return [
-        TensorType(
-            "int32" if x.dtype in small else accumulator(x.dtype) if "float8" in x.dtype else x.dtype, ly.shape(sy)
-        )
-    ]
+    made = "int32" if x.dtype in small else accumulator(x.dtype) if "float8" in x.dtype else x.dtype
+    return [TensorType(attrs.get("out_dtype") or made, ly.shape(sy))]
 
 
 def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: Attrs) -> int:
@@ -79,7 +76,7 @@ def _conv_flops(types: Sequence[TensorType], outs: Sequence[TensorType], attrs: 
 def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """Cross-correlation of (batch, channels, space...) with (out, channels / groups, window...).
 
-    `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`; `fill`: what padding holds (0).
+    `strides`, `dilations`, `before`, `after` (padding), one a spatial dimension; `groups`; `fill`: what padding holds (0); `out_dtype`.
     `layouts`: of input, weights and output, where they are not NCHW and OIHW; then `kernel` and, of flat inputs, `space` (see `windows`). Weights
     without I: channel by channel. Weights that are flat behind O make it a product of them with the windows (im2col), which are never stored whole.
     """
@@ -92,7 +89,7 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     windows = Windows(x, {**attrs, "kernel": kernel}, lx, ly.is_flat or is_product, attrs.get("fill", 0))
     if is_product:
         return _as_product(attrs, windows, w, out)
-    acc, groups = accumulator(x.dtype), attrs["groups"]
+    acc, groups = accumulator(x.dtype, out.dtype), attrs["groups"]
     taps, axes = _taps(lw, sw)
 
     def body(*i: Any) -> Any:
@@ -166,7 +163,13 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     fold = Fold(out.shape, place, find)
     channels = min(own_out, own_in) if groups > 1 else own_out
     return Contraction(
-        (sy["N"], groups // merged), *sizes, *sides, accumulator(x.dtype), out.dtype, fold=fold, channels=channels
+        (sy["N"], groups // merged),
+        *sizes,
+        *sides,
+        accumulator(x.dtype, out.dtype),
+        out.dtype,
+        fold=fold,
+        channels=channels,
     )
 
 
@@ -222,7 +225,7 @@ def _as_product(attrs: Attrs, windows: Windows, w: Tensor, out: TensorType) -> l
     dtype = windows.dtype
     pixels, weights = window_operand(attrs, windows, sw, sy), Operand(weight, w.dtype, wide=piece_elems(dtype))
     sides = (weights, pixels) if channels_first else (pixels, weights)
-    acc = accumulator(dtype)
+    acc = accumulator(dtype, out.dtype)
     if groups == 1:
         return Contraction(tuple(lead), m, n, depth, *sides, acc, out.dtype).tensors()
     m, n = (own_out, n) if channels_first else (m, own_out)

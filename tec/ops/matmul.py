@@ -14,10 +14,12 @@ from .registry import COMPLEX, SUMS, Attrs, TensorType, broadcast_index, broadca
 from .views import apply_steps, contiguous_run, viewed_type
 
 
-def accumulator(dtype: str, other: str | None = None) -> str:
-    """The type that products of `dtype` are summed in."""
+def accumulator(dtype: str, out: str | None = None) -> str:
+    """The type that products of `dtype` are summed in, for results of type `out`."""
     if dtype in ("float16", "bfloat16") or dtype.startswith("float8"):
         return "float32"
+    if dtype == "int16" and out == "int32":
+        return out
     return "int32" if dtype in ("int8", "uint8") else dtype
 
 
@@ -71,7 +73,7 @@ def _matmul(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> li
     ta, tb = attrs.get("transpose_a", False), attrs.get("transpose_b", False)
     shape_a, shape_b = static_shape(a), static_shape(b)
     layout: Layout | None = attrs.get("layout_b")
-    acc, depth = accumulator(a.dtype), shape_a[-2 if ta else -1]
+    acc, depth = accumulator(a.dtype, out.dtype), shape_a[-2 if ta else -1]
     k = te.reduce_axis((0, depth), "k")
 
     def left(batch: Any, m: Any, k: Any) -> Any:

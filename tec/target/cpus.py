@@ -36,7 +36,7 @@ class Core:
     l2_bytes: int = 512 * KB  # of one core
     l3_bytes: int = 2 * MB  # a core's share
     clock_mhz: int = 3000
-    # Types of the first operand that its vector units multiply and add in groups of 32 bits: "uint8" (by int8), "int8" (by int8), "bfloat16".
+    # Types of the first operand that its vector units multiply and add in groups of 32 bits: "uint8" (by int8), "int8" (by int8), "int16", "bfloat16".
     dots: frozenset[str] = frozenset()
     tiles: frozenset[str] = frozenset()  # the same of its tile registers (AMX)
 
@@ -47,21 +47,21 @@ def _core(name: str, width: int, fma: float, registers: int, l1: int, l2: int, l
 
 
 _TABLE = (
-    _core("x86-64", 16, 1, 16, 32, 256, 2),  # SSE2: a multiplication and an addition
-    _core("x86-64-v3", 32, 2, 16, 32, 512, 2),
-    _core("x86-64-v4", 64, 1, 32, 32, 1024, 1.5),  # one unit of 64 bytes is what all have
-    _core("haswell", 32, 2, 16, 32, 256, 2),
-    _core("skylake", 32, 2, 16, 32, 256, 2),
-    _core("alderlake", 32, 2, 16, 48, 1280, 2.5, "uint8"),
-    _core("skylake-avx512", 64, 2, 32, 32, 1024, 1.375),
-    _core("icelake-server", 64, 2, 32, 48, 1280, 1.5, "uint8"),
-    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875, "uint8 bfloat16", "uint8 bfloat16"),
-    _core("graniterapids", 64, 2, 32, 48, 2048, 4, "uint8 bfloat16", "uint8 bfloat16"),
-    _core("znver1", 32, 1, 16, 32, 512, 2),  # units of 16 bytes
-    _core("znver2", 32, 2, 16, 32, 512, 4),
-    _core("znver3", 32, 2, 16, 32, 512, 4),
-    _core("znver4", 64, 1, 32, 32, 1024, 4, "uint8 bfloat16"),  # units of 32 bytes take two steps
-    _core("znver5", 64, 2, 32, 48, 1024, 4, "uint8 bfloat16"),
+    _core("x86-64", 16, 1, 16, 32, 256, 2, "int16"),  # SSE2: a multiplication and an addition
+    _core("x86-64-v3", 32, 2, 16, 32, 512, 2, "int16"),
+    _core("x86-64-v4", 64, 1, 32, 32, 1024, 1.5, "int16"),  # one unit of 64 bytes is what all have
+    _core("haswell", 32, 2, 16, 32, 256, 2, "int16"),
+    _core("skylake", 32, 2, 16, 32, 256, 2, "int16"),
+    _core("alderlake", 32, 2, 16, 48, 1280, 2.5, "int16 uint8"),
+    _core("skylake-avx512", 64, 2, 32, 32, 1024, 1.375, "int16"),
+    _core("icelake-server", 64, 2, 32, 48, 1280, 1.5, "int16 uint8"),
+    _core("sapphirerapids", 64, 2, 32, 48, 2048, 1.875, "int16 uint8 bfloat16", "uint8 bfloat16"),
+    _core("graniterapids", 64, 2, 32, 48, 2048, 4, "int16 uint8 bfloat16", "uint8 bfloat16"),
+    _core("znver1", 32, 1, 16, 32, 512, 2, "int16"),  # units of 16 bytes
+    _core("znver2", 32, 2, 16, 32, 512, 4, "int16"),
+    _core("znver3", 32, 2, 16, 32, 512, 4, "int16"),
+    _core("znver4", 64, 1, 32, 32, 1024, 4, "int16 uint8 bfloat16"),  # units of 32 bytes take two steps
+    _core("znver5", 64, 2, 32, 48, 1024, 4, "int16 uint8 bfloat16"),
     _core("generic", 16, 2, 32, 64, 512, 1),  # AArch64, as Cortex-A72 and later
     # RV64GC: no vectors, an f64 a clock. LLVM takes vectors of 16 bytes apart; loops of that width keep the compiler's choices simple.
     _core("generic-rv64", 16, 0.5, 32, 32, 512, 1),
@@ -114,6 +114,7 @@ def with_features(core: Core, features: str) -> Core:
 
 # Features, as LLVM and as Linux call them, that give a dot product.
 _DOTS = {
+    "sse2": "int16",
     "avx512vnni": "uint8", "avx512_vnni": "uint8", "avxvnni": "uint8", "avx_vnni": "uint8", "avx512bf16": "bfloat16", "avx512_bf16": "bfloat16",
     "dotprod": "int8", "asimddp": "int8", "bf16": "bfloat16",
 }  # fmt: skip

@@ -315,7 +315,8 @@ def _dot(op: str, in_dtype: str, acc: str, width: int) -> TensorIntrin:
 
 # What a core's vector units multiply and add in groups of 32 bits: type of the first operand -> operation, its group, type of the second, of the sums.
 _VECTOR_DOTS = {
-    "uint8": ("dot4", 4, "int8", "int32"), "int8": ("dot4", 4, "int8", "int32"), "bfloat16": ("dot2", 2, "bfloat16", "float32"),
+    "uint8": ("dot4", 4, "int8", "int32"), "int8": ("dot4", 4, "int8", "int32"), "int16": ("dot2", 2, "int16", "int32"),
+    "bfloat16": ("dot2", 2, "bfloat16", "float32"),
 }  # fmt: skip
 
 
@@ -338,7 +339,7 @@ class VectorDot:
 def vector_dot(
     target: Any = None, dtype: str = "uint8", lanes: int | None = None, filled: bool = False
 ) -> VectorDot | None:
-    """The dot product of a CPU target's vector units whose first operand is `dtype` (vpdpbusd, vdpbf16ps, sdot, bfdot); None where it has none.
+    """The dot product of a CPU target's vector units whose first operand is `dtype` (vpdpbusd, vpmaddwd, vdpbf16ps, sdot, bfdot); None where it has none.
 
     lanes: sums of a vector, those that a register holds where that is left out. filled: the second operand and what holds the sums are filled up to
     whole vectors, so that lanes beyond the edge are computed, and not guarded.

@@ -1,4 +1,4 @@
-"""Instructions of whole vector registers of CPUs: dot products (vpdpbusd, vdpbf16ps, sdot, udot, bfdot) and near reciprocals (vrcp14ps).
+"""Instructions of whole vector registers of CPUs: dot products (vpdpbusd, vpmaddwd, vdpbf16ps, sdot, udot, bfdot) and near reciprocals (vrcp14ps).
 
 A core's instruction takes a whole register; longer vectors are cut into registers, what a core has no instruction for is done in
 plain arithmetic. `vdpbf16ps` flushes denormals and rounds each product's sum to nearest even, as its manual page says; bytes are exact.
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from .emitter import CpuEmitter
 
 # Which instruction: (x86?, first operand, second operand) -> intrinsic without its width.
-_X86 = {("uint8", "int8"): "llvm.x86.avx512.vpdpbusd", ("bfloat16", "bfloat16"): "llvm.x86.avx512bf16.dpbf16ps"}
+_X86 = {
+    ("uint8", "int8"): "llvm.x86.avx512.vpdpbusd", ("int16", "int16"): "", ("bfloat16", "bfloat16"): "llvm.x86.avx512bf16.dpbf16ps",
+}  # fmt: skip
+# vpmaddwd, of registers of so many sums: it multiplies pairs of 16 bits and adds the two products, and an addition of its own adds them to the sums.
+_X86_PAIRS = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 _ARM = {
     ("int8", "int8"): "llvm.aarch64.neon.sdot.v4i32.v16i8",
     ("uint8", "uint8"): "llvm.aarch64.neon.udot.v4i32.v16i8",
@@ -32,7 +36,7 @@ def dot(em: CpuEmitter, e: E.Call) -> str:
     if name is None or not has or lanes < 4 or c.lanes % lanes or lanes & (lanes - 1):
         return calls.dot(em, e)
     if em.is_x86:
-        name += f".{32 * lanes}"
+        name = f"{name}.{32 * lanes}" if name else _X86_PAIRS[lanes]
     group = a.lanes // c.lanes
     values = [em.expr(x) for x in e.args]
     # Registers of the result.
@@ -84,10 +88,13 @@ def reciprocal(em: CpuEmitter, e: E.Call) -> str:
 def _register(em: CpuEmitter, name: str, values: list[str], e: E.Call, lanes: int, group: int, first: int) -> str:
     """One register of the result, from lane `first` on."""
     x, y, c = (_part(em, v, arg.dtype, first * n, lanes * n) for v, arg, n in zip(values, e.args, (group, group, 1)))
-    kind = f"<{lanes * group} x {'bfloat' if group == 2 else 'i8'}>"
-    if group == 2:
+    element = dtype_info(e.args[0].dtype).element
+    kind = f"<{lanes * group} x {'bfloat' if element == 'bfloat16' else 'i8' if group == 4 else 'i16'}>"
+    if element == "bfloat16":
         x, y = (em.op(f"bitcast <{lanes * group} x i16> {v} to {kind}") for v in (x, y))
     r = em.reg(with_lanes(e.dtype, lanes))
+    if element == "int16":
+        return em.op(f"add {r} {c}, {em.intrinsic(name, r, [(kind, x), (kind, y)])}")
     return em.intrinsic(name, r, [(r, c), (kind, x), (kind, y)])
 
 

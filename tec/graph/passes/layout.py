@@ -141,6 +141,7 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     attrs = {
         **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(data.shape[2:]),
         "layouts": (wanted.x, wanted.weights, wanted.y), "fill": node.attrs.get("fill") or None,
+        **({"out_dtype": node.attrs["out_dtype"]} if "out_dtype" in node.attrs else {}),
     }  # fmt: skip
     (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
     if made.dtype != out.dtype:

@@ -50,6 +50,8 @@ def operands(dtype: str) -> tuple[Any, Any]:
     rng = np.random.default_rng(5)
     if dtype == "bfloat16":
         return tuple(rng.standard_normal(n).astype(ml_dtypes.bfloat16) for n in ((M, K), (K, N)))
+    if dtype == "int16":
+        return tuple(rng.integers(-9000, 9000, n).astype(dtype) for n in ((M, K), (K, N)))
     info = np.iinfo(dtype)
     return rng.integers(info.min, info.max + 1, (M, K)).astype(dtype), rng.integers(-128, 128, (K, N)).astype("int8")
 
@@ -62,23 +64,23 @@ def check(got: Any, a: Any, b: Any, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "bfloat16"])
 def test_the_interpreter(dtype: str, lanes: int) -> None:
     target = ARM + "neoverse-v1" if dtype == "int8" else "llvm -mcpu=znver4"
     s, args = product(dtype, target, lanes)
     func = next(iter(tec.lower(s, args, name="f", target=target)))
     assert isinstance(func, Func)
     a, b = operands(dtype)
-    g = 2 if dtype == "bfloat16" else 4
+    g = 2 if dtype in ("int16", "bfloat16") else 4
     panels = b.reshape(K // g, g, N // COLUMNS, COLUMNS).transpose(2, 0, 3, 1)
-    c = np.zeros((M, N), "f4" if g == 2 else "i4")
+    c = np.zeros((M, N), "f4" if dtype == "bfloat16" else "i4")
     arrays = {"A": a.reshape(-1).copy(), "B": np.ascontiguousarray(panels).reshape(-1), "C": c.reshape(-1)}
     run(func, arrays, {})
     check(arrays["C"].reshape(M, N), a, b, dtype)
 
 
 @pytest.mark.parametrize("lanes", [4, 8, 16])
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "bfloat16"])
 def test_on_this_host(dtype: str, lanes: int) -> None:
     """Built for this host, by its instruction or, of a schedule for another core, in plain arithmetic."""
     target = tec.Target("llvm")
@@ -86,9 +88,9 @@ def test_on_this_host(dtype: str, lanes: int) -> None:
     s, args = product(dtype, for_core, lanes)
     f = tec.build(s, args, target, name="f")
     a, b = operands(dtype)
-    g = 2 if dtype == "bfloat16" else 4
+    g = 2 if dtype in ("int16", "bfloat16") else 4
     panels = np.ascontiguousarray(b.reshape(K // g, g, N // COLUMNS, COLUMNS).transpose(2, 0, 3, 1))
-    c = tec.nd.empty((M, N), "float32" if g == 2 else "int32")
+    c = tec.nd.empty((M, N), "float32" if dtype == "bfloat16" else "int32")
     f(tec.nd.array(a), tec.nd.array(panels), c)
     check(c.numpy(), a, b, dtype)
 
@@ -99,7 +101,8 @@ def test_on_this_host(dtype: str, lanes: int) -> None:
         ("llvm -mcpu=znver4", "uint8", "vpdpbusd\t%zmm"), ("llvm -mcpu=znver4", "bfloat16", "vdpbf16ps"),
         ("llvm -mcpu=sapphirerapids", "uint8", "vpdpbusd"), ("llvm -mcpu=alderlake", "uint8", "vpdpbusd\t%ymm"),
         ("llvm -mcpu=haswell -mattr=+avxvnni", "uint8", "vpdpbusd"), (ARM + "neoverse-n1", "int8", "sdot"),
-        (ARM + "neoverse-v1", "bfloat16", "bfdot"),
+        (ARM + "neoverse-v1", "bfloat16", "bfdot"), ("llvm -mcpu=x86-64", "int16", "pmaddwd"),
+        ("llvm -mcpu=znver3", "int16", "vpmaddwd\t%ymm"), ("llvm -mcpu=skylake-avx512", "int16", "vpmaddwd\t%zmm"),
     ],
 )  # fmt: skip
 def test_the_instruction(target: str, dtype: str, word: str) -> None:
@@ -118,3 +121,4 @@ def test_cores_without() -> None:
         assert te.intrin.vector_dot(target, "uint8") is None
     assert te.intrin.vector_dot("llvm -mcpu=znver4 -mattr=-avx512vnni", "uint8") is None
     assert te.intrin.vector_dot("llvm -mcpu=icelake-server", "bfloat16") is None
+    assert te.intrin.vector_dot(ARM + "neoverse-n1", "int16") is None

@@ -7,6 +7,7 @@ import tec
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.passes.byte_products import byte_products
+from tec.target.cpus import host_features
 from tests.thinned import thinned
 from tests.unit.graph.random_graphs import conv_attrs
 
@@ -93,7 +94,7 @@ def test_what_has_no_such_form_stays():
     wide.set_outputs(wide.add("matmul", [centred(wide, x, None), wide.constant(np.full((8, 8), 200, "int32"))]))
     assert kinds(byte_products(wide, GFX942)) == {"int32"}  # weights less their zero point that are no bytes
     g = matmul_graph("uint8", "one")
-    assert byte_products(g, tec.Target("llvm -mcpu=haswell")) is g
+    assert byte_products(g, tec.Target("llvm -mtriple=riscv64-unknown-linux-gnu")) is g
 
 
 @pytest.mark.parametrize("zero", ["raw", "one", "computed"])
@@ -111,6 +112,7 @@ def test_products_run_on_the_matrix_unit(zero):
         [
             ("llvm -mcpu=znver4", "uint8"),
             ("llvm -mcpu=alderlake", "uint8"),
+            ("llvm -mcpu=znver3", "int16"),
             ("llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-n1", "int8"),
         ],
     ),
@@ -123,6 +125,40 @@ def test_products_for_a_cpu(target, wanted, dtype, zero):
     assert kinds(after) == {wanted}
     feeds = feeds_of(g)
     np.testing.assert_array_equal(run_graph(after, feeds)[0], run_graph(g, feeds)[0])
+
+
+@pytest.mark.parametrize("zero", ["none", "one", "computed"])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_by_pairs_of_16_bits(rank, zero):
+    """Of a core without a dot product of bytes: any zero point, any rank, exact; of several groups in 32 bits as before."""
+    haswell, g = tec.Target("llvm -mcpu=haswell"), Graph()
+    x = g.input("x", "uint8", (1, 5, *(9, 7, 6)[:rank]))
+    z = None if zero == "none" else g.constant(some("uint8", ())) if zero == "one" else g.input("z", "uint8", ())
+    attrs = {k: (v,) * rank for k, v in (("strides", 2), ("dilations", 1), ("before", 1), ("after", 1))}
+    w = g.constant(some("int8", (20, 5, *(3,) * rank)).astype("int32"))
+    g.set_outputs(g.add("conv", [centred(g, x, z), w], {**attrs, "groups": 1}))
+    after = byte_products(g, haswell)
+    after.check()
+    assert kinds(after) == {"int16"} and kinds(byte_products(conv_graph("uint8", "one", groups=6), haswell)) == {
+        "int32"
+    }
+    feeds = feeds_of(g)
+    (want,) = run_graph(g, feeds)
+    np.testing.assert_array_equal(run_graph(after, feeds)[0], want)
+    net = tec.compile(g, "llvm -mcpu=haswell", cache=False)
+    assert "vpmaddwd" in net.module.get_source("asm")
+    if "avx2" in host_features():
+        np.testing.assert_array_equal(net.run(feeds)[0], want)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(9, 6, 24), (3, 33, 20), (5, 7, 40)])
+def test_products_by_pairs_of_16_bits(m, k, n):
+    g = matmul_graph("uint8", "computed", m, k, n)
+    net = tec.compile(g, "llvm -mcpu=haswell", cache=False)
+    assert "vpmaddwd" in net.module.get_source("asm")
+    feeds = feeds_of(g)
+    if "avx2" in host_features():
+        np.testing.assert_array_equal(net.run(feeds)[0], run_graph(g, feeds)[0])
 
 
 @pytest.mark.parametrize("graph", [
