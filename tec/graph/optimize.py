@@ -38,6 +38,7 @@ from .passes.sibling_products import join_siblings
 from .passes.slices import slices_behind_reshapes
 from .passes.spellings import one_spelling
 from .passes.split_concat import split_concat
+from .passes.turn_products import turn_products
 from .passes.views import move_views
 from .passes.weights import order_weights
 from .regions import Body, bodies, is_region
@@ -78,6 +79,7 @@ def passes() -> tuple[Pass, ...]:
         clean,
         Pass("mixed_precision", lambda g, t, d: mixed_precision(g, d) if d else g),
         Pass("turn_queries", lambda g, t, d: turn_queries(g, t)),
+        Pass("turn_products", lambda g, t, d: turn_products(g, t)),
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
         Pass("row_operators", lambda g, t, d: row_operators(g)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),

@@ -255,6 +255,14 @@ def _host_caches() -> dict[int, tuple[int, int]]:
     return found
 
 
+def loads_apart(lanes: int, stride: int, vector_bytes: int) -> bool:
+    """Whether a register of every `stride`-th number of 32 bits is loaded as so many whole vectors, shuffled together: with AVX-512, where fewer than the half of the lanes need; with
+    AVX2 of 8 lanes, where no two lanes lie at the same place of their vectors, each of which begins 7 elements behind the one before."""
+    if vector_bytes == 64:
+        return lanes == 16 and stride <= 8
+    return lanes == 8 and stride < lanes - 1
+
+
 def cpu_machine(core: Core, cores: int) -> Machine:
     """A machine of so many cores of a kind. Bandwidths a core: two vectors a clock from L1, one from L2, half a one from L3 (the guides' widths);
     memory at 20 GB/s a core, a two-channel desktop's or a server core's share."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 from ...ops.registry import TensorType
 from ...target import Target
+from ...target.cpus import loads_apart
 from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
@@ -78,12 +79,19 @@ class Sizes:
     def clocks(self, target: Target, rows: int, columns: int) -> float:
         """Of a core: multiply-adds and loads of all tiles, loops over the window, and the copy with padding."""
         told, vectors = figures.of(TEMPLATE, target), columns // self.lanes(target)
-        step = tile_clocks.step(target, rows, vectors, told["apart"] if self.step > 1 else 1)[0]
+        step = tile_clocks.step(target, rows, vectors, self._load(target, told["apart"]))[0]
         turns = self.own_in * math.prod(self.taps[:-1])
         tile = turns * (self.taps[-1] * step + told["turn"]) + told["tile"] + rows * vectors
         channels = self.groups * -(-self.own_out // rows)
         tiles = self.images * channels * math.prod(self.space[:-1]) * -(-self.space[-1] // columns)
         return tiles * tile + self.copied * 8 / told["padded_bytes_a_clock"]
+
+    def _load(self, target: Target, every_second: float) -> float:
+        """Instructions of a vector of the window: a load; of every second column, as told; of every third and so on by a vector more each, or by a load and an insertion for each lane."""
+        lanes = self.lanes(target)
+        if self.step <= 2:
+            return 1.0 if self.step == 1 else every_second
+        return every_second + self.step - 2 if loads_apart(lanes, self.step, target.vector_bytes) else 2.0 * lanes - 1
 
     def best(self, target: Target) -> float:
         """Clocks of the cheapest tile."""

@@ -41,7 +41,7 @@ def dot(em: CpuEmitter, e: E.Call) -> str:
     values = [em.expr(x) for x in e.args]
     # Registers of the result.
     parts = [_register(em, name, values, e, lanes, group, k) for k in range(0, c.lanes, lanes)]
-    return _joined(em, parts, with_lanes(e.dtype, lanes))
+    return joined(em, parts, with_lanes(e.dtype, lanes))
 
 
 def narrow(em: CpuEmitter, e: E.Call) -> str:
@@ -63,7 +63,7 @@ def narrow(em: CpuEmitter, e: E.Call) -> str:
         ones = ", ".join(["i16 1"] * (2 * lanes))
         sums = em.intrinsic("llvm.x86.avx2.pmadd.wd", words, [(halves, pairs), (halves, f"<{ones}>")])
         parts.append(em.op(f"add {words} {total}, {sums}"))
-    return _joined(em, parts, with_lanes(e.dtype, lanes))
+    return joined(em, parts, with_lanes(e.dtype, lanes))
 
 
 def reciprocal(em: CpuEmitter, e: E.Call) -> str:
@@ -82,7 +82,7 @@ def reciprocal(em: CpuEmitter, e: E.Call) -> str:
     ]
     if n == 1:
         return em.op(f"extractelement {r} {parts[0]}, i64 0")
-    return _joined(em, parts, "float32x16") if n >= 16 else _part(em, parts[0], "float32x16", 0, n)
+    return joined(em, parts, "float32x16") if n >= 16 else _part(em, parts[0], "float32x16", 0, n)
 
 
 def _register(em: CpuEmitter, name: str, values: list[str], e: E.Call, lanes: int, group: int, first: int) -> str:
@@ -106,14 +106,16 @@ def _part(em: CpuEmitter, value: str, dtype: str, first: int, count: int) -> str
     return em.op(f"shufflevector {em.reg(dtype)} {value}, {em.reg(dtype)} poison, <{count} x i32> <{picks}>")
 
 
-def _joined(em: CpuEmitter, parts: list[str], dtype: str) -> str:
+def joined(em: CpuEmitter, parts: list[str], dtype: str) -> str:
     """Registers of `dtype` one behind the other."""
     n = dtype_info(dtype).lanes
+    lanes = n * len(parts)
     while len(parts) > 1:
+        parts += ["poison"] * (len(parts) % 2)
         picks = ", ".join(f"i32 {k}" for k in range(2 * n))
         r = em.reg(with_lanes(dtype, n))
         parts = [
             em.op(f"shufflevector {r} {x}, {r} {y}, <{2 * n} x i32> <{picks}>") for x, y in zip(parts[::2], parts[1::2])
         ]
         n *= 2
-    return parts[0]
+    return _part(em, parts[0], with_lanes(dtype, n), 0, lanes)

@@ -19,6 +19,7 @@ from ...ir.effects import written_params
 from ...ir.func import Func
 from ...ir.visit import free_vars, visit
 from ...target import Target
+from ...target.cpus import loads_apart
 from .. import llvm_util
 from ..emit import calls
 from ..emit.arithmetic import Arithmetic
@@ -39,6 +40,7 @@ _WITHOUT_F16C = frozenset(
 )
 _WITH_HALF_ARITHMETIC = frozenset("sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids".split())
 _OUT_OF_MEMORY = -1
+_TWO_REGISTERS = 64  # bytes of vectors from which on an instruction permutes the lanes of two registers into one
 _ALLOC = ("tec_alloc", "declare noalias ptr @tec_alloc(i64) nounwind")
 _FREE = ("tec_free", "declare void @tec_free(ptr) nounwind")
 _PARALLEL = ("tec_parallel_work", "declare i32 @tec_parallel_work(ptr, ptr, i64, i64) nounwind")
@@ -353,8 +355,10 @@ class CpuMemory(Memory):
 
     def _load_lanes(self, e: E.BufferLoad, index: E.Expr, form: tuple[E.Expr, int] | None, lanes: int) -> str:
         """Every second element from two whole vectors, of which the second ends with the last element: all that they read lies between elements that are read anyway. LLVM keeps scalar
-        loads, an insertion for each lane."""
+        loads, an insertion for each lane. Of larger strides see `_load_apart`."""
         t = self.type_of(e.dtype)
+        if form is not None and self._is_apart(e, form[1], lanes):
+            return self._load_apart(e, form, lanes)
         if form is None or form[1] != 2 or e.predicate is not None or t.kind == "bool":
             return super()._load_lanes(e, index, form, lanes)
         low, p = self.address(e.buffer, form[0])
@@ -367,6 +371,47 @@ class CpuMemory(Memory):
         picks = ", ".join(f"i32 {2 * i if 2 * i < lanes else 2 * i + 1}" for i in range(lanes))
         value = self.op(f"shufflevector {t.mem} {a}, {t.mem} {b}, <{lanes} x i32> <{picks}>")
         return self.from_memory(value, e.dtype)
+
+    def _is_apart(self, e: E.BufferLoad, stride: int, lanes: int) -> bool:
+        """Whether lanes of 32 bits come quicker by whole vectors, as many as the stride, than one by one (`loads_apart`)."""
+        one = dtype_info(e.buffer.dtype)
+        own = min(lanes, self.em.wide // one.bytes)
+        whole = one.bits == 32 and lanes % own == 0 and e.predicate is None
+        return whole and stride > 2 and loads_apart(own, stride, self.em.wide)
+
+    def _load_apart(self, e: E.BufferLoad, form: tuple[E.Expr, int], lanes: int) -> str:
+        """Every `stride`-th element, register by register. Vector k of a register begins at element k * (n - 1), so that the last one ends with the last lane: all that is read lies
+        between lanes. Lane i is at place stride * i - k * (n - 1) of its vector. AVX-512 permutes two registers into one. Without it places must differ from lane to lane: blends
+        bring them together, and one permutation into order."""
+        base, stride = form
+        one, (low, p) = dtype_info(e.buffer.dtype), self.address(e.buffer, base)
+        n = min(lanes, self.em.wide // one.bytes)
+        element, t = self.type_of(e.buffer.dtype).element, self.type_of(with_lanes(e.dtype, n))
+        at = [min(stride - 1, stride * i // (n - 1)) for i in range(n)]  # the vector of each lane
+        places = [stride * i - k * (n - 1) for i, k in enumerate(at)]
+        permutes = self.em.wide == _TWO_REGISTERS
+
+        def shuffled(a: str, b: str, picks: list[int]) -> str:
+            text = ", ".join(f"i32 {x}" for x in picks)
+            return self.op(f"shufflevector {t.mem} {a}, {t.mem} {b}, <{n} x i32> <{text}>")
+
+        def register(first: int) -> str:
+            made = ""
+            for k in range(stride):
+                address = self.op(f"getelementptr inbounds {element}, {p.type} {low}, i64 {first + k * (n - 1)}")
+                vector = self.op(f"load {t.mem}, {p.type} {address}, align {one.bytes}{p.load_suffix}")
+                if not made:
+                    made = vector
+                elif permutes:
+                    kept = [place if k == 1 else i for i, place in enumerate(places)]
+                    made = shuffled(made, vector, [n + places[i] if at[i] == k else kept[i] for i in range(n)])
+                else:
+                    own = {place for place, of in zip(places, at) if of == k}
+                    made = shuffled(made, vector, [n + j if j in own else j for j in range(n)])
+            return made if permutes else shuffled(made, "poison", places)
+
+        parts = [register(first) for first in range(0, lanes * stride, n * stride)]
+        return self.from_memory(dots.joined(self.em, parts, with_lanes(e.dtype, n)), e.dtype)
 
     def store_contiguous(self, buffer: Buffer, base: E.Expr, value: str, dtype: str, mask: str) -> None:
         """LLVM 22's AArch64 back end fails on storing three bytes truncated from 64 bits: three stores then."""

@@ -83,6 +83,23 @@ def test_few_rows_are_not_summed_by_strips_of_a_matrix_in_memory() -> None:
     assert templates == ["cpu product of few rows"] * 3 + ["cpu product"]
 
 
+def test_tiles_of_doubles_are_as_large_as_the_registers() -> None:
+    """A register holds half as many of them as of floats: a tile of as many columns would be kept in memory."""
+    xs, outs = program("matmul", {}, ("float64", (60, 64)), ("float64", (64, 64)))
+    for target, lanes in (("llvm -mcpu=haswell", 4), ("llvm -mcpu=znver4", 8)):
+        space = next(s for s in spaces(outs, target) if isinstance(s, RegisterTiles))
+        assert space.lanes == lanes
+        rows, vectors = space.default["rows"], space.default["columns"] // lanes
+        assert rows * vectors + vectors < tec.Target(target).core.registers
+        made = space.apply()
+        text = tec.build(made.schedule, [*xs, *made.outputs], target, name="group").get_source("asm")
+        assert "Spill" not in text
+    values = feeds(xs)
+    (want,) = te.evaluate(outs, dict(zip(xs, values)))
+    space = next(s for s in spaces(outs, "llvm") if isinstance(s, RegisterTiles))
+    np.testing.assert_allclose(run(xs, space.apply(), "llvm", values)[0], want, rtol=1e-12)
+
+
 def test_sums_of_ragged_tiles_stay_in_registers() -> None:
     """No condition stands in the loop over the sum, whose code has no masked load."""
     xs, outs = program("matmul", {}, ("float32", (3, 13, 30)), ("float32", (3, 30, 37)))

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 
+from tec.codegen.cpu import emitter
 from tec.errors import CodegenError
 from tec.ir import (
     LT,
@@ -33,6 +34,7 @@ from tec.ir import (
     Var,
 )  # fmt: skip
 from tec.ir import build as B
+from tec.target.cpus import host_features
 from tests.seeds import first
 from tests.thinned import thinned
 
@@ -140,6 +142,34 @@ def test_every_second_element_comes_by_two_vectors():
     x, got = np.arange(15, dtype="f4"), np.zeros(15, "f4")
     assert k(x, got) == 0
     np.testing.assert_array_equal(got[:8], x[::2])
+
+
+@pytest.mark.parametrize("is_permuted", [False, True])
+@pytest.mark.parametrize("stride", [3, 4, 5, 6])
+def test_every_third_element_and_so_on_come_by_whole_vectors(stride, is_permuted, monkeypatch):
+    """A vector more for each, of which the last one ends with the last element; shuffled by blends, or two registers at a time as AVX-512 does."""
+    if is_permuted:
+        monkeypatch.setattr(emitter, "_TWO_REGISTERS", 32)
+    for lanes in (8, 24, 32):
+        n = stride * (lanes - 1) + 1
+        kernel = copy_kernel(Ramp(IntImm(0), IntImm(stride), lanes), Ramp(IntImm(0), IntImm(1), lanes), lanes, n=n)
+        text = compile_func(kernel, "llvm -mcpu=haswell").code.llvm
+        assert text.count("load <8 x float>") == stride * lanes // 8 and "load float" not in text
+        assert f"i64 {stride * (lanes - 1) - 7}\n" in text
+        if "avx2" in host_features():
+            k = compile_func(kernel, "llvm -mcpu=haswell")
+            x, got = np.arange(n, dtype="f4"), np.zeros(n, "f4")
+            assert k(x, got) == 0
+            np.testing.assert_array_equal(got[:lanes], x[::stride])
+
+
+def test_strides_of_whole_vectors_on_a_core_with_avx512():
+    kernel = copy_kernel(Ramp(IntImm(0), IntImm(3), 16), Ramp(IntImm(0), IntImm(1), 16), 16)
+    text = compile_func(kernel, "llvm -mcpu=znver4").code.llvm
+    assert text.count("load <16 x float>") == 3 and "gather" not in text
+    x, got = np.arange(N, dtype="f4"), np.zeros(N, "f4")
+    assert compile_func(kernel)(x, got) == 0
+    np.testing.assert_array_equal(got[:16], x[:48:3])
 
 
 def test_constants_of_an_index_are_a_step_of_their_own():

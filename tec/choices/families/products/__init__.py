@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.typical import typical
 from ....target import Target
@@ -126,7 +127,7 @@ class RegisterTiles(Space):
         grouped = op.attrs.get("group", 1) > 1
         self.block = block
         self.dot = intrin.vector_dot(target, op.inputs[0].dtype, filled=True) if grouped else None
-        self.lanes = self.dot.lanes if self.dot is not None else _lanes(self.n, target)
+        self.lanes = self.dot.lanes if self.dot is not None else _lanes(self.n, target, op.output(0).dtype)
         columns = (
             (block,)
             if block
@@ -191,7 +192,16 @@ class RegisterTiles(Space):
         some = (self.m,) if self.m is not None else tile_clocks.SOME_ROWS
         sizes = [(size, m, n, k) for m in some]
         every = [
-            packing.product_clocks(self.target, z, tile, self.lanes, bool(self.block), self.gathered) for z in sizes
+            packing.product_clocks(
+                self.target,
+                z,
+                tile,
+                self.lanes,
+                bool(self.block),
+                self.gathered,
+                dtype_info(self.op.output(0).dtype).bytes,
+            )
+            for z in sizes
         ]
         clocks = math.prod(every) ** (1 / len(every))  # one function serves few rows and many
         high, wide = -(-some[0] // tile[0]), -(-n // tile[1])
@@ -250,10 +260,10 @@ class RegisterTiles(Space):
         return bool(self.block and self.n is not None and self.n % self.block)
 
 
-def _lanes(n: int | None, target: Target) -> int:
+def _lanes(n: int | None, target: Target, dtype: str) -> int:
     """Of vectors along `n` columns: a whole register's, or fewer for few columns. A core whose units are half a vector wide takes two halves in the time of a whole one: of few
     columns fewer of them stay empty."""
-    lanes = max(_FEWEST_LANES, target.vector_bytes // 4)
+    lanes = max(_FEWEST_LANES, target.vector_bytes // dtype_info(dtype).bytes)
     while n is not None and lanes > max(n, _FEWEST_LANES):
         lanes //= 2
     if n is not None and lanes == 16 and target.core.fma == 1 and n <= _FEW_COLUMNS and 0 < n % lanes <= lanes // 2:

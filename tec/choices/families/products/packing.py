@@ -114,9 +114,9 @@ def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[It
     return jp
 
 
-def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False) -> float:  # fmt: skip
+def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4) -> float:  # fmt: skip
     """Of a core, of a product of `sizes` (batch, m, n, k) by tiles of (rows, columns) and so many panels together (0: B is read as it lies); is_block: it lies in panels;
-    gathered: panels are made of an image's windows."""
+    gathered: panels are made of an image's windows; element_bytes: of B and of the sums."""
     size, m, n, k = sizes
     rows, columns, together = tile
     core, told = target.core, figures.of("cpu product", target)
@@ -124,17 +124,19 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
     step, instructions = tile_clocks.step(target, rows, vectors)
     clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
-    if 4.0 * size * m * n > core.l2_bytes:  # vectors of a tile's results that find no room to wait for their lines
+    if (
+        float(element_bytes) * size * m * n > core.l2_bytes
+    ):  # vectors of a tile's results that find no room to wait for their lines
         clocks += high * wide * told["store_wait"] * max(0, sums - told["stores"])
-        clocks += m * wide * told["run"] * min(1.0, 4 * n / _PAGE_BYTES) / max(1, together)
-    row_bytes, apart = 4.0 * columns, 4 * n
+        clocks += m * wide * told["run"] * min(1.0, element_bytes * n / _PAGE_BYTES) / max(1, together)
+    row_bytes, apart = float(element_bytes) * columns, element_bytes * n
     lines = row_bytes / LINE_BYTES
     if not is_block and (apart % LINE_BYTES or row_bytes % LINE_BYTES):
         lines += told["cut_lines"]
-    far = told["memory_clocks"] if 4.0 * size * k * n > core.l2_bytes else told["l2_clocks"]
+    far = told["memory_clocks"] if float(element_bytes) * size * k * n > core.l2_bytes else told["l2_clocks"]
     if together:
         making = 0.0 if is_block else told["gathered_vector" if gathered else "packed_vector"]
-        clocks += _panel_clocks(target, told, k, columns, wide, high, together, far, making)
+        clocks += _panel_clocks(target, told, k, row_bytes, wide, high, together, far, making)
         clocks += 0.0 if is_block or gathered else wide * k * run_clocks(told, far, apart) / together
     else:
         # Lines that a core has under way: those of as many instructions as it looks ahead, and no more than it has buffers for.
@@ -146,7 +148,7 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
         if not is_block and (pages := k * min(1.0, apart / _PAGE_BYTES)) > _PAGES:
             clocks += (high - 1) * wide * pages * told["page"]
     # A goes by once for all panels that rows go along together.
-    clocks += tile_clocks.again_clocks(target, 4.0 * m * k, wide / max(1, together))
+    clocks += tile_clocks.again_clocks(target, float(element_bytes) * m * k, wide / max(1, together))
     if m * min(1.0, apart / _PAGE_BYTES) > _PAGES:  # a panel's rows of the result
         clocks += m * wide * told["page"] / max(1, together)
     return float(size * clocks)
@@ -157,10 +159,10 @@ def run_clocks(told: figures.Figures, far: float, apart: float) -> float:
     return told["run"] * min(1.0, apart / _PAGE_BYTES) if far == told["memory_clocks"] else 0.0
 
 
-def _panel_clocks(target: Target, told: figures.Figures, k: int, columns: int, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
-    """Of `wide` panels of `columns`: making them (a vector in so many clocks; 0: that was done before), whose lines come from `far` away, and the lines that `high` tiles read of
+def _panel_clocks(target: Target, told: figures.Figures, k: int, row_bytes: float, wide: int, high: int, together: int, far: float, making: float) -> float:  # fmt: skip
+    """Of `wide` panels whose rows have so many bytes: making them (a vector in so many clocks; 0: that was done before), whose lines come from `far` away, and the lines that `high` tiles read of
     each where the first level does not hold those that rows go along together."""
-    lines, row_bytes = 4.0 * columns / LINE_BYTES, 4.0 * columns
+    lines = row_bytes / LINE_BYTES
     made = making * row_bytes / target.vector_bytes + lines * far / told["misses"]
     if making:  # neighbouring panels share the lines in which they meet
         made += told["cut_lines"] / together * far / told["misses"]
