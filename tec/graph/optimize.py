@@ -41,6 +41,7 @@ from .passes.split_concat import split_concat
 from .passes.turn_products import turn_products
 from .passes.views import move_views
 from .passes.weights import order_weights
+from .passes.widen_halves import widen_halves
 from .regions import Body, bodies, is_region
 
 
@@ -83,6 +84,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("join_siblings", lambda g, t, d: join_siblings(g, t)),
         Pass("row_operators", lambda g, t, d: row_operators(g)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
+        Pass("widen_halves", lambda g, t, d: widen_halves(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),

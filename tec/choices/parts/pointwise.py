@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir import Call, Expr, FloatImm, IntImm, IterVar, TensorRead
+from ...ir import Call, Expr, FloatImm, IntImm, IterVar, TensorRead, Var
 from ...ir.arith import Analyzer
 from ...ir.build import is_const
 from ...ir.dtype import dtype_info
@@ -87,7 +87,7 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         return
     is_cut = total is not None and chooses(op)
     if len(axes) > 1 and total is not None:
-        count = len(axes) if is_flat(op) else row_axes(op)
+        count = len(axes) if is_flat(op) and not _asks_places(op) else row_axes(op)
         if math.prod(n or 0 for n in extents[-count:]) < LEAST_ROW and total % lanes == 0 and not is_cut:
             count = len(axes)
         if count > 1:
@@ -198,6 +198,16 @@ def is_flat(op: ComputeOp) -> bool:
         )
 
     return places(op)
+
+
+def _asks_places(op: ComputeOp) -> bool:
+    """Whether a stage computes with places in its result (a triangle's condition) beside those in what it reads: of one fused loop each is a division a vector."""
+    own = {a.var for a in op.axis}
+
+    def asks(e: Any) -> bool:
+        return e in own if isinstance(e, Var) else not isinstance(e, TensorRead) and any(map(asks, children(e)))
+
+    return any(map(asks, op.body))
 
 
 def chooses(op: ComputeOp) -> bool:

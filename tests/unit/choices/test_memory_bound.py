@@ -342,3 +342,15 @@ def test_rows_beyond_the_caches_of_a_core_are_read_from_several_places(shape: tu
     text = str(tec.lower(s.schedule, [x, *s.outputs]))
     vector = next(line for line in text.splitlines() if " + x[" in line).split(" = ")[0] + " = "
     assert text.count(vector) > 4  # so many rows are added to it in one turn
+
+
+def test_a_triangle_divides_by_no_row() -> None:
+    """Its condition asks for row and column, which a loop over all elements would find by a division a vector."""
+    known, shape = get_op("trilu"), TensorType("float32", (8, 40, 72))
+    x = te.placeholder(shape.shape, "float32", name="x")
+    chosen = schedule(known.compute({"k": 1, "upper": True}, [x], [shape]), "llvm")
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], "llvm", name="group")
+    assert "//" not in f.get_source("ir")
+    a, out = np.random.default_rng(0).standard_normal(shape.shape, "f4"), tec.nd.empty(shape.shape)
+    f(tec.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), np.triu(a, 1))

@@ -1,0 +1,57 @@
+"""Convolutions and products of 16-bit floats on CPUs as such of float32 between conversions, where a core has no dot product of the type:
+
+    conv(x, w)    ->  cast(conv(cast(x), cast(w)))
+    matmul(x, y)  ->  cast(matmul(cast(x), cast(y)))
+
+Sums are of float32 in any case, and so are the operands that a core multiplies. Written so the work has all layouts and templates of float32, chosen by their prices,
+and each element is converted once: a register tile would convert each operand again at every multiplication. Products of few rows or columns stay. They read a matrix
+once, in half the bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...target import Target
+from ...te import intrin
+from ..graph import Graph, Node, Value
+from .rewrite import Rebuild, rebuild
+
+_HALVES = ("float16", "bfloat16")
+_LEAST_SIDE = 8  # rows and columns of a product: each element is multiplied so many times
+_NOT_PLAIN = ("layouts", "layout_b", "out_dtype")
+
+
+def widen_halves(graph: Graph, target: Target) -> Graph:
+    """The graph with such convolutions and products in float32."""
+
+    def is_widened(node: Node) -> bool:
+        if node.op not in ("conv", "matmul") or any(map(node.attrs.get, _NOT_PLAIN)):
+            return False
+        dtypes = {v.dtype for v in (*node.inputs, *node.outputs)}
+        if len(dtypes) > 1 or not dtypes <= {*_HALVES} or intrin.vector_dot(target, node.outputs[0].dtype) is not None:
+            return False
+        sides = node.outputs[0].shape[-2:]
+        return node.op == "conv" or all(isinstance(n, int) and n >= _LEAST_SIDE for n in sides)
+
+    if target.is_gpu or not any(map(is_widened, graph.nodes)):
+        return graph
+    wide: dict[Value, Value] = {}
+
+    def widened(b: Rebuild, v: Value) -> Value:
+        if v not in wide:
+            if v.is_known:
+                wide[v] = b.new.constant(np.asarray(v.data).astype(np.float32), v.name)
+            else:
+                (wide[v],) = b.new.add("cast", [b.value(v)], {"dtype": "float32"}, v.name)
+        return wide[v]
+
+    def handle(b: Rebuild, node: Node) -> bool:
+        if not is_widened(node):
+            return False
+        out = node.outputs[0]
+        (y,) = b.new.add(node.op, [widened(b, v) for v in node.inputs], node.attrs, out.name, node.origin)
+        (b.map[out],) = b.new.add("cast", [y], {"dtype": out.dtype}, out.name, node.origin)
+        return True
+
+    return rebuild(graph, handle)
