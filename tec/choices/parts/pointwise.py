@@ -86,9 +86,11 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         _copies(stage, again, extents, lanes, threads)
         return
     is_cut = total is not None and chooses(op)
+    copies_lines = total is not None and is_moved(op) and _line(op) > 0 and (extents[-1] or 0) > 1
     if len(axes) > 1 and total is not None:
         count = len(axes) if is_flat(op) and not _asks_places(op) else row_axes(op)
-        if math.prod(n or 0 for n in extents[-count:]) < LEAST_ROW and total % lanes == 0 and not is_cut:
+        is_short = math.prod(n or 0 for n in extents[-count:]) < LEAST_ROW
+        if is_short and total % lanes == 0 and not is_cut and not copies_lines:
             count = len(axes)
         if count > 1:
             axes = [*axes[:-count], stage.fuse(*axes[-count:])]
@@ -110,7 +112,7 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
     outer, vec = stage.split(
         axes[-1], factor=lanes if inner is None or inner >= lanes else max(inner, 1), shift_inwards=len(axes) > 1
     )
-    if inner is None or inner >= LEAST_ROW:
+    if inner is None or inner >= LEAST_ROW or copies_lines:
         stage.vectorize(vec)
     if threads:
         loops = [*axes[:-1], outer]

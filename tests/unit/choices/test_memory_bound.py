@@ -354,3 +354,19 @@ def test_a_triangle_divides_by_no_row() -> None:
     a, out = np.random.default_rng(0).standard_normal(shape.shape, "f4"), tec.nd.empty(shape.shape)
     f(tec.nd.array(a), out)
     np.testing.assert_array_equal(out.numpy(), np.triu(a, 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("line", [2, 3])
+def test_lines_of_few_elements_are_copied_as_they_lie(dtype: str, line: int) -> None:
+    """Of a vector over all elements each lane would divide to find its place, also where lines are shorter than a vector is worth for arithmetic."""
+    known, shape, attrs = get_op("transpose"), TensorType(dtype, (8, 5, 16, line)), {"perm": (0, 2, 1, 3)}
+    x = te.placeholder(shape.shape, dtype, name="x")
+    out_types = known.infer([shape], attrs)
+    chosen = schedule(known.compute(attrs, [x], out_types), "llvm")
+    f = tec.build(chosen.schedule, [x, *chosen.outputs], "llvm", name="group")
+    assert "//" not in f.get_source("ir") and f"1, {line})" in f.get_source("ir")
+    a = (np.random.default_rng(0).random(shape.shape) * 3).astype(dtype)
+    out = tec.nd.empty(tuple(int(n) for n in out_types[0].shape), dtype)
+    f(tec.nd.array(a), out)
+    np.testing.assert_array_equal(out.numpy(), a.transpose(0, 2, 1, 3))

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from tec.codegen.cpu import emitter
+from tec.codegen.cpu import memory
 from tec.errors import CodegenError
 from tec.ir import (
     LT,
@@ -149,7 +149,7 @@ def test_every_second_element_comes_by_two_vectors():
 def test_every_third_element_and_so_on_come_by_whole_vectors(stride, is_permuted, monkeypatch):
     """A vector more for each, of which the last one ends with the last element; shuffled by blends, or two registers at a time as AVX-512 does."""
     if is_permuted:
-        monkeypatch.setattr(emitter, "_TWO_REGISTERS", 32)
+        monkeypatch.setattr(memory, "_TWO_REGISTERS", 32)
     for lanes in (8, 24, 32):
         n = stride * (lanes - 1) + 1
         kernel = copy_kernel(Ramp(IntImm(0), IntImm(stride), lanes), Ramp(IntImm(0), IntImm(1), lanes), lanes, n=n)

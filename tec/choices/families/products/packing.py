@@ -124,9 +124,8 @@ def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple
     high, wide, sums = -(-m // rows), -(-n // columns), rows * vectors
     step, instructions = tile_clocks.step(target, rows, vectors)
     clocks = high * wide * (k * step + figures.of(tile_clocks.TEMPLATE, target)["tile"] + sums)
-    if (
-        float(element_bytes) * size * m * n > core.l2_bytes
-    ):  # vectors of a tile's results that find no room to wait for their lines
+    # Vectors of a tile's results that find no room to wait for their lines.
+    if float(element_bytes) * size * m * n > core.l2_bytes:
         clocks += high * wide * told["store_wait"] * max(0, sums - told["stores"])
         clocks += m * wide * told["run"] * min(1.0, element_bytes * n / _PAGE_BYTES) / max(1, together)
     row_bytes, apart = float(element_bytes) * columns, element_bytes * n
