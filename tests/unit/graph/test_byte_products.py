@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 import tec
+from tec.choices.layouts import convolution
 from tec.codegen.static_report import report
 from tec.graph import Graph, run_graph
 from tec.graph.passes.byte_products import byte_products
+from tec.ops.layouts import Layout
+from tec.ops.registry import TensorType
 from tec.target.cpus import host_features
 from tests.thinned import thinned
 from tests.unit.graph.random_graphs import conv_attrs
@@ -193,3 +196,12 @@ def test_products_of_few_columns_and_of_terms_beside_whole_groups(m, k, n, zero)
     assert "vpdpbusd" in tec.compile(g, "llvm -mcpu=icelake-server", cache=False).module.get_source("asm")
     feeds = feeds_of(g)
     np.testing.assert_array_equal(tec.compile(g, "llvm", cache=False).run(feeds)[0], run_graph(g, feeds)[0])
+
+
+def test_blocks_of_channels_are_no_larger_than_they_fill():
+    """Of 17 channels in blocks of 8 a third of the sums would be zeros; an image that lies in blocks already is read as it lies."""
+    haswell, attrs = tec.Target("llvm -mcpu=haswell"), conv_attrs(1, 1, 1, 1, 1)
+    for channels, lies, block in ((17, (), 2), (64, (), 8), (15, (), 8), (17, (Layout("NCHW8c"),), 8), (3, (), 2)):
+        x, w = TensorType("int16", (1, channels, 20, 20)), TensorType("int16", (32, channels, 3, 3))
+        found = convolution(haswell, x, w, attrs, lies)
+        assert found is not None and found.x == Layout(f"NCHW{block}c") and found.y == Layout("NCHW8c")
