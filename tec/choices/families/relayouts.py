@@ -36,8 +36,9 @@ def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
     if found is None or target.is_gpu or len(group.ops) != 1:
         return
     block, pixels = found[0].attrs["block"], size_of(_pixels(found[0]))
-    # Blocks of a register, or of half a one. Of open sizes the code asks whether there are pixels for a square.
-    fits = dtype_info(found[0].inputs[0].dtype).bytes == 4 and 16 <= 4 * block <= target.vector_bytes
+    # Blocks of a register, or of half a one; of narrower elements from 8 bytes on. Of open sizes the code asks whether there are pixels for a square.
+    size = dtype_info(found[0].inputs[0].dtype).bytes
+    fits = size <= 4 and (16 if size == 4 else 8) <= size * block <= target.vector_bytes
     if fits and isinstance(found[0].attrs["channels"], int) and (pixels is None or pixels >= block):
         yield Relayout(group, target, *found)
 

@@ -17,16 +17,31 @@ LEVELS = {4: "llvm -mcpu=x86-64-v2", 8: "llvm -mcpu=x86-64-v3", 16: "llvm -mcpu=
 SHAPES = [(1, 16, 4, 8), (2, 32, 5, 7), (2, 20, 3, 6), (1, 3, 5, 5), (3, 17, 19), (1, 18, 2, 3, 5)]
 
 
-def copy(shape: tuple[int, ...], block: int, into: bool) -> tuple[te.Tensor, te.Tensor]:
+def copy(shape: tuple[int, ...], block: int, into: bool, dtype: str = "float32") -> tuple[te.Tensor, te.Tensor]:
     nchw = plain(len(shape))
     lies = Layout(f"{nchw}{block}c")
     sizes = dict(zip(nchw.name, shape))
     source, made = (nchw, lies) if into else (lies, nchw)
     attrs = {"layouts": (source, made), "sizes": tuple(sizes.items())}
     definition = get_op("transform_layout")
-    x = te.placeholder(source.shape(sizes), "float32", name="x")
-    (y,) = definition.compute(attrs, [x], definition.infer([TensorType("float32", source.shape(sizes))], attrs))
+    x = te.placeholder(source.shape(sizes), dtype, name="x")
+    (y,) = definition.compute(attrs, [x], definition.infer([TensorType(dtype, source.shape(sizes))], attrs))
     return x, y
+
+
+@thinned(
+    1, ("into", [True, False]), ("shape", SHAPES[:3]), ("dtype, block", [("int16", 8), ("float16", 4), ("uint8", 8), ("uint8", 16), ("int16", 16)]),
+)  # fmt: skip
+def test_copies_of_narrow_elements(dtype: str, block: int, shape: tuple[int, ...], into: bool) -> None:
+    x, y = copy(shape, block, into, dtype)
+    data = np.random.default_rng(1).integers(0, 200, [d.value for d in x.shape]).astype(dtype)
+    (want,) = te.evaluate([y], {x: data})
+    space = spaces([y], LEVELS[8])[0]
+    assert space.template == "cpu relayout" or (not into and shape[1] % block)
+    made = space.apply()
+    out = tec.nd.array(np.full(want.shape, 99, dtype))
+    tec.build(made.schedule, [x, *made.outputs], "llvm", name="f")(tec.nd.array(data), out)
+    np.testing.assert_array_equal(out.numpy(), want)
 
 
 @thinned(1, ("into", [True, False]), ("shape", SHAPES), ("block", LEVELS))
