@@ -24,6 +24,8 @@ from ...te import intrin
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
+_AVX2_BYTES = 32  # of a vector
+
 
 def byte_products(graph: Graph, target: Target) -> Graph:
     """The graph with int32 products of bytes as such of the bytes that the target has a matrix unit for, or of 16 bits."""
@@ -151,6 +153,14 @@ def bytes_of(target: Target) -> str | None:
     if target.is_gpu:
         return "int8" if any(i.in_dtype == "int8" for i in intrin.shapes(target)) else None
     return next((d for d in ("uint8", "int8") if intrin.vector_dot(target, d) is not None), None)
+
+
+def multiplies_integers(target: Target) -> bool:
+    """Whether products of bytes are quicker as integers than as floats: by a unit for bytes, or by pairs of 16 bits from AVX2 on. SSE2 has such pairs, but no
+    multiplication of 32 bits, by which windows of one channel go."""
+    if bytes_of(target) is not None:
+        return True
+    return not target.is_gpu and target.vector_bytes >= _AVX2_BYTES and intrin.vector_dot(target, "int16") is not None
 
 
 def _shift(x: Value, wanted: str) -> int:

@@ -1,4 +1,4 @@
-"""Products of what is dequantized as products of the integers themselves, where the target has a unit for bytes (see `byte_products`).
+"""Products of what is dequantized as products of the integers themselves, where the target has a unit for bytes or pairs of 16 bits (see `byte_products`).
 
     conv((cast(q) - zero) * s, w * t)   ->   cast(conv(q - zero, w) in int32) * (s * t)
 
@@ -16,16 +16,16 @@ import numpy as np
 from ...ops.packed import MIDDLE, unpacked
 from ...target import Target
 from ..graph import Graph, Node, Quantized, Value
-from .byte_products import bytes_of
+from .byte_products import multiplies_integers
 from .rewrite import Rebuild, rebuild
 
 _LARGEST = (1 << 31) // (255 * 128)  # terms of a sum of bytes' products that int32 holds
 
 
 def quantized_products(graph: Graph, target: Target) -> Graph:
-    """The graph with products of dequantized values as integer products; the same where the target has no unit for bytes."""
+    """The graph with products of dequantized values as integer products; the same where the target has no unit for bytes or pairs of 16 bits."""
     products = [n for n in graph.nodes if n.op in ("conv", "matmul")]
-    if bytes_of(target) is None or not any(_quantized(n.inputs[1]) for n in products):
+    if not multiplies_integers(target) or not any(_quantized(n.inputs[1]) for n in products):
         return graph
     wide: dict[tuple[Value, Value | None], Value] = {}
 

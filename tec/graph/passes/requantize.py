@@ -5,7 +5,7 @@
     float(uint8(clip(round(v) + z, 0, 255))) - z       ->   clip(round(v), -z, 255 - z), which is exact
     max_pool((q - z) * s)                              ->   (max_pool(q) - z) * s, which is exact
 
-In: a graph of ONNX's QDQ form whose products are integers (`quantized_products`), for targets with a unit for bytes. Sums of multiplications by constants are
+In: a graph of ONNX's QDQ form whose products are integers (`quantized_products`), for targets with a unit for bytes or pairs of 16 bits. Sums of multiplications by constants are
 collected from a division that is rounded back to what they are of. A sum is rounded otherwise than step by step, in its last bits: the whole number it is
 rounded to differs only where it was within those of a half.
 """
@@ -20,7 +20,7 @@ import numpy as np
 
 from ...target import Target
 from ..graph import Graph, Node, Value
-from .byte_products import bytes_of
+from .byte_products import multiplies_integers
 from .quantized_products import dequantized
 from .rewrite import Rebuild, rebuild
 
@@ -44,7 +44,7 @@ class _Sum:
 
 def requantize(graph: Graph, target: Target) -> Graph:
     """The graph with what is rounded behind integer products as sums of multiplications; the same where there are none."""
-    if bytes_of(target) is None or not any(
+    if not multiplies_integers(target) or not any(
         n.op in ("conv", "matmul") and n.outputs[0].dtype == "int32" for n in graph.nodes
     ):
         return graph

@@ -95,7 +95,10 @@ def test_what_stays_in_floats() -> None:
     g = graph_of(model(w_zero=3))
     assert {n.inputs[0].dtype for n in quantized_products(g, VNNI).nodes if n.op == "conv"} == {"float32"}
     g = graph_of(model())
-    assert quantized_products(g, tec.Target("llvm -mcpu=haswell")) is g
+    assert quantized_products(g, tec.Target("llvm -mcpu=x86-64-v2")) is g
+    haswell = tec.Target("llvm -mcpu=haswell")
+    assert {n.inputs[0].dtype for n in quantized_products(g, haswell).nodes if n.op == "conv"} == {"int32"}
+    assert "vpmaddwd" in tec.compile(model(), haswell, cache=False).module.get_source("asm")
 
 
 # ---- between the products
