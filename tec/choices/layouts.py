@@ -22,12 +22,11 @@ from ..te import intrin
 from .families import plain_windows
 from .families.products import tile_clocks, tilings
 from .parts.pointwise import lanes_for
+from .rules import figures
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding
 _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
-# Of the channels of a convolution by dot products, in a block that they do not fill: by groups alone a step takes a tenth longer (Zen 3, 3x3 of 64 channels; 12 to 20 of them 0.7 to 0.85).
-_MOST_FILLED = 0.15
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
 _LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
 _NARROW_GROUP, _AVX2_BYTES = 4, 32  # bytes that make a number of 32 bits; of a vector
@@ -127,7 +126,8 @@ def _blocked(
                 # Too few for a tile's row; and such a core's dot products of vectors multiply no more a clock than float32 does: a ResNet-50's
                 # first layer took 3.9 ms by them and 1.4 in float32.
                 return Convolution(plain(x.ndim), Layout(f"OI{axes}{block}o"), blocked, dtype=acc)
-        return _dotted(dot, x.ndim, w.shape[1], block, blocked in lies, unit is None)
+        most = figures.of("dot convolution", target)["most_filled"] if unit is None else math.inf
+        return _dotted(dot, x.ndim, w.shape[1], block, blocked in lies, most)
     if attrs.get("fill"):
         return None
     if groups == w.shape[0] and w.shape[1] == 1 and groups > 1:
@@ -153,12 +153,12 @@ def dot_of(target: Target, a: str, b: str) -> intrin.VectorDot | None:
     return dot if dot is not None and dot.other == b else None
 
 
-def _dotted(dot: intrin.VectorDot, rank: int, channels: int, block: int, is_blocked: bool, is_vector: bool) -> Convolution:  # fmt: skip
+def _dotted(dot: intrin.VectorDot, rank: int, channels: int, block: int, is_blocked: bool, most_filled: float) -> Convolution:  # fmt: skip
     """A convolution by dot products: groups of channels lie side by side in the image and in the weights. Blocks of the image are no larger than a group where channels
-    are few, or (of a vector unit, which multiplies group by group) would be mostly filled up."""
+    are few, or would be filled up by more than `most_filled` of them."""
     axes = space(rank)
-    is_filled = -channels % block > _MOST_FILLED * channels + -channels % dot.group
-    few = not is_blocked and (channels <= FEW_CHANNELS or (is_vector and is_filled))
+    is_filled = -channels % block > most_filled * channels + -channels % dot.group
+    few = not is_blocked and (channels <= FEW_CHANNELS or is_filled)
     x = Layout(f"NC{axes}{dot.group if few else block}c")
     return Convolution(x, Layout(f"O{axes}I{block}o{dot.group}i"), Layout(f"NC{axes}{block}c"))
 
