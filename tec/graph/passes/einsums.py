@@ -2,13 +2,17 @@
 
     einsum("btd,dhk->bthk", x, w)    ->  reshape(matmul(reshape(x), reshape(w)))
     einsum("bqhk,bthk->bhqt", q, k)  ->  matmul(transpose(q), transpose(k))
+    einsum("ij,jk,kl->il", x, y, z)  ->  einsum("ik,kl->il", einsum("ij,jk->ik", x, y), z)
 
 JAX's exporters and models that are written by einsum have no other products. As an operator of its own a sum would be none of the templates' products, and attention
 is not found in it. The transposes and reshapes go on with `move_views`. Axes that both operands and the result have stay apart, in front of the matrices.
+Of more than two operands those two are multiplied first whose product takes the fewest multiply-adds, and so on: the sum over all axes at once takes as many as the product of
+all sizes.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from ...ops.dims import Dim
@@ -17,9 +21,11 @@ from .rewrite import Rebuild, rebuild
 
 
 def einsums_as_products(graph: Graph) -> Graph:
-    """The graph with such sums of two operands as products."""
+    """The graph with such sums of two operands as products, and those of more in pairs."""
     if not any(n.op == "einsum" for n in graph.nodes):
         return graph
+    if any(_has_pairs(n) for n in graph.nodes):
+        graph = rebuild(graph, _in_pairs)
 
     def handle(b: Rebuild, node: Node) -> bool:
         axes = _axes(node)
@@ -29,6 +35,43 @@ def einsums_as_products(graph: Graph) -> Graph:
         return True
 
     return rebuild(graph, handle)
+
+
+def _has_pairs(node: Node) -> bool:
+    """Whether a sum has more than two operands, of known sizes, none of which broadcasts, and of a type that a sum of some of its products is as exact in as it is."""
+    if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in ("float32", "float64"):
+        return False
+    operands, arrow, out = node.attrs["equation"].partition("->")
+    letters = operands.split(",")
+    if not arrow or "." in node.attrs["equation"] or any(len(set(part)) != len(part) for part in (*letters, out)):
+        return False
+    if any(not isinstance(n, int) or n == 0 for v in node.inputs for n in v.shape):
+        return False
+    sizes = {pair for part, v in zip(letters, node.inputs) for pair in zip(part, v.shape)}
+    return len(sizes) == len({c for c, _ in sizes})
+
+
+def _in_pairs(b: Rebuild, node: Node) -> bool:
+    if not _has_pairs(node):
+        return False
+    operands, _, out = node.attrs["equation"].partition("->")
+    made = node.outputs[0]
+    values = [(part, b.value(v)) for part, v in zip(operands.split(","), node.inputs)]
+    size = {c: n for part, v in values for c, n in zip(part, v.shape)}
+
+    def multiply_adds(pair: tuple[int, int]) -> int:
+        return math.prod(size[c] for c in {*values[pair[0]][0], *values[pair[1]][0]})
+
+    while len(values) > 1:
+        i, j = min(itertools.combinations(range(len(values)), 2), key=multiply_adds)
+        (first, x), (second, y) = values[i], values[j]
+        rest = [v for k, v in enumerate(values) if k not in (i, j)]
+        wanted = {*out, *(c for part, _ in rest for c in part)}
+        kept = "".join(dict.fromkeys(c for c in first + second if c in wanted)) if rest else out
+        (product,) = b.new.add("einsum", [x, y], {"equation": f"{first},{second}->{kept}"}, made.name, node.origin)
+        values = [*rest, (kept, product)]
+    b.map[made] = values[0][1]
+    return True
 
 
 def _axes(node: Node) -> tuple[str, str, str] | None:

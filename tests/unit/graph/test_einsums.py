@@ -47,7 +47,34 @@ def test_a_weight_is_the_second_operand():
     )
 
 
-@pytest.mark.parametrize("equation", ["bt,bt->bt", "bt,hd->bthd", "btd,dk->b", "bt,bt->b", "mk,kn,nd->md"])
+@pytest.mark.parametrize("equation", ["mk,kn,nd->md", "bt,td,dk,bk->b", "mk,mn,md->knd"])
+def test_more_operands_are_multiplied_in_pairs(equation):
+    """All at once the sum takes as many multiply-adds as the product of all sizes."""
+    g, feeds = net(equation)
+    found = dead_code(einsums_as_products(g))
+    assert max((len(n.inputs) for n in found.nodes if n.op == "einsum"), default=2) == 2
+    assert "matmul" in [n.op for n in found.nodes]
+    np.testing.assert_allclose(run_graph(found, feeds)[0], run_graph(g, feeds)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_pair_of_fewest_multiply_adds_comes_first():
+    g = Graph()
+    x, y, z = (g.input(c, "float32", s) for c, s in zip("xyz", ((900, 7), (7, 300), (300, 4))))
+    g.set_outputs(g.add("einsum", [x, y, z], {"equation": "ij,jk,kl->il"}))
+    shapes = [n.outputs[0].shape for n in dead_code(einsums_as_products(g)).nodes if n.op == "matmul"]
+    assert shapes == [(7, 4), (900, 4)]
+
+
+def test_pairs_of_halves_and_of_sizes_that_broadcast_stay_one_sum():
+    g, _ = net("mk,kn,nd->md", dtype="float16")
+    assert [n.op for n in einsums_as_products(g).nodes] == ["einsum"]
+    g = Graph()
+    xs = [g.input(c, "float32", s) for c, s in zip("xyz", ((4, 1), (7, 3), (3, 5)))]
+    g.set_outputs(g.add("einsum", xs, {"equation": "ij,jk,kl->il"}))
+    assert [n.op for n in einsums_as_products(g).nodes] == ["einsum"]
+
+
+@pytest.mark.parametrize("equation", ["bt,bt->bt", "bt,hd->bthd", "btd,dk->b", "bt,bt->b"])
 def test_what_is_no_product_of_matrices_stays(equation):
     g, _ = net(equation)
     assert [n.op for n in einsums_as_products(g).nodes] == ["einsum"]
