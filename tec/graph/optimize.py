@@ -34,6 +34,7 @@ from .passes.quantized_products import quantized_products
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
 from .passes.row_operators import row_operators
+from .passes.separate_pools import separate_pools
 from .passes.sibling_products import join_siblings
 from .passes.slices import slices_behind_reshapes
 from .passes.spellings import one_spelling
@@ -85,6 +86,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("row_operators", lambda g, t, d: row_operators(g)),
         Pass("channel_scales", lambda g, t, d: channel_scales(g)),
         Pass("widen_halves", lambda g, t, d: widen_halves(g, t)),
+        Pass("separate_pools", lambda g, t, d: separate_pools(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
