@@ -67,7 +67,31 @@ def wanted(node: Node, target: Target, lies: Any) -> Convolution | None:
     """The layouts that the target's template likes for a convolution of constant weights; `lies`: those that its input has already."""
     if node.op != "conv" or not 4 <= node.inputs[0].ndim <= 5 or not node.inputs[1].is_known or "layouts" in node.attrs:
         return None
+    if not lies and _is_plain_volume(node, target):
+        return None
     return preferred.convolution(target, node.inputs[0].type, node.inputs[1].type, node.attrs, lies)
+
+
+def _is_plain_volume(node: Node, target: Target) -> bool:
+    """Whether a convolution of float32 volumes, which has no part in the choice for all, is quicker plain than in blocks and the copy into them."""
+    x, w = (v.type for v in node.inputs)
+    is_float = x.dtype == w.dtype == "float32"
+    if (
+        target.is_gpu
+        or x.ndim != 5
+        or not is_float
+        or node.attrs["groups"] > 1
+        or node.attrs.get("fill")
+        or x.is_symbolic
+    ):
+        return False
+    sizes = (max(8, target.vector_bytes // 4),)
+    found = layout_options.options(target, x, w, node.outputs[0].type, node.attrs, sizes)
+    own = next((o for o in found if o.convolution is None), None)
+    best = min((o for o in found if o is not own), key=lambda o: o.seconds, default=None)
+    if own is None or best is None:
+        return False
+    return own.seconds < best.seconds + relayout_seconds(target, x, own.x, best.x)
 
 
 def _closed(node: Node, target: Target) -> Convolution | None:

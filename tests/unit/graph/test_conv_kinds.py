@@ -14,6 +14,7 @@ from tec.choices import layout_options
 from tec.graph.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.graph.passes.fuse import fuse
+from tec.graph.passes.layout import choose_layouts
 from tec.target import Target
 from tests.thinned import thinned
 
@@ -290,3 +291,17 @@ def test_a_gate_behind_a_convolution_is_not_left_to_the_copy_behind_it() -> None
     g.set_outputs([g.add("multiply", [y, g.add("sigmoid", [y])[0]])[0]])
     groups = [[n.op for n in group.nodes] for group in fuse(optimize(g, Target("llvm")))]
     assert ["conv", "sigmoid", "multiply"] in groups
+
+
+def test_a_volume_whose_copy_is_most_of_the_work_stays_as_it_lies():
+    """A stride of 2 leaves most of a copy into blocks unread; of 64 channels the block is worth its copy."""
+    target = Target("llvm -mcpu=znver3")
+    for channels, out, kernel, stride, is_plain in ((23, 18, 1, 2, True), (64, 64, 3, 1, False)):
+        g = Graph()
+        x = g.input("x", "float32", (4, channels, 16, 16, 16))
+        w = g.constant(np.ones((out, channels, kernel, kernel, kernel), "float32"))
+        pad = (kernel // 2,) * 3
+        attrs = {"strides": (stride,) * 3, "dilations": (1,) * 3, "before": pad, "after": pad, "groups": 1}
+        g.set_outputs(g.add("conv", [x, w], attrs))
+        (conv,) = [n for n in choose_layouts(g, target).nodes if n.op == "conv"]
+        assert ("layouts" not in conv.attrs) == is_plain
