@@ -67,12 +67,14 @@ def install(extra: str) -> str:
 
 # What a terminal obeys or what shows a text in another order: C0 and C1 controls, and Unicode's marks and controls of direction; line and
 # paragraph separators; halves of surrogate pairs, which cannot be printed at all. Tabs and ends of lines are a message's own.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def printable(text: str) -> str:
     """A text that may hold names of a model, fit for a terminal: what a terminal would obey stands there escaped, as Python writes it."""
-    return _UNPRINTABLE.sub(lambda m: ascii(m[0])[1:-1], text)
+    if text.isprintable():  # none of the above is; compiling their set takes a millisecond
+        return text
+    return re.sub(_UNPRINTABLE, lambda m: ascii(m[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:

@@ -40,7 +40,7 @@ MOST_DIMENSIONS = 4  # GGML_MAX_DIMS
 MOST_NAME_BYTES = 255  # ggml takes 64; others write longer ones
 MOST_KEY_BYTES = 65535  # docs/gguf.md
 MOST_DEPTH = 4  # arrays within arrays; no known file nests at all
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_CONTROL = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"  # none of them is printable
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _Reader:
             if raw.isascii() or most is None
             else self.name_of(raw)
         )
-        if most is not None and (not text or _CONTROL.search(text)):
+        if most is not None and (not text or (not text.isprintable() and re.search(_CONTROL, text))):
             raise self.error(f"the name {text!r} is empty or holds control characters")
         return text
 

@@ -24,7 +24,7 @@ Content = bytes | str | Callable[[BinaryIO], None]
 STDOUT = "-"
 _STDOUT: ContextVar[TextIO | None] = ContextVar("_STDOUT", default=None)  # where `sys.stdout` is for messages
 _SPOOLED_BYTES = 64 << 20  # content for a stream is held in memory up to here, on the disk beyond
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|\d+)(?:/task/\d+)?)/fd/(\d+)")
+_DESCRIPTOR = r"/(?:dev|proc/(?:self|thread-self|\d+)(?:/task/\d+)?)/fd/(\d+)"
 _MOST_LINKS = 40  # Linux's own limit
 # The folder takes no new file, or the name is a mount of its own (a file bound into a container): only the file itself can be written.
 _IN_PLACE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY, errno.EXDEV)
@@ -119,8 +119,8 @@ def _descriptor(name: str) -> int | None:
     at = os.path.abspath(name)
     for _ in range(_MOST_LINKS):
         folder = os.path.dirname(at)
-        match = _DESCRIPTOR.fullmatch(at) or _DESCRIPTOR.fullmatch(
-            os.path.join(os.path.realpath(folder), os.path.basename(at))
+        match = re.fullmatch(_DESCRIPTOR, at) or re.fullmatch(
+            _DESCRIPTOR, os.path.join(os.path.realpath(folder), os.path.basename(at))
         )
         if match is not None:
             owner = re.match(r"/proc/(\d+)/", match[0])

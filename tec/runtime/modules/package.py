@@ -43,7 +43,7 @@ _NATIVE_KINDS = {
     "obj": "object", "a": "archive of objects", "lib": "archive of objects", "tar": "tar archive", "hsaco": "code object", "co": "code object",
     "cubin": "code object", "ptx": "text of PTX",
 }  # fmt: skip
-_NATIVE = re.compile(rf"\.({'|'.join(_NATIVE_KINDS)})(?:\.\d+)*$")
+_NATIVE = rf"\.({'|'.join(_NATIVE_KINDS)})(?:\.\d+)*$"
 _DATE = (1980, 1, 1, 0, 0, 0)  # the same content gives the same file
 
 
@@ -67,7 +67,7 @@ def damaged(what: str) -> PackageError:
 def check_suffix(path: str | os.PathLike[str]) -> None:
     """Raises ArgumentError for a name that promises what a package is not: what loads such a file would not take it."""
     name = os.path.basename(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else ""
-    found = _NATIVE.search(name.lower())
+    found = re.search(_NATIVE, name.lower())
     if found is not None:
         raise ArgumentError(
             f"{name} would be a tec package, which is no {_NATIVE_KINDS[found[1]]}: no linker and no `dlopen` takes it",

@@ -60,6 +60,8 @@ class HostEngine:
         self._reports: list[Callable[[], None]] = []
         self._run_steps = step_loop()
         self._flat = self.plan.flat
+        self._addresses: dict[str, int] = {}  # of functions' code: many steps call one
+        self._arguments = self.pointers.ctypes.data, self._scalars.ctypes.data
         self._steps = np.array([self._step(k, network) for k in range(len(self._flat))], np.int64)
         self._table = self._steps.ctypes.data
         self._holders = HostSteps(self, self.plan.steps) if self.plan.holders or self.plan.exchanges else None
@@ -69,7 +71,7 @@ class HostEngine:
         """A row of the table of steps: the addresses of the code and of its arguments."""
         step = self._flat[k]
         pointer, scalar = self.layout.calls[k]
-        arguments = self.pointers.ctypes.data + 8 * pointer, self._scalars.ctypes.data + 8 * scalar
+        arguments = self._arguments[0] + 8 * pointer, self._arguments[1] + 8 * scalar
         if isinstance(step, Exchange):  # `exchange` does it; its row is never walked
             self._functions.append(None)
             return 0, *arguments
@@ -78,14 +80,20 @@ class HostEngine:
             return helpers()["tec_copy_bytes"], *arguments
         assert isinstance(step, Call)
         self._functions.append(network.module[step.function])
-        code = network.module.cpu_function(step.function)
+        if step.function not in self._addresses:
+            self._addresses[step.function] = self._code(step.function, network)
+        return self._addresses[step.function], *arguments
+
+    def _code(self, function: str, network: Network) -> int:
+        """The address of a function's machine code, which the engine keeps."""
+        code = network.module.cpu_function(function)
         self._keep.append(code)
         if hasattr(code, "report"):  # it calls functions of Python, and what these raise is kept for it
             self._reports.append(code.report)
         code = getattr(code, "machine_code", code)
         address = ctypes.cast(code, ctypes.c_void_p).value  # type: ignore[arg-type]
         assert address is not None
-        return address, *arguments
+        return address
 
     def address(self, value: int) -> int:
         """Where a value lies in this run; of one that a loop moves, where it is at first."""

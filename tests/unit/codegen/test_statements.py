@@ -8,6 +8,7 @@ import threading
 import numpy as np
 import pytest
 
+from tec.codegen.cpu.build import emit_cpu
 from tec.errors import LoweringError
 from tec.ir import (
     EQ,
@@ -29,12 +30,14 @@ from tec.ir import (
     Let,
     LetStmt,
     Mul,
+    Ramp,
     Seq,
     Sub,
     Var,
     While,
 )  # fmt: skip
 from tec.ir import build as B
+from tec.target import Target
 from tests.thinned import thinned
 
 from .harness import buffer, compile_func
@@ -336,3 +339,20 @@ def test_a_parallel_body_may_bind_what_was_bound_before():
     got = np.zeros(64, "i4")
     assert k(got, scalars=(3,)) == 0
     assert list(got) == [3 * x for x in range(64)]
+
+
+@pytest.mark.parametrize("lanes,extent,left", [(4, None, True), (1, None, False), (4, 12, False)])
+def test_loops_of_vectors_of_open_extent_are_repeated_by_schedules_alone(lanes, extent, left):
+    """LLVM's own copies of such loops, and a loop for their rest, make no code faster."""
+    x, y = buffer("x", "float32", 64), buffer("y", "float32", 64)
+    i, n = Var("i", "int64"), Var("n", "int64")
+    at = Mul(i, IntImm(lanes, "int64"))
+    index = Ramp(at, IntImm(1, "int64"), lanes) if lanes > 1 else at
+    loop = For(
+        i,
+        IntImm(0, "int64"),
+        n if extent is None else IntImm(extent, "int64"),
+        BufferStore(y, BufferLoad(x, (index,)), (index,)),
+    )
+    text, _ = emit_cpu([Func("f", [x, y, n], loop, attrs={"stage": "lowered"})], Target("llvm -mcpu=x86-64-v3"))
+    assert ("llvm.loop.unroll.runtime.disable" in text) is left
