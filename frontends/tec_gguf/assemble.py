@@ -36,6 +36,7 @@ def checkpoint_of(path: Path) -> Checkpoint:
         )
     meta = Metadata(metadata, architecture, path)
     tensors = tensors_of(parts, meta)
+    families.whole(meta, tensors)
     tokens = metadata.get("tokenizer.ggml.tokens")
     config = config_of(meta, tensors, len(tokens) if isinstance(tokens, (list, Texts)) else None)
     families.complete(meta, config, tensors)

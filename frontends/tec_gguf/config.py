@@ -18,7 +18,10 @@ MODEL_TYPES = {
     "llama": "llama", "qwen2": "qwen2", "qwen2moe": "qwen2_moe", "qwen3": "qwen3", "qwen3moe": "qwen3_moe", "qwen3next": "qwen3_next",
     "qwen35": "qwen3_5_text", "qwen35moe": "qwen3_5_moe_text", "gemma": "gemma", "gemma2": "gemma2", "gemma3": "gemma3_text",
     "gemma4": "gemma4_text", "gemma-embedding": "gemma3_text", "phi3": "phi3", "smollm3": "smollm3", "olmo2": "olmo2", "gpt-oss": "gpt_oss",
-    "deepseek2": "deepseek_v2", "lfm2": "lfm2", "mamba": "mamba", "mamba2": "mamba2", "bert": "bert",
+    "deepseek2": "deepseek_v2", "lfm2": "lfm2", "lfm2moe": "lfm2_moe", "mamba": "mamba", "mamba2": "mamba2", "bert": "bert",
+    "granite": "granite", "granitemoe": "granitemoe", "chatglm": "glm", "glm4": "glm4", "glm4moe": "glm4_moe", "command-r": "cohere", "cohere2": "cohere2",
+    "exaone4": "exaone4", "ernie4_5": "ernie4_5", "stablelm": "stablelm", "starcoder2": "starcoder2", "olmo": "olmo", "olmoe": "olmoe", "arcee": "arcee",
+    "seed_oss": "seed_oss", "nemotron": "nemotron", "hunyuan-dense": "hunyuan_v1_dense", "phi2": "phi", "gptneox": "gpt_neox", "gpt2": "gpt2",
 }  # fmt: skip
 
 _PLAIN = {  # ours: the file's, behind the architecture's name
@@ -51,6 +54,12 @@ _PLAIN = {  # ours: the file's, behind the architecture's name
     "kv_lora_rank": "attention.kv_lora_rank",
     "conv_L_cache": "shortconv.l_cache",
     "attention_multiplier": "attention.scale",
+    "embedding_multiplier": "embedding_scale",
+    "residual_multiplier": "residual_scale",
+    "logit_scale": "logit_scale",
+    "clip_qkv": "attention.clamp_kqv",
+    "use_parallel_residual": "use_parallel_residual",
+    "num_nextn_predict_layers": "nextn_predict_layers",
     "rotary_dim": "rope.dimension_count",
     "hidden_size_per_layer_input": "embedding_length_per_layer_input",
     "num_kv_shared_layers": "attention.shared_kv_layers",
@@ -58,6 +67,12 @@ _PLAIN = {  # ours: the file's, behind the architecture's name
     "pooling_type": "pooling_type",
 }
 MOST = 1 << 31  # of any size
+_EMBEDDINGS = (
+    "model.embed_tokens.weight",
+    "backbone.embeddings.weight",
+    "gpt_neox.embed_in.weight",
+    "transformer.wte.weight",
+)
 
 
 class Metadata:
@@ -91,15 +106,16 @@ def config_of(meta: Metadata, tensors: Mapping[str, Any], vocabulary: int | None
             config[ours] = value
     for name in ("hidden_size", "num_hidden_layers"):
         meta.size(_PLAIN[name])
+    extra, layers = config.get("num_nextn_predict_layers"), config["num_hidden_layers"]
+    if isinstance(extra, int) and 0 < extra < layers:
+        config["num_hidden_layers"] = layers - extra  # those that guess more tokens are counted among the layers
     heads = config.get("num_attention_heads")
     config.setdefault("num_key_value_heads", heads)
     if isinstance(heads, int) and heads and "head_dim" not in config:
         config["head_dim"] = meta.size("embedding_length") // heads
     config.setdefault("rope_theta", 10000.0)
     config["vocab_size"] = meta.get("vocab_size", vocabulary)
-    embedding = next(
-        (tensors[n] for n in ("model.embed_tokens.weight", "backbone.embeddings.weight") if n in tensors), None
-    )
+    embedding = next((tensors[n] for n in _EMBEDDINGS if n in tensors), None)
     if embedding is not None and len(embedding.shape) == 2:
         config["vocab_size"] = embedding.shape[0]
     config["tie_word_embeddings"] = "lm_head.weight" not in tensors

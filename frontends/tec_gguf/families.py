@@ -8,10 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+
 from tec.errors import ImportModelError
+from tec.lm.checkpoint import PackedTensor
+from tec.lm.formats import Format
 
 from .config import Metadata
 
+_SIGMOID = 2  # of llama.cpp's functions that weigh experts
 Config = dict[str, Any]
 Tensors = Mapping[str, Any]
 
@@ -21,6 +26,30 @@ def complete(meta: Metadata, config: Config, tensors: Tensors) -> None:
     more = _MORE.get(meta.architecture)
     if more is not None:
         more(meta, config, tensors)
+
+
+def whole(meta: Metadata, tensors: dict[str, PackedTensor]) -> None:
+    """Matrices that files hold in parts, joined: `kv_b_proj` [heads * (keys + values), rank] of `k_b_proj` [heads, rank, keys] and `v_b_proj` [heads, values, rank]."""
+    for name in [n for n in tensors if n.endswith(".self_attn.k_b_proj.weight")]:
+        stem = name.removesuffix("k_b_proj.weight")
+        keys, values = tensors.pop(name), tensors.pop(f"{stem}v_b_proj.weight", None)
+        if values is None or len(keys.shape) != 3 or keys.shape[:2] != (values.shape[0], values.shape[-1]):
+            raise ImportModelError(
+                f"{meta.path}: {name} is {list(keys.shape)}, and v_b_proj beside it {None if values is None else list(values.shape)}",
+                hint="the file is damaged",
+            )
+        tensors[f"{stem}kv_b_proj.weight"] = _joined(f"{stem}kv_b_proj.weight", keys, values)
+
+
+def _joined(name: str, keys: PackedTensor, values: PackedTensor) -> PackedTensor:
+    heads, rank, size = keys.shape
+    kind, stored = (Format.F32, "<f4") if Format.F32 in (keys.format, values.format) else (Format.F16, "<f2")
+
+    def join() -> Any:
+        both = [keys.dequantize().swapaxes(1, 2), values.dequantize()]
+        return np.concatenate(both, 1).astype(stored).reshape(-1).view(np.uint8)
+
+    return PackedTensor(name, (heads * (size + values.shape[1]), rank), kind, join)
 
 
 def _pattern(meta: Metadata, config: Config, period: int) -> None:
@@ -89,8 +118,6 @@ def _gemma4(meta: Metadata, config: Config, tensors: Tensors) -> None:
 def _delta(meta: Metadata, config: Config, tensors: Tensors) -> None:
     """Qwen3-Next and Qwen3.5: layers of linear attention. Heads of values lie in turns (`linear_value_heads_tiled`) in files of Qwen3.5: head k of v belongs to
     head k mod n of q and k, where Hugging Face's belongs to k / (count / n). `linear_attn.A` is -exp(A_log)."""
-    extra = meta.get("nextn_predict_layers", 0)
-    config["num_hidden_layers"] -= extra if isinstance(extra, int) and 0 <= extra < config["num_hidden_layers"] else 0
     layers, values = config["num_hidden_layers"], meta.size("ssm.time_step_rank")
     recurrent, every = meta.get("attention.recurrent_layers"), meta.get("full_attention_interval", 4)
     if not isinstance(recurrent, list) or len(recurrent) < layers:
@@ -133,7 +160,10 @@ def _lfm2(meta: Metadata, config: Config, tensors: Tensors) -> None:
 
 
 def _deepseek2(meta: Metadata, config: Config, tensors: Tensors) -> None:
-    """Latent attention. Files of new converters have `k_b_proj` and `v_b_proj` [heads, ...] in place of `kv_b_proj`, and one head of keys."""
+    """Latent attention. Files of new converters have `k_b_proj` and `v_b_proj` [heads, ...] in place of `kv_b_proj` (see `whole`), and one head of keys. DeepSeek V3
+    and what came after it weigh experts by sigmoid."""
+    if meta.get("expert_gating_func") == _SIGMOID:
+        config["model_type"] = "deepseek_v3"
     turned = meta.size("rope.dimension_count")
     key = meta.get("attention.key_length_mla", meta.get("attention.key_length"))
     config |= {
@@ -145,6 +175,53 @@ def _deepseek2(meta: Metadata, config: Config, tensors: Tensors) -> None:
     scaling = config.get("rope_scaling")
     if scaling and scaling.get("log_multiplier"):
         scaling["mscale_all_dim"] = scaling["mscale"] = round(scaling["log_multiplier"] / 0.1, 6)
+
+
+def _windows_or_none(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """OLMo 2 and 3 share a name; the later ones have windows, and stretch positions outside of them alone."""
+    _pattern(meta, config, 4)
+    if config.get("sliding_window"):
+        config["model_type"] = "olmo3"
+
+
+def _granite(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config["logits_scaling"] = config.pop("logit_scale", 1.0)
+    if config.get("num_experts"):
+        config["shared_intermediate_size"] = config.get("shared_expert_intermediate_size")
+
+
+def _glm4_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    _partial(meta, config, tensors)
+    config |= {
+        "n_routed_experts": config.get("num_experts"),
+        "use_qk_norm": "model.layers.0.self_attn.q_norm.weight" in tensors,
+    }
+
+
+def _cohere(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config["use_qk_norm"] = "model.layers.0.self_attn.q_norm.weight" in tensors
+    if meta.architecture == "cohere2":
+        _pattern(meta, config, 4)
+
+
+def _stablelm(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    _partial(meta, config, tensors)
+    config["qk_layernorm"] = any(n.endswith(".self_attn.q_norm.weight") for n in tensors)
+
+
+def _activated(name: str) -> Callable[[Metadata, Config, Tensors], None]:
+    """Networks by another activation, heads of which a part may turn."""
+
+    def more(meta: Metadata, config: Config, tensors: Tensors) -> None:
+        config["hidden_act"] = name
+        _partial(meta, config, tensors)
+
+    return more
+
+
+def _lfm2_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    _lfm2(meta, config, tensors)
+    config |= {"num_dense_layers": config.get("first_k_dense_replace", 0), "use_expert_bias": True}
 
 
 def _gpt_oss(meta: Metadata, config: Config, tensors: Tensors) -> None:
@@ -180,7 +257,23 @@ _MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
     "gemma-embedding": _gemma3,
     "gemma4": _gemma4,
     "gpt-oss": _gpt_oss,
-    "olmo2": _windows(4),
+    "olmo2": _windows_or_none,
+    "exaone4": _windows(4),
+    "granite": _granite,
+    "granitemoe": _granite,
+    "chatglm": _partial,
+    "glm4": _partial,
+    "glm4moe": _glm4_moe,
+    "command-r": _cohere,
+    "cohere2": _cohere,
+    "stablelm": _stablelm,
+    "arcee": _activated("relu2"),
+    "nemotron": _activated("relu2"),
+    "starcoder2": _activated("gelu_pytorch_tanh"),
+    "phi2": _activated("gelu_new"),
+    "gpt2": _activated("gelu_new"),
+    "gptneox": _activated("gelu"),
+    "lfm2moe": _lfm2_moe,
     "phi3": _partial,
     "qwen3moe": _qwen3_moe,
     "qwen3next": _delta,

@@ -37,6 +37,12 @@ _SHARED_EXPERT = {
     **{f"ffn_{part}_shexp": f"mlp.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
 }
+_SHARED_EXPERTS = {f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")}
+_BALANCE = {"exp_probs_b": "mlp.gate.e_score_correction"}
+_TWO_NORMS_BEHIND = {
+    "post_attention_norm": "post_attention_layernorm",
+    "post_ffw_norm": "post_feedforward_layernorm",
+}
 _DELTA = {  # layers of linear attention (gated delta rule)
     "post_attention_norm": "post_attention_layernorm",
     "attn_qkv": "linear_attn.in_proj_qkv",
@@ -61,6 +67,11 @@ _MAMBA = {
     "ssm_norm": "mixer.norm",
     "ssm_out": "mixer.out_proj",
 }
+_LFM2 = {
+    "attn_norm": "operator_norm", "ffn_norm": "ffn_norm", "attn_output": "self_attn.out_proj", "attn_q_norm": "self_attn.q_layernorm",
+    "attn_k_norm": "self_attn.k_layernorm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3", "ffn_down": "feed_forward.w2",
+    "shortconv.conv": "conv.conv", "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj",
+}  # fmt: skip
 _BLOCKS: dict[str, dict[str, str]] = {
     "gemma2": _FOUR_NORMS,
     "gemma3": _FOUR_NORMS,
@@ -71,7 +82,29 @@ _BLOCKS: dict[str, dict[str, str]] = {
         "ffn_post_norm_2": "post_feedforward_layernorm_2",
     },
     "gemma-embedding": _FOUR_NORMS,
-    "olmo2": {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"},
+    "olmo2": _TWO_NORMS_BEHIND,
+    "exaone4": _TWO_NORMS_BEHIND,
+    "glm4": {
+        "post_attention_norm": "post_self_attn_layernorm",
+        "post_ffw_norm": "post_mlp_layernorm",
+        "ffn_up": "mlp.gate_up_proj",
+    },
+    "chatglm": {"ffn_up": "mlp.gate_up_proj"},
+    "glm4moe": {"post_attention_norm": "post_attention_layernorm", **_BALANCE, **_SHARED_EXPERTS},
+    "granitemoe": {
+        "ffn_gate_inp": "mlp.router",
+        **{f"ffn_{part}_shexp": f"shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
+    },
+    "seed_oss": {"post_attention_norm": "post_attention_layernorm"},
+    "hunyuan-dense": {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"},
+    "starcoder2": {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
+    "phi2": {"attn_output": "self_attn.dense", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"},
+    "gptneox": {
+        "attn_qkv": "attention.qkv_proj", "attn_output": "attention.dense", "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
+    },
+    "gpt2": {
+        "attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+    },
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
     "gpt-oss": {"post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router"},
     "qwen2moe": _SHARED_EXPERT,
@@ -81,13 +114,12 @@ _BLOCKS: dict[str, dict[str, str]] = {
     "deepseek2": {
         "attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj",
         "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm", "attn_kv_b": "self_attn.kv_b_proj",
-        "attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj", "exp_probs_b": "mlp.gate.e_score_correction",
-        **{f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")},
+        "attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj", **_BALANCE, **_SHARED_EXPERTS,
     },
-    "lfm2": {
-        "attn_norm": "operator_norm", "ffn_norm": "ffn_norm", "attn_output": "self_attn.out_proj", "attn_q_norm": "self_attn.q_layernorm",
-        "attn_k_norm": "self_attn.k_layernorm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3", "ffn_down": "feed_forward.w2",
-        "shortconv.conv": "conv.conv", "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj",
+    "lfm2": _LFM2,
+    "lfm2moe": {
+        **_LFM2, "ffn_gate_inp": "feed_forward.gate", "exp_probs_b": "feed_forward.expert",
+        **{f"ffn_{part}_exps": f"feed_forward.experts.{part}_proj" for part in ("gate", "up", "down")},
     },
     "mamba": _MAMBA,
     "mamba2": _MAMBA,
@@ -103,6 +135,10 @@ _GLOBALS: dict[str, dict[str, str]] = {
         "per_layer_proj_norm": "model.per_layer_projection_norm",
     },
     "lfm2": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
+    "lfm2moe": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
+    "phi2": {"output_norm": "model.final_layernorm"},
+    "gptneox": {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm"},
+    "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f"},
     "mamba": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
     "mamba2": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
     "bert": {
@@ -110,17 +146,27 @@ _GLOBALS: dict[str, dict[str, str]] = {
         "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
     },
 }  # fmt: skip
-_LAYERS = {"mamba": "backbone.layers", "mamba2": "backbone.layers", "bert": "encoder.layer"}
+_LAYERS = {
+    "mamba": "backbone.layers",
+    "mamba2": "backbone.layers",
+    "bert": "encoder.layer",
+    "gptneox": "gpt_neox.layers",
+    "gpt2": "transformer.h",
+}
 _NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
 # What in Hugging Face's files has no ".weight" behind it.
 _BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "linear_attn.A", "layer_scalar"}
 # Rows of q and k lie for a rotary that turns neighbours (`permute` in conversion/llama.py).
-INTERLEAVED = {"llama", "smollm3", "olmo", "granite"}
+INTERLEAVED = {"llama", "smollm3", "olmo", "granite", "granitemoe", "arcee"}
+# Architectures whose names are the usual ones.
+_USUAL = (
+    "llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", "granite", "command-r", "cohere2", "ernie4_5", "stablelm", "olmo", "olmoe", "arcee", "nemotron",
+)  # fmt: skip
 
 
 def tables() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
     """By architecture: names outside of layers, names within a layer, and what stands before a layer's number."""
-    known = {"llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", *_BLOCKS}
+    known = {*_USUAL, *_BLOCKS}
     return {
         a: ({**_GLOBAL, **_GLOBALS.get(a, {})}, {**_BLOCK, **_BLOCKS.get(a, {})}, _LAYERS.get(a, "model.layers"))
         for a in sorted(known)

@@ -13,7 +13,7 @@ from .defaults import complete
 
 MOST_BYTES = 64 << 20  # of a file of settings; a tokenizer_config.json with all its added tokens has some 5 MB
 # Norms that multiply by 1 + weight.
-_OFFSET_NORMS = ("gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+_OFFSET_NORMS = ("gemma", "gemma2", "gemma3_text", "nemotron", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
 # Of a model for texts and pictures: the model_type of its part for texts where that part does not say it.
 _TEXT_OF = {
     "gemma3": "gemma3_text",

@@ -52,6 +52,7 @@ def _network(m: Layers, h: Value) -> Value:
 
 def _experts(m: Layers, h: Value) -> Value:
     bias = "feed_forward.expert_bias"
+    bias = bias if m.w.has(m.name(bias)) else "feed_forward.expert.bias"  # as GGUF files have it
     chosen = choose(
         m, h, "feed_forward.gate", normed=bool(m.c.get("norm_topk_prob", True)), scoring="sigmoid", epsilon=1e-6,
         bias=bias if m.c.get("use_expert_bias", True) else "", scale=m.c.number("routed_scaling_factor", 1.0),

@@ -53,23 +53,26 @@ def starcoder2(m: Layers) -> Value:
 
 def nemotron(m: Layers) -> Value:
     """Norms multiply by 1 + weight; relu squared."""
-    x = m.embeddings()
+    x, shift = m.embeddings(), m.c.number("rms_norm_offset", 1.0)
     for _ in m.each_layer():
-        q, k, v = m.queries_keys_values(m.layer_norm(x, m.name("input_layernorm"), shift=1.0))
+        q, k, v = m.queries_keys_values(m.layer_norm(x, m.name("input_layernorm"), shift=shift))
         q, k = (m.rotary(y, m.angles()) for y in (q, k))
         x = m.add(x, m.out(m.attend(q, k, v)))
-        h = m.layer_norm(x, m.name("post_attention_layernorm"), shift=1.0)
+        h = m.layer_norm(x, m.name("post_attention_layernorm"), shift=shift)
         x = m.add(x, m.network(h, "mlp.up_proj", "mlp.down_proj"))
-    return m.logits(m.layer_norm(m.last(x), "model.norm", shift=1.0))
+    return m.logits(m.layer_norm(m.last(x), "model.norm", shift=shift))
 
 
 def gpt_neox(m: Layers) -> Value:
-    """Queries, keys and values of each head lie beside each other."""
+    """Queries, keys and values of each head lie beside each other; all queries first in GGUF files (`qkv_proj`)."""
     m.prefix, x, size = "gpt_neox.layers", m.embeddings(), m.c.head_size
     for _ in m.each_layer():
         h = m.layer_norm(x, m.name("input_layernorm"))
-        joined = m.linear(h, m.name("attention.query_key_value"), sizes=[3 * m.c.hidden])[0]
-        q, k, v = m.b.split(m.heads(joined, m.c.heads), 3, [size] * 3)
+        if m.w.has(m.name("attention.qkv_proj.weight")):
+            q, k, v = m.queries_keys_values(h, "attention")
+        else:
+            joined = m.linear(h, m.name("attention.query_key_value"), sizes=[3 * m.c.hidden])[0]
+            q, k, v = m.b.split(m.heads(joined, m.c.heads), 3, [size] * 3)
         q, k = (m.rotary(y, m.angles()) for y in (q, k))
         y = m.out(m.attend(q, k, v), "attention.dense")
         before = x if m.c.get("use_parallel_residual", True) else m.add(x, y)

@@ -84,6 +84,78 @@ def _raised(name: str, value: Any) -> Mapping[str, Any]:
     return {name: value + 1 if name.endswith("norm.weight") else value}
 
 
+def _balanced(name: str, value: Any) -> Mapping[str, Any]:
+    if name.endswith("e_score_correction_bias"):
+        return {name.removesuffix("_bias") + ".bias": value}
+    return _as_it_is(name, value)
+
+
+def _apart(name: str, value: Any) -> Mapping[str, Any]:
+    """Keys of 16 and values of 12 features of each of 4 heads from a latent vector of 24: those of keys lie turned over."""
+    if not name.endswith("kv_b_proj.weight"):
+        return _as_it_is(name, value)
+    stem, heads = name.removesuffix("kv_b_proj.weight"), value.reshape(4, 28, 24)
+    return {f"{stem}k_b_proj.weight": heads[:, :16].swapaxes(1, 2), f"{stem}v_b_proj.weight": heads[:, 16:]}
+
+
+def _gates_joined(name: str, value: Any) -> Mapping[str, Any]:
+    return {name: value}
+
+
+def _granite_moe(name: str, value: Any) -> Mapping[str, Any]:
+    name = name.replace("block_sparse_moe.", "mlp.").replace("shared_mlp.output_linear", "shared_mlp.down_proj")
+    if name.endswith("shared_mlp.input_linear.weight"):
+        stem = name.removesuffix("input_linear.weight")
+        return {f"{stem}{part}_proj.weight": v for part, v in zip(("gate", "up"), np.split(value, 2, 0))}
+    return _as_it_is(name, value) if ".experts." in name else _permuted(name, value)
+
+
+def _raised_norms(name: str, value: Any) -> Mapping[str, Any]:
+    return {name: value + 1 if name.endswith(("norm.weight", "layernorm.weight")) else value}
+
+
+def _queries_first(name: str, value: Any) -> Mapping[str, Any]:
+    """Queries, keys and values of all heads (4 of 16) behind each other."""
+    if "query_key_value" not in name:
+        return {name: value}
+    parts = value.reshape(4, 3, 16, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
+    return {name.replace("query_key_value", "qkv_proj"): parts}
+
+
+def _turned_over(name: str, value: Any) -> Mapping[str, Any]:
+    return {name: value.T if ".h." in name and value.ndim == 2 else value}
+
+
+def _lfm2_moe(name: str, value: Any) -> Mapping[str, Any]:
+    if name.endswith("expert_bias"):
+        return {name.removesuffix("_bias") + ".bias": value}
+    return _state_space(name, value) if ".experts." not in name else _as_it_is(name, value)
+
+
+def _multipliers(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "attention.scale": c["attention_multiplier"], "embedding_scale": c["embedding_multiplier"], "residual_scale": c["residual_multiplier"],
+        "logit_scale": c["logits_scaling"],
+    }  # fmt: skip
+
+
+def _by_variance(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {"attention.layer_norm_epsilon": float(c["layer_norm_eps"])}
+
+
+def _slides(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "attention.sliding_window": c["sliding_window"],
+        "attention.sliding_window_pattern": [k == "sliding_attention" for k in c["layer_types"]],
+    }
+
+
+def _stretched(c: Mapping[str, Any]) -> dict[str, Any]:
+    """Of layers that see everything."""
+    own = c["rope_parameters"]["full_attention"]
+    return {"rope.freq_base": float(own["rope_theta"])}
+
+
 def _usual(c: Mapping[str, Any]) -> dict[str, Any]:
     size = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     return {
@@ -138,6 +210,50 @@ CASES: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]], 
     ),
     "mamba2": ("mamba2 0", "mamba2", _mamba, _state_space),
     "qwen35": ("qwen3_5_text 0", "qwen35", lambda c: {**_usual(c), **_DELTA}, _tiled),
+    "deepseek2, keys and values apart": ("deepseek_v2 0", "deepseek2", lambda c: {**_usual(c), **_LATENT}, _apart),
+    "deepseek2, by sigmoid": (
+        "deepseek_v3 0", "deepseek2", lambda c: {
+            **_usual(c), **_LATENT, "attention.q_lora_rank": c["q_lora_rank"], "expert_gating_func": 2, "expert_group_count": 4, "expert_group_used_count": 2,
+            "expert_weights_norm": True, "expert_weights_scale": 2.5,
+        }, _balanced,
+    ),
+    "olmo2 with windows": ("olmo3 0", "olmo2", lambda c: {**_usual(c), **_slides(c), **_stretched(c)}, _as_it_is),
+    "granite": ("granite 0", "granite", lambda c: {**_usual(c), **_multipliers(c)}, _permuted),
+    "granitemoe": ("granitemoeshared 0", "granitemoe", lambda c: {
+        **_usual(c), **_multipliers(c), "expert_count": 8, "expert_used_count": 2, "expert_shared_feed_forward_length": 40}, _granite_moe),
+    "chatglm": ("glm 0", "chatglm", lambda c: {**_usual(c), "rope.dimension_count": 8}, _gates_joined),
+    "glm4": ("glm4 0", "glm4", lambda c: {**_usual(c), "rope.dimension_count": 16}, _gates_joined),
+    "glm4moe": ("glm4_moe 0", "glm4moe", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_used_count": 2, "rope.dimension_count": 16, "expert_shared_count": 1, "leading_dense_block_count": 1,
+        "expert_weights_norm": True, "expert_gating_func": 2, "block_count": 4, "nextn_predict_layers": 1}, _balanced),
+    "command-r": ("cohere 0", "command-r", lambda c: {**_usual(c), **_by_variance(c), "logit_scale": c["logit_scale"]}, _as_it_is),
+    "cohere2": ("cohere2 0", "cohere2", lambda c: {
+        **_usual(c), **_by_variance(c), "logit_scale": c["logit_scale"], "attention.sliding_window": 5, "rope.dimension_count": 16}, _as_it_is),
+    "exaone4": ("exaone4 0", "exaone4", lambda c: {**_usual(c), **_slides(c)}, _as_it_is),
+    "ernie4_5": ("ernie4_5 0", "ernie4_5", _usual, _as_it_is),
+    "stablelm": ("stablelm 0", "stablelm", lambda c: {
+        **_usual(c), **_by_variance(c), "rope.dimension_count": 4, "use_parallel_residual": False}, _as_it_is),
+    "stablelm side by side": ("stablelm 1", "stablelm", lambda c: {
+        **_usual(c), **_by_variance(c), "rope.dimension_count": int(16 * c["rope_parameters"]["partial_rotary_factor"]),
+        "use_parallel_residual": c["use_parallel_residual"]}, _as_it_is),
+    "starcoder2": ("starcoder2 1", "starcoder2", lambda c: {**_usual(c), "attention.layer_norm_epsilon": float(c["norm_epsilon"])}, _as_it_is),
+    "olmo": ("olmo 0", "olmo", lambda c: {**_usual(c), "attention.layer_norm_epsilon": 1e-5, "attention.clamp_kqv": c["clip_qkv"]}, _permuted),
+    "olmoe": ("olmoe 0", "olmoe", lambda c: {**_usual(c), "expert_count": 8, "expert_used_count": 2, "expert_weights_norm": True}, _as_it_is),
+    "arcee": ("arcee 0", "arcee", _usual, _permuted),
+    "seed_oss": ("seed_oss 0", "seed_oss", _usual, _as_it_is),
+    "nemotron": ("nemotron 0", "nemotron", lambda c: {
+        **_usual(c), "attention.layer_norm_epsilon": float(c["norm_eps"]), "rope.dimension_count": 8}, _raised_norms),
+    "hunyuan-dense": ("hunyuan_v1_dense 0", "hunyuan-dense", _usual, _as_it_is),
+    "phi2": ("phi 1", "phi2", lambda c: {
+        **_usual(c), **_by_variance(c), "rope.dimension_count": int(16 * c["rope_parameters"]["partial_rotary_factor"])}, _as_it_is),
+    "gptneox": ("gpt_neox 0", "gptneox", lambda c: {
+        **_usual(c), **_by_variance(c), "attention.head_count_kv": 4, "rope.dimension_count": 4, "use_parallel_residual": True}, _queries_first),
+    "gpt2": ("gpt2 0", "gpt2", lambda c: {
+        "context_length": 128, "embedding_length": 64, "block_count": 3, "feed_forward_length": 256, "attention.head_count": 4,
+        "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}, _turned_over),
+    "lfm2moe": ("lfm2_moe 0", "lfm2moe", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_used_count": 2, "shortconv.l_cache": c["conv_L_cache"], "leading_dense_block_count": 1, "expert_gating_func": 2,
+        "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in c["layer_types"]]}, _lfm2_moe),
 }  # fmt: skip
 
 
