@@ -190,6 +190,47 @@ def _granite(meta: Metadata, config: Config, tensors: Tensors) -> None:
         config["shared_intermediate_size"] = config.get("shared_expert_intermediate_size")
 
 
+def _states(meta: Metadata, config: Config) -> None:
+    """Of layers of a state space model among others."""
+    config |= {
+        "mamba_n_heads": meta.size("ssm.time_step_rank"), "mamba_d_state": meta.size("ssm.state_size"), "mamba_n_groups": meta.size("ssm.group_count", 1),
+        "mamba_d_conv": meta.size("ssm.conv_kernel"), "mamba_d_ssm": meta.size("ssm.inner_size"), "mamba_d_head": "auto",
+    }  # fmt: skip
+
+
+def _granite_hybrid(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Layers without heads of keys are state space models; those with some have positions where the file was made for them."""
+    _granite(meta, config, tensors)
+    _states(meta, config)
+    heads, layers = config["num_key_value_heads"], config["num_hidden_layers"]
+    heads = heads if isinstance(heads, list) else [heads] * layers
+    config["layer_types"] = ["full_attention" if h else "mamba" for h in heads]
+    config["num_key_value_heads"] = max(heads, default=0)
+    config["position_embedding_type"] = "rope" if meta.get("rope.scaling.finetuned") else "nope"
+    gate = tensors.get("model.layers.0.mlp.gate_proj.weight")
+    if gate is not None and gate.shape:
+        config["intermediate_size"] = gate.shape[0]
+
+
+def _falcon_h1(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Weights hold the factors of what goes in and comes out."""
+    _states(meta, config)
+    config |= {
+        "mamba_rms_norm": "model.layers.0.mamba.norm.weight" in tensors,
+        "mamba_norm_before_gate": False,
+    }
+
+
+def _mistral3(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    scaling = config.get("rope_scaling")
+    if not scaling:
+        config["model_type"] = "mistral"
+        return
+    scaling["llama_4_scaling_beta"] = meta.get("attention.temperature_scale")
+    if scaling.get("log_multiplier"):
+        scaling["mscale_all_dim"] = scaling["mscale"] = scaling["log_multiplier"]
+
+
 def _glm4_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
     _partial(meta, config, tensors)
     config |= {
@@ -261,6 +302,9 @@ _MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
     "exaone4": _windows(4),
     "granite": _granite,
     "granitemoe": _granite,
+    "granitehybrid": _granite_hybrid,
+    "falcon-h1": _falcon_h1,
+    "mistral3": _mistral3,
     "chatglm": _partial,
     "glm4": _partial,
     "glm4moe": _glm4_moe,

@@ -72,6 +72,14 @@ _LFM2 = {
     "attn_k_norm": "self_attn.k_layernorm", "ffn_gate": "feed_forward.w1", "ffn_up": "feed_forward.w3", "ffn_down": "feed_forward.w2",
     "shortconv.conv": "conv.conv", "shortconv.in_proj": "conv.in_proj", "shortconv.out_proj": "conv.out_proj",
 }  # fmt: skip
+_STATES = {  # layers of a state space model among others
+    "ssm_in": "mamba.in_proj", "ssm_conv1d": "mamba.conv1d", "ssm_dt": "mamba.dt_proj", "ssm_a": "mamba.A", "ssm_d": "mamba.D", "ssm_norm": "mamba.norm",
+    "ssm_out": "mamba.out_proj",
+}  # fmt: skip
+_GRANITE_EXPERTS = {
+    "ffn_gate_inp": "mlp.router",
+    **{f"ffn_{part}_shexp": f"shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
+}
 _BLOCKS: dict[str, dict[str, str]] = {
     "gemma2": _FOUR_NORMS,
     "gemma3": _FOUR_NORMS,
@@ -91,9 +99,12 @@ _BLOCKS: dict[str, dict[str, str]] = {
     },
     "chatglm": {"ffn_up": "mlp.gate_up_proj"},
     "glm4moe": {"post_attention_norm": "post_attention_layernorm", **_BALANCE, **_SHARED_EXPERTS},
-    "granitemoe": {
-        "ffn_gate_inp": "mlp.router",
-        **{f"ffn_{part}_shexp": f"shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
+    "granitemoe": _GRANITE_EXPERTS,
+    "granitehybrid": {**_GRANITE_EXPERTS, **_STATES},
+    "falcon-h1": {
+        "ffn_norm": "pre_ff_layernorm",
+        **{f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")},
+        **_STATES,
     },
     "seed_oss": {"post_attention_norm": "post_attention_layernorm"},
     "hunyuan-dense": {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"},
@@ -137,6 +148,7 @@ _GLOBALS: dict[str, dict[str, str]] = {
     "lfm2": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
     "lfm2moe": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
     "phi2": {"output_norm": "model.final_layernorm"},
+    "falcon-h1": {"output_norm": "model.final_layernorm"},
     "gptneox": {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm"},
     "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f"},
     "mamba": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
@@ -155,12 +167,12 @@ _LAYERS = {
 }
 _NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
 # What in Hugging Face's files has no ".weight" behind it.
-_BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "linear_attn.A", "layer_scalar"}
+_BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "mamba.A", "mamba.D", "linear_attn.A", "layer_scalar"}
 # Rows of q and k lie for a rotary that turns neighbours (`permute` in conversion/llama.py).
-INTERLEAVED = {"llama", "smollm3", "olmo", "granite", "granitemoe", "arcee"}
+INTERLEAVED = {"llama", "smollm3", "olmo", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"}
 # Architectures whose names are the usual ones.
 _USUAL = (
-    "llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", "granite", "command-r", "cohere2", "ernie4_5", "stablelm", "olmo", "olmoe", "arcee", "nemotron",
+    "llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", "granite", "command-r", "cohere2", "ernie4_5", "stablelm", "olmo", "olmoe", "arcee", "nemotron", "mistral3",
 )  # fmt: skip
 
 

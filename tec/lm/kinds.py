@@ -61,19 +61,28 @@ _TOKENS = (lambda x: _is_token(x) or _each(_is_token)(x)), "a token's number, or
 _FACTORS = _each(_POSITIVE[0], 1), "a list of numbers above 0"
 _Kind = tuple[Callable[[Any], bool], str]
 
+
+def _numbers(count: int) -> _Kind:
+    return lambda x: _each(_is_number)(x) and len(x) == count, f"a list of {count} numbers"
+
+
 _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(
         ("sliding_window", "sliding_window_pattern", "first_k_dense_replace", "n_shared_experts", "num_dense_layers", "num_kv_shared_layers", "q_lora_rank",
          "hidden_size_per_layer_input", "shared_intermediate_size", "num_local_experts", "no_rope_layer_interval"), _COUNT),
     **dict.fromkeys(
         ("norm_topk_prob", "use_sliding_window", "tie_word_embeddings", "use_bidirectional_attention", "use_qk_norm", "qk_layernorm", "rope_interleave",
-         "use_parallel_residual", "use_expert_bias", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "linear_value_heads_tiled"), _FLAG),
+         "use_parallel_residual", "use_expert_bias", "scale_attn_weights", "mamba_rms_norm", "mamba_norm_before_gate", "scale_attn_by_inverse_layer_idx", "linear_value_heads_tiled"), _FLAG),
     **dict.fromkeys(("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps"), _FROM_ZERO),
     **dict.fromkeys(("rope_theta", "rope_local_base_freq"), _BASE),
     **dict.fromkeys(("query_pre_attn_scalar", "logits_scaling", "clip_qkv"), _POSITIVE),
     **dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping", "rms_norm_offset", "swiglu_limit"), _FROM_ZERO),
     **dict.fromkeys(
-        ("routed_scaling_factor", "attention_multiplier", "embedding_multiplier", "residual_multiplier", "logit_scale", "swiglu_alpha"), _NUMBER),
+        ("routed_scaling_factor", "attention_multiplier", "embedding_multiplier", "residual_multiplier", "logit_scale", "swiglu_alpha",
+         "key_multiplier", "attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "lm_head_multiplier"), _NUMBER),
+    "mlp_multipliers": _numbers(2), "ssm_multipliers": _numbers(5),
+    "mlp_layer_types": (_each(("dense", "sparse").__contains__), "a list of dense and sparse"),
+    "mamba_d_head": (lambda x: _is_count(x) or x == "auto", 'an int, or "auto"'),
     "partial_rotary_factor": _SHARE,
     **dict.fromkeys(("hidden_act", "hidden_activation", "topk_method", "position_embedding_type"), _TEXT),
     "layer_types": (_each(_LAYERS.__contains__), f"a list of {', '.join(_LAYERS)}"),
@@ -84,7 +93,7 @@ _KINDS: dict[str, _Kind] = {
 _ROPE: dict[str, _Kind] = {
     "rope_type": _TEXT, "type": _TEXT, "rope_theta": _BASE, "partial_rotary_factor": _SHARE,
     **dict.fromkeys(("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"), _POSITIVE),
-    **dict.fromkeys(("attention_factor", "mscale", "mscale_all_dim"), _FROM_ZERO),
+    **dict.fromkeys(("attention_factor", "mscale", "mscale_all_dim", "llama_4_scaling_beta"), _FROM_ZERO),
     **dict.fromkeys(("short_factor", "long_factor", "factors"), _FACTORS), "truncate": _FLAG,
 }  # fmt: skip
 _TABLES = ("rope_scaling", "rope_parameters")

@@ -1,6 +1,6 @@
 """DeepSeek V2 and V3: latent attention, whose keys and values come from one small vector a token; experts of which some are shared, in all layers but the first.
 
-Sources: arXiv 2405.04434, 2412.19437; transformers' modeling_deepseek_v2.py, modeling_deepseek_v3.py.
+Sources: arXiv 2405.04434, 2412.19437; transformers' modeling_deepseek_v2.py, modeling_deepseek_v3.py, modeling_glm4_moe_lite.py.
 """
 
 from __future__ import annotations
@@ -24,8 +24,16 @@ def deepseek_v3(m: Layers) -> Value:
     return _decoder(m, balanced, interleaved=bool(m.c.get("rope_interleave", True)))
 
 
-def _decoder(m: Layers, route: Callable[[Layers, Value], Chosen], interleaved: bool) -> Value:
-    x, dense = m.embeddings(), int(m.c.get("first_k_dense_replace", 0))
+def glm4_moe_lite(m: Layers) -> Value:
+    """GLM-4.7-Flash: as V3; `mlp_layer_types` names the layers without experts."""
+    kinds = m.c.get("mlp_layer_types") or ["dense"]
+    first = next((k for k, kind in enumerate(kinds) if kind != "dense"), len(kinds))
+    return _decoder(m, balanced, interleaved=bool(m.c.get("rope_interleave", True)), first=first)
+
+
+def _decoder(m: Layers, route: Callable[[Layers, Value], Chosen], interleaved: bool, first: int | None = None) -> Value:
+    """first: the first layer that has experts, where it is not the configuration's."""
+    x, dense = m.embeddings(), int(m.c.get("first_k_dense_replace", 0)) if first is None else first
     for _ in m.each_layer():
         x = m.add(x, latent(m, m.rms_norm(x, m.name("input_layernorm")), interleaved))
         h = m.rms_norm(x, m.name("post_attention_layernorm"))

@@ -1,6 +1,6 @@
 """Llama 2 and 3, SmolLM2, Qwen2 (biases of queries, keys and values), Mistral (a sliding window), SmolLM3 (layers without positions).
 
-Sources: arXiv 2302.13971, 2310.06825, 2407.10671; transformers' modeling_llama.py, modeling_mistral.py, modeling_qwen2.py, modeling_smollm3.py.
+Sources: arXiv 2302.13971, 2310.06825, 2407.10671; transformers' modeling_llama.py, modeling_mistral.py, modeling_ministral3.py, modeling_qwen2.py, modeling_smollm3.py.
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ def mistral(m: Layers) -> Value:
     return _decoder(m, [True] * m.c.layers)
 
 
+def ministral3(m: Layers) -> Value:
+    """Scores of queries far from the beginning are larger, by `llama_4_scaling_beta`."""
+    return _decoder(m, [True] * m.c.layers, sharpened=True)
+
+
 def smollm3(m: Layers) -> Value:
     """As Llama; `no_rope_layers` has 0 for layers whose heads are not turned."""
     turned = m.c.get("no_rope_layers") or [
@@ -28,20 +33,34 @@ def smollm3(m: Layers) -> Value:
 
 
 def _decoder(
-    m: Layers, turned: list[bool], *, interleaved: bool = False, gated: bool = True, norm_behind: bool = False
+    m: Layers, turned: list[bool], *, interleaved: bool = False, gated: bool = True, norm_behind: bool = False, sharpened: bool = False
 ) -> Value:  # fmt: skip
     x, kinds = m.embeddings(), m.c.layer_kinds()
+    factor = _far(m) if sharpened else None
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
         if turned[m.layer]:
             q, k = (m.rotary(h, m.angles(), interleaved) for h in (q, k))
         if norm_behind:
             q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_layernorm")) for h, n in ((q, "query"), (k, "key")))
+        q = q if factor is None else m.b.op("multiply", q, factor)
         window = m.c.window if kinds[m.layer] == "sliding_attention" else None
         x = m.add(x, m.out(m.attend(q, k, v, window=window)))
         h = m.rms_norm(x, m.name("post_attention_layernorm"))
         x = m.add(x, m.gated(h) if gated else m.network(h, "mlp.up_proj", "mlp.down_proj"))
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
+
+
+def _far(m: Layers) -> Value | None:
+    """1 + beta * log(1 + floor(place / trained)), [1, tokens, 1, 1]: of places within the trained length 1."""
+    own = m.c.get("rope_parameters") or m.c.get("rope_scaling") or {}
+    beta, trained = own.get("llama_4_scaling_beta"), own.get("original_max_position_embeddings")
+    if not beta or not trained:
+        return None
+    b = m.b
+    times = b.op("floor", m.scaled(m.places(), 1 / float(trained)))
+    logs = m.scaled(b.op("log", m.add(times, b.like(1.0, times))), float(beta))
+    return b.cast(b.reshape(m.add(logs, b.like(1.0, logs)), (1, m.tokens, 1, 1)), m.dtype)
 
 
 def exaone4(m: Layers) -> Value:

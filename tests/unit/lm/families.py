@@ -21,6 +21,14 @@ SIZES: dict[str, Any] = {
 }  # fmt: skip
 TOKENS = [int(t) for t in np.random.default_rng(7).integers(3, 128, 20)]
 KEPT = 2  # of the last tokens, whose logits are kept
+_STATES = {
+    "mamba_n_heads": 8,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 16,
+    "mamba_d_conv": 4,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 8,
+}
 # By model_type: what differs from the sizes above.
 FAMILIES: dict[str, list[dict[str, Any]]] = {
     "llama": [
@@ -141,6 +149,94 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "max_position_embeddings": 128,
         },
         {"sliding_window": 5, "tie_word_embeddings": True},
+    ],
+    "ministral3": [
+        {
+            "head_dim": 24,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 10000.0,
+                "factor": 16.0,
+                "original_max_position_embeddings": 8,
+                "beta_fast": 32.0,
+                "beta_slow": 1.0,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.3,
+            },
+        },
+    ],
+    "granitemoehybrid": [
+        {
+            **_STATES,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "num_local_experts": 8,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 40,
+            "intermediate_size": 32,
+            "attention_multiplier": 0.1,
+            "embedding_multiplier": 12.0,
+            "logits_scaling": 8.0,
+            "residual_multiplier": 0.22,
+        },
+        {
+            **_STATES,
+            "layer_types": ["full_attention", "linear_attention", "linear_attention"],
+            "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "shared_intermediate_size": 72,
+            "position_embedding_type": "rope",
+            "mamba_n_groups": 1,
+            "tie_word_embeddings": True,
+        },
+    ],
+    "falcon_h1": [
+        {
+            **_STATES,
+            "head_dim": 24,
+            "mamba_d_ssm": 96,
+            "mamba_n_heads": 6,
+            "lm_head_multiplier": 0.4,
+            "embedding_multiplier": 3.0,
+            "mlp_multipliers": [0.7, 0.3],
+            "key_multiplier": 0.5,
+            "attention_out_multiplier": 0.9,
+            "attention_in_multiplier": 1.2,
+            "ssm_multipliers": [0.5, 0.25, 0.3, 0.4, 0.6],
+            "ssm_in_multiplier": 1.5,
+            "ssm_out_multiplier": 0.2,
+        },
+        {
+            **_STATES,
+            "head_dim": 16,
+            "mamba_d_ssm": 96,
+            "mamba_n_heads": 6,
+            "mamba_rms_norm": True,
+            "mamba_norm_before_gate": False,
+        },
+        {
+            **_STATES,
+            "head_dim": 16,
+            "mamba_d_ssm": 96,
+            "mamba_n_heads": 6,
+            "mamba_rms_norm": True,
+            "tie_word_embeddings": True,
+        },
+    ],
+    "glm4_moe_lite": [
+        {
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "n_shared_experts": 2,
+            "kv_lora_rank": 24,
+            "q_lora_rank": 20,
+            "qk_rope_head_dim": 8,
+            "qk_nope_head_dim": 16,
+            "v_head_dim": 12,
+            "num_key_value_heads": 4,
+            "mlp_layer_types": ["dense", "dense", "sparse"],
+        },
     ],
     "olmo2": [
         {"attention_bias": True},

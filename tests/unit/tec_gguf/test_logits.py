@@ -132,6 +132,44 @@ def _lfm2_moe(name: str, value: Any) -> Mapping[str, Any]:
     return _state_space(name, value) if ".experts." not in name else _as_it_is(name, value)
 
 
+def _grouped(name: str, value: Any) -> Mapping[str, Any]:
+    """Norms of state space models by groups (2); the rest as `_state_space`."""
+    if name.endswith("mamba.D"):
+        return {name: value[:, None]}
+    if name.endswith("mamba.A_log"):
+        return {name.removesuffix("_log"): -np.exp(value)[:, None]}
+    return {name: value.reshape(2, -1)} if name.endswith("mamba.norm.weight") else _state_space(name, value)
+
+
+def _granite_hybrid(name: str, value: Any) -> Mapping[str, Any]:
+    return _grouped(name, value) if ".mamba." in name else _granite_moe(name, value)
+
+
+def _granite_dense(name: str, value: Any) -> Mapping[str, Any]:
+    """What all tokens share is the network of layers without experts."""
+    return {n.replace("shared_mlp", "mlp"): v for n, v in _granite_hybrid(name, value).items()}
+
+
+def _falcon_h1(name: str, value: Any) -> Mapping[str, Any]:
+    """Weights times the factors of the configuration "falcon_h1 0"."""
+    factors = {
+        "embed_tokens.weight": 3.0, "lm_head.weight": 0.4, "gate_proj.weight": 0.7, "down_proj.weight": 0.3, "k_proj.weight": 0.5 * 1.2, "q_proj.weight": 1.2,
+        "v_proj.weight": 1.2, "o_proj.weight": 0.9, "out_proj.weight": 0.2,
+    }  # fmt: skip
+    if name.endswith("in_proj.weight"):
+        value = value * 1.5 * np.repeat([0.5, 0.25, 0.3, 0.4, 0.6], [96, 96, 32, 32, 6])[:, None]
+    stem = ".".join(name.split(".")[-2:])
+    factor = 1.0 if ".mamba." in name and stem == "norm.weight" else factors.get(stem, 1.0)
+    return _grouped(name, value * factor)
+
+
+def _states(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "ssm.conv_kernel": c["mamba_d_conv"], "ssm.inner_size": 128, "ssm.state_size": c["mamba_d_state"], "ssm.time_step_rank": c["mamba_n_heads"],
+        "ssm.group_count": c["mamba_n_groups"], "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in c.get("layer_types", ())],
+    }  # fmt: skip
+
+
 def _multipliers(c: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "attention.scale": c["attention_multiplier"], "embedding_scale": c["embedding_multiplier"], "residual_scale": c["residual_multiplier"],
@@ -251,6 +289,16 @@ CASES: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]], 
     "gpt2": ("gpt2 0", "gpt2", lambda c: {
         "context_length": 128, "embedding_length": 64, "block_count": 3, "feed_forward_length": 256, "attention.head_count": 4,
         "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}, _turned_over),
+    "granitehybrid": ("granitemoehybrid 0", "granitehybrid", lambda c: {
+        **_usual(c), **_multipliers(c), **_states(c), "expert_count": 8, "expert_used_count": 2, "expert_shared_feed_forward_length": 40}, _granite_hybrid),
+    "granitehybrid without experts": ("granitemoehybrid 1", "granitehybrid", lambda c: {
+        **_usual(c), **_multipliers(c), **_states(c), "rope.scaling.finetuned": True}, _granite_dense),
+    "falcon-h1": ("falcon_h1 0", "falcon-h1", lambda c: {**_usual(c), **_states(c), "ssm.inner_size": c["mamba_d_ssm"], "attention.head_count_kv": 2}, _falcon_h1),
+    "falcon-h1 with norms": ("falcon_h1 1", "falcon-h1", lambda c: {
+        **_usual(c), **_states(c), "ssm.inner_size": c["mamba_d_ssm"], "attention.head_count_kv": 2}, _grouped),
+    "mistral3": ("ministral3 0", "mistral3", lambda c: {
+        **_usual(c), "rope.scaling.type": "yarn", "rope.scaling.factor": 16.0, "rope.scaling.original_context_length": 8, "rope.scaling.yarn_beta_fast": 32.0,
+        "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.3}, _permuted),
     "lfm2moe": ("lfm2_moe 0", "lfm2moe", lambda c: {
         **_usual(c), **_EXPERTS, "expert_used_count": 2, "shortconv.l_cache": c["conv_L_cache"], "leading_dense_block_count": 1, "expert_gating_func": 2,
         "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in c["layer_types"]]}, _lfm2_moe),
