@@ -103,6 +103,21 @@ _USUAL: dict[str, dict[str, Any]] = {
     "granitemoeshared": {
         "attention_multiplier": 1.0, "num_experts_per_tok": 2, "num_local_experts": 8,
     },
+    "granitemoehybrid": {
+        "attention_multiplier": 1.0, "num_experts_per_tok": 2, "num_local_experts": 8, "shared_intermediate_size": 1024, "mamba_n_heads": 128,
+        "mamba_d_state": 256,
+    },
+    "falcon_h1": {
+        "max_position_embeddings": 8192, "num_key_value_heads": 8, "rms_norm_eps": 1e-5, "mamba_d_ssm": 1024, "mamba_n_heads": 128, "mamba_d_state": 256,
+    },
+    "ministral3": {
+        "head_dim": 128, "max_position_embeddings": 262144, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+    },
+    "glm4_moe_lite": {
+        "max_position_embeddings": 202752, "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 64, "n_shared_experts": 1,
+        "norm_topk_prob": True, "num_experts_per_tok": 4, "num_key_value_heads": 20, "q_lora_rank": 768, "kv_lora_rank": 512, "qk_nope_head_dim": 192,
+        "qk_rope_head_dim": 64, "v_head_dim": 256, "rms_norm_eps": 1e-5, "routed_scaling_factor": 1.8, "topk_group": 1,
+    },
     "cohere": {
         "layer_norm_eps": 1e-5, "logit_scale": 0.0625, "max_position_embeddings": 8192, "rope_theta": 5e5,
     },
@@ -175,10 +190,20 @@ _DECODER = {
     "hidden_size": "d_model", "num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads",
     "max_position_embeddings": "max_target_positions",
 }  # fmt: skip
+_ALIKE = (
+    "mistral",
+    "ministral3",
+    "mixtral",
+    "qwen3_moe",
+)  # whose layers all have the window, or none: `layer_types` is not read
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names for one number
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 _GPT_OSS_ROPE: dict[str, Any] = {
     "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 4096,
+}  # fmt: skip
+_MINISTRAL3_ROPE: dict[str, Any] = {
+    "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
+    "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
 }  # fmt: skip
 _GEMMA4_ROPE: dict[str, dict[str, Any]] = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -207,8 +232,14 @@ def complete(config: dict[str, Any]) -> None:
     if kind == "gpt_neox":
         # Its own names, beside which the usual ones are not read.
         config |= {"rope_theta": config["rotary_emb_base"], "partial_rotary_factor": config["rotary_pct"]}
+    if kind == "gpt2":
+        config["hidden_act"] = config["activation_function"]
+    if config["model_type"] in _ALIKE:
+        config.pop("layer_types", None)
     if kind == "gpt_oss" and config.get("rope_parameters") is None and config.get("rope_scaling") is None:
         config["rope_scaling"] = dict(_GPT_OSS_ROPE)
+    if kind == "ministral3" and config.get("rope_parameters") is None and config.get("rope_scaling") is None:
+        config["rope_parameters"] = dict(_MINISTRAL3_ROPE)
     if kind == "gemma" and config["hidden_act"] == "gelu":
         config["hidden_act"] = "gelu_pytorch_tanh"  # the first files said the one and meant the other
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)

@@ -12,7 +12,7 @@ from typing import Any
 from .families import FAMILIES, SIZES
 
 # What the sizes of attention are for others, or what heads are made of otherwise.
-_OWN_HEADS = ("mamba2", "deepseek_v2", "deepseek_v3", "gpt2", "gpt_neox")
+_OWN_HEADS = ("mamba2", "deepseek_v2", "deepseek_v3", "glm4_moe_lite", "gpt2", "gpt_neox")
 _OWN_ROPE = ("mamba2", "gpt2", "gemma3_text", "gemma4_text", "phi3")
 _PARTIAL = ("phi", "phi3", "stablelm", "nemotron", "glm", "glm4", "gpt_neox", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "glm4_moe")  # fmt: skip
 _WINDOWS = ("mistral", "mixtral", "qwen2", "qwen3", "qwen2_moe", "qwen3_moe", "smollm3", "starcoder2", "phi3", "gemma2", "gemma3_text", "cohere2", "exaone4", "olmo3", "gpt_oss", "ministral")  # fmt: skip
