@@ -190,12 +190,8 @@ _DECODER = {
     "hidden_size": "d_model", "num_hidden_layers": "decoder_layers", "num_attention_heads": "decoder_attention_heads",
     "max_position_embeddings": "max_target_positions",
 }  # fmt: skip
-_ALIKE = (
-    "mistral",
-    "ministral3",
-    "mixtral",
-    "qwen3_moe",
-)  # whose layers all have the window, or none: `layer_types` is not read
+# Whose layers all have the window, or none: `layer_types` is not read.
+_ALIKE = ("mistral", "ministral3", "mixtral", "qwen3_moe")
 _COUNTS = ("num_experts", "num_local_experts", "n_routed_experts")  # three names for one number
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
 _GPT_OSS_ROPE: dict[str, Any] = {
