@@ -304,7 +304,10 @@ class Layers:
                 f"the checkpoint of {self.c.architecture} has no lm_head.weight, and its configuration says tie_word_embeddings = False",
                 hint="a part of it is missing",
             )
-        y = self.scaled(self.linear(x, head, sizes=[self.c.vocabulary])[0], scale)
+        y = self.linear(x, head, sizes=[self.c.vocabulary])[0]
+        if head == tied and self.w.has("lm_head.bias"):  # the table is shared, the bias is not
+            y = self.add(y, self.w.vector("lm_head.bias", (self.c.vocabulary,), self.dtype))
+        y = self.scaled(y, scale)
         y = self.b.cast(y, "float32")
         if softcap:
             y = self.scaled(self.b.op("tanh", self.scaled(y, 1 / softcap)), softcap)

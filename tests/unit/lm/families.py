@@ -589,6 +589,7 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
     "phi": [
         {"partial_rotary_factor": 0.5, "qk_layernorm": True},
         {"partial_rotary_factor": 0.4},
+        {"tie_word_embeddings": True},
     ],
     "stablelm": [
         {"use_qkv_bias": True},
