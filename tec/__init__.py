@@ -115,6 +115,9 @@ _LAZY: dict[str, tuple[str, str]] = {
     "lm": (".lm", ""),
     # arrays
     "array": (".array", ""),
+    # where programs of TVM look
+    "tir": (".compat.tvm.tir", ""),
+    "testing": (".compat.tvm.testing", ""),
     # search
     "tune": (".tuning", "tune"),
     "template": (".tuning", "template"),
@@ -151,7 +154,7 @@ _COMPILERS = ("networkx", "llvmlite")  # packages that the compiler needs, and w
 _ELSEWHERE = {
     "auto_scheduler": "tec.tune searches", "autotvm": "tec.tune and tec.template search", "meta_schedule": "tec.tune searches",
     "relay": "tec.compile and tec.graph take networks", "relax": "tec.compile and tec.graph take networks",
-    "tir": "tec.ir has the loop IR", "contrib": "tec.topi and tec.ops have the operators",
+    "contrib": "tec.topi and tec.ops have the operators",
     "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
 }  # fmt: skip
 
@@ -240,5 +243,7 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
     # isort: on
 
     array: Any  # whose names are loaded when they are used
+    tir: Any
+    testing: Any
     device = _as_device
     nd = _nd

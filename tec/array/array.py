@@ -25,9 +25,9 @@ from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Form, ahead, remember
 from .node import Node, leaf, scalar
+from .numbers import NUMBERS, alone
 
 _NUMBERS = (bool, int, float)  # complex ones go the long way
-NUMBERS = (*_NUMBERS, complex, np.generic)  # what may stand beside an array
 
 
 class Array:
@@ -355,7 +355,8 @@ def of_two(function: Callable[[Any, Any], Array]) -> Callable[[Any, Any], Array]
             b = x2._node
             a = _number_beside(x1, b)
         else:
-            return function(x1, x2)
+            made = alone(call.__name__, (x1, x2), {})
+            return function(x1, x2) if made is NotImplemented else made
         f, g = a.form, b.form
         form = ahead((function, f, g))
         if form is not None:
@@ -371,7 +372,10 @@ def of_one(function: Callable[..., Array]) -> Callable[..., Array]:
     """The same for a function of one array without options."""
 
     def call(x: Any, /, **options: Any) -> Array:
-        if options or type(x) is not Array:
+        if type(x) is not Array:
+            found = alone(call.__name__, (x,), options)
+            return function(x, **options) if found is NotImplemented else found
+        if options:
             return function(x, **options)
         a = x._node
         f = a.form

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from . import build, dtypes
-from .array import NUMBERS, Array, node_of, number, of_one, of_two, pair
+from .array import Array, node_of, number, of_one, of_two, pair
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .foreign import no_array
 from .node import Node
+from .numbers import NUMBERS, of_numbers
 
 # ---- what each takes
 
@@ -187,6 +188,7 @@ trunc = _rounding("trunc", "x without its fraction.")
 _round_even = _rounding("round", "The nearest whole number, halves to even.", "round_even")
 
 
+@of_numbers
 def round(x: Array, /, decimals: int = 0) -> Array:
     """The nearest number of so many decimals (hundreds for -2), halves to even. Integers stay integers."""
     if not decimals or (decimals > 0 and dtypes.is_int(node_of(x).dtype)):
@@ -199,6 +201,7 @@ def round(x: Array, /, decimals: int = 0) -> Array:
     return Array(build.cast(multiply(_round_even(divide(wide, scale)), scale)._node, n.dtype))
 
 
+@of_numbers
 def abs(x: Array, /) -> Array:
     """The absolute value."""
     n = node_of(x)
@@ -207,27 +210,32 @@ def abs(x: Array, /) -> Array:
     )
 
 
+@of_numbers
 def negative(x: Array, /) -> Array:
     """-x."""
     return Array(build.unary("neg", _numeric("negative", node_of(x))))
 
 
+@of_numbers
 def positive(x: Array, /) -> Array:
     """x."""
     return Array(build.unary("identity", _numeric("positive", node_of(x))))
 
 
+@of_numbers
 def square(x: Array, /) -> Array:
     """x * x."""
     return Array(build.unary("square", _numeric("square", node_of(x))))
 
 
+@of_numbers
 def sign(x: Array, /) -> Array:
     """-1, 0 or 1; NaN for NaN."""
     n = _numeric("sign", node_of(x))
     return Array(build.unary("signum", n))
 
 
+@of_numbers
 def signbit(x: Array, /) -> Array:
     """Whether the sign is minus, that of a zero or NaN too."""
     n = node_of(x)
@@ -236,11 +244,13 @@ def signbit(x: Array, /) -> Array:
     return Array(build.unary("signbit", n, dtypes.bool))
 
 
+@of_numbers
 def logical_not(x: Array, /) -> Array:
     """The opposite of each bool; of numbers whether they are 0."""
     return Array(build.unary("logical_not", build.cast(node_of(x), dtypes.bool)))
 
 
+@of_numbers
 def bitwise_invert(x: Array, /) -> Array:
     """All bits turned over; the opposite of bools."""
     n = node_of(x)
@@ -255,6 +265,7 @@ def bitwise_invert(x: Array, /) -> Array:
 _POWERS = {2.0: "square", 1.0: "identity", 0.5: "sqrt", -1.0: "reciprocal"}
 
 
+@of_numbers
 def pow(x1: Any, x2: Any, /) -> Array:
     """x1 to the power x2. Integers to a negative power are 0, but for 1 and -1: the quotient toward 0. Raises ArrayValueError where the exponent of integers is
     a negative number."""
@@ -273,6 +284,7 @@ def pow(x1: Any, x2: Any, /) -> Array:
     return Array(build.binary("power", a, b))
 
 
+@of_numbers
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     """x, but not below `min` and not above `max`: numbers or arrays that broadcast, of the type of x; None for no bound."""
     n = _numeric("clip", node_of(x))
@@ -299,18 +311,21 @@ def _limit(bound: Any, n: Node) -> Node | None:
     return number(bound, n)
 
 
+@of_numbers
 def real(x: Array, /) -> Array:
     """The real part; of a real array x itself."""
     n = node_of(x)
     return Array(build.unary("identity", build.parts(n)[0])) if dtypes.is_complex(n.dtype) else positive(x)
 
 
+@of_numbers
 def conj(x: Array, /) -> Array:
     """The complex conjugate; of a real array x itself."""
     n = node_of(x)
     return Array(build.unary("conj", n)) if dtypes.is_complex(n.dtype) else positive(x)
 
 
+@of_numbers
 def imag(x: Array, /) -> Array:
     """The imaginary part; of a real array zeros."""
     n = _numeric("imag", node_of(x))

@@ -28,6 +28,7 @@ from . import (
     sorting,
 )
 from .array import Array, node_of
+from .numbers import of_numbers
 
 # NumPy's names for functions of the namespace with the same arguments.
 ALIASES = {
@@ -40,7 +41,7 @@ ALIASES = {
 
 _MODULES = (numpy_shapes, numpy_statistics, numpy_elementwise, numpy_calculus, numpy_padding, numpy_picking)
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    name: f
+    name: of_numbers(f) if m is numpy_elementwise else f
     for m in _MODULES
     for name, f in vars(m).items()
     if getattr(f, "__module__", None) == m.__name__ and not name.startswith("_")

@@ -5,12 +5,18 @@
     value, grads = tec.value_and_grad(loss)(params, batch)
     params, state = rule.update(params, grads, state)
 
+or, where the optimiser keeps the parameters and the state, as in PyTorch:
+
+    opt = tec.array.optim.AdamW(params, lr=1e-3)
+    value, grads = tec.value_and_grad(loss)(params, batch)
+    opt.step(grads)              # the arrays of params have their new values
+
 Their arithmetic and their names are PyTorch's. An update computes all parameters together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .array import Array
@@ -20,7 +26,7 @@ from .elementwise import sqrt
 from .errors import ArrayTypeError
 from .trees import leaves, mapped, rebuilt
 
-__all__ = ["SGD", "Adam", "AdamW"]
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 
 
 def _updated(params: Any, rows: list[tuple[Array, ...]]) -> list[Any]:
@@ -33,20 +39,79 @@ _USE = "state = rule.init(params); params, state = rule.update(params, grads, st
 
 
 class _Rule:
-    """What is said to those who know optimisers that hold parameters."""
+    """What the rules share: `Rule(params, lr=...)` makes an `Optimizer`, and a rule without parameters says how it is used."""
+
+    lr: float
 
     def __new__(cls, *args: Any, **options: Any) -> Any:
-        if args and not isinstance(args[0], (int, float)):
-            raise ArrayTypeError(
-                f"{cls.__name__}({type(args[0]).__name__}, ...): a rule holds no parameters",
-                hint=f"rule = {cls.__name__}(lr=1e-3); {_USE}",
-            )
-        return super().__new__(cls)
+        params = args[0] if args and not isinstance(args[0], (int, float)) else options.get("params")
+        if params is None:
+            return super().__new__(cls)
+        return Optimizer(cls(*args[1:], **{k: v for k, v in options.items() if k != "params"}), params)
+
+    def init(self, params: Any) -> Any:
+        raise NotImplementedError
+
+    def update(self, params: Any, grads: Any, state: Any) -> tuple[Any, Any]:
+        raise NotImplementedError
 
     def __getattr__(self, name: str) -> Any:
         if name in ("step", "zero_grad", "apply_updates", "state_dict"):
-            raise AttributeError(f"a rule has no {name}: {_USE}")
+            kind = type(self).__name__
+            raise AttributeError(f"a rule has no {name}: {_USE}; or opt = {kind}(params, lr=...); opt.step(grads)")
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+
+class Optimizer:
+    """Parameters, a rule and its state: what `SGD(params, lr=...)`, `Adam(params)` and `AdamW(params)` make.
+
+    params: the arrays, in dicts, lists and tuples as they were given. state: what the rule remembers. lr: the learning rate, which may be set between steps.
+    """
+
+    def __init__(self, rule: _Rule, params: Any):
+        if not leaves(params):
+            raise ArrayTypeError(
+                f"{type(rule).__name__}({type(params).__name__}): no arrays among the parameters",
+                hint="an array, or dicts, lists and tuples of arrays",
+            )
+        self.rule, self.params, self.state = rule, params, rule.init(params)
+
+    @property
+    def lr(self) -> float:
+        return self.rule.lr
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        self.rule = replace(self.rule, lr=value)  # type: ignore[type-var]  # each rule is a dataclass
+
+    def step(self, *grads: Any) -> Any:
+        """Take a step along `grads`, whose form is that of the parameters. The arrays of `params` get their new values in place; returns `params`.
+
+        Raises ArrayTypeError where the gradients are missing or of another form.
+        """
+        if len(grads) != 1:
+            given = "no gradients" if not grads else f"{len(grads)} arguments"
+            raise ArrayTypeError(
+                f"{type(self.rule).__name__}.step of {given}",
+                hint="grads = tec.grad(loss)(params, ...); opt.step(grads)",
+            )
+        held, slopes = leaves(self.params), leaves(grads[0])
+        if [x.shape for x in held] != [x.shape for x in slopes]:
+            raise ArrayTypeError(
+                f"{type(self.rule).__name__}.step: gradients of shapes {[x.shape for x in slopes]} "
+                f"for parameters of shapes {[x.shape for x in held]}",
+                hint="grads = tec.grad(loss)(params, ...), whose first argument is what the optimiser was given",
+            )
+        new, self.state = self.rule.update(self.params, grads[0], self.state)
+        for x, y in zip(held, leaves(new)):
+            x._become(y._node)
+        return self.params
+
+    def zero_grad(self) -> None:
+        """Does nothing: gradients are the results of `tec.grad`, and are not added up."""
+
+    def __repr__(self) -> str:
+        return f"{self.rule!r} of {len(leaves(self.params))} arrays"
 
 
 @dataclass(frozen=True)

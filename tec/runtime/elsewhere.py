@@ -73,7 +73,7 @@ _HERE = {
         "k.llvm(*args)": "inspect_llvm",
         "k.loop_ir(*args)": "inspect_types inspect_cfg",
         "k.resources(*args)": "max_threads regs_per_thread shared_mem_per_block local_mem_per_thread num_regs attributes get_regs_per_thread",
-        "tec.kernel.occupancy(k, *args)": "occupancy",
+        "k.occupancy(*args)": "max_active_blocks",
         "nothing: code is compiled for the types of each launch's arguments": "specialize compile signatures warmup",
     },
 }  # fmt: skip

@@ -37,6 +37,7 @@ from ..ir.stmt import (
     Stmt,
     While,
 )  # fmt: skip
+from ..ir.visit import free_vars
 from .build import as_shape, check_name
 from .tensor import Tensor, as_index
 
@@ -86,8 +87,12 @@ class BufferVar(Spelled):
         items = tuple(i if isinstance(i, Ramp) else as_index(i, what) for i in given)
         if len(items) == b.ndim or (b.ndim == 0 and len(items) == 1 and build.const_value(items[0]) == 0):
             return items[: b.ndim]
-        if len(items) != 1 or b.strides:
-            raise ExprError(f"buffer {b.name} has {b.ndim} dimensions, indexed with {len(items)}")
+        by_stride = {v for x in b.strides or () for v in free_vars(x)}
+        if len(items) != 1 or any(v in by_stride for i in items for v in free_vars(i)):
+            raise ExprError(
+                f"buffer {b.name} has {b.ndim} dimensions, indexed with {len(items)}",
+                hint="give an index for each dimension; one index counts the elements row by row, whatever the strides",
+            )
         flat: list[Expr] = []
         rest = items[0]
         for extent in reversed(b.shape[1:]):

@@ -146,3 +146,27 @@ def test_a_model_still_has_its_graph() -> None:
     x = g.input("x", "float32", (3,))
     g.set_outputs([g.add("square", [x], {})[0]], ["y"])
     assert tec.grad(g, "x").output_names == ["y", "grad_x"]
+
+
+@pytest.mark.parametrize("seed", seeds.some(3))
+def test_optimisers_that_keep_their_parameters(seed: int) -> None:
+    """`opt.step(grads)` does what `rule.update` does, in place, at learning rates that change."""
+    rng = np.random.default_rng(seed)
+    kind = [xp.optim.SGD, xp.optim.Adam, xp.optim.AdamW][seed % 3]
+    options: dict[str, Any] = {"momentum": 0.9, "nesterov": True} if kind is xp.optim.SGD else {"betas": (0.8, 0.99)}
+    values = [rng.standard_normal(s).astype(np.float32) for s in ((3, 2), (2,), ())]
+    params, beside = ({"w": [xp.asarray(v) for v in values[:2]], "b": xp.asarray(values[2])} for _ in range(2))
+    first = params["w"][0]
+    opt, state = kind(params, lr=0.1, **options), kind(0.1, **options).init(beside)
+    for k in range(4):
+        slopes = [xp.asarray(rng.standard_normal(v.shape).astype(np.float32)) for v in values]
+        grads = {"w": slopes[:2], "b": slopes[2]}
+        opt.lr = 0.1 / (k + 1)
+        opt.zero_grad()
+        assert opt.step(grads) is params
+        beside, state = kind(0.1 / (k + 1), **options).update(beside, grads, state)
+    with pytest.raises(AttributeError, match=r"rule\.init"):
+        kind(0.1).step(grads)
+    assert params["w"][0] is first and opt.lr == 0.025
+    for x, y in zip([*params["w"], params["b"]], [*beside["w"], beside["b"]]):
+        np.testing.assert_array_equal(x.numpy(), y.numpy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import tec
 from tec.array.dtypes import ALL
 from tec.errors import TecError
+from tests import seeds
 
 xp = tec.array
 EMU = "gfx942"
@@ -59,7 +61,9 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: tec.vjp(lambda x: x * 2, _x(3))[1](_x(4)), ValueError, "weights of shapes"),
     (lambda: xp.nn.conv(_x(1, 2, 4, 4), _x(3, 1, 3, 3)), ValueError, "conv of shapes"),
     (lambda: xp.nn.cross_entropy(_x(2, 3), _x(2)), TypeError, "labels"),
-    (lambda: xp.optim.Adam({"w": _x(2)}, lr=0.1), TypeError, "rule.init"),
+    (lambda: xp.optim.Adam({"w": _x(2)}, lr=0.1).step(), TypeError, "opt.step(grads)"),
+    (lambda: xp.optim.Adam({"w": _x(2)}, lr=0.1).step({"w": _x(3)}), TypeError, "gradients of shapes"),
+    (lambda: xp.optim.SGD([], lr=0.1), TypeError, "no arrays"),
     (lambda: xp.asarray("text"), TypeError, "no array"),
     (lambda: xp.asarray([[1], [2, 3]]), ValueError, "no array"),
     (lambda: xp.zeros((2, -1)), ValueError, "negative"),
@@ -112,11 +116,38 @@ def test_comparisons_are_element_by_element() -> None:
         hash(x)
 
 
-def test_two_numbers_make_no_array() -> None:
-    with pytest.raises(TecError, match="is a number, and an array is needed: 1"):
-        xp.add(1, 2)
+OF_ONE = """sqrt exp log log1p expm1 sin cos tanh asinh atan abs negative square sign floor ceil trunc round isnan isfinite reciprocal arcsin cbrt exp2
+deg2rad sinc rint fabs positive real conj absolute""".split()
+OF_TWO = "add subtract multiply divide floor_divide remainder maximum minimum pow hypot atan2 equal less fmax fmin fmod isclose logaddexp copysign".split()
+
+
+@pytest.mark.parametrize("seed", seeds.some(3))
+def test_functions_of_numbers_alone_are_numbers(seed: int) -> None:
+    """They have no device to be computed on, and a number takes the type of the array that it then meets."""
+    rng = random.Random(seed)
+    old = {"asinh": "arcsinh", "atan": "arctan", "pow": "power", "atan2": "arctan2"}
+    for name, count in [(n, 1) for n in OF_ONE] + [(n, 2) for n in OF_TWO]:
+        args = [
+            rng.choice([rng.uniform(0.1, 4), rng.randint(1, 5), np.float32(rng.uniform(0.1, 4))]) for _ in range(count)
+        ]
+        with np.errstate(all="ignore"):
+            want = getattr(np, old.get(name, name))(*args)
+        got = getattr(xp, name)(*args)
+        assert type(got) in (bool, int, float), name
+        np.testing.assert_array_equal(got, want, err_msg=f"{name}{tuple(args)}")
+    x = _x(3, dtype=rng.choice(["float16", "float32", "float64"]))
+    assert (x / xp.sqrt(2 * xp.pi)).dtype == x.dtype and (xp.exp(1) * x).dtype == x.dtype
+    device = tec.rocm_emu(EMU)
+    assert (xp.ones(2, device=device) * xp.sqrt(4.0)).tolist() == [2.0, 2.0]
+
+
+def test_numbers_beside_what_is_none() -> None:
+    for call in (lambda: xp.add(1, "x"), lambda: xp.sqrt([1.0]), lambda: xp.sqrt("x"), lambda: xp.matmul(1, 2)):
+        with pytest.raises(TecError, match="asarray"):
+            call()
     both = xp.where(xp.asarray([True, False]), 1, 2.5)  # whose condition says where it lies
     assert (both.tolist(), both.dtype) == ([1.0, 2.5], xp.float32)
+    assert xp.divmod(7, 2) == (3, 1) and np.isnan(xp.log(-1)) and xp.exp(1j) == np.exp(1j) and xp.clip(5, 0, 3) == 3
 
 
 def test_exchange_of_memory() -> None:

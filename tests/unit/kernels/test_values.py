@@ -380,6 +380,7 @@ def test_occupancy_and_sizes_that_are_picked() -> None:
         x[tec.grid_idx(1)] = s[255 - tec.thread_idx.x]
 
     found = tec.kernel.occupancy(crowded, "float32[:]", block=256, target="rocm -mcpu=gfx942")
+    assert crowded.occupancy("float32[:]", block=256, target="rocm -mcpu=gfx942") == found
     # 64 KiB a unit hold two blocks of 32 KiB, of four wavefronts each.
     assert (found.limited_by, found.blocks, found.waves, found.shared_bytes) == ("LDS", 2, 8, 32768)
     for dev in DEVICES[:2]:

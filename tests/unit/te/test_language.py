@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import tec
 from tec import te
+from tec.errors import TecError
 from tec.ir import Add, BufferStore, Call, Cast, For, IfThenElse, IntImm, IterKind, Reduce, Seq, TensorRead, While
 from tec.ir.visit import walk_exprs
 
@@ -185,6 +187,23 @@ def test_extern_and_builder():
     assert isinstance(branch, IfThenElse) and branch.orelse is not None
     assert isinstance(let.body, While)
     assert len(branch.then.value.indices) == 2  # one index into two dimensions counts row-major
+
+
+def test_one_index_into_a_buffer_with_strides_counts_rows():
+    """As TVM's builder does; an index by a stride is an address, and is refused."""
+    pitch, ib = te.var("pitch"), tec.tir.ir_builder.create()
+    b = ib.buffer_ptr(tec.tir.decl_buffer((4, 8), "float32", "b", strides=[pitch, 1]))
+    with ib.for_range(0, 32, "i") as i:
+        read = b[i]
+        assert [str(x) for x in read.indices] == ["i//8", "i%8"]
+        with pytest.raises(TecError, match="counts the elements row by row"):
+            b[i * pitch]
+
+
+def test_where_programs_of_tvm_look():
+    tec.testing.assert_allclose(tec.nd.array(np.ones(3)), np.ones(3), rtol=1e-6)
+    with pytest.raises(AssertionError):
+        tec.testing.assert_allclose(tec.nd.array(np.ones(3)), np.zeros(3))
 
 
 def test_extern_of_several_outputs_and_a_call():
