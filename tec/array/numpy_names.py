@@ -50,9 +50,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 _ELSEWHERE = {
     "ndarray": "tec.array.Array", "get": "x.numpy() copies to the host", "cuda": "tec.cuda(0) is a device",
     "RawKernel": "@tec.kernel makes a kernel of a Python function", "ElementwiseKernel": "@tec.kernel, or an expression: it becomes one kernel",
-    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "tec.kernel",
+    "ReductionKernel": "an expression with a reduction becomes one kernel", "fuse": "expressions are fused by themselves", "jit": "expressions are compiled by themselves; @tec.kernel makes a kernel of a Python function",
     "vectorize": "tec.vmap, or an expression", "grad": "tec.grad", "vmap": "tec.vmap", "lax": "if, for and while of Python are followed",
-    "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "cfunction": "tec.kernel",
+    "float": "tec.array.float32 or float64", "int": "tec.array.int32 or int64", "Tensor": "tec.array.asarray(x) makes an array", "tensor": "tec.array.asarray(x)", "from_numpy": "tec.array.asarray(x, device=dev)",
+    "get_array_module": "x.__array_namespace__() is this module", "get_default_memory_pool": "dev.memory() and dev.empty_cache()",
+    "get_default_pinned_memory_pool": "dev.memory() and dev.empty_cache()", "memset": "x[...] = 0 fills it", "no_grad": "nothing: tec.grad(f) makes gradients",
+    "Stream": "dev.stream()", "synchronize": "x.block() or dev.sync()", "int_": "tec.array.int64", "float_": "tec.array.float64", "double": "tec.array.float64",
+    "scatter_add": "tec.kernel with tec.atomic_add, or bincount(i, weights=v)", "at": "x[i] = v",
     "apply_along_axis": "tec.vmap", "device": "with dev:, or device=dev",
 }  # fmt: skip
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 else:
     kernel = _kernel
     for _function in (occupancy, launch_configuration):
-        setattr(kernel, _function.__name__, _function)
+        for _holder in (kernel, Kernel):  # k.occupancy(x, y) is the same
+            setattr(_holder, _function.__name__, _function)
 
 __all__ = ["Kernel", "Occupancy", "device_code", "kernel", "launch_configuration", "occupancy"]

@@ -66,18 +66,6 @@ class Reflection:
         found = resources_of(compiled.module)
         return next(iter(found.values()), {})
 
-    def occupancy(self, *args: Any, block: Any = 256, shared_bytes: int = 0, target: Any = None) -> Any:
-        """`tec.kernel.occupancy` of this kernel."""
-        from .occupancy import occupancy
-
-        return occupancy(self, *args, block=block, shared_bytes=shared_bytes, target=target)  # type: ignore[arg-type]  # a Kernel
-
-    def launch_configuration(self, *args: Any, target: Any = None) -> tuple[int, int]:
-        """`tec.kernel.launch_configuration` of this kernel."""
-        from .occupancy import launch_configuration
-
-        return launch_configuration(self, *args, target=target)  # type: ignore[arg-type]  # a Kernel
-
 
 def code_of(module: Any, form: str) -> str:
     """A module's code in one of FORMS, of all its kernels or functions."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import KernelError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
@@ -79,13 +80,17 @@ class Elements(State):
         parts = (node.lower, node.upper, node.step)
         return slice(*self.ordered(*[lambda n=n: None if n is None else self.expr(n) for n in parts]))
 
+    def no_elements(self, v: Any, hint: str, node: ast.AST) -> KernelError:
+        """The error for an index of what has no elements in a kernel."""
+        if isinstance(v, np.ndarray):
+            hint = "pass it as an argument; memory of the thread is tec.local(shape, dtype)"
+            return self.error("an array of NumPy is indexed", hint=hint, node=node)
+        return self.error(f"{describe(v)} is indexed", hint=hint, node=node)
+
     def element(self, array: Any, index: Any, node: ast.AST) -> Any:
         """The access `array[index]`; a part of an array (a row of a matrix, a slice) is an array again."""
         if not isinstance(array, Array):
-            host = isinstance(array, np.ndarray)
-            hint = "pass it as an argument; memory of the thread is tec.local(shape, dtype)" if host else None
-            what = "an array of NumPy" if host else describe(array)
-            raise self.error(f"{what} is indexed", hint=hint or "arrays and tuples have elements", node=node)
+            raise self.no_elements(array, "arrays and tuples have elements", node)
         given = self.spread(array, index)
         if 0 < len(given) < len(array.shape) or any(isinstance(i, slice) for i in given):
             return self.view(array, given, node)

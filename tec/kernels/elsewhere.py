@@ -38,9 +38,9 @@ _HERE = {
     "tec.atomic_cas(array, index, expected, desired)": "atomicCAS compare_and_swap",
     "tec.random.uniform(seed, index, draw)": "xoroshiro128p_uniform_float32 curand_uniform rand curand",
     "tec.random.normal(seed, index, draw)": "xoroshiro128p_normal_float32 curand_normal randn",
-    "tec.wave_reduce(v, op)": "warp_reduce warpReduce subgroup_reduce",
+    "tec.wave_reduce(v, op)": "warp_reduce warpReduce subgroup_reduce warp_sum warp_max warp_min wave_sum wave_max wave_min reduce_sync",
     "tec.wave_scan(v, op)": "warp_scan warpScan inclusive_scan",
-    "tec.block_reduce(v, op)": "BlockReduce blockreduce reduce_block",
+    "tec.block_reduce(v, op)": "BlockReduce blockreduce reduce_block block_sum block_max block_min",
     "tec.block_scan(v, op)": "BlockScan blockscan",
 }  # fmt: skip
 _BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}

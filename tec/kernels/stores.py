@@ -35,7 +35,7 @@ class Stores(Exits):
         if isinstance(v, Records):
             return v, self.record(v, index, target).indices
         if not isinstance(v, Array):
-            raise self.error(f"{describe(v)} is indexed", hint="arrays have elements that are written to", node=target)
+            raise self.no_elements(v, "arrays have elements that are written to", target)
         given = self.spread(v, index)
         if any(isinstance(i, slice) for i in given):
             return self.view(v, given, target), None

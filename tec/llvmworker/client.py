@@ -294,6 +294,11 @@ def _death(pending: Pending, code: int, words: str) -> CodegenError:
             name = f"signal {-code}"
         how = f"died ({name})" + (f": {words}" if words else "")
         hint = "please report it with that file; this process is unharmed, and another schedule or target may do"
+        if "64-bit code requested on a subtarget" in words:  # what LLVM says of each name that it does not know
+            hint = (
+                f"LLVM knows no processor {job['machine'][1]!r} of this kind: -mcpu takes LLVM's names, such as x86-64-v3, "
+                "znver4, sapphirerapids or neoverse-v1"
+            )
     kept = _keep(job, words) if job.get("text") else ""
     return CodegenError(
         f"LLVM {how}\n  while compiling {pending.what}" + (f"\n  its IR is kept in {kept}" if kept else ""),

@@ -34,6 +34,18 @@ def makes_an_array_of_numpy(x, n):
     x[0] = held[0]  # <-
 
 
+@mistake("an array of NumPy is indexed", "tec.local")
+def writes_to_an_array_of_numpy(x, n):
+    held = np.zeros(3)
+    held[0] = 1.0  # <-
+    x[0] = held[0]
+
+
+@mistake("tec has no warp_sum", "tec.wave_reduce(v, op)")
+def sums_by_anothers_word(x, n):
+    x[0] = tec.warp_sum(x[0])  # <-
+
+
 @mistake("a number is wanted", "text is made by the host")
 def formats_text_as_c_does(x, n):
     print("%d" % n)  # noqa: UP031  # <-

@@ -61,6 +61,11 @@ def check(f, k: float, n: int = 16) -> None:
     np.testing.assert_array_equal(b.numpy(), np.arange(n, dtype="float32") + np.float32(k))
 
 
+def test_a_processor_that_llvm_does_not_know_is_named(cold):
+    with pytest.raises(CodegenError, match=r"knows no processor 'zen9' of this kind: -mcpu takes .* znver4"):
+        add(1.0, target="llvm -mcpu=zen9")
+
+
 def test_llvm_that_dies_is_an_error_that_keeps_the_ir(cold):
     with pytest.raises(CodegenError) as caught:
         llvm_util.compile_text(DEADLY, AMD, "object", what="function 'deadly'")

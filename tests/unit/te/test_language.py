@@ -195,7 +195,7 @@ def test_one_index_into_a_buffer_with_strides_counts_rows():
     b = ib.buffer_ptr(tec.tir.decl_buffer((4, 8), "float32", "b", strides=[pitch, 1]))
     with ib.for_range(0, 32, "i") as i:
         read = b[i]
-        assert [str(x) for x in read.indices] == ["i//8", "i%8"]
+        assert [str(x) for x in read.indices] == ["i // 8", "i % 8"]
         with pytest.raises(TecError, match="counts the elements row by row"):
             b[i * pitch]
 
