@@ -72,7 +72,13 @@ def const(value: Any, dtype: Any = None) -> E.Expr:
         low, high = int_range(info.name)
         number = int(value)
         if not low <= number <= high:
-            raise ExprError(f"{number} does not fit {info.name} ({low} to {high})")
+            wider = (
+                "uint32 or int64" if 0 <= number < 1 << 32 else "int64" if -(1 << 63) <= number < 1 << 63 else "uint64"
+            )
+            raise ExprError(
+                f"{number} does not fit {info.name} ({low} to {high})",
+                hint=f"a number takes the type of what it meets: convert that first, to {wider}",
+            )
         return E.IntImm(number, info.name)
     raise ExprError(f"no constants of type {info.name}")
 

@@ -7,6 +7,8 @@ a name it has not says so with tec's spelling. Once `tec.compat.tvm` is imported
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,24 @@ NAMES: dict[str, dict[str, str]] = {
     "TensorRead": {"producer": "tensor"},
     "Func": {"buffer_map": "params"},
 }
+
+# What stands elsewhere, and how it is written here: class -> {a name: the call here}.
+PLACES: dict[str, dict[str, str]] = {
+    "Stage": {
+        "cache_read": "s.cache_read(A, scope, [B])", "cache_write": "s.cache_write(B, scope)", "rfactor": "s.rfactor(B, axis)",
+        "axis": "s[B].op.axis", "reduce_axis": "s[B].op.reduce_axis", "compute_with": "s[B].compute_at(s[C], axis)",
+        "reverse_compute_at": "s[A].compute_at(s[B], axis), of the stage that is read", "unroll_explicit": 's[B].pragma(axis, "unroll_explicit", True)',
+        "set_storage_scope": "s[B].set_scope(scope)", "annotate": "s[B].pragma(axis, name, value)",
+    },
+    "Schedule": {
+        **dict.fromkeys(
+            "split tile fuse reorder bind vectorize unroll parallel tensorize pragma compute_at compute_inline compute_root set_scope double_buffer "
+            "storage_align prefetch software_pipeline".split(), "s[B]"),
+        "get_block": "the stage of a tensor is s[B]", "get_loops": "s[B].op.axis", "mod": "tec.lower(s, args)",
+        "normalize": "tec.lower(s, args) does it",
+    },
+}  # fmt: skip
+_NEAR = 0.75  # how like a name must be to be asked about
 
 _READ: dict[tuple[type, str], Callable[[Any], Any]] = {}
 
@@ -49,6 +69,7 @@ class Spelled:
             raise AttributeError(_missing(type(self), name))
 
 
+@lru_cache(1024)  # programs ask again and again whether a node has this or that
 def _missing(cls: type, name: str) -> str:
     said = f"{cls.__name__!r} object has no attribute {name!r}"
     if name.startswith("__"):
@@ -57,4 +78,8 @@ def _missing(cls: type, name: str) -> str:
         known = NAMES.get(base.__name__, {}).get(name)
         if known is not None:
             return f"{said}: tec calls it {known!r}"
-    return said
+        place = PLACES.get(base.__name__, {}).get(name)
+        if place is not None:
+            return f"{said}: {place}.{name} of a stage" if place == "s[B]" else f"{said}: {place}"
+    close = get_close_matches(name, [n for n in dir(cls) if not n.startswith("_")], 1, _NEAR)
+    return f"{said}; is {close[0]} meant?" if close else said

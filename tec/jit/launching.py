@@ -263,6 +263,7 @@ class Launcher:
         if (
             compiled is None
             or compiled.places
+            or compiled.tables
             or compiled.parted
             or device is None
             or device.driver is None
@@ -322,13 +323,17 @@ class Launcher:
             self._launch(compiled, args)
 
     def _launch(self, compiled: Compiled, args: Sequence[Any]) -> None:
-        if compiled.places:
+        if compiled.places or compiled.tables:
             device = device_of("", args) or devices.as_device(_device_text(compiled.target))
+            args = (*args, *self.sizes, *compiled.tables_on(device))
+        else:
+            args = (*args, *self.sizes)
+        if compiled.places:
             buffer = messages.buffer_for(device)
-            self._call(compiled, (*args, *self.sizes, buffer))
+            self._call(compiled, (*args, buffer))
             messages.collect(buffer, compiled, self.grid_for(compiled), self.kernel.__name__)
         else:
-            self._call(compiled, (*args, *self.sizes))
+            self._call(compiled, args)
 
     def _call(self, compiled: Compiled, args: Sequence[Any]) -> None:
         try:
@@ -395,7 +400,7 @@ def _fresh(compiled: Compiled) -> bool:
     for source, taken in compiled.taken:
         if not source.is_as_taken(taken):
             return False
-    return True
+    return not compiled.tables or all(t.is_fresh for t in compiled.tables)
 
 
 def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int, int], Stream | None]:

@@ -20,9 +20,10 @@ from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
 from ..kernels.output import Place
 from ..kernels.source import Source
+from ..kernels.tables import Table
 from ..kernels.translate import Argument, LaunchShape, translate
 from ..kernels.values import PART
-from ..runtime.arrays.ndarray import NDArray
+from ..runtime.arrays.ndarray import NDArray, array
 from ..runtime.devices.device import Device
 from ..target import Target, as_target, chip_of_device
 from .packs import Pack, packed, type_of_pack
@@ -44,13 +45,22 @@ class Compiled:
     constants: dict[int, Argument] = field(default_factory=dict)  # arguments that are no parameters, by position
     arguments: tuple[Argument, ...] = ()
     parted: bool = False  # whether an argument is several to the code
+    tables: tuple[Table, ...] = ()  # arrays from outside
     call: Any = field(init=False)
     # Whether its arguments are its parameters, and nothing is to be done behind a launch.
     simple: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.call = self.module[self.func.name]
-        self.simple = not (self.constants or self.parted or self.places)
+        self.simple = not (self.constants or self.parted or self.places or self.tables)
+        self._tables: dict[Device, list[NDArray]] = {}
+
+    def tables_on(self, device: Device) -> list[NDArray]:
+        """The tables as parameters, on a device."""
+        found = self._tables.get(device)
+        if found is None:
+            found = self._tables[device] = [array(t.parameter, device) for t in self.tables]
+        return found
 
 
 def argument_type(a: Any, name: str) -> Argument:
@@ -156,4 +166,6 @@ def specialise(
         module = building.finish()
     fixed = {k: a for k, a in enumerate(arguments) if a.kind == "constant"}
     parted = any(a.kind == "group" or a.dtype in PART for a in arguments)
-    return Compiled(t.func, module, t.places, t.taken, launch, target, t.meets, fixed, tuple(arguments), parted)
+    return Compiled(
+        t.func, module, t.places, t.taken, launch, target, t.meets, fixed, tuple(arguments), parted, t.tables
+    )

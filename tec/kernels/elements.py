@@ -16,6 +16,7 @@ from ..ir.dtype import dtype_info
 from ..ir.printer import expr_to_text
 from ..ir.visit import free_vars
 from .frames import State
+from .tables import Table
 from .values import Array, Complex, Record, Records, Span, describe, settle
 
 
@@ -26,6 +27,7 @@ class Elements(State):
     number: Any
     compute: Any
     required: dict[Any, S.Stmt]  # what the sizes of arguments must be, for the whole launch
+    tables: dict[int, Table] | None = None  # arrays from outside by their identity; None where there may be none
 
     def _array_attribute(self, a: Array | Records, name: str) -> Any:
         if isinstance(a, Records) and name in a.fields:
@@ -80,6 +82,21 @@ class Elements(State):
         parts = (node.lower, node.upper, node.step)
         return slice(*self.ordered(*[lambda n=n: None if n is None else self.expr(n) for n in parts]))
 
+    def table_behind(self, array: Array) -> Table | None:
+        """The table that an array is, or is a part of."""
+        return next((t for t in (self.tables or {}).values() if t.buffer is array.buffer), None)
+
+    def element_of_table(self, array: Array, indices: tuple[E.Expr, ...]) -> Any:
+        """The element of a table at an index that is known; None of other arrays and indices, and outside of the table."""
+        table = self.table_behind(array)
+        if table is None:
+            return None
+        at = tuple(i for i in map(B.const_value, indices) if isinstance(i, int))
+        if len(at) < len(indices) or not all(0 <= i < n for i, n in zip(at, table.elements.shape)):
+            return None
+        found = table.elements[at]
+        return Complex(found.real, found.imag) if array.is_complex else found
+
     def no_elements(self, v: Any, hint: str, node: ast.AST) -> KernelError:
         """The error for an index of what has no elements in a kernel."""
         if isinstance(v, np.ndarray):
@@ -95,6 +112,9 @@ class Elements(State):
         if 0 < len(given) < len(array.shape) or any(isinstance(i, slice) for i in given):
             return self.view(array, given, node)
         indices = array.at(self.indices(array, given, node))
+        constant = self.element_of_table(array, indices)
+        if constant is not None:
+            return constant
         if array.is_complex:
             return Complex(*[E.BufferLoad(array.buffer, (*indices, E.IntImm(k))) for k in range(2)])
         return E.BufferLoad(array.buffer, indices)

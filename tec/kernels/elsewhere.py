@@ -33,6 +33,7 @@ _HERE = {
     "tec.shared(shape, dtype)": "shared_array StaticSharedArray CuStaticSharedArray ROCStaticLocalArray SharedMemory",
     "tec.shared(None, dtype), with bytes in kernel[grid, block, stream, bytes]": "CuDynamicSharedArray ROCDynamicLocalArray",
     "tec.local(shape, dtype)": "local_array",
+    "the array itself: arrays of NumPy from outside are tables of constants": "const_array_like array_like constant_memory CuConstantMemory",
     "tec.atomic_add(array, index, value), atomic_max and so on": "atomic atomicAdd atomicadd",
     "tec.atomic_max(array, index, value)": "atomicMax", "tec.atomic_min(array, index, value)": "atomicMin",
     "tec.atomic_cas(array, index, expected, desired)": "atomicCAS compare_and_swap",

@@ -23,6 +23,7 @@ from .elements import Elements
 from .frames import SECRET, may_fault
 from .language import Index3
 from .source import MISSING
+from .tables import MOST_BYTES, is_table, table_of
 from .values import (
     Array,
     Complex,
@@ -130,9 +131,14 @@ class Expressions(Elements):
 
     def outside(self, v: Any, name: str) -> Any:
         """A Python object from outside of the kernel, as a value."""
+        if self.tables is not None and is_table(v):
+            if id(v) not in self.tables:
+                self.tables[id(v)] = table_of(v, name.rpartition(".")[2])
+            return self.tables[id(v)].value
         if isinstance(v, np.ndarray) or type(v).__name__ == "NDArray":
             raise self.error(
-                f"{name} is an array from outside of the kernel", hint=f"make {name} a parameter and pass it"
+                f"{name} is an array from outside of the kernel",
+                hint=f"make {name} a parameter and pass it; tables of constants are arrays of NumPy of at most {MOST_BYTES >> 10} KiB",
             )
         if isinstance(v, (list, dict, set)):
             raise self.error(

@@ -36,10 +36,20 @@ class Stores(Exits):
             return v, self.record(v, index, target).indices
         if not isinstance(v, Array):
             raise self.no_elements(v, "arrays have elements that are written to", target)
+        self.refuse_tables(v, target)
         given = self.spread(v, index)
         if any(isinstance(i, slice) for i in given):
             return self.view(v, given, target), None
         return v, self.indices(v, given, target)
+
+    def refuse_tables(self, v: Array, node: ast.AST | None) -> None:
+        """Raise KernelError where a kernel writes to an array from outside."""
+        if self.table_behind(v) is not None:
+            raise self.error(
+                f"{v.name} is an array from outside of the kernel, and is written to",
+                hint=f"make {v.name} a parameter and pass it: arrays from outside are constants",
+                node=node,
+            )
 
     def _put_record(self, records: Records, index: tuple[E.Expr, ...], value: Any, s: ast.stmt) -> None:
         """A whole struct: from another of the same fields, or from a tuple."""

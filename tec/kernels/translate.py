@@ -1,7 +1,8 @@
 """A Python function to loop IR: one thread's program under loops over the launch indices.
 
 In: a function, the types of its arguments, the shape of a launch, a target. Out: a `Func` of stage "loops" that any `tec.build` takes,
-whose parameters are the function's, then the grid's extents (or those of an ndrange), then the buffer of messages where it prints.
+whose parameters are the function's, then the grid's extents (or those of an ndrange), then the tables that it names, then the buffer of messages where it
+prints.
 
     for bx in thread("blockIdx.x", grid_x):
         for tx in thread("threadIdx.x", 256):
@@ -29,6 +30,7 @@ from ..target import Target
 from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place
 from .source import Source, parameters
+from .tables import Table
 from .translator import Translator
 from .values import PART, Array, Complex, Records, Weak, identity
 
@@ -84,6 +86,7 @@ class Translated:
     places: tuple[Place, ...]
     taken: tuple[tuple[Source, dict[str, Any]], ...]
     meets: bool = False  # whether threads wait for each other
+    tables: tuple[Table, ...] = ()  # arrays from outside, parameters behind the sizes
 
 
 @deep_recursion()
@@ -122,7 +125,7 @@ def _round(
     alias: bool,
 ) -> Translated:
     """One translation by what is known of the variables so far, in `t`. Raises `Restart` where more is to be known before it can go on."""
-    t.launch, t.target, t.output, t.required = launch, target, Output(), {}
+    t.launch, t.target, t.output, t.required, t.tables = launch, target, Output(), {}, {}
     t.frame = Frame(source, ())
     t.frame.entry = t.block_ids[-1]
     params: list[Buffer | E.Var] = []
@@ -152,6 +155,8 @@ def _round(
         body = S.For(var, E.IntImm(0), extent, body, S.ForKind.THREAD, tag)
     if t.required:
         body = S.seq(*t.required.values(), body)
+    tables = tuple(t.tables.values())
+    params += [x.buffer for x in tables]
     if t.output.places:
         params.append(t.output.buffer)
     attrs: dict[str, Any] = {"simt": True, "loc": source.loc}
@@ -159,7 +164,11 @@ def _round(
     if alias or any_stmt(body, lambda s: is_call(s, "fence")):
         attrs["noalias"] = False
     return Translated(
-        Func(_identifier(source.name), tuple(params), body, attrs), tuple(t.output.places), (), bool(does.collective)
+        Func(_identifier(source.name), tuple(params), body, attrs),
+        tuple(t.output.places),
+        (),
+        bool(does.collective),
+        tables,
     )
 
 

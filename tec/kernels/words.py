@@ -170,6 +170,8 @@ class Words(Statements):
             )
         if a.is_complex and not what.startswith("atomic"):
             raise self.error(f"tec.{what} of an array of {a.dtype}", hint="a[i] and a[i] = z take its elements")
+        if what != "vload":
+            self.refuse_tables(a, self.node)
         return a
 
     def _adjacent(self, array: Array, index: Any, node: ast.AST) -> tuple[E.Expr, ...]:

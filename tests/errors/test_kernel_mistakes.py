@@ -13,7 +13,7 @@ import pytest
 import tec
 
 LIST = [1, 2, 3]
-ARRAY = np.zeros(3, np.float32)
+ARRAY = tec.nd.zeros((3,), "float32")
 F32 = np.float32
 MISTAKES: list[Any] = []
 
@@ -211,6 +211,12 @@ def takes_a_list(x, n):
 @mistake("ARRAY is an array from outside", "parameter")
 def takes_an_array(x, n):
     x[0] = ARRAY[0]  # <-
+
+
+@mistake("2654435761 does not fit int32", "convert that first, to uint32 or int64")
+def hashes_in_int32(x, n):
+    i = tec.grid_idx(1)
+    x[i] = i * 2654435761  # <-
 
 
 @mistake("sum() of the array m", "one dimension", "m")

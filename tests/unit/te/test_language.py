@@ -200,6 +200,19 @@ def test_one_index_into_a_buffer_with_strides_counts_rows():
             b[i * pitch]
 
 
+def test_names_that_a_stage_or_a_schedule_has_not():
+    made = te.compute((4,), lambda i: te.const(1, "float32"), name="made")
+    s = te.create_schedule(made.op)
+    for call, says in [
+        (lambda: s[made].cache_read, r"s\.cache_read\(A, scope, \[B\]\)"),
+        (lambda: s[made].spilt, "is split meant"),
+        (lambda: s.split, r"s\[B\]\.split of a stage"),
+        (lambda: s.get_block, r"s\[B\]"),
+    ]:
+        with pytest.raises(AttributeError, match=says):
+            call()
+
+
 def test_where_programs_of_tvm_look():
     tec.testing.assert_allclose(tec.nd.array(np.ones(3)), np.ones(3), rtol=1e-6)
     with pytest.raises(AssertionError):
