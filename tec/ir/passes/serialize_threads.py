@@ -33,7 +33,7 @@ from .rewrite_util import BLOCK_TAGS, THREAD_TAGS, clone, const_int, is_launch_l
 from .thread_guards import Ends, inlined, is_store, trimmed
 from .thread_regions import Item, Private, Regions
 from .thread_strides import in_steps, is_strided, own_atomics
-from .thread_strips import strips
+from .thread_strips import wide_rows
 
 # Private storage of a block's threads that strided loops read and write at each step: half of a first-level cache of 32 KiB.
 KEPT_BYTES = 16 << 10
@@ -46,7 +46,7 @@ def serialize_threads(func: Func, target: Target) -> Func:
         return func
 
     def host(s: S.Stmt) -> S.Stmt:
-        return _Kernel(s).run() if is_launch_loop(s) else map_stmt(s, host, _keep)
+        return _Kernel(wide_rows(s)).run() if is_launch_loop(s) else map_stmt(s, host, _keep)
 
     return func.with_body(host(func.body))
 
@@ -102,10 +102,6 @@ class _Kernel(Regions):
         loops = [self.blocks[t] for t in BLOCK_TAGS if t in self.blocks]
         if not loops:
             return body
-        if len(loops) > 1 and not self.allocs and self.count != self.shape[0]:
-            strip = strips(loops[0], body, self.shape[0] or 1)
-            if strip is not None:
-                loops[0], body = strip
         total: E.Expr = E.IntImm(1)
         for f in loops:
             total = B.mul(total, B.cast("int32", f.extent))
