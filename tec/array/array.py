@@ -142,13 +142,8 @@ class Array:
 
     @property
     def T(self) -> Array:
-        """The transpose of a matrix."""
-        if self.ndim != 2:
-            raise ArrayValueError(
-                f".T of an array of {self.ndim} dimensions",
-                hint="x.mT transposes the last two; tec.array.permute_dims any",
-            )
-        return Array(build.transpose(self._node, (1, 0)))
+        """The transpose of a matrix; of other arrays the dimensions in the reverse order, as in NumPy."""
+        return Array(build.transpose(self._node, tuple(range(self.ndim))[::-1]))
 
     @property
     def mT(self) -> Array:

@@ -36,7 +36,7 @@ FUNCTIONS: dict[str, str] = {
     "unique": "f(i, return_counts=True)", "fmod": "f(m, 0.75)", "logspace": "f(0, 2, 5)", "identity": "f(3)", "absolute": "f(m)", "mod": "f(m, 0.75)",
     "power": "f(k.abs(m), 1.5)", "arctan2": "f(m, n)", "cumsum of rows": "f(m, axis=1)", "transpose of three": "f(k.reshape(m, (2, 2, 6)), (2, 0, 1))",
 }  # fmt: skip
-METHODS = """m.reshape(3, 8)|m.reshape((8, 3))|m.T.reshape(-1)|m.flatten()|m.ravel()|m.transpose()|m.argmax()|m.argmin(axis=1)|m.astype('int32')|m.clip(-1, 1)|
+METHODS = """m.reshape(2, 3, 4).T|v.T|m.sum().T|m.reshape(3, 8)|m.reshape((8, 3))|m.T.reshape(-1)|m.flatten()|m.ravel()|m.transpose()|m.argmax()|m.argmin(axis=1)|m.astype('int32')|m.clip(-1, 1)|
 m.round()|m.round(1)|m.cumsum(0)|m.copy()|m.swapaxes(0, 1)|m.repeat(2)|m.dot(n.T)|m.trace()|m.diagonal()|k.take_along_axis(m, m.argsort(), axis=1)|m.sum(axis=0)|m.std()|
 m.reshape(4, 1, 6).squeeze()|m.take(i)|m.ptp() if k is x else k.ptp(m)|m.real|m.conj()""".replace("\n", "").split("|")
 EDGE, BYTES, NONE = (
