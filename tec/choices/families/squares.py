@@ -144,8 +144,9 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None
     if None in source or len(read.indices) < 2:
         return None
     where = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]
-    first = where[-1]
-    last = len(own) - 1
+    # Behind the last axis of more than one element there is nothing to step over.
+    tail, last = (max((k for k, n in enumerate(sizes) if n != 1), default=0) for sizes in (source, shape))
+    first = where[tail]
     if first is None or first == last or last not in where:
         return None
     if any(sum(v in free_vars(i) for i in read.indices) > 1 for v in own):
@@ -164,7 +165,7 @@ def _turn(read: TensorRead, out: ComputeOp, target: Target) -> TurnedAxes | None
             count += 1
         return range(end - count + 1, end + 1)
 
-    along, across = run(len(where) - 1), run(where.index(last))
+    along, across = run(tail), run(where.index(last))
     lanes = min(16, target.vector_bytes // dtype_info(read.tensor.dtype).bytes)
     # Vectors lie within a line of the last of them, whose places are known to be neighbours, unless such lines are short.
     while len(across) > 1 and (rest := math.prod(shape[k] or 1 for k in across[1:])) % lanes and rest >= _LEAST:

@@ -76,6 +76,11 @@ def test_where_squares_serve() -> None:
     assert template((64, 64), (1, 0), "rocm -mcpu=gfx942") == "gpu transpose"
 
 
+def test_axes_of_one_element_are_in_nobodys_way() -> None:
+    assert template((92, 140, 1), (1, 0, 2)) == template((90, 1, 140), (2, 1, 0)) == "cpu squares"
+    assert template((3, 20, 40, 1, 1), (0, 2, 1, 3, 4)) == "cpu squares"
+
+
 def test_axes_that_stay_neighbours_are_one() -> None:
     rng = Random(1)
     x = te.placeholder((3, 8, 2, 5), "float32", name="x")
