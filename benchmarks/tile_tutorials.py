@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.turns import line
 
 ROUNDS, A_ROUND, AHEAD = 7, 5, 4
-_CACHE_BYTES = 256 << 20  # more than a second-level cache holds
+CACHE_BYTES = 256 << 20  # more than a second-level cache holds
 _KEPT = ("configs", "NUM_STAGES_OPTIONS", "layer_norm", "attention", "HAS_APEX", "TORCH_HAS_FP8", "properties")
 _KEPT_PREFIXES = ("NUM_", "SIZE_", "WARP_", "DEVICE", "target", "kernels")
 
@@ -62,14 +62,25 @@ class Side:
         """The names of a tutorial; kernels read their own source, so the text lies in a file."""
         if number not in self.read:
             path = next(p for p in sorted(self.folder.glob(f"{number}-*.py")) if not p.stem.endswith("-ws"))
-            copy = self.work / f"tutorial_{number}.py"
-            copy.write_text(definitions(path), "utf-8")
-            names: dict[str, Any] = {"__name__": copy.stem, "__file__": str(copy)}
-            with self.active():
-                exec(compile(copy.read_text("utf-8"), str(copy), "exec"), names)
+            names = self.of_text(f"tutorial_{number}", definitions(path))
             self._thin(names)
             self.read[number] = names
         return self.read[number]
+
+    def of_file(self, path: Path) -> dict[str, Any]:
+        """The names of a file that is nothing but kernels."""
+        if path.name not in self.read:
+            self.read[path.name] = self.of_text(path.stem, path.read_text("utf-8"))
+        return self.read[path.name]
+
+    def of_text(self, name: str, text: str) -> dict[str, Any]:
+        """The names of a program; `import triton` in it means this side's."""
+        copy = self.work / f"{name}.py"
+        copy.write_text(text, "utf-8")
+        names: dict[str, Any] = {"__name__": copy.stem, "__file__": str(copy)}
+        with self.active():
+            exec(compile(text, str(copy), "exec"), names)
+        return names
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -289,7 +300,7 @@ def section(name: str, both: tuple[Side, Side]) -> None:
             results[side.name] = run().detach().float().clone()
             torch.cuda.synchronize()
             runs[side.name] = run
-    flush = torch.empty(_CACHE_BYTES, dtype=torch.int8, device="cuda")
+    flush = torch.empty(CACHE_BYTES, dtype=torch.int8, device="cuda")
     times: dict[str, list[float]] = {s.name: [] for s in both}
     for _ in range(ROUNDS):
         for side in both:

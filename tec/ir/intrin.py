@@ -222,7 +222,6 @@ _add(
     "computed",
     1,
     "(x): x; what it is made of is computed before the calls that stand behind here (NVIDIA: LLVM moves sums behind a barrier, where their next use is)",
-    "scalar",
     opaque=True,
 )
 

@@ -193,16 +193,15 @@ class Lowering(Saying, Products):
         )
 
     def _least_blocks(self) -> int:
-        """Programs that a multiprocessor of NVIDIA is to hold at once. One without products waits for memory: with 128 registers a thread another works meanwhile, where
+        """Programs that a multiprocessor of NVIDIA is to hold at once. One without products waits for memory: with fewer registers a thread others work meanwhile, where
         ptxas takes more because a lone program could have 255 (Triton's gradient of layer norm: 158, and 1.35 times the time of 128 with 15 spilled words). With one product of two warpgroups whose sums leave half of the registers, two meet too."""
         products = sum(op.name == "dot" for op in walk(self.program.body))
         if self.target.kind != "cuda":
             return 1
         if products == 1 and self.threads == _RESIDENT_THREADS // 2 and self.widest_bytes <= _SUMS_BYTES:
             return 2
-        if products or self.widest_bytes > _WIDE_BYTES:
-            return 1
-        return _RESIDENT_THREADS // self.threads
+        resident = next((n for most, n in _RESIDENT_BY_WIDTH if self.widest_bytes <= most), 1)
+        return 1 if products else resident // self.threads
 
     def aligned(self, name: str, element: str) -> int:
         return max(self.alignment.get(name, 1), dtype_info(element).bytes)
@@ -210,7 +209,9 @@ class Lowering(Saying, Products):
 
 _RESIDENT_THREADS = 512  # of a multiprocessor's 65,536 registers each then has 128
 _SUMS_BYTES = 256  # of a product's sums in a thread, beside which 64 registers hold the addresses of its operands
-_WIDE_BYTES = 128  # of an array in a thread, above which 128 registers are too few for several of them
+# Threads of a multiprocessor by the bytes of the widest array in one: 80, 128 and 168 registers each, which is three such arrays and what addresses take (ptxas spills
+# nothing of Triton's gradient of layer norm at 16 words, 15 words at 32, and 4 of a recurrence's scan at 64).
+_RESIDENT_BY_WIDTH = ((64, 768), (128, _RESIDENT_THREADS), (256, 384))
 PIECES = (2, 4, 8)  # shares of shared memory for a product's operands, one after the other, where whole ones do not fit
 
 

@@ -267,6 +267,9 @@ class Memory(Reading, Exchange):
             return
         if id(v) in self.places:
             return  # its loop fills shared memory
+        if self.inlined:
+            self.lazy[id(v)] = lambda layout: self.access(op, layout, self.fastest(p))
+            return
         if self.read_where_used(op) or self.read_from_stream(op):
             return
         layout = self.natural(v)
@@ -343,8 +346,8 @@ class Memory(Reading, Exchange):
         mask = self.reader(op.operands[2], layout) if len(op.operands) > 2 else None
         alike = self.axes.of(op.operands[2], along).constancy if mask is not None else 1
         owner = self.leader(layout)
-        if self.target.kind == "cuda" and mask is not None and wide == 1 and dtype_info(base.dtype).bytes > 1:
-            value = self._ahead(value, layout, base)
+        if self.target.kind == "cuda" and mask is not None and wide == lanes and dtype_info(base.dtype).bytes > 1:
+            value = self._ahead(value, layout, base, lanes, along)
 
         def put(q: Point) -> S.Stmt:
             s: S.Stmt = S.BufferStore(base, self.as_stored(value(q), base), (offset(q),), None, op.loc)
@@ -359,16 +362,17 @@ class Memory(Reading, Exchange):
 
         self.visit(layout, put, wide, along)
 
-    def _ahead(self, value: Read, layout: Layout, base: Buffer) -> Read:
-        """A tile to be stored element by element under conditions, computed in front of them: a store alone is predicated, arithmetic behind a condition is a branch
-        for each element, and nothing of one element overlaps with the next one's."""
+    def _ahead(self, value: Read, layout: Layout, base: Buffer, lanes: int, along: int) -> Read:
+        """A tile to be stored under conditions, computed in front of them: a store alone is predicated, arithmetic behind a condition is a branch for each store, and nothing
+        of one overlaps with the next one's."""
 
         def computed(q: Point) -> E.Expr:
             e = self.as_stored(value(q), base)
             return E.Call("computed", (e,), e.dtype)
 
-        made = self.stored(computed, layout, base.dtype, "stored", 1)
-        return lambda q: E.BufferLoad(made.buffer, tuple(a.register for a in q) or (ZERO,))
+        made = self.array("stored", base.dtype, [d.held for d in layout])
+        self.visit(layout, lambda q: self.store(made, [a.register for a in q], computed(q)), lanes, along)
+        return lambda q: E.BufferLoad(made, tuple(a.register for a in q) or (ZERO,))
 
     def _side_by_side(self, op: Op, layout: Layout) -> tuple[Read, Layout]:
         """How the stored value is read, and its layout: sums of a matrix unit of NVIDIA after exchanges between lanes, where a thread then writes more bytes at once."""

@@ -247,7 +247,7 @@ class Operands(Streams):
                 along, _ = self.lying(v, unit, role)
                 if along != self.along(v, 1 if role == "a" else 0) and not self.is_turned(v, unit, role):
                     continue  # it is turned on its way, element by element
-                needed = self._slice(load, block, moving)
+                needed = self._slice(load, block, moving, written)
                 if needed is not None:
                     place = self.place(v, unit, role, self.room(v, unit, role))
                     turns = 0
@@ -268,7 +268,7 @@ class Operands(Streams):
 
     def _slice_of(self, load: Op, block: Block, moving: set[int], written: set[int]) -> set[int] | None:
         """As `_slice`, for a load of an array that the loop does not write."""
-        return None if id(self.base(load.operands[0])) in written else self._slice(load, block, moving)
+        return None if id(self.base(load.operands[0])) in written else self._slice(load, block, moving, written)
 
     def _load_of(self, v: Value, block: Block) -> Op | None:
         """The load of the block that a product's operand is."""
@@ -305,8 +305,9 @@ class Operands(Streams):
             return False
         return len(load.operands) < 3 or is_zero(load.operands[2])
 
-    def _slice(self, load: Op, block: Block, moving: set[int]) -> set[int] | None:
-        """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic, on rows of numbers from before the loop too."""
+    def _slice(self, load: Op, block: Block, moving: set[int], written: set[int]) -> set[int] | None:
+        """The ops of the block that a load's addresses and mask are made of; None where they are not all arithmetic, on rows of numbers from before the loop and from arrays
+        that it does not write (`written`) too."""
         inside, out, stack = set(map(id, block.ops)), set[int](), list(load.operands)
         while stack:
             v = stack.pop()
@@ -317,10 +318,17 @@ class Operands(Streams):
             if not (v.of.elementwise or v.of.name in PURE):
                 if id(v.of) not in inside and self._is_kept_ahead(v):
                     continue
-                return None
+                if id(v.of) not in inside or not self._is_table(v, written):
+                    return None
             out.add(id(v.of))
             stack += v.of.operands
         return out
+
+    def _is_table(self, v: Value, written: set[int]) -> bool:
+        """Whether a value is a number, or a row of them, loaded from an array that its loop does not write: each thread then loads those that its addresses need."""
+        if v.of is None or v.of.name != "load" or not v.ty.dtype.is_int():
+            return False
+        return v.ty.size == max(v.ty.shape, default=1) and id(self.base(v.of.operands[0])) not in written
 
     def _fits(self, planned: list[Planned]) -> bool:
         total = sum(bytes_of(p.place.buffer) for p in planned)

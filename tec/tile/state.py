@@ -170,8 +170,8 @@ class State:
         return S.BufferStore(buffer, B.cast(buffer.dtype, value), tuple(indices) or (ZERO,), None, self.loc)
 
     def barrier(self) -> None:
-        """All threads of the program meet, and see what the others wrote."""
-        if self.threads > 1:
+        """All threads of the program meet, and see what the others wrote; where they have just met, nothing was written since."""
+        if self.threads > 1 and not (self.blocks[-1] and is_barrier(self.blocks[-1][-1])):
             self.emit(S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc))
 
     def guarded(self, s: S.Stmt, *conds: E.Expr | None, loc: Loc | None = None) -> S.Stmt:
@@ -285,6 +285,11 @@ class State:
             found = self.shared[key] = Buffer(name, dtype, (E.IntImm(1),), scope=SHARED if self.gpu else LOCAL)
         self.shared_size[key] = max(self.shared_size.get(key, 1), size)
         return found
+
+
+def is_barrier(s: S.Stmt | Open) -> bool:
+    """Whether a statement is a meeting of all threads."""
+    return isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "barrier"
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:

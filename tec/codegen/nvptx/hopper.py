@@ -133,8 +133,17 @@ def keep_order(em: NvptxEmitter, e: E.Call) -> str:
 
 
 def computed(em: NvptxEmitter, e: E.Call) -> str:
-    """The value through an empty statement that keeps its place."""
-    value = em.expr(e.args[0])
+    """The value through an empty statement that keeps its place; a vector by registers of 32 bits, which hold two halves."""
+    value, info = em.expr(e.args[0]), dtype_info(e.dtype)
+    if info.lanes > 1 and info.bits * info.lanes % 32 == 0:
+        own, words = em.reg(e.dtype), info.bits * info.lanes // 32
+        kind = f"<{words} x i32>"
+        whole = em.op(f"bitcast {own} {value} to {kind}")
+        for k in range(words):
+            word = em.op(f"extractelement {kind} {whole}, i32 {k}")
+            word = em.op(f'call i32 asm sideeffect "", "=r,0"(i32 {word}) nounwind')
+            whole = em.op(f"insertelement {kind} {whole}, i32 {word}, i32 {k}")
+        return em.op(f"bitcast {kind} {whole} to {own}")
     if e.dtype == "bool" or dtype_info(e.dtype).bits not in CONSTRAINTS:
         raise em.error(f"computed() is for numbers of 16, 32 and 64 bits, not {e.dtype}")
     held, letter = register_of(em, e.dtype)

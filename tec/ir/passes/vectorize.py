@@ -463,7 +463,7 @@ def _call(v: _Vectorizer, e: E.Call) -> E.Expr:
         b = v.guarded_by(E.Not(cond), e.args[2])
         return E.Select(cond, widen(a, v.lanes), widen(b, v.lanes))
     args = tuple([v.expr(a) for a in e.args])
-    if INTRINS[e.op].writes or INTRINS[e.op].opaque:
+    if INTRINS[e.op].writes or (INTRINS[e.op].opaque and INTRINS[e.op].lanes != "map"):
         raise _CannotVectorizeError  # once for each lane, though no lane may show in its arguments
     if all(a is b for a, b in zip(args, e.args)):
         return e

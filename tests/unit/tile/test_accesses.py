@@ -40,6 +40,33 @@ def test_rows_that_begin_anywhere_are_read_by_neighbours_and_stored_under_predic
     )
 
 
+def test_wide_stores_under_conditions_have_no_branch() -> None:
+    """What is stored is computed in front of the condition, two halves in a register."""
+    given = ("*fp16:16", "*fp16:16", "i32:16", "i32:16", "fp32")
+    text = odd_rows.asm(HOPPER, *given, BLOCK=2048, num_warps=4)
+    assert text.index("st.global") > text.rindex("div.full")
+    assert counted(text, r"cvt\.rn\.f16x2", r"st\.global\S*v4") == (8, 2)
+
+
+def test_the_widest_array_of_a_thread_says_how_many_programs_meet() -> None:
+    """A thread of one with 16 words has up to 80 registers, of 32 words 128, of 64 words 168."""
+    for columns, programs in ((1024, 6), (8192, 4), (16384, 3), (32768, None)):
+        text = odd_rows.asm(HOPPER, *["*fp16:16"] * 2, "i32:16", "i32:16", "fp32", BLOCK=columns, num_warps=4)
+        found = re.search(r"minnctapersm (\d+)", text)
+        assert (None if found is None else int(found[1])) == programs
+
+
+@tl.jit
+def met_twice(x, flag):
+    tl.store(x + tl.arange(0, 64), 1.0)
+    tl.debug_barrier()
+    tl.atomic_xchg(flag, 1)
+
+
+def test_threads_that_have_just_met_do_not_meet_again() -> None:
+    assert counted(met_twice.asm(HOPPER, "*fp32", "*i32", num_warps=4), r"bar(?:rier)?\.\S*sync") == (1,)
+
+
 @tl.jit
 def masked(x, keep, y, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -127,6 +154,58 @@ def test_rows_of_a_gather_are_copied_in_the_background() -> None:
     body = max(loops(text), key=len)
     assert counted(body, r"cp\.async\.cg", r"ld\.(?:global|shared)", r"st\.shared") == (8, 0, 0)
     assert counted(text, r"st\.global\.v4", r"st\.global\.b") == (4, 0)
+
+
+@tl.jit
+def paged(q, keys, table, out, length, PAGE: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    g, d = tl.arange(0, 16), tl.arange(0, D)
+    total = tl.zeros((16, D), tl.float32)
+    for first in range(0, length, BN):
+        n = first + tl.arange(0, BN)
+        page = tl.load(table + n // PAGE, mask=n < length, other=0)
+        at = (page * PAGE + n % PAGE)[:, None] * D + d[None, :]
+        x = tl.load(q + g[:, None] * length + n[None, :], mask=(n < length)[None, :], other=0.0)
+        total = tl.dot(x, tl.load(keys + at, mask=(n < length)[:, None], other=0.0), total)
+    tl.store(out + g[:, None] * D + d[None, :], total)
+
+
+def test_rows_that_a_table_in_the_loop_names_are_copied_in_the_background() -> None:
+    """Each thread reads the entries that its own copies need: a turn neither waits for what it has loaded itself, nor moves it between threads."""
+    rng = np.random.default_rng(5)
+    length, d = 37, 64
+    q, keys = rng.standard_normal((16, length)).astype(np.float16), rng.standard_normal((80, d)).astype(np.float16)
+    table, out = rng.permutation(10)[:5].astype(np.int32), np.zeros((16, d), np.float32)
+    sizes = {"PAGE": 8, "BN": 32, "D": d, "num_warps": 1, "num_stages": 3}
+    interpreted(paged, HOPPER, (1,), q, keys, table, out, length, **sizes)
+    rows = keys.reshape(10, 8, d)[table].reshape(40, d)[:length]
+    np.testing.assert_allclose(out, q.astype(np.float32) @ rows.astype(np.float32), atol=0.02)
+    text = paged.asm(HOPPER, *["*fp16:16"] * 2, "*i32:16", "*fp32:16", "i32:16", **sizes)
+    body = max(loops(text), key=len)
+    assert counted(body, r"cp\.async\.cg", r"ld\.global\S*v4", r"st\.shared", r"bar(?:rier)?\.\S*sync") == (10, 0, 0, 1)
+
+
+@tl.jit
+def paged_by_warpgroups(q, keys, table, out, length, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
+    m, d = tl.arange(0, BM), tl.arange(0, D)
+    total = tl.zeros((BM, D), tl.float32)
+    for first in range(0, length, BN):
+        n = first + tl.arange(0, BN)
+        at = tl.load(table + n)[:, None] * D + d[None, :]
+        x = tl.load(q + m[:, None] * length + n[None, :])
+        total = tl.dot(x, tl.load(keys + at), total)
+    tl.store(out + m[:, None] * D + d[None, :], total)
+
+
+def test_a_table_is_not_read_beyond_its_last_entry() -> None:
+    """Copies of turns that there are not bring zeros without a branch, and read no entry for it."""
+    rng = np.random.default_rng(6)
+    length, d = 192, 64
+    q, keys = rng.standard_normal((64, length)).astype(np.float16), rng.standard_normal((99, d)).astype(np.float16)
+    table, out = rng.integers(0, 99, length).astype(np.int32), np.zeros((64, d), np.float32)
+    sizes = {"BM": 64, "BN": 64, "D": d, "num_warps": 4, "num_stages": 3}
+    assert "wgmma" in paged_by_warpgroups.asm(HOPPER, *["*fp16:16"] * 2, "*i32:16", "*fp32:16", "i32:16", **sizes)
+    interpreted(paged_by_warpgroups, HOPPER, (1,), q, keys, table, out, length, **sizes)
+    np.testing.assert_allclose(out, q.astype(np.float32) @ keys[table].astype(np.float32), atol=0.05)
 
 
 @tl.jit

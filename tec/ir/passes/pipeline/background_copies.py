@@ -14,8 +14,9 @@ from ... import build as B
 from ... import expr as E
 from ... import stmt as S
 from ...arith import Analyzer
+from ...buffer import GLOBAL
 from ...dtype import dtype_info
-from ...visit import free_vars, map_stmt, substitute
+from ...visit import free_vars, map_expr, map_stmt, substitute
 from ..rewrite_util import clone, const_int
 from ..thread_conflicts import UnknownError, evaluate
 from .nest import masked
@@ -68,9 +69,17 @@ def as_copies(s: S.Stmt) -> S.Stmt | None:
 
 
 def predicated(s: S.Stmt, cond: E.Expr) -> S.Stmt:
-    """Copies of `as_copies` that bring zeros where a condition is false, with no branch: their addresses are then ready before they may start."""
+    """Copies of `as_copies` that bring zeros where a condition is false, with no branch: their addresses are then ready before they may start. What these read of memory, such
+    as a table of pages, is read under the condition too."""
+
+    def read(e: E.Expr) -> E.Expr:
+        if isinstance(e, E.BufferLoad) and e.buffer.scope == GLOBAL:
+            return B.if_then_else(cond, e, B.const(0, e.dtype))
+        return map_expr(e, read)
+
     if isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "async_copy":
-        *copy, last = s.value.args
+        to, source, *rest = s.value.args
+        *copy, last = to, map_expr(source, read), *map(read, rest)
         is_masked = bool((s.value.attrs or {}).get("masked"))
         args = (*copy, B.all_of(cond, last)) if is_masked else (*copy, last, cond)
         return S.Evaluate(E.Call("async_copy", args, "int32", {"masked": True}), s.loc)
