@@ -79,10 +79,10 @@ def predicated(s: S.Stmt, cond: E.Expr) -> S.Stmt:
 
     if isinstance(s, S.Evaluate) and isinstance(s.value, E.Call) and s.value.op == "async_copy":
         to, source, *rest = s.value.args
-        *copy, last = to, map_expr(source, read), *map(read, rest)
+        args: list[E.Expr] = [to, map_expr(source, read), *map(read, rest)]
         is_masked = bool((s.value.attrs or {}).get("masked"))
-        args = (*copy, B.all_of(cond, last)) if is_masked else (*copy, last, cond)
-        return S.Evaluate(E.Call("async_copy", args, "int32", {"masked": True}), s.loc)
+        args[3:] = [B.all_of(cond, args[3])] if is_masked else [cond]
+        return S.Evaluate(E.Call("async_copy", tuple(args), "int32", {"masked": True}), s.loc)
     return map_stmt(s, lambda x: predicated(x, cond), lambda e: e)
 
 
