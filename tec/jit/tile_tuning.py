@@ -15,6 +15,7 @@ from ..errors import KernelError, TecError
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device, as_device
 from .tile_arguments import array_of
+from .tile_code import KernelInterface
 from .tiles import TileKernel, device_elsewhere
 
 _ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts
@@ -46,12 +47,13 @@ class Config:
         return f"Config({', '.join(f'{k}={v}' for k, v in self.all_kwargs().items())})"
 
 
-class Chooser:
+class Chooser(KernelInterface):
     """A kernel around another."""
 
     def __init__(self, fn: Any):
         self.fn: Any = fn if isinstance(fn, (Chooser, TileKernel)) else TileKernel(fn)
         self.__name__: str = self.fn.__name__
+        self.base_fn: FunctionType = self.__tec_tile__
 
     @property
     def __tec_tile__(self) -> FunctionType:
@@ -62,13 +64,6 @@ class Chooser:
     def arg_names(self) -> list[str]:
         """The parameters' names."""
         return list(self.fn.arg_names)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **named: self.run(*args, grid=grid, **named)
-
-    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
-        """Launch with what was chosen."""
-        raise NotImplementedError
 
     def warmup(self, *args: Any, grid: Any = (1,), **named: Any) -> Any:
         """Compile for these arguments, and launch nothing."""

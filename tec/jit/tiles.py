@@ -11,8 +11,10 @@ runs programs one after another in NumPy.
 from __future__ import annotations
 
 import ast
+import hashlib
 import inspect
 import os
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,7 +56,7 @@ from .tile_arguments import (
     told,
     warps_of,
 )
-from .tile_code import Compiled, Signature, text_of
+from .tile_code import Compiled, KernelInterface, Parameter, Signature, text_of
 from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, is_wide, same, told_of, torch_here
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "debug": None}
@@ -132,7 +134,7 @@ class WideError(KernelError, OverflowError):
     """An integer that no integer type holds."""
 
 
-class TileKernel:
+class TileKernel(KernelInterface):
     """A kernel over tiles. `k[grid](*arguments, **constants)` launches it. Called in another kernel, it is inlined."""
 
     def __init__(self, fn: Any, **options: Any):
@@ -143,7 +145,9 @@ class TileKernel:
         self.fn: FunctionType = fn
         self.__tec_tile__: FunctionType = fn
         self.options = {k: v for k, v in options.items() if k == "debug"}
+        self._alike = tuple(options.get(k) or () for k in ("do_not_specialize", "do_not_specialize_on_alignment"))
         self.__name__, self.__doc__, self.__module__ = fn.__name__, fn.__doc__, fn.__module__
+        self.__globals__ = fn.__globals__
         self._source: Source | None = None
         self._text: str | None = None
         self._compiled: dict[Any, Compiled] = {}
@@ -164,8 +168,15 @@ class TileKernel:
 
     @property
     def src(self) -> str:
-        """The function's text."""
-        return self._text if self._text is not None else textwrap.dedent(inspect.getsource(self.fn))
+        """The function's text from its def on, as Triton has it: programs paste it into others under decorators of their own."""
+        text = self._text if self._text is not None else textwrap.dedent(inspect.getsource(self.fn))
+        found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
+        return text if found is None else text[found.start() :]
+
+    @property
+    def cache_key(self) -> str:
+        """A name for the function's text, which files that are kept for it may go by."""
+        return hashlib.sha256(f"{self.__module__}.{self.__name__}\n{self.src}".encode()).hexdigest()
 
     def _unsafe_update_src(self, text: str) -> None:
         """Take another text for the function's, as Triton's tests do."""
@@ -212,8 +223,19 @@ class TileKernel:
             f"{self.__name__} is a kernel, and is called like a function", hint=f"{self.__name__}[grid](...)"
         )
 
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **named: self.run(*args, grid=grid, **named)
+    @property
+    def signature(self) -> inspect.Signature:
+        """The function's signature."""
+        return inspect.signature(self.fn)
+
+    @property
+    def params(self) -> list[Parameter]:
+        """The parameters one by one, as Triton's programs ask for them."""
+        constants, found = set(self.constants), []
+        for k, p in enumerate(self.signature.parameters.values()):
+            alike = [p.name in names or k in names for names in self._alike]
+            found.append(Parameter(k, p.name, p.name in constants, p.default, p.annotation, *alike))
+        return found
 
     # ---- arguments
 

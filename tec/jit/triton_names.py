@@ -3,7 +3,7 @@ lets `import triton` and `import triton.language as tl` mean these.
 
 | what stands here | for |
 | --- | --- |
-| `jit`, `autotune`, `heuristics`, `Config`, `cdiv`, `next_power_of_2`, `constexpr_function`, `JITFunction`, `TritonError`, `set_allocator` | `triton` |
+| `jit`, `autotune`, `heuristics`, `Config`, `cdiv`, `next_power_of_2`, `constexpr_function`, `JITFunction`, `KernelInterface`, `TritonError`, `set_allocator` | `triton` |
 | `tec.tile` | `triton.language` |
 | `testing`: `do_bench`, `assert_close`, `assert_almost_equal`, `Benchmark`, `perf_report` | `triton.testing` |
 | `tools.tensor_descriptor.TensorDescriptor`, `tools.mxfp`: `MXFP4Tensor`, `MXScaleTensor` | `triton.tools` |
@@ -31,7 +31,7 @@ from .. import tile as language
 from ..errors import KernelError
 from ..tile.host import cdiv, next_power_of_2
 from . import mxfp
-from .tile_code import Compiled
+from .tile_code import Compiled, KernelInterface
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
 from .tiles import TileKernel, jit
 from .triton_device import CublasLt, Driver
@@ -118,10 +118,10 @@ def _key() -> str:
 
 
 runtime = SimpleNamespace(
-    driver=Driver(), JITFunction=TileKernel, Autotuner=Autotuner, Heuristics=Heuristics, errors=SimpleNamespace(InterpreterError=KernelError, OutOfResources=KernelError, PTXASError=KernelError),
+    driver=Driver(), JITFunction=TileKernel, KernelInterface=KernelInterface, OutOfResources=KernelError, Autotuner=Autotuner, Heuristics=Heuristics, errors=SimpleNamespace(InterpreterError=KernelError, OutOfResources=KernelError, PTXASError=KernelError),
     cache=SimpleNamespace(triton_key=_key),
     jit=SimpleNamespace(
-        JITFunction=TileKernel, KernelInterface=TileKernel, constexpr_function=constexpr_function, TensorWrapper=TensorWrapper, reinterpret=reinterpret, type_canonicalisation_dict=SHORT,
+        JITFunction=TileKernel, KernelInterface=KernelInterface, constexpr_function=constexpr_function, TensorWrapper=TensorWrapper, reinterpret=reinterpret, type_canonicalisation_dict=SHORT,
     ),
     autotuner=SimpleNamespace(Autotuner=Autotuner, Heuristics=Heuristics, Config=Config, OutOfResources=KernelError, autotune=autotune, heuristics=heuristics),
 )  # fmt: skip
@@ -178,6 +178,6 @@ def _as_module(name: str, what: Any) -> ModuleType:
 
 
 __all__ = [
-    "Autotuner", "Benchmark", "CompilationError", "Config", "Heuristics", "JITFunction", "TensorDescriptor", "TritonError", "autotune", "cdiv", "compiler",
+    "Autotuner", "Benchmark", "CompilationError", "Config", "Heuristics", "JITFunction", "KernelInterface", "TensorDescriptor", "TritonError", "autotune", "cdiv", "compiler",
     "constexpr_function", "heuristics", "install", "jit", "knobs", "language", "next_power_of_2", "perf_report", "profiler", "reinterpret", "runtime", "set_allocator", "testing", "tools",
 ]  # fmt: skip

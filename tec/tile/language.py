@@ -59,6 +59,7 @@ from .reductions import (
     argmax,
     argmin,
     associative_scan,
+    bitonic_merge,
     cumprod,
     cumsum,
     flip,
@@ -174,6 +175,20 @@ def _named(name: str) -> dtype:
     return OF_NAME[f"{long}{name[1:]}" if long and name[1:].isdigit() else name]
 
 
+def get_int_dtype(bitwidth: object, signed: object) -> dtype:
+    """The integer type of so many bits; 1 bit is the type of truths. Raises KeyError for none."""
+    bits = plain(bitwidth)
+    return DTYPES["int1" if bits == 1 else f"{'int' if plain(signed) else 'uint'}{bits}"]
+
+
+def gdc_wait() -> None:
+    """Wait for what the kernel ahead wrote. A launch of tec's begins after that kernel has ended, so that there is nothing to wait for."""
+
+
+def gdc_launch_dependents() -> None:
+    """Let the kernel behind begin early. It begins after this one has ended."""
+
+
 def slice(start: object = None, stop: object = None, step: object = None) -> object:
     """Python's slice, of constants."""
     return builtins.slice(start, stop, step)
@@ -198,7 +213,7 @@ for _n in ("exp", "exp2"):  # NVIDIA's library is within 2 units in the last pla
     setattr(libdevice, _n, _words.math_word(_n, f"{_n} of x.", exact=True))
 extra = SimpleNamespace(
     libdevice=libdevice,
-    cuda=SimpleNamespace(libdevice=libdevice),
+    cuda=SimpleNamespace(libdevice=libdevice, gdc_wait=gdc_wait, gdc_launch_dependents=gdc_launch_dependents),
     hip=SimpleNamespace(libdevice=libdevice),
     intel=SimpleNamespace(libdevice=libdevice),
 )
@@ -217,10 +232,10 @@ __all__ = [
     "dot_scaled",
     "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax", "argmin",
     "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas", "atomic_max", "atomic_min", "atomic_or",
-    "atomic_xchg", "atomic_xor", "bfloat16", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",
+    "atomic_xchg", "atomic_xor", "bfloat16", "bitonic_merge", "block_type", "broadcast", "broadcast_to", "cast", "cat", "cdiv", "ceil",
     "clamp", "condition", "const", "constexpr", "cos", "cumprod", "cumsum", "debug_barrier", "device_assert",
     "device_print", "div_rn", "dot", "dtype", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
-    "float32", "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather",
+    "float32", "float64", "float8e4b15", "float8e4b8", "float8e4nv", "float8e5", "float8e5b16", "floor", "fma", "full", "gather", "get_int_dtype",
     "histogram", "int1", "int16", "int32", "int64", "int8", "interleave", "item", "join", "libdevice", "load",
     "load_tensor_descriptor", "log", "log2", "make_block_ptr", "make_tensor_descriptor", "math", "max",
     "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul", "multiple_of", "num_programs",

@@ -204,6 +204,11 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
     return b.value("sort", (x,), x.ty, descending=bool(plain(descending)))
 
 
+def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
+    """Sorted along the last dimension, of elements that rise and then fall, or fall and then rise."""
+    return sort(x, dim, descending)
+
+
 def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
     """The k largest elements along the last dimension, the largest first; not descending: the k smallest, the smallest first."""
     n, want = x.ty.shape[-1], plain(k)

@@ -80,15 +80,19 @@ class GpuMemory(Memory):
     def known_place(self, load: E.BufferLoad) -> tuple[Pointer, int, E.Expr] | None:
         """Of a load of neighbours from a parameter that is only read and whose size is known, which can be made without a branch: the pointer, the buffer's bytes,
         and the first element; None for another load."""
+        found, size = self.first_of(load), bytes_of(load.buffer)
+        return None if found is None or size is None else (found[0], size, found[1])
+
+    def first_of(self, load: E.BufferLoad) -> tuple[Pointer, E.Expr] | None:
+        """Of a load of neighbours from a parameter that is only read, at an index that reads no memory: the pointer and the first element; None for another load."""
         p, index, info = self.pointer(load.buffer), self.only_index(load), dtype_info(load.dtype)
         is_global = p.type == "ptr addrspace(1)" and id(load.buffer.data) in self.read_only
-        size = bytes_of(load.buffer)
-        if load.predicate is not None or not is_global or size is None or info.kind == "bool":
+        if load.predicate is not None or not is_global or info.kind == "bool":
             return None
         form = self.lane_form(index) if dtype_info(index.dtype).lanes > 1 else (index, 1)
         if form is None or form[1] != 1 or not self.is_pure(form[0]):
             return None
-        return p, size, form[0]
+        return p, form[0]
 
     def offset(self, p: Pointer, buffer: Buffer, index: E.Expr) -> tuple[str, str]:
         """An offset known not to be negative is zero-extended, which addressing modes take in (base in scalar registers,
