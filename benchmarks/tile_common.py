@@ -1,6 +1,6 @@
 """Kernels as libraries write them (`triton_common`), by tec and by Triton in one run on the NVIDIA GPU at hand.
 
-    python -m benchmarks.tile_common [SECTION...]         # PTX=FOLDER keeps both sides' assembly there
+    python -m benchmarks.tile_common [launch] [SECTION...]         # PTX=FOLDER keeps both sides' assembly there
 
 A row is a JSON line: medians of microseconds of a launch by the device's marks behind a write of all of the second-level cache, the sides in turn; and the largest
 difference between the two results.
@@ -16,10 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tile_tutorials import CACHE_BYTES, ROUNDS, Side, sides, us_of
+from benchmarks.tile_tutorials import CACHE_BYTES, ROUNDS, Side, host, sides, us_of
 from benchmarks.turns import line
 
 HERE = Path(__file__).parent
+KERNELS = HERE / "triton_common.py"
 
 
 def _randn(*shape: int, dtype: str = "float32") -> Any:
@@ -116,7 +117,7 @@ def section(name: str, both: tuple[Side, Side]) -> None:
     results: dict[str, Any] = {}
     for side in both:
         with side.active():
-            f = side.of_file(HERE / "triton_common.py")[kernel]
+            f = side.of_file(KERNELS)[kernel]
 
             def run(f: Any = f) -> Any:
                 return f[grid](*arguments.values(), **constants)
@@ -140,6 +141,8 @@ def section(name: str, both: tuple[Side, Side]) -> None:
 
 def main(words: list[str]) -> None:
     both = sides(HERE)
+    if not words or "launch" in words:
+        host("a launch from Python", both, lambda s: s.of_file(KERNELS)["add"])
     for name in SECTIONS:
         if words and not any(name.startswith(w) for w in words):
             continue

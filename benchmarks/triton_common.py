@@ -5,6 +5,12 @@ import triton.language as tl
 
 
 @triton.jit
+def add(x, y, out, n, BLOCK_SIZE: tl.constexpr):
+    at = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
 def _after(decay, state, next_decay, next_state):
     return decay * next_decay, state * next_decay + next_state
 

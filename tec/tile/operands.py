@@ -25,6 +25,8 @@ from ..ir.dtype import dtype_info
 from ..ir.matrix import MatrixInstr
 from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
+from ..ir.passes.pipeline.bulk import effect
+from ..ir.passes.rewrite_util import clone
 from .boxes import LINE_BYTES, LINES, Tensor
 from .grammar import Block, Op, TileType, Value, walk
 from .layouts import Dim, Layout, bits, turning
@@ -36,6 +38,7 @@ from .streams import Streams
 # Of shared memory, for the operands of loops: the rest is for what moves between layouts; the next where that does not fit.
 ROOM = (7 / 8, 3 / 4, 1 / 2)
 SECOND_BYTES = 1024  # that a multiprocessor of NVIDIA keeps of shared memory for itself, a program
+_FEW_ROWS = 16  # of an instruction of mma.sync
 _FEW_WARPS = 4  # of a program, two of which have registers at 255 a thread
 TURN_BYTES = 512  # of a thread, for what is on its way in registers (`passes.pipeline.slots`)
 PURE = ("splat", "arange", "expand_dims", "broadcast", "permute", "reshape", "program_id", "num_programs", "arg")
@@ -423,13 +426,29 @@ class Operands(Streams):
             stages = beside // total
         is_cuda = self.target.kind == "cuda" and self.target.chip.async_lds
         background = is_cuda and (all(p.tensor for p in planned) or all(as_copies(f) for f in fills))
+        if background and self._is_of_few_rows(op) and not any(p.tensor for p in planned):
+            stages = max(stages - 1, 1)
         return stages if background and planned else 1
+
+    def _is_of_few_rows(self, loop: Op) -> bool:
+        """Whether a loop's products have no more rows than one instruction of mma.sync, as those of queries that are decoded: it waits for memory, and programs that meet on a
+        multiprocessor bring more of it than further slots of each (paged attention of 64 sequences on an H200: 341 us with two slots, 258 of Triton's with one)."""
+        found = [x for x in loop.blocks[0].ops if x.name == "dot"]
+        return bool(found) and all(x.results[0].ty.shape[0] <= _FEW_ROWS for x in found)
 
     def loop(self, stages: int, loop: S.For, planned: list[Any], fills: list[S.Stmt], flight: Any) -> S.Stmt:
         """The loop around fills and work, as a software pipeline: by copies in the background a slot for each stage, through registers one."""
         if not planned:
             return loop
         meet = S.Evaluate(E.Call("barrier", (), "int32", {"scope": "global"}), self.loc)
+        copies = (
+            [as_copies(f) for f in fills] if self.target.kind == "cuda" and not any(p.tensor for p in planned) else []
+        )
+        if stages == 1 and copies and None not in copies and self.target.chip.async_lds:
+            body = self._in_one_slot(loop, [c for c in copies if c is not None], meet)
+            for p in planned:
+                body = S.Alloc(p.place.buffer, body)
+            return body
         body = loop.body if stages > 1 else S.seq(meet, loop.body, meet)
         body = S.seq(*fills, body)
         for p in planned:
@@ -440,6 +459,17 @@ class Operands(Streams):
             else SoftwarePipeline(stages, copies="behind", in_flight=bool(flight.late))
         )
         return S.seq(S.Attr(note, loop.with_body(body)), meet)
+
+    def _in_one_slot(self, loop: S.For, copies: list[S.Stmt], meet: S.Stmt) -> S.Stmt:
+        """The loop around copies to one slot of each tile: the next turn's begin when all threads have done with this one's, and other programs work meanwhile."""
+        commit = effect("async_commit")
+
+        def begun(turn: E.Expr) -> S.Stmt:
+            guard = B.compare("lt", turn, loop.extent)
+            return S.seq(S.IfThenElse(guard, S.seq(*[clone(c, {loop.var: turn}) for c in copies])), commit)
+
+        turn = S.seq(effect("async_wait", n=0), meet, loop.body, meet, begun(B.add(loop.var, 1)))
+        return S.seq(begun(ZERO), loop.with_body(turn), effect("async_wait", n=0))
 
 
 def _nowhere(row: E.Expr, column: E.Expr) -> E.Expr:
