@@ -53,7 +53,7 @@ class Chooser(KernelInterface):
     def __init__(self, fn: Any):
         self.fn: Any = fn if isinstance(fn, (Chooser, TileKernel)) else TileKernel(fn)
         self.__name__: str = self.fn.__name__
-        self.base_fn: FunctionType = self.__tec_tile__
+        self.base_fn: Any = self.__tec_tile__
 
     @property
     def __tec_tile__(self) -> FunctionType:

@@ -94,6 +94,8 @@ _ACCESSES = {1: (1, "h", "i16"), 2: (1, "h", "i16"), 4: (1, "r", "i32"), 8: (2, 
 class NvptxMemory(GpuMemory):
     """Addresses whose constant part comes last; guarded loads without a branch."""
 
+    em: NvptxEmitter
+
     def guarded_load(self, e: E.Call) -> str | None:
         """`if_then_else(cond, A[i], constant)` of a parameter that is only read: a load at `i`, or, where the condition does not hold, of the buffer's first
         elements, and the constant in their place; a load under a predicate where the buffer's size is not known. None where a branch must do.

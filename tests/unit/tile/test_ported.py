@@ -301,3 +301,30 @@ def _batched(a, b, out, B: tl.constexpr, N: tl.constexpr):
 def test_operands_that_fill_shared_memory_have_rows_without_padding() -> None:
     made = _batched.compiled_for(CDNA, "*fp32", "*fp32", "*fp32", B=8, N=32)
     assert made.lowered.shared_bytes == 2 * 8 * 32 * 32 * 4 == made.target.lds_bytes
+
+
+@triton.jit(do_not_specialize=["n"])
+def _early(x, out, n, KIND: tl.constexpr, BLOCK: tl.constexpr = 64):
+    tl.extra.cuda.gdc_wait()
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + at, mask=at < n, other=0)
+    tl.extra.cuda.gdc_launch_dependents()
+    tl.store(out + at, tl.bitonic_merge(v).to(tl.get_int_dtype(KIND, True), bitcast=True))
+
+
+def test_what_libraries_ask_of_a_kernel_and_of_the_language() -> None:
+    """Waits for the kernel ahead, integer types by their bits, parameters one by one, the text to paste elsewhere, and a launcher of their own."""
+    x, out = np.concatenate([np.arange(32), np.arange(32)[::-1]]).astype(np.float32), np.zeros(64, np.int32)
+
+    class Library(triton.KernelInterface):
+        def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
+            return _early.run(*args, grid=grid, **named)
+
+    Library()[(1,)](x, out, 64, KIND=32)
+    np.testing.assert_array_equal(out.view(np.float32), np.sort(x))
+    told = [(p.num, p.name, p.is_constexpr, p.do_not_specialize) for p in _early.params]
+    assert told[2:4] == [(2, "n", False, True), (3, "KIND", True, False)]
+    assert _early.params[4].default == 64 and list(_early.signature.parameters) == _early.arg_names
+    assert _early.src.startswith("def _early(") and _early.cache_key != _ends_early.cache_key
+    tuned = triton.autotune([triton.Config({"KIND": 32})], key=["n"])(_early)
+    assert tuned.base_fn is _early.fn and isinstance(tuned, triton.KernelInterface)
