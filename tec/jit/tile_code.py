@@ -54,30 +54,6 @@ class Signature:
     defaults: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A kernel's parameter as Triton tells of it. `default` is `inspect.Parameter.empty` where it has none."""
-
-    num: int
-    name: str
-    is_constexpr: bool
-    default: Any
-    annotation: Any
-    do_not_specialize: bool = False
-    do_not_specialize_on_alignment: bool = False
-
-
-class KernelInterface:
-    """What is launched as `kernel[grid](*arguments)`: a class of one has a method `run`, which takes the grid by name."""
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **named: self.run(*args, grid=grid, **named)
-
-    def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
-        """Launch."""
-        raise NotImplementedError
-
-
 @dataclass(repr=False)
 class Compiled:
     """A kernel for one specialisation. `call` takes flat arrays, numbers, the grid's extents, and the message buffer."""
@@ -156,4 +132,4 @@ def text_of(module: Any, what: str) -> str:
     return "\n".join(texts)
 
 
-__all__ = ["Compiled", "KernelInterface", "Parameter", "Signature", "Texts", "text_of"]
+__all__ = ["Compiled", "Signature", "Texts", "text_of"]

@@ -15,7 +15,7 @@ from ..errors import KernelError, TecError
 from ..runtime.arrays.ndarray import NDArray, empty
 from ..runtime.devices.device import Device, as_device
 from .tile_arguments import array_of
-from .tile_code import KernelInterface
+from .tile_text import KernelInterface
 from .tiles import TileKernel, device_elsewhere
 
 _ROUNDS = 3  # launches of a configuration that are timed, after one that is not; the least time counts

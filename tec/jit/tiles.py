@@ -11,11 +11,7 @@ runs programs one after another in NumPy.
 from __future__ import annotations
 
 import ast
-import hashlib
-import inspect
 import os
-import re
-import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -56,8 +52,9 @@ from .tile_arguments import (
     told,
     warps_of,
 )
-from .tile_code import Compiled, KernelInterface, Parameter, Signature, text_of
+from .tile_code import Compiled, Signature, text_of
 from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, is_wide, same, told_of, torch_here
+from .tile_text import KernelText
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "debug": None}
 _MAX_KNOWN = 4096  # launches that a kernel remembers; a program with more begins anew
@@ -134,7 +131,7 @@ class WideError(KernelError, OverflowError):
     """An integer that no integer type holds."""
 
 
-class TileKernel(KernelInterface):
+class TileKernel(KernelText):
     """A kernel over tiles. `k[grid](*arguments, **constants)` launches it. Called in another kernel, it is inlined."""
 
     def __init__(self, fn: Any, **options: Any):
@@ -165,18 +162,6 @@ class TileKernel(KernelInterface):
         if self._source is None:
             self._source = source_of(self.fn)
         return self._source
-
-    @property
-    def src(self) -> str:
-        """The function's text from its def on, as Triton has it: programs paste it into others under decorators of their own."""
-        text = self._text if self._text is not None else textwrap.dedent(inspect.getsource(self.fn))
-        found = re.search(r"^def\s+\w+\s*\(", text, re.MULTILINE)
-        return text if found is None else text[found.start() :]
-
-    @property
-    def cache_key(self) -> str:
-        """A name for the function's text, which files that are kept for it may go by."""
-        return hashlib.sha256(f"{self.__module__}.{self.__name__}\n{self.src}".encode()).hexdigest()
 
     def _unsafe_update_src(self, text: str) -> None:
         """Take another text for the function's, as Triton's tests do."""
@@ -222,20 +207,6 @@ class TileKernel(KernelInterface):
         raise KernelError(
             f"{self.__name__} is a kernel, and is called like a function", hint=f"{self.__name__}[grid](...)"
         )
-
-    @property
-    def signature(self) -> inspect.Signature:
-        """The function's signature."""
-        return inspect.signature(self.fn)
-
-    @property
-    def params(self) -> list[Parameter]:
-        """The parameters one by one, as Triton's programs ask for them."""
-        constants, found = set(self.constants), []
-        for k, p in enumerate(self.signature.parameters.values()):
-            alike = [p.name in names or k in names for names in self._alike]
-            found.append(Parameter(k, p.name, p.name in constants, p.default, p.annotation, *alike))
-        return found
 
     # ---- arguments
 

@@ -31,7 +31,8 @@ from .. import tile as language
 from ..errors import KernelError
 from ..tile.host import cdiv, next_power_of_2
 from . import mxfp
-from .tile_code import Compiled, KernelInterface
+from .tile_code import Compiled
+from .tile_text import KernelInterface
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
 from .tiles import TileKernel, jit
 from .triton_device import CublasLt, Driver
