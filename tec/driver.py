@@ -321,10 +321,10 @@ class Building:
         self._instead: dict[str, Instead] = {}
 
     @deep_recursion()
-    def add(self, function: Func | Lowered, instead: Instead | None = None) -> None:
-        """A function of stage "loops", or one that is lowered already; the first is the entry. Nothing is added where it raises.
+    def add(self, function: Func | Lowered, instead: Instead | None = None, fresh: bool = False) -> None:
+        """A function of stage "loops", or one that is lowered already; the first is the entry. Nothing is added where it raises. fresh: see `uniquely_named`.
         Raises LoweringError, CodegenError."""
-        low = function if isinstance(function, Lowered) else lowered(function, self.target, self.checked)
+        low = function if isinstance(function, Lowered) else lowered(function, self.target, self.checked, fresh=fresh)
         if low.func.name in self._functions:
             raise ArgumentError(f"two functions are called {low.func.name}")
         self._set(low)

@@ -400,7 +400,7 @@ class TileKernel(KernelText):
                 lowered = lower(program, target, warps, grid_ndim, alias, aligned)
                 with target:
                     building = Building(target, checks_bounds(None))
-                    building.add(lowered.func)
+                    building.add(lowered.func, fresh=True)
                     module = building.finish()
                 found = self._compiled[key] = Compiled(lowered, program, module, target, grid_ndim, options, self)
         return found
