@@ -21,15 +21,18 @@ def run(seed: int, device: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -
     text = writer.text()
     rng = np.random.default_rng(seed)
     x, y = rng.integers(0, 1024, (2, PROGRAMS, writer.rows, writer.columns)).astype(np.int32)
-    want = P.expected(text, x, y, 5)
+    want, counts = P.expected(writer, text, x, y, 5)
     module = module_of(text, folder / f"tiles_{seed}.py")
     if device == "interpreter":
         monkeypatch.setenv("TEC_INTERPRET", "1")
     dev = None if device in ("interpreter", "cpu") else tec.rocm_emu(device, check={"race"})
-    arrays = [v.copy() if dev is None else tec.nd.array(v, dev) for v in (x, y, np.zeros_like(x))]
-    module.kernel[(PROGRAMS,)](*arrays, 5, M=writer.rows, N=writer.columns, num_warps=1 + seed % 2)
-    got = arrays[2] if isinstance(arrays[2], np.ndarray) else arrays[2].numpy()
-    np.testing.assert_array_equal(got, want, err_msg=f"seed {seed} on {device}; {seeds.said()}\n{text}")
+    given = (x, y, np.zeros_like(x), np.zeros_like(counts))
+    arrays = [v.copy() if dev is None else tec.nd.array(v, dev) for v in given]
+    sizes = {"M": writer.rows, "N": writer.columns, "R": writer.down, "C": writer.right}
+    module.kernel[(PROGRAMS,)](*arrays, 5, **sizes, num_warps=1 + seed % 2)
+    for made, right in zip(arrays[2:], (want, counts)):
+        got = made if isinstance(made, np.ndarray) else made.numpy()
+        np.testing.assert_array_equal(got, right, err_msg=f"seed {seed} on {device}; {seeds.said()}\n{text}")
 
 
 @pytest.mark.parametrize("seed", seeds.some(10 if seeds.number() else 5))

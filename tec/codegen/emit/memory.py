@@ -8,14 +8,16 @@ outlining.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...ir import expr as E
 from ...ir import stmt as S
+from ...ir.arith.analyzer import conjuncts
 from ...ir.buffer import Buffer
 from ...ir.dtype import dtype_info, with_lanes
 from ...ir.func import Func
+from ...ir.visit import visit, walk_exprs
 from .part import Part
 from .values import MAX_MULTIPLE
 from .writer import Pointer
@@ -28,6 +30,7 @@ class Memory(Part):
     """BufferLoad, BufferStore, addresses, alias metadata."""
 
     gather_bits: tuple[int, ...] = ()  # element widths that gathers serve well
+    _counted: frozenset[int] | None  # see `_parted`
 
     def __init__(self, em: Emitter):
         super().__init__(em)
@@ -36,6 +39,7 @@ class Memory(Part):
 
     def begin(self, f: Func) -> None:
         self.pointers: dict[int, Pointer] = {}
+        self._body, self._counted = f.body, None
 
     def pointer(self, buffer: Buffer) -> Pointer:
         """Where a buffer lies; raises CodegenError for one that is neither a parameter nor allocated here."""
@@ -237,7 +241,14 @@ class Memory(Part):
         """A predicate as a mask of `lanes` lanes."""
         if predicate is None:
             return "splat (i1 true)"
-        value, have = self.expr(predicate), dtype_info(predicate.dtype).lanes
+        have = dtype_info(predicate.dtype).lanes
+        fixed, rest = self._parted(predicate) if have == lanes > 1 and not self.em.target.is_gpu else ([], [])
+        if fixed and rest:
+            type_, value = f"<{lanes} x i1>", self._hidden(fixed, lanes)
+            for c in rest:
+                value = self.op(f"and {type_} {value}, {self.expr(c)}")
+            return value
+        value = self.expr(predicate)
         if have == 1:
             return self.broadcast_value(value, "bool", lanes)
         if have == lanes:
@@ -246,6 +257,31 @@ class Memory(Part):
             raise self.error(f"predicate of {have} lanes on an access of {lanes}")
         picks = ", ".join(f"i32 {i // (lanes // have)}" for i in range(lanes))
         return self.op(f"shufflevector <{have} x i1> {value}, <{have} x i1> poison, <{lanes} x i32> <{picks}>")
+
+    def _parted(self, predicate: E.Expr) -> tuple[list[E.Expr], list[E.Expr]]:
+        """The conditions of a predicate that are known of every lane, at the latest when loops of constant extents are written out; and the others."""
+        parts = conjuncts(predicate)
+        if len(parts) == 1:
+            return [], parts
+        if self._counted is None:
+            self._counted = _counted(self._body)
+        fixed: list[E.Expr] = []
+        rest: list[E.Expr] = []
+        for c in parts:
+            (fixed if _is_counted(c, self._counted) else rest).append(c)
+        return fixed, rest
+
+    def _hidden(self, fixed: list[E.Expr], lanes: int) -> str:
+        """Conditions that are known of every lane, as a mask that LLVM does not see through. Of a mask that it knows to be false in half of the lanes, and not in the others,
+        LLVM 22 drops that half (x86 without AVX-512: a vector of two registers is loaded whole), or ends the process (`LocationSize::getValue`)."""
+        mask, bytes_ = f"<{lanes} x i1>", f"<{lanes} x i8>"
+        value = self.expr(fixed[0])
+        for c in fixed[1:]:
+            value = self.op(f"and {mask} {value}, {self.expr(c)}")
+        one = self.op('call i32 asm "", "=r,0"(i32 1) nounwind memory(none)')
+        first = self.op(f"insertelement {bytes_} poison, i8 {self.op(f'trunc i32 {one} to i8')}, i64 0")
+        ones = self.op(f"shufflevector {bytes_} {first}, {bytes_} poison, <{lanes} x i32> zeroinitializer")
+        return self.op(f"icmp uge {bytes_} {self.op(f'zext {mask} {value} to {bytes_}')}, {ones}")
 
     def masked_load(self, address: str, p: Pointer, align: int, mask: str, dtype: str) -> str:
         """A contiguous load of the lanes that the mask has; the others are 0."""
@@ -422,3 +458,28 @@ class Memory(Part):
             if join:
                 self.branch(join)
                 self.place(join)
+
+
+def _is_counted(e: E.Expr, counted: Container[int]) -> bool:
+    """Whether an expression is made of constants and of variables of `counted`."""
+    return all(
+        id(x) in counted if isinstance(x, E.Var) else not isinstance(x, (E.BufferLoad, E.Call)) for x in walk_exprs(e)
+    )
+
+
+def _counted(body: S.Stmt) -> frozenset[int]:
+    """The variables, by id, of loops with constant extents, and what is computed of them alone."""
+    found: set[int] = set()
+    lets: list[S.LetStmt] = []
+
+    def on(s: S.Stmt) -> None:
+        if isinstance(s, S.For) and isinstance(s.min, E.IntImm) and isinstance(s.extent, E.IntImm):
+            found.add(id(s.var))
+        elif isinstance(s, S.LetStmt):
+            lets.append(s)
+
+    visit(body, stmt=on)
+    for s in reversed(lets):  # the outer ones first
+        if _is_counted(s.value, found):
+            found.add(id(s.var))
+    return frozenset(found)

@@ -87,8 +87,9 @@ class NvptxFrame(GpuFrame):
 
 
 _WIDEST_LOAD = 16  # bytes
-# Bytes of an access: registers, the letter of one in a statement of assembly, LLVM's type.
-_ACCESSES = {1: (1, "h", "i16"), 2: (1, "h", "i16"), 4: (1, "r", "i32"), 8: (2, "r", "i32"), 16: (4, "r", "i32")}
+# Bytes of a load under a predicate: the letter of its register in a statement of assembly, LLVM's type. Of wider ones ptxas predicates few branches itself, and puts them
+# where the numbers are needed (a norm's weights: 64 registers for 69).
+_ACCESSES = {1: ("h", "i16"), 2: ("h", "i16"), 4: ("r", "i32")}
 
 
 class NvptxMemory(GpuMemory):
@@ -131,29 +132,15 @@ class NvptxMemory(GpuMemory):
         p, base = found
         if self.alignment(p, load.buffer, base, nbytes) < nbytes:
             return None
-        words, letter, kind = _ACCESSES[nbytes]
+        letter, kind = _ACCESSES[nbytes]
         holds, (address, _) = self.expr(in_order(cond)), self.address(load.buffer, base)
-        own, narrow = self.reg(load.dtype), f"i{8 * nbytes // words}"
-        whole = narrow if words == 1 else f"<{words} x {narrow}>"
+        own, whole = self.reg(load.dtype), f"i{8 * nbytes}"
         before = self.expr(other)
         before = before if own == whole else self.op(f"bitcast {own} {before} to {whole}")
-        parts = [before] if words == 1 else [self.op(f"extractelement {whole} {before}, i32 {k}") for k in range(words)]
-        parts = parts if narrow == kind else [self.op(f"zext {narrow} {x} to {kind}") for x in parts]
-        into = "$0" if words == 1 else f"{{{', '.join(f'${k}' for k in range(words))}}}"
-        of = narrow.replace("i", "b") if words == 1 else f"v{words}.b32"
-        clauses = ",".join([f"={letter}"] * words + ["l", "b"] + [str(k) for k in range(words)])
-        type_ = kind if words == 1 else f"{{{', '.join([kind] * words)}}}"
-        args = ", ".join([f"{p.type} {address}", f"i1 {holds}", *[f"{kind} {x}" for x in parts]])
-        text = f"@${words + 1} ld.global.nc.{of} {into}, [${words}];"
-        got = self.op(f'call {type_} asm "{text}", "{clauses}"({args}) nounwind memory(none)')
-        if words > 1:
-            made = "poison"
-            for k in range(words):
-                word = self.op(f"extractvalue {type_} {got}, {k}")
-                made = self.op(f"insertelement {whole} {made}, {narrow} {word}, i32 {k}")
-            got = made
-        elif narrow != kind:
-            got = self.op(f"trunc {kind} {got} to {narrow}")
+        before = before if whole == kind else self.op(f"zext {whole} {before} to {kind}")
+        text, args = f"@$2 ld.global.nc.b{8 * nbytes} $0, [$1];", f"{p.type} {address}, i1 {holds}, {kind} {before}"
+        got = self.op(f'call {kind} asm "{text}", "={letter},l,b,0"({args}) nounwind memory(none)')
+        got = got if whole == kind else self.op(f"trunc {kind} {got} to {whole}")
         return got if own == whole else self.op(f"bitcast {whole} {got} to {own}")
 
     def address(self, buffer: Buffer, index: E.Expr) -> tuple[str, Pointer]:
