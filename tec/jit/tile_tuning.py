@@ -212,7 +212,9 @@ class Heuristics(Chooser):
     def run(self, *args: Any, grid: Any = None, warmup: bool = False, **named: Any) -> Any:
         """Launch with the computed constants."""
         given = {**dict(zip(self.arg_names, args)), **named}
-        made = {k: f({**given}) for k, f in self.values.items()}
+        made: dict[str, Any] = {}
+        for k, f in self.values.items():  # each sees what those before it gave
+            made[k] = f({**given, **made})
         return self.fn.run(*args, grid=grid, warmup=warmup, **{**named, **made})
 
 

@@ -164,6 +164,12 @@ class dtype:
     def is_fp64(self) -> bool:
         return self.name == "fp64"
 
+    def __getattr__(self, name: str) -> Any:
+        """`is_int8()`, `is_uint64()`: whether it is the integer type of that name."""
+        if name.removeprefix("is_").lstrip("u").removeprefix("int") in ("1", "8", "16", "32", "64"):
+            return lambda: self.name == name.removeprefix("is_")
+        raise AttributeError(f"{type(self).__name__} has no {name}")
+
 
 class pointer_type(dtype):
     """A pointer to elements of a type; `address`: one that was made of an integer."""

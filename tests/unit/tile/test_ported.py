@@ -328,3 +328,11 @@ def test_what_libraries_ask_of_a_kernel_and_of_the_language() -> None:
     assert _early.src.startswith("def _early(") and _early.cache_key != _ends_early.cache_key
     tuned = triton.autotune([triton.Config({"KIND": 32})], key=["n"])(_early)
     assert tuned.base_fn is _early.fn and isinstance(tuned, triton.KernelInterface)
+    assert tl.uint8.is_uint8() and not tl.int16.is_int8() and not hasattr(tl.int8, "is_int7")
+
+
+def test_heuristics_see_what_those_before_them_gave() -> None:
+    seen = triton.heuristics({"KIND": lambda args: 32, "BLOCK": lambda args: 2 * args["KIND"]})(_early)
+    x, out = np.sort(np.random.default_rng(0).random(64, np.float32)), np.zeros(64, np.int32)
+    seen[(1,)](x, out, 64)
+    np.testing.assert_array_equal(out.view(np.float32), x)
