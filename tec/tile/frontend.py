@@ -108,8 +108,8 @@ class Reader(Expressions):
             value = self.expr(s.value)
             if is_constexpr(s.annotation):
                 value = plain(value)
-                if isinstance(value, G.Value):
-                    value = words.constant(value, f"the value of the constexpr {ast.unparse(s.target)}")
+                if isinstance(value, G.Value) and value.of is not None and value.of.name == "const":
+                    value = value.of.attrs["value"]  # what is known at run time alone stays so, as in Triton
             self.assign(s.target, value)
 
     def do_AugAssign(self, s: ast.AugAssign) -> None:

@@ -336,3 +336,16 @@ def test_heuristics_see_what_those_before_them_gave() -> None:
     x, out = np.sort(np.random.default_rng(0).random(64, np.float32)), np.zeros(64, np.int32)
     seen[(1,)](x, out, 64)
     np.testing.assert_array_equal(out.view(np.float32), x)
+
+
+@tl.jit
+def _said_constant(x, out, n, BLOCK: tl.constexpr):
+    step: tl.constexpr = BLOCK * n
+    twice: tl.constexpr = BLOCK * 2
+    tl.store(out + tl.arange(0, twice), tl.load(x + step + tl.arange(0, twice)))
+
+
+def test_a_constant_that_a_number_of_the_launch_gives_is_a_number() -> None:
+    x, out = np.arange(64, dtype=np.float32), np.zeros(16, np.float32)
+    _said_constant[(1,)](x, out, 3, BLOCK=8)
+    np.testing.assert_array_equal(out, x[24:40])
