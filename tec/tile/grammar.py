@@ -10,7 +10,7 @@ argument of the next turn. Shapes are powers of two. Every op carries the line o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -164,11 +164,13 @@ class dtype:
     def is_fp64(self) -> bool:
         return self.name == "fp64"
 
-    def __getattr__(self, name: str) -> Any:
-        """`is_int8()`, `is_uint64()`: whether it is the integer type of that name."""
-        if name.removeprefix("is_").lstrip("u").removeprefix("int") in ("1", "8", "16", "32", "64"):
-            return lambda: self.name == name.removeprefix("is_")
-        raise AttributeError(f"{type(self).__name__} has no {name}")
+
+def _is_named(name: str) -> Callable[[dtype], bool]:
+    return lambda self: self.name == name
+
+
+for _name in ("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"):
+    setattr(dtype, f"is_{_name}", _is_named(_name))  # is_int8() and its like
 
 
 class pointer_type(dtype):
