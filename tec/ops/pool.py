@@ -136,15 +136,20 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
 
 @register("lp_pool", REDUCTION, _pool_type, flops=_work, traits=[WINDOWED], takes=1)
 def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """The p-norm (`p`) of each window; others as max_pool."""
+    """The p-norm (`p`) of each window; others as max_pool. Powers of 16-bit floats are summed in float32, for they overflow before the norm does."""
     x, p = inputs[0], attrs["p"]
+    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
 
     def value(e: Any) -> Any:
+        e = e.astype(acc)
         return te.abs(e) if p == 1 else e * e if p == 2 else te.pow(te.abs(e), float(p))
 
+    def norm(*i: Any) -> Any:
+        t = total(*i)
+        return (t if p == 1 else te.sqrt(t) if p == 2 else te.pow(t, 1.0 / p)).astype(x.dtype)
+
     total = _over_windows(attrs, x, outputs[0], te.sum, value, 0, "lp_sum")
-    root = (lambda e: e) if p == 1 else te.sqrt if p == 2 else (lambda e: te.pow(e, 1.0 / p))
-    return [te.compute(outputs[0].shape, lambda *i: root(total(*i)), name="lp_pool")]
+    return [te.compute(outputs[0].shape, norm, name="lp_pool")]
 
 
 def _resample_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:

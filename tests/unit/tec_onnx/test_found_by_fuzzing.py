@@ -69,6 +69,8 @@ def test_a_constant_of_one_element_that_loops_read(text):
         ("ReduceLogSum", {"axes": [2], "keepdims": 0}, 300.0, 13.71),
         ("GlobalLpPool", {"p": 2}, 30.0, 1643.17),
         ("GlobalLpPool", {"p": 3}, 30.0, 432.67),
+        ("LpPool", {"p": 2, "kernel_shape": [3000]}, 30.0, 1643.17),
+        ("LpPool", {"p": 3, "kernel_shape": [3000]}, 30.0, 432.67),
         ("LpNormalization", {"axis": 2}, 30.0, 0.018257),
     ],
 )
