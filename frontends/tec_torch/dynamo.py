@@ -64,6 +64,8 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     weights = [
         x for x in examples if isinstance(x, torch.nn.Parameter) or getattr(x, "_dynamo_static_input_type", None) is not None
     ]  # fmt: skip
+    # Under inductor's setting `freezing` TorchDynamo leaves them in the graph's module for every backend.
+    weights += [*module.parameters(), *module.buffers()]
 
     laters: list[_Later] = []
 

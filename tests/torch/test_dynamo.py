@@ -9,6 +9,7 @@ import torch
 from tec_torch import dynamo
 from tec_torch.importer import convert
 from torch import nn
+from torch._inductor import config as inductor_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tec
@@ -29,15 +30,32 @@ def test_a_module_and_its_changed_weights():
         close(fast(x), m(x))
 
 
-def test_tied_weights_are_constants(monkeypatch):
+@pytest.fixture
+def runners(monkeypatch):
+    """The networks that were made."""
     made = []
     build = dynamo.Hybrid._runner
     monkeypatch.setattr(dynamo.Hybrid, "_runner", lambda *a: made.append(build(*a)) or made[-1])
+    return made
+
+
+def test_tied_weights_are_constants(runners):
     m, ids = Decoder().eval(), torch.randint(0, 31, (2, 6))
     with torch.no_grad():
         close(torch.compile(m, backend=dynamo.backend)(ids)["logits"], m(ids)["logits"])
-    (runner,) = made
+    (runner,) = runners
     assert [tuple(i["shape"]) for i in runner.network.inputs] == [(2, 6)]
+
+
+def test_weights_are_constants_where_torch_keeps_them_in_the_graph(runners):
+    """As it does for every backend under inductor's setting."""
+    m, x = settled(Small()), torch.randn(2, 3, 32, 32)
+    with torch.no_grad(), inductor_config.patch(freezing=True):
+        fast = torch.compile(m, backend=dynamo.backend)
+        close(fast(x), m(x))
+        assert [tuple(i["shape"]) for i in runners[0].network.inputs] == [(2, 3, 32, 32)]
+        m.fc.weight.mul_(2)
+        close(fast(x), m(x))
 
 
 def test_sizes_that_change():
