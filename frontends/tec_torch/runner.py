@@ -18,6 +18,7 @@ from tec.ops.dims import Dim, evaluate
 from tec.runtime.arrays.ndarray import NDArray, from_dlpack
 from tec.runtime.networks.network import Network
 
+from .hosted import HostCalls
 from .importer import Conversion, Given
 from .placed import PlacedCalls, resolved
 
@@ -37,7 +38,7 @@ class _Compiled:
     marks: list[int]  # of these, as they were
     is_plain: bool  # the network's outputs in order are the graph's
     sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
-    placed: PlacedCalls
+    placed: PlacedCalls | HostCalls
 
 
 class Runner:
@@ -78,7 +79,7 @@ class Runner:
             marks([held[n] for n in names]),
             conversion.outputs == [("output", k) for k in range(len(network.plan.outputs))],
             sizes,
-            PlacedCalls(network),
+            HostCalls(network) if network.takes_numpy else PlacedCalls(network),
         )
 
     def changed(self, values: Sequence[Any]) -> list[str]:

@@ -6,7 +6,7 @@ import operator
 import pytest
 import tec_torch
 import torch
-from tec_torch import dynamo
+from tec_torch import dynamo, runner
 from tec_torch.importer import convert
 from torch import nn
 from torch._inductor import config as inductor_config
@@ -56,6 +56,48 @@ def test_weights_are_constants_where_torch_keeps_them_in_the_graph(runners):
         assert [tuple(i["shape"]) for i in runners[0].network.inputs] == [(2, 3, 32, 32)]
         m.fc.weight.mul_(2)
         close(fast(x), m(x))
+
+
+def test_calls_on_a_cpu_read_and_write_memory_as_numpy_has_it(monkeypatch):
+    """Outputs that somebody holds are not written again, and inputs of any layout are read."""
+    fast = torch.compile(lambda x, y: (x * 2 + y, x - y), backend=dynamo.backend)
+    x, y = (
+        torch.randn(600, 700),
+        torch.randn(600, 700),
+    )  # more than a MB: memory of outputs that nobody holds is used again
+    held = []
+    with torch.no_grad():
+        for k in range(4):
+            if k == 2:  # from here on nothing goes by DLPack
+                monkeypatch.setattr(runner, "as_array", None)
+            held.append((fast(x + k, y), x + k))
+    for (a, b), z in held:
+        close(a, z * 2 + y)
+        close(b, z - y)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        lambda: torch.randn(5, 4).t(),
+        lambda: torch.randn(4, 5, requires_grad=True),
+        lambda: torch.randn(8, 5)[::2],
+        lambda: torch.randn(4, 10)[:, 1:6],
+        lambda: torch.randn(4, 5).to(torch.bfloat16),
+        lambda: torch.randint(0, 2, (4, 5)).bool(),
+        lambda: torch.view_as_complex(torch.randn(4, 5, 2)).conj().imag,
+    ],
+    ids=["transposed", "with a gradient", "every second row", "columns", "bfloat16", "bool", "negative by a mark"],
+)
+def test_layouts_and_types_of_inputs(given):
+    def plain(x):
+        return torch.where(x > 0, x, x * 2)
+
+    fast = torch.compile(plain, backend=dynamo.backend)
+    with torch.no_grad():
+        for _ in range(3):
+            x = given()
+            close(fast(x), plain(x))
 
 
 def test_sizes_that_change():

@@ -74,8 +74,9 @@ class _Known:
         at_inputs = [read.get(b, []) if b is not None else [] for b in engine._inputs]
         self.inputs = list(zip(shapes, types, at_inputs))
         self.outputs = []
-        # Outputs that are no memory of their own: (which, bytes, the input that they lie in, the place there or the address).
+        # Outputs that are no memory of their own: (which, bytes, the array that they lie in, as its number among inputs and outputs, the place there or the address).
         self.copies: list[tuple[int, int, int | None, int]] = []
+        moving = [*engine._inputs, *engine._outputs]  # bases that lie elsewhere in each run
         for k, (o, base, place) in enumerate(zip(plan.outputs, engine._outputs, layout.outputs(binding)[1])):
             assert place is not None
             align = PAGE if place.nbytes >= PAGED_BYTES else ALIGN
@@ -84,9 +85,9 @@ class _Known:
             if base is None:
                 value = layout.names[o.value]
                 of = layout.base_of[value]
-                given = engine._inputs.index(of) if of in engine._inputs else None
-                start = engine.address(value) if given is None else int(binding.offsets[value])
-                self.copies.append((k, place.nbytes, given, start))
+                array = moving.index(of) if of in moving else None
+                start = engine.address(value) if array is None else int(binding.offsets[value])
+                self.copies.append((k, place.nbytes, array, start))
         self.kept: dict[int, np.ndarray[Any, Any]] = {}  # by the output
         self.places = sum(map(len, at_inputs)) + sum(len(o[4]) for o in self.outputs)
 
@@ -173,8 +174,10 @@ class DirectRuns:
                 pointers[at] = start + behind + offset
             out.append((np.ndarray(shape, dtype, raw, behind), check))
         _, status = engine._run_steps(engine._table, len(engine._steps))
-        for k, nbytes, of, start in known.copies:
-            ctypes.memmove(address_of(out[k][0]), start if of is None else address_of(given[of]) + start, nbytes)
+        for k, nbytes, array, start in known.copies:
+            if array is not None:
+                start += address_of(given[array] if array < len(given) else out[array - len(given)][0])
+            ctypes.memmove(address_of(out[k][0]), start, nbytes)
         if status or any(check is not None and not made.all() for made, check in out):
             return None
         return [made for made, check in out if check is None]

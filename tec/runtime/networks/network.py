@@ -242,6 +242,11 @@ class Network:
 
     __call__ = run
 
+    @property
+    def takes_numpy(self) -> bool:
+        """Whether NumPy arrays are the shortest way to it: a network for the CPU, all of types that NumPy has, which keeps nothing from run to run."""
+        return self._is_direct
+
     def _run_directly(self, inputs: Any) -> list[np.ndarray[Any, Any]] | None:
         """A run as the last one of these shapes (`direct_run`); None where it is another."""
         given = direct_run.in_order(self.plan.inputs, inputs) if isinstance(inputs, (dict, list, tuple)) else None

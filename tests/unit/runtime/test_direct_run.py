@@ -142,17 +142,20 @@ def test_addresses_are_those_numpy_tells():
 
 
 def test_outputs_without_memory_of_their_own(direct):
-    """An input that is an output, a view of another one, a constant, and a part of what is computed."""
+    """An input that is an output, a view of another one, a constant, and views of what is computed, which is an output too."""
     g = Graph()
     x, y = g.input("x", "float32", (Dim("n"), 6)), g.input("y", "float32", (4,))
     made = g.add("exp", [x])[0]
-    outputs = [x, g.add("reshape", [y], {"shape": (2, 2)})[0], g.constant(np.arange(3, dtype="f4")), made]
-    g.set_outputs(outputs, ["x", "y", "c", "e"])
+    views = [g.add("reshape", [made], {"shape": s})[0] for s in ((Dim("n"), 2, 3), (1, Dim("n"), 6))]
+    outputs = [views[0], x, g.add("reshape", [y], {"shape": (2, 2)})[0], g.constant(np.arange(3, dtype="f4")), made]
+    g.set_outputs([*outputs, views[1]], ["v", "x", "y", "c", "e", "w"])
     net = tec.compile(g, target="llvm")
     kept = []
     for n in (3, 3, 3, 5, 5, 3):
         a, b = np.random.rand(n, 6).astype("f4"), np.random.rand(4).astype("f4")
-        kept.append((net.run([a, b]), [a.copy(), b.reshape(2, 2).copy(), np.arange(3), np.exp(a)]))
+        e = np.exp(a)
+        want = [e.reshape(n, 2, 3), a.copy(), b.reshape(2, 2).copy(), np.arange(3), e, e[None]]
+        kept.append((net.run([a, b]), want))
         a[:], b[:] = 0, 0
     for got, want in kept:
         for one, other in zip(got, want, strict=True):
