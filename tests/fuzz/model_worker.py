@@ -315,8 +315,10 @@ def case_graph(r: random.Random) -> str:
         r.setstate(state)
         mutate_tec_graph(r, twin)
     net = tec.compile(g, target="llvm", cache=False)
-    feeds = feed(twin, 1)
-    return agree(net.run(feeds), run_graph(twin, feeds)) or "ran"
+    # The third run of some shapes goes the short way; what the others gave must be whole behind it.
+    feeds = [feed(twin, k) for k in range(1, 4)]
+    got = [net.run(f) for f in feeds]
+    return agree(got[0], run_graph(twin, feeds[0])) or agree(got[2], run_graph(twin, feeds[2])) or "ran"
 
 
 _PACKAGES: dict[bool, list[Any]] = {False: [], True: []}
