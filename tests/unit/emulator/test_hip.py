@@ -539,7 +539,7 @@ __asm__(".section .hip_fatbin,\\"a\\"\\n.p2align 12\\nfatbin: .incbin \\"kernels
 extern const char fatbin[];
 struct { unsigned magic, version; const void *code, *unused; } wrapper = { 0x48495046, 1, fatbin, 0 };
 static void **registered;
-static char turn;  /* the stub: its address alone matters */
+static char turn, gone;  /* the stubs: their addresses alone matter */
 __attribute__((constructor)) static void before(void) {
   registered = __hipRegisterFatBinary(&wrapper);
   __hipRegisterFunction(registered, &turn, "turn", "turn", -1, 0, 0, 0, 0);
@@ -556,6 +556,10 @@ int main(void) {
   __hipPopCallConfiguration(&grid, &block, &shared, &stream);
   if (grid.x != 1 || block.x != 64 || block.z != 1 || shared != 256) return 3;
   void *args[] = { &x, &lds };
+  void **second = __hipRegisterFatBinary(&wrapper);
+  __hipRegisterFunction(second, &gone, "turn", "turn", -1, 0, 0, 0, 0);
+  __hipUnregisterFatBinary(second);
+  if (!hipLaunchKernel(&gone, grid, block, args, shared, stream)) return 6;
   if ((status = hipLaunchKernel(&turn, grid, block, args, shared, stream))) { puts(hipGetErrorString(status)); return 4; }
   if (hipDeviceSynchronize() || hipMemcpy(data, x, sizeof data, 2)) return 5;
   printf("%d %d\\n", data[0], data[63]);
@@ -566,7 +570,7 @@ int main(void) {
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_program_in_c(tmp_path):
-    """A program without Python: the library finds one."""
+    """A program without Python: the library finds one. Kernels of a fat binary that was given up are no longer found, and those of others are."""
     from tec.emulator.hip.library import _python
 
     if not os.path.exists(_python()):

@@ -183,9 +183,11 @@ def test_structs_of_numpy_are_written_in_place() -> None:
 
 
 def test_a_field_that_no_device_reads() -> None:
-    x = np.zeros(4, [("a", np.int8), ("b", np.float32)])
-    with pytest.raises(tec.ArgumentError, match=r"byte 1.*5 bytes apart"):
-        move.launch(4)(x, x, 0.5)
+    """Its place, or the distance from one struct to the next, is no multiple of its bytes."""
+    for at, apart in ((1, 5), (2, 8), (4, 10)):
+        x = np.zeros(4, {"names": ["a", "b"], "formats": [np.int8, np.float32], "offsets": [0, at], "itemsize": apart})
+        with pytest.raises(tec.ArgumentError, match=rf"byte {at}.*{x.itemsize} bytes apart"):
+            move.launch(4)(x, x, 0.5)
 
 
 Pair = collections.namedtuple("Pair", "x scale")
