@@ -15,9 +15,9 @@ import numpy as np
 from ..errors import ArgumentError, DeviceError
 from ..runtime.arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
 from ..runtime.devices.device import Device
-from .transport import REDUCTIONS, Call, Transport
+from .transport import REDUCTIONS, Call, Doing, Transport
 
-_MOST_CHECKED = 1024  # layouts that are remembered: more than a network's, and some 300 KB at most
+_MOST_READY = 1024  # layouts that are remembered: more than a network's, and some 300 KB at most
 
 
 class Communicator:
@@ -31,7 +31,7 @@ class Communicator:
         self.device, self.timeout_s = device, timeout_s
         self._transport: Transport | None = transport
         self.rank, self.size = transport.rank, transport.size
-        self._checked: dict[tuple[str, str, Any, Any], Call] = {}
+        self._ready: dict[tuple[str, str, Any, Any], Doing] = {}
 
     def __repr__(self) -> str:
         return f"<Communicator rank {self.rank} of {self.size} on {self.device}>"
@@ -40,53 +40,61 @@ class Communicator:
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """The elementwise sum (prod, max, min, avg) of all ranks' `x`, of any shape; all ranks get the same bits. `out` may be `x`."""
-        known = self._same("all_reduce", op, x, out)
-        if known is None:
+        try:
+            run = self._ready["all_reduce", op, x.layout, out.layout]
+        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
+            run = None
+        if run is None:
             x = self._summed(x, "all_reduce")
             out = self._out(out, x.shape, x.dtype, "all_reduce")
-            known = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
-        call, a, target = known
-        self._live.all_reduce(call, a, target)
-        return target
+            run = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
+        run(x, out)
+        return out  # type: ignore[no-any-return]
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """This rank's part of the reduction of all ranks' `x` [size * n, ...]: an array [n, ...]. Raises ArgumentError where the first extent is no multiple of the number of ranks."""
-        known = self._same("reduce_scatter", op, x, out)
-        if known is None:
+        try:
+            run = self._ready["reduce_scatter", op, x.layout, out.layout]
+        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
+            run = None
+        if run is None:
             x = self._summed(x, "reduce_scatter")
             out = self._out(out, self._part(x, "reduce_scatter"), x.dtype, "reduce_scatter")
-            known = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
-        call, a, target = known
-        self._live.reduce_scatter(call, a, target)
-        return target
+            run = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
+        run(x, out)
+        return out  # type: ignore[no-any-return]
 
     def all_gather(self, x: Any, out: Any = None) -> NDArray:
         """All ranks' `x` [n, ...] one behind the other: [size * n, ...]. A scalar becomes a row of them."""
-        known = self._same("all_gather", "", x, out)
-        if known is None:
+        try:
+            run = self._ready["all_gather", "", x.layout, out.layout]
+        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
+            run = None
+        if run is None:
             x = self._array(x, "all_gather")
             shape = (self.size * x.shape[0], *x.shape[1:]) if x.shape else (self.size,)
             out = self._out(out, shape, x.dtype, "all_gather")
-            known = self._keep("", x, out, Call("all_gather", x.dtype, x.size))
-        call, a, target = known
-        self._live.all_gather(call, a, target)
-        return target
+            run = self._keep("", x, out, Call("all_gather", x.dtype, x.size))
+        run(x, out)
+        return out  # type: ignore[no-any-return]
 
     def all_to_all(self, x: Any, out: Any = None) -> NDArray:
         """Part r of `x` [size * n, ...] goes to rank r; the result has the parts that all ranks sent here, in the order of ranks."""
-        known = self._same("all_to_all", "", x, out)
-        if known is None:
+        try:
+            run = self._ready["all_to_all", "", x.layout, out.layout]
+        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
+            run = None
+        if run is None:
             x = self._array(x, "all_to_all")
             self._part(x, "all_to_all")
             out = self._out(out, x.shape, x.dtype, "all_to_all")
-            known = self._keep("", x, out, Call("all_to_all", x.dtype, x.size // self.size))
-        call, a, target = known
-        if call.count and target.address == a.address:
+            run = self._keep("", x, out, Call("all_to_all", x.dtype, x.size // self.size))
+        if x.size and out.address == x.address:
             raise ArgumentError(
                 "all_to_all cannot write over its operand", hint="leave `out` away, or give another array"
             )
-        self._live.all_to_all(call, a, target)
-        return target
+        run(x, out)
+        return out  # type: ignore[no-any-return]
 
     def broadcast(self, x: Any, root: int = 0) -> NDArray:
         """`x` of rank `root` into every rank's `x`, in place."""
@@ -132,6 +140,7 @@ class Communicator:
     def close(self) -> None:
         """Give the communicator back. Further calls raise DeviceError."""
         held, self._transport = self._transport, None
+        self._ready.clear()
         if held is not None:
             held.close()
 
@@ -145,19 +154,13 @@ class Communicator:
 
     # ---- arguments
 
-    def _same(self, name: str, op: str, x: Any, out: Any) -> tuple[Call, NDArray, NDArray] | None:
-        """The arrays with what a call of their layouts was found to be; None for a first one, and where an array is made. A layout says all that the checks ask."""
-        try:
-            call = self._checked.get((name, op, x.layout, out.layout))
-        except (AttributeError, TypeError):  # no NDArray, or a reduction that is no name
-            return None
-        return None if call is None else (call, x, out)
-
-    def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> tuple[Call, NDArray, NDArray]:
-        if len(self._checked) >= _MOST_CHECKED:
-            self._checked.clear()
-        self._checked[call.name, op, x.layout, out.layout] = call
-        return call, x, out
+    def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> Doing:
+        """What calls of such layouts do from now on: a layout says all that the checks ask."""
+        run = self._live.ready(call)
+        if len(self._ready) >= _MOST_READY:
+            self._ready.clear()
+        self._ready[call.name, op, x.layout, out.layout] = run
+        return run
 
     @property
     def _live(self) -> Transport:

@@ -22,7 +22,7 @@ from ..errors import ArgumentError, DeviceError
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device
 from ..runtime.devices.dynlib import find_library
-from .transport import Call
+from .transport import Call, Doing
 
 _DTYPES = {
     "int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6, "float32": 7, "float64": 8, "bfloat16": 9,
@@ -189,19 +189,42 @@ class NcclTransport:
 
     def _do(self, name: str, x: NDArray, out: NDArray, *args: Any) -> None:
         """One call behind what is queued on the current stream. Arrays are kept alive where a graph is captured."""
-        if self._over is not None:
-            self._check()
-        device = self.device
-        if not self._entered.done:  # once a thread: the library makes the communicator's device current by itself
-            self._driver._enter(device.index)
-            self._entered.done = True
-        if device.capturing is not None:
-            device.capturing.keep.extend((x, out))
+        self._begin(x, out)
         self._since = time.monotonic()
-        status = self.lib.functions[name](*args, self._comm, device.local.stream)
+        status = self.lib.functions[name](*args, self._comm, self.device.local.stream)
         self._since = None
         if status:
             raise self._error(name, status)
+
+    def _begin(self, x: NDArray, out: NDArray) -> None:
+        if self._over is not None:
+            self._check()
+        if not self._entered.done:  # once a thread: the library makes the communicator's device current by itself
+            self._driver._enter(self.device.index)
+            self._entered.done = True
+        if self.device.capturing is not None:
+            self.device.capturing.keep.extend((x, out))
+
+    def _doing(self, name: str, *last: int) -> Doing:
+        """`_do` of two arrays, whose other arguments are these."""
+        function, comm, device, entered, clock = (
+            self.lib.functions[name],
+            self._comm,
+            self.device,
+            self._entered,
+            time.monotonic,
+        )
+
+        def run(x: NDArray, out: NDArray) -> None:
+            if self._over is not None or not entered.done or device.capturing is not None:
+                self._begin(x, out)
+            self._since = clock()
+            status = function(x.address, out.address, *last, comm, device.local.stream)
+            self._since = None
+            if status:
+                raise self._error(name, status)
+
+        return run
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -216,17 +239,16 @@ class NcclTransport:
         if status:
             raise self._error("a group of calls", status)
 
-    def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None:
-        self._do("ncclAllReduce", x, out, x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
-
-    def reduce_scatter(self, call: Call, x: NDArray, out: NDArray) -> None:
-        self._do("ncclReduceScatter", x, out, x.address, out.address, call.count, _summed(call), _OPS[call.reduction])
-
-    def all_gather(self, call: Call, x: NDArray, out: NDArray) -> None:
-        kind, count = _DTYPES.get(call.dtype), call.count
-        if kind is None:
-            count, kind = _moved(x)
-        self._do("ncclAllGather", x, out, x.address, out.address, count, kind)
+    def ready(self, call: Call) -> Doing:
+        if call.name == "all_to_all":
+            return self._all_to_all
+        if call.name == "all_gather":
+            kind = _DTYPES.get(call.dtype)
+            if kind is None:
+                return lambda x, out: self._do("ncclAllGather", x, out, x.address, out.address, *_moved(x))
+            return self._doing("ncclAllGather", call.count, kind)
+        name = {"all_reduce": "ncclAllReduce", "reduce_scatter": "ncclReduceScatter"}[call.name]
+        return self._doing(name, call.count, _summed(call), _OPS[call.reduction])
 
     def broadcast(self, call: Call, x: NDArray) -> None:
         self._do("ncclBroadcast", x, x, x.address, x.address, *_moved(x), call.root)
@@ -237,7 +259,7 @@ class NcclTransport:
     def receive(self, call: Call, out: NDArray, source: int) -> None:
         self._do("ncclRecv", out, out, out.address, *_moved(out), source)
 
-    def all_to_all(self, call: Call, x: NDArray, out: NDArray) -> None:
+    def _all_to_all(self, x: NDArray, out: NDArray) -> None:
         part = x.nbytes // self.size
         with self.together():
             for r in range(self.size):

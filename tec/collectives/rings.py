@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import DeviceError
 from ..runtime.arrays.ndarray import NDArray
-from .transport import Call
+from .transport import Call, Doing
 
 Bits = np.ndarray[Any, Any]
 
@@ -49,6 +50,9 @@ class RingTransport:
     def together(self) -> AbstractContextManager[None]:
         """Calls are made one behind the other all the same."""
         return nullcontext()
+
+    def ready(self, call: Call) -> Doing:
+        return partial(getattr(self, call.name), call)
 
     def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None:
         number = self._begin()

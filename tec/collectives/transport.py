@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -27,16 +28,18 @@ class Call:
         return f"{self.name} of {self.count} {self.dtype}{of}{root}"
 
 
+Doing = Callable[[NDArray, NDArray], None]  # of an operand and where its result goes
+
+
 class Transport(Protocol):
     """One rank's side of the calls. Arrays are compact and on the rank's device; `out` may be the operand itself where shapes are equal."""
 
     rank: int
     size: int
 
-    def all_reduce(self, call: Call, x: NDArray, out: NDArray) -> None: ...
-    def reduce_scatter(self, call: Call, x: NDArray, out: NDArray) -> None: ...
-    def all_gather(self, call: Call, x: NDArray, out: NDArray) -> None: ...
-    def all_to_all(self, call: Call, x: NDArray, out: NDArray) -> None: ...
+    def ready(self, call: Call) -> Doing:
+        """What makes calls of all_reduce, reduce_scatter, all_gather or all_to_all, with all that is the same for each of them looked up."""
+
     def broadcast(self, call: Call, x: NDArray) -> None: ...
     def send(self, call: Call, x: NDArray, to: int) -> None: ...
     def receive(self, call: Call, out: NDArray, source: int) -> None: ...
