@@ -38,7 +38,7 @@ def kernel_sources(name: str, text: str, kind: str) -> dict[str, str]:
     case, target = CASES[name], tec.Target(text)
     with target:
         program = case.make()
-        s = tec.create_schedule([t.op for t in program.outputs])
+        s = program.schedule or tec.create_schedule([t.op for t in program.outputs])
         apply = program.cpu if kind == "cpu" else program.gpu
         if apply is not None:
             apply(s, target)
