@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection
 from typing import ClassVar
 
+from ...ir.dtype import dtype_info
 from ...ops.dims import is_symbolic
 from ...ops.layouts import Layout
 from ...ops.registry import TensorType
@@ -97,14 +98,24 @@ class PlainWindows(Space):
         rows = int(choice["rows"])  # 1 of signals, whose second last dimension is the channels
         return math.prod(lead) * -(-height // rows) * -(-width // int(choice["columns"]))
 
+    def _asked(self, choice: Choice) -> float:
+        """Bytes that all lanes' loads ask the first cache for."""
+        read, made, strides = self._read(choice), choice["rows"] * choice["columns"], self.red.attrs["strides"]
+        if "lane_bytes" not in self.figures:
+            return float(moved_bytes(self.group)) * read / max(1.0, float(math.prod(strides)) * made)
+        # A load has one element of each lane. Neighbouring lanes are `columns` outputs apart, what lies between is asked for with them, and few rows begin where a line does.
+        apart = choice["columns"] * strides[-1] * dtype_info(self.red.inputs[0].dtype).bytes
+        l1 = self.target.machine.level("L1")
+        line = (l1.line_bytes if l1 is not None else 0) / self.target.wavefront_size
+        return self._threads(choice) * read * max(self.figures["lane_bytes"], apart + line)
+
     def sketch(self, choice: Choice) -> Footprint:
         read, taps, made = self._read(choice), math.prod(self.window), choice["rows"] * choice["columns"]
         threads, moved = self._threads(choice), float(moved_bytes(self.group))
         f = self.figures
         issued = f["overhead"] + f["read"] * read + 2 * taps + taps * made + 4 * made
-        again = read / max(1.0, float(math.prod(self.red.attrs["strides"])) * made)
         return Footprint((Kernel(
-            threads / choice["threads"], choice["threads"], registers=made + taps, memory_bytes=moved, asked_bytes=moved * again, issued=issued,
+            threads / choice["threads"], choice["threads"], registers=made + taps, memory_bytes=moved, asked_bytes=self._asked(choice), issued=issued,
             waits=2 + f["waits_a_load"] * read,
         ),))  # fmt: skip
 

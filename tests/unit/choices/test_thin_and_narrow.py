@@ -107,6 +107,18 @@ def test_depthwise_windows_of_plain_images(
     np.testing.assert_array_equal(got, want)
 
 
+def test_depthwise_lanes_of_half_an_image_read_side_by_side_on_amd() -> None:
+    """Columns of one thread put its neighbours' loads apart: of windows with holes that costs lines of the first cache, and rows of one thread share as much."""
+    attrs = {"groups": 356, "strides": (1, 1), "dilations": (2, 2), "before": (4, 4), "after": (4, 4)}
+    _, outs = program("conv", attrs, ("float16", (1, 356, 61, 61)), ("float16", (356, 1, 5, 5)))
+    space = next(s for s in spaces(outs, "rocm -mcpu=gfx942") if s.template == "gpu plain windows")
+    wide, high = ({"rows": r, "columns": c, "threads": 128} for r, c in ((1, 4), (4, 1)))
+    usual = space.default
+    asked = [space.sketch({**usual, **tile}).kernels[0].asked_bytes for tile in (wide, high)]
+    assert asked[0] > 1.5 * asked[1]
+    assert usual["columns"] == 1
+
+
 @pytest.mark.parametrize("m", [1, 2, 8, 9])
 def test_one_row_and_many_are_other_templates(m: int) -> None:
     _, outs = program("matmul", {}, ("float32", (m, 256)), ("float32", (256, 512)))
