@@ -102,12 +102,14 @@ class PlainWindows(Space):
         """Bytes that all lanes' loads ask the first cache for."""
         read, made, strides = self._read(choice), choice["rows"] * choice["columns"], self.red.attrs["strides"]
         if "lane_bytes" not in self.figures:
-            return float(moved_bytes(self.group)) * read / max(1.0, float(math.prod(strides)) * made)
+            again: float = read / max(1.0, float(math.prod(strides)) * made)
+            return moved_bytes(self.group) * again
         # A load has one element of each lane. Neighbouring lanes are `columns` outputs apart, what lies between is asked for with them, and few rows begin where a line does.
         apart = choice["columns"] * strides[-1] * dtype_info(self.red.inputs[0].dtype).bytes
         l1 = self.target.machine.level("L1")
         line = (l1.line_bytes if l1 is not None else 0) / self.target.wavefront_size
-        return self._threads(choice) * read * max(self.figures["lane_bytes"], apart + line)
+        asked: float = self._threads(choice) * read * max(self.figures["lane_bytes"], apart + line)
+        return asked
 
     def sketch(self, choice: Choice) -> Footprint:
         read, taps, made = self._read(choice), math.prod(self.window), choice["rows"] * choice["columns"]
