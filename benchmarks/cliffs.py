@@ -13,6 +13,7 @@ As rows of results (kind "cliff") each case is a row, and a summary of each targ
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import sys
@@ -21,6 +22,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,6 +30,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+import onnx
 
 from benchmarks.cliff_cases import KINDS, Bounds, Case, draw
 from benchmarks.cliff_wide import DTYPES, WIDE
@@ -60,6 +63,16 @@ def limit_us(case: Case, target: Any, written_bytes: int) -> float:
     return float(least + m.launch_us)
 
 
+def written_bytes(case: Case) -> int:
+    """Of the results, at the sizes that the inputs have where the model's are open."""
+    outs = replace(case, open_shapes={}).model().graph.output
+    return sum(
+        math.prod(d.dim_value or 1 for d in o.type.tensor_type.shape.dim)
+        * np.dtype(onnx.helper.tensor_dtype_to_np_dtype(o.type.tensor_type.elem_type)).itemsize
+        for o in outs
+    )
+
+
 def on_chip(make: Maker, case: Case, mcpu: str) -> Record:
     import tec
     from tec.report.measure import kernel_times
@@ -67,9 +80,7 @@ def on_chip(make: Maker, case: Case, mcpu: str) -> Record:
     target = tec.Target(f"rocm -mcpu={mcpu}")
     net = tec.compile(case.model(), target, cache=False, progress=lambda *a: None)
     us = sum(k.us for k in kernel_times(net, case.inputs, tec.rocm_emu(mcpu), run=False))
-    outs = case.model().graph.output
-    count = sum(int(np.prod([d.dim_value or 1 for d in o.type.tensor_type.shape.dim])) for o in outs)
-    limit = limit_us(case, target, count * np.dtype(case.dtype).itemsize)
+    limit = limit_us(case, target, written_bytes(case))
     return make.modelled(
         case.name, "time", us, "us", target=mcpu, peer="the chip's rates", peer_value=four_digits(limit), ratio=four_digits(us / limit),
         peer_settings="the clock held under power, memory's rate, one launch",
