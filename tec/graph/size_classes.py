@@ -34,7 +34,9 @@ from .programs import Program
 
 MIDDLE = 64  # a size of the class whose loops also serve where those of another class cannot be made
 # The last size of each class (None: there is none), and the size that its choice is made for.
-CLASSES: tuple[tuple[int | None, int], ...] = ((16, 16), (64, 64), (512, 256), (4096, 2048), (None, 8192))
+CLASSES: tuple[tuple[int | None, int], ...] = (
+    (16, 16), (64, 64), (128, 128), (512, 256), (1024, 1024), (4096, 2048), (None, 8192),
+)  # fmt: skip
 # Of sizes without end the largest that a choice is judged by: prompts and flattened images have as many rows.
 LARGE = 16384
 # Times as long as its own choice that a neighbour's should take, by their prices, for a class to have its own: each is lowered, compiled and loaded.

@@ -226,6 +226,25 @@ def test_few_rows_are_summed_in_parts_on_the_software_gpu() -> None:
     print(chosen["classes"])
 
 
+def test_rows_just_above_a_class_have_loops_near_their_number() -> None:
+    """72 rows are not served by what 8,192 want, and the sum of few tiles is shared by a work-group's wavefronts, whose length is known though the rows are open."""
+    c = Case("shared")
+    unit, _ = made(c.done(c.op("matmul", c.input("x", "n", 3240), c.weight(3240, 2296))), "rocm -mcpu=gfx942")
+    *few, many = ((v.get("rows", 1), v.get("slice_k", 1)) for v in unit.chosen["classes"].values())
+    assert min(int(e) for e in unit.chosen["classes"] if e != "more" and int(e) >= 72) <= 128
+    assert max(slices for _, slices in few) > 1 and many[1] == 1
+    assert max(rows for rows, _ in few) < many[0] or len(few) > 2
+
+
+def test_wavefronts_share_the_sum_of_open_rows_on_the_software_gpu() -> None:
+    c = Case("slices", "float16")
+    c.done(c.op("matmul", c.input("x", "n", 712), c.input("y", 712, 64)))
+    (chosen,) = check(
+        c, "rocm -mcpu=gfx942", (2, 18, 70, 130), tec.rocm_emu("gfx942", check="all")
+    ).report.choices.values()
+    assert any(v.get("slice_k", 1) > 1 for v in chosen["classes"].values())
+
+
 # ---- which loops run
 
 

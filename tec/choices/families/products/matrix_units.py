@@ -60,13 +60,20 @@ class MatrixProduct(Space):
             "split_k": SPLITS if self._may_split() else (1,), "interleave": (True, False) if target.chip.counts_loads else (False,),
             "ping_pong": (False, True) if target.chip.counts_loads and min(shape.m, shape.n) >= _UNEVEN else (False,),
             "direct_to_lds": (False, True) if target.chip.loads_lds_by_16 else (False,),
-            "slice_k": (1, 2, 4, 8) if not target.chip.background_copies and shape.fixed and self._may_split() else (1,),
+            "slice_k": (1, 2, 4, 8) if self._may_share() else (1,),
         }  # fmt: skip
 
     def _may_split(self) -> bool:
         """Whether the sum can be made in parts: a form whose sizes are numbers, but for rows of which there are no more than some number."""
         c = self.contraction
         return c is not None and not is_symbolic((*c.batch, c.n, c.k)) and not is_unbounded(c.m)
+
+    def _may_share(self) -> bool:
+        """Whether the wavefronts of a work-group can have a part of the sum each."""
+        if self.target.chip.background_copies:
+            return False
+        known = "shared_groups" in self.figures
+        return self._may_split() or (self.contraction is not None and self.shape.open_rows and known)
 
     def _has_bands(self) -> bool:
         """Whether tiles can go by bands: on AMD, where their number is known."""
@@ -85,6 +92,8 @@ class MatrixProduct(Space):
         t, splits = self.tiling(choice), choice["split_k"]
         if splits > 1 and t.slice_k > 1:
             return "the sum is in parts already"
+        if t.slice_k > 1 and self.shape.open_rows and not tilings.has_few(t, self.shape, self.target):
+            return "wavefronts share sums where units have few tiles"
         if splits > 1 and not tilings.in_parts(self.shape.k, splits, t.k, self.target):
             return f"a sum of {self.shape.k} is not {splits} parts of whole steps"
         return tilings.why_not(t, self._part(splits, t.k), self.target)
@@ -209,12 +218,14 @@ def _known(c: Contraction, target: Target) -> Contraction:
 
 def shape_of(c: Contraction, target: Target) -> Shape:
     """A contraction as a tiling of padded operands sees it."""
-    fixed, turned = not is_symbolic((*c.batch, c.m, c.n, c.k)), not (c.a.k_last and c.b.k_last)
+    turned, is_summed = not (c.a.k_last and c.b.k_last), not is_symbolic((*c.batch, c.n, c.k))
+    fixed = is_summed and not is_symbolic(c.m)
     runs = (0, 0)
     if target.machine.priced_by_model and dtype_info(c.a.dtype).bytes <= 4:  # whose price asks
         runs = (_run(c, c.a), _run(c, c.b))
     return Shape(
-        *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, turned=turned, runs=runs,
+        *padding.sizes(c), c.a.dtype, c.acc, padded=True, guarded=padding.guarded(c), fixed=fixed, open_rows=is_summed and not fixed,
+        turned=turned, runs=runs,
         along_k=(c.a.k_last, c.b.k_last), anywhere=c.a.anywhere and c.b.anywhere,
     )  # fmt: skip
 

@@ -119,6 +119,9 @@ class Shape:
     guarded: bool = False  # elements under conditions
     unit: str = ""  # "tf32": float32 on a unit of 19 bits
     fixed: bool = False  # its sizes are numbers, and the sum can be shared out
+    open_rows: bool = (
+        False  # of the sizes that of its rows alone is symbolic, so that the sum can be shared out within a work-group
+    )
     turned: bool = False  # an operand lies along its rows or columns (see `turning`)
     parts: bool = False  # the results are sums of parts, stored in their type
     runs: tuple[int, int] = (0, 0)  # elements of A and of B that one load brings; 0: a whole piece
@@ -275,16 +278,15 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
         found = next(fitting, None)
         if found is not None:
             yield _in_order(found, shape, target)
-    if shape.fixed and not shape.parts:
+    if (shape.fixed or shape.open_rows) and not shape.parts:
         yield from _shared(shape, target, [i for i in units if i.m * i.n == LEAST * LEAST])
 
 
 def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Iterator[Tiling]:
     """Tiles whose sums some wavefronts share, where rules say so and units have few of them: with more there are others to change to while one waits."""
     swizzle, _ = usual(target)
-    if "shared_groups" not in (known := figures.of(TEMPLATE, target)):
+    if "shared_groups" not in figures.of(TEMPLATE, target):
         return
-    most = known["shared_groups"] * target.machine.units
     for told in rules.preferred(TEMPLATE, target, _features(shape)):
         shared = itertools.product(told.get("shared", ()), zip(told.get("slice_k", ()), told.get("least_steps", ())))
         for (m, n, high), (slices, least) in shared:
@@ -293,9 +295,14 @@ def _shared(shape: Shape, target: Target, units: Sequence[MatrixInstr]) -> Itera
                     m, n, step, high, 1, i.m, i.n, instr_k(i, shape), swizzle, 1, 2, interleave=interleaves(target), slice_k=slices
                 )  # fmt: skip
                 long = shape.k >= least * t.step  # else there is more to add up at the end than was saved
-                if long and groups(t, shape) <= most and why_not(t, shape, target) is None:
+                if long and has_few(t, shape, target) and why_not(t, shape, target) is None:
                     yield _in_order(t, shape, target)
                     break
+
+
+def has_few(t: Tiling, shape: Shape, target: Target) -> bool:
+    """Whether units have so few tiles that wavefronts had better share the sums of one."""
+    return groups(t, shape) <= figures.of(TEMPLATE, target)["shared_groups"] * target.machine.units
 
 
 def _in_order(t: Tiling, shape: Shape, target: Target) -> Tiling:
@@ -326,7 +333,7 @@ def _features(s: Shape) -> dict[str, Any]:
     """What rules may ask of a product; `moved`: bytes of operands and results."""
     moved = s.batch * (s.m * s.k + s.n * s.k + s.m * s.n) * s.bytes
     return {
-        "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
+        "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "summed": s.fixed or s.open_rows, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
     }  # fmt: skip
 
 
