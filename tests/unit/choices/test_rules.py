@@ -86,7 +86,7 @@ FEATURES = {
     "matrix attention": {"keys", "rows"},
     "gpu reduction": {"outputs", "length", "bytes", "results", "pixels"},
     "cpu convolution": {"sum", "dot", "vectors", "channels", "width", "open", "taps"},
-    tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "guarded", "turned", "parts", "moved"},
+    tilings.TEMPLATE: {"m", "n", "k", "batch", "fixed", "summed", "guarded", "turned", "parts", "moved"},
 }
 PREFERENCES = {
     "gpu stages": {"vector", "rows"},
