@@ -23,6 +23,7 @@ from ..cost import UNDER_WAY, Cost, Footprint, Kernel
 from ..group import Group, const_shape, reads_of
 from ..parts.digits import Place, by_digits
 from ..parts.pointwise import brought, dealt, moved_bytes
+from ..rules import figures
 from ..space import Choice, Scheduled, Space
 
 _OPERATIONS = 4  # of an element: its places on both sides
@@ -37,11 +38,12 @@ class Side:
     axes: tuple[int, ...]
     extents: tuple[int, ...]
     follows: bool = False  # whether a tile's lines, where they are whole, lie one behind the other in memory
+    together: int = 1  # elements that lie side by side at each place
 
     def line(self, most: int) -> float:
         """Elements that lie side by side in memory, of a tile that has at most so many along a line."""
-        found = math.prod(self.tile(most))
-        return math.inf if self.follows and found == math.prod(self.extents) else found
+        found = math.prod(self.tile(most)) * self.together
+        return math.inf if self.follows and found == math.prod(self.extents) * self.together else found
 
     def tile(self, most: int) -> tuple[int, ...]:
         """Of each axis so much that a tile has at most so many elements: of the innermost first."""
@@ -96,7 +98,9 @@ class Transpose(Space):
         own = apart[0].op
         assert isinstance(own, ComputeOp)
         reads = {(e.tensor, str(e.indices)): e for e in reads_of(own)}
-        turned = {e.tensor: sides for e in reads.values() if (sides := _sides(e, own)) is not None}
+        told = figures.of(cls.template, target)
+        most = told["most_together_bytes"] if "most_together_bytes" in told else 0.0
+        turned = {e.tensor: sides for e in reads.values() if (sides := _sides(e, own, most)) is not None}
         if len(set(turned.values())) != 1 or any(sum(t is e.tensor for e in reads.values()) != 1 for t in turned):
             return None
         sides = next(iter(turned.values()))
@@ -123,6 +127,8 @@ class Transpose(Space):
 
     def why_not(self, choice: Choice) -> str | None:
         lanes = self._lanes(choice)
+        if lanes > 1 and self.rows.together > 1:
+            return "elements that lie together are copied one by one"
         if not all(side.has_pieces(choice["tile"], lanes) for side in (self.rows, self.columns)):
             return "pieces would be cut off at the edges"
         if math.prod(self._tile(choice)) < lanes * choice["threads"]:
@@ -173,7 +179,8 @@ class Transpose(Space):
     def _staged(self, t: Tensor, rows: int, columns: int) -> int:
         """Bytes of a tile of an operand in shared memory, in rows a word apart."""
         size = dtype_info(t.dtype).bytes
-        return -(-columns * (rows + max(1, 4 // size)) * size // PIECE_BYTES) * PIECE_BYTES
+        each = self.rows.together
+        return -(-columns // each * (rows * each + max(1, 4 // size)) * size // PIECE_BYTES) * PIECE_BYTES
 
     def build(self, choice: Choice) -> Scheduled:
         """Tiles through shared memory: read along the operand's lines, written along the result's."""
@@ -203,7 +210,7 @@ class Transpose(Space):
             own.compute_at(stage, block)
             # Rows of the tile in shared memory a word apart from whole banks: what lies below each other is read at once.
             pad = max(1, 4 // dtype_info(shared.dtype).bytes)
-            own.storage_align(own.op.axis[-1 - self._line(t)], self._tile(choice)[0], pad)
+            own.storage_align(own.op.axis[-1 - self._line(t)], self._tile(choice)[0] * self.rows.together, pad)
             brought(own, threads, lanes, tx)
         stage.transform_layout(self.place, keep_loops=True)
         return Scheduled(s, [self.out.output(0)], choice)
@@ -214,18 +221,28 @@ class Transpose(Space):
         return _line(read, self.out, self.rows)
 
 
-def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
+def _sides(read: TensorRead, out: ComputeOp, most_together: float) -> tuple[Side, Side] | None:
     """The axes along an operand's lines, and those along the result's, where they are others; None where they are not, or the operand is read otherwise
-    than at whole axes."""
+    than at whole axes. most_together: bytes of an innermost axis that both have, below which what lies around it is turned round all the same."""
     shape = [n or 0 for n in const_shape(out.output(0))]
     apart = _strides(read, out)
     last = max((k for k, n in enumerate(shape) if n != 1), default=0)
-    if not apart or apart[last] in (None, 1) or 1 not in apart:  # a number has no sides
+    if not apart or apart[last] is None or 1 not in apart:  # a number has no sides
         return None
-    rows = [apart.index(1)]
+    together = 1
+    if apart[last] == 1:
+        together = shape[last]
+        if together * dtype_info(read.tensor.dtype).bytes >= most_together or together not in apart:
+            return None
+    rows = [apart.index(together)]
+    if rows == [last - 1] and together > 1:
+        return None
     while math.prod(shape[k] for k in rows) < _ENOUGH:
         step = shape[rows[0]] * (apart[rows[0]] or 0)
         if step not in apart or apart.index(step) == last:
+            break
+        # Lines that are long enough for a tile leave an axis to short ones on the other side.
+        if apart.index(step) == last - 1 and shape[last] < _LEAST <= math.prod(shape[k] for k in rows):
             break
         rows.insert(0, apart.index(step))
     columns = [last]
@@ -240,7 +257,7 @@ def _sides(read: TensorRead, out: ComputeOp) -> tuple[Side, Side] | None:
     # Elements of the result from one place of a line of the operand's to the next.
     own = math.prod(shape[rows[-1] + 1 :])
     sides = (
-        Side(tuple(rows), tuple(shape[k] for k in rows), apart[last] == high),
+        Side(tuple(rows), tuple(shape[k] for k in rows), together == 1 and apart[last] == high, together),
         Side(tuple(columns), tuple(shape[k] for k in columns), own == wide),
     )
     return sides if 0 < _line(read, out, sides[0]) < len(read.indices) else None
@@ -272,7 +289,8 @@ def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:
 
 def _line(read: TensorRead, out: ComputeOp, rows: Side) -> int:
     """How many of an operand's last dimensions are read along `rows`, 0 where one of them is read along another axis too."""
-    mine, count, is_along = {out.axis[k].var for k in rows.axes}, 0, False
+    axes = rows.axes if rows.together == 1 else (*rows.axes, len(out.axis) - 1)
+    mine, count, is_along = {out.axis[k].var for k in axes}, 0, False
     for index, n in zip(reversed(read.indices), reversed(const_shape(read.tensor))):
         used = set(free_vars(index)) if n != 1 else set()
         if used and not used <= mine:

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tec
 from tec import te
@@ -75,3 +76,21 @@ def test_axes_of_one_element_hide_no_sides() -> None:
         got = tec.nd.empty([shape[k] for k in perm], "float16", dev)
         tec.build(made.schedule, [x, *made.outputs], target)(tec.nd.array(value, dev), got)
         np.testing.assert_array_equal(got.numpy(), value.transpose(perm))
+
+
+SHORT = [((37, 1, 90, 3), (2, 1, 0, 3)), ((5, 3, 70, 26), (0, 3, 2, 1)), ((24, 40, 7, 2), (1, 2, 0, 3))]
+
+
+@pytest.mark.parametrize(("shape", "perm"), SHORT)
+def test_short_runs_on_either_side_are_turned_round_by_tiles(shape: tuple[int, ...], perm: tuple[int, ...]) -> None:
+    """A few elements that stay together, and a result whose rows are short: its neighbours along the next axis make a line, which the operand's lines leave to them."""
+    dev, target = tec.rocm_emu("gfx942", check="all"), "rocm -mcpu=gfx942"
+    x = te.placeholder(shape, "float16", name="x")
+    y = te.compute([shape[k] for k in perm], lambda *i: x(*(i[perm.index(k)] for k in range(len(perm)))), name="y")
+    space = spaces([y], target)[0]
+    assert space.template == "gpu transpose"
+    value = (np.arange(np.prod(shape)) % 2039).reshape(shape).astype("float16")
+    for choice in (space.default, random.Random(seeds.first(7)).choice(list(space.all))):
+        made, got = space.apply(choice), tec.nd.empty([shape[k] for k in perm], "float16", dev)
+        tec.build(made.schedule, [x, *made.outputs], target)(tec.nd.array(value, dev), got)
+        np.testing.assert_array_equal(got.numpy(), value.transpose(perm), err_msg=str(choice))
