@@ -11,7 +11,7 @@ Masks are applied under a condition of the whole work-group: most blocks of a ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -121,13 +121,18 @@ class MatrixAttention(SplitAttention):
         # Copies in the background fill a second slot by themselves; where registers do not suffice for the next step, there is none under way.
         usual = 2 if self.target.chip.background_copies else 1
         undivided = self.legal({**self.parameters, "stages": (usual, 0), "splits": (1,)})
-        legal = [{**c, "splits": self.splits(c["rows"] * c["waves"], c["keys"], self._beside(c))} for c in undivided]
+        legal = [{**c, "splits": n} for c in undivided for n in self._divided(c)]
         ahead = [c for c in legal if c["stages"] == max(x["stages"] for x in legal)]
         if not any(c["hold"] for c in ahead):
             # Queries in registers rather than the next step's tiles there: shared memory holds more work-groups, which work while one waits (heads of
             # 256 on gfx1201: matrix share 53 to 57 % in a model of a unit, 19 to 24 % the other way).
             ahead = [c for c in legal if c["hold"]] or ahead
         yield from ahead
+
+    def _divided(self, choice: Choice) -> Sequence[int]:
+        """Work-groups that keys may be divided over: as many as units have room for, or fewer where the price knows what a second kernel reads."""
+        most = self.splits(choice["rows"] * choice["waves"], choice["keys"], self._beside(choice))
+        return [n for n in SPLITS if n <= most] if self.target.machine.priced_by_model else [most]
 
     def _beside(self, choice: Choice) -> int:
         """Work-groups of a unit that keys are divided for: of small ones more, for each has only a block or two of keys under way."""
