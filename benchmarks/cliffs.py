@@ -1,6 +1,6 @@
 """Where does speed fall off a cliff? Random operators (`cliff_cases`) beside the best peer at hand; what counts is the distribution, its tail and what fails.
 
-    python -m benchmarks.cliffs [llvm|cuda|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv|wide] [--seconds 600]
+    python -m benchmarks.cliffs [llvm|cuda|gfx942|gfx1100|...] [--seed 1] [--count 48] [--kinds matmul,conv|wide] [--seconds 600] [--long]
 
 `--kinds wide` stands for the rarer kinds of `cliff_wide`.
 On llvm the peer is ONNX Runtime, both on one thread by processor time in turn, and results are compared. On cuda the peer is PyTorch, both as captured graphs
@@ -220,6 +220,27 @@ def cases(
             yield make.failed(case.name, measure, "us", why, is_modelled=is_modelled, target=target)
 
 
+def long_cases(
+    make: Maker, mcpu: str, seed: str, count: int, kinds: list[str], seconds: float = SECONDS
+) -> Iterator[Record]:
+    """A row for each of the first `count` cases of a chip whose limit is `SHORT_US` or more: those from `Random("SEED NUMBER")`, of the kinds in turn, so that
+    each can be drawn alone."""
+    import tec
+
+    target, stop, found, number = tec.Target(f"rocm -mcpu={mcpu}"), time.process_time() + seconds, 0, 0
+    while found < count and time.process_time() < stop:
+        case = draw(kinds[number % len(kinds)], Random(f"{seed} {number}"), CHIP_BOUNDS)
+        number += 1
+        if limit_us(case, target, written_bytes(case)) < SHORT_US:
+            continue
+        found += 1
+        try:
+            yield on_chip(make, case, mcpu)
+        except Exception as e:  # what fails is a result
+            why = f"{type(e).__name__}: {str(e).splitlines()[0][:200]}"
+            yield make.failed(case.name, "time", "us", why, is_modelled=True, target=mcpu)
+
+
 def quantiles(ratios: list[float]) -> str:
     """Median, 90 %, 99 % and worst."""
     ordered = sorted(ratios)
@@ -277,10 +298,13 @@ def measure(make: Maker, quick: bool, only: list[str]) -> Iterator[Record]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", nargs="?", default="gfx942")
-    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--seed", default=str(SEED))
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument(
+        "--long", action="store_true", help=f"of an AMD chip as many cases whose limit is {SHORT_US:g} us or more"
+    )
     args = parser.parse_args()
     rows = []
     make, kinds = (
@@ -288,9 +312,12 @@ def main() -> None:
         list(WIDE) if args.kinds == "wide" else args.kinds.split(","),
     )
     if args.target == "cuda":
-        found = cuda_cases(make, args.seed, args.count, kinds, args.seconds)
+        found = cuda_cases(make, int(args.seed), args.count, kinds, args.seconds)
+    elif args.long:
+        make = Maker("cliff", f"python -m benchmarks.cliffs {args.target} --long --seed {args.seed}", ROOT)
+        found = long_cases(make, args.target, args.seed, args.count, kinds, args.seconds)
     else:
-        found = cases(make, args.target, args.seed, args.count, kinds, args.seconds)
+        found = cases(make, args.target, int(args.seed), args.count, kinds, args.seconds)
     for row in found:
         rows.append(row)
         print(row.to_json(), flush=True)
