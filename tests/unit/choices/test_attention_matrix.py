@@ -177,6 +177,22 @@ def test_heads_of_256_two_wavefronts_a_simd(chip):
     assert r.vgprs <= 256 and r.spills == r.scratch_bytes == 0
 
 
+def test_the_price_says_over_how_many_work_groups_keys_are_divided():
+    """What a second kernel reads is part of it: with fewer parts than units have room for, of a causal attention whose results are many."""
+    attrs, sizes = {"right": 0}, (2, 8, 8, 1024, 1024, 64, 64)
+    g = build(attrs, {}, sizes, "float16")
+    ins = [te.placeholder(v.shape, v.dtype, v.name) for v in g.inputs]
+    outs = get_op("attention").compute(g.nodes[0].attrs, ins, [v.type for v in g.outputs])
+    for chip, is_priced in (("gfx942", True), ("sm_80", False)):
+        space = spaces(outs, f"rocm -mcpu={chip}" if is_priced else f"cuda -arch={chip}")[0]
+        assert isinstance(space, MatrixAttention)
+        offered = {(c["waves"], c["rows"], c["keys"], c["splits"]) for c in space.drafts()}
+        tiles = {t[:3] for t in offered}
+        assert (len(offered) > len(tiles)) == is_priced
+        if is_priced:
+            assert {n for *tile, n in offered if tile == [4, 16, 64]} >= {1, 2, 3}
+
+
 HOPPER = "cuda -arch=sm_90a"
 
 
