@@ -119,9 +119,7 @@ class Shape:
     guarded: bool = False  # elements under conditions
     unit: str = ""  # "tf32": float32 on a unit of 19 bits
     fixed: bool = False  # its sizes are numbers, and the sum can be shared out
-    open_rows: bool = (
-        False  # of the sizes that of its rows alone is symbolic, so that the sum can be shared out within a work-group
-    )
+    open_rows: bool = False  # of its sizes that of the rows alone is symbolic: wavefronts can share a sum
     turned: bool = False  # an operand lies along its rows or columns (see `turning`)
     parts: bool = False  # the results are sums of parts, stored in their type
     runs: tuple[int, int] = (0, 0)  # elements of A and of B that one load brings; 0: a whole piece
