@@ -12,6 +12,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from ..ir.dtype import dtype_info
+from ..ir.shared_layout import PIECE_BYTES
 from ..ops.dims import is_zero
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
@@ -175,14 +177,22 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     """The layouts that a product's operands are best read in, were they constant.
 
     GPU: a matrix unit takes its elements along the sum; so an operand passes through shared memory in 16-byte pieces, and a product of few rows reads
-    whole cache lines. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
+    whole cache lines, unless a sum is cut within a piece. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
     product in panels, each of which is one stream of memory for a register tile, where a row-major B has a page of its own for every k (one row times
     256 x 1024 takes a third of the time); B of a small one as rows. Of types that vector units multiply in groups (`te.intrin.vector_dot`), those groups side
     by side.
     """
     if target.is_gpu:
-        is_thin = min(map(typical, out.shape[-2:])) < FEW_ROWS
-        along = a.dtype in {i.in_dtype for i in intrin.shapes(target)} or is_thin
+        rows, columns = map(typical, out.shape[-2:])
+        is_on_units = a.dtype in {i.in_dtype for i in intrin.shapes(target)}
+        if (
+            target.machine.priced_by_model
+            and not is_on_units
+            and 2 <= rows < FEW_ROWS <= columns
+            and _is_cut(a, b, attrs)
+        ):
+            return ProductLayouts(Layout("MK"), Layout("KN"))
+        along = is_on_units or min(rows, columns) < FEW_ROWS
         return ProductLayouts(Layout("MK"), Layout("NK")) if along else ProductLayouts(None, None)
     lanes, n = lanes_for("float32", target), out.shape[-1]
     small = b.ndim != 2 or b.size < _LEAST_PACKED or n < lanes
@@ -195,6 +205,13 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     if a.dtype != "float32" or small or attrs.get("transpose_a"):
         return ProductLayouts(None, Layout("KN"))
     return ProductLayouts(None, Layout(f"NK{lanes * tile_clocks.panel_vectors(target, lanes, out.shape[-2], n)}n"))
+
+
+def _is_cut(a: TensorType, b: TensorType, attrs: dict[str, Any]) -> bool:
+    """Whether a sum is no whole number of pieces, which a few rows' loops along it want: the matrix would be read again for each row. Across it a thread has all rows
+    (`families.products.thin`)."""
+    k = b.shape[-1 if attrs.get("transpose_b") else -2]
+    return a.dtype in _FLOATS and isinstance(k, int) and k * dtype_info(a.dtype).bytes % PIECE_BYTES != 0
 
 
 def packed_group(target: Target) -> int:
