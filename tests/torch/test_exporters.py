@@ -122,6 +122,20 @@ class Residual(nn.Module):
         return self.out(y.mean((2, 3)))
 
 
+class Masked(nn.Module):
+    """A layer whose padded places are looked up by the numbers of texts and places, as transformers does, and whose class has no bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(64, 5, bias=False)
+
+    def forward(self, x):
+        kept = x[..., 0] > -1
+        texts, places = torch.arange(2)[:, None, None, None], torch.arange(10)[None, None, None]
+        y = torch.where(kept[texts, places], x[:, None].transpose(2, 3), 0.5)
+        return self.out(y.squeeze(1).mean(2))
+
+
 def feed_forward(act):
     return nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 128), act, nn.Linear(128, 64))
 
@@ -139,6 +153,7 @@ MODULES = {
     "squeeze and excitation": (Gated, PICTURE),
     "decoder step": (DecoderStep, (2, 1, 64), (2, 2, 11, 16), (2, 2, 11, 16)),
     "residual block": (Residual, PICTURE),
+    "masked places": (Masked, TEXT),
 }
 
 

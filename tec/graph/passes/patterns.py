@@ -104,7 +104,10 @@ def _once(rule: Rule, graph: Graph) -> Graph:
                 return b.value(found[part])
             op, *operands = (rule.op, *rule.operands) if part == MADE else part
             given = attrs if part == MADE else {"shape": out.shape} if op == "reshape" else {}
-            return b.new.add(op, [write(p) for p in operands], given, out.name, node.origin)[0]
+            values = [write(p) for p in operands]
+            if op == "reshape" and values[0].shape == tuple(given["shape"]):
+                return values[0]  # what two reshapes may come to: it would hide a transpose from what is found next
+            return b.new.add(op, values, given, out.name, node.origin)[0]
 
         b.map[out] = write(rule.around)
         return True

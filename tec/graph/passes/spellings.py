@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...ops import registry
 from ..graph import Graph, Value
 from .patterns import MADE, Either, Found, Named, Rule, apply_rule, last_axes, number
+from .rewrite import const_of
 
 
 def _norm(found: Found, out: Value) -> dict[str, Any] | None:
@@ -124,6 +127,32 @@ def _as_it_is(found: Found, out: Value) -> dict[str, Any] | None:
     return dict(out.node.attrs)
 
 
+def _plain(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of a product, less what says that an operand is not transposed, as is so without it."""
+    assert out.node is not None
+    attrs = {k: v for k, v in out.node.attrs.items() if not (k.startswith("transpose_") and v is False)}
+    return attrs if len(attrs) < len(out.node.attrs) else None
+
+
+def _all_in_order(found: Found, out: Value) -> dict[str, Any] | None:
+    """The shape of what picks each element of the first dimensions, or of one, once and in order."""
+    assert out.node is not None
+    x, index, attrs = found["x"], const_of(found["index"]), out.node.attrs
+    if index is None or attrs.get("batch_dims"):
+        return None
+    if out.node.op == "gather":
+        space = x.shape[attrs["axis"] % x.ndim :][:1]
+        places = [np.asarray(index)]
+    else:
+        space = x.shape[: index.shape[-1]]
+        places = list(np.moveaxis(np.asarray(index), -1, 0))
+    if any(not isinstance(n, int) for n in space) or places[0].size != math.prod(space):
+        return None
+    want = np.unravel_index(np.arange(math.prod(space)), space)
+    same = all(np.array_equal(p.reshape(-1) % max(n, 1), w) for p, n, w in zip(places, space, want))
+    return {"shape": out.shape} if same else None
+
+
 def _units_apart(found: Found, out: Value) -> dict[str, Any] | None:
     """The order of the dimensions of `x` that a transpose of it with more dimensions of 1 among them amounts to."""
     x, wide = found["x"], found["wide"]
@@ -183,6 +212,17 @@ RULES = (
     Rule(
         "a constant factor second", ("multiply", "a", "b"), _constant_first, "multiply", ("b", "a"),
         "as for sums", is_ordered=True,
+    ),
+    Rule(
+        "a product of what is not transposed", ("matmul", "a", "b"), _plain, "matmul", ("a", "b"),
+        "a layer without a bias is a MatMul of torch's older exporter and a Gemm of the newer one",
+    ),
+    *(
+        Rule(
+            f"{op} of all places in order", (op, "x", "index"), _all_in_order, "reshape", ("x",),
+            "transformers reads a mask by the numbers of its rows and columns, which the exporters write with one index or with two",
+        )
+        for op in ("gather", "gather_nd")
     ),
     _with_dimensions("reduce_sum"),
     _with_dimensions("reduce_sum_square"),

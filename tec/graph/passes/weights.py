@@ -50,7 +50,9 @@ def order_weights(graph: Graph, target: Target) -> Graph:
                 continue
             if layout.blocks or (layout.name == along) != is_turned:
                 operands[k] = stored(b, v, is_turned, layout)
-                attrs[f"transpose_{side}"] = layout.name == along
+                attrs.pop(f"transpose_{side}", None)
+                if layout.name == along:
+                    attrs[f"transpose_{side}"] = True
                 if layout.blocks:
                     attrs |= {f"layout_{side}": layout, "columns": node.outputs[0].shape[-1]}
         if attrs == node.attrs:

@@ -286,3 +286,37 @@ def test_gelu_is_one_operator_whatever_its_parts():
         found = optimize(g, Target("llvm"))
         assert ops(found) == ["gelu_tanh" if tanh else "gelu"]
         same(g, found)
+
+
+@pytest.mark.parametrize("op", ["gather", "gather_nd"])
+@pytest.mark.parametrize("places", ["all in order", "reversed", "some"])
+def test_a_look_up_of_all_places_is_a_reshape(op, places):
+    """By one number or by two; in another order, or of a part, it stays a look-up."""
+    n = Net()
+    flat = {"all in order": np.arange(6), "reversed": np.arange(6)[::-1], "some": np.arange(5)}[places]
+    if op == "gather":
+        x, index = n.reshape(n.x, shape=(6, 20)), n.c(flat.reshape(-1, 1), np.int64)
+        out = n.gather(x, index, axis=0)
+    else:
+        index = np.stack(np.unravel_index(flat, (2, 3)), -1) - [2, 0]  # numbers from the end count too
+        out = n.gather_nd(n.x, n.c(index[:, None], np.int64), batch_dims=0)
+    g = n.done(out)
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    made = one_spelling(g)
+    assert (op not in [m.op for m in made.nodes]) == (places == "all in order")
+    np.testing.assert_array_equal(run_graph(dead_code(made), {"x": x})[0], run_graph(g, {"x": x})[0])
+
+
+def test_a_product_says_only_what_is_transposed():
+    n = Net()
+    g = n.done(n.matmul(n.x, n.x, transpose_a=False, transpose_b=True))
+    (node,) = one_spelling(g).nodes
+    assert node.attrs == {"transpose_b": True}
+
+
+def test_reshapes_there_and_back_are_none():
+    """As ONNX's own body of Attention writes them around keys that heads do not share: a reshape to the shape that there is would hide a transpose."""
+    n = Net()
+    turned = n.transpose(n.x, perm=(0, 2, 1, 3))
+    g = n.done(n.relu(n.reshape(n.reshape(turned, shape=(2, 4, 1, 3, 5)), shape=(2, 4, 3, 5))))
+    assert [m.op for m in dead_code(one_spelling(g)).nodes] == ["transpose", "relu"]

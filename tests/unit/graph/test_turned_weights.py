@@ -21,7 +21,7 @@ def turned_products(target, readers=1, dtype="float32", rows=512):
 def test_a_weight_lies_as_the_quickest_template_reads_it():
     """On a Hopper registers are filled ahead where float32's B lies along its rows, and not where along the sum."""
     g, after = turned_products("cuda -arch=sm_90a", readers=2, rows=2048)
-    assert [n.attrs["transpose_b"] for n in after.nodes] == [False, False]
+    assert not any(n.attrs.get("transpose_b") for n in after.nodes)
     assert [v.shape for v in after.constants()] == [(768, 1024)], "turned once"
     (turned,), (given,) = after.constants(), g.constants()
     np.testing.assert_array_equal(turned.data, given.data.T)
