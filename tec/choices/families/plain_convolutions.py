@@ -27,6 +27,7 @@ from .products import RegisterTiles, folded, tile_clocks
 
 TEMPLATE = "cpu plain convolution"
 TAGS = ("conv", "depthwise")
+ORDERS = ("channels", "pixels")  # what tiles walk along last
 FEWEST_COLUMNS = 4  # columns that are worth a vector
 _VECTORS = (2, 1, 3, 4, 6, 8)  # of a tile's row
 _LINE_BYTES, _PAGE_BYTES, _PAGES = 64, 4096, 64  # of a cache; whose places a core has at hand
@@ -93,15 +94,44 @@ class Sizes:
             return 1.0 if self.step == 1 else every_second
         return every_second + self.step - 2 if loads_apart(lanes, self.step, target.vector_bytes) else 2.0 * lanes - 1
 
+    def order_clocks(self, target: Target, rows: int, columns: int, outer: str) -> float:
+        """Of the order of tiles: lines of weights and of the image that come again for each tile, from the cache that holds what was read since they came last; and where tiles go
+        along the channels, rows of the results, and of the groups' images, that lie in more pages than a core has at hand."""
+        told = figures.of(TEMPLATE, target)
+        high, turns = -(-self.own_out // rows), self.own_in * math.prod(self.taps[:-1])  # tiles of a group's channels
+        tiles = self.images * self.groups * high * math.prod(self.space[:-1]) * -(-self.space[-1] // columns)
+        weights = rows * turns * self.taps[-1] * 4 / _LINE_BYTES
+        window = turns * (4 * columns * self.step / _LINE_BYTES + 1)
+        tile_bytes, row_bytes = (weights + window) * _LINE_BYTES, 4 * turns * self.space[-1] * self.step
+        if outer == "channels":
+            weight_bytes = 4 * self.groups * self.own_out * self.own_in * math.prod(self.taps)
+            read: tuple[float, float] = weight_bytes, row_bytes * self.groups
+            first = 1 / high  # the tiles of the other channels find the window near
+            planes = self.groups * self.own_out * min(1.0, 4 * math.prod(self.space) / _PAGE_BYTES)
+            met = rows + (self.own_in / high if self.groups > 1 else 0)
+            far = met * told["page"] if planes > _PAGES else 0.0
+        else:
+            image = 4 * self.own_in * math.prod(n * self.step for n in self.space)
+            read, far, first = (tile_bytes, image if high > 1 else row_bytes), 0.0, 1.0
+        lines = first * _line_clocks(target, read[1]) + (1 - first) * _line_clocks(target, tile_bytes)
+        again = weights * _line_clocks(target, read[0]) + window * lines
+        return float(tiles * (far + again))
+
     def best(self, target: Target) -> float:
-        """Clocks of the cheapest tile."""
+        """Clocks of the cheapest tile, in the better order."""
         found = (
-            self.clocks(target, r, c)
+            self.clocks(target, r, c) + min(self.order_clocks(target, r, c, outer) for outer in ORDERS)
             for c in self.widths(target)
             for r in range(1, 17)
             if self.legal(target, r, c)
         )  # fmt: skip
         return min(found, default=math.inf)
+
+
+def _line_clocks(target: Target, read: float) -> float:
+    """Of a line behind which so many bytes were read."""
+    core, told = target.core, figures.of(TEMPLATE, target)
+    return told["far_line"] if read > core.l2_bytes / 2 else told["near_line"] if read > core.l1_bytes / 2 else 0.0
 
 
 def match(group: Group, target: Target) -> Iterator[Space]:
@@ -147,10 +177,9 @@ class PlainConvolution(Space):
         self.sizes = Sizes(
             x[0], groups, w[1], w[0] // groups, tuple(w[2:]), tuple(y[2:]), copied, op.attrs["strides"][-1]
         )
-        self.weight_bytes = 4 * math.prod(w)
         self.parameters = {
             "rows": tuple(range(1, min(16, self.sizes.own_out) + 1)), "columns": self.sizes.widths(target),
-            "outer": ("channels", "pixels"), "parallel": (True, False),
+            "outer": ORDERS, "parallel": (True, False),
         }  # fmt: skip
 
     def drafts(self) -> Iterator[Choice]:
@@ -158,40 +187,14 @@ class PlainConvolution(Space):
         threads = parallel.worth(self.sizes.best(self.target))
         return self.legal({**self.parameters, "parallel": (threads,)})
 
-    def _order_clocks(self, choice: Choice) -> float:
-        """Of the order of tiles: lines of weights and of the image that come again for each tile, from the cache that holds what was read since they came last; and where tiles go
-        along the channels, rows of the results, and of the groups' images, that lie in more pages than a core has at hand."""
-        z, told, rows, columns = self.sizes, figures.of(TEMPLATE, self.target), choice["rows"], choice["columns"]
-        high, turns = -(-z.own_out // rows), z.own_in * math.prod(z.taps[:-1])  # tiles of a group's channels
-        tiles = z.images * z.groups * high * math.prod(z.space[:-1]) * -(-z.space[-1] // columns)
-        weights = rows * turns * z.taps[-1] * 4 / _LINE_BYTES
-        window = turns * (4 * columns * z.step / _LINE_BYTES + 1)
-        tile_bytes, row_bytes = (weights + window) * _LINE_BYTES, 4 * turns * z.space[-1] * z.step
-        if choice["outer"] == "channels":
-            read = self.weight_bytes, row_bytes * z.groups
-            first = 1 / high  # the tiles of the other channels find the window near
-            planes = z.groups * z.own_out * min(1.0, 4 * math.prod(z.space) / _PAGE_BYTES)
-            met = rows + (z.own_in / high if z.groups > 1 else 0)
-            far = met * told["page"] if planes > _PAGES else 0.0
-        else:
-            image = 4 * z.own_in * math.prod(n * z.step for n in z.space)
-            read, far, first = (tile_bytes, image if high > 1 else row_bytes), 0.0, 1.0
-        lines = first * self._line_clocks(read[1]) + (1 - first) * self._line_clocks(tile_bytes)
-        again = weights * self._line_clocks(read[0]) + window * lines
-        return float(tiles * (far + again))
-
-    def _line_clocks(self, read: float) -> float:
-        """Of a line behind which so many bytes were read."""
-        core, told = self.target.core, figures.of(TEMPLATE, self.target)
-        return told["far_line"] if read > core.l2_bytes / 2 else told["near_line"] if read > core.l1_bytes / 2 else 0.0
-
     def why_not(self, choice: Choice) -> str | None:
         if self.sizes.legal(self.target, choice["rows"], choice["columns"]):
             return None
         return f"tiles lie within a group of {self.sizes.own_out} channels and in {self.target.core.registers} vector registers"
 
     def sketch(self, choice: Choice) -> Footprint:
-        clocks = self.sizes.clocks(self.target, choice["rows"], choice["columns"]) + self._order_clocks(choice)
+        tile = self.target, choice["rows"], choice["columns"]
+        clocks = self.sizes.clocks(*tile) + self.sizes.order_clocks(*tile, choice["outer"])
         return on_cores(clocks, moved_bytes(self.group), choice["parallel"])
 
     def build(self, choice: Choice) -> Scheduled:

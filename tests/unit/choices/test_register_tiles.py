@@ -16,6 +16,8 @@ from tec.choices.families.products import RegisterTiles
 from tec.choices.families.products.folded import Folded
 from tec.choices.families.products.streamed_rows import StreamedRows
 from tec.choices.families.products.tile_clocks import panel_vectors
+from tec.choices.layout_options import options
+from tec.graph import Graph
 from tec.ops.layouts import Layout
 from tests import seeds
 from tests.thinned import thinned
@@ -113,3 +115,16 @@ def test_panels_of_few_rows_are_wide() -> None:
     assert panel_vectors(target, 8, 1, 4096) == 4
     assert panel_vectors(target, 8, 64, 72) == 3  # as wide as divides them
     assert panel_vectors(target, 8, 64, 4096) == 2
+
+
+def test_what_tiles_of_a_plain_convolution_read_again_counts_beside_blocks() -> None:
+    """Many channels over images beyond the caches go by blocks, which read them less often."""
+    target = tec.Target("llvm -mcpu=znver3")
+    for channels in (128, 256):
+        g = Graph()
+        x = g.input("x", "float32", (1, channels, 64, 64))
+        w = g.constant(np.zeros((channels, channels, 3, 3), "float32"))
+        attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (0, 0), "after": (0, 0), "groups": 1}
+        (y,) = g.add("conv", [x, w], attrs)
+        best = min(options(target, x.type, w.type, y.type, g.nodes[-1].attrs, (8,)), key=lambda o: o.seconds)
+        assert best.convolution is not None, channels
