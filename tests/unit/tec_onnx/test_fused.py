@@ -1,4 +1,4 @@
-"""Operators that ONNX Runtime's graph optimizers write, most of which its CPU provider lacks: against NumPy, and against ONNX Runtime where it has them."""
+"""Operators that ONNX Runtime's graph optimizers write, most of which its CPU provider lacks, against NumPy."""
 
 from __future__ import annotations
 
