@@ -134,6 +134,7 @@ class _Planner:
         outputs = []
         says = [None] * (len(graph.outputs) - len(checks)) + [*checks]
         shown: set[Value] = set()
+        given: set[str] = set()
         apart = {
             *graph.outputs,
             *graph.inputs,
@@ -142,27 +143,27 @@ class _Planner:
             *(p for parts in self.parts.values() for p in parts),
         }
         for v, name, check in zip(graph.outputs, graph.output_names, says):
-            value = name
-            root = self.root(v)
+            value, root = name, self.root(v)
+            while value in self.values or value in given:  # an input has this name, or another output
+                value += "'"
+            given.add(value)
+            self.taken.add(value)
             if v in self.written:
-                self.add(v, name, "alias", of=self.names[self.written[v]])
+                self.add(v, value, "alias", of=self.names[self.written[v]])
             elif v in self.roots and root not in apart and root not in shown and self._is_whole(v, root):
                 # What is made is the output under another shape: it is made there.
                 shown |= {v, root}
-                self.add(v, name, "output")
-                self.add(root, self.fresh(root), "alias", of=name)
+                self.add(v, value, "output")
+                self.add(root, self.fresh(root), "alias", of=value)
             elif v.is_const or v in graph.inputs or v in self.roots or v in self.parts or v in shown:
-                while value in self.values:  # an input has this name
-                    value += "'"
-                self.taken.add(value)
                 self.copies.append((v, value))
             else:
                 shown.add(v)
                 node = self.rows.get(v)
                 if node is None:
-                    self.add(v, name, "output")
+                    self.add(v, value, "output")
                 else:
-                    self.add(v, name, "rows", of=self.names[node.inputs[0]], offset=0)
+                    self.add(v, value, "rows", of=self.names[node.inputs[0]], offset=0)
             outputs.append(Output(name, value, check))
         return tuple(outputs)
 

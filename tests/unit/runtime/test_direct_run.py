@@ -176,3 +176,18 @@ def test_memory_of_large_outputs_is_used_again_when_nobody_has_them(direct):
     at = fresh.ctypes.data
     del fresh
     assert net.run([x])[0].ctypes.data == at
+
+
+def test_outputs_may_have_the_names_of_inputs_and_of_one_another(direct):
+    g = Graph()
+    x = g.input("x", "float32", (2, 3))
+    e = g.add("exp", [x])[0]
+    views = [g.add("reshape", [v], {"shape": (6,)})[0] for v in (e, x)]
+    g.set_outputs([e, views[0], g.add("neg", [x])[0], x, views[1]], ["x", "y", "y", "x", "x"])
+    net = tec.compile(g, target="llvm")
+    assert [o["name"] for o in net.outputs] == ["x", "y", "y", "x", "x"]
+    for _ in range(3):
+        a = np.random.rand(2, 3).astype("f4")
+        for got, want in zip(net.run([a]), [np.exp(a), np.exp(a).ravel(), -a, a, a.ravel()], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert direct[-1]
