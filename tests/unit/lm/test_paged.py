@@ -20,7 +20,17 @@ from tests.thinned import thinned_rows
 from .families import CASES, KEPT, TOKENS, references
 from .test_families import folder_of
 
-IN_TURN = {"qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "mamba2", "lfm2", "lfm2_moe"}  # states that are no rows
+# States that are no rows.
+IN_TURN = {
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "qwen3_next",
+    "mamba2",
+    "lfm2",
+    "lfm2_moe",
+    "granitemoehybrid",
+    "falcon_h1",
+}
 BLOCK = 8
 
 

@@ -44,7 +44,7 @@ def test_errors_are_runtime_errors():
 def test_names_that_are_not_there():
     for name, hint in (
         ("auto_scheduler", "tec.tune"),
-        ("tir", "tec.ir"),
+        ("relay", "tec.compile"),
         ("creat_schedule", "is tec.create_schedule meant"),
     ):
         with pytest.raises(AttributeError, match=hint):
