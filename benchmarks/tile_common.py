@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tile_tutorials import CACHE_BYTES, ROUNDS, Side, host, sides, us_of
+from benchmarks.tile_tutorials import Side, host, sides, us_in_turn
 from benchmarks.turns import line
 
 HERE = Path(__file__).parent
@@ -128,13 +127,7 @@ def section(name: str, both: tuple[Side, Side]) -> None:
             if folder := os.environ.get("PTX"):
                 word = name.replace(" ", "_").replace(",", "")
                 (Path(folder) / f"{word}.{side.name}.ptx").write_text(made.asm["ptx"], "utf-8")
-    flush = torch.empty(CACHE_BYTES, dtype=torch.int8, device="cuda")
-    times: dict[str, list[float]] = {s.name: [] for s in both}
-    for _ in range(ROUNDS):
-        for side in both:
-            with side.active():
-                times[side.name] += us_of(runs[side.name], flush)
-    us = {k: statistics.median(v) for k, v in times.items()}
+    us = us_in_turn(both, runs)
     difference = float((results["tec"] - results["triton"]).abs().max())
     line(name, us["tec"], "us", "Triton", us["triton"], **{"largest difference": difference})
 

@@ -301,17 +301,24 @@ def section(name: str, both: tuple[Side, Side]) -> None:
             results[side.name] = run().detach().float().clone()
             torch.cuda.synchronize()
             runs[side.name] = run
+    us = us_in_turn(both, runs)
+    more: dict[str, Any] = {"largest difference": float((results["tec"] - results["triton"]).abs().max())}
+    if kernel:
+        more |= {"configuration": both[0].best(number, kernel), "peer_configuration": both[1].best(number, kernel)}
+    line(name, us["tec"], "us", "Triton", us["triton"], **more)
+
+
+def us_in_turn(both: tuple[Side, Side], runs: dict[str, Run]) -> dict[str, float]:
+    """Microseconds of each side's run on the device, by its name: medians of rounds in turn."""
+    import torch
+
     flush = torch.empty(CACHE_BYTES, dtype=torch.int8, device="cuda")
     times: dict[str, list[float]] = {s.name: [] for s in both}
     for _ in range(ROUNDS):
         for side in both:
             with side.active():
                 times[side.name] += us_of(runs[side.name], flush)
-    us = {k: statistics.median(v) for k, v in times.items()}
-    more: dict[str, Any] = {"largest difference": float((results["tec"] - results["triton"]).abs().max())}
-    if kernel:
-        more |= {"configuration": both[0].best(number, kernel), "peer_configuration": both[1].best(number, kernel)}
-    line(name, us["tec"], "us", "Triton", us["triton"], **more)
+    return {k: statistics.median(v) for k, v in times.items()}
 
 
 def host(name: str, both: tuple[Side, Side], kernel_of: Callable[[Side], Any]) -> None:
