@@ -35,7 +35,7 @@ import onnx
 from benchmarks.cliff_cases import KINDS, Bounds, Case, draw
 from benchmarks.cliff_wide import DTYPES, WIDE
 from benchmarks.records import ROOT, Maker, Record, four_digits
-from benchmarks.turns import in_turn
+from benchmarks.turns import Run, in_turn
 
 SEED, COUNT, QUICK_COUNT = 1, 48, 16
 SECONDS = 600.0  # of this process, after which no further case is drawn
@@ -87,6 +87,29 @@ def on_chip(make: Maker, case: Case, mcpu: str) -> Record:
     )  # fmt: skip
 
 
+def peer_session(model: onnx.ModelProto) -> Any:
+    """ONNX Runtime's session of a model, on one thread."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 4
+    return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def processor_us(*sides: Run) -> list[float]:
+    """Microseconds of processor time of a run of each side: the least of five blocks in turn, of which each is some 4 ms of the first side."""
+    start = time.process_time()
+    sides[0]()
+    block = max(1, min(500, round(0.004 / max(1e-6, time.process_time() - start))))
+    blocks = in_turn(*(partial(_again, s, block) for s in sides), rounds=5, clock=time.process_time)
+    return [min(t) / block * 1e6 for t in blocks]
+
+
+def distance(got: Any, want: Any) -> float:
+    """How far two results are apart, over the largest value."""
+    return float(np.abs(np.asarray(got, "f8") - want).max(initial=0)) / max(1e-3, float(np.abs(want).max(initial=0)))
+
+
 def on_host(make: Maker, case: Case) -> Record:
     import onnxruntime as ort
 
@@ -94,21 +117,11 @@ def on_host(make: Maker, case: Case) -> Record:
 
     model = case.model()
     net = tec.compile(model, "llvm", cache=False, progress=lambda *a: None)
-    options = ort.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    sides = partial(net.run, case.inputs), partial(session.run, None, case.inputs)
+    sides = partial(net.run, case.inputs), partial(peer_session(model).run, None, case.inputs)
     for got, want in zip(sides[0](), sides[1]()):
-        apart = float(np.abs(np.asarray(got, "f8") - want).max()) / max(1e-3, float(np.abs(want).max()))
-        if apart > TOLERANCE and want.dtype.kind == "f":
+        if (apart := distance(got, want)) > TOLERANCE and want.dtype.kind == "f":
             raise ValueError(f"differs from ONNX Runtime by {apart:.1e} of the largest value")
-    start = time.process_time()
-    sides[0]()
-    block = max(1, min(500, round(0.004 / max(1e-6, time.process_time() - start))))
-    mine, theirs = (
-        min(t) / block * 1e6
-        for t in in_turn(*(partial(_again, s, block) for s in sides), rounds=5, clock=time.process_time)
-    )
+    mine, theirs = processor_us(*sides)
     return make.clocked(
         case.name, "processor time", mine, "us", target="llvm", band=1.3, peer="ONNX Runtime", peer_value=four_digits(theirs),
         ratio=four_digits(mine / theirs), peer_settings=f"{ort.__version__}, one thread; least of 5 blocks in turn",
@@ -141,9 +154,7 @@ def on_cuda(make: Maker, case: Case, torch: Any, host: str, path: Path) -> Recor
         outs = executor.run(xs)
     peer = cliff_torch.function(torch, case)
     for got, w in zip(outs, cliff_torch.reference(torch, case)):
-        apart = float(np.abs(np.asarray(got.numpy(), "f4") - w).max(initial=0)) / max(
-            1e-3, float(np.abs(w).max(initial=0))
-        )
+        apart = distance(got.numpy(), w)
         if not apart <= (HALF_TOLERANCE if case.dtype == "float16" else TOLERANCE) and got.dtype.startswith("float"):
             raise ValueError(f"differs from PyTorch by {apart:.1e} of the largest value")
     graphs = [b.graph for _, b in executor._engine._bound.values() if getattr(b, "graph", None)]

@@ -1,7 +1,7 @@
-"""Is the price of a choice right? The drafts that `regret` timed on a GPU, each beside what `cost` says of its sketch and of the loops that it lowers to.
+"""Is the price of a choice right? The drafts that `regret` timed, each beside what `cost` says of its sketch and of the loops that it lowers to.
 
-    python -m benchmarks.regret --seed 7 > timed.jsonl        # on the GPU
-    python -m benchmarks.cost_model timed.jsonl --seed 7      # anywhere
+    python -m benchmarks.regret cuda --seed 7 > timed.jsonl        # on the GPU
+    python -m benchmarks.cost_model cuda timed.jsonl --seed 7      # anywhere; llvm where the rows are of a CPU, on that CPU
 
 Per template: the median of price over time, the share of drafts within 25 %, and how much slower than the best of its drafts a group would be if the cheapest by price were its
 default, beside the default of today. `--worst` lists drafts whose price is furthest off.
@@ -21,20 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cliff_cases import KINDS, draw
-from benchmarks.cliffs import CUDA_BOUNDS
-from benchmarks.regret import TARGET, costliest
+from benchmarks.regret import TARGETS, costliest
 
 CLOSE = 0.25  # of the time: what counts as near
 
 
-def priced(row: dict[str, Any], case: Any) -> list[dict[str, Any]]:
+def priced(row: dict[str, Any], case: Any, target: Any) -> list[dict[str, Any]]:
     """Of each draft that was timed: template, microseconds measured, by its sketch, and by its loops (None where there is none)."""
-    import tec
     from tec.choices import footprint
     from tec.choices.cost import price
     from tec.choices.proof import Made, alone, prove
 
-    target = tec.Target(TARGET)
     task = costliest(case.model(), target)
     if task is None:
         return []
@@ -54,23 +51,28 @@ def priced(row: dict[str, Any], case: Any) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=list(TARGETS))
     parser.add_argument("rows", type=Path)
     parser.add_argument("--seed", type=int, required=True, help="that the rows were drawn with")
     parser.add_argument("--kinds", default=",".join(KINDS), help="that the rows were drawn from")
     parser.add_argument("--worst", type=int, default=0)
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    rows = {r["name"]: r for r in map(json.loads, args.rows.read_text().splitlines()) if r.get("drafts")}
+    import tec
+
+    (name, bounds), lines = TARGETS[args.target], args.rows.read_text().splitlines()
+    target = tec.Target(name)
+    rows = {r["name"]: r for r in map(json.loads, [x for x in lines if x.startswith("{")]) if r.get("drafts")}
     kinds, rng, left = args.kinds.split(","), random.Random(args.seed), len(rows)
     by_template, groups = defaultdict[str, list[dict[str, Any]]](list), []
     for i in range(100 * len(rows)):
         kind, again = kinds[i % len(kinds)], random.Random()
         again.setstate(rng.getstate())
-        case = draw(kind, rng, CUDA_BOUNDS, sizes_alone=True)
+        case = draw(kind, rng, bounds, sizes_alone=True)
         if case.name not in rows or not left:
             continue
         left -= 1
-        drafts = priced(rows[case.name], draw(kind, again, CUDA_BOUNDS))
+        drafts = priced(rows[case.name], draw(kind, again, bounds), target)
         for d in drafts:
             by_template[d["template"]].append({**d, "case": case.name})
         if len(drafts) > 1:
