@@ -32,6 +32,7 @@ def _const(value: float, like: E.Expr) -> E.Expr:
 # Of y = f(x) the derivative, in terms of x and y.
 _UNARY: dict[str, Callable[[E.Expr, E.Expr], E.Expr]] = {
     "exp": lambda x, y: y,
+    "exp_below": lambda x, y: y,
     "exp2": lambda x, y: y * _const(math.log(2), x),
     "exp2_fast": lambda x, y: y * _const(math.log(2), x),
     "exp10": lambda x, y: y * _const(math.log(10), x),

@@ -256,7 +256,7 @@ def _round(x: Array) -> Array:
 
 
 _MATH: dict[str, Callable[..., Array]] = {
-    "exp": np.exp, "exp2": np.exp2, "exp2_fast": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2,
+    "exp": np.exp, "exp_below": np.exp, "exp2": np.exp2, "exp2_fast": np.exp2, "exp10": lambda x: np.power(10.0, x), "log": np.log, "log2": np.log2,
     "rcp_fast": lambda x: 1.0 / x, "div_fast": np.divide, "log10": np.log10, "log1p": np.log1p, "expm1": np.expm1, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan,
     "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,

@@ -101,6 +101,11 @@ _add(
     1,
     "2**x of float32 by the chip's own instruction, within 2 units in the last place; what lies below the normal numbers may be 0",
 )
+_add(
+    "exp_below",
+    1,
+    "e**x of x up to 0, as the weights of a softmax take it; what lies below the normal numbers may be 0",
+)
 _add("rcp_fast", 1, "1/x of float32 by the chip's own instruction, within 2**-14 of its value; x and 1/x normal")
 _add(
     "div_fast", 2, "a / b of float32 within 2 units in the last place, by the chip's own way where it has one (NVIDIA)"

@@ -256,7 +256,7 @@ _FLOAT: dict[str, Callable[..., Array]] = {
     "exp10": lambda x: np.power(10.0, x), "rsqrt": lambda x: 1.0 / np.sqrt(x), "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "atan2": np.arctan2, "erf": _erf,
     "sigmoid": lambda x: np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x)))),
-    "round": _round_away, "nearbyint": np.rint, "pow": np.power, "exp2_fast": np.exp2, "div_fast": np.divide, "fma": lambda a, b, c: a * b + c,
+    "round": _round_away, "nearbyint": np.rint, "pow": np.power, "exp_below": np.exp, "exp2_fast": np.exp2, "div_fast": np.divide, "fma": lambda a, b, c: a * b + c,
     "floor_divide": lambda a, b: _by_float32(np.floor_divide, a, b), "floor_remainder": lambda a, b: _by_float32(np.remainder, a, b),
     **{n: getattr(np, n) for n in (
         "exp exp2 expm1 log log2 log10 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc fmod copysign hypot".split())},

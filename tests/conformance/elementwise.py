@@ -98,6 +98,15 @@ case(
     rtol=1e-6,
 )(_unary("float32", lambda a: te.call_intrin("float32", "exp2_fast", a)))
 
+# ---- powers of numbers up to 0: -inf gives 0
+
+case(
+    "exp_below",
+    lambda rng: [np.array([-np.inf, 0, -0.0, -1, -87, -200, *rng.uniform(-80, 0, 250)], np.float32)],
+    np.exp,
+    rtol=1e-6,
+)(_unary("float32", lambda a: te.call_intrin("float32", "exp_below", a)))
+
 # ---- 1/x by the chip's own instruction, of normal numbers
 
 case(

@@ -26,8 +26,10 @@ from ..parts import loops
 from ..parts.pointwise import lanes_for, moved_bytes
 from ..space import Choice
 
-# Vectors whose maxima and sums are taken side by side: as many as hide the latency of one; a power of two.
+# Vectors whose maxima are taken side by side: as many as hide the latency of one; a power of two.
 _TOGETHER = 4
+# The same of powers: each is some 15 instructions, beside whose constants more sums than one leave no registers of 16, and which hide an addition's latency.
+_POWERS_TOGETHER = 2
 
 
 def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
@@ -79,22 +81,22 @@ class _Row:
     def run(self) -> None:
         """A row in three passes: the largest, powers and their sum, the quotients."""
         ib = self.ib
-        top = self._kept("top", self._all(te.const(float("-inf"), "float32")))
-        self._each(lambda v, at: self._put(top, v, te.max(self._at(self.src, at), self._of(top, v))))
+        top = self._kept("top", _TOGETHER, self._all(te.const(float("-inf"), "float32")))
+        self._each(_TOGETHER, lambda v, at: self._put(top, v, te.max(self._at(self.src, at), self._of(top, v))))
         if self.left:  # the last vector begins earlier
             self._put(top, 0, te.max(self._at(self.src, self.n - self.lanes), self._of(top, 0)))
-        largest = ib.let("largest", self._all(self._joined(top, te.max)))
-        total = self._kept("total", self._all(te.const(0, "float32")))
+        largest = ib.let("largest", self._all(self._joined(top, _TOGETHER, te.max)))
+        total = self._kept("total", 1, self._all(te.const(0, "float32")))
 
         def power(at: Index) -> Expr:
-            return ib.let("power", te.exp(self._at(self.src, at) - largest))
+            return ib.let("power", loops.exp_below(self._at(self.src, at) - largest))
 
         def add(v: int, at: Index) -> None:
             e = power(at)
             loops.put_vector_at(ib, self.dst, self.row, at, e)
-            self._put(total, v, self._of(total, v) + e)
+            self._put(total, 0, self._of(total, 0) + e)
 
-        self._each(add)
+        self._each(_POWERS_TOGETHER, add)
         last = None
         if self.left:
             # Its first lanes were counted before.
@@ -103,20 +105,22 @@ class _Row:
             is_new = lane >= self._all(te.const(self.lanes - self.left, "int32"))
             new = te.select(is_new, last, self._all(te.const(0, "float32")))
             self._put(total, 0, self._of(total, 0) + new)
-        scale = ib.let("scale", self._all(te.const(1, "float32") / self._joined(total, lambda a, b: a + b)))
-        self._each(lambda v, at: loops.put_vector_at(ib, self.dst, self.row, at, self._at(self.dst, at) * scale))
+        scale = ib.let("scale", self._all(te.const(1, "float32") / self._joined(total, 1, lambda a, b: a + b)))
+        self._each(
+            _TOGETHER, lambda v, at: loops.put_vector_at(ib, self.dst, self.row, at, self._at(self.dst, at) * scale)
+        )
         if last is not None:
             loops.put_vector_at(ib, self.dst, self.row, self.n - self.lanes, last * scale)
 
-    def _each(self, do: Callable[[int, Index], None]) -> None:
+    def _each(self, together: int, do: Callable[[int, Index], None]) -> None:
         """`do(number, place)` for the whole vectors of the row, some side by side."""
-        turns, rest = divmod(self.whole, _TOGETHER)
+        turns, rest = divmod(self.whole, together)
         if turns:
             with self.ib.for_range(0, turns, "c") as c:
-                for v in range(_TOGETHER):
-                    do(v, (c * _TOGETHER + v) * self.lanes)
+                for v in range(together):
+                    do(v, (c * together + v) * self.lanes)
         for v in range(rest):
-            do(v, (turns * _TOGETHER + v) * self.lanes)
+            do(v, (turns * together + v) * self.lanes)
 
     def _at(self, buffer: BufferVar, at: Index) -> Expr:
         return loops.vector_at(buffer, self.row, at, self.lanes)
@@ -124,10 +128,10 @@ class _Row:
     def _all(self, value: Expr) -> Expr:
         return Broadcast(value, self.lanes)
 
-    def _kept(self, name: str, start: Expr) -> BufferVar:
+    def _kept(self, name: str, vectors: int, start: Expr) -> BufferVar:
         """Vectors in registers."""
-        kept = self.ib.allocate("float32", (_TOGETHER * self.lanes,), name, scope="local")
-        for v in range(_TOGETHER):
+        kept = self.ib.allocate("float32", (vectors * self.lanes,), name, scope="local")
+        for v in range(vectors):
             self._put(kept, v, start)
         return kept
 
@@ -137,10 +141,10 @@ class _Row:
     def _put(self, kept: BufferVar, v: int, value: Expr) -> None:
         loops.put_vector(self.ib, kept, v * self.lanes, value)
 
-    def _joined(self, kept: BufferVar, both: Callable[[Any, Any], Any]) -> Expr:
+    def _joined(self, kept: BufferVar, vectors: int, both: Callable[[Any, Any], Any]) -> Expr:
         """All elements of some vectors as one: vectors first, then halves of one."""
         ib, lanes = self.ib, self.lanes
-        some = [self._of(kept, v) for v in range(_TOGETHER)]
+        some = [self._of(kept, v) for v in range(vectors)]
         while len(some) > 1:
             some = [both(a, b) for a, b in zip(some[::2], some[1::2])]
         value = ib.let("joined", some[0])

@@ -175,6 +175,11 @@ def vector_at(buffer: Any, index: Sequence[Index], first: Index, n: int) -> Expr
     return BufferLoad(buffer.buffer, (*(build.convert(e) for e in index), neighbours(first, n)))
 
 
+def exp_below(x: Expr) -> Expr:
+    """e to the power of x, which is up to 0 (`exp_below` of `ir.intrin`)."""
+    return te.call_intrin(x.dtype, "exp_below", x)
+
+
 def put_vector(ib: IRBuilder, buffer: BufferVar, first: Index, value: Expr) -> None:
     """A vector's elements side by side into a buffer, in one store."""
     ib.emit(BufferStore(buffer.buffer, value, (neighbours(first, dtype_info(value.dtype).lanes),)))

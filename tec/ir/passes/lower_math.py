@@ -159,6 +159,8 @@ def expand(e: E.Call, target: Target) -> E.Expr:
     info = dtype_info(e.dtype)
     if not info.is_float:
         return e
+    if e.op == "exp_below" and target.is_gpu:
+        e = E.Call("exp", e.args, e.dtype)
     if info.bits < 32:
         wide = with_lanes("float32", info.lanes)
         args = tuple([E.Cast(wide, a) if dtype_info(a.dtype).is_float else a for a in e.args])

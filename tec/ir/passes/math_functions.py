@@ -40,6 +40,7 @@ def _exp_limits(m: M) -> tuple[float, float]:
     return (-104.5, 89.0) if m.is_f32 else (-746.0, 710.0)
 
 
+_NO_POWER = -87.9  # the exponent of 2 nearest to that of e**x is then -127, which has no normal number
 _FAR_POWER = 252  # of 2: beyond all float32, and twice what one multiplication scales by
 
 
@@ -83,6 +84,21 @@ def _exp32(m: M, x: E.Expr, halvings: int) -> E.Expr:
     half = m.let(m.shr(bits, 1), "half")
     powers = [m.from_bits(m.shl(part, m.mantissa)) for part in (half, E.Sub(bits, half))]
     return m.mul(m.mul(_exp_reduced(m, r), powers[0]), powers[1])
+
+
+def exp_below(m: M, x: E.Expr) -> E.Expr:
+    """e**x of x up to 0. float32 on a CPU: no power of 2 above the first has to be scaled by, and where it is below the normal numbers its exponent's bits are 0, which make 0 of the
+    result: one multiply-add scales and adds the polynomial's 1. NaN stays."""
+    if not m.is_f32:
+        return exp(m, x)
+    # Below it the nearest exponent of 2 is -127.
+    x = m.let(m.select(E.LT(x, m.f(_NO_POWER)), m.f(_NO_POWER), x))
+    biased = m.f(m.magic + m.bias)
+    shifted = m.let(m.mad(x, m.const("LOG2E"), biased), "shifted")
+    n = m.let(m.sub(shifted, biased), "n")
+    r = m.let(m.mad(n, m.f(-m.table("LN2")[1]), m.mad(n, m.f(-m.table("LN2")[0]), x)), "r")
+    power = m.let(m.from_bits(m.shl(m.to_bits(shifted), m.mantissa)), "power")
+    return m.mad(m.mad(m.poly(m.table("EXP"), r), m.mul(r, r), r), power, power)
 
 
 def exp2(m: M, x: E.Expr) -> E.Expr:
@@ -463,7 +479,7 @@ def pow_(m: M, x: E.Expr, y: E.Expr) -> E.Expr:
 
 
 FUNCTIONS: dict[str, Callable[..., E.Expr]] = {
-    "exp": exp, "exp2": exp2, "exp10": exp10, "expm1": expm1, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
+    "exp": exp, "exp_below": exp_below, "exp2": exp2, "exp10": exp10, "expm1": expm1, "log": log, "log2": log2, "log10": log10, "log1p": log1p,
     "sin": sin, "cos": cos, "tan": tan, "asin": asin, "acos": acos, "atan": atan, "atan2": atan2, "sinh": sinh,
     "cosh": cosh, "tanh": tanh, "asinh": asinh, "acosh": acosh, "atanh": atanh, "sigmoid": sigmoid, "erf": erf,
     "rsqrt": rsqrt, "hypot": hypot, "pow": pow_, "floor_divide": floor_divide, "floor_remainder": floor_remainder,

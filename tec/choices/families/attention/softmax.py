@@ -40,7 +40,7 @@ class RunningSoftmax:
 
     def weight(self, below: Expr) -> Expr:
         """The weight of a score that is so much below the maximum."""
-        return te.exp(below) if self.power is None else self.exp2(below * self.k.const(self.power))
+        return loops.exp_below(below) if self.power is None else self.exp2(below * self.k.const(self.power))
 
     @staticmethod
     def exp2(x: Expr) -> Expr:
