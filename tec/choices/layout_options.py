@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ..ops.conv import merged_groups
 from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
@@ -170,10 +171,13 @@ def _as_it_is(target: Target, x: TensorType, w: TensorType, y: TensorType, attrs
 def _as_product(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str, Any]) -> float:
     """Clocks of a plain convolution as weights times windows in panels."""
     groups, window = attrs["groups"], math.prod(w.shape[2:])
-    if groups > 1 or y.is_symbolic:
+    if y.is_symbolic:
+        return math.inf
+    own_in, own_out = w.shape[1], w.shape[0] // groups
+    if merged_groups(groups, own_in, own_out) > 1:  # zeros are asked for between groups, element by element
         return math.inf
     is_window = window > 1 or any(n != 1 for n in attrs["strides"])
-    sizes = y.shape[0], w.shape[0], math.prod(y.shape[2:]), w.shape[1] * window
+    sizes = y.shape[0] * groups, own_out, math.prod(y.shape[2:]), own_in * window
     return packing.least_clocks(target, sizes, is_window)
 
 

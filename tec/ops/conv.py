@@ -111,6 +111,12 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     return form.carried(made) if form is not None else [made]
 
 
+def merged_groups(groups: int, own_in: int, own_out: int) -> int:
+    """How many groups of so many channels each the product of a plain image computes as one, zeros between them."""
+    enough = (m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS)
+    return next(enough, groups)
+
+
 def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contraction | None:
     """A convolution of plain images as a product: an image's channels (of some groups, zeros between them, where one has few) by its pixels."""
     sx, sw, sy = _sizes([static_shape(t) for t in (x, w)], attrs)
@@ -119,9 +125,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     if is_symbolic((*extents, *(sx[k] for k in letters), sw["I"], sw["O"])):
         return None
     own_in, own_out, window = sw["I"], sw["O"] // groups, math.prod(taps)
-    merged = next(
-        (m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS), groups
-    )
+    merged = merged_groups(groups, own_in, own_out)
     windows = Windows(x, {**attrs, "kernel": tuple(taps)}, plain(x.ndim), True, attrs.get("fill", 0))
 
     def pixel(batch: Any, p: Any, k: Any) -> Any:

@@ -128,3 +128,15 @@ def test_what_tiles_of_a_plain_convolution_read_again_counts_beside_blocks() -> 
         (y,) = g.add("conv", [x, w], attrs)
         best = min(options(target, x.type, w.type, y.type, g.nodes[-1].attrs, (8,)), key=lambda o: o.seconds)
         assert best.convolution is not None, channels
+
+
+def test_groups_of_a_pixel_that_fill_no_block_are_products_as_they_lie() -> None:
+    """Of 68 channels each: two groups as one, to fill blocks of 8, would take twice the sums."""
+    g = Graph()
+    x = g.input("x", "float32", (1, 272, 14, 14))
+    w = g.constant(np.zeros((272, 68, 1, 1), "float32"))
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (0, 0), "after": (0, 0), "groups": 4}
+    (y,) = g.add("conv", [x, w], attrs)
+    found = options(tec.Target("llvm -mcpu=znver3"), x.type, w.type, y.type, g.nodes[-1].attrs, (8,))
+    seconds = {o.convolution is None: o.seconds for o in found}
+    assert seconds[True] < seconds[False]
