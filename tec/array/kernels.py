@@ -52,29 +52,54 @@ def put(target: NDArray, source: NDArray, dims: list[list[int]]) -> None:
         launch(out, value)
 
 
+def _places_before(table: Any, x: Any, is_before: Any) -> Any:
+    """How many elements of the table lie before x, which are all in front.
+
+    L. Shar's search: the first step leaves a power of two of places, and each later one adds a bit to the place. No step jumps by what it finds, so that several searches are
+    under way at once.
+    """
+    step = np.int64(1)
+    while 2 * step <= len(table):
+        step = 2 * step
+    low = np.int64(0)
+    place = len(table) - step
+    while step > 0:
+        low += np.int64(is_before(table[low + place], x)) * (place + 1)
+        step //= 2
+        place = step - 1
+    return low
+
+
+def _is_below(y: Any, x: Any) -> Any:
+    return y < x
+
+
+def _is_not_above(y: Any, x: Any) -> Any:
+    return y <= x
+
+
+def _is_number(y: Any, x: Any) -> Any:
+    return y == y
+
+
 @kernel
-def _search(table: Any, order: Any, sought: Any, found: Any, right: Any) -> None:
+def _search(table: Any, sought: Any, found: Any, right: Any) -> None:
     """found[i]: how many elements of the sorted table come before sought[i]; with `right`, those that are equal too. NaN is behind all."""
     i = grid_idx(1)
     x = sought[i]
-    low = np.int64(0)
-    high = np.int64(len(order))
-    while low < high:
-        middle = (low + high) // 2
-        y = table[order[middle]]
-        before = y < x or (x != x and y == y)
-        if right != 0:
-            before = not (x < y or (y != y and x == x))
-        if before:
-            low = middle + 1
-        else:
-            high = middle
-    found[i] = low
+    if right != 0:
+        found[i] = _places_before(table, x, _is_not_above)
+        if x != x:
+            found[i] = np.int64(len(table))
+    else:
+        found[i] = _places_before(table, x, _is_below)
+        if x != x:
+            found[i] = _places_before(table, x, _is_number)
 
 
-def search(table: NDArray, order: NDArray, sought: NDArray, found: NDArray, right: bool) -> None:
+def search(table: NDArray, sought: NDArray, found: NDArray, right: bool) -> None:
     """See `_search`; all of one dimension."""
-    _search.launch(found.size)(table, order, sought, found, int(right))
+    _search.launch(found.size)(table, sought, found, int(right))
 
 
 @kernel

@@ -31,8 +31,8 @@ def searched(table: Node, sought: Node, right: bool, order: Node | None = None) 
         return build.full(0, sought.shape, dtypes.int64, sought.device)
     if not table.size:
         return build.full(0, sought.shape, dtypes.int64, sought.device)
-    if order is None:
-        order = build.positions(0, table.shape, table.device)
+    if order is not None:
+        table = build.gather(table, order, 0)
     found = empty((sought.size,), "int64", sought.device)
-    kernels.search(in_memory(table), in_memory(order), in_memory(build.reshape(sought, (sought.size,))), found, right)
+    kernels.search(in_memory(table), in_memory(build.reshape(sought, (sought.size,))), found, right)
     return build.reshape(leaf(found), sought.shape)
