@@ -22,27 +22,31 @@ from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
     convolutions,
-    factors,
     interleavings,
     libraries,
-    linear_recurrence,
     plain_convolutions,
     products,
-    recurrent,
     reductions,
-    relayouts,
     rows,
-    scatters,
-    softmax_rows,
-    sorts,
 )
-from .families.codes import experts, mx_products, mx_quantize, packed, packed_bytes
+from .families.codes import experts, mx_products, packed, packed_bytes
+from .families.codes.mx_quantize import Blocks
 from .families.extreme_index import ExtremeIndex
+from .families.factors import Factors
 from .families.gathers import Gather
+from .families.line_scan import LineScan
+from .families.linear_recurrence import LinearRecurrence
 from .families.plain_windows import PlainWindows
 from .families.products import few_rows, few_rows_matrix, few_rows_packed, projections, row_folds
 from .families.products.few_columns import FewColumns
 from .families.products.thin import ThinProduct
+from .families.recurrent import CpuRecurrence
+from .families.recurrent_gpu import GpuRecurrence
+from .families.relayouts import Relayout
+from .families.running import Running
+from .families.scatters import Scatter, WrittenRows
+from .families.softmax_rows import SoftmaxRows
+from .families.sorts import Largest
 from .families.squares import Squares
 from .families.transposes import Transpose
 from .group import Group, size_of
@@ -54,18 +58,22 @@ from .store import records
 # Modules, and templates that are a family of their own: `match` gives spaces, one, or None. In this order: the first is the default.
 FAMILIES: tuple[Any, ...] = (
     attention,
-    recurrent,
-    linear_recurrence,
-    factors,
-    sorts,
-    softmax_rows,
-    scatters,
-    relayouts,
+    CpuRecurrence,
+    GpuRecurrence,
+    LinearRecurrence,
+    Factors,
+    Running,
+    LineScan,
+    Largest,
+    SoftmaxRows,
+    WrittenRows,
+    Scatter,
+    Relayout,
     experts,
     packed_bytes,
     packed,
     mx_products,
-    mx_quantize,
+    Blocks,
     few_rows_packed,
     few_rows_matrix,
     few_rows,

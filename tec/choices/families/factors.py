@@ -19,20 +19,15 @@ from ..parts.pointwise import lanes_for
 from ..space import Choice
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group with factors in it."""
-    found = group.form("factors")
-    if found is not None:
-        yield Factors(group, target, *found)
-
-
 class Factors(loops.LoopForm):
     """`threads`: of a work-group, for the elements of a row; of a CPU, the elements of a vector."""
 
     template: ClassVar[str] = "factors"
+    kind: ClassVar[str] = "factors"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
+        self.stage = form.attrs["loops"]
         sizes = [int(extent(n) or 1) for n in form.inputs[-1].shape[1:]]
         self.rows, self.columns = sizes[0], sizes[-1]
         self.count = int(extent(form.inputs[0].shape[0]) or 1)
@@ -47,14 +42,9 @@ class Factors(loops.LoopForm):
         steps = self.rows * self.rows * -(-self.columns // choice["threads"])
         return self.chains(float(steps), float(self.count * (choice["threads"] if self.target.is_gpu else 1)))
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        form, outs = self.form, [(t.shape, t.dtype) for t in self.form.outputs]
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            walk = Threads(ib, choice["threads"]) if self.target.is_gpu else Cores(ib, choice["threads"])
-            LOOPS[form.attrs["loops"]](walk, sources, results, form.attrs)
-
-        return loops.extern(form.attrs["loops"], list(form.inputs), outs, body)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        walk = Threads(ib, choice["threads"]) if self.target.is_gpu else Cores(ib, choice["threads"])
+        LOOPS[self.stage](walk, sources, results, self.form.attrs)
 
 
 class Cores(Walk):

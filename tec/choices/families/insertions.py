@@ -12,13 +12,12 @@ from typing import Any
 from ... import te
 from ...ir import Broadcast, Expr, Shuffle
 from ...ir.dtype import dtype_info
-from ...ops.registry import TensorType, static_shape
 from ...ops.sort import above
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
+from .top_k import TopK
 
 MOST = 16  # elements of a list: two vectors of an AVX2 core
 _TYPES = ("float32", "float64", "int32", "int64", "uint32")
@@ -30,29 +29,24 @@ def can(target: Target, dtype: str, k: int) -> bool:
     return not target.is_gpu and 0 < k <= MOST and dtype in _TYPES
 
 
-def inserted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target, offered: Offered) -> list[Tensor]:  # fmt: skip
-    """The k largest (or smallest) along an axis in order, and their places; of equals the first comes first."""
-    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+def inserted(of: TopK, offered: Offered, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
+    """A line a task."""
+    lines, k = of.lines, of.k
+    with loops.each(ib, of.target, lines.count, "line") as line:
+        found = _List(ib, of.dtype, k, of.largest)
+        for j in range(k):
+            found.put(src[lines.at(line, j)], j, is_full=False)
 
-    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        (src,), (values, index) = sources, results
-        with loops.each(ib, target, lines.count, "line") as line:
-            found = _List(ib, x.dtype, k, largest)
-            for j in range(k):
-                found.put(src[lines.at(line, j)], j, is_full=False)
+        def offer(j: Expr) -> None:
+            v = ib.let("v", src[lines.at(line, j)])
+            with ib.if_scope(found.before(v, found.values[k - 1])):
+                found.put(v, j, is_full=True)
 
-            def offer(j: Expr) -> None:
-                v = ib.let("v", src[lines.at(line, j)])
-                with ib.if_scope(found.before(v, found.values[k - 1])):
-                    found.put(v, j, is_full=True)
-
-            if k < lines.n:
-                offered(ib, src, lines, line, range(k, lines.n), found.values[k - 1], largest, offer)
-            for p in range(k):
-                values[kept.at(line, p)] = found.values[p]
-                index[kept.at(line, p)] = found.places[p].astype("int64")
-
-    return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
+        if k < lines.n:
+            offered(ib, src, lines, line, range(k, lines.n), found.values[k - 1], of.largest, offer)
+        for p in range(k):
+            values[of.kept.at(line, p)] = found.values[p]
+            index[of.kept.at(line, p)] = found.places[p].astype("int64")
 
 
 class _List:

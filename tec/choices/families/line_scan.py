@@ -3,11 +3,11 @@ CPU it takes what has open sizes, where the definition (an expression an element
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from ... import te
+from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
@@ -24,40 +24,36 @@ class LineScan(loops.LoopForm):
     """A loop along each line. Lines that lie side by side go along together where sums are of the elements' type: each row is what the row before it was, and its own."""
 
     template: ClassVar[str] = "running sum by lines"
+    kind: ClassVar[str] = "running"
 
-    @property
-    def default(self) -> Choice:
-        return self.choice()
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+        super().__init__(group, target, form, carriers)
+        self.stage = form.attrs["name"]
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        """On a CPU sizes may be open."""
+        return not target.is_gpu or loops.fits(form)
 
     def sketch(self, choice: Choice) -> Footprint:
         return self.chains(float(size_of(self.form.inputs[0].shape) or _OPEN_ELEMENTS), 1)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         x, a = self.form.inputs[0], self.form.attrs
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            if self.target.is_gpu:
-                lines = loops.Lines(static_shape(x), a["axis"])
-                with loops.each(ib, self.target, lines.count, "line") as line:
-                    _along(self, ib, sources[0], results[0], lambda k: lines.at(line, k), lines.n)
+        if self.target.is_gpu:
+            lines = loops.Lines(static_shape(x), a["axis"])
+            with loops.each(ib, self.target, lines.count, "line") as line:
+                _along(self, ib, sources[0], results[0], lambda k: lines.at(line, k), lines.n)
+            return
+        shape = [getattr(d, "value", d) for d in x.shape]
+        before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
+        with ExitStack() as around:
+            at = [around.enter_context(_loop(ib, d, j == 0)) for j, d in enumerate(before)]
+            if after and a["acc"] == x.dtype:
+                _together(self, ib, sources[0], results[0], at, n, after)
                 return
-            shape = [getattr(d, "value", d) for d in x.shape]
-            before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
-            with ExitStack() as around:
-                at = [around.enter_context(_loop(ib, d, j == 0)) for j, d in enumerate(before)]
-                if after and a["acc"] == x.dtype:
-                    _together(self, ib, sources[0], results[0], at, n, after)
-                    return
-                rest = [around.enter_context(_loop(ib, d, not before and j == 0)) for j, d in enumerate(after)]
-                _along(self, ib, sources[0], results[0], lambda k: (*at, k, *rest), n)
-
-        return loops.extern(a["name"], [x], [(tuple(x.shape), x.dtype)], body)
-
-
-def match(found: Any, group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a running sum: on a CPU of any sizes, on a GPU of known ones."""
-    if not target.is_gpu or loops.fits(found[0]):
-        yield LineScan(group, target, *found)
+            rest = [around.enter_context(_loop(ib, d, not before and j == 0)) for j, d in enumerate(after)]
+            _along(self, ib, sources[0], results[0], lambda k: (*at, k, *rest), n)
 
 
 def _loop(ib: IRBuilder, count: Any, is_parallel: bool) -> Any:
@@ -97,6 +93,3 @@ def _together(space: LineScan, ib: IRBuilder, src: Any, dst: Any, before: list[A
             return x * y if a["product"] else x + y
 
         row(k, value)
-
-
-__all__ = ["LineScan", "match"]

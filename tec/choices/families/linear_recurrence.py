@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from ...ops.forms import Form
@@ -19,17 +18,12 @@ from ..space import Choice
 _TOKENS = 16  # where their number is open
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group with a linear recurrence in it."""
-    found = group.form("linear_recurrence")
-    if found is not None:
-        yield LinearRecurrence(group, target, *found)
-
-
 class LinearRecurrence(loops.LoopForm):
     """`lanes` features of a head a task: their part of the state is `lanes` times as many numbers as a key has."""
 
     template: ClassVar[str] = "linear recurrence"
+    kind: ClassVar[str] = "linear_recurrence"
+    stage = "scan"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -44,12 +38,7 @@ class LinearRecurrence(loops.LoopForm):
         work = float(tokens * self.heads * self.size * self.width)
         return on_cores(6 * work / choice["lanes"] / 2, 0.0, True, self.heads * self.width // choice["lanes"])
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        target, outs = self.target, [(t.shape, t.dtype) for t in self.form.outputs]
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            scan = Scan(self.form.attrs, ib, sources, results, choice["lanes"])
-            with loops.each(ib, target, scan.tasks, "task") as task:
-                scan.run(task)
-
-        return loops.extern("scan", list(self.form.inputs), outs, body)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        scan = Scan(self.form.attrs, ib, sources, results, choice["lanes"])
+        with loops.each(ib, self.target, scan.tasks, "task") as task:
+            scan.run(task)

@@ -8,7 +8,7 @@ dispatched per step. Where there is but one task and a step is long, the panels 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, ClassVar
 
@@ -24,25 +24,12 @@ from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, extent
-from ..parts import loops
 from ..parts.pointwise import lanes_for
 from ..space import Choice
 from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
-from .recurrent_gpu import GpuRecurrence
 
 _SUMS = 24  # registers of sums at the most, where there are 32
 MACS = 8  # multiply-adds a clock of a product of one row, whose weights come from the second-level cache
-
-
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group with a recurrence in it."""
-    found = group.form("recurrence")
-    if found is None:
-        return
-    if not target.is_gpu:
-        yield CpuRecurrence(group, target, *found)
-        return
-    yield GpuRecurrence(group, target, *found)
 
 
 def preferred_panel(r: Recurrence, dtype: str, target: Target) -> int:
@@ -62,6 +49,10 @@ class CpuRecurrence(RecurrentForm):
     """Batch entries `rows` at a time by panels of `units`; `threads`: over "tasks" (directions and rows), over the "panels" of a step, or "none"."""
 
     template: ClassVar[str] = "cpu recurrence"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return not target.is_gpu
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -101,11 +92,8 @@ class CpuRecurrence(RecurrentForm):
             return Footprint((Kernel(math.inf, issued=clocks / loops_, launches=tasks * loops_),), parallel=True)
         return on_cores(tasks * clocks, 0.0, choice["threads"] == "tasks", tasks)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        def loop(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            _Layer(self.r, ib, sources, results, choice).run()
-
-        return self.made(loop)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        _Layer(self.r, ib, sources, results, choice).run()
 
 
 class _Layer(Plain):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from ...ops.forms import Form
 from ...ops.recurrent import Recurrence
@@ -18,6 +18,8 @@ GPU_PANEL = 32  # units whose weights lie side by side: a wavefront or half of o
 class RecurrentForm(loops.LoopForm):
     """What both templates know of the layer."""
 
+    kind: ClassVar[str] = "recurrence"
+
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.r = Recurrence.of(form.attrs)
@@ -29,8 +31,3 @@ class RecurrentForm(loops.LoopForm):
     def macs(self) -> int:
         """Multiply-adds of a step of one entry in one direction."""
         return self.r.gates * self.hidden**2
-
-    def made(self, loop: Any) -> list[Tensor]:
-        """`loop(ib, sources, results)` as the form's outputs."""
-        outs = [(t.shape, t.dtype) for t in self.form.outputs]
-        return loops.extern("recurrence", list(self.form.inputs), outs, loop)

@@ -39,6 +39,10 @@ class GpuRecurrence(RecurrentForm):
 
     template: ClassVar[str] = "gpu recurrence"
 
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return target.is_gpu
+
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.full = -(-self.hidden // GPU_PANEL) * GPU_PANEL
@@ -83,13 +87,9 @@ class GpuRecurrence(RecurrentForm):
         rounds = -(-groups // machine.units)
         return Cost(self.steps * (phases * machine.launch_seconds + rounds * one / clock), "launch")
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         kind = _InOneKernel if choice["time"] == "loop" else _ByLaunches
-
-        def loop(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            kind(self, ib, sources, results, choice["rows"]).run()
-
-        return self.made(loop)
+        kind(self, ib, sources, results, choice["rows"]).run()
 
 
 class _Kernel(Plain):

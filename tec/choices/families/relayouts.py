@@ -8,8 +8,7 @@ image, and some pixels are copied twice. (Zen 4, one core, 128 channels of 36 by
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ... import te
 from ...ir import Expr
@@ -19,7 +18,7 @@ from ...ir.passes.turn_squares import turned
 from ...ops.forms import Form
 from ...target import Target
 from ...te import Tensor
-from ...te.ir_builder import IRBuilder
+from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, on_cores
@@ -30,28 +29,29 @@ from ..parts.pointwise import moved_bytes
 from ..space import Choice
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a copy into blocks of channels or out of them, with nothing else in its group."""
-    found = group.form("relayout")
-    if found is None or target.is_gpu or len(group.ops) != 1:
-        return
-    block, pixels = found[0].attrs["block"], size_of(_pixels(found[0]))
-    # Blocks of a register, or of half a one; of narrower elements from 8 bytes on. Of open sizes the code asks whether there are pixels for a square.
-    size = dtype_info(found[0].inputs[0].dtype).bytes
-    fits = size <= 4 and (16 if size == 4 else 8) <= size * block <= target.vector_bytes
-    if fits and isinstance(found[0].attrs["channels"], int) and (pixels is None or pixels >= block):
-        yield Relayout(group, target, *found)
-
-
 def _pixels(form: Form) -> tuple[Any, ...]:
     shape = [getattr(d, "value", d) for d in form.inputs[0].shape]
     return tuple(shape[2:] if form.attrs["into"] else shape[2:-1])
 
 
 class Relayout(loops.LoopForm):
-    """Squares of a block, over threads or not."""
+    """A copy into blocks of channels or out of them, with nothing else in its group: squares of a block, over threads or not."""
 
     template: ClassVar[str] = "cpu relayout"
+    kind: ClassVar[str] = "relayout"
+    stage = "transform_layout"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        return super().match(group, target) if len(group.ops) == 1 else None
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        """Blocks of a register, or of half a one; of narrower elements from 8 bytes on. Of open sizes the code asks whether there are pixels for a square."""
+        block, pixels, size = form.attrs["block"], size_of(_pixels(form)), dtype_info(form.inputs[0].dtype).bytes
+        fits = size <= 4 and (16 if size == 4 else 8) <= size * block <= target.vector_bytes
+        many = isinstance(form.attrs["channels"], int) and (pixels is None or pixels >= block)
+        return not target.is_gpu and fits and many
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -70,23 +70,16 @@ class Relayout(loops.LoopForm):
         block = self.form.attrs["block"]
         return on_cores(self._elements() / block * math.log2(block), moved_bytes(self.group), choice["parallel"])
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        (x,), (y,) = self.form.inputs, self.group.outputs
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         kind = "parallel" if choice["parallel"] else "serial"
-
-        def body(ins: list[Buffer], outs: list[Buffer]) -> Any:
-            ib = te.ir_builder.create()
-            squares = _Squares(ib, ins[0], outs[0], self.form, kind)
-            if size_of(squares.sizes) is not None:
-                squares.all()
-                return ib.get()
-            with ib.if_scope(squares.pixels >= squares.block):
-                squares.all()
-            with ib.else_scope():
-                squares.elements()
-            return ib.get()
-
-        return [te.extern(y.shape, [x], body, name="transform_layout", dtype=x.dtype)]
+        squares = _Squares(ib, sources[0].buffer, results[0].buffer, self.form, kind)
+        if size_of(squares.sizes) is not None:
+            squares.all()
+            return
+        with ib.if_scope(squares.pixels >= squares.block):
+            squares.all()
+        with ib.else_scope():
+            squares.elements()
 
 
 class _Squares:

@@ -44,9 +44,15 @@ class Running(loops.LoopForm):
     template: ClassVar[str] = "running sum"
     neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"chunk": ""}
+    kind: ClassVar[str] = "running"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return loops.fits(form)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
+        self.stage = form.attrs["name"]
         self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
         # A work-group's last tile may reach beyond a line, and its places too are int32.
         may_share = target.is_gpu and self.lines.count * self.lines.n < loops.LIMIT - _MOST_BEYOND
@@ -112,17 +118,12 @@ class Running(loops.LoopForm):
         strips = -(-vectors // min(spread, widest))
         return lanes, -(-vectors // strips)  # as even as they come
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        x = self.form.inputs[0]
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            scan = Scan(self, self.lines, ib, sources[0], results[0])
-            if choice["wave"]:
-                (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()
-            elif (strip := self._strip()) is not None:
-                scan.by_strips(*strip, in_registers=strip[1] <= _STRIP)
-            else:
-                with loops.each(ib, self.target, self.lines.count, "line") as line:
-                    scan.write(line, 0, self.lines.n, loops.scalar(ib, scan.wide, "acc", scan.one))
-
-        return loops.extern(self.form.attrs["name"], [x], [(static_shape(x), x.dtype)], body)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        scan = Scan(self, self.lines, ib, sources[0], results[0])
+        if choice["wave"]:
+            (SharedColumns if self.lines.inner > 1 else SharedRow)(scan, choice["wave"], choice["parts"]).run()
+        elif (strip := self._strip()) is not None:
+            scan.by_strips(*strip, in_registers=strip[1] <= _STRIP)
+        else:
+            with loops.each(ib, self.target, self.lines.count, "line") as line:
+                scan.write(line, 0, self.lines.n, loops.scalar(ib, scan.wide, "acc", scan.one))

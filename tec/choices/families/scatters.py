@@ -8,69 +8,67 @@ the list's order.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ... import te
+from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
-from ..group import Group
 from ..parts import loops
 from ..parts.digits import split_index
 from ..space import Choice
-
-
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a group with a scatter in it, or with rows that are written into blocks."""
-    written = group.form("write_rows")
-    if written is not None and target.is_gpu:  # on a CPU the definition's loops are it
-        yield WrittenRows(group, target, *written)
-    found = group.form("scatter")
-    if found is not None and loops.fits(found[0]):
-        yield Scatter(group, target, *found)
 
 
 class Scatter(loops.LoopForm):
     """A scatter, update by update."""
 
     template: ClassVar[str] = "scatter"
+    kind: ClassVar[str] = "scatter"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return loops.fits(form)
 
     def sketch(self, choice: Choice) -> Footprint:
         """On a CPU updates are one chain; on a GPU three kernels, an element a thread."""
         x, _, update = (math.prod(static_shape(t)) for t in self.form.inputs)
         return self.chains(4, (2 * x + update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        """Points of ScatterND, or elements along an axis, as places in loops."""
-        (x, index, update), axis, reduction = self.form.inputs, self.form.attrs["axis"], self.form.attrs["reduction"]
-        shape = static_shape(x)
-        if axis is None:
-            lead, depth = static_shape(index)[:-1], static_shape(index)[-1]
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        updates = self._points() if self.form.attrs["axis"] is None else self._along_axis()
+        (updates.by_place if self.target.is_gpu else updates.in_turn)(ib, *sources, *results)
 
-            def point(at: Any, e: Any) -> tuple[Any, Any, Any]:
-                here = split_index(e, lead)
-                place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
-                return te.all(*[p >= 0 for p in place]), tuple(place), here
+    def _points(self) -> _Updates:
+        """Those of ScatterND."""
+        shape, index = (static_shape(t) for t in self.form.inputs[:2])
+        lead, depth = index[:-1], index[-1]
 
-            points = _Updates(shape[:depth], math.prod(lead), shape[depth:], point, reduction, self.target)
-            return points.tensors(x, index, update)
-        count, n = static_shape(index), shape[axis]
+        def point(at: Any, e: Any) -> tuple[Any, Any, Any]:
+            here = split_index(e, lead)
+            place = [place_of(at[(*here, d)], shape[d]) for d in range(depth)]
+            return te.all(*[p >= 0 for p in place]), tuple(place), here
+
+        return _Updates(shape[:depth], math.prod(lead), shape[depth:], point, self.form.attrs["reduction"], self.target)
+
+    def _along_axis(self) -> _Updates:
+        """Elements that go elsewhere along an axis."""
+        (shape, count), axis = (static_shape(t) for t in self.form.inputs[:2]), self.form.attrs["axis"]
 
         def one(at: Any, e: Any) -> tuple[Any, Any, Any]:
             here = split_index(e, count)
-            k = place_of(at[tuple(here)], n)
+            k = place_of(at[tuple(here)], shape[axis])
             inside = [
                 k >= 0,
                 *[a < c for d, (a, c) in enumerate(zip(here, shape)) if d != axis and count[d] > c],
             ]
             return te.all(*inside), (*here[:axis], k, *here[axis + 1 :]), here
 
-        return _Updates(shape, math.prod(count), (), one, reduction, self.target).tensors(x, index, update)
+        return _Updates(shape, math.prod(count), (), one, self.form.attrs["reduction"], self.target)
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,6 @@ class _Updates:
     def total(self) -> int:
         return math.prod(self.places)
 
-    def tensors(self, x: Tensor, index: Tensor, update: Tensor) -> list[Tensor]:
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            way = self._by_place if self.target.is_gpu else self._in_turn
-            way(ib, *sources, *results)
-
-        return loops.extern("scatter", [x, index, update], [(static_shape(x), x.dtype)], body)
-
     def _combined(self, a: Any, b: Any, dtype: str) -> Any:
         wide = {"bool": "int32"}.get(dtype, dtype)
         a, b = a.astype(wide), b.astype(wide)
@@ -114,7 +105,7 @@ class _Updates:
         }
         return both[self.reduction]().astype(dtype)
 
-    def _in_turn(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+    def in_turn(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """The elements as they were, then one update after another."""
         with loops.each(ib, self.target, self.total, "p") as slot, ib.for_range(0, self.block, "b") as b:
             here = (*split_index(slot, self.places), *split_index(b, self.rest))
@@ -125,7 +116,7 @@ class _Updates:
                 r = split_index(b, self.rest)
                 dst[(*place, *r)] = self._combined(dst[(*place, *r)], new[(*here, *r)], dst.dtype)
 
-    def _by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
+    def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
         """Each place's last update, or the list of its updates, in `head` and `following`; then an element a thread."""
         head = ib.allocate("int32", (self.total,), "head")
         following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
@@ -169,29 +160,27 @@ class WrittenRows(loops.LoopForm):
     """Rows into blocks of a pool on a GPU: a work-group a row."""
 
     template: ClassVar[str] = "written rows"
+    kind: ClassVar[str] = "write_rows"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return target.is_gpu  # on a CPU the definition's loops are it
 
     def sketch(self, choice: Choice) -> Footprint:
         """An element a thread."""
         rows = self.form.inputs[0]
         return self.chains(1, math.prod(d if isinstance(d, int) else 16 for d in static_shape(rows)))
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        (rows, slots), pool = self.form.inputs, self.form.outputs[0]
-        blocks, heads, places, size = pool.shape
-        n, count = static_shape(rows)[0], heads * size
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        (source, at), (target,) = sources, results
+        blocks, heads, places, size = self.form.outputs[0].shape
+        n, count = static_shape(self.form.inputs[0])[0], heads * size
         threads = min(loops.THREADS, 1 << (count - 1).bit_length())
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            (source, at), (target,) = sources, results
-            with loops.launch(ib, (n,), (threads,)) as (row, t):
-                slot = ib.let("slot", at[row].astype("int32"))
-                with (
-                    ib.if_scope(te.all(slot >= 0, slot < blocks * places)),
-                    ib.for_range(0, -(-count // threads), "r") as r,
-                ):
-                    e = r * threads + t
-                    with ib.if_scope(e < count):
-                        head, d = te.indexdiv(e, size), te.indexmod(e, size)
-                        target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[row, head, d]
-
-        return loops.extern("write_rows", [rows, slots], [(pool.shape, pool.dtype)], body)
+        with loops.launch(ib, (n,), (threads,)) as (row, t):
+            slot = ib.let("slot", at[row].astype("int32"))
+            inside = te.all(slot >= 0, slot < blocks * places)
+            with ib.if_scope(inside), ib.for_range(0, -(-count // threads), "r") as r:
+                e = r * threads + t
+                with ib.if_scope(e < count):
+                    head, d = te.indexdiv(e, size), te.indexmod(e, size)
+                    target[te.indexdiv(slot, places), head, te.indexmod(slot, places), d] = source[row, head, d]

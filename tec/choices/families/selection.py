@@ -14,13 +14,12 @@ from typing import Any
 from ... import te
 from ...ir import Expr
 from ...ir.dtype import dtype_info
-from ...ops.registry import TensorType, static_shape
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from ..parts import loops
 from .selection_keys import key, own_type, short_key, unkeyed
+from .top_k import TopK
 
 MOST = 256  # that are looked for: each counts those ahead of it
 _ROOM = 4  # threads, and room for elements that reach the bound, for each that is looked for
@@ -41,54 +40,43 @@ def can_by_wave(n: int, k: int, target: Target) -> bool:
     return n <= 2 * wave or (k <= wave and n <= wave * _KEPT)
 
 
-def selected(
-    x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target, by_wave: bool = False
-) -> list[Tensor]:
-    """Values and places of the k largest of each line, in order; by_wave: by a wavefront alone, which meets at no barrier."""
-    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
-    threads = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (k - 1).bit_length()))
-    if by_wave and lines.n <= 2 * target.wavefront_size:
-        return loops.extern(
-            "topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], _whole_lines(lines, kept, k, largest, target)
-        )
-    threads = target.wavefront_size if by_wave else threads
-
-    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        with loops.launch(ib, (lines.count,), (threads,)) as (line, t):
-            _Selection(ib, sources[0], results, lines, kept, k, largest, target, threads, line, t).run()
-
-    return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
+def selected(of: TopK, by_wave: bool, ib: IRBuilder, src: BufferVar, *results: BufferVar) -> None:
+    """by_wave: by a wavefront alone, which meets at no barrier."""
+    lines, wave = of.lines, of.target.wavefront_size
+    if by_wave and lines.n <= 2 * wave:
+        _whole_lines(of, ib, src, results)
+        return
+    several = 1024 if lines.n > 16384 else max(256, _ROOM * (1 << (of.k - 1).bit_length()))
+    threads = wave if by_wave else several
+    with loops.launch(ib, (lines.count,), (threads,)) as (line, t):
+        _Selection(of, ib, src, results, threads, line, t).run()
 
 
-def _whole_lines(lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target) -> Callable[[IRBuilder, list[Any], list[Any]], None]:  # fmt: skip
+def _whole_lines(of: TopK, ib: IRBuilder, src: BufferVar, results: tuple[BufferVar, ...]) -> None:
     """Short lines, each sorted as it is by as many lanes as it needs, so that a wavefront has some; wavefronts share work-groups where there are many."""
-    wave = target.wavefront_size
+    lines, wave = of.lines, of.target.wavefront_size
     width = min(wave, max(2, 1 << (lines.n - 1).bit_length()))
-    threads = _GROUP if lines.count * width >= _GROUP * _FULL * target.machine.units else wave
+    threads = _GROUP if lines.count * width >= _GROUP * _FULL * of.target.machine.units else wave
     each = threads // width
-
-    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-        with loops.launch(ib, (-(-lines.count // each),), (threads,)) as (block, t):
-            line = ib.let("line", block * each + te.indexdiv(t, width))
-            lane = ib.let("lane", te.indexmod(t, width))
-            # All lanes meet in the sort; those beyond the last line sort it again, and store nothing.
-            there = ib.let("there", te.min(line, lines.count - 1))
-            of_one = _Selection(ib, sources[0], results, lines, kept, k, largest, target, wave, there, lane, width)
-            of_one.whole(None if lines.count % each == 0 else line < lines.count)
-
-    return body
+    with loops.launch(ib, (-(-lines.count // each),), (threads,)) as (block, t):
+        line = ib.let("line", block * each + te.indexdiv(t, width))
+        lane = ib.let("lane", te.indexmod(t, width))
+        # All lanes meet in the sort; those beyond the last line sort it again, and store nothing.
+        there = ib.let("there", te.min(line, lines.count - 1))
+        of_one = _Selection(of, ib, src, results, wave, there, lane, width)
+        of_one.whole(None if lines.count % each == 0 else line < lines.count)
 
 
 class _Selection:
     """The statements for one line."""
 
     def __init__(
-        self, ib: IRBuilder, src: BufferVar, results: list[BufferVar], lines: loops.Lines, kept: loops.Lines, k: int, largest: bool, target: Target, threads: int,
-        line: Index, t: Index, lanes: int = 0,
+        self, of: TopK, ib: IRBuilder, src: BufferVar, results: tuple[BufferVar, ...], threads: int, line: Index, t: Index, lanes: int = 0
     ):  # fmt: skip
-        self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, kept
-        self.k, self.largest, self.threads, self.line, self.t = k, largest, threads, line, t
-        self.wave, self.units = lanes or target.wavefront_size, target.machine.units
+        lines, k = of.lines, of.k
+        self.ib, self.src, self.results, self.lines, self.kept = ib, src, results, lines, of.kept
+        self.k, self.largest, self.threads, self.line, self.t = k, of.largest, threads, line, t
+        self.wave, self.units = lanes or of.target.wavefront_size, of.target.machine.units
         self.waves = threads // self.wave
         # For elements that reach the bound: a wavefront alone sorts up to two a lane (`_by_lanes`).
         self.room = max(threads * (2 if self.waves == 1 else 1), _ROOM * (1 << (k - 1).bit_length()))

@@ -8,8 +8,8 @@ once more (`rows`, which has whatever is computed around a softmax too).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
 
 from ... import te
 from ...ir import Broadcast, Expr, Shuffle
@@ -32,43 +32,36 @@ _TOGETHER = 4
 _POWERS_TOGETHER = 2
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a softmax of rows in float32 with nothing around it."""
-    found = None if target.is_gpu else group.form("softmax")
-    if found is None or not loops.fits(found[0]):
-        return
-    form, carriers = found
-    (x,), alone = form.inputs, list(carriers.values()) == list(group.outputs)
-    if alone and not isinstance(x.op, ComputeOp) and static_shape(x)[-1] >= lanes_for(x.dtype, target):
-        yield SoftmaxRows(group, target, form, carriers)
-
-
 class SoftmaxRows(loops.LoopForm):
-    """A row after another, over threads."""
+    """A softmax of rows in float32 with nothing around it: a row after another, over threads."""
 
     template: ClassVar[str] = "cpu softmax"
+    kind: ClassVar[str] = "softmax"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        found = super().match(group, target)
+        return found if found is not None and list(found.carriers.values()) == list(group.outputs) else None
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        (x,) = form.inputs
+        is_long = loops.fits(form) and static_shape(x)[-1] >= lanes_for(x.dtype, target)
+        return not target.is_gpu and is_long and not isinstance(x.op, ComputeOp)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         *self.rows, self.n = static_shape(form.inputs[0])
 
-    @property
-    def default(self) -> Choice:
-        return self.choice()
-
     def sketch(self, choice: Choice) -> Footprint:
         elements = math.prod(self.rows) * self.n
         return on_cores(elements * parallel.ROWS, moved_bytes(self.group))
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         x = self.form.inputs[0]
         lines, lanes = loops.Lines(static_shape(x), len(self.rows)), lanes_for(x.dtype, self.target)
-
-        def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-            with loops.each(ib, self.target, lines.count, "row") as row:
-                _Row(ib, sources[0], results[0], lines.at(row, 0)[:-1], self.n, lanes).run()
-
-        return loops.extern("softmax", [x], [(static_shape(x), x.dtype)], body)
+        with loops.each(ib, self.target, lines.count, "row") as row:
+            _Row(ib, sources[0], results[0], lines.at(row, 0)[:-1], self.n, lanes).run()
 
 
 class _Row:
@@ -156,4 +149,4 @@ class _Row:
         return value
 
 
-__all__ = ["SoftmaxRows", "match"]
+__all__ = ["SoftmaxRows"]

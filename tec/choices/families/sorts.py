@@ -4,13 +4,12 @@ n log^2 n, all threads at once."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ... import te
 from ...ir import Expr
 from ...ops.forms import Form
-from ...ops.registry import TensorType, static_shape
 from ...ops.sort import above, alike
 from ...target import Target
 from ...te import Tensor
@@ -20,33 +19,28 @@ from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
 from ..space import Choice
-from . import insertions, line_scan, selection, word_sorts
-from .running import Running
+from . import insertions, selection, word_sorts
+from .top_k import TopK
 
 _RUN = 16  # elements that a CPU looks at together: some vectors
 _WORDS_A_STEP = 16  # compared, in vectors of 8 and with half of the loads of a heap's
 _SEARCHED = 32  # bits of a key, by which the k-th largest is searched
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group with a running sum or the largest elements in it."""
-    running, largest = group.form("running"), group.form("topk")
-    if running is not None:
-        if loops.fits(running[0]):
-            yield Running(group, target, *running)
-        yield from line_scan.match(running, group, target)
-    elif largest is not None and loops.fits(largest[0]):
-        yield Largest(group, target, *largest)
-
-
 class Largest(loops.LoopForm):
     """The k largest in order, by "heap", "bitonic" sort, or "selection" of the k-th (`selection`)."""
 
     template: ClassVar[str] = "largest"
+    kind: ClassVar[str] = "topk"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return loops.fits(form)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.lines = loops.Lines(static_shape(form.inputs[0]), form.attrs["axis"])
+        self.of = TopK.of(form, target)
+        self.lines, self.k = self.of.lines, self.of.k
         self.parameters = {
             "algorithm": ("heap", "bitonic", *(("selection",) if target.is_gpu else ("list", "words"))),
             "by_wave": (False, True) if target.is_gpu else (False,),
@@ -68,25 +62,25 @@ class Largest(loops.LoopForm):
 
     def _rule(self, name: str, otherwise: Any) -> Any:
         """What the rules say of a name for these lines."""
-        return self.rule(name, otherwise, k=self.form.attrs["k"], n=self.lines.n, lines=self.lines.count)
+        return self.rule(name, otherwise, k=self.k, n=self.lines.n, lines=self.lines.count)
 
     def why_not(self, choice: Choice) -> str | None:
-        x, k = self.form.inputs[0], self.form.attrs["k"]
-        if choice["algorithm"] == "selection" and not selection.can(x.dtype, k):
-            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {x.dtype}"
+        dtype, k = self.of.dtype, self.k
+        if choice["algorithm"] == "selection" and not selection.can(dtype, k):
+            return f"a selection is of at most {selection.MOST} elements of up to 32 bits, not {k} of {dtype}"
         if choice.get("by_wave", False) and (
             choice["algorithm"] != "selection" or not selection.can_by_wave(self.lines.n, k, self.target)
         ):
             return "a wavefront selects as many elements as it has threads, of a line that these keep"
-        if choice["algorithm"] == "list" and not insertions.can(self.target, x.dtype, k):
-            return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {x.dtype}"
-        if choice["algorithm"] == "words" and not word_sorts.can(self.target, x.dtype, self.lines.n, k):
-            return f"at most {word_sorts.MOST_WORDS} words of elements of 32 bits are sorted at once, and not {k} of {x.dtype}"
+        if choice["algorithm"] == "list" and not insertions.can(self.target, dtype, k):
+            return f"a list is of at most {insertions.MOST} elements of 32 or 64 bits, not {k} of {dtype}"
+        if choice["algorithm"] == "words" and not word_sorts.can(self.target, dtype, self.lines.n, k):
+            return f"at most {word_sorts.MOST_WORDS} words of elements of 32 bits are sorted at once, and not {k} of {dtype}"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:
         """A heap's comparisons in one thread, a selection's steps over the keys of a work-group's threads, or a sort's passes, one kernel each."""
-        n, k, count = self.lines.n, self.form.attrs["k"], self.lines.count
+        n, k, count = self.lines.n, self.k, self.lines.count
         deep = max(1, (n - 1).bit_length())
         if choice["algorithm"] == "heap":
             return self.chains(n * max(1, k.bit_length()), count)
@@ -100,17 +94,16 @@ class Largest(loops.LoopForm):
         passes = deep * (deep + 1) // 2
         return self.chains(passes, count * n, passes)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        a, x = self.form.attrs, self.form.inputs[0]
-        if choice["algorithm"] == "list":
-            return insertions.inserted(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, _offered)
-        if choice.get("by_wave", False):
-            return selection.selected(
-                x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target, by_wave=True
-            )
-        ways = {"bitonic": _sorted, "heap": _heaps, "selection": selection.selected, "words": word_sorts.sorted_words}
-        make = ways[choice["algorithm"]]
-        return make(x, a["axis"], a["k"], a["largest"], self.form.outputs[0], self.target)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        of, (src,), by_wave = self.of, sources, choice.get("by_wave", False)
+        ways: dict[str, Callable[[], None]] = {
+            "list": lambda: insertions.inserted(of, _offered, ib, src, *results),
+            "words": lambda: word_sorts.sorted_words(of, ib, src, *results),
+            "heap": lambda: _heaps(of, ib, src, *results),
+            "bitonic": lambda: _sorted(of, ib, src, *results),
+            "selection": lambda: selection.selected(of, by_wave, ib, src, *results),
+        }
+        ways[choice["algorithm"]]()
 
 
 class _Heap:
@@ -159,41 +152,33 @@ class _Heap:
         self.put(self.at(here[0]), self.top[0], self.which[0])
 
 
-def _heaps(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
-    """A heap of the k best of each line, the worst of them on top; then sorted in place, the worst to the end first."""
-    dtype = x.dtype
-    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+def _heaps(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
+    """A thread makes a heap of its line's k best elements, the worst of them on top; then sorts it in place, the worst to the end first."""
+    lines, kept, k, target, largest = of.lines, of.kept, of.k, of.target, of.largest
     n = lines.n
+    better = _better(ib, of.dtype, largest)
+    with loops.each(ib, target, lines.count, "line") as line:
+        heap = _Heap(ib, values, index, functools.partial(kept.at, line), better)
+        with ib.for_range(0, k, "j") as j:
+            heap.put(heap.at(j), src[lines.at(line, j)], j.astype("int64"))
+        with ib.for_range(0, k // 2, "r") as r:
+            h = heap.at(k // 2 - 1 - r)
+            heap.hold(values[h], index[h])
+            heap.sift(k // 2 - 1 - r, k)
+        if k < n:
+            worst = heap.at(0)
 
-    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        """A thread makes a heap of its line's best elements, then takes them out, the worst first."""
-        (src,), (values, index) = sources, results
+            def offer(j: Expr) -> None:
+                heap.hold(src[lines.at(line, j)], j.astype("int64"))
+                with ib.if_scope(better(heap.top[0], heap.which[0], values[worst], index[worst])):
+                    heap.sift(0, k)
 
-        better = _better(ib, dtype, largest)
-        with loops.each(ib, target, lines.count, "line") as line:
-            heap = _Heap(ib, values, index, functools.partial(kept.at, line), better)
-            with ib.for_range(0, k, "j") as j:
-                heap.put(heap.at(j), src[lines.at(line, j)], j.astype("int64"))
-            with ib.for_range(0, k // 2, "r") as r:
-                h = heap.at(k // 2 - 1 - r)
-                heap.hold(values[h], index[h])
-                heap.sift(k // 2 - 1 - r, k)
-            if k < n:
-                worst = heap.at(0)
-
-                def offer(j: Expr) -> None:
-                    heap.hold(src[lines.at(line, j)], j.astype("int64"))
-                    with ib.if_scope(better(heap.top[0], heap.which[0], values[worst], index[worst])):
-                        heap.sift(0, k)
-
-                _offered(ib, src, lines, line, range(k, n), None if target.is_gpu else values[worst], largest, offer)
-            with ib.for_range(0, k - 1, "e") as e:
-                last, first = heap.at(k - 1 - e), heap.at(0)
-                heap.hold(values[last], index[last])
-                heap.put(last, values[first], index[first])
-                heap.sift(0, k - 1 - e)
-
-    return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
+            _offered(ib, src, lines, line, range(k, n), None if target.is_gpu else values[worst], largest, offer)
+        with ib.for_range(0, k - 1, "e") as e:
+            last, first = heap.at(k - 1 - e), heap.at(0)
+            heap.hold(values[last], index[last])
+            heap.put(last, values[first], index[first])
+            heap.sift(0, k - 1 - e)
 
 
 def _better(ib: IRBuilder, dtype: str, largest: bool) -> Any:
@@ -231,47 +216,41 @@ def _offered(
         offer(j)
 
 
-def _sorted(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
-    """A bitonic sort of each line, padded to a power of two: what is beyond the line comes last."""
-    dtype = x.dtype
-    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
+def _sorted(of: TopK, ib: IRBuilder, src: BufferVar, values: BufferVar, index: BufferVar) -> None:
+    """A bitonic sort of each line, padded to a power of two: what is beyond the line comes last. Runs are doubled until one is the line; each step compares elements that are
+    `apart` from each other."""
+    lines, kept, k, target, largest, dtype = of.lines, of.kept, of.k, of.target, of.largest, of.dtype
     n = lines.n
     steps = (n - 1).bit_length()
     size = 1 << steps
-
-    def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        """Bitonic: runs are doubled until one is the line; each step compares elements that are `apart` from each other."""
-        (src,), (values, index) = sources, results
-        key = ib.allocate(dtype, (lines.count * size,), "key")
-        which = ib.allocate("int32", (lines.count * size,), "which")
-        with loops.each(ib, target, lines.count * size) as e:
-            line, p = te.indexdiv(e, size), te.indexmod(e, size)
-            which[e] = p
-            # What is beyond the line has the largest numbers, and stays behind by them.
-            key[e] = te.if_then_else(p < n, src[lines.at(line, te.min(p, n - 1))], te.const(0, dtype))
-        with ib.for_range(0, steps, "run") as run, ib.for_range(0, run + 1, "step") as step:
-            with loops.each(ib, target, lines.count * size // 2) as e:
-                apart = te.const(1, "int32") << (run - step)
-                low = te.indexmod(e, apart)
-                a = (e - low) * 2 + low
-                b = a + apart
-                # Runs of 2 << run elements are sorted up and down in turn, the last run up.
-                up = te.bitwise_and(te.indexmod(a, size) >> (run + 1), 1) == 0
-                u, v = ib.let("u", key[a]), ib.let("v", key[b])
-                i, j = ib.let("i", which[a]), ib.let("j", which[b])
-                first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
-                same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
-                real = te.all(i < n, j < n)
-                ahead = ib.let("ahead", te.select(real, te.any(first, te.all(same, sooner)), sooner))
-                with ib.if_scope(ahead != up):
-                    key[a] = v
-                    which[a] = j
-                    key[b] = u
-                    which[b] = i
-        with loops.each(ib, target, lines.count * k) as e:
-            line, p = te.indexdiv(e, k), te.indexmod(e, k)
-            h = kept.at(line, p)
-            values[h] = key[line * size + p]
-            index[h] = which[line * size + p].astype("int64")
-
-    return loops.extern("topk", [x], [(out.shape, dtype), (out.shape, "int64")], body)
+    key = ib.allocate(dtype, (lines.count * size,), "key")
+    which = ib.allocate("int32", (lines.count * size,), "which")
+    with loops.each(ib, target, lines.count * size) as e:
+        line, p = te.indexdiv(e, size), te.indexmod(e, size)
+        which[e] = p
+        # What is beyond the line has the largest numbers, and stays behind by them.
+        key[e] = te.if_then_else(p < n, src[lines.at(line, te.min(p, n - 1))], te.const(0, dtype))
+    with ib.for_range(0, steps, "run") as run, ib.for_range(0, run + 1, "step") as step:
+        with loops.each(ib, target, lines.count * size // 2) as e:
+            apart = te.const(1, "int32") << (run - step)
+            low = te.indexmod(e, apart)
+            a = (e - low) * 2 + low
+            b = a + apart
+            # Runs of 2 << run elements are sorted up and down in turn, the last run up.
+            up = te.bitwise_and(te.indexmod(a, size) >> (run + 1), 1) == 0
+            u, v = ib.let("u", key[a]), ib.let("v", key[b])
+            i, j = ib.let("i", which[a]), ib.let("j", which[b])
+            first = ib.let("first", above(u, v, dtype) if largest else above(v, u, dtype))
+            same, sooner = ib.let("same", alike(u, v, dtype)), ib.let("sooner", i < j)
+            real = te.all(i < n, j < n)
+            ahead = ib.let("ahead", te.select(real, te.any(first, te.all(same, sooner)), sooner))
+            with ib.if_scope(ahead != up):
+                key[a] = v
+                which[a] = j
+                key[b] = u
+                which[b] = i
+    with loops.each(ib, target, lines.count * k) as e:
+        line, p = te.indexdiv(e, k), te.indexmod(e, k)
+        h = kept.at(line, p)
+        values[h] = key[line * size + p]
+        index[h] = which[line * size + p].astype("int64")

@@ -13,12 +13,11 @@ from typing import Any
 from ... import te
 from ...ir import Broadcast, Expr, Shuffle
 from ...ir.dtype import dtype_info
-from ...ops.registry import TensorType, static_shape
 from ...target import Target
-from ...te import Tensor
 from ...te.ir_builder import IRBuilder
 from ...te.like import Index
 from ..parts import loops
+from .top_k import TopK
 
 MOST_WORDS = 1 << 14  # that are sorted at once: half of a second cache of 256 KB
 _LEAST_WORDS = 64
@@ -47,27 +46,23 @@ def steps(n: int, k: int) -> float:
     return n + size * deep * (deep + 1) / 2 * (1 + (n > size))
 
 
-def sorted_words(x: Tensor, axis: int, k: int, largest: bool, out: TensorType, target: Target) -> list[Tensor]:
-    """The k largest (or smallest) along an axis in order, and their places; of equals the first comes first."""
-    lines, kept = loops.Lines(static_shape(x), axis), loops.Lines(out.shape, axis)
-
-    def body(ib: IRBuilder, sources: list[Any], results: list[Any]) -> None:
-        with loops.each(ib, target, lines.count, "line") as line:
-            _Line(ib, sources[0], lines, line, k, largest, target.vector_bytes // 8).best(kept, results)
-
-    return loops.extern("topk", [x], [(out.shape, x.dtype), (out.shape, "int64")], body)
+def sorted_words(of: TopK, ib: IRBuilder, src: Any, values: Any, index: Any) -> None:
+    """A line a task."""
+    with loops.each(ib, of.target, of.lines.count, "line") as line:
+        _Line(of, ib, src, line).best(values, index)
 
 
 class _Line:
     """The statements for one line."""
 
-    def __init__(self, ib: IRBuilder, src: Any, lines: loops.Lines, line: Index, k: int, largest: bool, lanes: int):
-        self.ib, self.src, self.lines, self.line, self.k, self.largest = ib, src, lines, line, k, largest
-        self.size = words_of(lines.n, k)
-        self.lanes = max(2, min(lanes, self.size // 2))
+    def __init__(self, of: TopK, ib: IRBuilder, src: Any, line: Index):
+        self.ib, self.src, self.lines, self.kept, self.line = ib, src, of.lines, of.kept, line
+        self.k, self.largest = of.k, of.largest
+        self.size = words_of(of.lines.n, of.k)
+        self.lanes = max(2, min(of.target.vector_bytes // 8, self.size // 2))
         self.words = ib.allocate("int64", (self.size + _RUN,), "words", scope="local")
 
-    def best(self, kept: loops.Lines, results: list[Any]) -> None:
+    def best(self, values: Any, index: Any) -> None:
         """Values and places of the first k words, once the line has gone by."""
         ib, n = self.ib, self.lines.n
         first = min(n, self.size)
@@ -76,11 +71,10 @@ class _Line:
         self._sort()
         if n > first:
             self._rest(first)
-        values, index = results
         with ib.for_range(0, self.k, "p") as p:
             at = ib.let("at", self._place(self.words[p]))
-            values[kept.at(self.line, p)] = self.src[self.lines.at(self.line, at)]
-            index[kept.at(self.line, p)] = at.astype("int64")
+            values[self.kept.at(self.line, p)] = self.src[self.lines.at(self.line, at)]
+            index[self.kept.at(self.line, p)] = at.astype("int64")
 
     # ---- words
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ...ir.expr import BufferLoad, Expr, TensorRead
 from ...ir.visit import Rewriter, substituter
@@ -75,8 +75,6 @@ class Epilogue:
 
 class FusedForm(loops.LoopForm):
     """A product as loops on a GPU, with what follows it in the same kernel where that is elementwise; else in kernels of its own."""
-
-    stage: ClassVar[str]  # the name of the operation that has the loops
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar, Self
 
 from ... import te
 from ...ir import build
@@ -215,15 +216,34 @@ def extern(
 
 
 class LoopForm(Space):
-    """A group whose form is written as loops, with what is elementwise behind it in kernels of its own."""
+    """A group whose form is written as loops, with what is elementwise behind it in kernels of its own. Subclasses say the form's kind and write `sketch` and `body`."""
+
+    kind: ClassVar[str]  # of the form
+    stage: str = ""  # the name of the operation that has the loops; empty: the form's kind
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        """The space of a group with such a form in it, where it serves."""
+        found = group.form(cls.kind)
+        return cls(group, target, *found) if found is not None and cls.serves(found[0], target) else None
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        """Whether these loops compute a form on a target."""
+        return True
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target)
         self.form, self.carriers = form, carriers
 
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        """The loops of a legal choice, from the form's inputs to its outputs."""
+        raise NotImplementedError
+
     def tensors(self, choice: Choice) -> list[Tensor]:
         """The form's outputs as loops."""
-        raise NotImplementedError
+        outs = [(t.shape, t.dtype) for t in self.form.outputs]
+        return extern(self.stage or self.kind, list(self.form.inputs), outs, partial(self.body, choice))
 
     def chains(self, steps: float, threads: float, kernels: int = 1, ahead: int = 1) -> Footprint:
         """`steps` of one thread after another in all kernels together, each an element of memory and `_OPERATIONS`; so many threads. ahead: loads that are under way

@@ -178,6 +178,7 @@ class Kernel:
 class AttentionSpace(loops.LoopForm):
     """What the templates of attention have in common: its sizes, typical ones where they are open, and loops in place of the form."""
 
+    kind: ClassVar[str] = "attention"
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
     kernel: ClassVar[type[Kernel]] = Kernel  # how its loops read operands
     is_alone: bool = False  # whether no template is made for as few queries
@@ -198,12 +199,8 @@ class AttentionSpace(loops.LoopForm):
         """The attention's loops by a legal choice."""
         raise NotImplementedError
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            self.loops(self.kernel.of(self.form, ib, sources, results[0]), choice)
-
-        out = self.form.outputs[0]
-        return loops.extern("attention", list(self.form.inputs), [(out.shape, out.dtype)], body)
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        self.loops(self.kernel.of(self.form, ib, sources, results[0]), choice)
 
 
 class SplitAttention(AttentionSpace):

@@ -56,7 +56,7 @@ class MxProduct(FusedForm):
     """`rows` by `columns` of the result a work-group of `waves_m` by `waves_n` wavefronts, `step` elements of the sum at a time."""
 
     template: ClassVar[str] = "scaled matrix product"
-    stage: ClassVar[str] = "scaled_product"
+    stage = "scaled_product"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

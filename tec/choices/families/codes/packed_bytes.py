@@ -56,6 +56,8 @@ class CpuRound(loops.LoopForm):
     """Rows over threads; a block's largest magnitude in a vector, then its bytes."""
 
     template: ClassVar[str] = "cpu round to bytes"
+    kind: ClassVar[str] = "round_blocks"
+    stage = "round"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -71,18 +73,12 @@ class CpuRound(loops.LoopForm):
         rows, k = (getattr(n, "value", 1) for n in self.form.inputs[0].shape)
         return on_cores(_ROUNDING * rows * k, moved_bytes(self.group), choice["parallel"], rows)
 
-    def tensors(self, choice: Choice) -> list[Tensor]:
-        (x,), block = self.form.inputs, self.form.attrs["block"]
-        q, scale = self.form.outputs
+    def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
+        (read,), (bytes_, scales), block = sources, results, self.form.attrs["block"]
         lanes = min(lanes_for("float32", self.target), block & -block)
-
-        def body(ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-            (read,), (bytes_, scales) = sources, results
-            kind = "parallel" if choice["parallel"] else "serial"
-            with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
-                _round_block(ib, read, bytes_, scales, i, b, block, lanes)
-
-        return loops.extern("round", [x], [(q.shape, q.dtype), (scale.shape, scale.dtype)], body)
+        kind = "parallel" if choice["parallel"] else "serial"
+        with ib.for_range(0, bytes_.shape[0], "i", kind=kind) as i, ib.for_range(0, scales.shape[1], "b") as b:
+            _round_block(ib, read, bytes_, scales, i, b, block, lanes)
 
 
 def _round_block(

@@ -59,7 +59,7 @@ class FewRows(FusedForm):
     """See the module."""
 
     template: ClassVar[str] = "few rows"
-    stage: ClassVar[str] = "few_rows"
+    stage = "few_rows"
     is_ranked = True
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], operands: Operands):

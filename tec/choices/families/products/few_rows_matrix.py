@@ -109,7 +109,7 @@ class FewRowsMatrix(FewRows):
     """See the module."""
 
     template: ClassVar[str] = "few rows by matrix units"
-    stage: ClassVar[str] = "few_rows_matrix"
+    stage = "few_rows_matrix"
     neutral: ClassVar[Mapping[str, Value]] = {"prefetch": False}
     can_prefetch: ClassVar[bool] = True
 

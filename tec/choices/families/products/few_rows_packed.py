@@ -62,7 +62,7 @@ class PackedRows(FewRowsMatrix):
     """The same of packed weights."""
 
     template: ClassVar[str] = "few packed rows"
-    stage: ClassVar[str] = "few_packed_rows"
+    stage = "few_packed_rows"
     can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
 
     def __init__(self, group: Group, target: Target, *rest: Any):
