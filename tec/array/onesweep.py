@@ -137,6 +137,27 @@ def _look_back(words: Any, own: Any, nearest: Any) -> Any:
     return found
 
 
+def _rank(keys: Any, ranks: Any, mine: Any, wave: Any, below: Any, shift: Any, lanes: Any) -> None:
+    """The rank of each of a thread's keys among those of its digit that come before it in the tile, wavefront by wavefront. mine: of each wavefront, how many of a digit; below: the lanes before
+    this one, a bit each."""
+    for i in unrolled(len(keys)):
+        d = np.int32((keys[i] >> shift) & 255)
+        alike = lanes(0xFFFFFFFF) | (lanes(0xFFFFFFFF) << lanes(wave_size() - 32))
+        for b in unrolled(8):
+            has = ((d >> b) & 1) != 0
+            those = lanes(ballot(has))
+            alike = alike & (those if has else ~those)
+        before = np.int32(popcount(alike & below))
+        slot = wave * DIGITS + d
+        seen = mine[slot]
+        wave_barrier()
+        ranks[i] = seen + before
+        if before == 0:
+            mine[slot] = seen + np.int32(popcount(alike))
+        wave_barrier()
+    barrier()
+
+
 @cache
 def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave: int) -> Any:
     """The kernel of a pass: the first reads elements, the last writes them, those between have one. `width_of_wave`: its lanes."""
@@ -200,23 +221,7 @@ def _mover(width: int, passes: int, is_first: bool, is_last: bool, width_of_wave
                     k = key[base + at]
             keys[i] = k
 
-        # The rank of an element among those of its digit that come before it in the tile, wavefront by wavefront.
-        for i in unrolled(each):
-            d = np.int32((keys[i] >> shift) & 255)
-            alike = lanes(0xFFFFFFFF) | (lanes(0xFFFFFFFF) << lanes(wave_size() - 32))
-            for b in unrolled(8):
-                has = ((d >> b) & 1) != 0
-                those = lanes(ballot(has))
-                alike = alike & (those if has else ~those)
-            before = np.int32(popcount(alike & below))
-            slot = wave * DIGITS + d
-            seen = mine[slot]
-            wave_barrier()
-            ranks[i] = seen + before
-            if before == 0:
-                mine[slot] = seen + np.int32(popcount(alike))
-            wave_barrier()
-        barrier()
+        _rank(keys, ranks, mine, wave, below, shift, lanes)
 
         # Thread t answers for digit t: how many the tile has, and where they go.
         total = np.int32(0)

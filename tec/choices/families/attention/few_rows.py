@@ -115,7 +115,11 @@ class FewRowsAttention(SplitAttention):
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
-        grid.launch(lambda of, first, tx, ty: Streams(kernel, self, choice, of, tx, ty))
+        grid.launch(lambda of, first, tx, ty: self.streams_of(kernel, self, choice, of, tx, ty))
+
+    def streams_of(self, *args: Any) -> Streams:
+        """The loops of a work-group."""
+        return Streams(*args)
 
 
 def _typical_batch(form: Form) -> int:

@@ -52,16 +52,24 @@ class Kernel:
         self.g = self.sizes_of(self.form)
         self.scores: Scores = scores_of(self.form.inputs, self.form.attrs)
         self.acc = self.scores.acc
-        self.block: Any = None  # where keys lie in blocks of a pool: the one that is read now, and its first key
+        self.places = places_of(self.form) or 0  # keys of a block, where they lie in blocks of a pool
+        self.block: Any = None  # the one that is read now, where all keys that follow are of it, and its first key
         self.block_first: Any = 0
 
     def enter(self, b: Index, key: Any) -> None:
         """What follows reads keys from `key` on of batch entry b, no further than to the end of their block."""
-        if (places := places_of(self.form)) is not None:
-            table, blocks = self.sources[TABLE], self.form.inputs[1].shape[0]
-            number = te.indexdiv(key, places)
-            self.block = self.ib.let("block_at", block_of(lambda *i: table[i], b, number, _size(blocks)))
-            self.block_first = self.ib.let("block_first", number * places)
+        if self.places:
+            number = te.indexdiv(key, self.places)
+            self.block = self.entry(b, number)
+            self.block_first = self.ib.let("block_first", number * self.places)
+
+    def entry(self, b: Index, number: Any) -> Any:
+        """The place in the pool of a batch entry's block."""
+        return self.ib.let("block_at", self._block_of(b, number))
+
+    def _block_of(self, b: Index, number: Any) -> Any:
+        table, blocks = self.sources[TABLE], self.form.inputs[1].shape[0]
+        return block_of(lambda *i: table[i], b, number, _size(blocks))
 
     @staticmethod
     def sizes_of(form: Form) -> Geometry:
@@ -79,14 +87,22 @@ class Kernel:
 
     def stored_at(self, operand: str, *index: Any) -> Any:
         """The same in its own type."""
-        if self.block is not None and operand in ("k", "v"):
-            _, head, place, d = index
-            return self.sources[operand][self.block, head, place - self.block_first, d]
+        if self.places and operand in ("k", "v"):
+            b, head, place, d = index
+            if self.block is not None:
+                return self.sources[operand][self.block, head, place - self.block_first, d]
+            block = self._block_of(b, te.indexdiv(place, self.places))
+            return self.sources[operand][block, head, te.indexmod(place, self.places), d]
         return self.sources[operand][stored(order_of(self.form.attrs, operand), index)]
 
     def near(self, operand: str, b: Index, head: Index, first: Expr) -> Callable[[Any, Any], Any]:
-        """Reads of a place and an element of keys or values, in their own type, for places that lie in one block with `first` where keys lie in blocks."""
-        return lambda place, d: self.stored_at(operand, b, head, place, d)
+        """Reads of a place and an element of keys or values, in their own type, for places that lie in one block with `first` where keys lie in blocks: one entry of the table
+        for all of them."""
+        if not self.places or operand == "q" or self.block is not None:
+            return lambda place, d: self.stored_at(operand, b, head, place, d)
+        number = self.ib.let("number", te.indexdiv(first, self.places))
+        block, source = self.entry(b, number), self.sources[operand]
+        return lambda place, d: source[block, head, place - number * self.places, d]
 
     @cached_property
     def turn(self) -> Rotation | None:
@@ -180,7 +196,6 @@ class AttentionSpace(loops.LoopForm):
 
     kind: ClassVar[str] = "attention"
     open_queries: ClassVar[int] = OPEN  # how many are expected where their number is open
-    kernel: ClassVar[type[Kernel]] = Kernel  # how its loops read operands
     is_alone: bool = False  # whether no template is made for as few queries
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
@@ -200,7 +215,7 @@ class AttentionSpace(loops.LoopForm):
         raise NotImplementedError
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
-        self.loops(self.kernel.of(self.form, ib, sources, results[0]), choice)
+        self.loops(Kernel.of(self.form, ib, sources, results[0]), choice)
 
 
 class SplitAttention(AttentionSpace):

@@ -7,74 +7,19 @@ memory is part of one block where blocks are whole tiles: then one entry of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .... import te
-from ....ops.attention import TABLE, block_of
 from ....te.like import Index
-from ...group import extent
-from ...space import Choice
 from .few_rows import FewRowsAttention, Streams
 from .few_rows_matrix import DirectWave, FewRowsMatrixAttention
 from .gpu import GpuAttention
-from .grid import Grid
-from .kernel import Kernel, places_of
 from .matrix import MatrixAttention
 from .wave import Wave
 
 
-class PagedKernel(Kernel):
-    """Reads keys and values through the table of blocks."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.places = places_of(self.form) or 1
-        blocks = self.form.inputs[1].shape[0]
-        known = extent(blocks)
-        self.blocks = blocks if known is None else known
-
-    def entry(self, b: Index, number: Any) -> Any:
-        """The place in the pool of a batch entry's block."""
-        table = self.sources[TABLE]
-        return self.ib.let("block_at", block_of(lambda *i: table[i], b, number, self.blocks))
-
-    def near(self, operand: str, b: Index, head: Index, first: Any) -> Callable[[Any, Any], Any]:
-        """See `Kernel.near`: one entry of the table for all places of a block, unless it is known already (`enter`)."""
-        if operand == "q" or self.block is not None:
-            return super().near(operand, b, head, first)
-        number = self.ib.let("number", te.indexdiv(first, self.places))
-        block = self.entry(b, number)
-        source = self.sources[operand]
-        return lambda place, d: source[block, head, place - number * self.places, d]
-
-    def stored_at(self, operand: str, *index: Any) -> Any:
-        """See `Kernel.stored_at`."""
-        if operand == "q" or self.block is not None:
-            return super().stored_at(operand, *index)
-        b, head, place, d = index
-        table = self.sources[TABLE]
-        block = block_of(lambda *i: table[i], b, te.indexdiv(place, self.places), self.blocks)
-        return self.sources[operand][block, head, te.indexmod(place, self.places), d]
-
-
-class PagedFewRows(FewRowsAttention):
-    """Few queries of each text: a step of a server."""
-
-    template: ClassVar[str] = "few rows attention, paged"
-    measured_as: ClassVar[str] = FewRowsAttention.template
-    kernel: ClassVar[type[Kernel]] = PagedKernel
-
-    def loops(self, kernel: Kernel, choice: Choice) -> None:
-        assert isinstance(kernel, PagedKernel)
-        grid = Grid(kernel, self.rows[1], self.rows[0], choice["splits"], (self.wave, choice["waves"]), early=True)
-        grid.launch(lambda of, first, tx, ty: _PagedStreams(kernel, self, choice, of, tx, ty))
-
-
 class _PagedStreams(Streams):
     """Streams of keys whose blocks are looked up a step ahead."""
-
-    k: PagedKernel
 
     def _number(self, base: Any, u: int) -> Any:
         """The block of key `u` of a step of this lane, no further than that of the last key that is seen. Where a block is a whole number of streams' steps,
@@ -101,10 +46,18 @@ class _PagedStreams(Streams):
             self.ahead_entries[u] = self.k.entry(self.of.b, self._number(base + block, u))
 
 
+class PagedFewRows(FewRowsAttention):
+    """Few queries of each text: a step of a server."""
+
+    template: ClassVar[str] = "few rows attention, paged"
+    measured_as: ClassVar[str] = FewRowsAttention.template
+
+    def streams_of(self, *args: Any) -> Streams:
+        return _PagedStreams(*args)
+
+
 class _PagedDirect(DirectWave):
     """Blocks of a wavefront are looked up a step ahead: one entry of the table serves a wavefront's block where blocks of the pool are a whole number of them."""
-
-    k: PagedKernel
 
     @property
     def _is_whole(self) -> bool:
@@ -139,7 +92,6 @@ class PagedFewRowsMatrix(FewRowsMatrixAttention):
 
     template: ClassVar[str] = "few rows attention by matrix units, paged"
     measured_as: ClassVar[str] = FewRowsMatrixAttention.template
-    kernel: ClassVar[type[Kernel]] = PagedKernel
     wave_loops: ClassVar[type[DirectWave]] = _PagedDirect
 
 
@@ -147,7 +99,6 @@ class _PagedWave(Wave):
     """A tile of keys in one block has one entry of the table."""
 
     def _blocks(self, key: Index) -> None:
-        assert isinstance(self.k, PagedKernel)
         if self.k.places % self.keys == 0:
             self.k.enter(self.of.b, key)
         super()._blocks(key)
@@ -158,7 +109,6 @@ class PagedMatrix(MatrixAttention):
 
     template: ClassVar[str] = "matrix attention, paged"
     measured_as: ClassVar[str] = MatrixAttention.template
-    kernel: ClassVar[type[Kernel]] = PagedKernel
     wave_loops: ClassVar[type[Wave]] = _PagedWave
 
 
@@ -167,7 +117,6 @@ class PagedVector(GpuAttention):
 
     template: ClassVar[str] = "gpu attention, paged"
     measured_as: ClassVar[str] = GpuAttention.template
-    kernel: ClassVar[type[Kernel]] = PagedKernel
 
 
 SPACES = (PagedFewRowsMatrix, PagedFewRows, PagedMatrix, PagedVector)
