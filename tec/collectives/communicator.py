@@ -40,11 +40,7 @@ class Communicator:
 
     def all_reduce(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """The elementwise sum (prod, max, min, avg) of all ranks' `x`, of any shape; all ranks get the same bits. `out` may be `x`."""
-        try:
-            run = self._ready["all_reduce", op, x.layout, out.layout]
-        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
-            run = None
-        if run is None:
+        if (run := self._known("all_reduce", op, x, out)) is None:
             x = self._summed(x, "all_reduce")
             out = self._out(out, x.shape, x.dtype, "all_reduce")
             run = self._keep(op, x, out, Call("all_reduce", x.dtype, x.size, _reduction(op)))
@@ -53,11 +49,7 @@ class Communicator:
 
     def reduce_scatter(self, x: Any, op: str = "sum", out: Any = None) -> NDArray:
         """This rank's part of the reduction of all ranks' `x` [size * n, ...]: an array [n, ...]. Raises ArgumentError where the first extent is no multiple of the number of ranks."""
-        try:
-            run = self._ready["reduce_scatter", op, x.layout, out.layout]
-        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
-            run = None
-        if run is None:
+        if (run := self._known("reduce_scatter", op, x, out)) is None:
             x = self._summed(x, "reduce_scatter")
             out = self._out(out, self._part(x, "reduce_scatter"), x.dtype, "reduce_scatter")
             run = self._keep(op, x, out, Call("reduce_scatter", x.dtype, out.size, _reduction(op)))
@@ -66,11 +58,7 @@ class Communicator:
 
     def all_gather(self, x: Any, out: Any = None) -> NDArray:
         """All ranks' `x` [n, ...] one behind the other: [size * n, ...]. A scalar becomes a row of them."""
-        try:
-            run = self._ready["all_gather", "", x.layout, out.layout]
-        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
-            run = None
-        if run is None:
+        if (run := self._known("all_gather", "", x, out)) is None:
             x = self._array(x, "all_gather")
             shape = (self.size * x.shape[0], *x.shape[1:]) if x.shape else (self.size,)
             out = self._out(out, shape, x.dtype, "all_gather")
@@ -80,11 +68,7 @@ class Communicator:
 
     def all_to_all(self, x: Any, out: Any = None) -> NDArray:
         """Part r of `x` [size * n, ...] goes to rank r; the result has the parts that all ranks sent here, in the order of ranks."""
-        try:
-            run = self._ready["all_to_all", "", x.layout, out.layout]
-        except (KeyError, AttributeError, TypeError):  # a first one, no NDArray, or a reduction that is no name
-            run = None
-        if run is None:
+        if (run := self._known("all_to_all", "", x, out)) is None:
             x = self._array(x, "all_to_all")
             self._part(x, "all_to_all")
             out = self._out(out, x.shape, x.dtype, "all_to_all")
@@ -153,6 +137,13 @@ class Communicator:
         self.close()
 
     # ---- arguments
+
+    def _known(self, name: str, op: str, x: Any, out: Any) -> Doing | None:
+        """What calls of such layouts do; None for a first one, what is no NDArray, or a reduction that is no name."""
+        try:
+            return self._ready[name, op, x.layout, out.layout]
+        except (KeyError, AttributeError, TypeError):
+            return None
 
     def _keep(self, op: str, x: NDArray, out: NDArray, call: Call) -> Doing:
         """What calls of such layouts do from now on: a layout says all that the checks ask."""

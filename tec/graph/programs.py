@@ -150,7 +150,7 @@ def _exprs(shape: tuple[Size, ...]) -> list[Any]:
 
 
 def _inline_constant(v: Value) -> bool:
-    return bool(v.is_known and v.type.size == 1 and not v.dtype.startswith("float8"))
+    return bool(v.is_known and v.type.size == 1 and not dtype_info(v.dtype).is_float8)
 
 
 def signature_of(group: FusedGroup, sizes: GroupSizes) -> Any:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from .. import te
+from ..ir.dtype import dtype_info
 from ..te import Tensor
 from .contraction import Contraction, Operand, piece_elems
 from .layouts import Layout
@@ -16,7 +17,7 @@ from .views import apply_steps, contiguous_run, viewed_type
 
 def accumulator(dtype: str, out: str | None = None) -> str:
     """The type that products of `dtype` are summed in, for results of type `out`."""
-    if dtype in ("float16", "bfloat16") or dtype.startswith("float8"):
+    if dtype in ("float16", "bfloat16") or dtype_info(dtype).is_float8:
         return "float32"
     if dtype == "int16" and out == "int32":
         return out

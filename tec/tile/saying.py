@@ -9,6 +9,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import Open, close
+from ..ir.dtype import dtype_info
 from ..kernels.output import HEADER, WORDS, Output, Piece, Place, words_of
 from .control import Control
 from .grammar import Op, Program
@@ -64,7 +65,7 @@ class Saying(Control):
             pieces += [Piece(", ")] * (k > 0) + [Piece("", "int32")]
             values.append(i)
         e = B.cast("int32", e) if e.dtype == "bool" else e
-        if e.dtype in ("float16", "bfloat16") or e.dtype.startswith("float8"):
+        if e.dtype in ("float16", "bfloat16") or dtype_info(e.dtype).is_float8:
             e = B.cast("float32", e)
         pieces += [Piece(")" + prefix), Piece("", e.dtype, "x" if hexed and not e.dtype.startswith("float") else "")]
         return self._record("print", pieces, [*values, e], loc, "\n")

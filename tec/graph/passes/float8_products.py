@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...ir.dtype import dtype_info
 from ...target import Target
 from ...te import intrin
 from ...te.evaluate import np_dtype
@@ -91,7 +92,7 @@ def _dequantized(v: Value) -> tuple[Value, Value] | None:
     made, scale = node.inputs
     if made.node is not None and made.node.op == "subtract" and _is_zero(made.node.inputs[1]):
         made = made.node.inputs[0]
-    if made.node is None or made.node.op != "cast" or not made.node.inputs[0].dtype.startswith("float8"):
+    if made.node is None or made.node.op != "cast" or not dtype_info(made.node.inputs[0].dtype).is_float8:
         return None
     q = made.node.inputs[0]
     return (q, scale) if q.shape == v.shape else None
