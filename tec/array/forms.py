@@ -12,6 +12,7 @@ from typing import Any
 
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device
+from ..runtime.devices.storage import ALIGN
 from . import dtypes
 from .dtypes import DType
 
@@ -78,8 +79,7 @@ def form_of(
 
 def leaf_form(data: NDArray) -> Form:
     """The form of a value in memory."""
-    layout = data.layout
-    key = (layout[0], layout[1], layout[3], layout[5] == 64)
+    key = (data.dtype, data.shape, data.device, data.alignment == ALIGN)
     found = _FORMS.get(key)
     if found is None:
         found = _keep(key, Form(LEAF, (), data.shape, dtypes.ALL[data.dtype], data.device, (), (), 0, key[3]))

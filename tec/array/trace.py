@@ -16,6 +16,7 @@ from math import prod
 from typing import Any
 
 from ..ops.registry import BROADCAST, ELEMENTWISE, OPS
+from ..runtime.devices.storage import ALIGN
 from .node import Node
 
 Entry = tuple[Any, ...]
@@ -41,8 +42,7 @@ class Trace:
             data = n.data
             if data is not None:
                 leaves.append(n)
-                layout = data.layout
-                entries.append((layout[0], layout[1], layout[5] == 64))
+                entries.append((data.dtype, data.shape, data.alignment == ALIGN))
             else:
                 inputs = []
                 for i in n.inputs:  # most are in memory or met already: without a call for them
@@ -52,10 +52,9 @@ class Trace:
                         if data is None:
                             k = visit(i)
                         else:
-                            layout = data.layout
                             k = number[id(i)] = len(entries)
                             leaves.append(i)
-                            entries.append((layout[0], layout[1], layout[5] == 64))
+                            entries.append((data.dtype, data.shape, data.alignment == ALIGN))
                     inputs.append(k)
                 order.append(n)
                 f = n.form

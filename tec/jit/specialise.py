@@ -72,7 +72,7 @@ def argument_type(a: Any, name: str) -> Argument:
     if type(a) is Pack:
         return type_of_pack(a, name, argument_type)
     if isinstance(a, NDArray):
-        aligned = min(a.layout[5], _VECTOR_BYTES) if a.size else _VECTOR_BYTES
+        aligned = min(a.alignment, _VECTOR_BYTES) if a.size else _VECTOR_BYTES
         return Argument("array", a.dtype, a.ndim, a.is_contiguous, aligned)
     if isinstance(a, (bool, np.bool_)):
         return Argument("scalar", "bool")

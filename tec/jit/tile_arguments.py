@@ -130,7 +130,7 @@ def known_of(names: list[str], values: list[Any]) -> dict[str, int]:
     out: dict[str, int] = {}
     for n, v in zip(names, values):
         if type(v) is NDArray:
-            out[n] = min(v.layout[5], KNOWN)
+            out[n] = min(v.alignment, KNOWN)
         elif isinstance(v, int) and not isinstance(v, bool):
             out[n] = (1 if v % KNOWN else KNOWN) * (1 if v >= 0 else -1)
     return out

@@ -101,6 +101,11 @@ class NDArray(Memory):
         return self.layout[4]
 
     @property
+    def alignment(self) -> int:
+        """Bytes that divide its address: a power of two, up to 64."""
+        return self.layout[5]
+
+    @property
     def ctx(self) -> Device:
         """The device, under the name that te programs use."""
         return self.device
