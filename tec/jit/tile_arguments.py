@@ -44,13 +44,17 @@ def warps_of(name: str, n: Any, target: Target) -> int:
 
 def grid_of(name: str, grid: Any) -> tuple[int, int, int]:
     """Three numbers of a grid. Raises KernelError."""
+    if type(grid) is tuple and 0 < len(grid) <= 3:  # nearly always plain numbers: a launch from Python waits for this
+        x, y, z = (*grid, 1, 1)[:3]
+        if type(x) is type(y) is type(z) is int and -1 < x < _MOST and -1 < y < _MOST and -1 < z < _MOST:
+            return x, y, z
     parts = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
     if not 1 <= len(parts) <= 3:
         raise KernelError(f"{name}: the grid has {len(parts)} dimensions", hint="one to three: kernel[(n,)](...)")
     for p in parts:
         if isinstance(p, (bool, float)) or not hasattr(p, "__index__"):
             raise KernelError(f"{name}: the grid is {grid!r}", hint="whole numbers: (triton.cdiv(n, BLOCK),)")
-        if p < 0 or p >= 2**31:
+        if p < 0 or p >= _MOST:
             raise KernelError(
                 f"{name}: a grid of {int(p):,} programs along one axis", hint="less than 2**31 along each of three axes"
             )
@@ -123,6 +127,7 @@ def run_time_names(types: dict[str, Any]) -> list[str]:
 
 
 KNOWN = 16  # what is asked of addresses (bytes) and numbers, as Triton does: the bytes of the widest access
+_MOST = 2**31  # programs along an axis
 
 
 def known_of(names: list[str], values: list[Any]) -> dict[str, int]:

@@ -13,6 +13,7 @@ from ..target import Target
 from ..tile.grammar import Program
 from ..tile.lowering import Lowered
 from .reflection import resources_of
+from .tile_tellers import Teller
 
 _REGISTERS = 32  # a thread's share where a multiprocessor of 65,536 is full: 2,048 threads
 
@@ -46,12 +47,14 @@ class Texts(Mapping[str, str]):
 
 @dataclass(slots=True)
 class Signature:
-    """A kernel's parameters: their names, which are constants, their places, and the values of those that may be left out."""
+    """A kernel's parameters: their names, which are constants, their places, and the values of those that may be left out; and what tells launches with given
+    types of arguments from each other (`tile_tellers`)."""
 
     names: list[str]
     constant: tuple[bool, ...]
     place: dict[str, int]
     defaults: dict[str, Any]
+    tellers: dict[Any, Teller] = field(default_factory=dict)
 
 
 @dataclass(repr=False)

@@ -10,17 +10,14 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import compress
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.arrays.dtypes import itemsize
 from ..runtime.arrays.ndarray import NDArray
 from ..runtime.devices.device import Device, cpu, cuda
 from ..runtime.devices.storage import Storage
-from ..target import Target
-from ..tile.grammar import dtype
-from .tile_arguments import KNOWN, flattened
+from .tile_arguments import flattened
+from .tile_tellers import Told, descriptor, reach, teller_of
 
 if TYPE_CHECKING:
     from ..runtime.modules.function import Function
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from .tiles import TileKernel
 
 _MAX_PLANS = 512  # grids that a launch remembers; more begin anew
-_CONSTANTS = frozenset({bool, int, float, str, type(None), dtype, FunctionType})  # whose equality and hash say all
+_MAX_TELLERS = 64  # rows of argument types that a kernel remembers; more begin anew
 _DTYPES = (
     "bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32", "float64",
 )  # fmt: skip
@@ -50,17 +47,6 @@ def is_switched() -> bool:
     """Whether the environment makes launches another thing than those before."""
     interpret, debug, tritons = _SWITCHES
     return interpret in _ENVIRONMENT or debug in _ENVIRONMENT or tritons in _ENVIRONMENT
-
-
-class Told(NamedTuple):
-    """What tells a launch from others (`key`), and what of its arguments is passed at run time: `values` as they were given, of arrays the `addresses` and
-    `sizes` (elements that a pointer reaches), the `numbers`."""
-
-    key: Any
-    values: list[Any]
-    addresses: list[int]
-    sizes: tuple[int, ...]
-    numbers: list[Any]
 
 
 class Launch:
@@ -162,7 +148,7 @@ class Torch:
         kind, device = self.dtypes.get(t.dtype), self.device(t.device)
         if kind is None or device is None or t.is_neg() or t.is_sparse:
             return None
-        n = _reach(t)
+        n = reach(t)
         address = t.data_ptr()
         return NDArray(Storage(device, n * kind[1], address, t), address, (n,), kind[0])
 
@@ -180,116 +166,18 @@ def torch_here() -> Torch | None:
     return _TORCH[0]
 
 
-def _class_of(v: int) -> int:
-    """What kernels are specialised for of an integer: its type, its sign, whether KNOWN divides it."""
-    width = 0 if -(2**31) <= v < 2**31 else 8 if -(2**63) <= v < 2**63 else 16
-    return width | (0 if v % KNOWN else 1) | (0 if v >= 0 else 2)
-
-
-def _by_place(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any] | None:
-    """Arguments by name in the signature's order; None where one stands among `args` too."""
-    place = kernel.shape.place
-    found = dict(sorted(named.items(), key=lambda item: place.get(item[0], len(place))))
-    return None if any(place.get(n, len(args)) < len(args) for n in found) else found
-
-
-def _parted(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> tuple[list[Any], list[Any]] | None:
-    """What tells a launch from others as far as names and constants do, and the run-time arguments in the signature's order; None for the long way."""
-    shape, n_args = kernel.shape, len(args)
-    constant, place = shape.constant, shape.place
-    if n_args > len(constant):
-        return None
-    key: list[Any] = [Target.current(), n_args]
-    constants = [*compress(args, constant)]
-    values = [v for v, is_constant in zip(args, constant) if not is_constant]
-    last = n_args - 1
-    for n, v in named.items():
-        at = place.get(n)
-        key.append(n)
-        if at is None or constant[at]:
-            constants.append(v)
-        elif at > last:
-            values.append(v)
-            last = at
-        else:
-            ordered = _by_place(kernel, args, named)
-            return None if ordered is None else _parted(kernel, args, ordered)
-    for v in constants:
-        t = type(v)
-        if t not in _CONSTANTS:
-            return None
-        key += (t, v)
-    return key, values
-
-
 def told_of(kernel: TileKernel, args: Sequence[Any], named: dict[str, Any]) -> Told | None:
     """What tells a launch from others; None where that takes the long way."""
-    torch, parted = torch_here(), _parted(kernel, args, named)
-    if parted is None:
-        return None
-    key, values = parted
-    tensors = torch.kinds if torch is not None else ()
-    addresses: list[int] = []
-    sizes: list[int] = []
-    numbers: list[Any] = []
-    for v in values:
-        t = type(v)
-        if t in tensors:
-            if v.is_sparse or v.is_neg():
-                return None
-            address = v.data_ptr()
-            addresses.append(address)
-            sizes.append(_reach(v))
-            low = address | KNOWN
-            key += (v.dtype, v.get_device(), low & -low)
-        elif t is int:
-            if v != 1:
-                numbers.append(v)
-                key.append(_class_of(v))
-            else:
-                key.append("1")
-        elif t is float:
-            numbers.append(v)
-            key.append("f")
-        elif t is bool:
-            numbers.append(v)
-            key.append("b")
-        elif v is None or t is dtype:
-            key += (t, v)
-        elif t is NDArray:
-            a = flattened(v)
-            addresses.append(a.address)
-            sizes.append(a.shape[0])
-            low = a.address | KNOWN
-            key += (a.dtype, a.device, low & -low)
-        elif hasattr(v, "block_shape") and type(v.base) in tensors:
-            described, extents = _descriptor(v)
-            addresses.append(v.base.data_ptr())
-            sizes.append(_reach(v.base))
-            key += described
-            numbers += extents
-        else:
-            return None
-    return Told(tuple(key), values, addresses, tuple(sizes), numbers)
-
-
-def _reach(t: Any) -> int:
-    """Elements from a tensor's first to its last in memory."""
-    n: int = t.numel()
-    return n if not n or t.is_contiguous() else sum((n - 1) * step for n, step in zip(t.shape, t.stride())) + 1
-
-
-def is_wide(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether offsets in an array that a descriptor is of, or a stride of it, need 64 bits."""
-    return sum(max(1, int(n) - 1) * abs(int(step)) for n, step in zip(shape, strides)) >= 2**31
-
-
-def _descriptor(v: Any) -> tuple[tuple[Any, ...], list[int]]:
-    """A host-made tensor descriptor: what tells it from others, and its numbers."""
-    numbers = [*map(int, v.shape), *map(int, v.strides)]
-    low = v.base.data_ptr() | KNOWN
-    about = (v.base.dtype, v.base.get_device(), low & -low, is_wide(v.shape, v.strides))
-    return (about, tuple(v.block_shape), v.padding, *map(_class_of, numbers)), numbers
+    tellers = kernel.shape.tellers
+    types = (*map(type, args), *named, *map(type, named.values()))
+    tell = tellers.get(types)
+    if tell is None:
+        torch = torch_here()
+        if len(tellers) >= _MAX_TELLERS:
+            tellers.clear()
+        kinds = [*map(type, args), *map(type, named.values())]
+        tell = tellers[types] = teller_of(kernel.shape, kinds, [*named], torch.kinds if torch is not None else ())
+    return tell(args, named)
 
 
 def arrays_of(values: Sequence[Any]) -> list[Any] | None:
@@ -306,7 +194,7 @@ def arrays_of(values: Sequence[Any]) -> list[Any] | None:
         elif t in (float, bool) or (t is int and v != 1):
             flat.append(v)
         elif hasattr(v, "block_shape"):
-            flat += [torch.array(v.base), *_descriptor(v)[1]]  # type: ignore[union-attr]
+            flat += [torch.array(v.base), *descriptor(v)[1]]  # type: ignore[union-attr]
     return None if any(v is None for v in flat) else flat
 
 

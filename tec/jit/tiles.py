@@ -53,7 +53,8 @@ from .tile_arguments import (
     warps_of,
 )
 from .tile_code import Compiled, Signature, text_of
-from .tile_launches import Launch, Told, arrays_of, in_stream_of_torch, is_switched, is_wide, same, told_of, torch_here
+from .tile_launches import Launch, arrays_of, in_stream_of_torch, is_switched, same, told_of, torch_here
+from .tile_tellers import Told, is_wide
 from .tile_text import KernelText
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "debug": None}

@@ -10,6 +10,7 @@ import pytest
 
 import tec
 import tec.tile as tl
+from tec.jit.tile_launches import told_of
 from tests import seeds
 
 
@@ -63,6 +64,42 @@ def test_a_launch_again_goes_straight_to_its_plan(monkeypatch: pytest.MonkeyPatc
     assert (outs[2].numpy() == 3 * np.arange(64)).all()
     _scaled[(2,)](x, y, outs[2], 64, 1e39, True, BLOCK=32)  # beyond float32: infinite, as by the long way
     assert np.isinf(outs[2].numpy()[1:]).all()
+
+
+def test_launches_are_told_apart_by_all_that_code_depends_on() -> None:
+    """Also by what `==` says is the same; by the arguments' names where they are given by name."""
+    x = tec.nd.array(np.zeros(64, np.float32))
+
+    def told(*args: Any, **named: Any) -> Any:
+        found = told_of(_scaled, args, named)
+        assert found is not None
+        return found
+
+    rows = [
+        (64, 2.0, True),
+        (64, 2.0, 1),
+        (64, True, True),
+        (1, 2.0, True),
+        (17, 2.0, True),
+        (-17, 2.0, True),
+        (2**31, 2.0, True),
+    ]
+    keys = [told(x, x, x, *row, BLOCK=32).key for row in rows]
+    keys += [told(x, x[1:], x, 64, 2.0, True, BLOCK=32).key, told(x, x, x, 64, 2.0, True, BLOCK=True).key]
+    keys += [told(x, x, x, 64, 2.0, True, BLOCK=32, num_warps=1).key]
+    assert len(set(keys)) == len(keys)
+    assert told(x, x, x, 64, 3.0, False, BLOCK=32).key == keys[0]
+    assert told(x, x, x, 1, 2.0, True, BLOCK=32).numbers == [2.0, True]  # an integer that is 1 is in the code
+    backwards = told(BLOCK=32, flag=True, a=2.0, n=64, out=x, y=x[4:], x=x[8:])
+    assert backwards.addresses == [x[8:].address, x[4:].address, x.address]
+    assert backwards.sizes == (56, 60, 64) and backwards.numbers == [64, 2.0, True]
+    for args, named in (
+        ((x,), {"x": x}),
+        ((x, x, x, 64, 2.0, [1]), {"BLOCK": 32}),
+        ((x,) * 9, {}),
+        ((x, x, x, 64, 2.0, True), {"BLOCK": []}),
+    ):
+        assert told_of(_scaled, args, named) is None  # the long way, which also says errors
 
 
 def test_what_a_kernel_takes_from_outside_may_change() -> None:
