@@ -94,14 +94,19 @@ def _parts_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
 
 @register("all_in_parts", REDUCTION, _parts_type, flops=_work, takes=1)
 def _all_in_parts(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
-    """Of each part of `length` elements whether all are true; the last part ends with the last element again and again where it has fewer."""
+    """Of each part of `length` elements whether all are true, or of numbers inside `low` to `high`; the last part ends with the last element again and again
+    where it has fewer."""
     (x,), length = inputs, attrs["length"]
     (n,) = static_shape(x)
     k = te.reduce_axis((0, length), "k")
 
     def body(i: Any) -> Any:
         at = i * length + k
-        return te.all(x(at if n % length == 0 else te.min(at, n - 1)), axis=k)
+        found = x(at if n % length == 0 else te.min(at, n - 1))
+        if x.dtype != "bool":
+            low, high = (te.const(attrs[name], x.dtype) for name in ("low", "high"))
+            found = te.all(found >= low, found <= high)
+        return te.all(found, axis=k)
 
     return [te.compute(outputs[0].shape, body, name="reduce_all")]
 

@@ -148,13 +148,18 @@ def _inside(b: Rebuild, index: Value, sizes: list[Size], number: int) -> Value:
     dtype, unsigned = index.dtype, index.dtype.startswith("uint")
     top = _LIMITS.get(dtype, 1 << 31)
     known = [min(n, top) if isinstance(n, int) else n for n in sizes]
+    length = _part(index.type.size)
+    if length and len(known) == 1 and isinstance(known[0], int):
+        flat = index if index.ndim == 1 else g.add("reshape", [index], {"shape": (index.type.size,)}, index.name)[0]
+        attrs = {"length": length, "low": 0 if unsigned else -known[0], "high": known[0] - 1}
+        return g.add("all_in_parts", [flat], attrs)[0]
     shape = known[0] if len(known) == 1 else known
     fits = g.add("less", [index, g.sizes(shape, f"size{number}", dtype)])[0]
     if not unsigned:
         low = [-n if isinstance(n, int) else 0 - n for n in known]
         start = g.sizes(low[0] if len(low) == 1 else low, f"start{number}", dtype)
         fits = g.add("logical_and", [fits, g.add("greater_equal", [index, start])[0]])[0]
-    if fits.ndim == 1 and (length := _part(fits.type.size)):
+    if fits.ndim == 1 and length:
         return g.add("all_in_parts", [fits], {"length": length})[0]
     if fits.ndim:
         fits = g.add("reduce_all", [fits], {"axes": tuple(range(fits.ndim)), "keepdims": False})[0]
@@ -164,7 +169,9 @@ def _inside(b: Rebuild, index: Value, sizes: list[Size], number: int) -> Value:
 def _part(count: Size) -> int:
     """How many of so many indices a flag stands for; 0 where one stands for all. Who reads the flags reads them all: one flag of many indices is two kernels on a GPU
     one after the other, or one that a single work-group takes long for."""
-    if not isinstance(count, int) or not 2 * _PARTED <= count <= _PARTED * _MOST_FLAGS:
+    if not isinstance(count, int) or count < 2 * _PARTED:
         return 0
-    whole = [n for n in range(_PARTED // 8, _PARTED * 4) if count % n == 0 and count // n <= _MOST_FLAGS]
-    return min(whole, key=lambda n: abs(n - _PARTED), default=_PARTED)
+    least = -(-count // _MOST_FLAGS)
+    wanted = max(_PARTED, least)
+    whole = [n for n in range(max(wanted // 8, least), wanted * 4) if count % n == 0]
+    return min(whole, key=lambda n: abs(n - wanted), default=wanted)
