@@ -19,6 +19,7 @@ from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape
+from ..parts import sums
 from ..parts.operands import accumulators, anchored
 from ..parts.pointwise import begin_cpu, moved_bytes
 from ..rules import figures
@@ -205,21 +206,21 @@ class PlainConvolution(Space):
         wo, wi = final.split(w, factor=choice["columns"], shift_inwards=True)
         outer = (n, *d, wo, oo) if choice["outer"] == "channels" else (n, oo, *d, wo)
         final.reorder(*outer, oi, wi)
-        final.vectorize(wi)
         tile = final.fuse(*outer)
         if choice["parallel"]:
             final.parallel(tile)
+        sums.vectorize(final, wi, self.sizes.lanes(self.target), choice["columns"])
         acc.compute_at(final, tile)
         an, ao, *ad, aw = acc.op.axis
         *window, last = acc.op.reduce_axis
         awo, lane = acc.split(aw, factor=self.sizes.lanes(self.target))
         acc.reorder(an, *ad, *window, last, ao, awo, lane)
         acc.vectorize(lane)
-        sums = rows * choice["columns"] // self.sizes.lanes(self.target)
+        steps = rows * choice["columns"] // self.sizes.lanes(self.target)
         written = [ao, awo]
         for axis, count in zip(reversed(acc.op.reduce_axis), reversed((self.sizes.own_in, *self.sizes.taps))):
-            sums *= count
-            if sums > _MOST_WRITTEN:
+            steps *= count
+            if steps > _MOST_WRITTEN:
                 break
             written.append(axis)
         for axis in written:

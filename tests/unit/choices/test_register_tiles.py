@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from random import Random
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tec
 from tec import te
@@ -100,6 +102,26 @@ def test_tiles_of_doubles_are_as_large_as_the_registers() -> None:
     (want,) = te.evaluate(outs, dict(zip(xs, values)))
     space = next(s for s in spaces(outs, "llvm") if isinstance(s, RegisterTiles))
     np.testing.assert_allclose(run(xs, space.apply(), "llvm", values)[0], want, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("target", "lanes"), [("llvm -mcpu=haswell", 8), ("llvm -mcpu=znver4", 16)])
+def test_sums_of_tiles_of_six_vectors_stay_in_registers(target: str, lanes: int) -> None:
+    """The results of a row of six vectors are no value that LLVM widens to eight and keeps in memory between the sum's steps; with panels and without, and of a plain convolution."""
+    product = program("matmul", {}, ("float32", (5, 9, 8 * lanes)), ("float32", (5, 8 * lanes, 7 * lanes)))
+    attrs = {"kernel": (3,), "strides": (1,), "dilations": (1,), "before": (1,), "after": (1,), "groups": 1}
+    plain = program("conv", attrs, ("float32", (2, 9, 7 * lanes)), ("float32", (8, 9, 3)))
+    for (xs, outs), kind in ((product, RegisterTiles), (plain, PlainConvolution)):
+        space = next(s for s in spaces(outs, target) if isinstance(s, kind))
+        wide = [
+            c
+            for c in space.all
+            if c["columns"] == 6 * lanes and c["rows"] == 1 and not c["parallel"] and not c.get("panels")
+        ][:2]
+        assert wide
+        for choice in wide:
+            made = space.apply(choice)
+            text = tec.build(made.schedule, [*xs, *made.outputs], target, name="group").get_source("asm")
+            assert not re.search(r"vmov[au]ps\s+%[xyz]mm\d+, -?\d*\(%rsp\)", text), choice
 
 
 def test_sums_of_ragged_tiles_stay_in_registers() -> None:

@@ -19,9 +19,9 @@ from ....te import ComputeOp, Operation, intrin
 from ... import parallel, rules
 from ...cost import Footprint, on_cores
 from ...group import Group, const_shape, reduce_size, size_of
+from ...parts import sums
 from ...parts.operands import accumulators, anchored, contraction
 from ...parts.pointwise import begin_cpu
-from ...parts.sums import in_vectors
 from ...space import Choice, Scheduled, Space, Value
 from . import folded, matrix_units, packing, tile_clocks
 from .bulk_products import BulkProduct
@@ -225,8 +225,6 @@ class RegisterTiles(Space):
         jo, ji = final.split(axes[-1], factor=width, shift_inwards=not (self.block or packed))
         # The column panel outermost: its part of B stays in the second-level cache while the rows go by.
         final.reorder(*axes[:-2], jo, io, ii, ji)
-        if n is None or n >= width or self._is_ragged:
-            final.vectorize(ji)
         if choice["panels"]:
             made = None if packed is None else packed.panels
             is_enough = (size_of(self.op.output(0).shape[:-2]) or 1) >= self.target.machine.units
@@ -244,7 +242,9 @@ class RegisterTiles(Space):
             outer = final.fuse(*axes[:-2], jo, io)
             if choice["parallel"]:
                 final.parallel(outer)
-        in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
+        if n is None or n >= width or self._is_ragged:
+            sums.vectorize(final, ji, lanes, width)
+        sums.in_vectors(s, cached, final, outer, lanes, choice["unroll"], self.dot)
         return Scheduled(s, group.outputs, choice)
 
     def _has_panels(self) -> bool:
