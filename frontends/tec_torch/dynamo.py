@@ -68,10 +68,11 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     weights += [*module.parameters(), *module.buffers()]
 
     laters: list[_Later] = []
+    held = _held(module)
 
     def inference(fx: GraphModule, fakes: Sequence[Any]) -> Any:
         later = _Later(fx, weights, target, strict)
-        if _is_as_given(module, fx, examples):
+        if _is_as_given(fx, [*held, *examples]):
             laters.append(later)
         return _boxed(later)
 
@@ -96,15 +97,21 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
             plain.enter_context(sdpa_kernel(SDPBackend.MATH))
             plain.enter_context(torch.backends.mkldnn.flags(enabled=False))
         whole = compiled(module, examples)
-    return _straight(whole, laters[0]) if len(laters) == 1 else whole
+    return _straight(whole, laters[0], held) if len(laters) == 1 else whole
 
 
-def _is_as_given(module: GraphModule, fx: GraphModule, examples: Sequence[Any]) -> bool:
-    """Whether AOTAutograd's graph takes what TorchDynamo's takes, gives what that gives, and does nothing around it: no writes of inputs, no views of
+def _held(module: GraphModule) -> list[torch.Tensor]:
+    """The weights that a graph's module has, in the order in which AOTAutograd puts them before the graph's inputs."""
+    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    return [*dict(parameters).values(), *dict(buffers).values()]
+
+
+def _is_as_given(fx: GraphModule, values: Sequence[Any]) -> bool:
+    """Whether AOTAutograd's graph takes these, TorchDynamo's weights and inputs, gives what that graph gives, and does nothing around it: no writes of inputs, no views of
     them or of one another, no random state, no tensors that are others within."""
     context = torch._guards.TracingContext.try_get()
     meta = context.fw_metadata if context is not None else None
-    if meta is None or any(type(x) not in (torch.Tensor, torch.nn.Parameter, int, torch.SymInt) for x in examples):
+    if meta is None or any(type(x) not in (torch.Tensor, torch.nn.Parameter, int, torch.SymInt) for x in values):
         return False
     names = ("num_mutated_inp_runtime_indices", "num_outputs_aliased", "num_intermediate_bases", "dynamic_outputs", "tokens", "is_rng_op_functionalized")  # fmt: skip
     around = [getattr(meta, n, True) for n in names]  # what a later torch does not have may be something
@@ -112,16 +119,15 @@ def _is_as_given(module: GraphModule, fx: GraphModule, examples: Sequence[Any]) 
         return False
     takes = sum(n.op == "placeholder" for n in fx.graph.nodes)
     gives = len(next(n for n in fx.graph.nodes if n.op == "output").args[0])
-    held = any(True for _ in module.parameters()) or any(True for _ in module.buffers())
-    return not held and takes == len(examples) and gives == len(meta.output_info)
+    return takes == len(values) and gives == len(meta.output_info)
 
 
-def _straight(compiled: Callable[..., Any], later: _Later) -> Callable[..., Any]:
+def _straight(compiled: Callable[..., Any], later: _Later, held: Sequence[torch.Tensor]) -> Callable[..., Any]:
     """`compiled`, and from the call on that made a network of the whole graph, that network without AOTAutograd's wrappers: a fifth of a call's time."""
 
     def run(*values: Any) -> Any:
         runner = later.runner
-        return compiled(*values) if runner is None else runner.checked(values)
+        return compiled(*values) if runner is None else runner.checked((*held, *values))
 
     return run
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from .hosted import HostCalls
 from .importer import Conversion, Given
 from .placed import PlacedCalls, resolved
 
+_place, _version = torch.Tensor.data_ptr, attrgetter("_version")
 # What a graph is compiled to, with these placeholders as inputs beside the user's.
 Make = Callable[[frozenset[str]], tuple[Network, Conversion]]
 
@@ -35,7 +37,7 @@ class _Compiled:
     # Places of the network's inputs among the values; of a complex one, which part.
     live: tuple[tuple[int, int | None], ...]
     held: tuple[int, ...]  # of its constants
-    marks: list[int]  # of these, as they were
+    marks: tuple[list[int], list[int]]  # of these, as they were
     is_plain: bool  # the network's outputs in order are the graph's
     sizes: dict[str, tuple[int, int]]  # (place, dimension) that give a size
     placed: PlacedCalls | HostCalls
@@ -85,8 +87,8 @@ class Runner:
     def changed(self, values: Sequence[Any]) -> list[str]:
         """The placeholders of constants that are no longer what they were."""
         c = self._compiled
-        names = list(self._place)
-        return [names[k] for n, k in enumerate(c.held) if marks([values[k]]) != c.marks[2 * n : 2 * n + 2]]
+        names, now = list(self._place), marks([values[k] for k in c.held])
+        return [names[k] for n, k in enumerate(c.held) if any(a[n] != b[n] for a, b in zip(now, c.marks))]
 
     def __call__(self, values: Sequence[Any]) -> list[Any]:
         return self._run(values, False)
@@ -132,12 +134,13 @@ class Runner:
         return o
 
 
-def marks(tensors: Sequence[torch.Tensor]) -> list[int]:
+def marks(tensors: Sequence[torch.Tensor]) -> tuple[list[int], list[int]]:
     """What changes when the elements of tensors may have: where each lies, and how often it was written."""
+    places = list(map(_place, tensors))
     try:
-        return [n for t in tensors for n in (t.data_ptr(), t._version)]
+        return places, list(map(_version, tensors))
     except RuntimeError:  # one made in inference mode: nobody counts its writes
-        return [n for t in tensors for n in (t.data_ptr(), 0 if t.is_inference() else t._version)]
+        return places, [0 if t.is_inference() else t._version for t in tensors]
 
 
 def part(t: torch.Tensor, k: int) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 import logging
 import operator
+import sys
 
 import pytest
 import tec_torch
@@ -56,6 +57,24 @@ def test_weights_are_constants_where_torch_keeps_them_in_the_graph(runners):
         assert [tuple(i["shape"]) for i in runners[0].network.inputs] == [(2, 3, 32, 32)]
         m.fc.weight.mul_(2)
         close(fast(x), m(x))
+        m.fc.weight.data = m.fc.weight.data * 2
+        close(fast(x), m(x))
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_calls_after_the_first_go_round_what_AOTAutograd_wraps(is_frozen):
+    m, x = settled(nn.Sequential(nn.Linear(8, 9), nn.ReLU(), nn.Linear(9, 4))), torch.randn(3, 8)
+    seen: list[str] = []
+    with torch.no_grad(), inductor_config.patch(freezing=is_frozen):
+        fast = torch.compile(m, backend=dynamo.backend)
+        fast(x)
+        sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_name))
+        try:
+            made = fast(x)
+        finally:
+            sys.setprofile(None)
+        close(made, m(x))
+    assert "checked" in seen and not any("runtime_wrapper" in name for name in seen)
 
 
 def test_calls_on_a_cpu_read_and_write_memory_as_numpy_has_it(monkeypatch):

@@ -48,10 +48,12 @@ def serves(plan: Plan) -> bool:
     )
 
 
-def in_order(names: Sequence[str], inputs: Any) -> list[Any] | None:
+def in_order(names: Sequence[str], inputs: Any) -> Sequence[Any] | None:
     """The inputs in the order of `names`; None where they are others."""
     if len(inputs) != len(names):
         return None
+    if type(inputs) is list or type(inputs) is tuple:
+        return inputs
     if isinstance(inputs, dict):
         try:
             return [inputs[n] for n in names]
@@ -81,13 +83,14 @@ class _Known:
             assert place is not None
             align = PAGE if place.nbytes >= PAGED_BYTES else ALIGN
             places = [] if base is None else read.get(base, [])
-            self.outputs.append((place.nbytes + align, align, place.shape, numpy_dtype(place.dtype), places, o.check))
+            self.outputs.append((place.nbytes + align, align, place.shape, numpy_dtype(place.dtype), places))
             if base is None:
                 value = layout.names[o.value]
                 of = layout.base_of[value]
                 array = moving.index(of) if of in moving else None
                 start = engine.address(value) if array is None else int(binding.offsets[value])
                 self.copies.append((k, place.nbytes, array, start))
+        self.checks = frozenset(k for k, o in enumerate(plan.outputs) if o.check is not None)
         self.kept: dict[int, np.ndarray[Any, Any]] = {}  # by the output
         self.places = sum(map(len, at_inputs)) + sum(len(o[4]) for o in self.outputs)
 
@@ -166,21 +169,21 @@ class DirectRuns:
                 return None
         engine = self._engine
         pointers, out = engine.pointers, []
-        for k, (nbytes, align, shape, dtype, places, check) in enumerate(known.outputs):
+        for k, (nbytes, align, shape, dtype, places) in enumerate(known.outputs):
             raw = np.empty(nbytes, np.uint8) if nbytes not in _KEPT_BYTES else _block(known.kept, k, nbytes)
             start = address_of(raw)
             behind = -start & align - 1
             for at, offset in places:
                 pointers[at] = start + behind + offset
-            out.append((np.ndarray(shape, dtype, raw, behind), check))
+            out.append(np.ndarray(shape, dtype, raw, behind))
         _, status = engine._run_steps(engine._table, len(engine._steps))
         for k, nbytes, array, start in known.copies:
             if array is not None:
-                start += address_of(given[array] if array < len(given) else out[array - len(given)][0])
-            ctypes.memmove(address_of(out[k][0]), start, nbytes)
-        if status or any(check is not None and not made.all() for made, check in out):
+                start += address_of(given[array] if array < len(given) else out[array - len(given)])
+            ctypes.memmove(address_of(out[k]), start, nbytes)
+        if status or (known.checks and not all(out[k].all() for k in known.checks)):
             return None
-        return [made for made, check in out if check is None]
+        return [made for k, made in enumerate(out) if k not in known.checks] if known.checks else out
 
     def _put(self, known: _Known, given: Sequence[Any]) -> bool:
         """Whether arrays are such as a run of known shapes takes; then their addresses are in the tables."""
