@@ -8,6 +8,8 @@ image, and some pixels are copied twice. (Zen 4, one core, 128 channels of 36 by
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Self
 
 from ... import te
@@ -17,16 +19,33 @@ from ...ir.dtype import dtype_info
 from ...ir.passes.turn_squares import turned
 from ...ops.forms import Form
 from ...target import Target
-from ...te import Tensor
+from ...te import ComputeOp, PlaceholderOp, Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
 from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, size_of
+from ..group import Group, same_shape, size_of
 from ..parts import loops
 from ..parts.digits import split_index
+from ..parts.epilogues import Epilogue
+from ..parts.operands import follows
 from ..parts.pointwise import moved_bytes
 from ..space import Choice
+
+
+def _before(group: Group, form: Form) -> Epilogue | None:
+    """What is copied as a function of the one tensor that the group reads; None where it is another."""
+    (x,) = form.inputs
+    if len(group.ops) == 1:
+        return Epilogue(x, x, [])
+    read = {t for op in group.ops for t in op.inputs if isinstance(t.op, PlaceholderOp)}
+    base = next(iter(read))
+    if len(read) > 1 or not form.attrs["into"] or not same_shape(base, x) or not follows(x.op, base.op):
+        return None
+    computed = [op for op in group.ops if op is not group.outputs[0].op]
+    return (
+        Epilogue(x, base, []) if len(group.outputs) == 1 and all(isinstance(op, ComputeOp) for op in computed) else None
+    )
 
 
 def _pixels(form: Form) -> tuple[Any, ...]:
@@ -35,7 +54,8 @@ def _pixels(form: Form) -> tuple[Any, ...]:
 
 
 class Relayout(loops.LoopForm):
-    """A copy into blocks of channels or out of them, with nothing else in its group: squares of a block, over threads or not."""
+    """A copy into blocks of channels or out of them, with nothing else in its group but, before a copy into blocks, what is elementwise (a type and a zero point): squares of
+    a block, over threads or not."""
 
     template: ClassVar[str] = "cpu relayout"
     kind: ClassVar[str] = "relayout"
@@ -43,7 +63,8 @@ class Relayout(loops.LoopForm):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> Self | None:
-        return super().match(group, target) if len(group.ops) == 1 else None
+        found = group.form(cls.kind)
+        return super().match(group, target) if found is not None and _before(group, found[0]) is not None else None
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
@@ -56,6 +77,9 @@ class Relayout(loops.LoopForm):
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
         self.parameters = {"parallel": (True, False)}
+        before = _before(group, form)
+        assert before is not None  # `match` has seen to it
+        self.before = before
 
     def _elements(self) -> int:
         known = size_of(self.form.inputs[0].shape)
@@ -70,9 +94,13 @@ class Relayout(loops.LoopForm):
         block = self.form.attrs["block"]
         return on_cores(self._elements() / block * math.log2(block), moved_bytes(self.group), choice["parallel"])
 
+    def tensors(self, choice: Choice) -> list[Tensor]:
+        outs = [(t.shape, t.dtype) for t in self.form.outputs]
+        return loops.extern(self.stage, [self.before.result], outs, partial(self.body, choice))
+
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         kind = "parallel" if choice["parallel"] else "serial"
-        squares = _Squares(ib, sources[0].buffer, results[0].buffer, self.form, kind)
+        squares = _Squares(ib, sources[0].buffer, results[0].buffer, self.form, kind, self.before)
         if size_of(squares.sizes) is not None:
             squares.all()
             return
@@ -83,10 +111,10 @@ class Relayout(loops.LoopForm):
 
 
 class _Squares:
-    """The statements of a copy from `source` to `to`."""
+    """The statements of a copy from `source` to `to`, of what `before` makes of each element."""
 
-    def __init__(self, ib: IRBuilder, source: Buffer, to: Buffer, form: Form, kind: str):
-        self.ib, self.source, self.to, self.kind = ib, source, to, kind
+    def __init__(self, ib: IRBuilder, source: Buffer, to: Buffer, form: Form, kind: str, before: Epilogue):
+        self.ib, self.source, self.to, self.kind, self.before = ib, source, to, kind, before
         self.block, self.into, self.channels = form.attrs["block"], form.attrs["into"], form.attrs["channels"]
         self.images, self.sizes = form.inputs[0].shape[0], _pixels(form)
         self.pixels = math.prod(self.sizes[1:], start=self.sizes[0])
@@ -108,10 +136,24 @@ class _Squares:
         plain = [(n, co * block + r, *split_index(first, self.sizes)) for r in range(rows)]
         blocked = [(n, co, *split_index(first + r, self.sizes), 0) for r in range(block)]
         source, to = (plain, blocked) if self.into else (blocked, plain)
-        lines: list[Any] = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
+        if self.before.output is self.before.result:
+            lines: list[Any] = [self.ib.let("line", self.source.vload(at, vector)) for at in source]
+        else:
+            lines = self._computed(source)
         lines += [te.const(0, vector)] * (block - len(lines))
         for at, line in zip(to, turned(lines, self.ib.let)):
             self.ib.emit(self.to.vstore(at, line))
+
+    def _computed(self, source: Sequence[tuple[Any, ...]]) -> list[Expr]:
+        """Lines of elements from these places on, as they are to be copied."""
+        ib, block, read = self.ib, self.block, self.before.result.dtype
+        raw = ib.allocate(read, (len(source) * block,), "raw", scope="local")
+        made = ib.allocate(self.dtype, (len(source) * block,), "made", scope="local")
+        for r, at in enumerate(source):
+            loops.put_vector(ib, raw, r * block, self.source.vload(at, f"{read}x{block}"))
+            with ib.for_range(0, block, "lane", kind="vectorize") as lane:
+                made[r * block + lane] = self.before.at(at, raw[r * block + lane], [])
+        return [loops.vector(made, r * block, block) for r in range(len(source))]
 
     def elements(self) -> None:
         """One by one, for the few pixels of small images."""
@@ -121,7 +163,7 @@ class _Squares:
                 at = split_index(p, self.sizes)
                 plain, blocked = (n, c, *at), (n, c // self.block, *at, c % self.block)
                 source, to = (plain, blocked) if self.into else (blocked, plain)
-                value = self.source.vload(source)
+                value = self.before.at(source, self.source.vload(source), [])
                 if filled > self.channels:
                     value = te.if_then_else(c < self.channels, value, te.const(0, self.dtype))
                 self.ib.emit(self.to.vstore(to, value))

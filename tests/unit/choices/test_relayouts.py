@@ -17,7 +17,10 @@ LEVELS = {4: "llvm -mcpu=x86-64-v2", 8: "llvm -mcpu=x86-64-v3", 16: "llvm -mcpu=
 SHAPES = [(1, 16, 4, 8), (2, 32, 5, 7), (2, 20, 3, 6), (1, 3, 5, 5), (3, 17, 19), (1, 18, 2, 3, 5)]
 
 
-def copy(shape: tuple[int, ...], block: int, into: bool, dtype: str = "float32") -> tuple[te.Tensor, te.Tensor]:
+def copy(
+    shape: tuple[int, ...], block: int, into: bool, dtype: str = "float32", read: str = ""
+) -> tuple[te.Tensor, te.Tensor]:
+    """A copy's operand and result; where a type is to be `read`, of what lies in that type, less a zero point of 3."""
     nchw = plain(len(shape))
     lies = Layout(f"{nchw}{block}c")
     sizes = dict(zip(nchw.name, shape))
@@ -25,7 +28,11 @@ def copy(shape: tuple[int, ...], block: int, into: bool, dtype: str = "float32")
     attrs = {"layouts": (source, made), "sizes": tuple(sizes.items())}
     definition = get_op("transform_layout")
     x = te.placeholder(source.shape(sizes), dtype, name="x")
-    (y,) = definition.compute(attrs, [x], definition.infer([TensorType(dtype, source.shape(sizes))], attrs))
+    copied = x
+    if read:
+        x = te.placeholder(source.shape(sizes), read, name="x")
+        copied = te.compute(x.shape, lambda *i: x(*i).astype(dtype) - te.const(3, dtype), name="shifted")
+    (y,) = definition.compute(attrs, [copied], definition.infer([TensorType(dtype, source.shape(sizes))], attrs))
     return x, y
 
 
@@ -42,6 +49,23 @@ def test_copies_of_narrow_elements(dtype: str, block: int, shape: tuple[int, ...
     out = tec.nd.array(np.full(want.shape, 99, dtype))
     tec.build(made.schedule, [x, *made.outputs], "llvm", name="f")(tec.nd.array(data), out)
     np.testing.assert_array_equal(out.numpy(), want)
+
+
+@thinned(
+    1, ("shape", SHAPES), ("dtype, read, block", [("int16", "uint8", 8), ("float32", "uint8", 8), ("int32", "int8", 8), ("float32", "int16", 16)]),
+)  # fmt: skip
+def test_copies_of_what_is_converted_before(dtype: str, read: str, shape: tuple[int, ...], block: int) -> None:
+    """Elements that lie in another type are no reason to gather them; of channels that fill up a block 0 is what was converted."""
+    x, y = copy(shape, block, True, dtype, read)
+    data = np.random.default_rng(1).integers(0, 100, [d.value for d in x.shape]).astype(read)
+    (want,) = te.evaluate([y], {x: data})
+    for space in spaces([y], LEVELS[block]):
+        made = space.apply()
+        out = tec.nd.array(np.full(want.shape, 99, dtype))
+        tec.build(made.schedule, [x, *made.outputs], "llvm", name="f")(tec.nd.array(data), out)
+        np.testing.assert_array_equal(out.numpy(), want)
+    assert spaces([y], LEVELS[block])[0].template == "cpu relayout" or np.prod(shape[2:]) < block
+    assert spaces([copy(shape, block, False, dtype, read)[1]], LEVELS[block])[0].template == "cpu stages"
 
 
 @thinned(1, ("into", [True, False]), ("shape", SHAPES), ("block", LEVELS))
