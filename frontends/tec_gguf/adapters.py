@@ -44,9 +44,7 @@ def open_adapter(path: Path) -> Adapter:
         stem, _, half = e.name.rpartition(".")
         if half not in ("lora_a", "lora_b"):
             raise ImportModelError(f"{path} holds {one_line(e.name)}, which is no part of a LoRA")
-        pairs.setdefault(names.name_of(architecture, stem, table), {})[half] = PackedTensor(
-            e.name, e.shape, e.format, file.data(e)
-        )
+        pairs.setdefault(names.name_of(stem, table), {})[half] = PackedTensor(e.name, e.shape, e.format, file.data(e))
     deltas = {}
     for name, of in pairs.items():
         if of.keys() != {"lora_a", "lora_b"}:

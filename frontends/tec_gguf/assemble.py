@@ -93,7 +93,7 @@ def tensors_of(parts: list[GgufFile], meta: Metadata) -> dict[str, PackedTensor]
     found: dict[str, PackedTensor] = {}
     for part in parts:
         for e in part.entries:
-            name = names.name_of(meta.architecture, e.name, table)
+            name = names.name_of(e.name, table)
             if name in found:
                 raise ImportModelError(f"{part.path} holds {one_line(name)} twice")
             rotary = 0

@@ -185,7 +185,7 @@ def tables() -> dict[str, tuple[dict[str, str], dict[str, str], str]]:
     }
 
 
-def name_of(architecture: str, name: str, table: tuple[dict[str, str], dict[str, str], str]) -> str:
+def name_of(name: str, table: tuple[dict[str, str], dict[str, str], str]) -> str:
     """Hugging Face's name for a file's. Raises ImportModelError for a layer whose number is no plain one."""
     match = _NAME.fullmatch(name)
     if match is None:

@@ -29,8 +29,11 @@ from .families import (
     reductions,
     rows,
 )
-from .families.codes import experts, mx_products, packed, packed_bytes
+from .families.codes.experts import CpuExperts
+from .families.codes.mx_products import MxProduct
 from .families.codes.mx_quantize import Blocks
+from .families.codes.packed import CpuPacked
+from .families.codes.packed_bytes import CpuPackedBytes, CpuRound
 from .families.extreme_index import ExtremeIndex
 from .families.factors import Factors
 from .families.gathers import Gather
@@ -69,10 +72,11 @@ FAMILIES: tuple[Any, ...] = (
     WrittenRows,
     Scatter,
     Relayout,
-    experts,
-    packed_bytes,
-    packed,
-    mx_products,
+    CpuExperts,
+    CpuRound,
+    CpuPackedBytes,
+    CpuPacked,
+    MxProduct,
     Blocks,
     few_rows_packed,
     few_rows_matrix,

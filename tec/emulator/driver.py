@@ -454,7 +454,7 @@ class EmuDriver:
             outer = self.observer
 
             def observe(*launch: Any) -> None:
-                self._counters = counters_of(record(self, *launch))
+                self._counters = counters_of(record(*launch))
                 if outer is not None:
                     outer(*launch)
 

@@ -104,10 +104,10 @@ class EmulatorProfile:
 
 
 def record(
-    driver: EmuDriver, function: EmuFunction, compiled: Compiled | None, grid: Dim3, block: Dim3, guess: Estimate, counters: Any,
+    function: EmuFunction, compiled: Compiled | None, grid: Dim3, block: Dim3, guess: Estimate, counters: Any,
     began: float, ended: float,
 ) -> LaunchRecord:  # fmt: skip
-    """What an observer of `driver` is told of a launch, summed up. Of one that was not run `compiled` is None."""
+    """What an observer is told of a launch, summed up. Of one that was not run `compiled` is None."""
     if compiled is None:
         counts = KernelCounts() if guess.counts is None else guess.counts
     else:
@@ -148,7 +148,7 @@ def emulator_profile(
     before = driver.profile, driver.observer, driver.runs, driver.warm, driver.chip
 
     def observe(*launch: Any) -> None:
-        result.launches.append(record(driver, *launch))
+        result.launches.append(record(*launch))
         result.launches[-1].started_s -= origin
         if before[1] is not None:
             before[1](*launch)

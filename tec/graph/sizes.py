@@ -6,6 +6,7 @@ rows of a flattened matrix), the product is one number: loops over it are then l
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,40 +45,33 @@ class GroupSizes:
         return evaluate(x, self.env) if self.env else x
 
 
+def _dims(x: Any) -> Iterator[Dim]:
+    """The symbolic sizes in a shape or an attribute."""
+    if isinstance(x, Dim):
+        yield x
+    elif isinstance(x, (tuple, list)):
+        for y in x:
+            yield from _dims(y)
+
+
+def _monomials(d: Any) -> Iterator[tuple[Any, ...]]:
+    """The products of names in a size, and in the sizes that its quotients and rests are made of."""
+    for m, _ in d.terms if isinstance(d, Dim) else ():
+        yield m
+        for a in m:
+            if not isinstance(a, str):
+                yield from _monomials(a[1])
+                yield from _monomials(a[2])
+
+
 def sizes_of_group(group: FusedGroup) -> GroupSizes:
     """Own names for the symbolic sizes in the types and attributes of a group."""
-    dims: dict[Dim, None] = {}
-
-    def collect(x: Any) -> None:
-        if isinstance(x, Dim):
-            dims.setdefault(x)
-        elif isinstance(x, (tuple, list)):
-            for y in x:
-                collect(y)
-
-    for n in group.nodes:
-        for v in (*n.inputs, *n.outputs):
-            collect(v.shape)
-        for x in n.attrs.values():
-            collect(x)
-    for _, capacity in group.rows.values():
-        collect(capacity)
+    held = [x for n in group.nodes for x in (*(v.shape for v in (*n.inputs, *n.outputs)), *n.attrs.values())]
+    dims = dict.fromkeys(_dims([*held, *(capacity for _, capacity in group.rows.values())]))
     found = GroupSizes()
     if not dims:
         return found
-    monomials: list[tuple[Any, ...]] = []
-
-    def visit(d: Any) -> None:
-        if isinstance(d, Dim):
-            for m, _ in d.terms:
-                monomials.append(m)
-                for a in m:
-                    if not isinstance(a, str):
-                        visit(a[1])
-                        visit(a[2])
-
-    for d in dims:
-        visit(d)
+    monomials = [m for d in dims for m in _monomials(d)]
     names = list(dict.fromkeys(a for m in monomials for a in m if isinstance(a, str)))
     for name in names:
         if name in found.env:

@@ -250,16 +250,8 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
         assert turn is not None
         q = turned(q.astype(wide), extras["cos"].astype(wide), extras["sin"].astype(wide), turn).astype(q.dtype)
     y = np.empty((b, n, s, v.shape[3]), q.dtype)
-    keys = np.arange(t)
     for e in range(b):
-        place = (int(extras["start"][e]) if "start" in extras else int(attrs.get("offset", 0))) + np.arange(s)[:, None]
-        seen = np.ones((s, t), bool)
-        if attrs.get("right") is not None:
-            seen &= keys <= place + attrs["right"]
-        if attrs.get("left") is not None:
-            seen &= keys >= place - attrs["left"]
-        if "length" in extras:
-            seen &= keys < int(extras["length"][e])
+        seen = _host_seen(attrs, extras, e, s, t)
         for head in range(n):
             kv = head // (n // m)
             x = q[e, head].astype(wide) @ k[e, kv].astype(wide).T * wide(attrs["scale"])
@@ -278,6 +270,20 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
                 y[e, head] = np.where(total == 0, 0, p @ v[e, kv].astype(wide) / np.where(total == 0, 1, total))
     order = order_of(attrs, "out")
     return [np.ascontiguousarray(np.transpose(y, np.argsort(order)))]
+
+
+def _host_seen(attrs: Attrs, extras: dict[str, Any], e: int, queries: int, keys: int) -> Any:
+    """Which keys each query of batch entry e sees, as an array [queries, keys]."""
+    first = int(extras["start"][e]) if "start" in extras else int(attrs.get("offset", 0))
+    key, place = np.arange(keys), first + np.arange(queries)[:, None]
+    seen = np.ones((queries, keys), bool)
+    if attrs.get("right") is not None:
+        seen &= key <= place + attrs["right"]
+    if attrs.get("left") is not None:
+        seen &= key >= place - attrs["left"]
+    if "length" in extras:
+        seen &= key < int(extras["length"][e])
+    return seen
 
 
 def _gathered(pool: Any, table: Any) -> Any:

@@ -65,10 +65,6 @@ class Interleaving(Space):
         self.outer, self.inner = self.shape[: last - count], self.shape[last - count : last]
         self.along = math.prod(self.inner)
 
-    @property
-    def default(self) -> Choice:
-        return self.choice()
-
     def sketch(self, choice: Choice) -> Footprint:
         elements = math.prod(self.shape)
         return on_cores(elements * parallel.POINTWISE, moved_bytes(self.group), parallel.worth(elements))

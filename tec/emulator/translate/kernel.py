@@ -321,7 +321,7 @@ class Translator(Jumps):
         if takes_strips(self, inst, row):
             if self.region is None:
                 open_region(self)
-        elif self.region is not None and not may_stay(inst, row):
+        elif self.region is not None and not may_stay(row):
             close_region(self)
         self.mark()
         if self.region is not None and row.kind == "lds":

@@ -81,7 +81,7 @@ def touches_masks(w: Registers, inst: Inst, row: Row) -> bool:
     return False
 
 
-def may_stay(inst: Inst, row: Row) -> bool:
+def may_stay(row: Row) -> bool:
     """Whether a scalar instruction may be written before the loop of the open region."""
     return row.kind in _SCALAR_KINDS
 

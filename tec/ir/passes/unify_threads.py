@@ -39,10 +39,16 @@ def unify_threads(func: Func, target: Target) -> Func:
     return func.with_body(host(in_thread_loops(func.body) if target.is_gpu else func.body))
 
 
-def _same_extent(a: E.Expr, b: E.Expr) -> bool:
-    if a is b:
-        return True
-    return same_expr(a, b)
+def _launch_extent(loop: S.For, bound: set[int]) -> E.Expr:
+    """The extent of a loop of threads. Raises LoweringError for an unknown tag, and for an extent that stands on what is bound within the kernel (`bound`, by id)."""
+    if loop.thread not in LAUNCH_TAGS:
+        raise LoweringError(f"unknown thread tag {loop.thread!r}", hint=f"tags: {', '.join(LAUNCH_TAGS)}, vthread")
+    if any(id(v) in bound for v in free_vars(loop.extent)):
+        raise LoweringError(
+            f"the extent of {loop.thread}, {loop.extent}, changes inside the kernel",
+            hint="a launch index needs an extent known before the kernel starts; split with a constant factor, then bind",
+        )
+    return B.cast("int32", loop.extent)
 
 
 def _launch_extents(root: S.For) -> dict[str, E.Expr]:
@@ -50,35 +56,21 @@ def _launch_extents(root: S.For) -> dict[str, E.Expr]:
     extents: dict[str, E.Expr] = {}
     bound: set[int] = set()
 
-    def go(s: S.Stmt, lets: dict[E.Var, E.Expr]) -> None:
-        def child(x: S.Stmt) -> S.Stmt:
-            go(x, lets)
-            return x
-
+    def go(s: S.Stmt) -> S.Stmt:
         if isinstance(s, S.For):
             bound.add(id(s.var))
             if is_launch_loop(s):
-                if s.thread not in LAUNCH_TAGS:
-                    raise LoweringError(
-                        f"unknown thread tag {s.thread!r}", hint=f"tags: {', '.join(LAUNCH_TAGS)}, vthread"
-                    )
-                for v in free_vars(s.extent):
-                    if id(v) in bound:
-                        raise LoweringError(
-                            f"the extent of {s.thread}, {s.extent}, changes inside the kernel",
-                            hint="a launch index needs an extent known before the kernel starts; split with a constant factor, then bind",
-                        )
-                extent = B.cast("int32", s.extent)
-                old = extents.get(s.thread)
+                extent, old = _launch_extent(s, bound), extents.get(s.thread)
                 if old is None:
                     extents[s.thread] = extent
-                elif not _same_extent(old, extent):
+                elif not same_expr(old, extent):
                     extents[s.thread] = B.maximum(old, extent)
         elif isinstance(s, S.LetStmt):
             bound.add(id(s.var))
-        map_stmt(s, child, lambda e: e)
+        map_stmt(s, go, lambda e: e)
+        return s
 
-    go(root, {})
+    go(root)
     return extents
 
 
@@ -119,7 +111,7 @@ def _unify_kernel(root: S.For) -> S.Stmt:
             bind(s)
             extent = B.cast("int32", sub(s.extent))
             rest = {t: c for t, c in pending.items() if t != s.thread}
-            if not _same_extent(extents[s.thread], extent):
+            if not same_expr(extents[s.thread], extent):
                 rest[s.thread] = B.compare("lt", launch[s.thread], extent)
             return rewrite(s.body, active | {s.thread}, rest)
         if isinstance(s, S.AllReduce):

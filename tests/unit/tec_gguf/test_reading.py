@@ -98,4 +98,4 @@ def test_names_that_no_table_has_keep_their_endings() -> None:
         "blk.7.unheard_of": "model.layers.7.unheard_of",
         "unheard_of.weight": "unheard_of.weight",
     }
-    assert {name: name_of("llama", name, table) for name in named} == named
+    assert {name: name_of(name, table) for name in named} == named

@@ -5,7 +5,7 @@ The loops of a block are those of packed products of few rows (`packed`, `packed
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from .... import te
@@ -37,28 +37,21 @@ class _Matrix(NamedTuple):
     m: Any = None
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a group with such products in it."""
-    found = group.form("expert_matmul")
-    if found is None or target.is_gpu:
-        return
-    attrs = found[0].attrs
-    if attrs["bits"]:
-        w = Weights.of(attrs)
-        of_bytes = found[0].inputs[0].dtype == "int8"
-        if (
-            w.panel != packed_panel(target)
-            or w.n // attrs["experts"] % w.panel
-            or (of_bytes and w.group != packed_group(target))
-        ):
-            return
-    yield CpuExperts(group, target, *found)
-
-
 class CpuExperts(loops.LoopForm):
     """Panels over threads; `lanes` of a vector of floats."""
 
     template: ClassVar[str] = "cpu products with experts"
+    kind: ClassVar[str] = "expert_matmul"
+    stage = "experts"
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        attrs = form.attrs
+        if target.is_gpu or not attrs["bits"]:
+            return not target.is_gpu
+        w, of_bytes = Weights.of(attrs), form.inputs[0].dtype == "int8"
+        is_whole = w.panel == packed_panel(target) and w.n // attrs["experts"] % w.panel == 0
+        return is_whole and (not of_bytes or w.group == packed_group(target))
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from .... import te
 from ....ir.expr import Broadcast
@@ -40,23 +40,24 @@ _RUN = 4  # results of a lane that are neighbours
 _REGISTERS = 232
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The space of a group with such a product of known sizes, on a chip with the unit."""
-    found = group.form("product")
-    c = found[0].attrs["contraction"] if found is not None else None
-    if found is None or not isinstance(c, MxContraction) or not target.is_gpu or not target.chip.scaled_matrix:
-        return
-    if all(isinstance(n, int) for n in (c.m, c.n)):
-        space = MxProduct(group, target, *found)
-        if next(space.drafts(), None) is not None:
-            yield space
-
-
 class MxProduct(FusedForm):
     """`rows` by `columns` of the result a work-group of `waves_m` by `waves_n` wavefronts, `step` elements of the sum at a time."""
 
     template: ClassVar[str] = "scaled matrix product"
+    kind: ClassVar[str] = "product"
     stage = "scaled_product"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        space = super().match(group, target)
+        return space if space is not None and next(space.drafts(), None) is not None else None
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        """A product of known sizes, on a chip with the unit."""
+        c = form.attrs["contraction"]
+        has_unit = target.is_gpu and bool(target.chip.scaled_matrix)
+        return has_unit and isinstance(c, MxContraction) and isinstance(c.m, int) and isinstance(c.n, int)
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

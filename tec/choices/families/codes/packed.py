@@ -7,12 +7,12 @@ once, in the first-level cache, and all rows go by it in register tiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from .... import te
 from ....ops.forms import Form
-from ....ops.packed import PackedContraction, number_of, scale_of
+from ....ops.packed import PackedContraction, Weights, number_of, scale_of
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
@@ -31,24 +31,27 @@ _STEP = 4  # codes of a column that are multiplied in a row without a loop, in `
 _CHAINS = 2  # two vectors of columns in two sums each: four additions, as many as their latency has clocks
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group with a packed product in it."""
-    found = group.form("product")
-    c = found[0].attrs["contraction"] if found is not None else None
-    if found is None or target.is_gpu or not isinstance(c, PackedContraction):
-        return
-    if c.weights is not None and c.weights.panel == packed_panel(target) and c.tensors_read[0].dtype != "int8":
-        yield CpuPacked(group, target, *found)
-
-
 class CpuPacked(loops.LoopForm):
     """Panels of columns over threads; `rows` by a panel in registers where there are more than a few rows. Of parameters the first value is the default's."""
 
     template: ClassVar[str] = "cpu packed product"
+    kind: ClassVar[str] = "product"
     at_once: ClassVar[int] = 1  # multiply-adds of a lane in the time of one of float32
     # Instructions for as many codes as a vector has lanes, where they are unpacked for each row.
     few_steps: ClassVar[int] = 4
     block_steps: ClassVar[int] = 0  # more of them a block
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        c = form.attrs["contraction"]
+        if target.is_gpu or not isinstance(c, PackedContraction) or c.weights is None:
+            return False
+        return c.weights.panel == packed_panel(target) and cls.takes(c, c.weights, target)
+
+    @staticmethod
+    def takes(c: PackedContraction, w: Weights, target: Target) -> bool:
+        """Whether the loops multiply such rows with such weights."""
+        return c.tensors_read[0].dtype != "int8"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)

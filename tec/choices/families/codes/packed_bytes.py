@@ -10,14 +10,13 @@ integers, begun with what the zero point takes away (-zero * sum(x)), and scaled
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from .... import te
 from ....ir import Broadcast, build
 from ....ir.dtype import with_lanes
 from ....ops.forms import Form
-from ....ops.packed import ROUNDED, PackedContraction
+from ....ops.packed import ROUNDED, PackedContraction, Weights
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
@@ -26,7 +25,6 @@ from ... import parallel
 from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import is_narrow, packed_group
-from ...layouts import packed as packed_panel
 from ...parts import loops
 from ...parts.pointwise import lanes_for, moved_bytes
 from ...space import Choice
@@ -37,27 +35,20 @@ _ROUNDING = 2.0  # clocks of an element, in two passes over a block
 _GROUP = 4  # bytes of a sum that an instruction multiplies
 
 
-def match(group: Group, target: Target) -> Iterator[loops.LoopForm]:
-    """The spaces of a group that rounds to bytes, or multiplies them with packed weights."""
-    if packed_group(target) != _GROUP:
-        return
-    rounds = group.form("round_blocks")
-    if rounds is not None and len(group.output_ops) == 2 and isinstance(rounds[0].inputs[0].shape, tuple):
-        yield CpuRound(group, target, *rounds)
-    found = group.form("product")
-    c = found[0].attrs["contraction"] if found is not None else None
-    if found is None or not isinstance(c, PackedContraction) or c.weights is None or c.tensors_read[0].dtype != "int8":
-        return
-    if c.weights.panel == packed_panel(target) and c.weights.group == _GROUP and c.weights.zero == int(c.weights.zero):
-        yield CpuPackedBytes(group, target, *found)
-
-
 class CpuRound(loops.LoopForm):
     """Rows over threads; a block's largest magnitude in a vector, then its bytes."""
 
     template: ClassVar[str] = "cpu round to bytes"
     kind: ClassVar[str] = "round_blocks"
     stage = "round"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        return super().match(group, target) if len(group.output_ops) == 2 else None
+
+    @classmethod
+    def serves(cls, form: Form, target: Target) -> bool:
+        return packed_group(target) == _GROUP
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
@@ -110,6 +101,11 @@ class CpuPackedBytes(packed.CpuPacked):
     template: ClassVar[str] = "cpu packed product of bytes"
     at_once, few_steps = _GROUP, 2
     block_steps = 24  # six instructions a vector of a block's sums, which are four multiply-adds each
+
+    @staticmethod
+    def takes(c: PackedContraction, w: Weights, target: Target) -> bool:
+        is_whole = packed_group(target) == w.group == _GROUP and w.zero == int(w.zero)
+        return is_whole and c.tensors_read[0].dtype == "int8"
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
