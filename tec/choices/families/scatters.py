@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ... import te
+from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
@@ -22,6 +23,8 @@ from ..cost import Footprint
 from ..parts import loops
 from ..parts.digits import split_index
 from ..space import Choice
+
+_LOAD_BYTES = 16  # of a thread's widest load
 
 
 class Scatter(loops.LoopForm):
@@ -129,25 +132,45 @@ class _Updates:
                     ib.emit(te.call_intrin("int32", "atomic_max", head[self._flat(place)], e))
                 else:
                     following[e] = te.call_intrin("int32", "atomic_exch", head[self._flat(place)], e)
-        with loops.each(ib, self.target, self.total * self.block) as t:
-            p, within = (t, 0) if self.block == 1 else (te.indexdiv(t, self.block), te.indexmod(t, self.block))
+        width = self._width(dst.dtype)
+        block = self.block // width
+        with loops.each(ib, self.target, self.total * block) as t:
+            p, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block) * width)
             r = split_index(within, self.rest)
             here = (*split_index(p, self.places), *r)
+
+            def values(of: BufferVar, at: Sequence[Any]) -> Any:
+                return loops.vector_at(of, at[:-1], at[-1], width) if width > 1 else of[tuple(at)]
+
+            def put(made: Any) -> None:
+                if width > 1:
+                    loops.put_vector_at(ib, dst, here[:-1], here[-1], made)
+                else:
+                    dst[here] = made
+
             if following is None:
                 found = ib.let("found", head[p])
                 with ib.if_scope(found >= 0):
                     _, _, source = self.one(at, found)
-                    dst[here] = new[(*source, *r)]
+                    put(values(new, (*source, *r)))
                 with ib.else_scope():
-                    dst[here] = old[here]
+                    put(values(old, here))
                 return
-            value = loops.scalar(ib, dst.dtype, "value", old[here])
+            value, more = (ib.allocate(dst.dtype, (width,), name, scope="local") for name in ("value", "more"))
+            loops.put_vector(ib, value, 0, values(old, here))
             update = loops.scalar(ib, "int32", "update", head[p])
             with ib.while_loop(update[0] >= 0):
                 _, _, source = self.one(at, update[0])
-                value[0] = self._combined(value[0], new[(*source, *r)], dst.dtype)
+                loops.put_vector(ib, more, 0, values(new, (*source, *r)))
+                for k in range(width):
+                    value[k] = self._combined(value[k], more[k], dst.dtype)
                 update[0] = following[update[0]]
-            dst[here] = value[0]
+            put(loops.vector(value, 0, width))
+
+    def _width(self, dtype: str) -> int:
+        """Neighbours of a block that a thread has: as many as it loads at once, or as divide a line. Bytes one by one: conditions are no vectors in memory."""
+        nbytes = dtype_info(dtype).bytes
+        return math.gcd(_LOAD_BYTES // nbytes, int(self.rest[-1])) if self.rest and 1 < nbytes <= _LOAD_BYTES else 1
 
     def _flat(self, place: Sequence[Any]) -> Any:
         out: Any = 0

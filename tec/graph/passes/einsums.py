@@ -19,6 +19,9 @@ from ...ops.dims import Dim
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
+# What products of some operands are kept in, so that they are as exact as one sum of all: they may be large where the whole sum is not.
+_SUMMED_IN = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
+
 
 def einsums_as_products(graph: Graph) -> Graph:
     """The graph with such sums of two operands as products, and those of more in pairs."""
@@ -38,8 +41,8 @@ def einsums_as_products(graph: Graph) -> Graph:
 
 
 def _has_pairs(node: Node) -> bool:
-    """Whether a sum has more than two operands, of known sizes, none of which broadcasts, and of a type that a sum of some of its products is as exact in as it is."""
-    if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in ("float32", "float64"):
+    """Whether a sum has more than two operands, of known sizes, none of which broadcasts, and of a type that has a float to be added up in."""
+    if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in _SUMMED_IN:
         return False
     operands, arrow, out = node.attrs["equation"].partition("->")
     letters = operands.split(",")
@@ -56,7 +59,12 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         return False
     operands, _, out = node.attrs["equation"].partition("->")
     made = node.outputs[0]
-    values = [(part, b.value(v)) for part, v in zip(operands.split(","), node.inputs)]
+    wide = _SUMMED_IN[made.dtype]
+
+    def cast(v: Value, dtype: str) -> Value:
+        return v if v.dtype == dtype else b.new.add("cast", [v], {"dtype": dtype}, v.name, node.origin)[0]
+
+    values = [(part, cast(b.value(v), wide)) for part, v in zip(operands.split(","), node.inputs)]
     size = {c: n for part, v in values for c, n in zip(part, v.shape)}
 
     def multiply_adds(pair: tuple[int, int]) -> int:
@@ -70,7 +78,7 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         kept = "".join(dict.fromkeys(c for c in first + second if c in wanted)) if rest else out
         (product,) = b.new.add("einsum", [x, y], {"equation": f"{first},{second}->{kept}"}, made.name, node.origin)
         values = [*rest, (kept, product)]
-    b.map[made] = values[0][1]
+    b.map[made] = cast(values[0][1], made.dtype)
     return True
 
 

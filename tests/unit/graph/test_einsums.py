@@ -65,9 +65,23 @@ def test_the_pair_of_fewest_multiply_adds_comes_first():
     assert shapes == [(7, 4), (900, 4)]
 
 
-def test_pairs_of_halves_and_of_sizes_that_broadcast_stay_one_sum():
-    g, _ = net("mk,kn,nd->md", dtype="float16")
-    assert [n.op for n in einsums_as_products(g).nodes] == ["einsum"]
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_pairs_of_16_bits_are_kept_in_float32(dtype):
+    """Products of some operands may be beyond 65,504 where the whole sum is not."""
+    g = Graph()
+    xs = [g.input(c, dtype, s) for c, s in zip("xyz", ((4, 7), (7, 9), (9, 5)))]
+    g.set_outputs(g.add("einsum", xs, {"equation": "ij,jk,kl->il"}))
+    found = dead_code(einsums_as_products(g))
+    products = [n for n in found.nodes if n.op == "matmul"]
+    assert len(products) == 2 and all(v.dtype == "float32" for n in products for v in (*n.inputs, *n.outputs))
+    assert found.outputs[0].dtype == dtype
+    if dtype == "float16":
+        x, y, z = np.full((4, 7), 300.0), np.full((7, 9), 200.0), np.full((9, 5), 2.0**-6)
+        feeds = {n: v.astype("float16") for n, v in zip("xyz", (x, y, z))}
+        np.testing.assert_array_equal(run_graph(found, feeds)[0], (x @ y @ z).astype("float16"))
+
+
+def test_sizes_that_broadcast_stay_one_sum():
     g = Graph()
     xs = [g.input(c, "float32", s) for c, s in zip("xyz", ((4, 1), (7, 3), (3, 5)))]
     g.set_outputs(g.add("einsum", xs, {"equation": "ij,jk,kl->il"}))

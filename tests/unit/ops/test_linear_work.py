@@ -172,6 +172,21 @@ def test_scatters_of_other_types(dtype, chip):
         )
 
 
+@pytest.mark.parametrize(
+    ("columns", "dtype", "width"), [(24, "float16", "v4.b32"), (6, "float32", "v2.b32"), (7, "float16", "")]
+)
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_a_thread_moves_neighbours_of_a_block(columns, dtype, width, reduction):
+    """As many as it loads at once, or as divide a line; what is copied decides the time of a scatter of few rows."""
+    x, index = RNG.integers(0, 9, (8000, columns)).astype(dtype), RNG.permutation(8000)[:2000].reshape(2000, 1)
+    arrays, attrs = [x, index, RNG.integers(0, 9, (2000, columns)).astype(dtype)], {"reduction": reduction}
+    net = tec.compile(graph_of("scatter_nd", arrays, attrs), target="cuda -arch=sm_90a", cache=False)
+    assert [c["choice"]["template"] for c in net.report.choices.values()] == ["scatter"]
+    ptx = net.get_source("ptx")
+    assert bool(width) == ("st.global.v" in ptx) and (not width or f"st.global.{width}" in ptx)
+    same(run("scatter_nd", arrays, attrs, "gfx942"), host("scatter_nd", arrays, attrs))
+
+
 def test_large_ones_take_linear_time():
     """A hundred thousand elements: quadratic work would take half a minute each."""
     n = 100_000
