@@ -20,13 +20,21 @@ from ...target import Target
 from ...te import ComputeOp, Tensor
 from .. import parallel
 from ..cost import Footprint, on_cores
-from ..group import Group, reduce_size, same_shape, substitute
+from ..group import Group, const_shape, is_used, reads_of, reduce_size, same_shape, substitute
 from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, work
 from ..parts.summed import reads_contiguously
 from ..space import Choice, Scheduled, Space
-from .reductions import rows_in_lanes
+from .reductions import few_at_the_end, rows_in_lanes
 
 _ROWS = 16  # of a task where the output has one axis alone
+
+
+def _lies_near(red: ComputeOp, var: Var, target: Target) -> bool:
+    """Whether lines lie beside few others, which are the last axis of what is read: some steps of all of them are a line of memory."""
+    reads = [e for e in reads_of(red) if is_used(var, *e.indices)]
+    few = const_shape(red.output(0))[-1] if len(red.axis) > 1 else None
+    beside = all(len(e.indices) > 1 and e.indices[-2] is var and e.indices[-1] is red.axis[-1].var for e in reads)
+    return few is not None and beside and all(1 < few < lanes_for(e.dtype, target) for e in reads)
 
 
 class ExtremeIndex(Space):
@@ -41,7 +49,7 @@ class ExtremeIndex(Space):
 
     @classmethod
     def match(cls, group: Group, target: Target) -> ExtremeIndex | None:
-        """Lines of at least some vectors that lie in order, of elements that are quickly made again."""
+        """Lines of at least some vectors that lie in order, or beside few others, of elements that are quickly made again."""
         found = None if target.is_gpu else group.ended_sum()
         if found is None:
             return None
@@ -53,8 +61,8 @@ class ExtremeIndex(Space):
             return None
         (k,), (place, value) = red.reduce_axis, first.source
         length = reduce_size(red)
-        along = reads_contiguously(red, k.var, directly=True) and place is k.var
-        if not along or (length is not None and length < 4 * lanes_for(value.dtype, target)):
+        along = reads_contiguously(red, k.var, directly=True) or _lies_near(red, k.var, target)
+        if not along or place is not k.var or (length is not None and length < 4 * lanes_for(value.dtype, target)):
             return None
         made = [e for op in group.ops if isinstance(op, ComputeOp) for b in op.body for e in walk_exprs(b)]
         return None if any(isinstance(e, Call) and e.op in COSTLY for e in made) else cls(group, target, red, out)
@@ -111,6 +119,10 @@ class ExtremeIndex(Space):
         for t in (place, best):
             s[t].compute_at(around, loop)
             assert isinstance(t.op, ComputeOp)
-            rows_in_lanes(s, t.op, self.target)
-            around, loop = s[t], s[t].op.axis[-1]
+            few = few_at_the_end(s, t.op, self.target)
+            around, loop = s[t], s[t].op.axis[-1 if few is None else -2]
+            if few is None:
+                rows_in_lanes(s, t.op, self.target)
+            else:
+                few.compute_at(around, loop)
         return Scheduled(s, outputs, choice)

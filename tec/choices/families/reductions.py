@@ -150,7 +150,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
     else:
         partial = in_lanes(s, op, target)
         if partial is None:
-            partial = few = _few_at_the_end(s, op, target)
+            partial = few = few_at_the_end(s, op, target)
         stage = s[op]
         axes = list(stage.op.axis)[: -1 if few is not None else None]
     loop = axes[-1] if axes else None
@@ -286,7 +286,7 @@ def _line(op: ComputeOp) -> list[IterVar]:
     return found
 
 
-def _few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+def few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
     """A long sum along the axis before a short last one, some steps of which are a line of memory: each lane of some vectors takes every so manieth step. The partial
     sums' stage, for the caller to place; None where it does not fit."""
     lanes, few = lanes_for(op.output(0).dtype, target), const_shape(op.output(0))[-1] if op.axis else None
@@ -294,8 +294,10 @@ def _few_at_the_end(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
         return None
     k, j = op.reduce_axis[-1], op.axis[-1]
     length = extent_of(k)
-    of_them = [e for e in reads_of(op) if is_used(k.var, *e.indices) or is_used(j.var, *e.indices)]
-    lined = all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
+    reads = reads_of(op)
+    of_them = [e for e in reads if is_used(k.var, *e.indices)]
+    beside = all(e.indices[-1] is j.var for e in reads if is_used(j.var, *e.indices))  # the same for all steps
+    lined = beside and all(len(e.indices) > 1 and e.indices[-1] is j.var and e.indices[-2] is k.var and const_shape(e.tensor)[-1] == few for e in of_them)  # fmt: skip
     if length is None or length < 4 * lanes or not of_them or not lined:
         return None
     _, inner = s[op].split(k, factor=lanes)

@@ -38,6 +38,29 @@ def test_is_numpys(seed: int) -> None:
     np.testing.assert_array_equal(out.numpy().reshape(want.shape), want)
 
 
+@pytest.mark.parametrize("seed", seeds.some(7))
+def test_lines_beside_few_others(seed: int) -> None:
+    """Some steps of all lines are a line of memory, which vectors read as it lies; lengths that fill no vectors too."""
+    rng = np.random.default_rng(seed)
+    dtype, largest, last, keepdims = DTYPES[seed % len(DTYPES)], *(bool(rng.random() < 0.5) for _ in range(3))
+    shape = (
+        *(int(n) for n in rng.integers(1, 9, rng.integers(1, 3))),
+        int(rng.integers(128, 300)),
+        int(rng.integers(2, 4)),
+    )
+    x = te.placeholder(shape, dtype, name="x")
+    y = (topi.argmax if largest else topi.argmin)(x, axis=-2, keepdims=keepdims, select_last_index=last)
+    assert keepdims or choices.spaces([y], "llvm -mcpu=haswell")[0].template == "cpu extreme index"
+    found = choices.schedule([y], "llvm")
+    values = _values(rng, shape, dtype)
+    out = tec.nd.empty((*shape[:-2], *(1,) * keepdims, shape[-1]), "int64")
+    module = tec.build(found.schedule, [x, *found.outputs], "llvm")
+    module(tec.nd.array(values), out)
+    place = np.argmax if largest else np.argmin
+    want = shape[-2] - 1 - place(values[..., ::-1, :], -2) if last else place(values, -2)
+    np.testing.assert_array_equal(out.numpy().reshape(want.shape), want)
+
+
 def test_what_is_slow_to_make_again_is_made_once() -> None:
     """Two passes would take each exponential twice."""
     x = te.placeholder((8, 256), name="x")
