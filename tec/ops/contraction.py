@@ -34,7 +34,8 @@ class Operand:
     `k_last`: the tile in shared memory is [i, k], else [k, i]; it should be as the operand lies in memory, `wide` of whose
     elements along the tile's rows lie side by side from a multiple of `wide` on (1: none are known to). `guarded`: elements
     come under conditions of their own. `pitch`: elements of a row of the tile that there are to read, zeros behind the product's own (0: just those of the product).
-    `anywhere`: a load may begin at any element, so that rows need not be whole runs of `wide`.
+    `anywhere`: a load may begin at any element, so that rows need not be whole runs of `wide`. `distinct`: of all elements, the share that lies apart in memory: a
+    convolution's windows overlap.
     """
 
     at: Element
@@ -44,6 +45,7 @@ class Operand:
     guarded: bool = False
     pitch: int = 0
     anywhere: bool = False
+    distinct: float = 1.0
 
     def run(self) -> int:
         """`wide` as a number."""

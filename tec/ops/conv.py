@@ -161,8 +161,11 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
             wide=piece_elems(w.dtype) if merged == 1 else 1,
             guarded=merged > 1,
         ),
-        Operand(pixel, x.dtype, False, run, guarded=padded),
-    )
+        Operand(
+            pixel, x.dtype, False, run, guarded=padded,
+            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)),
+        ),
+    )  # fmt: skip
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
     fold = Fold(out.shape, place, find)
     channels = min(own_out, own_in) if groups > 1 else own_out
@@ -175,6 +178,14 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         fold=fold,
         channels=channels,
     )
+
+
+def _distinct(x: Tensor, windows: Sequence[Size]) -> float:
+    """The elements of an image over those of its windows, whose number is the product of `windows`; 1 where a size is open."""
+    sizes = (*static_shape(x), *windows)
+    if is_symbolic(sizes):
+        return 1.0
+    return float(min(1.0, math.prod(sizes[: x.ndim]) / max(1, math.prod(windows))))
 
 
 def _digits(i: Any, sizes: Sequence[int]) -> list[Any]:
@@ -255,6 +266,7 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
         guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
+        distinct=_distinct(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tec import te
 from tec.choices import spaces
 from tec.choices.parts.needs import extents
 from tec.driver import run_passes
-from tec.graph.graph import Graph
+from tec.graph import Graph, run_graph
 from tec.ir.interp import run
 from tec.ir.matrix import warpgroup_columns
 from tec.ops.dims import Dim
@@ -188,3 +188,28 @@ def test_any_sum_is_made_in_parts_and_tiles_reach_beyond_the_product_on_amd() ->
             tec.nd.array(a, dev), tec.nd.array(b, dev), c
         )
         np.testing.assert_array_equal(c.numpy(), a @ b.T, err_msg=str(dict(choice)))
+
+
+FEW_CHANNELS = [
+    ("gfx942", "float32", (2, 20, 30, 30), 12, 1), ("gfx950", "float16", (2, 40, 24, 24), 16, 1), ("gfx1100", "float16", (1, 96, 20, 20), 9, 1),
+    ("gfx90a", "float16", (2, 72, 17, 17), 32, 4),
+]  # fmt: skip
+
+
+@thinned_rows(2, ("mcpu", "dtype", "image", "channels", "groups"), FEW_CHANNELS)
+def test_few_channels_have_tiles_of_no_more_rows(
+    mcpu: str, dtype: str, image: tuple[int, ...], channels: int, groups: int
+) -> None:
+    """A tile of 32 rows would be half empty; one of 16 has its wavefronts along the pixels."""
+    rng = np.random.default_rng(channels)
+    w = rng.integers(-2, 3, (channels, image[1] // groups, 3, 3)).astype(dtype)
+    g = Graph()
+    window = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": groups}
+    g.set_outputs(g.add("conv", [g.input("x", dtype, image), g.constant(w)], window))
+    net = tec.compile(g, f"rocm -mcpu={mcpu}", cache=False)
+    (choice,) = (u["choice"] for u in net.report.choices.values() if u["choice"].get("template") == "matrix product")
+    assert 16 in (choice["rows"], choice["columns"]), choice
+    a = rng.integers(-2, 3, image).astype(dtype)
+    (got,) = net.run({"x": a}, device=tec.rocm_emu(mcpu, check="all"))
+    (want,) = run_graph(g, {"x": a})
+    np.testing.assert_array_equal(got, want)

@@ -50,3 +50,18 @@ def test_few_rows_of_tiles_by_many_columns_go_by_dies():
     """Row by row, each die would read all weights; where the matrix unit sets the time the order stays."""
     assert _product(101, 4240, 3032)[1].default["group_m"] > 0
     assert _product(3088, 2624, 1520)[1].default["group_m"] == 0
+
+
+def test_windows_that_overlap_are_priced_once_and_go_by_dies():
+    """The windows of an image are many times its elements: as a matrix they would take longer to read than all else together, and each die would read the rows that
+    the windows of its neighbours have too."""
+    x, w = (tec.te.placeholder(s, "float32", name=n) for s, n in (((1, 336, 144, 144), "x"), ((12, 336, 3, 3), "w")))
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
+    known = get_op("conv")
+    outs = known.compute(
+        attrs, [x, w], known.infer([TensorType(t.dtype, tuple(int(d.value) for d in t.shape)) for t in (x, w)], attrs)
+    )
+    space = next(s for s in spaces(outs[:1], tec.Target("rocm -mcpu=gfx950")) if s.template == "matrix product")
+    choice = space.default
+    assert (choice["rows"], choice["columns"]) == (16, 64) and choice["group_m"] > 0
+    assert space.cost(choice).seconds < 38e-6

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....target import Target
+from ....target import Target, level_gbps
 from ...rules.figures import Figures
 
 if TYPE_CHECKING:
@@ -41,12 +41,15 @@ def singles(t: Tiling, shape: Shape, known: Figures) -> float:
 def brought(t: Tiling, shape: Shape, target: Target, known: Figures) -> tuple[float, float]:
     """Of a step whose operands come in less than pieces: bytes more that the first cache is asked for, since lanes stand a piece apart, and clocks of the vector
     units, for addresses, conditions and putting pieces together."""
-    chip = target.chip
-    piece = PIECE_BYTES // shape.bytes
+    chip, machine = target.chip, target.machine
+    l1 = machine.level("L1")
+    assert l1 is not None
+    # A clock serves one line, however little of it is asked for.
+    a_line = min(1.0, level_gbps(machine, "L1") * 1e9 / machine.units / machine.clock_hz / l1.line_bytes)
     asked = clocks = 0.0
     for (rows, _), run in zip(_sides(t), shape.runs):
         if run:
-            asked += rows * t.step * shape.bytes * (piece / run - 1)
+            asked += rows * t.step * max(0.0, PIECE_BYTES / run * a_line - shape.bytes)
             per_load = known["guarded_load" if shape.guarded else "narrow_load"]
             clocks += rows * t.step / run * per_load / (chip.simds * chip.simd_lanes)
     return asked, clocks

@@ -25,11 +25,16 @@ def lines(run_bytes: int, pitch_bytes: int) -> float:
     return (run_bytes + LINE_BYTES - math.gcd(pitch_bytes, LINE_BYTES)) / run_bytes
 
 
-def touched(t: Tiling, shape: Shape) -> tuple[float, float]:
-    """`lines` of the tiles of A and of B, a step at a time."""
+def touched(t: Tiling, shape: Shape, machine: Machine, held: int) -> tuple[float, float]:
+    """`lines` of the tiles of A and of B, a step at a time, where a unit holds so many work-groups. What a step along the sum leaves of a line the next one takes: where the
+    first cache keeps a line of each row until then, it is asked for once."""
+    level = machine.level("L1")
+    kept = level is not None and 2 * held * (t.m + t.n) * LINE_BYTES <= level.size_bytes
     sides = zip(shape.along_k, (t.m, t.n), (shape.m, shape.n))
     a, b = (
-        lines(t.k * shape.bytes, shape.k * shape.bytes) if along_k else lines(tile * shape.bytes, size * shape.bytes)
+        (1.0 if kept else lines(t.k * shape.bytes, shape.k * shape.bytes))
+        if along_k
+        else lines(tile * shape.bytes, size * shape.bytes)
         for along_k, tile, size in sides
     )
     return a, b
@@ -50,13 +55,16 @@ def beyond_bytes(t: Tiling, shape: Shape, machine: Machine, held: int) -> float:
     tiles, dies = high * wide, machine.dies
     each = -(-tiles * shape.batch // dies)  # of a die
     resident = min(each, held * machine.units // dies)
-    rows, columns = _held_at_once(t, high, wide, min(resident, tiles), dies)
+    # Of one product at a time a die has all tiles where they go in bands, else as many as its turn gives it.
+    own = min(resident, tiles if t.group_m else -(-tiles // dies))
+    rows, columns = _held_at_once(t, high, wide, own, dies)
     pieces = []
-    for along_k, tile, count in zip(shape.along_k, (t.m, t.n), (rows, columns)):
+    for along_k, tile, count, apart in zip(shape.along_k, (t.m, t.n), (rows, columns), shape.distinct):
         run = tile * (count if t.group_m or dies == 1 else 1) * shape.bytes  # neighbours on a die share lines
         whole = 1.0 if along_k else max(1.0, lines(run, LINE_BYTES // 2))
-        pieces.append(tile * count * whole)
-    each_time = sum(pieces) * shape.k * shape.bytes * max(1.0, resident / tiles)
+        # Windows overlap along an image's rows within a tile, across them with the neighbours of a die.
+        pieces.append(tile * count * whole * (apart if t.group_m or dies == 1 else math.sqrt(apart)))
+    each_time = sum(pieces) * shape.k * shape.bytes * max(1.0, resident / own)
     return dies * each / resident * each_time
 
 

@@ -85,6 +85,7 @@ class Outline:
     direct_to_lds: bool = False
     stages: int = 0  # 0: the usual
     shorter: int = 0  # the longest so many steps are left out
+    longer: bool = False  # a step twice the longest comes first
     registers: int = 0  # of a thread, by an estimate; 0: not asked
     held: int = 1  # work-groups that a unit has to hold
     near: bool = False  # no loads two steps ahead
@@ -125,6 +126,7 @@ class Shape:
     runs: tuple[int, int] = (0, 0)  # elements of A and of B that one load brings; 0: a whole piece
     along_k: tuple[bool, bool] = (True, True)  # whether A and B lie along the sum
     anywhere: bool = False  # loads may begin at any element
+    distinct: tuple[float, float] = (1.0, 1.0)  # of the elements of A and of B, the share that lies apart in memory
 
     @property
     def bytes(self) -> int:
@@ -162,9 +164,10 @@ def usual(target: Target) -> tuple[bool, int]:
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
     # A tile may reach beyond the product where wavefronts share it, each with whole instructions; where parts of sums meet it has no more than there is.
+    fills = t.slice_k == 1 and shape.padded and shape.fixed
     parts = [
-        needs.THREAD_PART if n > 1 and t.slice_k == 1 and shape.padded and shape.fixed else 1
-        for n in (t.waves_m, t.waves_n)
+        (needs.THREAD_PART if n > 1 else instr) if fills else 1
+        for n, instr in ((t.waves_m, t.instr_m), (t.waves_n, t.instr_n))
     ]
     if (wrong := needs.extents((t.m, t.n), (shape.m, shape.n), (parts[0], parts[1]))) is not None:
         return wrong
@@ -260,7 +263,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
         fitting = (
             t
             for i in units
-            for step in steps(shape, target)[o.shorter :]
+            for step in _steps_of(o, shape, target)
             if not o.registers or _fits_registers(o, i, step, shape, units)
             for near in [
                 Tiling(
@@ -310,7 +313,7 @@ def _in_order(t: Tiling, shape: Shape, target: Target) -> Tiling:
     if machine.dies == 1 or not shape.fixed or not machine.priced_by_model:
         return t
     together = held(t, shape, target)
-    share = figures.of(TEMPLATE, target)["beyond_share"]
+    share = figures.of(TEMPLATE, target)["beyond_share" if min(shape.distinct) == 1 else "windows_beyond_share"]
     if tile_order.beyond_seconds(t, shape, machine, together) < share * seconds(t, shape, target)[0]:
         return t
     return tile_order.ordered(t, shape, machine, together)
@@ -333,6 +336,11 @@ def _features(s: Shape) -> dict[str, Any]:
     return {
         "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "summed": s.fixed or s.open_rows, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
     }  # fmt: skip
+
+
+def _steps_of(o: Outline, shape: Shape, target: Target) -> tuple[int, ...]:
+    usual = steps(shape, target)
+    return (2 * usual[0], *usual) if o.longer else usual[o.shorter :]
 
 
 def _fits_registers(o: Outline, i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
@@ -426,13 +434,12 @@ def _amd_seconds(t: Tiling, shape: Shape, target: Target, macs: float, lds: floa
     all_groups, together = groups(t, shape), min(rounds, held(t, shape, target))
     bytes_ = (t.m + t.n) * t.step * shape.bytes
     results = shape.batch * shape.m * shape.n * (dtype_info(shape.acc).bytes if shape.parts else shape.bytes)
-    least = (shape.batch * (shape.m + shape.n) * shape.k * shape.bytes + results) / (
-        level_gbps(machine, "memory") * 1e9
-    )
+    apart = shape.m * shape.distinct[0] + shape.n * shape.distinct[1]
+    least = (shape.batch * apart * shape.k * shape.bytes + results) / (level_gbps(machine, "memory") * 1e9)
     peak = machine.clock_hz
     asked, issue = narrow_loads.brought(t, shape, target, figures.of(TEMPLATE, target))
     path = (bytes_ + asked) / (level_gbps(machine, "L1") * 1e9 / machine.units) * peak  # clocks of a step's loads
-    lines = tile_order.touched(t, shape)
+    lines = tile_order.touched(t, shape, machine, together)
     from_l2 = all_groups * count * (t.m * lines[0] + t.n * lines[1]) * t.step * shape.bytes
     l2 = from_l2 / (level_gbps(machine, "L2") * 1e9)
     beyond = tile_order.beyond_seconds(t, shape, machine, held(t, shape, target))
