@@ -213,3 +213,11 @@ def test_few_channels_have_tiles_of_no_more_rows(
     (got,) = net.run({"x": a}, device=tec.rocm_emu(mcpu, check="all"))
     (want,) = run_graph(g, {"x": a})
     np.testing.assert_array_equal(got, want)
+
+
+def test_a_short_sum_by_blocks_has_steps_enough_for_a_pipeline() -> None:
+    """45 terms in steps of 32, two of 16 bits a word, are two, and nothing is under way while a step is computed; in steps of 16 they are three."""
+    attrs = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 1}
+    _, outs = program("conv", attrs, ("float16", (8, 5, 161, 161)), ("float16", (9, 5, 3, 3)))
+    space = next(s for s in spaces(outs, "rocm -mcpu=gfx1030") if s.template == "blocked product")
+    assert space.default["step"] == 8

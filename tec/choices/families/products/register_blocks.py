@@ -112,7 +112,9 @@ class RegisterBlocks(Space):
     def default(self) -> Choice:
         if self._may_copy():
             return min(self.all, key=lambda c: self.cost(c).seconds)
-        steps = [c for c in self.all if c["step"] == self.parameters["step"][0]]
+        usual = self.parameters["step"][0]
+        # Of a short sum steps of the usual length are too few for a pipeline, which prices by a time model tell.
+        steps = [c for c in self.all if c["step"] == usual and not self.target.machine.priced_by_model]
         return min(steps or self.all, key=lambda c: self.cost(c).seconds)
 
     def cost(self, choice: Choice) -> Cost:
