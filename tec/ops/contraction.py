@@ -35,7 +35,7 @@ class Operand:
     elements along the tile's rows lie side by side from a multiple of `wide` on (1: none are known to). `guarded`: elements
     come under conditions of their own. `pitch`: elements of a row of the tile that there are to read, zeros behind the product's own (0: just those of the product).
     `anywhere`: a load may begin at any element, so that rows need not be whole runs of `wide`. `distinct`: of all elements, the share that lies apart in memory: a
-    convolution's windows overlap.
+    convolution's windows overlap. `tap`: of such an operand, elements along the sum from one place of the window to the next; 0: no windows.
     """
 
     at: Element
@@ -46,6 +46,7 @@ class Operand:
     pitch: int = 0
     anywhere: bool = False
     distinct: float = 1.0
+    tap: int = 0
 
     def run(self) -> int:
         """`wide` as a number."""

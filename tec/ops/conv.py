@@ -152,7 +152,6 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         own = merged * own_out
         return [n, te.indexdiv(c, own), te.indexmod(c, own), p]
 
-    padded = not all(map(is_zero, (*attrs["before"], *attrs["after"])))
     run = math.gcd(extents[-1], piece_elems(x.dtype)) if windows.is_same else 1
     sides = (
         Operand(
@@ -162,8 +161,8 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
             guarded=merged > 1,
         ),
         Operand(
-            pixel, x.dtype, False, run, guarded=padded,
-            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)),
+            pixel, x.dtype, False, run, guarded=_is_padded(attrs),
+            distinct=_distinct(x, (sy["N"], groups * own_in, math.prod(extents), window)), tap=1,
         ),
     )  # fmt: skip
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
@@ -178,6 +177,10 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         fold=fold,
         channels=channels,
     )
+
+
+def _is_padded(attrs: Attrs) -> bool:
+    return not all(map(is_zero, (*attrs["before"], *attrs["after"])))
 
 
 def _distinct(x: Tensor, windows: Sequence[Size]) -> float:
@@ -265,8 +268,9 @@ def window_operand(attrs: Attrs, windows: Windows, sw: dict[str, Size], sy: dict
     along = lx.dims[-1] == "C" and lw.dims[-1].endswith("I")  # a tap's channels lie side by side
     return Operand(
         window, windows.dtype, along, math.gcd(piece_elems(windows.dtype), own_in) if along else 1,
-        guarded=not all(map(is_zero, (*attrs["before"], *attrs["after"]))),
+        guarded=_is_padded(attrs),
         distinct=_distinct(windows.x, [sy[k] for k in ("N", *spatial(attrs))] + [groups, *(sw[k] for k in sw if k != "O")]),
+        tap=own_in if along and isinstance(own_in, int) else 1,
     )  # fmt: skip
 
 

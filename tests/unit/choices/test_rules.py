@@ -12,6 +12,7 @@ import pytest
 
 from tec.choices import rules
 from tec.choices.families.products import tilings
+from tec.choices.families.products.outlines import Outline
 from tec.choices.rules import bugs, figures
 from tec.choices.rules.conditions import Condition
 from tec.errors import TecError
@@ -106,7 +107,7 @@ PREFERENCES = {
     "matrix attention": {"blocks"},
     "gpu reduction": {"short_shared", "shared_below", "wide", "threads", "whole_by", "columns"},
     "cpu convolution": {"blocks", "columns", "least", "most", "priced", "unroll"},
-    tilings.TEMPLATE: {"tiles", "shared", "slice_k", "least_steps", *(f.name for f in fields(tilings.Outline))},
+    tilings.TEMPLATE: {"tiles", "shared", "slice_k", "least_steps", *(f.name for f in fields(Outline))},
 }
 
 

@@ -27,7 +27,8 @@ def lines(run_bytes: int, pitch_bytes: int) -> float:
 
 def touched(t: Tiling, shape: Shape, machine: Machine, held: int) -> tuple[float, float]:
     """`lines` of the tiles of A and of B, a step at a time, where a unit holds so many work-groups. What a step along the sum leaves of a line the next one takes: where the
-    first cache keeps a line of each row until then, it is asked for once."""
+    first cache keeps a line of each row until then, it is asked for once; and so are the elements that a window's next places along a row of the image have too, as far as it
+    keeps those of a place."""
     level = machine.level("L1")
     kept = level is not None and 2 * held * (t.m + t.n) * LINE_BYTES <= level.size_bytes
     sides = zip(shape.along_k, (t.m, t.n), (shape.m, shape.n))
@@ -37,7 +38,12 @@ def touched(t: Tiling, shape: Shape, machine: Machine, held: int) -> tuple[float
         else lines(tile * shape.bytes, size * shape.bytes)
         for along_k, tile, size in sides
     )
-    return a, b
+    again = [1.0, 1.0]
+    for k, (tap, tile, apart) in enumerate(zip(shape.taps, (t.m, t.n), shape.distinct)):
+        if tap and level is not None:
+            share = min(1.0, level.size_bytes / (held * tile * tap * shape.bytes))
+            again[k] = 1.0 - share * (1.0 - math.sqrt(apart))
+    return a * again[0], b * again[1]
 
 
 def _held_at_once(t: Tiling, high: int, wide: int, resident: int, dies: int) -> tuple[int, int]:

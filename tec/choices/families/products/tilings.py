@@ -22,6 +22,7 @@ from ...parts import grid, needs
 from ...parts.ends import PIECE
 from ...rules import figures
 from . import narrow_loads, tile_order
+from .outlines import DRAFTS, Outline
 
 PIECE_BYTES = narrow_loads.PIECE_BYTES
 
@@ -73,29 +74,7 @@ class Tiling:
         return self.k * self.slice_k
 
 
-@dataclass(frozen=True)
-class Outline:
-    """A draft before its instruction and its step: rows and columns of C of a work-group, its wavefronts along them; and what a rule may say of it."""
-
-    m: int
-    n: int
-    waves_m: int
-    waves_n: int
-    ping_pong: bool = False
-    direct_to_lds: bool = False
-    stages: int = 0  # 0: the usual
-    shorter: int = 0  # the longest so many steps are left out
-    longer: bool = False  # a step twice the longest comes first
-    registers: int = 0  # of a thread, by an estimate; 0: not asked
-    held: int = 1  # work-groups that a unit has to hold
-    near: bool = False  # no loads two steps ahead
-
-
 TEMPLATE = "matrix product"  # whose rules are asked
-# Rows and columns of C of a work-group, and its wavefronts along them: what defaults are taken from, beside those of rules. Others are for a search.
-DRAFTS = (
-    (128, 128, 2, 2), (128, 64, 2, 2), (64, 128, 2, 2), (64, 64, 2, 2), (64, 32, 2, 2), (32, 64, 2, 2), (32, 32, 2, 2), (16, 16, 1, 1),
-)  # fmt: skip
 LEAST = 16  # rows and columns of a product that a matrix unit is worth its padding for
 _STORE = 1.25  # times a load's clocks that a store of 16 bytes takes of shared memory (rocprofiler-compute: 20 of 1 KiB at 64 bytes a clock)
 _STEP_CLOCKS = 60  # of a step beside its work: a barrier, waiting for it, and addresses
@@ -127,6 +106,8 @@ class Shape:
     along_k: tuple[bool, bool] = (True, True)  # whether A and B lie along the sum
     anywhere: bool = False  # loads may begin at any element
     distinct: tuple[float, float] = (1.0, 1.0)  # of the elements of A and of B, the share that lies apart in memory
+    # Of windows in A and in B: elements along the sum from one of a window's places to the next.
+    taps: tuple[int, int] = (0, 0)
 
     @property
     def bytes(self) -> int:
@@ -263,7 +244,7 @@ def drafts(shape: Shape, target: Target) -> Iterator[Tiling]:
         fitting = (
             t
             for i in units
-            for step in _steps_of(o, shape, target)
+            for step in o.steps(steps(shape, target))
             if not o.registers or _fits_registers(o, i, step, shape, units)
             for near in [
                 Tiling(
@@ -336,11 +317,6 @@ def _features(s: Shape) -> dict[str, Any]:
     return {
         "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "fixed": s.fixed, "summed": s.fixed or s.open_rows, "guarded": s.guarded, "turned": s.turned, "parts": s.parts, "moved": moved
     }  # fmt: skip
-
-
-def _steps_of(o: Outline, shape: Shape, target: Target) -> tuple[int, ...]:
-    usual = steps(shape, target)
-    return (2 * usual[0], *usual) if o.longer else usual[o.shorter :]
 
 
 def _fits_registers(o: Outline, i: MatrixInstr, step: int, shape: Shape, units: Sequence[MatrixInstr]) -> bool:
