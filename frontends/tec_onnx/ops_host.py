@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -202,25 +203,23 @@ def tfidf(c: Call) -> Value:
     skips, starts, places = c.attr("max_skip_count"), c.attr("ngram_counts"), c.attr("ngram_indexes")
     pool = c.attr("pool_int64s") if c.attr("pool_int64s") is not None else c.attr("pool_strings")
     weights = c.attr("weights")
-    grams: dict[tuple[Any, ...], int] = {}
-    at = 0
-    for n, begin in enumerate(starts, 1):
-        end = starts[n] if n < len(starts) else len(pool)
-        for k in range(begin, end, n):
-            grams[tuple(pool[k : k + n])] = at
-            at += 1
+    spans = [
+        (n, k) for n, (begin, end) in enumerate(zip(starts, [*starts[1:], len(pool)]), 1) for k in range(begin, end, n)
+    ]
+    grams = {tuple(pool[k : k + n]): at for at, (n, k) in enumerate(spans)}
 
     reader.check_bytes("a vector of counts", [max(places) + 1])
 
+    def seen(x: Any) -> Iterator[tuple[Any, ...]]:
+        """The n-grams of a row, of neighbours and with gaps."""
+        for n in range(low, min(high, len(x)) + 1):
+            for step in range(1, 2 if n == 1 else min(skips, len(x)) + 2):
+                yield from (tuple(x[k : k + n * step : step].tolist()) for k in range(len(x) - (n - 1) * step))
+
     def row(x: Any) -> Any:
         out = np.zeros(max(places) + 1, np.float32)
-        for n in range(low, min(high, len(x)) + 1):
-            for skip in range(1 if n == 1 else min(skips, len(x)) + 1):
-                step = skip + 1
-                for k in range(len(x) - (n - 1) * step):
-                    g = grams.get(tuple(x[k : k + n * step : step].tolist()))
-                    if g is not None:
-                        out[places[g]] += 1
+        for g in (grams[gram] for gram in seen(x) if gram in grams):
+            out[places[g]] += 1
         scale = np.ones_like(out)
         if weights is not None:
             for g, p in enumerate(places):

@@ -80,20 +80,22 @@ class Hostcalls:
         with self._lock:
             try:
                 while packet:
-                    number = packet & (_PACKETS - 1)
-                    at = self._headers + _HEADER * number
-                    following, lanes, service, control = struct.unpack("<QQII", ctypes.string_at(at, _HEADER))
-                    for lane in range(64):
-                        if lanes >> lane & 1:
-                            words = (ctypes.c_uint64 * 8).from_address(self._payloads + _PAYLOAD * number + 64 * lane)
-                            self._request(service, words, (group, wave))
-                    self._written(self._payloads + _PAYLOAD * number, _PAYLOAD)
-                    ctypes.c_uint32.from_address(at + 20).value = control & ~1
-                    packet = following
+                    packet = self._answer(packet, (group, wave))
             except (TecError, ValueError, struct.error) as e:
                 self.error = str(e)
                 return 1
         return 0
+
+    def _answer(self, packet: int, who: tuple[int, int]) -> int:
+        """Answer what the lanes of a packet ask; the packet behind it, 0 without one."""
+        number = packet & (_PACKETS - 1)
+        at, payload = self._headers + _HEADER * number, self._payloads + _PAYLOAD * number
+        following, lanes, service, control = struct.unpack("<QQII", ctypes.string_at(at, _HEADER))
+        for lane in (n for n in range(64) if lanes >> n & 1):
+            self._request(service, (ctypes.c_uint64 * 8).from_address(payload + 64 * lane), who)
+        self._written(payload, _PAYLOAD)
+        ctypes.c_uint32.from_address(at + 20).value = control & ~1
+        return int(following)
 
     def _request(self, service: int, words: Any, who: tuple[int, int]) -> None:
         if service == _PRINTF:

@@ -43,18 +43,10 @@ class Func(Spelled):
 
     def implicit_vars(self) -> tuple[Var, ...]:
         """Variables of the parameters' shapes, strides and offsets that are not parameters, in order of appearance."""
+        layouts = [(*p.shape, *p.strides, p.elem_offset) for p in self.params if isinstance(p, Buffer)]
         own = {id(p) for p in self.params}
-        seen: dict[int, Var] = {}
-        for p in self.params:
-            if isinstance(p, Buffer):
-                exprs: list[Expr] = [*p.shape, *p.strides]
-                if isinstance(p.elem_offset, Expr):
-                    exprs.append(p.elem_offset)
-                for e in exprs:
-                    for v in free_vars(e):
-                        if id(v) not in own:
-                            seen.setdefault(id(v), v)
-        return tuple(seen.values())
+        found = {id(v): v for layout in layouts for e in layout if isinstance(e, Expr) for v in free_vars(e)}
+        return tuple(v for k, v in found.items() if k not in own)
 
     def __str__(self) -> str:
         from .printer import func_to_text

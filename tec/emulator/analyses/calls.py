@@ -42,22 +42,27 @@ def _gather(body: Body | Reader, name: str, functions: Callable[[], tuple[Set[st
         raise UnsupportedInstruction(f"kernel {name!r} has no instructions", kernel=name)
     if any(i.op in CALLS or is_return(i) for i in text.insts):
         every, in_data = functions()
-        done = 0
-        while done < len(text.insts):
-            begun, done = done, len(text.insts)
-            wanted = [s for s in mentioned(text.insts[begun:done]) if s in every]
-            # Only a call of who knows whom needs those that data names.
-            if any(text.insts[at].op in CALLS and traced(text, at, begun) is None for at in range(begun, done)):
-                wanted += in_data
-            for function in dict.fromkeys(wanted):
-                if function not in text.functions and function != name:
-                    at = len(text.insts)
-                    if body.read(function) and len(text.insts) > at:
-                        text.functions[function] = text.labels[function] = at
+        _read_called(body, name, every, in_data)
         connect(text, in_data)
     name_high_registers(text)
     branch_over_skipped(text)
     return text
+
+
+def _read_called(body: Body | Reader, name: str, every: Set[str], in_data: Set[str]) -> None:
+    """The functions that a kernel may call behind it, and those that they may call, until there are no more."""
+    text, done = body.text, 0
+    while done < len(text.insts):
+        begun, done = done, len(text.insts)
+        wanted = [s for s in mentioned(text.insts[begun:done]) if s in every]
+        # Only a call of who knows whom needs those that data names.
+        if any(text.insts[at].op in CALLS and traced(text, at, begun) is None for at in range(begun, done)):
+            wanted += in_data
+        for function in dict.fromkeys(wanted):
+            at = len(text.insts)
+            is_new = function not in text.functions and function != name
+            if is_new and body.read(function) and len(text.insts) > at:
+                text.functions[function] = text.labels[function] = at
 
 
 def functions_of(asm: str) -> tuple[frozenset[str], frozenset[str]]:
