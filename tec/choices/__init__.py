@@ -22,7 +22,6 @@ from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
     convolutions,
-    interleavings,
     libraries,
     plain_convolutions,
     products,
@@ -37,11 +36,13 @@ from .families.codes.packed_bytes import CpuPackedBytes, CpuRound
 from .families.extreme_index import ExtremeIndex
 from .families.factors import Factors
 from .families.gathers import Gather
+from .families.interleavings import Interleaving
 from .families.line_scan import LineScan
 from .families.linear_recurrence import LinearRecurrence
 from .families.plain_windows import PlainWindows
-from .families.products import few_rows, few_rows_matrix, few_rows_packed, projections, row_folds
+from .families.products import few_rows, few_rows_matrix, few_rows_packed, row_folds
 from .families.products.few_columns import FewColumns
+from .families.products.projections import Projection
 from .families.products.thin import ThinProduct
 from .families.recurrent import CpuRecurrence
 from .families.recurrent_gpu import GpuRecurrence
@@ -81,7 +82,7 @@ FAMILIES: tuple[Any, ...] = (
     few_rows_packed,
     few_rows_matrix,
     few_rows,
-    projections,
+    Projection,
     row_folds,
     FewColumns,
     products,
@@ -94,7 +95,7 @@ FAMILIES: tuple[Any, ...] = (
     reductions,
     Transpose,
     Squares,
-    interleavings,
+    Interleaving,
     Gather,
     libraries,
     stages,

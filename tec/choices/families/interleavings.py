@@ -6,8 +6,7 @@ Squares (`squares`) take lines of four elements or more. Axes that follow one an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from ... import te
 from ...ir import Shuffle, TensorRead
@@ -27,30 +26,30 @@ _LINE = (2, 3)  # elements of a line of the result
 _STRIP = 16  # vectors of each of the operand's lines that a task has
 
 
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group that is one such transpose of a tensor in memory."""
-    if target.is_gpu or len(group.ops) != 1 or len(group.outputs) != 1:
-        return
-    (op,) = group.ops
-    read = op.body[0] if isinstance(op, ComputeOp) and len(op.body) == 1 else None
-    if not isinstance(op, ComputeOp) or op.reduce_axis or not isinstance(read, TensorRead) or len(op.axis) < 2:
-        return
-    shape, own = const_shape(op.output(0)), [a.var for a in op.axis]
-    order = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]
-    # All axes of the result once, and the operand's last one elsewhere than last.
-    if None in (*shape, *order) or sorted(k or 0 for k in order) != list(range(len(own))) or shape[-1] not in _LINE:
-        return
-    if read.tensor.dtype != op.output(0).dtype or order[-1] != len(own) - 2 or const_shape(read.tensor) != tuple(shape[k or 0] for k in order):  # fmt: skip
-        return
-    space = Interleaving(group, target, read.tensor, [k or 0 for k in order])
-    if space.along >= space.lanes:
-        yield space
-
-
 class Interleaving(Space):
     """Strips of the operand's lines, over threads."""
 
     template: ClassVar[str] = "cpu interleaving"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        """The space of a group that is one such transpose of a tensor in memory."""
+        if target.is_gpu or len(group.ops) != 1 or len(group.outputs) != 1:
+            return None
+        (op,) = group.ops
+        read = op.body[0] if isinstance(op, ComputeOp) and len(op.body) == 1 else None
+        if not isinstance(op, ComputeOp) or op.reduce_axis or not isinstance(read, TensorRead) or len(op.axis) < 2:
+            return None
+        shape, own = const_shape(op.output(0)), [a.var for a in op.axis]
+        order = [next((k for k, v in enumerate(own) if i is v), None) for i in read.indices]
+        # All axes of the result once, and the operand's last one elsewhere than last.
+        if None in (*shape, *order) or sorted(k or 0 for k in order) != list(range(len(own))) or shape[-1] not in _LINE:
+            return None
+        laid = tuple(shape[k or 0] for k in order)
+        if read.tensor.dtype != op.output(0).dtype or order[-1] != len(own) - 2 or const_shape(read.tensor) != laid:
+            return None
+        space = cls(group, target, read.tensor, [k or 0 for k in order])
+        return space if space.along >= space.lanes else None
 
     def __init__(self, group: Group, target: Target, source: Tensor, order: list[int]):
         super().__init__(group, target)
@@ -96,4 +95,4 @@ class Interleaving(Space):
         return source.buffer.vload(tuple(index[k] for k in self.order), f"{self.source.dtype}x{self.lanes}")
 
 
-__all__ = ["Interleaving", "match"]
+__all__ = ["Interleaving"]

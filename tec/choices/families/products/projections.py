@@ -7,8 +7,7 @@ Rows are short beside the matrix, so that each work-group sums the squares for i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ....target import Target
 from ....te import ComputeOp, thread_axis
@@ -21,16 +20,16 @@ _ROW_BYTES = 2  # of the row that each sum reads again, from a cache
 _OPERATIONS = 2  # of an element of a sum: it is converted, and multiplied and added
 
 
-def match(group: Group, target: Target) -> Iterator[Space]:
-    """The space of a group with a projection in it."""
-    if target.is_gpu and group.form("projection") is not None and len(group.output_ops) == 1:
-        yield Projection(group, target)
-
-
 class Projection(Space):
     """`threads` share each sum; a work-group has `columns` of the result."""
 
     template: ClassVar[str] = "gpu projection"
+
+    @classmethod
+    def match(cls, group: Group, target: Target) -> Self | None:
+        """The space of a group with a projection in it."""
+        found = target.is_gpu and group.form("projection") is not None and len(group.output_ops) == 1
+        return cls(group, target) if found else None
 
     def __init__(self, group: Group, target: Target):
         super().__init__(group, target)
