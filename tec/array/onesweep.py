@@ -54,6 +54,25 @@ def items(width: int) -> int:
     return 16 if width <= 32 else 8
 
 
+def _count_runs(found: Any, keys: Any, p: Any, first: Any, n: Any, how: Any, word: Any) -> None:
+    """Adds a thread's keys to the counts of digit p. Neighbours often have equal high digits: those are counted in a register, for additions to one place come one after
+    the other."""
+    kind, wide, infinity, flip = how
+    last = np.int32(0)
+    run = np.int32(0)
+    for i in unrolled(len(keys)):
+        if first + i * THREADS < n:
+            d = np.int32((key_of(keys[i], kind, 1 << (wide - 1), infinity, flip) >> word(8 * p)) & 255)
+            if d != last:
+                if run > 0:
+                    atomic_add(found, p * DIGITS + last, run)
+                run = np.int32(0)
+                last = d
+            run = run + 1
+    if run > 0:
+        atomic_add(found, p * DIGITS + last, run)
+
+
 @cache
 def _counter(width: int, passes: int) -> Any:
     """The kernel that counts all digits of all passes."""
@@ -63,7 +82,6 @@ def _counter(width: int, passes: int) -> Any:
 
     @kernel
     def count_digits(bits: Any, counts: Any, n: Any, tiles: Any, how: Any) -> None:
-        kind, wide, infinity, flip = how
         found = shared((passes * DIGITS,), np.int32)
         t = thread_idx.x
         for p in unrolled(passes):
@@ -76,22 +94,8 @@ def _counter(width: int, passes: int) -> Any:
         for i in unrolled(each):
             at = first + i * THREADS + t
             keys[i] = bits[base + min(at, n - 1)]
-        # Neighbours often have equal high digits: those are counted in a register, for additions to one place come one after the other.
         for p in unrolled(passes):
-            last = np.int32(0)
-            run = np.int32(0)
-            for i in unrolled(each):
-                if first + i * THREADS + t < n:
-                    k = key_of(keys[i], kind, 1 << (wide - 1), infinity, flip)
-                    d = np.int32((k >> word(8 * p)) & 255)
-                    if d != last:
-                        if run > 0:
-                            atomic_add(found, p * DIGITS + last, run)
-                        run = np.int32(0)
-                        last = d
-                    run = run + 1
-            if run > 0:
-                atomic_add(found, p * DIGITS + last, run)
+            _count_runs(found, keys, p, first + t, n, how, word)
         barrier()
         for p in unrolled(passes):
             c = found[p * DIGITS + t]
