@@ -12,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_named
@@ -25,6 +24,7 @@ from .ir.printer import func_with_lines
 from .ir.verify import verify
 from .ir.visit import deep_recursion
 from .llvmworker import client
+from .records import dataclass
 from .schedule import Schedule, to_loops
 from .target import Target, as_target
 

@@ -8,7 +8,6 @@ Sources: the operators' definitions in ONNX Runtime's documentation of its contr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tec.graph.builders.attention import dequantize_cache, join_heads, quantize_
 from tec.graph.builders.norm import rms_norm
 from tec.graph.fold_sizes import sizes_in
 from tec.ops.dims import Dim, require
+from tec.records import dataclass
 
 from .importer import Call, Outputs, SizeFollows, onnx_op
 from .ops_attention import MS, counted, heads_of

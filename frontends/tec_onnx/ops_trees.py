@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.records import dataclass
 
 from .importer import Call, Outputs, onnx_op
 from .ops_ml import as_float, classified, post_transform

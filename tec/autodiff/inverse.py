@@ -10,12 +10,13 @@ a new variable for what they drop. What cannot be solved (a gather by another te
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.arith import Analyzer
 from ..ir.visit import free_vars, substitute
+from ..records import dataclass
 
 
 @dataclass

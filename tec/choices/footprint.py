@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import any_expr, children, deep_recursion, free_vars, visit, walk_exprs
 from ..ir.work import UNKNOWN_TRIPS, Fold, clocks, operands
 from ..ops.typical import typical_of
+from ..records import dataclass
 from ..target import Target
 from .addresses import evaluated
 from .cost import Footprint, Kernel

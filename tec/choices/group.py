@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..ir import Expr, IntImm, IterVar, Reduce, TensorRead, Var
 from ..ir.visit import free_vars, walk_exprs
 from ..locks import cached_property
+from ..records import dataclass
 from ..schedule import Schedule, create_schedule
 from ..schedule.rewrite import replace_inputs, replace_reads, substitute_all
 from ..te import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor

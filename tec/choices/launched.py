@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.work import UNKNOWN_TRIPS
+from ..records import dataclass
 from .addresses import evaluated
 
 OPEN_GROUPS = 1  # work-groups where their number depends on what is not a size

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..ops.conv import merged_groups
@@ -18,6 +17,7 @@ from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
 from ..ops.typical import typical
+from ..records import dataclass
 from ..target import Target
 from . import layouts, parallel
 from .families.plain_convolutions import FEWEST_COLUMNS, Sizes

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir.dtype import dtype_info
@@ -19,6 +18,7 @@ from ..ops.layouts import Layout, plain, space
 from ..ops.matmul import accumulator
 from ..ops.registry import TensorType
 from ..ops.typical import typical
+from ..records import dataclass
 from ..target import Target
 from ..te import intrin
 from .families import plain_windows

@@ -12,7 +12,7 @@ A proof has a budget of statements after unrolling (`MOST_STATEMENTS`). It is a 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from .. import driver
@@ -20,6 +20,7 @@ from ..errors import LoweringError
 from ..ir import Func, IntImm
 from ..ir import stmt as S
 from ..ir.visit import deep_recursion
+from ..records import dataclass
 from ..schedule import to_loops
 from ..target import as_target
 from ..te import PlaceholderOp

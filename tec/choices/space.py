@@ -11,11 +11,11 @@ import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from ..errors import ScheduleError
 from ..locks import cached_property
+from ..records import dataclass
 from ..schedule import Schedule
 from ..target import Target
 from ..te import Tensor

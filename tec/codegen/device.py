@@ -7,12 +7,13 @@ process, which is an error here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import CodegenError
 from ..ir.func import Func
 from ..llvmworker.jobs import without_lines
+from ..records import dataclass
 from ..runtime.objects.codeobject import read_code_object
 from ..target import Target
 from . import cache, llvm_util

@@ -10,12 +10,13 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import Any
 
 from ..errors import CodegenError, TargetError
 from ..llvmworker import client
 from ..llvmworker.client import TIMES, Pending
+from ..records import dataclass
 from ..target import host_stand_in
 from . import cache
 

@@ -10,11 +10,12 @@ concatenations are joined, with the place of each input in the result. Sizes mus
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from ..ops.dims import is_symbolic
 from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, PITCHED, REGION, VIEW, normalize_axis
+from ..records import dataclass
 from ..te.evaluate import np_dtype
 from .graph import Graph, Node, Value
 from .state import Rows

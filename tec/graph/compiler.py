@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ..choices import warn_of_slower
@@ -24,6 +23,7 @@ from ..ir import NOP, Func
 from ..llvmworker import client
 from ..ops.dims import Dim, bind_hint, data_of, evaluate
 from ..ops.guards import Guard
+from ..records import dataclass
 from ..runtime.networks.network import Network
 from ..runtime.networks.report import Report
 from ..runtime.plans.memory_plan import lifetimes, lower_bound

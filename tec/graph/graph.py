@@ -8,7 +8,7 @@ an order in which every value is made before it is used; `networkx()` gives the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ..ops.dims import evaluate as evaluate_sizes
 from ..ops.guards import Guard, recording
 from ..ops.layouts import Layout
 from ..ops.registry import COLLECTIVE, PACKED, REGION, UnequalSizes
+from ..records import dataclass
 from ..te.evaluate import np_dtype
 from .agree import agreed_shapes
 from .deferred import Deferred

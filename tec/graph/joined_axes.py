@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..choices.group import Group, extent
@@ -21,6 +20,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir.build import const_value
 from ..ir.visit import Rewriter, children
+from ..records import dataclass
 from ..te import ComputeOp, Operation, PlaceholderOp, Tensor
 
 _LIMIT = 1 << 31  # flat indices are int32

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
+
+from ..records import dataclass
 
 _MOST_ENTRIES = 1 << 18  # of one table: 2 MiB
 

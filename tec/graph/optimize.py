@@ -7,9 +7,9 @@ which instructions they have (`te.intrin`).
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 
 from ..errors import InternalError
+from ..records import dataclass
 from ..target import Target
 from .deferred import Deferred
 from .graph import Graph

@@ -10,10 +10,11 @@ What a body makes goes to where the loop or the branch wants it: `Part.made` say
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..ops.registry import COLLECTIVE
+from ..records import dataclass
 from .graph import Graph, Value
 from .passes.fuse import FusedGroup, fuse
 from .regions import bodies, is_region

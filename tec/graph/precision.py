@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ..errors import ImportModelError
+from ..records import dataclass
 from .graph import Graph
 from .regions import bodies, is_region
 

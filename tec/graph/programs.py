@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from ..ops.guards import Guard, recording
 from ..ops.registry import COMPLEX, TensorType, static_shape
 from ..ops.size_exprs import from_expr
 from ..ops.size_vars import variable
+from ..records import dataclass
 from ..schedule import to_loops
 from .aliases import PIECE_ALIGN
 from .graph import Value

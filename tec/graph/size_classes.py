@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from ..ir.visit import deep_recursion, substitute_stmt
 from ..ops.dims import names_of
 from ..ops.registry import static_shape
 from ..ops.typical import typical, typically
+from ..records import dataclass
 from ..target import Target
 from .programs import Program
 

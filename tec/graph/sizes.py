@@ -7,12 +7,13 @@ rows of a flattened matrix), the product is one number: loops over it are then l
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ..ops.dim_bounds import Empty
 from ..ops.dims import Dim, Size, data_of, evaluate
 from ..ops.guards import Guard
+from ..records import dataclass
 from .passes.fuse import FusedGroup
 
 

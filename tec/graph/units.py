@@ -6,12 +6,13 @@ Program (`programs`) -> Unit (the program scheduled, as loops; a size that is op
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ..choices import Chain, Group, Made, Refused, chain, is_strict
 from ..driver import Building, Lowered, lowered
 from ..ops.guards import Guard
+from ..records import dataclass
 from .beside import joined
 from .passes.fuse import FusedGroup
 from .programs import Program, naming, program_of

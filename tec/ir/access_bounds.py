@@ -9,9 +9,9 @@ clamped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..records import dataclass
 from . import build as B
 from . import expr as E
 from .arith import Analyzer

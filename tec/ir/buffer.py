@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Loc
+from ..records import dataclass
 from . import build
 from .expr import Var
 from .spelling import Spelled

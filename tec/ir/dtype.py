@@ -8,13 +8,14 @@ each) those of AMD's CDNA3.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import ExprError
+from ..records import dataclass
 
 _SCALARS = {
     "bool": ("bool", 1), "handle": ("handle", 64), "bfloat16": ("bfloat", 16),

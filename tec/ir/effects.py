@@ -7,10 +7,11 @@ stores are plain. A pointer that is taken counts for all that its attrs `rw` all
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import Loc
+from ..records import dataclass
 from . import build as B
 from . import expr as E
 from . import stmt as S

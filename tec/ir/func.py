@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..notebook import code
+from ..records import dataclass
 from .buffer import Buffer
 from .expr import Expr, Var
 from .spelling import Spelled

@@ -6,12 +6,12 @@ A scalar expression evaluates to an array [lanes] or [1] (all lanes agree), a ve
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..errors import Loc, TecError
+from ..records import dataclass
 from . import expr as E
 from .buffer import Buffer
 from .dtype import dtype_info

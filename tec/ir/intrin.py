@@ -7,10 +7,10 @@ leaves out is so: no memory touched, free to be dropped, repeated or moved, a va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ExprError
+from ..records import dataclass
 from .dtype import dtype_info, with_lanes
 
 if TYPE_CHECKING:

@@ -20,13 +20,14 @@ run once for each part. That reorders k in A and B alike, so the product stays t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import CodegenError
+from ..records import dataclass
 from . import expr as E
 from .dtype import dtype_info, with_lanes
 

@@ -9,13 +9,13 @@ first one in the lowest bits (of 6 bits four in three bytes, as gfx950's matrix 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..errors import TecError
+from ..records import dataclass
 
 BLOCK = 32  # elements that share a scale
 BIAS = 127  # of a scale

@@ -7,12 +7,12 @@ hardware by Composable Kernel's probes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..errors import CodegenError
+from ..records import dataclass
 from . import expr as E
 from .dtype import with_lanes
 from .matrix import MatrixInstr, gather, scatter

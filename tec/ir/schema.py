@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from ..records import dataclass
 from . import expr as E
 from . import stmt as S
 

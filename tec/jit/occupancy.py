@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import KernelError
+from ..records import dataclass
 from ..target import Target
 from .packs import arrays_in, device_of, packed
 from .reflection import resources_of

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import field, is_dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from ..kernels.source import Source
 from ..kernels.tables import Table
 from ..kernels.translate import Argument, LaunchShape, translate
 from ..kernels.values import PART
+from ..records import dataclass
 from ..runtime.arrays.ndarray import NDArray, array
 from ..runtime.devices.device import Device
 from ..target import Target, as_target, chip_of_device

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from ..kernels.translate import LaunchShape
+from ..records import dataclass
 from ..target import Target
 from ..tile.grammar import Program
 from ..tile.lowering import Lowered

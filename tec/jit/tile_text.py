@@ -7,8 +7,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import KernelError, Loc
@@ -23,6 +23,7 @@ from ..ir.buffer import LOCAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.effects import effects
 from ..ir.visit import walk_exprs
+from ..records import dataclass
 from .source import Source
 from .values import (
     Complex,

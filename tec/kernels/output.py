@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
+from ..records import dataclass
 from .values import Array, Weak, describe, is_number, is_scalar, settle
 
 WORDS = 1 << 18  # of the buffer: 1 MiB, some tens of thousands of prints

@@ -7,12 +7,13 @@ import builtins
 import inspect
 import linecache
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from types import FunctionType
 from typing import Any
 
 from ..errors import KernelError, Loc
+from ..records import dataclass
 
 MISSING = object()
 

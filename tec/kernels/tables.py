@@ -6,7 +6,6 @@ behind the kernel's own, which a launch fills in (`Compiled.tables`). A launch a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import normalize_dtype
+from ..records import dataclass
 from .values import Array
 
 MOST_BYTES = 1 << 16  # of a table: comparing as much with what it was takes a launch 3 us

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ..errors import KernelError
@@ -26,6 +26,7 @@ from ..ir.dtype import dtype_info
 from ..ir.effects import Effects, effects, is_call
 from ..ir.func import Func
 from ..ir.visit import any_stmt, deep_recursion, map_stmt
+from ..records import dataclass
 from ..target import Target
 from .frames import Binding, Frame, Known, Restart
 from .output import Output, Place

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info, normalize_dtype
+from ..records import dataclass
 
 WEAK_INT, WEAK_FLOAT = "int", "float"  # the types of Python numbers, among dtypes
 WHOLE = {"float32": "complex64", "float64": "complex128"}  # the type of a part, and of the number

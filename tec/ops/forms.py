@@ -8,9 +8,10 @@ memory as padded tiles, a sort, a running sum), the definition carries what such
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..records import dataclass
 from ..te import Tensor
 from .registry import TensorType
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..records import dataclass
 from .dims import Size
 
 _TOKEN = re.compile(r"\(([A-Z]+)\)|(\d+)([a-z])|([A-Z])")

@@ -7,13 +7,13 @@ stored, so every target computes them; a chip with a matrix unit for these forma
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import te
 from ..ir.microscaling import BIAS, BLOCK, NO_SCALE, Format, dequantize, format_of, quantize
+from ..records import dataclass
 from ..te import Tensor
 from .contraction import Contraction, Operand
 from .forms import Form, carry

@@ -11,13 +11,13 @@ bytes, of microscaling formats one behind the other, of integers in panels their
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import te
 from ..ir.microscaling import format_of, pack, powers, unpack
+from ..records import dataclass
 from ..te import Tensor
 from .contraction import Contraction, Operand
 from .forms import Form, carry

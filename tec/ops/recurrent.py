@@ -10,12 +10,12 @@ hidden) for each state among them, which are 0 without one. Outputs: all outputs
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import te
+from ..records import dataclass
 from ..te import Tensor
 from .dims import product
 from .forms import Form, carry

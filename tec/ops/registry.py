@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from ..errors import ImportModelError, one_line
 from ..ir import IntImm, build
+from ..records import dataclass
 from ..te import Tensor
 from .dims import Dim, UndecidedSize, names_of
 from .size_exprs import from_expr

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import te
+from ..records import dataclass
 from ..te import Tensor
 from .registry import (  # fmt: skip
     FOLLOWS_16,

@@ -8,7 +8,7 @@ and prefetches, which also touch parts of buffers, stand here too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LoweringError
@@ -19,6 +19,7 @@ from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.storage_align import row_major_strides
 from ..ir.visit import Rewriter
+from ..records import dataclass
 from ..te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .intervals import Evaluator, Interval, from_range, point, union

@@ -7,7 +7,6 @@ statements write: `Nest.carried` are the loops whose steps meet at one element.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir import expr as E
@@ -15,6 +14,7 @@ from ..ir import stmt as S
 from ..ir.effects import Access, effects
 from ..ir.structural import structural_equal
 from ..ir.visit import Rewriter, free_vars, visit
+from ..records import dataclass
 from ..te.operation import ExternOp
 from .show import fail
 

@@ -7,13 +7,14 @@ is done with each loop; `attach` where the stage is computed. The primitives cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import Loc
 from ..ir.expr import Expr, IterVar
 from ..ir.notes import Note
 from ..ir.spelling import Spelled
+from ..records import dataclass
 from ..te.intrin_call import tensorized
 from ..te.operation import ComputeOp, Operation, ScanOp
 from .relations import Relation

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..errors import LoweringError
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, LOCAL, SHARED, SHARED_DYN, Buffer
 from ..ir.visit import substitute
+from ..records import dataclass
 from ..te.operation import ComputeOp, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .bounds import Bounds

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import LoweringError, ScheduleError
@@ -19,6 +19,7 @@ from ..ir import stmt as S
 from ..ir.buffer import Buffer
 from ..ir.intrin import INTRINS
 from ..ir.visit import children, free_vars, substitute_stmt, substituter, visit
+from ..records import dataclass
 from ..te.operation import ComputeOp
 from ..te.tensor import Tensor
 from .intervals import from_range, point

@@ -8,10 +8,11 @@ the rest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import ScheduleError
+from ..records import dataclass
 from .primitives import SCHEDULE_PRIMITIVES, STAGE_PRIMITIVES, Code, Define, Intrin, Primitive, Ref, StageOf
 from .primitives.base import argument_names
 

@@ -9,7 +9,8 @@ lanes in a row, 32 dwords at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from ..records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

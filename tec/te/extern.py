@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ExprError
@@ -11,6 +10,7 @@ from ..ir import build
 from ..ir.buffer import Buffer
 from ..ir.expr import Expr
 from ..ir.stmt import Evaluate, Stmt
+from ..records import dataclass
 from . import wmma
 from .build import as_dtype, as_shape, check_name, decl_buffer
 from .intrin_call import IntrinCall, call

@@ -20,7 +20,6 @@ which element is written down in `tec.ir.matrix`; the loops in each intrinsic's 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import TargetError
@@ -31,6 +30,7 @@ from ..ir.expr import Broadcast, Call, Expr, Var
 from ..ir.matrix import MatrixInstr, find, find_warpgroup, instr_to_text, instructions
 from ..ir.notes import Fragment
 from ..ir.stmt import Attr, BufferStore, Evaluate, For, Stmt, seq
+from ..records import dataclass
 from ..target import CHIPS, Target, as_target
 from .build import decl_buffer, placeholder, reduce_axis
 from .computation import compute

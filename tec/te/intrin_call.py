@@ -6,13 +6,14 @@ Such a compute means what the intrinsic's own compute means, element by element;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ExprError
 from ..ir import build
 from ..ir.expr import Expr, IntImm, IterVar, Reduce, TensorRead, Var
 from ..ir.visit import Rewriter, substituter
+from ..records import dataclass
 from .build import reduce_axis
 from .computation import RegionValue
 from .operation import ComputeOp, Operation

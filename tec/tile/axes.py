@@ -13,8 +13,9 @@ Source: the analysis of Triton's AxisInfo (lib/Analysis/AxisInfo.cpp), from its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..records import dataclass
 from .grammar import Block, Op, Program, Value
 
 MOST = 1 << 20  # a number that is 0 is a multiple of anything; this much is enough to know

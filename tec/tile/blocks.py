@@ -6,9 +6,9 @@ Both are bundles of values: a pointer, sizes, strides (in elements), offsets. `p
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ..records import dataclass
 from . import grammar as G
 from .access import atomic_word, load, store
 from .builder import current, int32, int64, plain, uint32, uint64

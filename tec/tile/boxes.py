@@ -7,7 +7,6 @@ arguments. The engine puts a line's pieces where `operands.boxes_at` has them, a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import build as B
@@ -16,6 +15,7 @@ from ..ir import stmt as S
 from ..ir.blocks import close
 from ..ir.buffer import Buffer
 from ..ir.dtype import dtype_info
+from ..records import dataclass
 from . import numbers
 from .axes import Axes
 from .blocks import Corner

@@ -7,7 +7,6 @@ rounded after each op.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from ..ir import expr as E
 from ..ir import interp_ops as ops
 from ..ir.dtype import FLOAT_MAX, dtype_info
 from ..ir.visit import deep_recursion
+from ..records import dataclass
 from .grammar import DTYPES, Block, Op, Program, TileType, Value
 from .words import tensor
 

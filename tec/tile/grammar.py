@@ -11,10 +11,11 @@ argument of the next turn. Shapes are powers of two. Every op carries the line o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import Loc
+from ..records import dataclass
 
 # name -> (what it does, whether it is elementwise: a result element is made of the operands' elements at the same place)
 OPS: dict[str, tuple[str, bool]] = {

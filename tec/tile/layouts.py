@@ -15,12 +15,12 @@ Dims are equal. The general form of these maps is that of Triton's linear layout
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from typing import Any
 
 from ..ir.matrix import MatrixInstr
+from ..records import dataclass
 
 
 def bits(n: int) -> int:

@@ -7,7 +7,6 @@ then the grid's extents, then the buffer of messages where it prints. On a CPU a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -19,6 +18,7 @@ from ..ir.func import Func
 from ..ir.notes import MinBlocks
 from ..ir.visit import deep_recursion
 from ..kernels.output import Place
+from ..records import dataclass
 from ..target import Target
 from . import numbers
 from .axes import Axes, power

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import build as B
@@ -10,6 +9,7 @@ from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.buffer import GLOBAL, Buffer
 from ..ir.dtype import dtype_info
+from ..records import dataclass
 from .axes import Axes
 from .exchange import WORD_BYTES, Exchange, steps
 from .grammar import Op, Value, walk

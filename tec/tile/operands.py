@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ..ir import build as B
@@ -27,6 +26,7 @@ from ..ir.notes import SoftwarePipeline
 from ..ir.passes.pipeline.background_copies import as_copies
 from ..ir.passes.pipeline.bulk import effect
 from ..ir.passes.rewrite_util import clone
+from ..records import dataclass
 from .boxes import LINE_BYTES, LINES, Tensor
 from .grammar import Block, Op, TileType, Value, walk
 from .layouts import Dim, Layout, bits, turning

@@ -8,13 +8,13 @@ memory. On a CPU both work in an array.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ..ir import build as B
 from ..ir import expr as E
 from ..ir import stmt as S
 from ..ir.blocks import close
 from ..ir.buffer import Buffer
+from ..records import dataclass
 from .grammar import Op
 from .layouts import Dim, Layout, bits
 from .reading import rows

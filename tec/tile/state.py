@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..errors import Loc, LoweringError
@@ -19,6 +19,7 @@ from ..ir import stmt as S
 from ..ir.blocks import Open, close
 from ..ir.buffer import LOCAL, SHARED, Buffer
 from ..ir.dtype import dtype_info
+from ..records import dataclass
 from ..target import Target
 from . import grammar as G
 from .grammar import Op, Program, Value

@@ -16,7 +16,6 @@ Source: PTX ISA, "wgmma.wait_group"; Triton's WGMMAPipeline, from the PTX that i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..ir import build as B
 from ..ir import expr as E
@@ -24,6 +23,7 @@ from ..ir import stmt as S
 from ..ir.buffer import LOCAL, Buffer
 from ..ir.dtype import dtype_info
 from ..ir.matrix import WARPGROUP
+from ..records import dataclass
 from .boxes import LINE_BYTES
 from .grammar import Block, Op, Value
 from .operands import Place, Unit, is_zero

@@ -7,7 +7,7 @@ compiles to integer products on every target with a unit for bytes, and which ot
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from onnx import version_converter
 from tec import ImportModelError
 from tec.graph import compile as tec_compile
 from tec.graph.precision import Precision, check_patterns, precision_of
+from tec.records import dataclass
 
 from ..inputs import input_info
 from ..reader import load_model

@@ -8,7 +8,6 @@ weights alone of it: small floats, with a power of two for each 32 along the sum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from tec.ir.microscaling import BLOCK, format_of, pack, unpack
 from tec.ir.microscaling import quantize as microscaled
+from tec.records import dataclass
 
 PRODUCTS = ("Conv", "MatMul", "Gemm")
 # What weights alone can be of: the element types that DequantizeLinear takes with powers of two for scales, those of six bits where this onnx knows them.

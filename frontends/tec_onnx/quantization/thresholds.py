@@ -6,10 +6,11 @@ Kullback-Leibler divergence between the values and their quantized distribution)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from tec.records import dataclass
 
 BINS = 2048  # of a histogram: TensorRT's number
 METHODS = ("minmax", "percentile", "entropy", "mse")

@@ -7,13 +7,13 @@ its shared memory. Rows of a table by an index are whole pieces already, and sta
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...ir import IterVar, TensorRead
 from ...ir.dtype import dtype_info
 from ...ir.shared_layout import PIECE_BYTES
 from ...ir.visit import free_vars, walk_exprs
+from ...records import dataclass
 from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from ..cost import Footprint, Kernel

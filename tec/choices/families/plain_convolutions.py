@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...ops.registry import TensorType
+from ...records import dataclass
 from ...target import Target
 from ...target.cpus import loads_apart
 from ...te import ComputeOp

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ... import te
@@ -17,6 +16,7 @@ from ...ir.dtype import dtype_info
 from ...ops.forms import Form
 from ...ops.registry import static_shape
 from ...ops.scatter import place_of
+from ...records import dataclass
 from ...target import Target
 from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint

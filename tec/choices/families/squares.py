@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...ir import Expr, TensorRead, Var
 from ...ir.dtype import dtype_info
 from ...ir.visit import free_vars, substitute, walk_exprs
+from ...records import dataclass
 from ...target import Target
 from ...te import ComputeOp
 from .. import parallel

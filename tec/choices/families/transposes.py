@@ -8,7 +8,6 @@ by parts are taken apart first (`parts.digits`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...ir import IntImm, TensorRead
@@ -16,6 +15,7 @@ from ...ir.arith import Analyzer
 from ...ir.dtype import dtype_info
 from ...ir.shared_layout import PIECE_BYTES
 from ...ir.visit import free_vars
+from ...records import dataclass
 from ...schedule import create_schedule
 from ...target import Target, latency_ns
 from ...te import ComputeOp, Tensor, thread_axis

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from ...ir import Cast, Expr, IntImm, IterVar, Mul, Reduce, TensorRead
 from ...ops.contraction import Contraction
 from ...ops.typical import typical
+from ...records import dataclass
 from ...schedule import Schedule
 from ...te import ComputeOp, Operation, PlaceholderOp, Tensor
 from ..group import Group, begin, const_shape, depends, extent_of, reads_of, same_shape, substitute

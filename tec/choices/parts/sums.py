@@ -7,10 +7,10 @@ threads, so that a wavefront's reads spread over the banks; else along its rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...ir import IterVar
+from ...records import dataclass
 from ...schedule import Schedule, Stage
 from ...te import Tensor, thread_axis
 from .grid import Tiles

@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from ...errors import TecError
+from ...records import dataclass
 from ...target import CHIPS, MACHINES, Target
 from ...target.cpus import CORES
 from .conditions import Condition, Features

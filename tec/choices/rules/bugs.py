@@ -12,9 +12,9 @@ Which version will read the code is not known when it is made (a driver has its 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 
+from ...records import dataclass
 from . import BUGS, FOLDER, condition, rows
 from .conditions import Condition, Features
 

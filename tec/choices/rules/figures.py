@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from ...errors import TecError
+from ...records import dataclass
 from ...target import Target
 from . import FIGURES, FOLDER, Row, machine_rows
 

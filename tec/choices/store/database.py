@@ -14,12 +14,13 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ...errors import DeviceError, TecError
+from ...records import dataclass
 from ...runtime.devices.device import as_device
 from ...target import Machine, Target, product_of_device
 from ..space import Choice

@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from ...errors import CodegenError
 from ...ir.func import Func
+from ...records import dataclass
 from ...target import Target
 from .. import cache, llvm_util
 from .emitter import CpuEmitter

@@ -16,12 +16,12 @@ says what is true of it: triple, layout ("" takes the target machine's), which m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...ir import expr as E
 from ...ir.func import Func
 from ...ir.visit import deep_recursion
+from ...records import dataclass
 from ...target import Target
 from ..llvm_util import LLVMMachine
 from .arithmetic import Arithmetic, Handler

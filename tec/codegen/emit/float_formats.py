@@ -7,7 +7,8 @@ zero: what would be negative zero is the one NaN).
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from ...records import dataclass
 
 
 @dataclass(frozen=True)

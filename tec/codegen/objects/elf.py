@@ -8,9 +8,10 @@ Source: System V gABI, chapters "Object Files" to "Relocation".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import CodegenError
+from ...records import dataclass
 
 EM_X86_64, EM_AARCH64, EM_AMDGPU, EM_RISCV = 62, 183, 224, 243
 ET_REL = 1

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import ImportModelError
 from ...ops.dims import Size, maximum, require
+from ...records import dataclass
 from ..graph import Value
 from .builder import Builder
 from .norm import channel_shape

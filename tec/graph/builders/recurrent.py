@@ -7,13 +7,13 @@ quantized as they come; its steps are nodes, run by a loop of the plan.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from ...ops.dims import Size
 from ...ops.recurrent import Activation
+from ...records import dataclass
 from ..graph import Value
 from .builder import Builder
 from .quantize import quantized_product

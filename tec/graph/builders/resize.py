@@ -6,12 +6,12 @@ The coordinate transformations and the kernels are ONNX's (Resize); sizes that a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...errors import ImportModelError
 from ...ops.dims import Size, UndecidedSize, bind_hint
+from ...records import dataclass
 from ..graph import Value
 from .builder import Builder
 

@@ -10,7 +10,7 @@ reads and writes through any order of dimensions; key heads that were repeated f
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from ...choices.families.attention import matrix as attention
 from ...ops.attention import PLAIN
 from ...ops.dims import at_most
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from ..precision import precision_of

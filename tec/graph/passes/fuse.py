@@ -9,7 +9,7 @@ of which several outputs are used stays alone.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...ops.dims import at_most
@@ -26,6 +26,7 @@ from ...ops.registry import (
     ROW,
     VIEW,
 )
+from ...records import dataclass
 from ..aliases import find_aliases, moves_ones
 from ..graph import Graph, Node, Value
 from ..state import Rows, strided

@@ -9,7 +9,6 @@ The result of neither is written and read again, and a launch is saved. Both are
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from ...choices.families import conv_sums
 from ...ops.conv_sum import EACH
 from ...ops.dims import is_zero
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild

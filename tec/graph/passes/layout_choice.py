@@ -6,7 +6,7 @@ In: a graph before `choose_layouts`. Out: a layout for each node that may have s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...choices import layout_options
@@ -15,6 +15,7 @@ from ...choices.layout_options import Option, relayout_seconds
 from ...choices.layouts import Convolution
 from ...ops.layouts import Layout, plain
 from ...ops.registry import FINITE, SHAPED, WINDOWED
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from ..least_cost import Problem

@@ -8,13 +8,13 @@ a plain image gathers its windows element by element.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ...choices.layouts import Convolution, is_pointwise
 from ...choices.operator_price import MARGIN, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node
 from .layout_choice import wanted

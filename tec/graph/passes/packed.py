@@ -10,7 +10,6 @@ A gather of rows makes the numbers that it takes (fusion puts `dequantize` into 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from ...choices import layouts as preferred
 from ...ir.microscaling import BLOCK, format_of, pack
 from ...ops.packed import WORD_BITS, Weights, unpacked
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from ..operators import run_op

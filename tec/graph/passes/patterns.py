@@ -8,12 +8,12 @@ alternatives. Operands of what commutes match in both orders. Parts that somethi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ops.registry import COMMUTES
+from ...records import dataclass
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, const_of, rebuild
 

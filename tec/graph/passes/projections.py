@@ -12,13 +12,14 @@ in 16 bits is computed in float32; what was rounded between norm and product no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from ...choices.families.products.few_rows_matrix import most_rows
 from ...ops.packed import Weights
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild

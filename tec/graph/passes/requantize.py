@@ -13,11 +13,11 @@ rounded to differs only where it was within those of a half.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .byte_products import multiplies_integers

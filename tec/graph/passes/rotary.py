@@ -10,12 +10,12 @@ Keys stay: they are turned once, on their way into the cache (`append` takes the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...choices.families.attention.ping_pong import takes_copies
 from ...ops.attention import ANGLES, PLAIN, order_of
 from ...ops.registry import broadcast_shapes, normalize_axis
+from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild

@@ -9,13 +9,13 @@ would run in its kernel keeps it apart: only products whose results are read as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...ops.dims import is_symbolic
 from ...ops.registry import COMPLEX, OPAQUE, VIEW
+from ...records import dataclass
 from ...target import Target
 from ...te.evaluate import np_dtype
 from ..aliases import PIECE_ALIGN

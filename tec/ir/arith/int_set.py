@@ -8,9 +8,9 @@ multiple of the divisor. Otherwise the interval is too wide, never too narrow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ...records import dataclass
 from .. import expr as E
 from ..visit import map_expr
 from .bounds import INDEX_DTYPES

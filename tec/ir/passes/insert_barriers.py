@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ...errors import LoweringError
+from ...records import dataclass
 from ...target import Target
 from .. import build as B
 from .. import expr as E

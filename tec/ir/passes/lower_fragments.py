@@ -10,9 +10,10 @@ tiles are marked to be unrolled, since registers have no addresses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...errors import LoweringError
+from ...records import dataclass
 from ...target import Target
 from .. import build as B
 from .. import expr as E

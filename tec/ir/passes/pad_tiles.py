@@ -14,8 +14,9 @@ without it, or if it depends on a loop that the element does not (the ragged end
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...records import dataclass
 from ...target import Target
 from .. import build as B
 from .. import expr as E

@@ -15,8 +15,8 @@ buffers share if one that all threads come to lies between their uses: the rings
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ...records import dataclass
 from ...target import Target
 from .. import build as B
 from .. import expr as E

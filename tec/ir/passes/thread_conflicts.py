@@ -13,12 +13,13 @@ import contextlib
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from ...errors import Loc
+from ...records import dataclass
 from .. import build as B
 from .. import expr as E
 from ..arith import Analyzer

@@ -6,9 +6,10 @@ and each thread's storage it is known which regions use it, and which values may
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...errors import Loc
+from ...records import dataclass
 from .. import expr as E
 from .. import stmt as S
 from ..buffer import LOCAL, Buffer

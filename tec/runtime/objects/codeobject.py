@@ -10,10 +10,12 @@ Source: LLVM's "User Guide for AMDGPU Backend", sections "ELF Code Object", "Cod
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from tec.errors import DeviceError
+
+from ...records import dataclass
 
 _EM_AMDGPU = 224
 _MAX_ARGUMENTS = 1 << 16  # bytes of a kernel's arguments; compilers stop at 4 KiB

@@ -11,12 +11,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ...errors import DeviceError
+from ...records import dataclass
 from ..devices.dynlib import find_library
 
 _DEVICES = {"rocm": "AMD GPUs", "cuda": "NVIDIA GPUs", "cpu": "CPUs"}

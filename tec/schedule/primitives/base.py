@@ -7,9 +7,10 @@ that it came from; `tec.schedule.recorder` makes that form, `tec.schedule.replay
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from ...records import dataclass
 from ..state import StageState
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...errors import Loc, caller_loc
 from ...ir import build as B
 from ...ir.expr import Expr, IterKind, IterVar, Range, Reduce, TensorRead, Var
+from ...records import dataclass
 from ...te.operation import ComputeOp
 from ..index_arith import IndexArith
 from ..relations import Ranges, Values, check_counts, guarded_loops

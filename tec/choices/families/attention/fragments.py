@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from .... import te
 from ....ir.matrix import MatrixInstr
+from ....records import dataclass
 from ....target.lds import LdsPhase
 from ....te.like import Index
 

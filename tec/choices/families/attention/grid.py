@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from .... import te
 from ....ir import Expr
 from ....ops.attention import Geometry
+from ....records import dataclass
 from ....target import Target
 from ....te.ir_builder import BufferVar
 from ....te.like import Index

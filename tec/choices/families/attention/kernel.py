@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -27,6 +26,7 @@ from ....ops.attention import (
 from ....ops.forms import Form
 from ....ops.rotary import Rotation
 from ....ops.typical import supposing
+from ....records import dataclass
 from ....target import Target
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder

@@ -7,10 +7,10 @@ has some under way, and at its beginning and its end. Its figures are rows of "r
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
+from ....records import dataclass
 from ....target import Target
 from ...parts import grid, padding, split_k
 from ...parts.sums import RUN

@@ -8,11 +8,11 @@ and ends the computation.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import IterVar
+from ....records import dataclass
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis

@@ -8,7 +8,6 @@ into that order (`order`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from .... import te
@@ -16,6 +15,7 @@ from ....ir import build
 from ....ir.expr import Broadcast, Expr
 from ....ir.microscaling import BIAS
 from ....ops.packed import Weights, scale_of
+from ....records import dataclass
 from ....te import Tensor
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index

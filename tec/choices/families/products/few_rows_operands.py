@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from .... import te
 from ....ir import IntImm, TensorRead
@@ -11,6 +10,7 @@ from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction, Operand
 from ....ops.forms import Form
 from ....ops.packed import PackedContraction, Weights
+from ....records import dataclass
 from ....target import Target
 from ....te import PlaceholderOp, Tensor
 from ...group import Group

@@ -8,13 +8,13 @@ they lie. Where wavefronts share a sum, each has its own part of the tiles in sh
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ....ir import IterVar
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr
 from ....ops.contraction import Contraction
+from ....records import dataclass
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis

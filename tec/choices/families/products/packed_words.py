@@ -7,11 +7,12 @@ way into the tile: once an element of the tile, and not once a use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction, Operand
+from ....records import dataclass
 from ....target import Target
 from ....te import intrin
 

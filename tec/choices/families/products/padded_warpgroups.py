@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import IterVar
@@ -20,6 +19,7 @@ from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.matmul import accumulator
 from ....ops.typical import is_unbounded
+from ....records import dataclass
 from ....schedule import Schedule, Stage
 from ....target import Target
 from ....te import ComputeOp, Tensor, intrin, thread_axis

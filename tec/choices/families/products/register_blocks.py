@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import IterVar
@@ -15,6 +14,7 @@ from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.dims import is_symbolic
 from ....ops.typical import is_unbounded
+from ....records import dataclass
 from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Tensor, thread_axis

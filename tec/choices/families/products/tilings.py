@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from ....ir.dtype import dtype_info
 from ....ir.matrix import MatrixInstr
 from ....ir.passes.pipeline.slots import MAX_REGISTER_BYTES
+from ....records import dataclass
 from ....target import Target, l2_gbps, latency_ns, level_gbps
 from ....te import intrin
 from ... import rules

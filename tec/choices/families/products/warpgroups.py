@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ....ir import Call
@@ -17,6 +16,7 @@ from ....ir.expr import BinaryExpr
 from ....ir.matrix import warpgroup_columns
 from ....ir.visit import walk_exprs
 from ....ops.matmul import accumulator
+from ....records import dataclass
 from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis

@@ -21,10 +21,10 @@ rows), swizzle where it is False. `specialize_warps` gives loads the barrier tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from ....errors import LoweringError
+from ....records import dataclass
 from ....target import Target
 from ... import build as B
 from ... import expr as E

@@ -15,9 +15,10 @@ Source: modulo scheduling as in Lam, "Software Pipelining" (PLDI 1988); MLIR's a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 
+from ....records import dataclass
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....records import dataclass
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S

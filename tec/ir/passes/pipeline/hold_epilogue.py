@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ....records import dataclass
 from ....target import Target
 from ... import build as B
 from ... import expr as E

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....errors import LoweringError
+from ....records import dataclass
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from ....records import dataclass
 from ... import expr as E
 from ... import stmt as S
 from ...visit import free_vars

@@ -7,9 +7,10 @@ loads, and for each load waits until its slot is empty, announces the bytes and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....errors import LoweringError
+from ....records import dataclass
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
+from ....records import dataclass
 from ... import build as B
 from ... import expr as E
 from ... import stmt as S
