@@ -9,7 +9,6 @@ import numpy as np
 
 from ..ir import expr as E
 from ..ir.dtype import dtype_info
-from ..ir.visit import children
 
 _BINARY: dict[type[E.Expr], Callable[[Any, Any], Any]] = {
     E.Add: np.add, E.Sub: np.subtract, E.Mul: np.multiply, E.Min: np.minimum, E.Max: np.maximum, E.EQ: np.equal, E.NE: np.not_equal,
@@ -23,45 +22,62 @@ _CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def evaluated(e: E.Expr, values: Mapping[E.Var, Any]) -> Any:
+_Values = Mapping[E.Var, Any]
+
+
+def evaluated(e: E.Expr, values: _Values) -> Any:
     """An integer expression where variables have `values`, numbers or an array of one for each lane; None where it is made of anything else. A vector's elements are the last
     axis of the array."""
-    if isinstance(e, E.IntImm):
-        return e.value
-    if isinstance(e, E.Var):
-        return values.get(e)
-    if isinstance(e, E.Ramp):
-        base, stride = evaluated(e.base, values), evaluated(e.stride, values)
-        return (
-            None
-            if base is None or stride is None
-            else np.expand_dims(base, -1) + np.arange(e.lanes) * np.expand_dims(stride, -1)
-        )
-    if isinstance(e, E.Broadcast):
-        value = evaluated(e.value, values)
-        return None if value is None else np.expand_dims(value, -1)
-    if isinstance(e, (E.Cast, E.Not)):
-        inner = evaluated(e.value if isinstance(e, E.Cast) else e.a, values)
-        return inner if inner is None or isinstance(e, E.Cast) else np.logical_not(inner)
-    if isinstance(e, E.Select):
-        parts = [evaluated(x, values) for x in (e.cond, *children(e)[1:])]
-        if any(x is None for x in parts):
-            return None
-        if dtype_info(e.dtype).lanes > dtype_info(e.cond.dtype).lanes == 1:  # one condition for a vector's elements
-            parts[0] = np.expand_dims(parts[0], -1)
-        return np.where(*parts)
-    if isinstance(e, E.Call):
-        if e.op in ("likely", "readfirstlane", "computed"):
-            return evaluated(e.args[0], values)
-        made = _CALLS.get(e.op)
-        if made is None:
-            return None
-        a, b = (evaluated(x, values) for x in e.args)
-        return None if a is None or b is None else made(a, b)
-    how = _BINARY.get(type(e)) or _DIVISIONS.get(type(e))
-    if how is None:
+    how = _EVALUATED.get(type(e))
+    return None if how is None else how(e, values)
+
+
+def _ramp(e: Any, values: _Values) -> Any:
+    base, stride = evaluated(e.base, values), evaluated(e.stride, values)
+    if base is None or stride is None:
         return None
-    a, b = (evaluated(x, values) for x in children(e))
-    if a is None or b is None or (type(e) in _DIVISIONS and not np.all(b)):
+    return np.expand_dims(base, -1) + np.arange(e.lanes) * np.expand_dims(stride, -1)
+
+
+def _broadcast(e: Any, values: _Values) -> Any:
+    value = evaluated(e.value, values)
+    return None if value is None else np.expand_dims(value, -1)
+
+
+def _not(e: Any, values: _Values) -> Any:
+    inner = evaluated(e.a, values)
+    return None if inner is None else np.logical_not(inner)
+
+
+def _select(e: Any, values: _Values) -> Any:
+    parts = [evaluated(x, values) for x in (e.cond, e.a, e.b)]
+    if any(x is None for x in parts):
         return None
-    return how(a, b)
+    if dtype_info(e.dtype).lanes > dtype_info(e.cond.dtype).lanes == 1:  # one condition for a vector's elements
+        parts[0] = np.expand_dims(parts[0], -1)
+    return np.where(*parts)
+
+
+def _call(e: Any, values: _Values) -> Any:
+    if e.op in ("likely", "readfirstlane", "computed"):
+        return evaluated(e.args[0], values)
+    made = _CALLS.get(e.op)
+    if made is None:
+        return None
+    a, b = (evaluated(x, values) for x in e.args)
+    return None if a is None or b is None else made(a, b)
+
+
+def _binary(how: Callable[[Any, Any], Any], divides: bool) -> Callable[[Any, _Values], Any]:
+    def binary(e: Any, values: _Values) -> Any:
+        a, b = evaluated(e.a, values), evaluated(e.b, values)
+        return None if a is None or b is None or (divides and not np.all(b)) else how(a, b)
+
+    return binary
+
+
+_EVALUATED: dict[type[E.Expr], Callable[[Any, _Values], Any]] = {
+    E.IntImm: lambda e, values: e.value, E.Var: lambda e, values: values.get(e), E.Cast: lambda e, values: evaluated(e.value, values),
+    E.Ramp: _ramp, E.Broadcast: _broadcast, E.Not: _not, E.Select: _select, E.Call: _call,
+    **{t: _binary(how, False) for t, how in _BINARY.items()}, **{t: _binary(how, True) for t, how in _DIVISIONS.items()},
+}  # fmt: skip

@@ -138,20 +138,22 @@ def _thread_ids(threads: dict[str, tuple[E.Var, E.Expr]]) -> dict[E.Var, np.ndar
     return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Scattered:
-    """Accesses of a work-group that use parts of segments. places: elements, of one trip; segments, elements: how many times as many all trips reach."""
+    """Accesses of a work-group that use parts of segments. places: elements, of one trip, by what tells equal ones apart; segments, elements: how many times as many all trips
+    reach, as of the last access."""
 
-    places: np.ndarray[Any, Any]
     size: int
-    segments: float
-    elements: float
+    places: dict[bytes, np.ndarray[Any, Any]] = field(default_factory=dict)
+    segments: float = 1.0
+    elements: float = 1.0
 
     @property
     def unused(self) -> float:
         """Bytes of the segments that nobody in the work-group wants."""
-        whole = len(np.unique(self.places * self.size // SEGMENT_BYTES)) * SEGMENT_BYTES * self.segments
-        return max(0.0, whole - len(self.places) * self.size * self.elements)
+        places = np.unique(np.concatenate([p.ravel() for p in self.places.values()]))
+        whole = len(np.unique(places * self.size // SEGMENT_BYTES)) * SEGMENT_BYTES * self.segments
+        return max(0.0, whole - len(places) * self.size * self.elements)
 
 
 class _Threads(Fold[_Counts]):
@@ -363,15 +365,16 @@ class _Threads(Fold[_Counts]):
             return _Counts(scratch=own)
         if b.scope != "global":
             return _Counts()
-        if len(indices) == 1 and is_load and b.name not in self.writes and self._is_loaded(b, indices[0]):
+        at = evaluated(indices[0], self.env) if len(indices) == 1 else None
+        if at is not None and is_load and b.name not in self.writes and self._is_loaded(b, at):
             return _Counts()
-        asked = self._asked(indices[0], dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
+        asked = self._asked(indices[0], at, dtype_info(b.dtype).bytes, own) if len(indices) == 1 else float(own)
         place = self._place(indices[0]) if len(indices) == 1 else 0.0
         _, before = self.touched.get(id(b), (b, 0.0))
         self.touched[id(b)] = b, before + self.weight * own
         is_narrow = asked > 1.5 * own  # a wavefront uses less than two thirds of what it asks for
-        if is_narrow:
-            self._scatter(b, indices[0])
+        if is_narrow and at is not None:  # else it is read from memory
+            self._scatter(b, indices[0], np.asarray(at))
         narrow = float(own) if is_narrow and not is_load else 0.0
         return _Counts(float(is_load), asked, issued=place, waits=float(is_load), under_way=int(is_load), narrow=narrow)
 
@@ -381,22 +384,16 @@ class _Threads(Fold[_Counts]):
         found = (x for x in walk_exprs(index) if isinstance(x, (E.FloorDiv, E.FloorMod)))
         return float(sum(_DIVISION for x in found if self._moves(x.a)))
 
-    def _is_loaded(self, b: Buffer, index: E.Expr) -> bool:
+    def _is_loaded(self, b: Buffer, at: Any) -> bool:
         """Whether the lanes have loaded the same elements before, in the same loops: windows of neighbouring outputs overlap, and a compiler loads them once."""
-        at = evaluated(index, self.env)
-        if at is None:
-            return False
         key = id(b), tuple(id(v) for v, _ in self.loops), np.asarray(at).tobytes()
         if key in self.loaded:
             return True
         self.loaded.add(key)
         return False
 
-    def _scatter(self, b: Buffer, index: E.Expr) -> None:
+    def _scatter(self, b: Buffer, index: E.Expr, at: np.ndarray[Any, Any]) -> None:
         """Note which segments the work-group's lanes reach, and which elements of them."""
-        at = evaluated(index, self.env)
-        if at is None:  # read from memory
-            return
         size = dtype_info(b.dtype).bytes
         segments = elements = 1.0  # times so many, by the loops around
         for var, trips in self.loops:
@@ -408,25 +405,26 @@ class _Threads(Fold[_Counts]):
                 segments *= max(1.0, trips * min(1.0, step * size / SEGMENT_BYTES))
                 elements *= trips
         key = id(b), tuple(id(v) for v, _ in self.loops)
-        places = np.unique(at)
-        before = self.scattered.get(key)
-        if before is not None:
-            places = np.union1d(places, before.places)
-        self.scattered[key] = _Scattered(places, size, segments, elements)
+        known = self.scattered.get(key)
+        if known is None:
+            known = self.scattered[key] = _Scattered(size)
+        known.places.setdefault(at.tobytes(), at)
+        known.segments, known.elements = segments, elements
 
-    def _asked(self, index: E.Expr, size: int, own: int) -> float:
-        """Bytes of whole segments that a wavefront's lanes ask for, over its lanes."""
+    def _asked(self, index: E.Expr, at: Any, size: int, own: int) -> float:
+        """Bytes of whole segments that a wavefront's lanes ask for, over its lanes. at: the index evaluated."""
         if isinstance(index, E.Broadcast):
             index = index.value
-        at = evaluated(index, self.env)
+            at = evaluated(index, self.env)
         if at is None:  # read from memory: anywhere
             return float(max(own, SEGMENT_BYTES))
         at = np.asarray(at)
         wave = at.reshape(-1, at.shape[-1] if dtype_info(index.dtype).lanes > 1 else 1)[: self.target.wavefront_size]
         first = wave * size
-        segments = np.unique(
-            np.concatenate([(first // SEGMENT_BYTES).ravel(), ((first + size - 1) // SEGMENT_BYTES).ravel()])
-        )
+        # Python's own set: of so few numbers NumPy's takes several times as long.
+        segments = set((first // SEGMENT_BYTES).ravel().tolist())
+        if SEGMENT_BYTES % size:
+            segments.update(((first + size - 1) // SEGMENT_BYTES).ravel().tolist())
         return float(len(segments)) * SEGMENT_BYTES / (len(wave) if len(wave) > 1 else self.target.wavefront_size)
 
 

@@ -7,14 +7,16 @@ options, and predicates that say which combinations are legal; it says what a ch
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, TypeAlias
 
 from ..errors import ScheduleError
 from ..locks import cached_property
+from ..ops.typical import supposed_sizes
 from ..records import dataclass
 from ..schedule import Schedule
 from ..target import Target
@@ -48,6 +50,63 @@ class Scheduled:
         return self.schedule, [stand_in.get(id(a), a) for a in args]
 
 
+@dataclass(slots=True)
+class _Known:
+    """What a space found while sizes were supposed to be `sizes` (`ops.typical`). The block is known by identity: who asks within it has its names noted there
+    by the first answer."""
+
+    sizes: object
+    costs: dict[tuple[Any, ...], Cost]
+    defaults: dict[Any, Choice]
+    all: _Replayed | None = None
+
+
+class _Replayed:
+    """Choices that an iterator gives, each found once however often they are gone through, and none before it is asked for."""
+
+    def __init__(self, source: Iterator[Choice]):
+        self._source, self._seen = source, list[Choice]()
+
+    def __iter__(self) -> Iterator[Choice]:
+        k = 0
+        while True:
+            if k == len(self._seen):
+                found = next(self._source, None)
+                if found is None:
+                    return
+                self._seen.append(found)
+            yield dict(self._seen[k])
+            k += 1
+
+
+def _once_a_choice(cost: Callable[[Any, Choice], Cost]) -> Callable[[Any, Choice], Cost]:
+    """A template's price, made once for each choice in a block of sizes."""
+
+    @functools.wraps(cost)
+    def known(self: Space, choice: Choice) -> Cost:
+        costs, key = self._known.costs, (cost, *choice.items())
+        found = costs.get(key)
+        if found is None:
+            found = costs[key] = cost(self, choice)
+        return found
+
+    return known
+
+
+def _once(default: Callable[[Any], Choice]) -> Callable[[Any], Choice]:
+    """A template's default, made once in a block of sizes."""
+
+    @functools.wraps(default)
+    def known(self: Space) -> Choice:
+        defaults = self._known.defaults
+        found = defaults.get(default)
+        if found is None:
+            found = defaults[default] = default(self)
+        return dict(found)
+
+    return known
+
+
 class Space:
     """One template's choices for one group. Subclasses set `template`, fill `parameters`, and write `sketch` and `build`."""
 
@@ -66,9 +125,27 @@ class Space:
     # What parameters and their values were called in records of before: {name: name of today, or "" where it is gone}, {(name of today, value): value of today}.
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {}
 
+    def __init_subclass__(cls) -> None:
+        """Let what a template says of a choice, and its default, be made once (`_Known`): match, rivals and drafts ask again, thousands of times a group."""
+        super().__init_subclass__()
+        own = cls.__dict__
+        if "cost" in own:
+            cls.cost = _once_a_choice(own["cost"])  # type: ignore[method-assign]
+        if isinstance(made := own.get("default"), property) and made.fget is not None:
+            cls.default = property(_once(made.fget))  # type: ignore[assignment,method-assign]
+
     def __init__(self, group: Group, target: Target):
         self.group, self.target = group, target
         self.parameters: dict[str, tuple[Any, ...]] = {}
+        self._told: _Known | None = None
+
+    @property
+    def _known(self) -> _Known:
+        """What was found before in this block of sizes."""
+        sizes = supposed_sizes()
+        if self._told is None or self._told.sizes is not sizes:
+            self._told = _Known(sizes, {}, {})
+        return self._told
 
     # ---- what a template says
 
@@ -81,6 +158,7 @@ class Space:
         own (`cost`) instead."""
         return None
 
+    @_once_a_choice
     def cost(self, choice: Choice) -> Cost:
         """The time that a legal choice should take on the target's machine."""
         found = self.sketch(choice)
@@ -111,6 +189,7 @@ class Space:
         return nullcontext()
 
     @property
+    @_once
     def default(self) -> Choice:
         """The cheapest of the drafts."""
         return min(self.drafts(), key=lambda c: self.cost(c).seconds)
@@ -118,7 +197,10 @@ class Space:
     @property
     def all(self) -> Iterator[Choice]:
         """Every legal choice."""
-        return self.legal(self.parameters)
+        found = self._known.all
+        if found is None:
+            found = self._known.all = _Replayed(self.legal(self.parameters))
+        return iter(found)
 
     def drawn(self, rng: random.Random) -> Iterator[Choice]:
         """Legal choices by chance, without end: a walk from the default, that never leaves what is legal. A step draws each parameter again, alone or with another one, and

@@ -16,6 +16,8 @@ from .dims import Dim, Size, names_of
 
 def typical(x: Size, value: int | None = None) -> int:
     """A number to choose tiles by where a size is symbolic: every name as `value`, else as `typically` says."""
+    if not isinstance(x, Dim):
+        return x
     if value is not None:
         values = _Typical({}, value)
     else:
@@ -23,13 +25,18 @@ def typical(x: Size, value: int | None = None) -> int:
         if likely is not None:
             likely.asked.update(names_of([x]))
         values = _Typical({} if likely is None else likely.values, TYPICAL)
-    return int(x.evaluate(values)) if isinstance(x, Dim) else x
+    return int(x.evaluate(values))
 
 
 def typical_of(name: str) -> int:
     """What a symbolic size of this name stands for where a number is needed."""
     likely = _LIKELY.get()
     return TYPICAL if likely is None else likely.values.get(name, likely.otherwise)
+
+
+def supposed_sizes() -> object:
+    """What stands for the sizes that are supposed here: the same object throughout one block of `typically` or `supposing`, another one in every other."""
+    return _LIKELY.get()
 
 
 def is_unbounded(sizes: Any) -> bool:

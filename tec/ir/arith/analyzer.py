@@ -14,7 +14,7 @@ taken to be anything that their dtype holds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import expr as E
@@ -137,6 +137,12 @@ class Analyzer(Simplifier):
             yield
         finally:
             self.restore(saved)
+
+    def scope_of(self, var: E.Var) -> AbstractContextManager[None]:
+        """A `with` block that begins with `bind_value(var, ...)`, and in which nothing but what is bound within it is said. A variable that nothing was asked of
+        needs no scope: what it stands for says nothing of expressions without it, so what is derived in the block holds behind it too, and none that is left has the variable.
+        A scope would copy all that is known for each of hundreds of values that stand in one another."""
+        return nullcontext() if self._is_fresh(var) else self.scope()
 
     def add_constraint(self, cond: Any) -> None:
         """Let `cond` hold from here on (to the end of the innermost `scope` or `constraint`)."""

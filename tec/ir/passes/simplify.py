@@ -17,6 +17,7 @@ from ..buffer import Buffer
 from ..effects import is_kept, lasting
 from ..func import Func
 from ..intrin import INTRINS
+from ..schema import map_tuple
 from ..visit import map_expr, map_stmt, walk_exprs
 
 
@@ -84,7 +85,7 @@ class _Walk:
 
     def let(self, s: S.LetStmt) -> S.Stmt:
         value = self.expr(s.value)
-        with self.ana.scope():
+        with self.ana.scope_of(s.var):
             self.ana.bind_value(s.var, value)
             body = self.stmt(s.body)
         if isinstance(value, (E.Var, E.IntImm, E.FloatImm)):
@@ -99,6 +100,9 @@ class _Walk:
 
     def seq(self, s: S.Seq) -> S.Stmt:
         """What an assertion says holds for the statements after it."""
+        if not any(isinstance(x, S.Assert) for x in s.stmts):
+            stmts = map_tuple(s.stmts, self.stmt)
+            return s if stmts is s.stmts else S.seq(*stmts)
         out: list[S.Stmt] = []
         with self.ana.scope():
             for k, x in enumerate(s.stmts):

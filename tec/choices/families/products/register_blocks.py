@@ -41,6 +41,7 @@ class RegisterBlocks(Space):
 
     template: ClassVar[str] = "blocked product"
     neutral: ClassVar[Mapping[str, Value]] = {"stages": 1}
+    easiest: ClassVar[Mapping[str, Value]] = {"split_k": 1}
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"parts": "split_k"}
 
     def __init__(self, group: Group, target: Target, words: Words, result: Tensor):
