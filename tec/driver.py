@@ -18,9 +18,12 @@ from .codegen.signature import CPU_ALIGN, host_program, signature, uniquely_name
 from .collector import looks_rarely
 from .errors import ArgumentError, LoweringError, TecError
 from .ir import Buffer, Func, IRModule, Var
+from .ir.buffer import FRAGMENT_SCOPES
+from .ir.features import Features, features
 from .ir.passes.rewrite_util import stmt_size
 from .ir.passes.split_host_device import split_host_device
 from .ir.printer import func_with_lines
+from .ir.stmt import ForKind
 from .ir.verify import verify
 from .ir.visit import deep_recursion
 from .llvmworker import client
@@ -74,6 +77,34 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("whole_tiles", "lowered"),
     ("join_launches", "lowered"),
 )
+# What a function must have for a pass to change anything. Passes that are not here look for themselves; those that are do too, so that leaving one out here is
+# never wrong, only quicker: most functions have none of it, and a pass that is not run is not imported.
+ACTS: dict[str, Callable[[Func, Target, Callable[[], Features]], bool]] = {
+    "split_wmma": lambda f, target, has: "Fragment" in has().notes,
+    "lower_fragments": lambda f, target, has: not has().scopes.isdisjoint(FRAGMENT_SCOPES),
+    "pipeline.bulk_copies": lambda f, target, has: not has().notes.isdisjoint(("BulkCopy", "SoftwarePipeline")),
+    "swizzle_shared": lambda f, target, has: "Swizzle" in has().notes,
+    "check_extents": lambda f, target, has: has().has_open_loops,
+    "inject_prefetch": lambda f, target, has: "prefetch" in has().calls,
+    "inject_vthread": lambda f, target, has: "vthread" in has().threads,
+    "pipeline.specialize_warps": lambda f, target, has: "WarpSpecialize" in has().notes,
+    "pipeline.commit_products": lambda f, target, has: "SoftwarePipeline" in has().notes,
+    "pipeline.hold_epilogue": lambda f, target, has: target.kind == "rocm" and "mma" in has().calls,
+    "pipeline": lambda f, target, has: has().has_double_buffers or not has().notes.isdisjoint(("SoftwarePipeline", "SoftwarePipelineOrder")),
+    "pad_tiles": lambda f, target, has: target.is_gpu,
+    "pipeline.hold_sums": lambda f, target, has: target.kind == "cuda" and "local" in has().scopes,
+    "serialize_threads": lambda f, target, has: not target.is_gpu and bool(f.attrs.get("simt")),
+    "cut_loops": lambda f, target, has: not target.is_gpu,
+    "vectorize_loops": lambda f, target, has: not target.is_gpu,
+    "turn_squares": lambda f, target, has: not target.is_gpu and ForKind.UNROLLED in has().loops,
+    "lower_dot": lambda f, target, has: bool(target.chip.dot4),
+    "compare_numbers": lambda f, target, has: not target.is_gpu,
+    "insert_barriers": lambda f, target, has: target.is_gpu and not f.attrs.get("simt"),
+    "lower_allreduce": lambda f, target, has: has().has_allreduce,
+    "leave_idle_groups": lambda f, target, has: target.kind == "rocm" and not f.attrs.get("simt"),
+    "whole_tiles": lambda f, target, has: target.kind == "cuda",
+    "join_launches": lambda f, target, has: bool(f.attrs.get("side_by_side")),
+}  # fmt: skip
 SIMPLE_MODE_PASSES = 6  # simple_mode stops here: loops that are still those of the schedule
 
 
@@ -105,8 +136,17 @@ def run_passes(
         passes = (("check_bounds", "loops"), *passes)
     dump = set(filter(None, os.environ.get("TEC_DUMP", "").split(",")))
     check = os.environ.get("TEC_VERIFY") == "1"
+    known: tuple[Any, Features] | None = None  # of a body
+
+    def has() -> Features:
+        nonlocal known
+        if known is None or known[0] is not func.body:
+            known = func.body, features(func.body)
+        return known[1]
+
     for name, stage in passes:
-        func = _find_pass(name)(func, target)
+        if name not in ACTS or ACTS[name](func, target, has):
+            func = _find_pass(name)(func, target)
         if short_name(name) in dump or "all" in dump:
             print(f"# after {name}\n{func}\n", file=sys.stderr)
         if most is not None and name == "unroll" and (n := stmt_size(func.body)) > most:
@@ -422,4 +462,4 @@ class Building:
         return Module("llvm", functions=self._functions, sources={"ir": ir}, imported=imported, target=str(self.target))
 
 
-__all__ = ["PIPELINE", "Building", "Lowered", "Var", "build", "lower", "lowered", "run_passes"]
+__all__ = ["ACTS", "PIPELINE", "Building", "Lowered", "Var", "build", "lower", "lowered", "run_passes"]

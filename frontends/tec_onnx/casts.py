@@ -8,7 +8,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.ir.dtype import ml_dtypes_name
-from tec.te.evaluate import cast_array, np_dtype
+from tec.te.evaluation import cast_array, np_dtype
 
 
 def numpy_type(dtype: str) -> np.dtype[Any]:

@@ -10,7 +10,7 @@ from tec import ImportModelError
 from tec.graph import Value
 from tec.graph.builders.quantize import to_float8
 from tec.ir.dtype import FLOAT_MAX, dtype_info
-from tec.te.evaluate import np_dtype
+from tec.te.numpy_dtype import np_dtype
 
 from . import reader
 from .casts import cast_on_host

@@ -11,7 +11,7 @@ import torch
 
 from tec import ImportModelError
 from tec.ops.dims import Dim, Size, maximum, minimum
-from tec.te.evaluate import np_dtype
+from tec.te.numpy_dtype import np_dtype
 
 DTYPES = {
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.int64: "int64",

@@ -27,7 +27,7 @@ from ..runtime.arrays.ndarray import NDArray, Storage, array
 from ..runtime.devices.device import Device
 from ..runtime.modules import exprs
 from ..target import Target
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .trace import Entry, is_leaf
 
 _Step = tuple[Any, ...]  # what, and its numbers: see Bound.run

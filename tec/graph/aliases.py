@@ -16,7 +16,7 @@ from math import prod
 from ..ops.dims import is_symbolic
 from ..ops.registry import BROADCAST, ELEMENTWISE, INJECTIVE, PITCHED, REGION, VIEW, normalize_axis
 from ..records import dataclass
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .graph import Graph, Node, Value
 from .state import Rows
 

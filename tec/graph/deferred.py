@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 
 
 class Deferred(np.ndarray[Any, Any]):

@@ -23,7 +23,7 @@ from ..ops.guards import Guard, recording
 from ..ops.layouts import Layout
 from ..ops.registry import COLLECTIVE, PACKED, REGION, UnequalSizes
 from ..records import dataclass
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .agree import agreed_shapes
 from .deferred import Deferred
 from .fold_sizes import fold_sizes

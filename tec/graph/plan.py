@@ -31,7 +31,7 @@ from ..runtime.plans.plan import (
     State,
     Step,
 )
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .deferred import Deferred
 from .graph import Graph, Node, Value
 from .parts import Part, RegionRun, Run

@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ImportModelError
 from ..ops.dims import Dim
 from ..ops.registry import OPAQUE, REGION, Attrs, TensorType, fail, register
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .graph import Graph, Node, Value, bind_sizes, node_flops, run_graph
 
 EXTRAS = ("count", "start")

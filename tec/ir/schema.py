@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 
 from ..records import dataclass
@@ -72,10 +72,7 @@ FIELDS: dict[type, tuple[Field, ...]] = {cls: fields_of(cls) for cls in (*EXPRS,
 def map_tuple(items: tuple[Any, ...], f: Callable[[Any], Any]) -> tuple[Any, ...]:
     """The items with `f` applied; the same tuple where none changed."""
     out = tuple(map(f, items))
-    for x, y in zip(items, out):
-        if x is not y:
-            return out
-    return items
+    return items if all(map(is_, items, out)) else out
 
 
 def _source(own: tuple[Field, ...], name: str, functions: dict[str, str]) -> str:

@@ -7,7 +7,6 @@ a name it has not says so with tec's spelling. Once `tec.compat.tvm` is imported
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -81,5 +80,7 @@ def _missing(cls: type, name: str) -> str:
         place = PLACES.get(base.__name__, {}).get(name)
         if place is not None:
             return f"{said}: {place}.{name} of a stage" if place == "s[B]" else f"{said}: {place}"
-    close = get_close_matches(name, [n for n in dir(cls) if not n.startswith("_")], 1, _NEAR)
+    import difflib  # for messages alone
+
+    close = difflib.get_close_matches(name, [n for n in dir(cls) if not n.startswith("_")], 1, _NEAR)
     return f"{said}; is {close[0]} meant?" if close else said

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..graph import Graph, Value
 from ..target import Target, as_target
-from ..te.evaluate import np_dtype
+from ..te.numpy_dtype import np_dtype
 from .architectures import find
 from .checkpoint import Checkpoint
 from .config import Config

@@ -17,7 +17,8 @@ from .dims import Dim, Size, names_of
 def typical(x: Size, value: int | None = None) -> int:
     """A number to choose tiles by where a size is symbolic: every name as `value`, else as `typically` says."""
     if not isinstance(x, Dim):
-        return x
+        number: int = x
+        return number
     if value is not None:
         values = _Typical({}, value)
     else:

@@ -4,10 +4,10 @@ A computation is declared (`placeholder`, `compute`, `reduce_axis`, `scan`, `ext
 operation, the operations form a graph, and `tec.create_schedule` takes it from there.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ir.expr import Var
-from . import ir_builder, libraries, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
+from . import ir_builder, tensor_ops  # noqa: F401 - tensor_ops gives whole tensors their operators
 from .build import (
     AXIS_SEPARATOR,
     const,
@@ -25,9 +25,7 @@ from .complexes import ComplexTensor, conj, imag, real
 from .complexes import complex_ as complex
 from .computation import compute, scan
 from .einsum import einsum
-from .evaluate import evaluate
 from .extern import TensorIntrin, decl_tensor_intrin, extern
-from .json_text import load_json, save_json
 from .math import (
     abs,
     acos,
@@ -104,6 +102,11 @@ from .reducer import all, any, comm_reducer, max, maximum, min, minimum, prod, s
 from .tags import tag_scope
 from .tensor import Tensor, TensorSlice
 
+if TYPE_CHECKING:
+    from . import libraries as libraries
+    from .evaluation import evaluate
+    from .json_text import load_json, save_json
+
 __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Tensor", "TensorIntrin", "TensorSlice", "Var",
     "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
@@ -118,16 +121,22 @@ __all__ = [
 ]  # fmt: skip
 
 
+# What is read when it is first asked for: name -> the module that has it, "" for the module itself.
+_LATER = {
+    "evaluate": ".evaluation", "load_json": ".json_text", "save_json": ".json_text", "libraries": "", "intrin": "", "hybrid": "",
+    # te's users know these of tec as te's own.
+    "create_schedule": "tec.schedule", "gradient": "tec.autodiff",
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
-    """`te.intrin` and `te.hybrid`, read when they are first asked for: `import tec` stays quick. `te.create_schedule`, `te.schedule` and `te.gradient`
-    are how te's users know `tec.create_schedule`, `tec.schedule` and `tec.autodiff.gradient`."""
+    """What a first computation does not need, so that `import tec` stays quick, and what te's users know of tec as te's own."""
     import importlib
 
-    if name in ("intrin", "hybrid"):
-        return importlib.import_module(f".{name}", __name__)
     if name == "schedule":
         return importlib.import_module("tec.schedule")
-    above = {"create_schedule": "tec.schedule", "gradient": "tec.autodiff"}
-    if name in above:
-        return getattr(importlib.import_module(above[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_LATER[name] or f".{name}", __name__)
+    found = globals()[name] = getattr(module, name) if _LATER[name] else module
+    return found

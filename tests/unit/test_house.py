@@ -72,6 +72,8 @@ LAZY_IMPORTS = {
     "tec/runtime/modules/hostpool.py -> _pool_data": _START + ": machine code as text",
     "tec/llvmworker/jobs.py": _CHILD,
     "tec/tuning/worker.py": _CHILD,
+    "tec/ir/spelling.py -> difflib": _START,
+    "tec/graph/operators.py -> evaluation": _START + ": the interpreter, which folds constants",
     "tec/ir/build.py -> stmt": _PRINTS,
     "tec/ir/expr.py -> printer": _PRINTS,
     "tec/ir/func.py -> printer": _PRINTS,

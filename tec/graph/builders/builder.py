@@ -9,7 +9,7 @@ import numpy as np
 
 from ...errors import ImportModelError
 from ...ops.dims import as_size
-from ...te.evaluate import np_dtype
+from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Value
 
 

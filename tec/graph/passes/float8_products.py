@@ -17,7 +17,7 @@ import numpy as np
 from ...ir.dtype import dtype_info
 from ...target import Target
 from ...te import intrin
-from ...te.evaluate import np_dtype
+from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 

@@ -15,7 +15,7 @@ from ...choices import layouts as preferred
 from ...ops.layouts import Layout, is_same_memory, plain, plain_weights, space
 from ...ops.registry import FINITE, SHAPED, WINDOWED
 from ...target import Target
-from ...te.evaluate import np_dtype
+from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Node, Value
 from .layout_choice import Layouts, choose, wanted
 from .lone_convolutions import lone_convolution

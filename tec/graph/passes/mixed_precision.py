@@ -12,7 +12,7 @@ import numpy as np
 
 from ...ir.dtype import FLOAT_MAX
 from ...ops.registry import FOLLOWS_16, SUMS
-from ...te.evaluate import np_dtype
+from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Node, Value
 from ..precision import precision_of
 from .rewrite import Rebuild

@@ -17,7 +17,7 @@ from ...ops.dims import is_symbolic
 from ...ops.registry import COMPLEX, OPAQUE, VIEW
 from ...records import dataclass
 from ...target import Target
-from ...te.evaluate import np_dtype
+from ...te.numpy_dtype import np_dtype
 from ..aliases import PIECE_ALIGN
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild

@@ -19,7 +19,7 @@ from .. import stmt as S
 from ..arith import Analyzer
 from ..dtype import dtype_info, with_lanes
 from ..func import Func
-from ..visit import Rewriter
+from ..visit import Rewriter, any_expr
 from .math_builder import MathBuilder, has_reciprocal
 from .math_functions import FUNCTIONS, OF_HALFS, erf_beside, times_one_plus_erf
 from .rewrite_util import same_expr
@@ -29,9 +29,18 @@ _NATIVE = frozenset(("sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fm
 _LIBM_F64 = frozenset(("sin", "cos", "tan"))
 
 
+_FAST = frozenset(("exp2_fast", "rcp_fast", "div_fast"))
+_LOWERED = _NATIVE | _FAST | {"shl", "shr"} | FUNCTIONS.keys()
+
+
+def _is_lowered(e: E.Expr) -> bool:
+    return type(e) is E.Call and e.op in _LOWERED
+
+
 def lower_math(func: Func, target: Target) -> Func:
     """Math functions as arithmetic; see the module."""
-
+    if not any_expr(func.body, _is_lowered):
+        return func
     analyzer = Analyzer()
 
     def on_for(s: S.For, rw: Rewriter) -> S.Stmt:

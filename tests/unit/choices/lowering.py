@@ -25,7 +25,7 @@ from tec.graph.sizes import sizes_of_group
 from tec.ir.interp import run as interpret
 from tec.ir.passes.split_host_device import split_host_device
 from tec.ir.visit import deep_recursion
-from tec.te.evaluate import np_dtype
+from tec.te.numpy_dtype import np_dtype
 from tec.te.operation import topo_order
 
 from .draws import Case

@@ -17,7 +17,7 @@ from tec.ops import get_op
 from tec.ops.dims import Dim
 from tec.ops.registry import TensorType
 from tec.target import Target
-from tec.te.evaluate import np_dtype
+from tec.te.numpy_dtype import np_dtype
 from tests.code_quality import check_code
 from tests.thinned import thinned, thinned_rows
 from tests.unit.ops.test_attention import build, dense, feeds

@@ -16,7 +16,7 @@ from tec.graph.graph import bind_sizes
 from tec.ops import get_op
 from tec.ops.dim_bounds import Empty
 from tec.ops.dims import Dim
-from tec.te.evaluate import evaluate
+from tec.te.evaluation import evaluate
 
 B, N, M, S, T, H = 2, 4, 2, 5, 9, 8
 CASES = {
@@ -185,7 +185,7 @@ def test_keys_over_work_groups():
 
 @pytest.mark.parametrize("dtype,tol", [("float16", 2e-3), ("bfloat16", 2e-2), ("float64", 1e-12)])
 def test_types(dtype, tol):
-    from tec.te.evaluate import np_dtype
+    from tec.te.numpy_dtype import np_dtype
 
     g = build({"right": 0, "offset": 30}, {}, (1, 2, 1, 40, 70, 16, 16), dtype)
     f = {k: x.astype(np_dtype(dtype)) for k, x in feeds(g).items()}

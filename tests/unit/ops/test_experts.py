@@ -14,7 +14,7 @@ from tec.graph import Graph, run_graph
 from tec.ops import get_op
 from tec.ops.dims import Dim
 from tec.ops.packed import Weights
-from tec.te.evaluate import evaluate
+from tec.te.evaluation import evaluate
 from tests.seeds import first
 from tests.thinned import thinned_rows
 

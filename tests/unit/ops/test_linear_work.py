@@ -10,7 +10,7 @@ import tec
 from tec.graph import Graph
 from tec.graph.operators import run_op
 from tec.ops import OPS, TensorType
-from tec.te.evaluate import np_dtype
+from tec.te.numpy_dtype import np_dtype
 from tests import seeds
 from tests.thinned import thinned
 
@@ -38,7 +38,7 @@ def host(op, arrays, attrs):
 def in_te(op, arrays, attrs):
     """By the te definition, which has no target to be loops for."""
     from tec import te
-    from tec.te.evaluate import evaluate
+    from tec.te.evaluation import evaluate
 
     types = [TensorType(str(a.dtype), a.shape) for a in arrays]
     tensors = [te.placeholder(t.shape, t.dtype) for t in types]

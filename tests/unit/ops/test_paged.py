@@ -15,7 +15,7 @@ from tec.ops.dims import Dim
 from tec.ops.registry import TensorType
 from tec.runtime.arrays.ndarray import array
 from tec.te import placeholder
-from tec.te.evaluate import evaluate
+from tec.te.evaluation import evaluate
 from tests import seeds
 
 HEADS, KEY_HEADS, SIZE, VALUES = 6, 2, 16, 8

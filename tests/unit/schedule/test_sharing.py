@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tec
-from tec.te.evaluate import evaluate
+from tec.te.evaluation import evaluate
 
 
 def chain(step, count, shape=(37,)):

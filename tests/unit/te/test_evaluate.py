@@ -112,7 +112,7 @@ def test_saturating_casts():
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_float_types(dtype):
     A = te.placeholder((64,), dtype, name="A")
-    from tec.te.evaluate import np_dtype
+    from tec.te.numpy_dtype import np_dtype
 
     a = rng.normal(size=64).astype(np_dtype(dtype))
     got = run(te.compute((64,), lambda i: te.exp(A[i]) * 2), {A: a})
@@ -137,7 +137,7 @@ def test_terms_that_come_one_by_one(dtype: str, how: str, monkeypatch: pytest.Mo
     a = te.placeholder(x.shape, dtype, name="a")
     k = te.reduce_axis((0, 9), name="k")
     y = te.compute((3,), lambda i: getattr(te, how)(a[i, k], axis=k), name="y")
-    monkeypatch.setattr(sys.modules["tec.te.evaluate"], "_CHUNK", 1)
+    monkeypatch.setattr(sys.modules["tec.te.evaluation"], "_CHUNK", 1)
     (got,) = te.evaluate([y], {a: x})
     want = np.zeros(3, dtype) if how == "sum" else x[:, 0]
     for column in x.T:

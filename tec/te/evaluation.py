@@ -16,29 +16,17 @@ import numpy as np
 
 from ..errors import ExprError
 from ..ir import expr as E
-from ..ir.dtype import dtype_info, int_range, ml_dtypes_name
+from ..ir.dtype import dtype_info, int_range
 from ..ir.func import Func
 from ..ir.interp import run
 from ..ir.interp_ops import odd_float32
 from ..ir.visit import free_vars
+from .numpy_dtype import np_dtype
 from .operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, topo_order
 from .tensor import Tensor
 
 Array = Any  # np.ndarray of any dtype
 _CHUNK = 1 << 24  # elements of an index space that are worked on at once
-
-
-def np_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype for a tec dtype; bfloat16, the 8-bit floats and 4-bit integers need ml_dtypes."""
-    name = ml_dtypes_name(dtype)
-    if name.startswith(("bfloat", "float8", "int4", "uint4")):
-        try:
-            import ml_dtypes
-        except ImportError:
-            raise ExprError(f"evaluating {dtype} needs ml_dtypes", hint="pip install ml_dtypes") from None
-        found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
-        return found
-    return np.dtype(name)
 
 
 def evaluate(
