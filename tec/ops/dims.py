@@ -450,7 +450,7 @@ def is_zero(x: Size) -> bool:
 
 def divisor(x: Size) -> int:
     """A number that divides the size, whatever its names are; the largest that its form shows."""
-    return math.gcd(*(c for _, c in _terms(x)))
+    return math.gcd(*(c for _, c in _terms(x))) if isinstance(x, Dim) else abs(x)
 
 
 def round_up(x: Size, step: int) -> Size:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import ClassVar
 
 from ....ir import IterVar
@@ -183,8 +184,15 @@ def loops(c: Contraction, target: Target, group: Group, result: Tensor) -> Itera
 
 def _threads(choice: Choice) -> tuple[int, int]:
     """Along rows and columns."""
-    rows, columns = map(int, choice["block"].split("x"))
+    rows, columns = _block(choice["block"])
     return choice["rows"] // rows, choice["columns"] // columns
+
+
+@cache
+def _block(text: str) -> tuple[int, int]:
+    """Rows and columns of a thread."""
+    rows, columns = map(int, text.split("x"))
+    return rows, columns
 
 
 @dataclass(frozen=True)
