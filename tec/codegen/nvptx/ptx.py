@@ -43,7 +43,10 @@ def ordered_loads(ptx: str) -> str:
     """The text of kernels that begin early (`early_start`) with loads that stay behind their wait. What a kernel only reads, LLVM loads by ld.global.nc:
     memory that nothing writes while the kernel is there, which is not true of one that begins beside the kernel ahead of it, and ptxas might load before
     the wait."""
-    return ptx.replace("ld.global.nc.", "ld.global.") if "griddepcontrol.wait" in ptx else ptx
+    if "griddepcontrol.wait" not in ptx:
+        return ptx
+    before, wait, after = ptx.replace("ld.global.nc.", "ld.global.").partition("griddepcontrol.wait")
+    return before.replace("ld.global.", "ld.volatile.global.") + wait + after
 
 
 _PAIR_SUM = re.compile(r"\badd\.[su]16x2[ \t]+(%r\d+), (%r\d+), (%r\d+);")

@@ -7,8 +7,8 @@ shared memory, where what follows is computed: a norm's factor, a gate, an eleme
     columns      of the result a wavefront, two rows of weights each where there is a gate
     waves        of a work-group; `split_k` of them share a sum
     ahead        steps whose loads are under way at once
-    early        NVIDIA: the kernel begins before the one ahead of it has ended ("start"), and meanwhile brings its weights into
-                 shared memory ("staged"); "" for neither
+    early        NVIDIA: the kernel begins before the one ahead of it has ended ("start"), and meanwhile loads its first weights
+                 into registers ("held"); "" for neither
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from .... import te
-from ....ir import Call, Expr, IntImm, build
+from ....ir import Call, Expr
 from ....ir.dtype import dtype_info
-from ....ir.expr import BufferLoad
 from ....ir.stmt import Evaluate
 from ....ops.forms import Form
 from ....ops.matmul import accumulator
@@ -75,18 +74,15 @@ class FewRows(FusedForm):
             "early": ("start", "") if target.chip.early_start else ("",),
         }  # fmt: skip
         # The kernel ahead may write weights that are no constants.
-        if target.chip.early_start and self.can_be_staged:
-            self.parameters["early"] = ("staged", "start", "")
+        if target.chip.early_start and self.can_be_held:
+            self.parameters["early"] = ("held", "start", "")
 
     @property
-    def can_be_staged(self) -> bool:
+    def can_be_held(self) -> bool:
         """Whether weights may come before the kernel ahead has ended."""
-        return self.o.packed is None and bool(self.o.w.op.attrs.get("constant"))
-
-    @property
-    def staged_bytes(self) -> int:
-        """Of shared memory for a lane's load."""
-        return PIECE_BYTES
+        packed = self.o.packed
+        read = (self.o.w, *(packed.tensors if packed is not None else ()))
+        return all(bool(t.op.attrs.get("constant")) for t in read)
 
     def steps(self, choice: Choice) -> int:
         """Of a wavefront, each a load of every row of its weights."""
@@ -115,10 +111,9 @@ class FewRows(FusedForm):
         return float(self.steps(choice) * own + 10 * sums)
 
     def lds_bytes(self, choice: Choice) -> int:
-        """Of the parts of sums, and of staged weights."""
+        """Of the parts of sums."""
         waves = int(choice["waves"])
-        staged = waves * self.wave * self.loads(choice) * self.staged_bytes if choice["early"] == "staged" else 0
-        return staged + 4 * waves * self.o.m * (self.weights(choice) + 1 + (self.o.scale is not None))
+        return 4 * waves * self.o.m * (self.weights(choice) + 1 + (self.o.scale is not None))
 
     def groups(self, choice: Choice) -> int:
         """Work-groups."""
@@ -134,8 +129,6 @@ class FewRows(FusedForm):
             return "sums take too many registers"
         if (wrong := needs.shared_memory(self.lds_bytes(choice), self.target.lds_bytes)) is not None:
             return wrong
-        if choice["early"] == "staged" and self.steps(choice) != choice["ahead"]:
-            return "weights are staged all at once"
         if choice["ahead"] > self._each(choice) or choice["split_k"] * self.along > self.pieces + self.along - 1:
             return "wavefronts have less of the sum than they load at once"
         return None
@@ -147,17 +140,21 @@ class FewRows(FusedForm):
 
     def _worth(self, choice: Choice) -> tuple[Any, ...]:
         """What is best comes first: units with work, no idle lanes, sums of as few steps as were quickest, then the figures of a wavefront and a work-group."""
-        f, loads = self.figures, self.loads(choice)
+        f = self.figures
         waves = self.groups(choice) * choice["waves"] / self.target.machine.units
         return (
             -round(min(1.0, waves / f["waves_a_unit"]), 1),
             self._idle(choice),
             abs(math.log2(self.steps(choice) / self.wanted_steps)),
-            abs(math.log2(loads / self.wanted_loads)),
+            self._apart(choice),
             abs(math.log2(self.weights(choice) / self.wanted_rows)),
             abs(math.log2(choice["waves"] / f["waves"])),
             choice["early"] != self._early,
         )
+
+    def _apart(self, choice: Choice) -> float:
+        """How far the loads under way are from as many as were quickest."""
+        return abs(math.log2(self.loads(choice) / self.wanted_loads))
 
     @property
     def wanted_steps(self) -> float:
@@ -171,11 +168,11 @@ class FewRows(FusedForm):
 
     @property
     def _early(self) -> str:
-        """Weights that are there by the time that x is shorten a short kernel; of a long one each stands for less, and shared memory costs work-groups."""
+        """Weights that are there by the time that x is shorten a kernel; of one that reads many each stands for less, and they take the rate from the kernel ahead."""
         if not self.target.chip.early_start:
             return ""
-        few = self.o.weight_bytes <= self.figures["staged_bytes"]
-        return "staged" if few and "staged" in self.parameters["early"] else "start"
+        few = self.o.weight_bytes <= self.figures["held_bytes"]
+        return "held" if few and "held" in self.parameters["early"] else "start"
 
     def _idle(self, choice: Choice) -> float:
         """What a step's lanes do for nothing, of what they do."""
@@ -219,8 +216,8 @@ class RowLoops:
         self.beside = sources[own:]
         self.is_ragged = self.steps * self.parts * space.along != space.pieces
         self.acc = accumulator(self.o.x.dtype)
-        self.is_staged = choice["early"] == "staged"
-        self.kept = self.ahead if self.is_staged else 1  # steps whose pieces of x are there at once
+        self.is_held = choice["early"] == "held"
+        self.kept = 1  # steps whose pieces of x are there at once
 
     def run(self, out: BufferVar) -> None:
         ib = self.ib
@@ -235,21 +232,30 @@ class RowLoops:
             first = ib.let("first", self.block + group * self.columns)
             self.lines = self._lines(first)
             self._allocate()
-            self._ask()
+            if self.is_held:  # while the kernel ahead still runs, which does not write weights
+                RowLoops._bring_steps(self, self._places_of(0), 0)
+                self.ib.emit(Evaluate(Call("early_wait", (), "int32")))
             self._walk(self.steps // self.ahead)
             self._meet(out, groups)
 
     def _walk(self, chunks: int) -> None:
         """Chunk after chunk of `ahead` steps: its loads of weights, then its products."""
-        if chunks > 1 and not self.is_staged:
+        if chunks > 1 or self.is_held:
             self._share_x()
-        with self.ib.for_range(0, chunks, "chunk") as chunk:
+        if self.is_held:
+            self._multiply_steps(self._places_of(0))
+            if chunks == 1:
+                return
+        with self.ib.for_range(1 if self.is_held else 0, chunks, "chunk") as chunk:
             places = self._places_of(chunk)
             self._bring_steps(places, 0)
-            if chunks == 1 and not self.is_staged:
+            if chunks == 1:
                 self._share_x()  # weights are under way meanwhile
-            for u, (at, counts) in enumerate(places):
-                self._multiply(u, at, counts)
+            self._multiply_steps(places)
+
+    def _multiply_steps(self, places: list[tuple[Any, Any]]) -> None:
+        for u, (at, counts) in enumerate(places):
+            self._multiply(u, at, counts)
 
     def _places_of(self, chunk: Index) -> list[tuple[Any, Any]]:
         return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
@@ -263,51 +269,12 @@ class RowLoops:
     def _share_x(self) -> None:
         """Bring x to shared memory, where a template has it there."""
 
-    def _ask(self) -> None:
-        """While the kernel ahead still runs, ask for weights, which it does not write; then wait for it."""
-        if not self.is_staged:
-            return
-        for u in range(self.steps):
-            at, _ = self._place(u)
-            for r, line in enumerate(self.lines):
-                self._stage_piece(u, u * len(self.lines) + r, line, at)
-        self._effect("async_commit")
-        self._effect("early_wait")
-        self._bring_all_x()  # is on its way before weights are waited for
-        self._effect("async_wait", n=0)
-
-    def _bring_all_x(self) -> None:
-        for u in range(self.steps):
-            self._bring_x(u, self._place(u)[0])
-
-    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
-        """A lane's piece of a row of weights, of step u, into shared memory."""
-        self._copy(self.stage, self._slot(load), self._weight(line, at * self.piece), self.piece)
-
-    def _copy(self, to: BufferVar, at: Any, source: BufferLoad, count: int) -> None:
-        self._effect("async_copy", BufferLoad(to.buffer, (build.convert(at),)), source, IntImm(count))
-
-    def _weight(self, line: Index, at: Index) -> BufferLoad:
-        lead = [build.convert(0)] * (len(self.w.buffer.shape) - 2)
-        return BufferLoad(self.w.buffer, (*lead, build.convert(line), build.convert(at)))
-
-    def _effect(self, name: str, *args: Any, **attrs: Any) -> None:
-        self.ib.emit(Evaluate(Call(name, args, "int32", attrs or None)))
-
-    def _slot(self, load: int) -> Any:
-        """Where a lane's load is staged: lanes side by side."""
-        return ((self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane) * self.piece
-
     def _bring(self, load: int, line: Expr, at: Expr) -> None:
         """A lane's piece of a row of weights into registers."""
         if self.codes is not None:
             self.codes.bring(load, line, at)
             return
-        if not self.is_staged:
-            self._load(self.weights, load * self.piece, self.w, line, at)
-            return
-        piece = loops.vector(self.stage, self._slot(load), self.piece)
-        loops.put_vector(self.ib, self.weights, load * self.piece, piece)
+        self._load(self.weights, load * self.piece, self.w, line, at)
 
     def _lines(self, first: Index) -> list[Expr]:
         """The weights' rows that the lane loads, of the wavefront's columns from `first` on."""
@@ -335,12 +302,6 @@ class RowLoops:
     def _local(self, dtype: str, n: int, name: str) -> BufferVar:
         return self.ib.allocate(dtype, (n,), name, scope="local")
 
-    def _allocate_stage(self) -> None:
-        """Shared memory for weights that come before the kernel ahead has ended."""
-        if self.is_staged:
-            count = self.waves * self.wave * self.ahead * len(self.lines) * self.piece
-            self.stage = self.ib.allocate(self.o.w.dtype, (count,), "stage", scope="shared")
-
     def _allocate_weights(self, dtype: str, count: int) -> None:
         """Registers for loads of weights that are under way: numbers, or codes."""
         o, loads = self.o, self.ahead * len(self.lines)
@@ -352,7 +313,6 @@ class RowLoops:
     def _allocate(self) -> None:
         o, local = self.o, self._local
         self._allocate_weights(o.w.dtype, self.piece)
-        self._allocate_stage()
         self.row = local(o.x.dtype, self.kept * o.m * self.piece, "row")
         self.sums = local(self.acc, o.m * self.rows, "sums")
         for e in range(o.m * self.rows):
@@ -381,9 +341,7 @@ class RowLoops:
             self._load(self.factors, u * self.piece, self.scale, None, at)
 
     def _step_of_x(self, u: int, at: Expr) -> int:
-        """Which of the steps whose pieces of x are there is step u: all came before the weights where these were staged, else this one comes now."""
-        if self.is_staged:
-            return u
+        """Which of the steps whose pieces of x are there is step u, whose pieces come now."""
         self._bring_x(0, at)
         return 0
 

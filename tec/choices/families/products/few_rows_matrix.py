@@ -10,6 +10,7 @@ with a norm's scale, is brought to shared memory once for all wavefronts, where 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -146,7 +147,7 @@ class FewRowsMatrix(FewRows):
 
     def why_not(self, choice: Choice) -> str | None:
         if choice.get("prefetch"):
-            if choice["early"] == "staged" or self.steps(choice) == choice["ahead"]:
+            if self.steps(choice) == choice["ahead"]:
                 return "all loads are under way at once as it is"
             each = self.figures.count("registers") // (choice["waves"] * self.wave)
             have = min(_MOST_REGISTERS, each) - _REGISTERS_BESIDE
@@ -157,6 +158,13 @@ class FewRowsMatrix(FewRows):
     def _worth(self, choice: Choice) -> tuple[Any, ...]:
         units, idle, *rest = super()._worth(choice)
         return units, idle, self.can_prefetch and choice["prefetch"] != bool(self.figures["prefetch"]), *rest
+
+    def _apart(self, choice: Choice) -> float:
+        """With prefetch: how far a wavefront's chunks are from as many as were quickest. Two of them are under way at once: of fewer chunks a wavefront waits for
+        much of its sum at once, and holds registers that the next kernel's work-groups would come into."""
+        if not choice.get("prefetch"):
+            return super()._apart(choice)
+        return abs(math.log2(self.steps(choice) / choice["ahead"] / self.figures["chunks"]))
 
     @property
     def shared_bytes(self) -> int:
@@ -223,7 +231,6 @@ class MatrixLoops(RowLoops):
         """What a wavefront keeps in its registers, and where its rows of the first operand begin."""
         ib, o, unit, local = self.ib, self.o, self.unit, self._local
         self._allocate_weights("uint32", self.piece // 2 * (2 if self.prefetch else 1))
-        self._allocate_stage()
         self.row = local("uint32", self.kept * self.row_tiles * self.piece // 2, "row")
         self.a = local("uint32", unit.a_elems // 2, "a")
         self.b = local("uint32", self.row_tiles * unit.b_elems // 2, "b")
@@ -258,10 +265,7 @@ class MatrixLoops(RowLoops):
         if self.codes is not None:
             self.codes.bring(load, line, at)
             return
-        if self.is_staged:
-            piece = loops.vector(self.stage, self._slot(load), self.piece)
-        else:
-            piece = self._piece_of(self.w, line, at * self.piece)
+        piece = self._piece_of(self.w, line, at * self.piece)
         loops.put_vector(self.ib, self.weights, load * self.piece // 2, self._words(piece))
 
     @staticmethod
@@ -290,17 +294,17 @@ class MatrixLoops(RowLoops):
         if not self.prefetch:
             super()._walk(chunks)
             return
-        self._bring_steps(self._places_of(0), 0)
+        if self.is_held:
+            for u, (at, _) in enumerate(self._places_of(0)):
+                self._bring_x(u, at)
+        else:
+            self._bring_steps(self._places_of(0), 0)
         with self.ib.for_range(0, chunks - 1, "chunk") as chunk:
             self._bring_steps(self._places_of(chunk + 1), self.ahead)
-            self._multiply_chunk(chunk)
+            self._multiply_steps(self._places_of(chunk))
             for buffer in (self.weights, self.row, *((self.factors,) if self.o.scale is not None else ())):
                 self._take_fresh(buffer)
-        self._multiply_chunk(chunks - 1)
-
-    def _multiply_chunk(self, chunk: Index) -> None:
-        for u, (at, counts) in enumerate(self._places_of(chunk)):
-            self._multiply(u, at, counts)
+        self._multiply_steps(self._places_of(chunks - 1))
 
     def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
         super()._bring_steps(places, slot)

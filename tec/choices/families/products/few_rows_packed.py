@@ -1,8 +1,8 @@
 """Few rows times packed weights (`ops.packed`) on matrix units: `few_rows_matrix` with codes in place of numbers, from the first row on.
 
 Making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. x, in the codes' order and with a norm's
-scale, is brought to shared memory once for all wavefronts, where it fits. Codes that are constants may come to shared memory, with their scales and zero points, before the
-kernel ahead has ended.
+scale, is brought to shared memory once for all wavefronts, where it fits. Codes that are constants may be loaded, with their scales and zero points, before the kernel ahead
+has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from .... import te
 from ....ir import build
 from ....ir.dtype import dtype_info
-from ....ir.expr import BufferLoad, Expr
+from ....ir.expr import Expr
 from ....target import Target
 from ....te.ir_builder import BufferVar, IRBuilder
 from ....te.like import Index
@@ -23,7 +23,7 @@ from ...parts import loops
 from ...rules import figures
 from ...space import Choice
 from .few_rows import FewRows
-from .few_rows_codes import WORDS, in_pairs
+from .few_rows_codes import in_pairs
 from .few_rows_matrix import (
     SHARED_BYTES,
     SIDE,
@@ -36,9 +36,6 @@ from .few_rows_matrix import (
     unit_of,
 )
 from .few_rows_operands import PIECE_BYTES, operands_of, piece_of
-
-_LEAST_COPY = 4  # bytes that a lane copies in the background
-_ALONG = 4  # lanes of mma.sync that have other terms of a row
 
 
 def match(group: Group, target: Target) -> Iterator[FewRows]:
@@ -72,26 +69,6 @@ class PackedRows(FewRowsMatrix):
         if self.parameters["columns"][0] < SIDE:
             # A tile has columns and their gates: a fifth quicker than two tiles, which have twice the loads under way.
             self.wanted_loads /= 2
-
-    @property
-    def can_be_staged(self) -> bool:
-        """Of constants, with a scale a piece."""
-        o = self.o
-        if o.packed is None or not all(t.op.attrs.get("constant") for t in (o.w, *o.packed.tensors)):
-            return False
-        w, narrow = o.packed.weights, all(dtype_info(t.dtype).bytes <= 2 for t in o.packed.tensors)
-        return narrow and w.block == self.piece and w.blocks % _ALONG == 0
-
-    def why_not(self, choice: Choice) -> str | None:
-        if choice["early"] == "staged" and self.pieces != self.steps(choice) * choice["split_k"] * self.along:
-            return "scales are staged of whole steps"
-        return super().why_not(choice)
-
-    @property
-    def staged_bytes(self) -> int:
-        packed = self.o.packed
-        assert packed is not None
-        return PIECE_BYTES + _LEAST_COPY * len(packed.tensors)
 
     @property
     def wanted_steps(self) -> float:
@@ -133,51 +110,6 @@ class PackedRows(FewRowsMatrix):
 
 class PackedLoops(MatrixLoops):
     """The loops of a work-group."""
-
-    # ---- codes that come early
-
-    def _stage_piece(self, u: int, load: int, line: Index, at: Expr) -> None:
-        words = BufferLoad(self.w.buffer, (build.convert(line), build.convert(at * WORDS)))
-        self._copy(self.stage, self._slot(load), words, WORDS)
-        for to, source in zip(self.stage_beside, self.of_codes[1:]):
-            # A copy is of four bytes at least: the scale's neighbours come with it.
-            count = _LEAST_COPY // dtype_info(to.dtype).bytes
-            first = (self.part * self.steps + u) * _ALONG + te.indexdiv(self._along(), count) * count
-            scale = BufferLoad(source.buffer, (build.convert(line), build.convert(first)))
-            self._copy(to, self._beside(load) * count, scale, count)
-
-    def _slot(self, load: int) -> Any:
-        return self._beside(load) * WORDS
-
-    def _beside(self, load: int) -> Any:
-        """Which of the work-group's loads a lane's load is: lanes side by side."""
-        return (self.mine * (self.ahead * len(self.lines)) + load) * self.wave + self.lane
-
-    def _allocate_stage(self) -> None:
-        if not self.is_staged:
-            return
-        count = self.waves * self.wave * self.ahead * len(self.lines)
-        self.stage = self.ib.allocate("uint32", (count * WORDS,), "stage", scope="shared")
-        self.stage_beside = [
-            self.ib.allocate(
-                b.dtype, (count * _LEAST_COPY // dtype_info(b.dtype).bytes,), "stage_beside", scope="shared"
-            )
-            for b in self.of_codes[1:]
-        ]
-
-    def _bring_all_x(self) -> None:
-        self._share_x()
-
-    def _bring(self, load: int, line: Expr, at: Expr) -> None:
-        if not self.is_staged:
-            super()._bring(load, line, at)
-            return
-        assert self.codes is not None
-        beside = []
-        for b in self.stage_beside:
-            count = _LEAST_COPY // dtype_info(b.dtype).bytes
-            beside.append(b[self._beside(load) * count + te.indexmod(self._along(), count)])
-        self.codes.put(load, loops.vector(self.stage, self._slot(load), WORDS), beside[0], [*beside, None][1])
 
     # ---- x
 
