@@ -174,7 +174,7 @@ def _as_product(target: Target, w: TensorType, y: TensorType, attrs: Mapping[str
     if y.is_symbolic:
         return math.inf
     own_in, own_out = w.shape[1], w.shape[0] // groups
-    if merged_groups(groups, own_in, own_out) > 1:  # zeros are asked for between groups, element by element
+    if merged_groups(groups, own_in * window, own_out) > 1:  # zeros are asked for between groups, element by element
         return math.inf
     is_window = window > 1 or any(n != 1 for n in attrs["strides"])
     sizes = y.shape[0] * groups, own_out, math.prod(y.shape[2:]), own_in * window

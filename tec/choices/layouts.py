@@ -95,8 +95,9 @@ def _merged(target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any])
         if own_in == 1 or (merged > 1 and max(own_in, own_out) > _WIDEST_MERGED):
             continue
         shape = tilings.Shape(
-            pixels, own_out, taps * own_in, groups // merged, x.dtype, accumulator(x.dtype), padded=True, guarded=True
-        )
+            pixels, own_out, taps * own_in, groups // merged, x.dtype, accumulator(x.dtype), padded=True, guarded=True,
+            fixed=not x.is_symbolic,
+        )  # fmt: skip
         found = tilings.cheapest(shape, target)
         seconds = tilings.seconds(found, shape, target)[0] if found is not None else math.inf
         if found is not None and (best is None or seconds < best[0]):

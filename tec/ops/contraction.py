@@ -96,7 +96,7 @@ class Contraction:
     out_dtype: str
     few_is_thin: bool = False  # few rows, columns or terms are better off as sums of their own
     fold: Fold | None = None
-    channels: int | None = None  # of a convolution: those of a group, in or out, whichever are fewer
+    channels: int | None = None  # of a convolution: those of a group's results
 
     @property
     def shape(self) -> tuple[Size, ...]:

@@ -111,9 +111,9 @@ def _conv(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list
     return form.carried(made) if form is not None else [made]
 
 
-def merged_groups(groups: int, own_in: int, own_out: int) -> int:
-    """How many groups of so many channels each the product of a plain image computes as one, zeros between them."""
-    enough = (m for m in range(1, groups + 1) if groups % m == 0 and m * min(own_in, own_out) >= _LEAST_CHANNELS)
+def merged_groups(groups: int, terms: int, own_out: int) -> int:
+    """How many groups, each a sum of so many terms for each of its own results, the product of a plain image computes as one, zeros between them."""
+    enough = (m for m in range(1, groups + 1) if groups % m == 0 and m * min(terms, own_out) >= _LEAST_CHANNELS)
     return next(enough, groups)
 
 
@@ -125,7 +125,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     if is_symbolic((*extents, *(sx[k] for k in letters), sw["I"], sw["O"])):
         return None
     own_in, own_out, window = sw["I"], sw["O"] // groups, math.prod(taps)
-    merged = merged_groups(groups, own_in, own_out)
+    merged = merged_groups(groups, own_in * window, own_out)
     windows = Windows(x, {**attrs, "kernel": tuple(taps)}, plain(x.ndim), True, attrs.get("fill", 0))
 
     def pixel(batch: Any, p: Any, k: Any) -> Any:
@@ -167,7 +167,6 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
     )  # fmt: skip
     sizes = merged * own_out, math.prod(extents), merged * own_in * window
     fold = Fold(out.shape, place, find)
-    channels = min(own_out, own_in) if groups > 1 else own_out
     return Contraction(
         (sy["N"], groups // merged),
         *sizes,
@@ -175,7 +174,7 @@ def _plain_product(attrs: Attrs, x: Tensor, w: Tensor, out: TensorType) -> Contr
         accumulator(x.dtype, out.dtype),
         out.dtype,
         fold=fold,
-        channels=channels,
+        channels=own_out,
     )
 
 

@@ -17,6 +17,7 @@ from tec.driver import run_passes
 from tec.graph import Graph, run_graph
 from tec.ir.interp import run
 from tec.ir.matrix import warpgroup_columns
+from tec.ops.conv import merged_groups
 from tec.ops.dims import Dim
 from tec.schedule import to_loops
 from tests import seeds
@@ -221,3 +222,20 @@ def test_a_short_sum_by_blocks_has_steps_enough_for_a_pipeline() -> None:
     _, outs = program("conv", attrs, ("float16", (8, 5, 161, 161)), ("float16", (9, 5, 3, 3)))
     space = next(s for s in spaces(outs, "rocm -mcpu=gfx1030") if s.template == "blocked product")
     assert space.default["step"] == 8
+
+
+@pytest.mark.parametrize("mcpu", ["gfx1030", "gfx942"])
+def test_groups_of_few_channels_with_many_results_are_products_without_zeros(mcpu: str) -> None:
+    """A group's 4 channels are 36 terms of each of 24 results: neither sums one by one, nor groups with zeros between them."""
+    rng = np.random.default_rng(3)
+    w = rng.integers(-2, 3, (96, 4, 3, 3)).astype("float16")
+    g = Graph()
+    window = {"strides": (1, 1), "dilations": (1, 1), "before": (1, 1), "after": (1, 1), "groups": 4}
+    (y,) = g.add("conv", [g.input("x", "float16", (1, 16, 20, 20)), g.constant(w)], window)
+    g.set_outputs([y])
+    net = tec.compile(g, f"rocm -mcpu={mcpu}", cache=False)
+    assert any("product" in u["choice"]["template"] for u in net.report.choices.values())
+    a = rng.integers(-2, 3, (1, 16, 20, 20)).astype("float16")
+    (got,) = net.run({"x": a}, device=tec.rocm_emu(mcpu, check="all"))
+    np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
+    assert merged_groups(4, 36, 24) == 1 and merged_groups(32, 36, 4) == 4
