@@ -1,11 +1,14 @@
 """Networks that nobody named (`unseen_networks`): what dies, is refused or is wrong, and tec's time over ONNX Runtime's.
 
-    python -m benchmarks.unseen [--seed 1] [--count 40] [--steps old,dynamo,gpu,torch,time,int8] [--names timm/focalnet_tiny_srf,...] [--write]
+    python -m benchmarks.unseen [--seed 1] [--count 40] [--steps old,dynamo,open,gpu,torch,half,train,export,time,int8,emulate]
+                                [--names timm/focalnet_tiny_srf,...] [--write]
 
 Each network runs in a process of its own under a limit of time, so that one that dies is a row. The steps: `old` and `dynamo` export by torch.onnx's two
 exporters at an opset that the seed draws, run ONNX Runtime and tec (llvm) on the file, and compare the numbers; `gpu` lowers in float16 for
 sm_90a and gfx942, compiling only; `torch` runs torch.compile(backend="tec") and counts what is left to torch; `time` is processor time on
-one thread, in turn; `int8` times ONNX Runtime's static quantization (QDQ) of the same file. One JSON object a step is printed; `--write` appends the
+one thread, in turn; `int8` times ONNX Runtime's static quantization (QDQ) of the same file. `open` exports with a symbolic batch, and compares three
+batches; `half` and `train` run the backend in a drawn 16-bit type and through a training step (all gradients), `export` compiles torch.export's program
+with a symbolic batch, and `emulate` runs the file on a software gfx942. One JSON object a step is printed; `--write` appends the
 summary to the results (kind "network"). Needs torch, onnxscript, onnxruntime, timm, torchvision, transformers, diffusers.
 """
 
@@ -35,11 +38,11 @@ import numpy as np
 from benchmarks.records import Maker, Record, append
 from benchmarks.turns import in_turn
 
-STEPS = ("old", "dynamo", "gpu", "torch", "time", "int8")
+STEPS = ("old", "dynamo", "open", "gpu", "torch", "half", "train", "export", "time", "int8", "emulate")
 DEFAULT_STEPS = ("old", "dynamo", "gpu", "torch", "time")
 OPSETS = {"old": range(13, 21), "dynamo": range(18, 24)}  # what each exporter writes
 GPUS = ("nvptx -mcpu=sm_90a", "rocm -mcpu=gfx942")
-LIMIT_S = 600  # of one network, all steps
+LIMIT_S = int(os.environ.get("TEC_UNSEEN_LIMIT_S", "600"))  # of one network, all steps
 TOLERANCE = 2e-3  # of the largest value of an output; float32, and sums in another order
 TURN_S = 2.0  # of turns of tec and its peer
 LEAST_ROUNDS = 7
@@ -143,10 +146,7 @@ class Case:
         handler.emit = lambda r: left.append(r.getMessage())  # type: ignore[method-assign]
         log.addHandler(handler)
         got = [t.numpy() for t in torch.compile(self.module, backend="tec")(*self.args)]
-        row: dict[str, Any] = {"error": worst(got, self.want), "left": left}
-        if row["error"] > TOLERANCE:
-            row["wrong"] = f"largest error {row['error']:.2e}"
-        return row
+        return judged({"error": worst(got, self.want), "left": left}, TOLERANCE)
 
     def time(self, path: Path | None = None) -> dict[str, Any]:
         import tec
@@ -188,6 +188,133 @@ class Case:
         error = worst(tec.compile(str(out), target="llvm").run(given), session.run(None, given))
         return {"error": error, **self.time(out)}
 
+    def grown(self, batch: int) -> tuple[Any, ...]:
+        """The arguments with another first dimension where it was 1; floats differ between the rows."""
+        torch = self.torch
+
+        def one(t: Any) -> Any:
+            if not t.dim() or t.shape[0] != 1:
+                return t
+            rows = t.repeat(batch, *[1] * (t.dim() - 1))
+            return rows + 0.1 * torch.randn_like(rows) if rows.is_floating_point() else rows
+
+        return tuple(one(t) for t in self.args)
+
+    def open(self) -> dict[str, Any]:
+        """A file with a symbolic batch at three batches. A network whose arguments do not grow together is none of these."""
+        import tec
+
+        path = self.folder / "open.onnx"
+        names = [f"in{k}" for k in range(len(self.args))]
+        grows = [n for n, t in zip(names, self.args) if t.dim() and t.shape[0] == 1]
+        args = self.grown(2)
+        try:
+            self.module(*args)
+            with contextlib.redirect_stdout(sys.stderr):
+                self.torch.onnx.export(
+                    self.module, args, str(path), dynamo=False, opset_version=self.opset["old"], input_names=names,
+                    dynamic_axes={n: {0: "batch"} for n in grows}, external_data=False,
+                )  # fmt: skip
+            session = peer_session(path)
+        except Exception as e:
+            return {"exporter": words(e)}
+        net = tec.compile(str(path), target="llvm")
+        error = 0.0
+        for batch in (2, 1, 5):
+            given = {n: t.numpy() for n, t in zip(names, self.grown(batch))}
+            feeds = {i.name: given[i.name] for i in session.get_inputs()}
+            try:
+                want = session.run(None, feeds)
+            except Exception as e:
+                return {"exporter": words(e), "error": error}
+            error = max(error, worst(net.run(feeds), want))
+        return judged({"error": error, "open": list(net.open_sizes)}, TOLERANCE)
+
+    def half(self) -> dict[str, Any]:
+        """The backend in a 16-bit type, against float32: as near as eager torch in that type, twice over."""
+        import copy
+
+        torch = self.torch
+        dtype = self.rng.choice([torch.float16, torch.bfloat16])
+        module = copy.deepcopy(self.module).to(dtype)
+        args = tuple(t.to(dtype) if t.is_floating_point() else t for t in self.args)
+        try:
+            eager = worst([t.float().numpy() for t in module(*args)], self.want)
+        except Exception as e:
+            return {"exporter": words(e)}
+        torch._dynamo.reset()
+        compiled = torch.compile(module, backend="tec", options={"strict": True})
+        error = worst([t.float().numpy() for t in compiled(*args)], self.want)
+        return judged({"dtype": str(dtype), "error": error, "eager": eager}, 2 * eager + TOLERANCE)
+
+    def train(self) -> dict[str, Any]:
+        """A training step of a batch of 2 in training mode: all gradients, with torch's random numbers."""
+        import copy
+
+        torch = self.torch
+        args = self.grown(2)
+
+        def grads(compiled: bool) -> tuple[list[Any], list[str]]:
+            module = copy.deepcopy(self.module).train().requires_grad_(True)
+            run = torch.compile(module, backend="tec", options={"strict": True}) if compiled else module
+            torch.manual_seed(self.seed)
+            with torch.enable_grad():
+                outs = [t for t in run(*args) if t.is_floating_point() and t.requires_grad]
+                sum((t.float() * torch.linspace(-1, 1, t.numel()).reshape(t.shape)).mean() for t in outs).backward()
+            named = [(n, p.grad) for n, p in module.named_parameters() if p.grad is not None]
+            return [g.numpy() for _, g in named], [n for n, _ in named]
+
+        try:
+            want, names = grads(False)
+        except Exception as e:
+            return {"exporter": words(e)}
+        torch._dynamo.reset()
+        got, _ = grads(True)
+        if len(got) != len(want):
+            return {"wrong": f"{len(got)} gradients for {len(want)}"}
+        # A gradient that is nearly zero beside the others' is the rounding of those.
+        scale = max((float(np.abs(w).max()) for w in want if w.size), default=0.0)
+        errors = [float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-3 * scale, 1e-30)) if b.size else 0.0 for a, b in zip(got, want)]  # fmt: skip
+        k = int(np.argmax(errors))
+        return judged({"error": float(f"{errors[k]:.2e}"), "of": names[k], "gradients": len(got)}, 10 * TOLERANCE)
+
+    def export_program(self) -> dict[str, Any]:
+        """torch.export's program with a symbolic batch."""
+        import tec
+
+        torch = self.torch
+        dim = torch.export.Dim("batch", min=1, max=64)
+        args = self.grown(2)
+        shapes = tuple({0: dim} if t.dim() and t.shape[0] == 1 else None for t in self.args)
+        row: dict[str, Any] = {"open": True}
+        try:
+            try:
+                program = torch.export.export(self.module, args, dynamic_shapes={"values": shapes})
+            except Exception:
+                row["open"] = False
+                program = torch.export.export(self.module, args)
+        except Exception as e:
+            return {"exporter": words(e)}
+        net = tec.compile(program, target="llvm")
+        error = 0.0
+        for batch in (2, 3) if row["open"] else (2,):
+            given = self.grown(batch)
+            got = net(*given)
+            want = self.module(*given)
+            error = max(error, worst([t.numpy() for t in (got if isinstance(got, tuple) else (got,))], [t.numpy() for t in want]))  # fmt: skip
+        return judged({**row, "error": error}, TOLERANCE)
+
+    def emulate(self) -> dict[str, Any]:
+        """The file on a software GPU."""
+        import tec
+
+        path = self.exported()
+        session = peer_session(path)
+        feeds = self.feeds(session)
+        net = tec.compile(str(path), target="rocm -mcpu=gfx942")
+        error = worst(net.run(feeds, device=tec.rocm_emu("gfx942")), session.run(None, feeds))
+        return judged({"error": error}, TOLERANCE)
+
     def step(self, name: str) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
         if name in OPSETS:
             yield name, lambda: self.onnx(name)
@@ -195,7 +322,10 @@ class Case:
             for target in GPUS:
                 yield target, functools.partial(self.gpu, target)
         else:
-            yield name, {"torch": self.through_torch, "time": self.time, "int8": self.int8}[name]
+            yield name, {
+                "torch": self.through_torch, "time": self.time, "int8": self.int8, "open": self.open, "half": self.half, "train": self.train,
+                "export": self.export_program, "emulate": self.emulate,
+            }[name]  # fmt: skip
 
 
 def peer_session(path: Path) -> Any:
@@ -220,6 +350,11 @@ def worst(got: Sequence[Any], want: Sequence[Any]) -> float:
         if a.size:
             most = max(most, float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-6)))
     return float(f"{most:.2e}")
+
+
+def judged(row: dict[str, Any], most: float) -> dict[str, Any]:
+    """A row with its error, told as wrong where it is above `most`."""
+    return {**row, "wrong": f"largest error {row['error']:.2e}, allowed {most:.2e}"} if row["error"] > most else row
 
 
 def seconds(start: float) -> float:

@@ -22,6 +22,8 @@ MODEL_TYPES = {
     "granite": "granite", "granitemoe": "granitemoe", "chatglm": "glm", "glm4": "glm4", "glm4moe": "glm4_moe", "command-r": "cohere", "cohere2": "cohere2",
     "exaone4": "exaone4", "ernie4_5": "ernie4_5", "stablelm": "stablelm", "starcoder2": "starcoder2", "olmo": "olmo", "olmoe": "olmoe", "arcee": "arcee",
     "seed_oss": "seed_oss", "nemotron": "nemotron", "hunyuan-dense": "hunyuan_v1_dense", "phi2": "phi", "gptneox": "gpt_neox", "gpt2": "gpt2",
+    "dots1": "dots1", "exaone-moe": "exaone_moe", "ernie4_5-moe": "ernie4_5_moe", "hunyuan-moe": "hunyuan_v1_moe", "apertus": "apertus",
+    "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h", "internlm2": "llama", "minicpm": "granite",
     "granitehybrid": "granitemoehybrid", "falcon-h1": "falcon_h1", "mistral3": "ministral3",
 }  # fmt: skip
 

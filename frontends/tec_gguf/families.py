@@ -29,7 +29,9 @@ def complete(meta: Metadata, config: Config, tensors: Tensors) -> None:
 
 
 def whole(meta: Metadata, tensors: dict[str, PackedTensor]) -> None:
-    """Matrices that files hold in parts, joined: `kv_b_proj` [heads * (keys + values), rank] of `k_b_proj` [heads, rank, keys] and `v_b_proj` [heads, values, rank]."""
+    """What is no tensor of the file, or one of several. Matrices that files hold in parts, joined: `kv_b_proj` [heads * (keys + values), rank] of `k_b_proj` [heads, rank, keys] and `v_b_proj` [heads, values, rank]."""
+    if meta.architecture == "apertus":
+        _numbers_of_activations(meta, tensors)
     for name in [n for n in tensors if n.endswith(".self_attn.k_b_proj.weight")]:
         stem = name.removesuffix("k_b_proj.weight")
         keys, values = tensors.pop(name), tensors.pop(f"{stem}v_b_proj.weight", None)
@@ -39,6 +41,15 @@ def whole(meta: Metadata, tensors: dict[str, PackedTensor]) -> None:
                 hint="the file is damaged",
             )
         tensors[f"{stem}kv_b_proj.weight"] = _joined(f"{stem}kv_b_proj.weight", keys, values)
+
+
+def _numbers_of_activations(meta: Metadata, tensors: dict[str, PackedTensor]) -> None:
+    """Apertus: what the activation of each layer was trained to, which files hold beside the tensors."""
+    for key in ("alpha_p", "alpha_n", "beta", "eps"):
+        said = meta.values.get(f"xielu.{key}")
+        for layer, number in enumerate([] if said is None else np.atleast_1d(np.asarray(said, np.float32))):
+            name = f"model.layers.{layer}.mlp.act_fn.{key}"
+            tensors[name] = PackedTensor(name, (1,), Format.F32, np.asarray([number], "<f4").view(np.uint8))
 
 
 def _joined(name: str, keys: PackedTensor, values: PackedTensor) -> PackedTensor:
@@ -239,6 +250,52 @@ def _glm4_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
     }
 
 
+def _routed(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config["n_routed_experts"] = config.get("num_experts")
+
+
+def _exaone_moe(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    _pattern(meta, config, 4)
+    config["num_shared_experts"] = config.pop("n_shared_experts", 0)
+
+
+def _apertus(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config["hidden_act"] = "xielu"
+
+
+def _nemotron_h(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """A layer with heads of keys is attention, one with inner features a network, or experts where it has a router, and any other a state space model."""
+    layers = config["num_hidden_layers"]
+    heads, widths = (
+        v if isinstance(v, list) else [v] * layers for v in (config["num_key_value_heads"], config["intermediate_size"])
+    )
+    if min(len(heads), len(widths)) < layers:
+        raise ImportModelError(
+            f"{meta.path} tells heads of {len(heads)} layers and widths of {len(widths)}, and there are {layers}"
+        )
+
+    def kind(k: int) -> str:
+        if heads[k]:
+            return "full_attention"
+        return "moe" if f"backbone.layers.{k}.mixer.gate.weight" in tensors else "mlp" if widths[k] else "mamba"
+
+    inner, states = meta.size("ssm.inner_size"), meta.size("ssm.time_step_rank")
+    config |= {
+        "layer_types": [kind(k) for k in range(layers)], "num_key_value_heads": max(heads), "intermediate_size": max(widths), "mamba_num_heads": states,
+        "mamba_head_dim": inner // states, "n_groups": meta.size("ssm.group_count", 1), "ssm_state_size": meta.size("ssm.state_size"),
+        "conv_kernel": meta.size("ssm.conv_kernel"), "moe_shared_expert_intermediate_size": config.get("shared_expert_intermediate_size"),
+    }  # fmt: skip
+    _routed(meta, config, tensors)
+
+
+def _minicpm(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """The first files leave out the multipliers of the first models."""
+    config.setdefault("embedding_multiplier", 12.0)
+    config.setdefault("residual_multiplier", 1.4 / config["num_hidden_layers"] ** 0.5)
+    config.setdefault("logit_scale", config["hidden_size"] / 256)
+    _granite(meta, config, tensors)
+
+
 def _cohere(meta: Metadata, config: Config, tensors: Tensors) -> None:
     config["use_qk_norm"] = "model.layers.0.self_attn.q_norm.weight" in tensors
     if meta.architecture == "cohere2":
@@ -308,6 +365,12 @@ _MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
     "chatglm": _partial,
     "glm4": _partial,
     "glm4moe": _glm4_moe,
+    "dots1": _routed,
+    "exaone-moe": _exaone_moe,
+    "apertus": _apertus,
+    "nemotron_h": _nemotron_h,
+    "nemotron_h_moe": _nemotron_h,
+    "minicpm": _minicpm,
     "command-r": _cohere,
     "cohere2": _cohere,
     "stablelm": _stablelm,

@@ -39,6 +39,13 @@ _SHARED_EXPERT = {
 }
 _SHARED_EXPERTS = {f"ffn_{part}_shexp": f"mlp.shared_experts.{part}_proj" for part in ("gate", "up", "down")}
 _BALANCE = {"exp_probs_b": "mlp.gate.e_score_correction"}
+_NEMOTRON_H = {  # one norm and one mixer a layer
+    "attn_norm": "norm", **{f"attn_{n}": f"mixer.{n}_proj" for n in "qkv"}, "attn_output": "mixer.o_proj", "ffn_up": "mixer.up_proj",
+    "ffn_down": "mixer.down_proj", "ffn_gate_inp": "mixer.gate", "exp_probs_b": "mixer.gate.e_score_correction",
+    **{f"ffn_{n}_exps": f"mixer.experts.{n}_proj" for n in ("up", "down")}, **{f"ffn_{n}_shexp": f"mixer.shared_experts.{n}_proj" for n in ("up", "down")},
+    **{f"ssm_{n}": f"mixer.{theirs}" for n, theirs in (
+        ("in", "in_proj"), ("conv1d", "conv1d"), ("dt", "dt_proj"), ("a", "A"), ("d", "D"), ("norm", "norm"), ("out", "out_proj"))},
+}  # fmt: skip
 _TWO_NORMS_BEHIND = {
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
@@ -106,6 +113,16 @@ _BLOCKS: dict[str, dict[str, str]] = {
         **{f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")},
         **_STATES,
     },
+    "dots1": {**_BALANCE, **_SHARED_EXPERTS},
+    "exaone-moe": {**_BALANCE, **_SHARED_EXPERTS},
+    "ernie4_5-moe": {**_BALANCE, **_SHARED_EXPERTS},
+    "hunyuan-moe": {
+        "attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm",
+        **{f"ffn_{part}_shexp": f"mlp.shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
+    },
+    "apertus": {"attn_norm": "attention_layernorm", "ffn_norm": "feedforward_layernorm"},
+    "nemotron_h": _NEMOTRON_H,
+    "nemotron_h_moe": _NEMOTRON_H,
     "seed_oss": {"post_attention_norm": "post_attention_layernorm"},
     "hunyuan-dense": {"attn_q_norm": "self_attn.query_layernorm", "attn_k_norm": "self_attn.key_layernorm"},
     "starcoder2": {"ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
@@ -140,6 +157,7 @@ _BLOCKS: dict[str, dict[str, str]] = {
         "ffn_down": "output.dense", "layer_output_norm": "output.LayerNorm",
     },
 }  # fmt: skip
+_BACKBONE = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"}
 _GLOBALS: dict[str, dict[str, str]] = {
     "gemma4": {
         "per_layer_token_embd": "model.embed_tokens_per_layer", "per_layer_model_proj": "model.per_layer_model_projection",
@@ -151,8 +169,10 @@ _GLOBALS: dict[str, dict[str, str]] = {
     "falcon-h1": {"output_norm": "model.final_layernorm"},
     "gptneox": {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm"},
     "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f"},
-    "mamba": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
-    "mamba2": {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"},
+    "mamba": _BACKBONE,
+    "mamba2": _BACKBONE,
+    "nemotron_h": _BACKBONE,
+    "nemotron_h_moe": _BACKBONE,
     "bert": {
         "token_embd": "embeddings.word_embeddings", "position_embd": "embeddings.position_embeddings",
         "token_types": "embeddings.token_type_embeddings", "token_embd_norm": "embeddings.LayerNorm",
@@ -161,6 +181,8 @@ _GLOBALS: dict[str, dict[str, str]] = {
 _LAYERS = {
     "mamba": "backbone.layers",
     "mamba2": "backbone.layers",
+    "nemotron_h": "backbone.layers",
+    "nemotron_h_moe": "backbone.layers",
     "bert": "encoder.layer",
     "gptneox": "gpt_neox.layers",
     "gpt2": "transformer.h",
@@ -169,10 +191,22 @@ _NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
 # What in Hugging Face's files has no ".weight" behind it.
 _BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "mamba.A", "mamba.D", "linear_attn.A", "layer_scalar"}
 # Rows of q and k lie for a rotary that turns neighbours (`permute` in conversion/llama.py).
-INTERLEAVED = {"llama", "smollm3", "olmo", "granite", "granitemoe", "granitehybrid", "arcee", "mistral3"}
+INTERLEAVED = {
+    "llama",
+    "smollm3",
+    "olmo",
+    "granite",
+    "granitemoe",
+    "granitehybrid",
+    "arcee",
+    "mistral3",
+    "internlm2",
+    "minicpm",
+}
 # Architectures whose names are the usual ones.
 _USUAL = (
     "llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", "granite", "command-r", "cohere2", "ernie4_5", "stablelm", "olmo", "olmoe", "arcee", "nemotron", "mistral3",
+    "internlm2", "minicpm",
 )  # fmt: skip
 
 

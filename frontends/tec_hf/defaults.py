@@ -175,6 +175,30 @@ _USUAL: dict[str, dict[str, Any]] = {
     "hunyuan_v1_dense": {
         "rms_norm_eps": 1e-5,
     },
+    "dots1": {
+        "first_k_dense_replace": 0, "n_group": 1, "norm_topk_prob": False, "num_key_value_heads": 32, "routed_scaling_factor": 1.0, "topk_group": 1,
+        "sliding_window": 4096, "max_window_layers": 62,
+    },
+    "exaone_moe": {
+        "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096, "sliding_window_pattern": 4, "moe_intermediate_size": 1024,
+        "num_experts": 64, "num_experts_per_tok": 8, "num_shared_experts": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 1,
+        "topk_group": 1,
+    },
+    "ernie4_5_moe": {
+        "max_position_embeddings": 131072, "num_key_value_heads": 4, "rms_norm_eps": 1e-5, "rope_theta": 5e5, "tie_word_embeddings": True,
+        "moe_intermediate_size": 1536, "moe_k": 6, "moe_num_experts": 64, "moe_num_shared_experts": 2,
+    },
+    "hunyuan_v1_moe": {
+        "rms_norm_eps": 1e-5, "num_experts": 1, "moe_topk": 1,
+    },
+    "apertus": {
+        "hidden_act": "xielu", "max_position_embeddings": 65536, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
+    },
+    "nemotron_h": {
+        "head_dim": 128, "num_key_value_heads": 8, "layer_norm_epsilon": 1e-5, "ssm_state_size": 128, "mamba_num_heads": 128, "mamba_head_dim": 64,
+        "n_groups": 8, "conv_kernel": 4, "time_step_min": 0.001, "n_routed_experts": 8, "moe_intermediate_size": 7688,
+        "moe_shared_expert_intermediate_size": 7688, "num_experts_per_tok": 2, "norm_topk_prob": True,
+    },
     "seed_oss": {
         "head_dim": 128, "max_position_embeddings": 524288, "num_key_value_heads": 8,
     },
@@ -200,6 +224,9 @@ _GPT_OSS_ROPE: dict[str, Any] = {
 _MINISTRAL3_ROPE: dict[str, Any] = {
     "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0,
     "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1,
+}  # fmt: skip
+_APERTUS_ROPE: dict[str, Any] = {
+    "rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
 }  # fmt: skip
 _GEMMA4_ROPE: dict[str, dict[str, Any]] = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -230,6 +257,18 @@ def complete(config: dict[str, Any]) -> None:
         config |= {"rope_theta": config["rotary_emb_base"], "partial_rotary_factor": config["rotary_pct"]}
     if kind == "gpt2":
         config["hidden_act"] = config["activation_function"]
+    if kind == "nemotron_h":
+        _nemotron_h(config)
+    if (
+        kind == "apertus"
+        and not config.get("rope_parameters")
+        and not config.get("rope_scaling")
+        and config["rope_theta"] == 12e6
+    ):
+        config["rope_scaling"] = dict(_APERTUS_ROPE)
+    if kind == "hunyuan_v1_moe":
+        for key in ("num_experts", "moe_topk"):
+            config[key] = _one_of_all(config[key])
     if config["model_type"] in _ALIKE:
         config.pop("layer_types", None)
     if kind == "gpt_oss" and config.get("rope_parameters") is None and config.get("rope_scaling") is None:
@@ -243,12 +282,38 @@ def complete(config: dict[str, Any]) -> None:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
 
 
+# Of Nemotron-H: the letter of a kind of layer.
+_LETTERS = {"M": "linear_attention", "E": "moe", "*": "full_attention", "-": "mlp"}
+
+
+def _nemotron_h(config: dict[str, Any]) -> None:
+    """Kinds of layers are letters, or a list that other models call `layer_types`; it says how many there are."""
+    letters, kinds = config.get("hybrid_override_pattern"), config.get("layers_block_type")
+    if kinds is None and isinstance(letters, str):
+        kinds = [_LETTERS.get(c, c) for c in letters]
+    if isinstance(kinds, list) and config.get("layer_types") is None:
+        config["layer_types"] = kinds
+    if isinstance(config.get("layer_types"), list):
+        config["num_hidden_layers"] = len(config["layer_types"])
+    config["time_step_limit"] = [config["time_step_min"], float("inf")]
+
+
+def _one_of_all(value: Any) -> Any:
+    """The number that a list has for each layer, where they are alike."""
+    return value[0] if isinstance(value, list) and value and value.count(value[0]) == len(value) else value
+
+
 # ---- the kind of layer k
 
 
 def _windows_behind(config: dict[str, Any], k: int) -> str:
     on = config.get("use_sliding_window") and config.get("sliding_window") is not None
     return "sliding_attention" if on and k >= int(config["max_window_layers"]) else "full_attention"
+
+
+def _windows_of_dots(config: dict[str, Any], k: int) -> str:
+    on = config.get("sliding_window") is not None and k >= int(config["max_window_layers"])
+    return "sliding_attention" if on else "full_attention"
 
 
 def _windows_before(config: dict[str, Any], k: int) -> str:
@@ -273,6 +338,6 @@ def _convolutions(config: dict[str, Any], k: int) -> str:
 
 
 _LAYERS: dict[str, Callable[[dict[str, Any], int], str]] = {
-    "qwen2": _windows_behind, "qwen3": _windows_behind, "qwen2_moe": _windows_before, "smollm3": _windows_without_positions,
+    "qwen2": _windows_behind, "qwen3": _windows_behind, "dots1": _windows_of_dots, "qwen2_moe": _windows_before, "smollm3": _windows_without_positions,
     "qwen3_next": _linear, "qwen3_5_text": _linear, "qwen3_5_moe_text": _linear, "lfm2": _convolutions,
 }  # fmt: skip

@@ -34,7 +34,7 @@ _OTHER_PARTS = (
     "mtp.",
 )
 _EXPERT = re.compile(
-    r"(.*)\.(mlp|block_sparse_moe|feed_forward)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight",
+    r"(.*)\.(mlp|block_sparse_moe|feed_forward|mixer)\.experts\.(\d{1,6})\.(gate_proj|up_proj|down_proj|w1|w2|w3)\.weight",
     re.DOTALL,
 )
 _PARTS_OF_MIXTRAL = {"w1": "gate_proj", "w3": "up_proj", "w2": "down_proj"}
@@ -127,7 +127,7 @@ def _transposed(name: str, t: PackedTensor) -> PackedTensor:
     return PackedTensor(name, t.shape[::-1], t.format, turn)
 
 
-# Of experts of Granite, and what is shared beside them; of the vocabulary of GPT-NeoX.
+# Of experts of Granite, and what is shared beside them; of the vocabulary of GPT-NeoX; of routers; of Nemotron-H, whose older name is Mamba's.
 _NAMES_OF = {
     "granitemoe": (
         (".block_sparse_moe.input_linear.weight", ".mlp.experts.gate_up_proj"), (".block_sparse_moe.output_linear.weight", ".mlp.experts.down_proj"),
@@ -135,6 +135,8 @@ _NAMES_OF = {
         (".shared_mlp.input_linear.", ".shared_mlp.gate_up_proj."), (".shared_mlp.output_linear.", ".shared_mlp.down_proj."),
     ),
     "gpt_neox": (("embed_out.", "lm_head."),),
+    "hunyuan_v1_moe": ((".mlp.gate.wg.", ".mlp.gate."),), "exaone_moe": ((".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"),),
+    "nemotron_h": (("model.", "backbone."),),
 }  # fmt: skip
 
 
@@ -215,6 +217,8 @@ def _joined_experts(found: dict[str, PackedTensor], in_turn: bool) -> dict[str, 
         elif kind in ("gate_up_proj_bias", "down_proj_bias"):
             for part, every in _in_turn(kind.removesuffix("_bias")):
                 made[f"{stem}.{part}.bias"] = _columns(f"{stem}.{part}.bias", t, every)
+        elif kind == "up_proj":  # of experts without gates
+            made[f"{name}.weight"] = PackedTensor(f"{name}.weight", t.shape, t.format, t.raw)
         elif kind in ("gate_up_proj", "down_proj"):
             made |= _turned(stem, kind, t) if in_turn else _halves(stem, kind, t)
         elif not kind.endswith("_scales"):

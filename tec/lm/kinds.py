@@ -47,6 +47,7 @@ _LAYERS = (
     "attention",
     "mamba",
     "moe",
+    "mlp",
 )
 # By kind: whether a value is one, and what to say where it is not.
 _COUNT = _is_count, "an int from 0 on"
@@ -69,7 +70,7 @@ def _numbers(count: int) -> _Kind:
 _KINDS: dict[str, _Kind] = {
     **dict.fromkeys(
         ("sliding_window", "sliding_window_pattern", "first_k_dense_replace", "n_shared_experts", "num_dense_layers", "num_kv_shared_layers", "q_lora_rank",
-         "hidden_size_per_layer_input", "shared_intermediate_size", "num_local_experts", "no_rope_layer_interval"), _COUNT),
+         "hidden_size_per_layer_input", "shared_intermediate_size", "moe_num_shared_experts", "num_shared_experts", "num_local_experts", "no_rope_layer_interval"), _COUNT),
     **dict.fromkeys(
         ("norm_topk_prob", "use_sliding_window", "tie_word_embeddings", "use_bidirectional_attention", "use_qk_norm", "qk_layernorm", "rope_interleave",
          "use_parallel_residual", "use_expert_bias", "scale_attn_weights", "mamba_rms_norm", "mamba_norm_before_gate", "scale_attn_by_inverse_layer_idx", "linear_value_heads_tiled"), _FLAG),
@@ -84,7 +85,7 @@ _KINDS: dict[str, _Kind] = {
     "mlp_layer_types": (_each(("dense", "sparse").__contains__), "a list of dense and sparse"),
     "mamba_d_head": (lambda x: _is_count(x) or x == "auto", 'an int, or "auto"'),
     "partial_rotary_factor": _SHARE,
-    **dict.fromkeys(("hidden_act", "hidden_activation", "topk_method", "position_embedding_type"), _TEXT),
+    **dict.fromkeys(("hidden_act", "hidden_activation", "mlp_hidden_act", "topk_method", "position_embedding_type"), _TEXT),
     "layer_types": (_each(_LAYERS.__contains__), f"a list of {', '.join(_LAYERS)}"),
     "no_rope_layers": (_each(_is_flag), "a list of 0 and 1"),
     **dict.fromkeys(("eos_token_id", "bos_token_id", "pad_token_id"), _TOKENS),
@@ -92,7 +93,7 @@ _KINDS: dict[str, _Kind] = {
 }  # fmt: skip
 _ROPE: dict[str, _Kind] = {
     "rope_type": _TEXT, "type": _TEXT, "rope_theta": _BASE, "partial_rotary_factor": _SHARE,
-    **dict.fromkeys(("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow"), _POSITIVE),
+    **dict.fromkeys(("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "alpha"), _POSITIVE),
     **dict.fromkeys(("attention_factor", "mscale", "mscale_all_dim", "llama_4_scaling_beta"), _FROM_ZERO),
     **dict.fromkeys(("short_factor", "long_factor", "factors"), _FACTORS), "truncate": _FLAG,
 }  # fmt: skip

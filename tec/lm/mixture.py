@@ -7,7 +7,7 @@ below the other, downs one beside the other, so that experts whose weight is 0 a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..graph import Value
 from .layers import Layers
 
 PARTS = ("gate_proj", "up_proj", "down_proj")
-Gated = Callable[[Value, Value], Value]
+Inner = Callable[..., Value]
 
 
 @dataclass(frozen=True)
@@ -108,21 +108,22 @@ def _marks(m: Layers, places: Value, count: int) -> Value:
 
 
 def mixture(
-    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, gated: Gated | None = None, bias: bool = False, activation: str | None = None
+    m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, inner: Inner | None = None, bias: bool = False,
+    activation: str | None = None, parts: Sequence[str] = PARTS,
 ) -> Value:  # fmt: skip
-    """x [tokens, hidden] through the layer's experts. size: inner features of one. gated: of gate and up what goes down, else activation(gate) * up, by the
-    configuration's activation where none is said. bias: whether experts have some."""
+    """x [tokens, hidden] through the layer's experts. size: inner features of one. parts: its matrices, of which the last one goes down. inner: of what the others
+    make (gate and up) what goes down, else activation(gate) * up, by the configuration's activation where none is said. bias: whether experts have some."""
     size = size or m.c.size("moe_intermediate_size", m.c.get("intermediate_size"))
 
     def usual(gate: Value, up: Value) -> Value:
         return m.b.op("multiply", m.activation(gate, activation), up)
 
-    names = [f"{m.name(prefix)}.{part}" for part in PARTS]
+    names = [f"{m.name(prefix)}.{part}" for part in parts]
     run = _gathered if m.w.gathers([f"{n}.weight" for n in names]) else _wide
-    return run(m, x, chosen, names, size, gated or usual, bias)
+    return run(m, x, chosen, names, size, inner or usual, bias)
 
 
-def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
+def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool) -> Value:
     b, count, hidden = m.b, experts_of(m), m.c.hidden
     marks = _marks(m, chosen.places, count)
     weights = b.op(
@@ -131,17 +132,17 @@ def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gate
         axes=(1,),
         keepdims=False,
     )
-    gate, up = m.linear(x, *names[:2], sizes=[count * size] * 2, bias=bias)
-    y = b.reshape(gated(gate, up), (m.tokens, count, size))
+    made = m.linear(x, *names[:-1], sizes=[count * size] * len(names[:-1]), bias=bias)
+    y = b.reshape(inner(*made), (m.tokens, count, size))
     y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))
-    y = m.linear(b.reshape(y, (m.tokens, count * size)), names[2], sizes=[hidden], bias=False, beside=True)[0]
+    y = m.linear(b.reshape(y, (m.tokens, count * size)), names[-1], sizes=[hidden], bias=False, beside=True)[0]
     if bias:
-        own = m.w.vector(f"{names[2]}.bias", (count, hidden), m.dtype)
+        own = m.w.vector(f"{names[-1]}.bias", (count, hidden), m.dtype)
         y = b.op("add", y, b.op("matmul", b.cast(weights, y.dtype), own))
     return y
 
 
-def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, gated: Gated, bias: bool) -> Value:
+def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool) -> Value:
     """Of each token the experts that it has chosen."""
     b, each, hidden = m.b, chosen.places.shape[1], m.c.hidden
     weights, places = [f"{n}.weight" for n in names], b.cast(chosen.places, "int64")
@@ -152,8 +153,8 @@ def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, 
             return y
         return m.add(y, b.op("gather", m.w.vector(f"{name}.bias", (experts_of(m), y.shape[1]), m.dtype), rows, axis=0))
 
-    gate, up = (with_bias(y, n) for y, n in zip(m.w.chosen(x, weights[:2], places, size), names))
-    (y,) = m.w.chosen(gated(gate, up), weights[2:], b.reshape(places, (m.tokens * each, 1)), hidden)
-    y = b.reshape(with_bias(y, names[2]), (m.tokens, each, hidden))
+    made = [with_bias(y, n) for y, n in zip(m.w.chosen(x, weights[:-1], places, size), names)]
+    (y,) = m.w.chosen(inner(*made), weights[-1:], b.reshape(places, (m.tokens * each, 1)), hidden)
+    y = b.reshape(with_bias(y, names[-1]), (m.tokens, each, hidden))
     shares = b.cast(b.reshape(chosen.weights, (m.tokens, each, 1)), y.dtype)
     return b.op("reduce_sum", b.op("multiply", y, shares), axes=(1,), keepdims=False)

@@ -40,7 +40,7 @@ def frequencies(
     size = head_size or int(
         c.head_size * c.number("partial_rotary_factor", float(_said(parameters, "partial_rotary_factor", 1.0)))
     )
-    size -= size % 2
+    # An odd size has one pair more than its half, as transformers has it.
     plain = 1.0 / theta ** (np.arange(0, size, 2, dtype=np.float64) / size)
     own = scaling if scaling is not None else _scaling(c)
     kind = str(own.get("rope_type", own.get("type", "default")))
@@ -133,7 +133,11 @@ def _longrope(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequenc
 
 
 def _dynamic(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequencies:
+    """With `alpha`, a larger theta for all lengths: so configurations of Hunyuan have it."""
     size = 2 * len(f)
+    alpha = s.get("alpha")
+    if alpha:
+        return Frequencies(f * float(alpha) ** (-np.arange(0, size, 2) / (size - 2)), 1.0)
     return Frequencies(f, 1.0, c.context, growth=-np.arange(0, size, 2) / (size - 2), stretch=float(s["factor"]))
 
 

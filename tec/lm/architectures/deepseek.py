@@ -41,11 +41,11 @@ def _decoder(m: Layers, route: Callable[[Layers, Value], Chosen], interleaved: b
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
 
 
-def shared_mixture(m: Layers, h: Value, chosen: Chosen, shared: str = "mlp.shared_experts") -> Value:
-    """Experts, and beside them those that every token goes through, which are one network."""
+def shared_mixture(m: Layers, h: Value, chosen: Chosen, count: int | None = None) -> Value:
+    """Experts, and beside them those that every token goes through, which are one network. count: of these, where it is not the configuration's."""
     y = mixture(m, h, chosen)
-    count = int(m.c.get("n_shared_experts", 0))
-    return m.add(y, m.gated(h, shared, count * m.c.size("moe_intermediate_size"))) if count else y
+    count = int(m.c.get("n_shared_experts", m.c.get("num_shared_experts", 0))) if count is None else count
+    return m.add(y, m.gated(h, "mlp.shared_experts", count * m.c.size("moe_intermediate_size"))) if count else y
 
 
 def _greedy(m: Layers, h: Value) -> Chosen:
@@ -64,12 +64,12 @@ def _greedy(m: Layers, h: Value) -> Chosen:
     )
 
 
-def balanced(m: Layers, h: Value) -> Chosen:
+def balanced(m: Layers, h: Value, router: str = "mlp.gate") -> Chosen:
     """By sigmoid; a bias beside the scores tells which are chosen."""
-    c, bias = m.c, "mlp.gate.e_score_correction_bias"
-    bias = bias if m.w.has(m.name(bias)) else "mlp.gate.e_score_correction.bias"  # as GGUF files have it
+    c, bias = m.c, f"{router}.e_score_correction_bias"
+    bias = bias if m.w.has(m.name(bias)) else f"{router}.e_score_correction.bias"  # as GGUF files have it
     return choose(
-        m, h, normed=bool(c.get("norm_topk_prob", True)), scoring="sigmoid", bias=bias, scale=c.number("routed_scaling_factor", 1.0),
+        m, h, router, normed=bool(c.get("norm_topk_prob", True)), scoring="sigmoid", bias=bias, scale=c.number("routed_scaling_factor", 1.0),
         groups=c.size("n_group", 1), kept=c.size("topk_group", 1), best_of_group=2, epsilon=1e-20,
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ def gpt_oss(m: Layers) -> Value:
         h = m.rms_norm(x, m.name("post_attention_layernorm"))
         chosen = choose(m, h, "mlp.router", normed=False, scoring="softmax of chosen")
         size = m.c.size("intermediate_size")
-        x = m.add(x, mixture(m, h, chosen, size=size, gated=lambda gate, up: _gated(m, gate, up), bias=True))
+        x = m.add(x, mixture(m, h, chosen, size=size, inner=lambda gate, up: _gated(m, gate, up), bias=True))
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
 
 

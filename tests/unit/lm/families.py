@@ -585,6 +585,7 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "first_k_dense_replace": 1,
             "use_qk_norm": True,
         },
+        {"head_dim": 22, "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 32},
     ],
     "phi": [
         {"partial_rotary_factor": 0.5, "qk_layernorm": True},
@@ -601,6 +602,7 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
     ],
     "nemotron": [
         {"partial_rotary_factor": 0.5},
+        {"head_dim": 20, "partial_rotary_factor": 0.25},
     ],
     "gpt_neox": [
         {},
@@ -624,9 +626,99 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
     ],
     "hunyuan_v1_dense": [
         {"head_dim": 16},
+        {
+            "rope_parameters": {"rope_type": "dynamic", "alpha": 1000.0, "rope_theta": 10000.0, "factor": 1.0},
+            "head_dim": 24,
+        },
     ],
     "seed_oss": [
         {"head_dim": 16, "attention_out_bias": True},
+    ],
+    "dots1": [
+        {
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "routed_scaling_factor": 2.5,
+            "norm_topk_prob": True,
+        },
+        {
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "n_shared_experts": 1,
+            "n_group": 4,
+            "topk_group": 2,
+            "sliding_window": 5,
+            "max_window_layers": 2,
+            "attention_bias": True,
+            "head_dim": 24,
+        },
+    ],
+    "exaone_moe": [
+        {
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "num_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "sliding_window": 5,
+            "num_hidden_layers": 5,
+        },
+    ],
+    "ernie4_5_moe": [
+        {"moe_num_experts": 8, "moe_k": 3, "moe_intermediate_size": 32, "moe_num_shared_experts": 2},
+        {
+            "moe_num_experts": 8,
+            "moe_k": 2,
+            "moe_intermediate_size": 24,
+            "moe_num_shared_experts": 0,
+            "moe_layer_start_index": 0,
+            "moe_layer_interval": 2,
+            "use_bias": True,
+            "tie_word_embeddings": False,
+        },
+    ],
+    "hunyuan_v1_moe": [
+        {"num_experts": 8, "moe_topk": 3, "head_dim": 16},
+        {
+            "num_experts": 8,
+            "moe_topk": [2, 2, 2],
+            "head_dim": 24,
+            "rope_parameters": {"rope_type": "dynamic", "alpha": 1000.0, "rope_theta": 10000.0, "factor": 1.0},
+            "tie_word_embeddings": True,
+        },
+    ],
+    "apertus": [
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}},
+        {"hidden_act": "relu2", "attention_bias": True, "head_dim": 24},
+    ],
+    "nemotron_h": [
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
+            "head_dim": 24,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "ssm_state_size": 12,
+            "chunk_size": 8,
+        },
+        {
+            "layers_block_type": ["linear_attention", "moe", "full_attention"],
+            "head_dim": 16,
+            "mamba_num_heads": 4,
+            "mamba_head_dim": 16,
+            "n_groups": 2,
+            "ssm_state_size": 16,
+            "chunk_size": 8,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 40,
+            "moe_shared_expert_intermediate_size": 56,
+            "routed_scaling_factor": 2.0,
+        },
     ],
 }
 # Of encoders and of decoders whose features are taken: the features of the last tokens are kept.
@@ -646,7 +738,7 @@ def filled(name: str, shape: tuple[int, ...]) -> Any:
     """The values of a tensor, by its name."""
     rng = np.random.default_rng(zlib.crc32(name.encode()))
     value = rng.standard_normal(shape)
-    return (value * shape[-1] ** -0.5 if len(shape) > 1 else 1 + value / 8).astype(np.float32)
+    return np.asarray(value * shape[-1] ** -0.5 if len(shape) > 1 else 1 + value / 8, np.float32)
 
 
 def references() -> Mapping[str, Any]:

@@ -163,6 +163,52 @@ def _falcon_h1(name: str, value: Any) -> Mapping[str, Any]:
     return _grouped(name, value * factor)
 
 
+def _hunyuan(name: str, value: Any) -> Mapping[str, Any]:
+    return _as_it_is(name.replace(".gate.wg.", ".gate."), value)
+
+
+def _statics(name: str, value: Any) -> Mapping[str, Any]:
+    """The bias that balances experts."""
+    if name.endswith("moe_statics.e_score_correction_bias"):
+        return {name.replace(".moe_statics.e_score_correction_bias", ".e_score_correction.bias"): value[0]}
+    return _as_it_is(name, value)
+
+
+def _apertus(name: str, value: Any) -> Mapping[str, Any]:
+    """What the activation was trained to stands among the metadata."""
+    return {} if ".act_fn." in name else {name: value}
+
+
+def _activations(c: Mapping[str, Any]) -> dict[str, Any]:
+    def numbers(kind: str, shape: tuple[int, ...]) -> list[float]:
+        return [float(filled(f"model.layers.{k}.mlp.act_fn.{kind}", shape).reshape(())) for k in range(3)]
+
+    return {
+        f"xielu.{kind}": numbers(kind, (1,) if "alpha" in kind else ())
+        for kind in ("alpha_p", "alpha_n", "beta", "eps")
+    }
+
+
+def _nemotron_h(name: str, value: Any) -> Mapping[str, Any]:
+    """Its state space models' norms by groups (2)."""
+    name = name.replace("model.", "backbone.")
+    if name.endswith("mixer.norm.weight"):
+        return {name: value.reshape(2, -1)}
+    if name.endswith((".experts.up_proj", ".experts.down_proj")):
+        return {f"{name}.weight": value}
+    return next(iter([_balanced(n, v) for n, v in _state_space(name, value).items()]))
+
+
+def _hybrid(c: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = c["layers_block_type"]
+    return {
+        **_usual({"num_hidden_layers": len(kinds), **c}), "attention.layer_norm_rms_epsilon": float(c["layer_norm_epsilon"]), "ssm.conv_kernel": c["conv_kernel"],
+        "ssm.state_size": c["ssm_state_size"], "ssm.time_step_rank": c["mamba_num_heads"], "ssm.group_count": c["n_groups"],
+        "ssm.inner_size": c["mamba_num_heads"] * c["mamba_head_dim"], "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in kinds],
+        "feed_forward_length": [c["intermediate_size"] if k == "mlp" else 40 if k == "moe" else 0 for k in kinds],
+    }  # fmt: skip
+
+
 def _states(c: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "ssm.conv_kernel": c["mamba_d_conv"], "ssm.inner_size": 128, "ssm.state_size": c["mamba_d_state"], "ssm.time_step_rank": c["mamba_n_heads"],
@@ -299,6 +345,22 @@ CASES: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]], 
     "mistral3": ("ministral3 0", "mistral3", lambda c: {
         **_usual(c), "rope.scaling.type": "yarn", "rope.scaling.factor": 16.0, "rope.scaling.original_context_length": 8, "rope.scaling.yarn_beta_fast": 32.0,
         "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.yarn_log_multiplier": 1.0, "attention.temperature_scale": 0.3}, _permuted),
+    "internlm2": ("llama 1", "internlm2", _usual, _permuted),
+    "minicpm": ("granite 0", "minicpm", lambda c: {**_usual(c), **_multipliers(c)}, _permuted),
+    "dots1": ("dots1 0", "dots1", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_shared_count": 2, "leading_dense_block_count": 1, "expert_weights_norm": True, "expert_weights_scale": 2.5,
+        "expert_gating_func": 2}, _balanced),
+    "exaone-moe": ("exaone_moe 0", "exaone-moe", lambda c: {
+        **_usual(c), **_EXPERTS, **_slides(c), "expert_shared_count": 2, "leading_dense_block_count": 1, "expert_weights_norm": True,
+        "expert_weights_scale": 2.5, "expert_gating_func": 2}, _balanced),
+    "ernie4_5-moe": ("ernie4_5_moe 0", "ernie4_5-moe", lambda c: {**_usual(c), **_EXPERTS, "expert_shared_count": 2, "leading_dense_block_count": 1}, _statics),
+    "hunyuan-moe": ("hunyuan_v1_moe 0", "hunyuan-moe", lambda c: {
+        **_usual(c), "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 96, "expert_shared_feed_forward_length": 96}, _hunyuan),
+    "apertus": ("apertus 0", "apertus", lambda c: {**_usual(c), **_activations(c)}, _apertus),
+    "nemotron_h": ("nemotron_h 0", "nemotron_h", _hybrid, _nemotron_h),
+    "nemotron_h_moe": ("nemotron_h 1", "nemotron_h_moe", lambda c: {
+        **_hybrid(c), **_EXPERTS, "expert_feed_forward_length": 40, "expert_shared_feed_forward_length": 56, "expert_weights_norm": True,
+        "expert_weights_scale": 2.0}, _nemotron_h),
     "lfm2moe": ("lfm2_moe 0", "lfm2moe", lambda c: {
         **_usual(c), **_EXPERTS, "expert_used_count": 2, "shortconv.l_cache": c["conv_L_cache"], "leading_dense_block_count": 1, "expert_gating_func": 2,
         "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in c["layer_types"]]}, _lfm2_moe),
@@ -328,7 +390,9 @@ def test_logits_are_those_of_transformers(name: str, known: Any, tmp_path: Path)
         for own, shape in known[case]["shapes"].items()
         for n, v in fix(own, filled(own, tuple(shape))).items()
     }
-    said = {f"{architecture}.{k}": v for k, v in metadata(known[case]["config"]).items()}
+    said = {
+        k if k.startswith("xielu.") else f"{architecture}.{k}": v for k, v in metadata(known[case]["config"]).items()
+    }
     steps = Steps(tec.lm.open(write(tmp_path / "model.gguf", architecture, said, tensors)))
     want = np.array(known[case]["logits"])
     got = np.concatenate([steps.read(TOKENS[:7]), steps.read(TOKENS[7:])])[-KEPT:]
