@@ -271,7 +271,14 @@ def layer_norm(
     y, mean, inverse = norm.layer_norm(c, x, w, b, x.ndim - len(shape), float(eps))
     if c.name_of_op == "layer_norm":
         return y
-    return y, *(v if t is None or v.type == t else None for v, t in zip((mean, inverse), c.types[1:]))
+    return y, *_statistics(c, mean, inverse)
+
+
+def _statistics(c: AtenCall, *values: Value) -> list[Value | None]:
+    """Statistics beside a result, in torch's types of them, which are float32 or those of a 16-bit input; None for what has another shape in torch."""
+    return [
+        v if t is None else c.cast(v, t[0]) if v.shape == tuple(t[1]) else None for v, t in zip(values, c.types[1:])
+    ]
 
 
 @aten_op("group_norm")
@@ -293,7 +300,8 @@ def native_group_norm(
     groups: int,
     eps: float,
 ) -> Any:
-    return group_normalized(c, x, groups, w, b, eps)
+    y, mean, inverse = group_normalized(c, x, groups, w, b, eps)
+    return y, *_statistics(c, mean, inverse)
 
 
 def group_normalized(

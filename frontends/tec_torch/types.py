@@ -14,10 +14,12 @@ from tec.ops.dims import Dim, Size, maximum, minimum
 from tec.te.numpy_dtype import np_dtype
 
 DTYPES = {
+    torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2", torch.float8_e4m3fnuz: "float8_e4m3fnuz", torch.float8_e5m2fnuz: "float8_e5m2fnuz",
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16", torch.bfloat16: "bfloat16", torch.int64: "int64",
     torch.int32: "int32", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8", torch.bool: "bool",
 }  # fmt: skip
 
+_OWN_BITS = (torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 COMPLEX_TYPES = {torch.complex64: "complex64", torch.complex128: "complex128"}
 PART_TYPES = {"complex64": "float32", "complex128": "float64"}  # of a complex type's real and imaginary part
 
@@ -38,8 +40,8 @@ def array_of(tensor: torch.Tensor) -> Any:
     if t.layout is not torch.strided:
         raise ImportModelError(f"a tensor of layout {t.layout}")
     t = t.cpu().contiguous()
-    if t.dtype == torch.bfloat16:
-        return t.view(torch.int16).numpy().view(np_dtype("bfloat16"))
+    if t.dtype in _OWN_BITS:  # NumPy has them of ml_dtypes alone
+        return t.view(torch.int16 if t.itemsize == 2 else torch.uint8).numpy().view(np_dtype(DTYPES[t.dtype]))
     return t.numpy()
 
 

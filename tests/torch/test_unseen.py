@@ -94,3 +94,62 @@ def test_grouped_products(rows, experts):
 @pytest.mark.parametrize("p", [2.0, float("inf")])
 def test_distances(p):
     check(module(lambda a, b: torch.cdist(a, b, p=p)), torch.randn(2, 5, 3), torch.randn(2, 4, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("statistics", [False, True], ids=["results", "statistics"])
+def test_norms_of_16_bits_through_the_backend(dtype, statistics):
+    """Torch has their statistics in 16 bits or in float32, by the operator and the device."""
+    aten = torch.ops.aten
+    x, w = (torch.randn(2, 4, 6) + 1).to(dtype), torch.rand(4).to(dtype)
+
+    def f(x, w):
+        all_ = (
+            aten.native_group_norm(x, w, w, 2, 4, 6, 2, 1e-5),
+            aten.native_layer_norm(x, [6], None, None, 1e-5),
+            aten._fused_rms_norm(x, [6], None, 1e-5),
+        )
+        return [y.float() for ys in all_ for y in (ys[1:] if statistics else ys[:1])]
+
+    with torch.no_grad():
+        for a, b in zip(torch.compile(f, backend="tec", options={"strict": True})(x, w), f(x, w)):
+            torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
+
+
+EIGHT_BITS = [torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", EIGHT_BITS)
+def test_eight_bit_floats(dtype):
+    """As inputs, results, constants and in between."""
+    w = nn.Buffer(torch.randn(8).to(dtype))
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = w
+
+        def forward(self, x, q):
+            rounded = (x * 2).to(dtype)
+            return rounded, rounded.float() * self.w.float(), q.half() + 1
+
+    x, q = torch.randn(5, 8), torch.randn(3).to(dtype)
+    run = torch.compile(Scaled(), backend="tec", options={"strict": True})
+    with torch.no_grad():
+        for a, b in zip(run(x, q), Scaled()(x, q)):
+            assert a.dtype == b.dtype
+            torch.testing.assert_close(a.float(), b.float())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float8_e4m3fn])
+def test_results_of_types_that_only_some_arrays_have(dtype):
+    """Inputs are integers, which NumPy has."""
+    table = torch.randn(9, 5)
+
+    def f(i):
+        return (table[i] * 2).to(dtype)
+
+    run = torch.compile(f, backend="tec", options={"strict": True})
+    for n in (3, 3, 4):
+        i = torch.randint(0, 9, (n,))
+        torch.testing.assert_close(run(i).float(), f(i).float(), rtol=2e-2, atol=2e-2)

@@ -35,17 +35,24 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 def serves(plan: Plan) -> bool:
-    """Whether runs of a plan can be direct: no states, no steps that hold others, each output another value, and all of types that NumPy has."""
-    outputs = [plan.values[o.value] for o in plan.outputs]
-    types = {v.dtype for v in (*outputs, *(plan.values[n] for n in plan.inputs))}
-    each = len({o.value for o in plan.outputs}) == len(outputs)
+    """Whether runs of a plan can be direct: no states, no steps that hold others, each output another value, and all of types that NumPy has, or gets of ml_dtypes."""
+    each = len({o.value for o in plan.outputs}) == len(plan.outputs)
     return (
         not plan.states
         and not plan.holders
         and not plan.exchanges
         and each
-        and all(numpy_dtype(t).name == t for t in types)
+        and all(numpy_dtype(t).name == t for t in _types(plan))
     )
+
+
+def has_own_types(plan: Plan) -> bool:
+    """Whether NumPy itself has all types of inputs and outputs. Others that take its arrays know none of ml_dtypes."""
+    return all(numpy_dtype(t).isbuiltin == 1 for t in _types(plan))
+
+
+def _types(plan: Plan) -> set[str]:
+    return {plan.values[n].dtype for n in (*plan.inputs, *(o.value for o in plan.outputs))}
 
 
 def in_order(names: Sequence[str], inputs: Any) -> Sequence[Any] | None:

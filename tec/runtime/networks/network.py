@@ -244,8 +244,8 @@ class Network:
 
     @property
     def takes_numpy(self) -> bool:
-        """Whether NumPy arrays are the shortest way to it: a network for the CPU, all of types that NumPy has, which keeps nothing from run to run."""
-        return self._is_direct
+        """Whether NumPy arrays are the shortest way to it: a network for the CPU, all of NumPy's own types, which keeps nothing from run to run."""
+        return self._is_direct and direct_run.has_own_types(self.plan)
 
     def _run_directly(self, inputs: Any) -> list[np.ndarray[Any, Any]] | None:
         """A run as the last one of these shapes (`direct_run`); None where it is another."""
