@@ -2,7 +2,7 @@
 
 Dilated convolutions, argmax, scans, several outputs, gathers, triangles, `where` that reads, atomics, windows, products
 that an intrinsic fits. Each form takes 2-D tensors and gives one, so that they follow each other; values are small whole
-numbers in float32 or int32, for which every order of summation gives the same.
+numbers in floats or integers, which wrap around in NumPy as here, for which every order of summation gives the same.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from tec import te
 
 Array = Any
+DTYPES = ["float32", "int32", "float32", "int32", "float64", "int64", "int16", "int8", "uint8", "uint32", "uint64"]
 LIMIT = 20  # what a value of a form's input is at most
 
 
@@ -52,7 +53,8 @@ class Maker:
         self.rng = random.Random(seed)
         self.noise = np.random.default_rng(seed)
         self.p = Program(seed)
-        self.dtype = self.rng.choice(["float32", "int32"])
+        self.dtype = self.rng.choice(DTYPES)
+        self.least = 0 if self.dtype.startswith("uint") else -LIMIT
         self.count = 0
 
     def name(self, prefix: str) -> str:
@@ -61,7 +63,9 @@ class Maker:
 
     def fresh(self, shape: tuple[int, ...], low: int = -3, high: int = 3, dtype: str = "") -> Value:
         t = te.placeholder(shape, dtype=dtype or self.dtype, name=self.name("A"))
-        v = Value(t, self.noise.integers(low, high + 1, shape).astype(t.dtype))
+        v = Value(
+            t, self.noise.integers(max(low, 0) if t.dtype.startswith("uint") else low, high + 1, shape).astype(t.dtype)
+        )
         self.p.inputs.append(v)
         return v
 
@@ -70,13 +74,13 @@ class Maker:
 
     def small(self, v: Value) -> Value:
         """`v` within the limit: sums of a few hundred products stay exact."""
-        if np.abs(v.x).max(initial=0) <= LIMIT:
+        if v.x.max(initial=0) <= LIMIT and v.x.min(initial=0) >= -LIMIT:
             return v
         most = self.const(LIMIT)
         t = te.compute(
-            v.t.shape, lambda i, j: te.max(te.min(v.t[i, j], most), self.const(-LIMIT)), name=self.name("small")
+            v.t.shape, lambda i, j: te.max(te.min(v.t[i, j], most), self.const(self.least)), name=self.name("small")
         )
-        return Value(t, np.clip(v.x, -LIMIT, LIMIT))
+        return Value(t, np.clip(v.x, self.least, LIMIT))
 
     def output(self, v: Value) -> None:
         """Give `v` out; with it go the other outputs of its operation, which a function cannot leave out."""
@@ -232,7 +236,7 @@ def where(m: Maker, v: Value) -> Value:
         if mask is not None:
             cond = mask.t[k, j] > 0
         else:
-            cond = x[k, j] > m.const(-1)
+            cond = x[k, j] > m.const(max(m.least, -1))  # unsigned zeros add nothing
         if how == "both":
             cond = te.all(cond, k.var <= i)
         return te.sum(x[k, j], axis=k, where=cond)
@@ -335,8 +339,8 @@ def window(m: Maker, v: Value) -> Value:
         ),
         name=m.name("pool"),
     )
-    least = np.iinfo("int32").min if m.dtype == "int32" else -np.inf
-    padded = np.pad(v.x, 1, constant_values=least) if m.dtype == "int32" else np.pad(v.x, 1, constant_values=-np.inf)
+    least = -np.inf if m.dtype.startswith("float") else np.iinfo(m.dtype).min
+    padded = np.pad(v.x, 1, constant_values=least)
     padded = np.pad(padded, ((0, n), (0, 2)), constant_values=least)
     want = np.full_like(v.x, least)
     for a in range(n):
