@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from ..errors import install
@@ -13,6 +14,7 @@ from ..errors import install
 
 def main() -> None:
     """Run the command line of this process; never returns."""
+    _open_streams()
     try:
         from .app import app
     except ImportError as error:
@@ -22,6 +24,16 @@ def main() -> None:
         print(f"tec: the command line needs the package {name} ({install('cli')})", file=sys.stderr)
         sys.exit(1)
     app.main(prog_name="tec")
+
+
+def _open_streams() -> None:
+    """Standard streams that the caller closed (`tec ops >&-`) are the null device. Python has None for them, and the next file would get their number."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) < 3:
+        pass
+    os.close(handle)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 
 __all__ = ["main"]

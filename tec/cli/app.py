@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .errors import guarded
+from .errors import PIPE, guarded, quit_quietly
 
 # command -> (module, the line that `tec --help` shows)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -87,6 +87,12 @@ class TecGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would exit with 1
+            quit_quietly(PIPE)
 
     def main(self, args: Any = None, prog_name: str | None = None, **extra: Any) -> Any:  # type: ignore[override]
         extra.pop("standalone_mode", None)

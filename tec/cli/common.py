@@ -91,7 +91,7 @@ def precision_text(
 def input_options(f: Any) -> Any:
     """--inputs, --fill, --seed."""
     for option in (
-        click.option("--seed", type=int, default=0, show_default=True, help="Of random inputs."),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random inputs."),
         click.option(
             "--fill", default="random", show_default=True, metavar="random|zeros|ones|NUMBER", help="Inputs that no file gives."
         ),

@@ -8,10 +8,20 @@ from typing import Any
 
 import click
 
+from ..errors import PackageError
 from ..runtime.modules.package import LIBRARIES, is_native
 from ..runtime.outputs import is_stream
 from . import common
-from .errors import Refused
+from .errors import Refused, line_of
+
+
+def _save(net: Any, out: Path) -> None:
+    try:
+        net.save(str(out))
+    except PackageError as error:
+        if isinstance(error.__context__, OSError):  # the place to write to, not the package
+            raise Refused(line_of(error)) from None
+        raise
 
 
 @click.command(
@@ -86,7 +96,7 @@ def command(
         others = [common.open_network(model, t, None, input_dim, dtype, no_cache, freeze, keep=keep) for t in also]
         net.export_library(str(out), weights=weights or "inside", linker=linker, others=others)
     else:
-        net.save(str(out))
+        _save(net, out)
     seconds = time.perf_counter() - start
     dumped = dump(net, dump_ir, model, input_dim, freeze, keep) if dump_ir is not None else []
     facts: dict[str, Any] = {

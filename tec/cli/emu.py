@@ -158,7 +158,7 @@ def _print_kernel(k: dict[str, Any]) -> None:
 @click.option("--chip", metavar="CHIP", help="The chip (gfx942); left out, that of the file.")
 @_check
 @click.option("--asm", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The kernel's assembly.")
-@click.option("--seed", default=0, show_default=True, help="Of random arrays.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of random arrays.")
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -25,7 +25,7 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
             click.option("--top-p", type=float, default=None, help="Draw from the fewest that are together so likely."),
             click.option("--min-p", type=float, default=0.0, help="Draw from those that are so likely beside the likeliest."),
             click.option("--repetition-penalty", type=float, default=1.0, help="Above 1: against what was written already."),
-            click.option("--seed", type=int, default=0, show_default=True, help="Of drawing."),
+            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of drawing."),
             click.option("--stop", multiple=True, metavar="TEXT", help="End before this text."),
             click.option("--context", type=click.IntRange(1), default=None, metavar="N", help="The most tokens of a text."),
             click.option("--target", "-t", metavar="TARGET", shell_complete=common.complete_target, help="As of tec compile."),

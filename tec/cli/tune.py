@@ -31,7 +31,7 @@ TEC_TUNE_DB, or in ~/.local/share/tec/tune.db.""",
 @click.option("--trials", "-n", type=click.IntRange(1), default=64, show_default=True, help="For each distinct group, on average.")  # fmt: skip
 @click.option("--workers", "-w", type=click.IntRange(1), default=1, show_default=True, help="Processes that build and run; timings of one host take turns.")  # fmt: skip
 @click.option("--scheduler", metavar="tcp://...", help="A Dask scheduler, whose workers measure.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the search.")
 @click.option("--db", type=click.Path(path_type=Path), help="The file of records.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write a page that draws the search.")
 @click.option("--ranker", type=click.Choice(["auto", "ridge", "lightgbm"]), default="auto", show_default=True, help="What learns from trials.")  # fmt: skip

@@ -52,6 +52,12 @@ class Sampling:
             raise ArgumentError(
                 f"min_p is {self.min_p}", hint="a part of the likeliest token's probability; 0 for none"
             )
+        if isinstance(self.seed, bool) or not hasattr(self.seed, "__index__") or self.seed < 0:
+            raise ArgumentError(f"the seed is {self.seed!r}", hint="an int from 0 on")
+        if not all(-float("inf") < p < float("inf") for p in (self.presence_penalty, self.frequency_penalty)):
+            raise ArgumentError(
+                f"penalties are {self.presence_penalty} and {self.frequency_penalty}", hint="0 for none"
+            )
         if not 0 < self.repetition_penalty < float("inf"):
             raise ArgumentError(
                 f"repetition_penalty is {self.repetition_penalty}", hint="1 for none, about 1.1 against loops"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,6 +46,7 @@ TEC = [sys.executable, "-m", "tec"]
         (["run", "{tiny}", "--input-dim", "batch", "1", "--fill", "sand"], 2, "random, zeros, ones"),
         (["run", "{tiny}", "--input-dim", "batch", "1", "--device", "foo"], 2, "unknown device 'foo'"),
         (["run", "{tiny}", "--input-dim", "batch", "1", "--target", "llvm", "--device", "emu"], 2, "is no device for it"),
+        (["run", "{tiny}", "--input-dim", "batch", "1", "--seed", "-1"], 2, "-1 is not in the range"),
         (["run", "{tiny}", "--freeze", "x"], 2, "NAME=VALUE is wanted"),
         (["run", "{tiny}", "--freeze", "q=1"], 2, "no input 'q'"),
         (["run", "{tiny}", "--freeze", "x=1,2"], 2, "2 numbers are given"),
@@ -140,6 +142,37 @@ def test_broken_pipe():
     done = subprocess.run([*TEC, "ops"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
     os.close(write)
     assert done.returncode == 141 and done.stderr == ""
+
+
+def test_broken_pipe_before_the_end(package):
+    """A command that prints and flushes while it runs."""
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [*TEC, "show", str(package), "resources", "--json"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    os.close(write)
+    assert done.returncode == 141 and done.stderr == ""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a shell")
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&- <&-"])
+def test_closed_streams(closed):
+    done = subprocess.run(
+        f"{shlex.join([*TEC, 'ops'])} {closed}", shell=True, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0 and done.stderr == b""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_package_that_finds_no_room(tec_cli, tiny):
+    got = tec_cli("compile", str(tiny), "--output", "/dev/full")
+    assert got.exit_code == 2 and "cannot write /dev/full: No space left" in got.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tec
+from tec.errors import ArgumentError
 from tec.graph import Graph
 from tec.graph.builders import Builder
 from tec.graph.compiler import compile_graph
@@ -163,3 +164,18 @@ def test_a_text_on_a_gpu_in_software(monkeypatch: pytest.MonkeyPatch) -> None:
     assert int(lm.next(want[2]).argmax()) == want[3]
     lm.begin(IDS)
     assert list(lm.ahead(token, Sampling(), None, 4) or ()) == want[1:5]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seed": -1},
+        {"seed": 0.5},
+        {"seed": True},
+        {"presence_penalty": float("nan")},
+        {"frequency_penalty": float("inf")},
+    ],
+)
+def test_how_tokens_are_drawn_is_checked_before_any_is(wrong):
+    with pytest.raises(ArgumentError, match=r"seed|penalties"):
+        Sampling(**wrong)
