@@ -71,7 +71,7 @@ def lower_math(func: Func, target: Target) -> Func:
         return type(e)(*(rw.expr(own) if made is None else made for own, made in zip((e.a, e.b), parts)))
 
     def on_product(e: E.Mul, rw: Rewriter) -> E.Expr:
-        made = _times_one_plus_erf(e, rw, target) if target.is_gpu and e.dtype.startswith("float32") else None
+        made = _times_one_plus_erf(e, rw, target) if e.dtype.startswith("float32") else None
         return rw.expr_children(e) if made is None else made
 
     calls: dict[type, Callable[[Any, Rewriter], E.Expr]] = {
@@ -85,9 +85,9 @@ def lower_math(func: Func, target: Target) -> Func:
 
 
 def _erf_beside(e: E.Expr, other: E.Expr, rw: Rewriter, target: Target) -> E.Expr | None:
-    """erf of float32 in a sum with a number of 1/2 or more, on a GPU; None for anything else."""
+    """erf of float32 in a sum with a number of 1/2 or more; None for anything else."""
     number = other.value if isinstance(other, E.Broadcast) else other
-    if not (target.is_gpu and isinstance(e, E.Call) and e.op == "erf" and dtype_info(e.dtype).element == "float32"):
+    if not (isinstance(e, E.Call) and e.op == "erf" and dtype_info(e.dtype).element == "float32"):
         return None
     if not isinstance(number, E.FloatImm) or not abs(number.value) >= 0.5:
         return None
@@ -125,7 +125,7 @@ def _erf_of(e: E.Expr) -> E.Expr | None:
 
 
 def _times_one_plus_erf(e: E.Mul, rw: Rewriter, target: Target) -> E.Expr | None:
-    """d * x * (1 + erf(c * x)) of float32, with constants c and d above 0, on a GPU; None for anything else."""
+    """d * x * (1 + erf(c * x)) of float32, with constants c and d above 0; None for anything else."""
     weight, parts = _factors(e)
     inside = [_erf_of(p) for p in parts]
     if len(parts) != 2 or (inside[0] is None) == (inside[1] is None) or not 0 < weight < float("inf"):

@@ -101,6 +101,20 @@ def exp_below(m: M, x: E.Expr) -> E.Expr:
     return m.mad(m.mad(m.poly(m.table("EXP"), r), m.mul(r, r), r), power, power)
 
 
+def _exp2_below(m: M, y: E.Expr) -> E.Expr:
+    """2**y of float32, y up to 0: by the unit of a GPU; on a CPU as `exp_below`, with the polynomial's powers of ln2 in its constants. NaN stays."""
+    if m.target.is_gpu:
+        return E.Call("exp2_fast", (y,), y.dtype)
+    y = m.let(m.select(E.LT(y, m.f(-127.0)), m.f(-127.0), y), "y")
+    biased = m.f(m.magic + m.bias)
+    shifted = m.let(m.add(y, biased), "shifted")
+    r = m.let(m.sub(y, m.sub(shifted, biased)), "r")
+    power = m.let(m.from_bits(m.shl(m.to_bits(shifted), m.mantissa)), "power")
+    ln2 = math.log(2)
+    p = m.poly([ln2, *(c * ln2 ** (k + 2) for k, c in enumerate(m.table("EXP")))], r)
+    return m.mad(m.mul(p, r), power, power)
+
+
 def exp2(m: M, x: E.Expr) -> E.Expr:
     if m.has_exp2:
         return _by_unit(m, m.add(x, m.f(m.magic)), lambda back: m.add(x, back))
@@ -367,27 +381,25 @@ def erf(m: M, x: E.Expr) -> E.Expr:
     small = m.mad(a, m.poly(m.table("ERF"), z), a)
     edge = m.const("ERF_EDGE")
     if m.is_f32:
+        # By a power of 2, whose error is of at most 0.2 of the result: on a GPU the unit's own (2**-22), 24 instructions for 38.
         b = m.clamp(a, 0.0, 4.0)
-        if m.target.is_gpu:  # by the unit's own power of 2, whose error of 2**-22 is of at most 0.2 of the result: 24 instructions for 38
-            power = [c * -LOG2_E for c in m.table("ERF_TAIL")]
-            tail = m.sub(m.f(1.0), m.let(E.Call("exp2_fast", (m.poly(power, b),), x.dtype), "rest"))
-            return m.copysign(m.select(E.LT(a, edge), small, tail), x)
-        q = m.poly(m.table("ERF_TAIL"), b)
-    else:
-        b = m.clamp(a, 0.0, 6.0)
-        u = m.let(m.div(m.sub(b, m.f(2.0)), m.add(b, m.f(2.0))), "u")
-        q = m.mad(b, b, m.poly(m.table("ERF_TAIL"), u))
+        power = [c * -LOG2_E for c in m.table("ERF_TAIL")]
+        tail = m.sub(m.f(1.0), m.let(_exp2_below(m, m.let(m.poly(power, b), "power")), "rest"))
+        return m.copysign(m.select(E.LT(a, edge), small, tail), x)
+    b = m.clamp(a, 0.0, 6.0)
+    u = m.let(m.div(m.sub(b, m.f(2.0)), m.add(b, m.f(2.0))), "u")
+    q = m.mad(b, b, m.poly(m.table("ERF_TAIL"), u))
     n, r = _exp_steps(m, m.let(m.neg(q), "q"))
     tail = m.sub(m.f(1.0), m.mul(_exp_reduced(m, r), m.power_of_two(m.small_int(n))))
     return m.copysign(m.select(E.LT(a, edge), small, tail), x)
 
 
 def erf_beside(m: M, x: E.Expr) -> E.Expr:
-    """erf in float32 on a GPU to 2**-23 of 1, for sums with numbers that are no smaller than 1/2 (1 + erf, as GELU has it): the tail's form down to 0
-    is exact enough there, 13 instructions for 24."""
+    """erf in float32 to 2**-23 of 1, for sums with numbers that are no smaller than 1/2 (1 + erf, as GELU has it): the tail's form down to 0
+    is exact enough there, on a GPU 13 instructions for 24."""
     b = m.clamp(m.let(m.abs(x), "a"), 0.0, 4.0)
     power = [c * -LOG2_E for c in m.table("ERF_BESIDE")]
-    rest = m.let(E.Call("exp2_fast", (m.poly(power, b),), x.dtype), "rest")
+    rest = m.let(_exp2_below(m, m.let(m.poly(power, b), "power")), "rest")
     part = m.let(m.sub(m.f(1.0), rest), "part")
     # Not copysign: of a widened half LLVM takes the sign out of 16 bits, in five instructions an element.
     return m.select(E.LT(x, m.f(0.0)), m.neg(part), part)
@@ -395,13 +407,14 @@ def erf_beside(m: M, x: E.Expr) -> E.Expr:
 
 def times_one_plus_erf(m: M, x: E.Expr, weight: float, scale: float) -> E.Expr:
     """weight * x * (1 + erf(scale * x)), GELU's form, to 2**-23 of x: twice weight * max(x, 0) less weight * |x| * erfc(scale * |x|), without the choice by
-    sign and with the constants in the polynomial's: 12 instructions for 18. `erf_beside`'s polynomial falls on beyond its interval, to where erfc is 0."""
+    sign and with the constants in the polynomial's: on a GPU 12 instructions for 18. `erf_beside`'s polynomial falls on beyond its interval, to where erfc is 0."""
     a = m.let(m.abs(x), "a")
     far = m.f(_ERFC_IS_ZERO / scale)
     a = m.let(E.Select(E.GT(a, far), far, a), "a")
     power = [c * -LOG2_E * scale**k for k, c in enumerate(m.table("ERF_BESIDE"))]
     power[0] += math.log2(weight)
-    rest = m.let(E.Call("exp2_fast", (m.poly(power, a),), x.dtype), "rest")
+    # A weight above 1 has a power above 0 where x is near it.
+    rest = m.let(_exp2_below(m, m.let(m.poly(power, a), "power")), "rest")
     positive: E.Expr = E.Max(x, m.f(0.0))  # where NaN may lose, since the product keeps it
     if weight != 0.5:
         positive = m.mul(positive, m.f(2 * weight))
