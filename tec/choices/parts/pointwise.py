@@ -20,6 +20,7 @@ from ..group import Group, begin, const_shape, is_used, reads_of, reduce_size, s
 
 LEAST_ROW = 4  # elements of a row that are worth a vector of their own; shorter ones are gathered in whole registers
 _FEW_ROWS = 4  # below which a CPU's threads share the vectors of rows
+_TWICE = 1.1  # of a row's elements, what may be computed by vectors that are several at a time
 _CHUNK = 2048  # elements of a row that a thread takes at once where rows are few: some 100 vectors beside the questions ahead of them
 _ROWS = 16  # loops around a row that are enough for the threads of a CPU to share evenly
 _MOST_OF_AXIS = 8  # copies along an axis, whose lines a core has at hand
@@ -74,16 +75,17 @@ def begin_cpu(
 
 
 def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, threads: bool = True) -> None:
-    """Outer axes over threads where that is worth it, the innermost split into vectors, or left to `cut_loops`, which parts a row where the answer of a condition changes."""
+    """Outer axes over threads where that is worth it, the innermost split into vectors, up to so many at a time, or left to `cut_loops`, which parts a row where the answer of a
+    condition changes."""
     stage = s[op]
     axes = list(op.axis)
     if not axes:
         return
-    lanes = (target.vector_bytes // dtype_info(op.output(0).dtype).bytes if is_moved(op) else lanes_for(op.output(0).dtype, target)) * vectors  # fmt: skip
+    lanes = (target.vector_bytes // dtype_info(op.output(0).dtype).bytes if is_moved(op) else lanes_for(op.output(0).dtype, target))  # fmt: skip
     threads = threads and parallel.worth(work(op) * parallel.POINTWISE)
     extents, total = list(const_shape(op.output(0))), size_of(op.output(0).shape)
     if any(again := repeated(op)) and not again[-2:] == [True, True]:
-        _copies(stage, again, extents, lanes, threads)
+        _copies(stage, again, extents, lanes * vectors, threads)
         return
     is_cut = total is not None and chooses(op)
     copies_lines = total is not None and is_moved(op) and _line(op) > 0 and (extents[-1] or 0) > 1
@@ -100,6 +102,7 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
             over_threads(stage, axes[:-1], extents[:-1])
         return
     inner = extents[-1]
+    lanes *= _together(vectors, inner, lanes)
     few = total is not None and math.prod(n or 0 for n in extents[:-1]) < _ROWS and (is_cut or len(axes) > 1)
     # A thread takes parts: of a choice most have one answer.
     if threads and few and inner is not None and inner >= 2 * _CHUNK:
@@ -119,6 +122,16 @@ def elementwise(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, th
         if inner is not None and inner <= lanes and len(loops) > 1:  # a vector, and no loop
             loops, extents = loops[:-1], extents[:-1]
         over_threads(stage, loops, extents)
+
+
+def _together(vectors: int, row: int | None, lanes: int) -> int:
+    """How many of so many vectors at a time leave about as few elements of a row to be computed twice as single ones do."""
+    if row is None:
+        return vectors
+    fewest = -(-row // lanes) * lanes
+    while vectors > 1 and -(-row // (lanes * vectors)) * lanes * vectors > _TWICE * fewest:
+        vectors //= 2
+    return vectors
 
 
 def is_moved(op: ComputeOp) -> bool:
