@@ -53,7 +53,7 @@ class CpuStages(Space):
     @property
     def default(self) -> Choice:
         """Of stages that compute, four vectors at a time: the constants of a function are then loaded once for all of them, and what waits for one of them goes on with the others
-        (on a Zen 3 core tanh takes 0.8 of the time, softplus 0.7, Mish a half; cheap operations the same)."""
+        (with 16 registers tanh takes 0.8 of the time, softplus 0.7, Mish a half; cheap operations the same)."""
         made = computed(self.group)
         is_plain = any(op.reduce_axis for op in made) or all(map(is_moved, made))
         return self.choice(vectors=1 if is_plain else 4, parallel=True)

@@ -110,8 +110,7 @@ def _exp2_below(m: M, y: E.Expr) -> E.Expr:
     shifted = m.let(m.add(y, biased), "shifted")
     r = m.let(m.sub(y, m.sub(shifted, biased)), "r")
     power = m.let(m.from_bits(m.shl(m.to_bits(shifted), m.mantissa)), "power")
-    ln2 = math.log(2)
-    p = m.poly([ln2, *(c * ln2 ** (k + 2) for k, c in enumerate(m.table("EXP")))], r)
+    p = m.poly([c / LOG2_E ** (k + 1) for k, c in enumerate((1.0, *m.table("EXP")))], r)
     return m.mad(m.mul(p, r), power, power)
 
 
@@ -381,8 +380,9 @@ def erf(m: M, x: E.Expr) -> E.Expr:
     small = m.mad(a, m.poly(m.table("ERF"), z), a)
     edge = m.const("ERF_EDGE")
     if m.is_f32:
-        # By a power of 2, whose error is of at most 0.2 of the result: on a GPU the unit's own (2**-22), 24 instructions for 38.
-        b = m.clamp(a, 0.0, 4.0)
+        b = m.clamp(
+            a, 0.0, 4.0
+        )  # then a power of 2, whose error (of a GPU's unit 2**-22) is of at most 0.2 of the result
         power = [c * -LOG2_E for c in m.table("ERF_TAIL")]
         tail = m.sub(m.f(1.0), m.let(_exp2_below(m, m.let(m.poly(power, b), "power")), "rest"))
         return m.copysign(m.select(E.LT(a, edge), small, tail), x)
@@ -413,7 +413,6 @@ def times_one_plus_erf(m: M, x: E.Expr, weight: float, scale: float) -> E.Expr:
     a = m.let(E.Select(E.GT(a, far), far, a), "a")
     power = [c * -LOG2_E * scale**k for k, c in enumerate(m.table("ERF_BESIDE"))]
     power[0] += math.log2(weight)
-    # A weight above 1 has a power above 0 where x is near it.
     rest = m.let(_exp2_below(m, m.let(m.poly(power, a), "power")), "rest")
     positive: E.Expr = E.Max(x, m.f(0.0))  # where NaN may lose, since the product keeps it
     if weight != 0.5:

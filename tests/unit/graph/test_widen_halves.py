@@ -19,6 +19,14 @@ def product(m, n, k, dtype="float16", batch=(), **attrs):
     return g
 
 
+def turned(m, n, k):
+    """A product whose first operand lies across the sum."""
+    g = Graph()
+    x, y = g.input("x", "float16", (k, m)), g.input("y", "float16", (k, n))
+    g.set_outputs(g.add("matmul", [x, y], {"transpose_a": True}))
+    return g
+
+
 def convolution(groups=1, dtype="float16"):
     g = Graph()
     x = g.input("x", dtype, (2, 8, 9, 11))
@@ -30,7 +38,7 @@ def convolution(groups=1, dtype="float16"):
 
 
 @pytest.mark.parametrize("graph", [
-    lambda: product(24, 37, 20), lambda: product(9, 8, 3, batch=(3,)), lambda: convolution(), lambda: convolution(8), lambda: convolution(2),
+    lambda: product(24, 37, 20), lambda: product(9, 8, 3, batch=(3,)), lambda: product(3, 2, 40, batch=(3,)), lambda: product(1, 3, 40), lambda: turned(30, 3, 20), lambda: turned(7, 1, 20), lambda: convolution(), lambda: convolution(8), lambda: convolution(2),
 ])  # fmt: skip
 def test_their_values_are_those_of_halves(graph):
     g = graph()
@@ -46,7 +54,9 @@ def test_their_values_are_those_of_halves(graph):
 
 
 def test_what_stays():
-    for g in (product(4, 64, 64), product(64, 4, 64), product(64, 64, 64, "float32")):
+    """Columns of few that are read along the sum too."""
+    few = product(64, 4, 64), product(1, 1, 64), turned(3, 64, 20), turned(1, 1, 20)
+    for g in (product(4, 64, 64), product(64, 64, 64, "float32"), *few):
         assert widen_halves(g, HASWELL) is g
     halves = product(64, 64, 64, "bfloat16")
     assert widen_halves(halves, tec.Target("llvm -mcpu=znver4")) is halves, "its core multiplies them in pairs"
