@@ -380,9 +380,8 @@ def erf(m: M, x: E.Expr) -> E.Expr:
     small = m.mad(a, m.poly(m.table("ERF"), z), a)
     edge = m.const("ERF_EDGE")
     if m.is_f32:
-        b = m.clamp(
-            a, 0.0, 4.0
-        )  # then a power of 2, whose error (of a GPU's unit 2**-22) is of at most 0.2 of the result
+        b = m.clamp(a, 0.0, 4.0)
+        # A power of 2, whose error (of a GPU's unit 2**-22) is of at most 0.2 of the result.
         power = [c * -LOG2_E for c in m.table("ERF_TAIL")]
         tail = m.sub(m.f(1.0), m.let(_exp2_below(m, m.let(m.poly(power, b), "power")), "rest"))
         return m.copysign(m.select(E.LT(a, edge), small, tail), x)
