@@ -110,7 +110,7 @@ class Lowering(Saying, Products):
             return
         if not op.elementwise:
             if op.name == "split":
-                self.hold(op.operands[0])
+                self.hold(op.operands[0], self.halved(op.operands[0], self.anchor(op.operands[0])))
             return
         again = self._users_of(v) > 1 or self.used_at.get(id(v), 0) > self.depth.get(id(v), 0)
         weight = self.cost(v)

@@ -236,12 +236,16 @@ class Reading(State):
         if op.name == "dot":
             return self.product_layout(op)
         if op.name == "load":
-            return self._asked(v) or self.memory_layout(op.operands[0], v)
+            asked = self._asked(v) or self.memory_layout(op.operands[0], v)
+            return self.halved(v, asked) if any(u.name == "split" for u in self.users.get(id(v), ())) else asked
         if op.elementwise or op.name in ("addptr", "scan", "sort"):
             found = [self.anchor(x) for x in op.operands if x.ty.shape == v.ty.shape]
             known = [f for f in found if f is not None]
             sums = [f for f in known if f in self.sums]
             return sums[0] if sums else known[0] if known else None
+        if op.name == "split":
+            inner_layout = self.anchor(op.operands[0])
+            return None if inner_layout is None or inner_layout[-1].held != 2 else inner_layout[:-1]
         if op.name == "permute":
             inner_layout = self.anchor(op.operands[0])
             return None if inner_layout is None else tuple(inner_layout[d] for d in op.attrs["order"])
@@ -311,6 +315,12 @@ class Reading(State):
     def natural(self, v: Value) -> Layout:
         """The layout that a value is held in."""
         return self.anchor(v) or self.default(v.ty.shape, v.ty.dtype.tec)
+
+    def halved(self, v: Value, layout: Layout | None) -> Layout:
+        """The layout of a tile that is split: with both elements of its last dimension in one thread, so that its halves are there without a move between threads."""
+        if layout is not None and (layout[-1].held == 2 or layout in self.sums):
+            return layout
+        return (*self.default(v.ty.shape[:-1], v.ty.dtype.tec), Dim(2, (1,)))
 
     # ---- holding and moving
 

@@ -57,6 +57,28 @@ def test_the_widest_array_of_a_thread_says_how_many_programs_meet() -> None:
 
 
 @tl.jit
+def turned_pairs(x, angles, y, N: tl.constexpr):
+    k = tl.arange(0, N)
+    cos, sin = tl.split(tl.load(angles + k[:, None] * 2 + tl.arange(0, 2)[None, :]))
+    a, b = tl.load(x + 2 * k).to(tl.float32), tl.load(x + 2 * k + 1).to(tl.float32)
+    tl.store(y + 2 * k, (a * cos - b * sin).to(tl.float16))
+    tl.store(y + 2 * k + 1, (a * sin + b * cos).to(tl.float16))
+
+
+@pytest.mark.parametrize("n", [64, 256])
+def test_halves_of_a_tile_that_is_split_are_loaded_by_one_thread(n: int) -> None:
+    """Else each use of a half moved it through shared memory, with two meetings of the threads: twice the time of a rotation."""
+    rng = np.random.default_rng(0)
+    x, angles = rng.standard_normal((n, 2)).astype(np.float16), rng.standard_normal((n, 2)).astype(np.float32)
+    y = np.zeros_like(x)
+    interpreted(turned_pairs, HOPPER, (1,), x, angles, y, N=n, num_warps=4)
+    (a, b), (c, s) = x.astype(np.float32).T, angles.T
+    np.testing.assert_allclose(y, np.stack([a * c - b * s, a * s + b * c], 1), rtol=0, atol=4e-3)
+    text = turned_pairs.asm(HOPPER, "*fp16:16", "*fp32:16", "*fp16:16", N=n, num_warps=4)
+    assert counted(text, r"bar\.sync", r"\.shared\.") == (0, 0)
+
+
+@tl.jit
 def met_twice(x, flag):
     tl.store(x + tl.arange(0, 64), 1.0)
     tl.debug_barrier()
