@@ -155,6 +155,8 @@ _ELSEWHERE = {
     "auto_scheduler": "tec.tune searches", "autotvm": "tec.tune and tec.template search", "meta_schedule": "tec.tune searches",
     "relay": "tec.compile and tec.graph take networks", "relax": "tec.compile and tec.graph take networks",
     "contrib": "tec.topi and tec.ops have the operators",
+    "onnx": "tec.compile takes ONNX files", "load_onnx": "tec.compile takes ONNX files", "from_onnx": "tec.compile takes ONNX files, tec_onnx.from_onnx gives the graph",
+    "build_module": "tec.build makes modules", "emulator_device": 'tec.rocm_emu("gfx942")', "roc": "tec.rocm(0)",
     "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
 }  # fmt: skip
 

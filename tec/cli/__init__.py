@@ -23,6 +23,9 @@ def main() -> None:
             raise
         print(f"tec: the command line needs the package {name} ({install('cli')})", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:  # while the command line itself is loaded
+        print("tec: interrupted", file=sys.stderr)
+        sys.exit(130)
     app.main(prog_name="tec")
 
 

@@ -22,11 +22,12 @@ from . import complexes, elsewhere, language
 from .elements import Elements
 from .frames import SECRET, may_fault
 from .language import Index3
-from .source import MISSING
+from .source import MISSING, Inner, inner_source
 from .tables import MOST_BYTES, is_table, table_of
 from .values import (
     Array,
     Complex,
+    InnerFunction,
     Record,
     Records,
     Weak,
@@ -61,7 +62,6 @@ _REFUSED: dict[type, tuple[str, str]] = {
     ast.SetComp: ("a comprehension", "write a loop"),
     ast.DictComp: ("a comprehension", "write a loop"),
     ast.GeneratorExp: ("a generator", "write a loop"),
-    ast.Lambda: ("a lambda inside of a kernel", "define a function outside of the kernel and call it"),
     ast.JoinedStr: ("text", "text is for print() and the messages of assert"),
     ast.Await: ("await", "kernels have no coroutines"),
     ast.Yield: ("yield", "kernels return nothing: write to an array"),
@@ -115,14 +115,31 @@ class Expressions(Elements):
     def constant(self, node: ast.Constant) -> Any:
         if isinstance(node.value, complex):
             return Complex(node.value.real, node.value.imag)
+        if isinstance(node.value, Inner):
+            return self._defined(node.value)
         if isinstance(node.value, bytes):
             raise self.error(f"{node.value!r} is not in the language of kernels")
         return node.value
+
+    def _defined(self, inner: Inner) -> InnerFunction:
+        """A definition within the function: defaults are evaluated here, the body where it is called."""
+        a = inner.tree.args
+        positional = [*a.posonlyargs, *a.args]
+        given = dict(zip([x.arg for x in positional[len(positional) - len(a.defaults) :]], a.defaults))
+        given |= {x.arg: d for x, d in zip(a.kwonlyargs, a.kw_defaults) if d is not None}
+        defaults = {name: self.held(self.expr(d), name) for name, d in given.items()}
+        return InnerFunction(inner_source(inner, self.frame.source), self.frame, defaults)
 
     def name(self, node: ast.Name) -> Any:
         frame = self.frame
         if node.id in frame.names or (*frame.key, node.id) in self.known.slots or node.id in frame.assigns():
             return self.read(node.id, node)
+        if frame.outer is not None:
+            self.frame = frame.outer
+            try:
+                return self.name(node)
+            finally:
+                self.frame = frame
         v = frame.source.lookup(node.id)
         if v is MISSING:
             return self.missing(node.id)

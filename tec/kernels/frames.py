@@ -80,8 +80,11 @@ class Loop:
 class Frame:
     """One function that is translated: the kernel's own, or a helper's at one place of call."""
 
-    def __init__(self, source: Source, key: Key, caller: Frame | None = None, called_at: Loc | None = None):
+    def __init__(
+        self, source: Source, key: Key, caller: Frame | None = None, called_at: Loc | None = None, outer: Frame | None = None
+    ):  # fmt: skip
         self.source = source
+        self.outer = outer  # of the function that it is defined in, whose names it reads
         self.key = key
         self.caller = caller
         self.called_at = called_at

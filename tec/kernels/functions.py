@@ -17,7 +17,20 @@ from ..ir import expr as E
 from ..ir.dtype import dtype_info, with_lanes
 from . import complexes, elsewhere, language, library, numbers
 from .expressions import AsType
-from .values import Array, Complex, Record, Records, Weak, as_dtype, describe, is_scalar, level, part_dtype, settle
+from .values import (
+    Array,
+    Complex,
+    InnerFunction,
+    Record,
+    Records,
+    Weak,
+    as_dtype,
+    describe,
+    is_scalar,
+    level,
+    part_dtype,
+    settle,
+)
 from .words import Words
 
 # Functions of math and NumPy -> operations of the IR, and how many numbers they take.
@@ -83,6 +96,8 @@ class Functions(Words):
         f, args, named = self._unwrapped(f, *self._given(node))
         if isinstance(f, complexes.Method):
             return f.call(*args)
+        if isinstance(f, InnerFunction):
+            return self.inlined(f, node, args, named)
         if isinstance(f, AsType):
             to = args[0] if args else named.get("dtype")
             if part_dtype(to) is not None or isinstance(f.value, Complex):
@@ -291,7 +306,7 @@ class Functions(Words):
             return B.cast("int32", out)  # a count, whatever it is of
         return Weak(out) if weak and out.dtype == "float64" else out
 
-    def inlined(self, f: FunctionType, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+    def inlined(self, f: FunctionType | InnerFunction, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
         raise NotImplementedError
 
 

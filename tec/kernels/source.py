@@ -27,14 +27,16 @@ class Source:
     file: str
     taken: dict[str, Any] = field(default_factory=dict)  # names looked up outside, and what they were
     own: frozenset[str] = frozenset()  # names that it binds itself
+    called: str = ""  # its name, where it is defined within `function`
 
     def __post_init__(self) -> None:
+        _fold(self.tree)
         stored = (x for x in ast.walk(self.tree) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))
         self.own = frozenset(x.id for x in stored)
 
     @property
     def name(self) -> str:
-        return self.function.__name__
+        return self.called or self.function.__name__
 
     @property
     def loc(self) -> Loc:
@@ -66,6 +68,40 @@ class Source:
             if (held.get(name, MISSING) is not value or name in cells) and self.lookup(name) is not value:
                 return False
         return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inner:
+    """The value of a constant that stands for the definition of a function within another, so that nobody takes its statements for those around it."""
+
+    tree: ast.FunctionDef | ast.Lambda
+
+
+class _Fold(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if node.decorator_list:
+            return node  # refused, as a statement of this kind
+        made = ast.Assign([ast.Name(node.name, ast.Store())], ast.Constant(Inner(node)))  # type: ignore[arg-type]
+        return ast.fix_missing_locations(ast.copy_location(made, node))
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
+        return ast.copy_location(ast.Constant(Inner(node)), node)  # type: ignore[arg-type]
+
+
+def _fold(tree: ast.FunctionDef | ast.Lambda) -> None:
+    """Definitions within a function become constants (`Inner`)."""
+    if isinstance(tree, ast.Lambda):
+        tree.body = _Fold().visit(tree.body)
+    else:
+        tree.body = [_Fold().visit(s) for s in tree.body]
+
+
+def inner_source(inner: Inner, outer: Source) -> Source:
+    """A function that is defined within another. Raises KernelError for parameters that are no plain ones."""
+    if isinstance(inner.tree, ast.FunctionDef):
+        _check_parameters(inner.tree, Loc(outer.file, inner.tree.lineno))
+    name = "<lambda>" if isinstance(inner.tree, ast.Lambda) else inner.tree.name
+    return Source(outer.function, inner.tree, outer.file, called=name)
 
 
 def source_of(f: Any, what: str = "the kernel") -> Source:

@@ -24,7 +24,7 @@ _REFUSED: dict[type, tuple[str, str]] = {
     ast.Raise: ("raise", "kernels have no exceptions: use assert, which comes back with the thread and the line"),
     ast.Import: ("import", "import outside of the kernel"),
     ast.ImportFrom: ("import", "import outside of the kernel"),
-    ast.FunctionDef: ("a function inside of a kernel", "define it outside; kernels may call plain functions"),
+    ast.FunctionDef: ("a decorator inside of a kernel", "leave it out: functions are inlined as they stand"),
     ast.AsyncFunctionDef: ("a function inside of a kernel", "define it outside"),
     ast.ClassDef: ("a class inside of a kernel", "use numbers, tuples and arrays"),
     ast.Global: ("global", "write to an array that is an argument"),

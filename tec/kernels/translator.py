@@ -14,7 +14,7 @@ from . import language
 from .frames import SECRET, Frame, Restart
 from .functions import Functions, hashable, known
 from .source import Source, parameters, source_of
-from .values import Array, Turns, describe, settle
+from .values import Array, InnerFunction, Turns, describe, settle
 
 MAX_DEPTH = 32  # helpers that call helpers
 
@@ -26,19 +26,21 @@ class Translator(Functions):
 
     # ---- helpers
 
-    def inlined(self, f: FunctionType, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
+    def inlined(self, f: FunctionType | InnerFunction, node: ast.Call, args: list[Any], named: dict[str, Any]) -> Any:
         """A call of a Python function: its body in this place."""
         caller = self.frame
+        inner = f if isinstance(f, InnerFunction) else None
+        source: Source = f.source if isinstance(f, InnerFunction) else self.source(f, node)
         depth, up = 0, caller
         while up is not None:
-            if up.source.function is f:
-                raise self.error(f"{f.__name__} calls itself", hint="kernels have no stack: write a loop", node=node)
+            if up.source is source:
+                raise self.error(f"{source.name} calls itself", hint="kernels have no stack: write a loop", node=node)
             depth, up = depth + 1, up.caller  # type: ignore[assignment]
         if depth > MAX_DEPTH:
             raise self.error(f"helpers call each other {depth} deep", node=node)
-        source = self.source(f, node)
-        bound = self._arguments(source, args, named, node)
-        frame = Frame(source, (*caller.key, f.__name__, id(node)), caller, self.where(node))
+        bound = self._arguments(source, args, named, node, None if inner is None else inner.defaults)
+        outer_frame = None if inner is None else inner.frame
+        frame = Frame(source, (*caller.key, source.name, id(node)), caller, self.where(node), outer_frame)
         frame.entry = self.block_ids[-1]
         self.frame, outer = frame, self.node
         try:
@@ -94,7 +96,10 @@ class Translator(Functions):
             found = self.sources[f] = source_of(f, "what is called")
         return found
 
-    def _arguments(self, source: Source, args: list[Any], named: dict[str, Any], node: ast.AST) -> dict[str, Any]:
+    def _arguments(
+        self, source: Source, args: list[Any], named: dict[str, Any], node: ast.AST, made: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """What parameters stand for. made: defaults that are values already, of a function within another."""
         names = parameters(source)
         f = source.function
         if len(args) > len(names):
@@ -104,14 +109,16 @@ class Translator(Functions):
             if k not in names or k in bound:
                 raise self.error(f"{source.name} has no free parameter {k}", node=node)
             bound[k] = v
-        positional = names[: f.__code__.co_argcount]
-        defaults = dict(zip(positional[len(positional) - len(f.__defaults__ or ()) :], f.__defaults__ or ()))
-        defaults.update(f.__kwdefaults__ or {})
+        defaults = made
+        if defaults is None:
+            positional = names[: f.__code__.co_argcount]
+            defaults = dict(zip(positional[len(positional) - len(f.__defaults__ or ()) :], f.__defaults__ or ()))
+            defaults.update(f.__kwdefaults__ or {})
         for name in names:
             if name not in bound:
                 if name not in defaults:
                     raise self.error(f"{source.name} is called without {name}", node=node)
-                bound[name] = self.outside(defaults[name], name)
+                bound[name] = self.outside(defaults[name], name) if made is None else defaults[name]
         return bound
 
     # ---- heads of loops

@@ -211,8 +211,19 @@ def storage_type(t: str) -> str:
     return {WEAK_INT: "int32", WEAK_FLOAT: "float32"}.get(t, t)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class InnerFunction:
+    """A function that is defined within the one that is translated. frame: of that one, whose names it reads; defaults: values of its parameters."""
+
+    source: Any
+    frame: Any
+    defaults: dict[str, Any]
+
+
 def describe(v: Any) -> str:
     """A value in a message."""
+    if isinstance(v, InnerFunction):
+        return f"the function {v.source.name}"
     if isinstance(v, Array):
         return f"the array {v.name}"
     if isinstance(v, slice):

@@ -94,17 +94,34 @@ def uses_a_dict(x, n):
     x[0] = d["a"]
 
 
-@mistake("a lambda inside", "outside")
-def uses_a_lambda(x, n):
-    f = lambda v: v + 1  # <- # noqa: E731
+@mistake("<lambda> calls itself", "loop")
+def uses_a_lambda_that_calls_itself(x, n):
+    f = lambda v: f(v - 1)  # <- # noqa: E731
     x[0] = f(n)
 
 
-@mistake("a function inside", "outside")
-def defines_a_function(x, n):
+@mistake("f takes *v", "compiled for their types")
+def defines_a_function_of_any_arguments(x, n):
+    def f(*v):  # <-
+        return v
+
+    x[0] = f(n)
+
+
+@mistake("a decorator inside", "leave it out")
+def defines_a_decorated_function(x, n):
+    @abs
     def f(v):  # <-
         return v
 
+    x[0] = f(n)
+
+
+@mistake("f is the function <lambda>", "use another name")
+def a_function_that_a_branch_changes(x, n):
+    f = lambda v: v  # noqa: E731
+    if n > 3:
+        f = lambda v: v + 1  # <- # noqa: E731
     x[0] = f(n)
 
 
