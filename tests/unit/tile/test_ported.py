@@ -17,7 +17,7 @@ import tec
 import tec.tile as tl
 from tec.jit import tile_code
 from tec.jit.reflection import resources_of
-from tec.jit.tile_launches import is_wide
+from tec.jit.tile_tellers import is_wide
 from tec.tile import triton
 
 from .nvidia import interpreted
