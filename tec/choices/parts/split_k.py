@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from ... import te
 from ...ir import IterVar
+from ...ir.dtype import dtype_info
+from ...ir.shared_layout import PIECE_BYTES
 from ...ops.contraction import Element
 from ...schedule import Schedule
 from ...target.machines import Machine
@@ -15,7 +18,7 @@ from ...te.like import Index
 from ..group import Group, const_shape
 from .pointwise import bind_all
 
-_PIECE = 4  # neighbours of a row that a thread ends together
+_FEWEST = 4  # neighbours of a row that a thread ends together, where 16 bytes have as many
 KERNEL_US = 2.0  # a second kernel, in a network's graph
 
 
@@ -47,8 +50,11 @@ def schedule_total(s: Schedule, group: Group, product: Operation) -> None:
     """Schedule the kernel that adds the parts up and ends the computation."""
     out = group.output_ops[0]
     assert isinstance(out, ComputeOp)
-    # Four neighbours of a row at once: where they were of two rows, whole rows would be summed for them.
-    end(s, group, product, bind_all(s, out, vector=16 if (const_shape(out.output(0))[-1] or 1) % _PIECE == 0 else 0))
+    # Neighbours of a row at once: where they were of two rows, whole rows would be summed for them.
+    size = dtype_info(out.output(0).dtype).bytes
+    together = math.gcd(const_shape(out.output(0))[-1] or 1, PIECE_BYTES // size)
+    few = together < min(_FEWEST, PIECE_BYTES // size)
+    end(s, group, product, bind_all(s, out, vector=0 if few else together * size))
 
 
 def end(s: Schedule, group: Group, product: Operation, thread: IterVar) -> None:

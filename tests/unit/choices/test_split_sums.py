@@ -131,3 +131,17 @@ def test_a_residual_is_on_its_way_before_the_sum(slices):
     f(*[tec.nd.array(v, dev) for v in values], got)
     a, b, c = (v.astype("f8") for v in values)
     np.testing.assert_array_equal(got.numpy(), (a @ b.T + c).astype("float16"))
+
+
+def test_what_a_thread_ends_lies_in_one_row():
+    """Rows of 100 halves are no whole vectors of 16 bytes: eight neighbours would be of two rows, between which each sum branches."""
+    target, us = tec.Target("rocm -mcpu=gfx1030"), {}
+    for n in (96, 100):
+        xs, outs = _product(64, n, 512, "float16")
+        space = next(s for s in spaces(outs, target) if s.template == "blocked product")
+        choice = next(c for c in space.drafts() if c["split_k"] > 1)
+        chosen = space.apply(choice)
+        f = tec.build(chosen.schedule, [*xs, *chosen.outputs], target, name="product")
+        shapes = [((64, 512), "float16"), ((n, 512), "float16"), ((64, n), "float16")]
+        us[n] = tec.model(f, shapes).launches[-1].estimate.kernel_us
+    assert us[100] < 1.5 * us[96]
