@@ -27,9 +27,7 @@ def places_of(mask: Node) -> Node:
 
 def searched(table: Node, sought: Node, right: bool, order: Node | None = None) -> Node:
     """For each of `sought` how many elements of the sorted `table` (in the order of `order`) come before it."""
-    if not sought.size:
-        return build.full(0, sought.shape, dtypes.int64, sought.device)
-    if not table.size:
+    if not sought.size or not table.size:
         return build.full(0, sought.shape, dtypes.int64, sought.device)
     if order is not None:
         table = build.gather(table, order, 0)

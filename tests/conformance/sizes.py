@@ -17,8 +17,8 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.visit import visit
 from tec.schedule import create_schedule, to_loops
-from tests.conformance import elementwise, matmuls, memory, networks, reductions
 from tests.conformance.harness import CASES
+from tests.conformance.programs import PROGRAMS
 
 FILE = Path(__file__).with_name("sizes.json")
 TARGETS = ("llvm -mcpu=x86-64-v3", "rocm -mcpu=gfx942", "cuda -arch=sm_80")
@@ -66,9 +66,8 @@ def rows(names: list[str]) -> list[tuple[str, str]]:
 
 
 def all_rows() -> list[tuple[str, str]]:
-    """Of the files whose cases are tensor expressions."""
-    files = {m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)}
-    return rows([n for n, c in CASES.items() if c.make.__module__ in files])
+    """Of the cases that are tensor expressions."""
+    return rows([*PROGRAMS])
 
 
 def main() -> None:

@@ -6,8 +6,8 @@ import json
 
 import tec
 from tec.schedule import Schedule, Trace, create_schedule, to_loops
-from tests.conformance import elementwise, matmuls, memory, networks, reductions
-from tests.conformance.harness import CASES, Program
+from tests.conformance.harness import Program
+from tests.conformance.programs import PROGRAMS
 from tests.thinned import thinned_rows
 
 TARGETS = {"cpu": "llvm -mcpu=x86-64-v3", "gpu": "rocm -mcpu=gfx942"}
@@ -15,7 +15,7 @@ TARGETS = {"cpu": "llvm -mcpu=x86-64-v3", "gpu": "rocm -mcpu=gfx942"}
 
 def scheduled(name: str, kind: str) -> tuple[Program, Schedule]:
     with tec.Target(TARGETS[kind]) as target:
-        program = CASES[name].make()
+        program = PROGRAMS[name].make()
         s = create_schedule([t.op for t in program.outputs])
         apply = program.cpu if kind == "cpu" else program.gpu
         if apply is not None:
@@ -24,11 +24,7 @@ def scheduled(name: str, kind: str) -> tuple[Program, Schedule]:
 
 
 def rows() -> list[tuple[str, str]]:
-    # Other files have kernels and arrays.
-    own = {m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)}
-    # Whichever file was imported first.
-    cases = sorted(((n, c) for n, c in CASES.items() if c.make.__module__ in own), key=lambda row: row[0])
-    return [(n, k) for n, c in cases for k in c.kinds if c.needs(tec.Target(TARGETS[k]))]
+    return [(n, k) for n, c in PROGRAMS.items() for k in c.kinds if c.needs(tec.Target(TARGETS[k]))]
 
 
 @thinned_rows(120, ("name", "kind"), rows())  # neighbours by name differ in a type or a size
@@ -40,7 +36,7 @@ def test_replayed_schedules_give_the_same_loops(name: str, kind: str) -> None:
     assert read == s.trace
     for trace in (s.trace, read, str(s.trace)):
         with tec.Target(TARGETS[kind]):
-            again = CASES[name].make()
+            again = PROGRAMS[name].make()
         fresh = create_schedule([t.op for t in again.outputs]).replay(trace, s.trace.intrins)
         assert str(to_loops(fresh, again.args, name="f")) == want
         assert fresh.trace == s.trace

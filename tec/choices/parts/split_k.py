@@ -52,9 +52,9 @@ def schedule_total(s: Schedule, group: Group, product: Operation) -> None:
     assert isinstance(out, ComputeOp)
     # Neighbours of a row at once: where they were of two rows, whole rows would be summed for them.
     size = dtype_info(out.output(0).dtype).bytes
-    together = math.gcd(const_shape(out.output(0))[-1] or 1, PIECE_BYTES // size)
-    few = together < min(_FEWEST, PIECE_BYTES // size)
-    end(s, group, product, bind_all(s, out, vector=0 if few else together * size))
+    piece = PIECE_BYTES // size
+    together = math.gcd(const_shape(out.output(0))[-1] or 1, piece)
+    end(s, group, product, bind_all(s, out, vector=together * size if together >= min(_FEWEST, piece) else 0))
 
 
 def end(s: Schedule, group: Group, product: Operation, thread: IterVar) -> None:

@@ -16,11 +16,11 @@ import itertools
 import math
 
 from ...ops.dims import Dim
+from ...ops.matmul import accumulator
 from ..graph import Graph, Node, Value
 from .rewrite import Rebuild, rebuild
 
-# What products of some operands are kept in, so that they are as exact as one sum of all: they may be large where the whole sum is not.
-_SUMMED_IN = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def einsums_as_products(graph: Graph) -> Graph:
@@ -42,7 +42,7 @@ def einsums_as_products(graph: Graph) -> Graph:
 
 def _has_pairs(node: Node) -> bool:
     """Whether a sum has more than two operands, of known sizes, none of which broadcasts, and of a type that has a float to be added up in."""
-    if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in _SUMMED_IN:
+    if node.op != "einsum" or len(node.inputs) < 3 or node.outputs[0].dtype not in _FLOATS:
         return False
     operands, arrow, out = node.attrs["equation"].partition("->")
     letters = operands.split(",")
@@ -59,7 +59,8 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         return False
     operands, _, out = node.attrs["equation"].partition("->")
     made = node.outputs[0]
-    wide = _SUMMED_IN[made.dtype]
+    # Products of some operands are kept in what sums are added up in, as exact as one sum of all: they may be large where the whole sum is not.
+    wide = accumulator(made.dtype)
 
     def cast(v: Value, dtype: str) -> Value:
         return v if v.dtype == dtype else b.new.add("cast", [v], {"dtype": dtype}, v.name, node.origin)[0]

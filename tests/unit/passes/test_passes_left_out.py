@@ -18,11 +18,7 @@ from tec.ops.registry import TensorType, get_op
 from tec.schedule import to_loops
 from tec.target import Target
 from tec.tile.lowering import lower
-from tests.conformance import elementwise, matmuls, memory, networks, reductions
-from tests.conformance.harness import CASES
-
-# Other files have kernels and arrays, and may have been imported before.
-OWN = {m.__name__ for m in (elementwise, matmuls, memory, networks, reductions)}
+from tests.conformance.programs import PROGRAMS
 
 TARGETS = {"llvm -mcpu=x86-64-v3": "cpu", "rocm -mcpu=gfx942": "gpu", "cuda -arch=sm_90a": "gpu"}
 EVERY = 5  # of the table's programs one in so many
@@ -35,8 +31,7 @@ OPERATORS: list[tuple[Any, ...]] = [
 
 def _of_te(target: Target, kind: str) -> Iterator[Func]:
     """Programs of the table, with their schedules."""
-    cases = [c for _, c in sorted(CASES.items()) if c.make.__module__ in OWN]
-    fitting = [c for c in cases if kind in c.kinds and c.needs(target)]
+    fitting = [c for c in PROGRAMS.values() if kind in c.kinds and c.needs(target)]
     for case in fitting[::EVERY]:
         with target:
             program = case.make()

@@ -233,7 +233,7 @@ class RowLoops:
             self.lines = self._lines(first)
             self._allocate()
             if self.is_held:  # while the kernel ahead still runs, which does not write weights
-                RowLoops._bring_steps(self, self._places_of(0), 0)
+                self._bring_weights(self._places_of(0), 0)
                 self.ib.emit(Evaluate(Call("early_wait", (), "int32")))
             self._walk(self.steps // self.ahead)
             self._meet(out, groups)
@@ -248,7 +248,7 @@ class RowLoops:
                 return
         with self.ib.for_range(1 if self.is_held else 0, chunks, "chunk") as chunk:
             places = self._places_of(chunk)
-            self._bring_steps(places, 0)
+            self._bring_weights(places, 0)
             if chunks == 1:
                 self._share_x()  # weights are under way meanwhile
             self._multiply_steps(places)
@@ -260,7 +260,7 @@ class RowLoops:
     def _places_of(self, chunk: Index) -> list[tuple[Any, Any]]:
         return [self._place(chunk * self.ahead + u) for u in range(self.ahead)]
 
-    def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
+    def _bring_weights(self, places: list[tuple[Any, Any]], slot: int) -> None:
         """The weights of some steps, into registers from a step's on."""
         for u, (at, _) in enumerate(places):
             for r, line in enumerate(self.lines):

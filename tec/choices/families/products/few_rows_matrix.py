@@ -294,23 +294,23 @@ class MatrixLoops(RowLoops):
         if not self.prefetch:
             super()._walk(chunks)
             return
-        if self.is_held:
-            for u, (at, _) in enumerate(self._places_of(0)):
-                self._bring_x(u, at)
-        else:
-            self._bring_steps(self._places_of(0), 0)
+        places = self._places_of(0)
+        if not self.is_held:
+            self._bring_weights(places, 0)
+        self._bring_pieces(places, 0)
         with self.ib.for_range(0, chunks - 1, "chunk") as chunk:
-            self._bring_steps(self._places_of(chunk + 1), self.ahead)
+            places = self._places_of(chunk + 1)
+            self._bring_weights(places, self.ahead)
+            self._bring_pieces(places, self.ahead)
             self._multiply_steps(self._places_of(chunk))
             for buffer in (self.weights, self.row, *((self.factors,) if self.o.scale is not None else ())):
                 self._take_fresh(buffer)
         self._multiply_steps(self._places_of(chunks - 1))
 
-    def _bring_steps(self, places: list[tuple[Any, Any]], slot: int) -> None:
-        super()._bring_steps(places, slot)
-        if self.prefetch:
-            for u, (at, _) in enumerate(places):
-                self._bring_x(slot + u, at)
+    def _bring_pieces(self, places: list[tuple[Any, Any]], slot: int) -> None:
+        """The pieces of x of some steps, from a step's on."""
+        for u, (at, _) in enumerate(places):
+            self._bring_x(slot + u, at)
 
     def _step_of_x(self, u: int, at: Expr) -> int:
         if self.codes is not None:  # x is in shared memory, or comes from where it lies
