@@ -1,6 +1,7 @@
 """Do the tests notice small errors? Plants drawn ones in a copy of the sources, runs the tests for which they change a value, and lists those that nothing noticed.
 
     make mutants                                        # 100, drawn by the date
+    python -m tools.mutants --jobs 16 --seconds 1200     # 16 at once, of which those count that end in 20 minutes
     python -m tools.mutants --count 30 --seed 7 --areas tec/ir/arith tec/ir/passes --tests tests/unit/ir tests/unit/passes
 
 The tests run once with a probe in the place of each drawn error (`tools.probes`), which costs no more than the tests themselves; what it found is kept in build/mutants.
@@ -17,7 +18,9 @@ import dataclasses
 import datetime
 import hashlib
 import json
+import math
 import os
+import queue
 import random
 import re
 import shlex
@@ -26,6 +29,8 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,28 +154,32 @@ def draw(root: Path, areas: list[str], count: int, seed: int) -> list[Mutant]:
 
 
 class Laboratory:
-    """A copy of the checkout in which errors are planted, one after another."""
+    """Copies of the checkout, one for each error that is planted at a time."""
 
-    def __init__(self, root: Path, mutants: list[Mutant], tests: list[str], work: Path, options: list[str]) -> None:
+    def __init__(
+        self, root: Path, mutants: list[Mutant], tests: list[str], work: Path, options: list[str], jobs: int = 1
+    ) -> None:
         self.root, self.mutants, self.tests, self.work, self.options = root, mutants, tests, work, options
-        self.copy = work / "checkout"
-        shutil.rmtree(self.copy, ignore_errors=True)
-        self.copy.mkdir(parents=True)
-        for name in COPIED:
-            if (root / name).is_dir():
-                shutil.copytree(root / name, self.copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-            elif (root / name).exists():
-                shutil.copy2(root / name, self.copy / name)
+        self.copies = [work / f"checkout-{n}" for n in range(jobs)]
+        self.copy = self.copies[0]
+        for copy in self.copies:
+            shutil.rmtree(copy, ignore_errors=True)
+            copy.mkdir(parents=True)
+            for name in COPIED:
+                if (root / name).is_dir():
+                    shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+                elif (root / name).exists():
+                    shutil.copy2(root / name, copy / name)
         self.seconds, self.seen = self._record()
 
-    def _run(self, tests: list[str], seconds: float | None, **more: str) -> tuple[int | None, str]:
-        """pytest's exit code, None where it took too long, and the end of what it said."""
+    def _run(self, tests: list[str], seconds: float | None, copy: Path, **more: str) -> tuple[int | None, str]:
+        """pytest's exit code in a copy, None where it took too long, and the end of what it said."""
         # Without bytecode: a mutant's file may have the time and the size of the one before it.
-        folders = (self.copy, self.copy / "frontends", ROOT, *filter(None, [os.environ.get("PYTHONPATH")]))
+        folders = (copy, copy / "frontends", ROOT, *filter(None, [os.environ.get("PYTHONPATH")]))
         path = os.pathsep.join(str(folder) for folder in folders)
         env = {**os.environ, "PYTHONPATH": path, "TEC_CACHE_DIR": str(self.work / "cache"), **more}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *self.options, *tests]
-        process = subprocess.Popen(command, cwd=self.copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(command, cwd=copy, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
         try:
             said, _ = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -209,9 +218,12 @@ class Laboratory:
             for file, text in before.items():
                 (self.copy / file).write_text(probes.probed(text, by_file[file], file), "utf-8")
             module.write_text(probes.RUNTIME, "utf-8")
-            words = ["-p", "tools.mutants", *self.tests]
+            # A file that cannot be collected here, for a package that is missing, is left out as a test is that fails.
+            words = ["-p", "tools.mutants", "--continue-on-collection-errors", *self.tests]
+            if len(self.copies) > 1:
+                words += ["-n", str(len(self.copies)), "--dist", "worksteal"]
             where = {"TEC_MUTANTS_SECONDS": str(kept / "seconds"), "TEC_REACHED": str(kept / "reached")}
-            code, said = self._run(words, None, **where)
+            code, said = self._run(words, None, self.copy, **where)
         finally:
             module.unlink(missing_ok=True)
             for file, text in before.items():
@@ -259,9 +271,10 @@ class Laboratory:
         }
         return [t for t in self.seconds if t.partition("::")[0] in reads]
 
-    def plant(self, number: int) -> Outcome:
+    def plant(self, number: int, copy: Path, end: float = math.inf) -> Outcome | None:
+        """What the tests say of an error in a copy; None where they had not ended by `end`, of the monotonic clock."""
         mutant = self.mutants[number]
-        path = self.copy / mutant.file
+        path = copy / mutant.file
         before = path.read_text("utf-8")
         after = mutant.mutation.apply(before)
         n = mutant.mutation.line - 1
@@ -274,7 +287,13 @@ class Laboratory:
         path.write_text(after, "utf-8")
         try:
             while True:
-                code, said = self._run(["-x", *tests], 10 * BUDGET_S + 60, PYTHONDONTWRITEBYTECODE="1")
+                long = (
+                    10 * sum(self.seconds[t] for t in tests) + 60
+                )  # ten times what they take, and what pytest takes to begin
+                left_s = end - time.monotonic()
+                code, said = self._run(["-x", *tests], min(long, left_s), copy, PYTHONDONTWRITEBYTECODE="1")
+                if code is None and left_s < long:
+                    return None
                 # A name that is not there, where its file could be read, is a test that depends on what else runs: it says nothing of the error.
                 lost = set(_LOST.findall(said)) if code == 4 and not _BROKEN.search(said) else set()
                 left = [t for t in tests if t.partition("[")[0] not in lost]
@@ -287,6 +306,31 @@ class Laboratory:
             path.write_text(before, "utf-8")
         how = next((s for s in said.splitlines() if s.startswith(("FAILED", "ERROR"))), "") if code else "all pass"
         return Outcome(mutant, code != 0, len(tests), (how or said.strip()[-120:])[:200], change)
+
+    def outcomes(self, end: float = math.inf) -> Iterator[Outcome]:
+        """Of all mutants, each printed as it comes; at `end` those that have not ended are left out."""
+        free = queue.SimpleQueue[Path]()
+        for copy in self.copies:
+            free.put(copy)
+
+        def one(number: int) -> Outcome | None:
+            if time.monotonic() > end:
+                return None
+            copy = free.get()
+            try:
+                return self.plant(number, copy, end)
+            finally:
+                free.put(copy)
+
+        with ThreadPoolExecutor(len(self.copies)) as pool:
+            for done in as_completed([pool.submit(one, n) for n in range(len(self.mutants))]):
+                o = done.result()
+                if o is None:
+                    continue
+                print(f"{'noticed ' if o.noticed else 'SURVIVED'} {o.mutant} ({o.tests} tests; {o.how})", flush=True)
+                if not o.noticed:
+                    print(f"    - {o.change[0]}\n    + {o.change[1]}", flush=True)
+                yield o
 
 
 def rows(outcomes: list[Outcome], seed: int, make: Maker) -> list[Record]:
@@ -310,6 +354,15 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument(
         "--seed", type=int, default=int(os.environ.get("TEC_SEED") or datetime.date.today().strftime("%Y%m%d"))
     )
+    p.add_argument(
+        "--jobs", type=int, default=1, help="how many mutants are planted at once, each in a copy of its own"
+    )
+    p.add_argument(
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help="stop after so many; those that have not ended count as not drawn",
+    )
     p.add_argument("--goal", type=float, default=0.9, help="the share that should be noticed")
     p.add_argument("--write", action="store_true", help="append the share and the survivors to benchmarks/results")
     p.add_argument("--work", type=Path, default=None, help="default: build/mutants of the checkout")
@@ -317,20 +370,16 @@ def main(argv: list[str] | None = None) -> int:
     work = (args.work or args.root / "build" / "mutants").resolve()
     begin = time.monotonic()
     drawn = draw(args.root.resolve(), args.areas, args.count, args.seed)
-    lab = Laboratory(args.root.resolve(), drawn, args.tests, work, shlex.split(args.options))
+    lab = Laboratory(args.root.resolve(), drawn, args.tests, work, shlex.split(args.options), args.jobs)
     print(
         f"{args.count} mutants, --seed {args.seed}; {len(lab.seconds)} tests, {time.monotonic() - begin:.0f} s",
         flush=True,
     )
-    outcomes = []
-    for n in range(len(drawn)):
-        o = lab.plant(n)
-        outcomes.append(o)
-        print(f"{'noticed ' if o.noticed else 'SURVIVED'} {o.mutant} ({o.tests} tests; {o.how})", flush=True)
-        if not o.noticed:
-            print(f"    - {o.change[0]}\n    + {o.change[1]}", flush=True)
+    outcomes = list(lab.outcomes(begin + args.seconds))
     (work / f"outcomes-{args.seed}.json").write_text(json.dumps([dataclasses.asdict(o) for o in outcomes], indent=1))
     noticed = sum(o.noticed for o in outcomes)
+    if len(outcomes) < len(drawn):
+        print(f"{len(drawn) - len(outcomes)} had not ended after {args.seconds:.0f} s")
     if args.write:
         append(rows(outcomes, args.seed, Maker("tests", f"python -m tools.mutants --seed {args.seed}", args.root)))
     print(f"{noticed} of {len(outcomes)} were noticed; survivors stand above as SURVIVED")

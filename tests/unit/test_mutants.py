@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,29 @@ def test_survivors_are_rows_of_the_results() -> None:
     assert survivor.what == str(ms[1]) and survivor.note == "all pass: return [1] becomes return [2]"
 
 
+def test_several_at_once_each_in_its_copy(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lab = mutants.Laboratory.__new__(mutants.Laboratory)
+    lab.mutants = [mutants.Mutant("tec/toy/kept.py", m) for m in mutations(KEPT) for _ in range(4)]
+    lab.copies = [Path("a"), Path("b")]
+    both, here = threading.Barrier(2), []
+
+    def plant(number: int, copy: Path, end: float) -> mutants.Outcome | None:
+        assert copy not in here, "two errors in one copy"
+        here.append(copy)
+        both.wait(30)  # the other copy has one at the same time
+        here.remove(copy)
+        both.wait(30)
+        return None if number < 2 else mutants.Outcome(lab.mutants[number], number > 3, 1, "", ["", ""])
+
+    monkeypatch.setattr(lab, "plant", plant)
+    n = len(lab.mutants) // 2 * 2
+    lab.mutants = lab.mutants[:n]
+    outcomes = list(lab.outcomes())
+    assert len(outcomes) == n - 2, "what had not ended counts neither way"
+    assert capsys.readouterr().out.count("SURVIVED") == sum(not o.noticed for o in outcomes) == 2
+    assert not list(lab.outcomes(end=0.0)), "none begins behind the end"
+
+
 @pytest.mark.slow  # seven runs of pytest
 def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = tmp_path / "root"
@@ -204,7 +228,19 @@ def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (root / "tests" / "conftest.py").write_text(
         "import sys\nfrom pathlib import Path\nsys.path.insert(0, str(Path(__file__).parents[1] / 'tec'))\n"
     )
-    arguments = ["--root", str(root), "--areas", "tec/toy", "--count", "7", "--seed", "5", "--options=--rootdir=."]
+    arguments = [
+        "--root",
+        str(root),
+        "--areas",
+        "tec/toy",
+        "--count",
+        "7",
+        "--seed",
+        "5",
+        "--jobs",
+        "2",
+        "--options=--rootdir=.",
+    ]
     assert mutants.main(arguments) == 1, "what is only run is not noticed"
     said = capsys.readouterr().out
     lines = [line for line in said.splitlines() if line.startswith(("noticed", "SURVIVED"))]
@@ -213,5 +249,5 @@ def test_a_toy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert all(line.startswith("noticed") for line in lines if "held.py" in line), said
     assert any(line.startswith("SURVIVED") for line in lines if "run.py" in line), said
-    assert (root / "build/mutants/checkout/tec/toy/held.py").read_text() == HELD, "the copy is as it was"
+    assert (root / "build/mutants/checkout-0/tec/toy/held.py").read_text() == HELD, "the copy is as it was"
     assert "test_fails_already" not in said
