@@ -91,6 +91,11 @@ def with_lanes(dtype: str, lanes: int) -> str:
     return element if lanes == 1 else f"{element}x{lanes}"
 
 
+def wide(dtype: str) -> str:
+    """The type that numbers of `dtype` are summed up in: float32 for 16-bit floats."""
+    return "float32" if dtype in ("float16", "bfloat16") else dtype
+
+
 _ALIASES = {"float": "float32", "int": "int32", "double": "float64", "half": "float16", "uint1": "bool"}
 
 

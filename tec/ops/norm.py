@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import te
+from ..ir.dtype import wide
 from ..te import Tensor
 from .forms import Form, carry
 from .reduce import reduction
@@ -35,7 +36,7 @@ def _softmax_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]
 
 def _softmax_parts(x: Tensor, axes: Sequence[int]) -> tuple[Any, Any, Any, Any]:
     """(largest, exp of what is below it, their sum, index of a row) over `axes`, in float32 at least. The powers are a stage of their own, which a template may keep."""
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
     shape = static_shape(x)
     kept = tuple(n for k, n in enumerate(shape) if k not in axes)
 
@@ -64,7 +65,7 @@ def _softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> l
     """exp(x) over its sum along `axes`, with the row's maximum taken off first."""
     x = inputs[0]
     axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
     _, powers, total, row = _softmax_parts(x, axes)
 
     def body(*i: Any) -> Any:
@@ -83,7 +84,7 @@ def _log_softmax(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     """log(softmax(x)) along `axes`."""
     x = inputs[0]
     axes = sorted(normalize_axis(a, x.ndim) for a in attrs["axes"])
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
     top, _, total, row = _softmax_parts(x, axes)
 
     def body(*i: Any) -> Any:
@@ -165,7 +166,7 @@ def _log_sum_exp(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) 
     x = inputs[0]
     axis = normalize_axis(attrs["axis"], x.ndim)
     axes, kept = list(range(axis, x.ndim)), static_shape(x)[:axis]
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
     # NaN: the sum has it without the largest number.
     top = reduction(x, kept, axes, False, te.max, None, "largest")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
+from ..ir.dtype import wide
 from ..te import Tensor
 from .dims import require
 from .layouts import Place
@@ -122,7 +123,7 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
     `counted_after`: the padding that counts, where `after` was widened for a last window that overhangs.
     """
     x = inputs[0]
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
     total = _over_windows(attrs, x, outputs[0], te.sum, lambda e: e.astype(acc), 0, "avg_pool_sum")
     counted = {**attrs, "after": attrs.get("counted_after", attrs["after"])}
     lx, ly = layouts_of(attrs, 2)
@@ -138,7 +139,7 @@ def _avg_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> 
 def _lp_pool(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The p-norm (`p`) of each window; others as max_pool. Powers of 16-bit floats are summed in float32, for they overflow before the norm does."""
     x, p = inputs[0], attrs["p"]
-    acc = "float32" if x.dtype in ("float16", "bfloat16") else x.dtype
+    acc = wide(x.dtype)
 
     def value(e: Any) -> Any:
         e = e.astype(acc)

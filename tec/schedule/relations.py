@@ -6,7 +6,6 @@ Each is one class with its propagations beside each other:
 - `index_up(values, ranges)`: child values -> parent values (what the loops' variables mean);
 - `index_down(values, ranges)`: parent values -> child values (where a parent's value is found);
 - `domain_up(intervals, ranges, arith)`: child intervals -> parent intervals (what is touched while children run);
-- `mask_up(flags)`, `mask_down(flags)`: a set of bits follows the loops (which loops stem from a reduction);
 - `overrun_up(over, ranges, arith)`: which parents' values may reach their end because the children's loops run further;
   returns the children that need a guard of their own, since their overrun would land on a neighbour's value.
 
@@ -30,7 +29,6 @@ from .intervals import Interval, point
 Ranges = dict[IterVar, Range]
 Values = dict[IterVar, Expr]
 Intervals = dict[IterVar, Interval]
-Flags = dict[IterVar, int]
 
 
 def ceildiv(a: Any, b: Any) -> Expr:
@@ -142,16 +140,6 @@ class Split:
             point(ends[0]) if outer.is_point and inner.is_point and ends[0] is not None else Interval(*ends)
         )
 
-    def mask_up(self, flags: Flags) -> None:
-        if self.outer in flags or self.inner in flags:
-            bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
-            flags[self.parent] = flags.get(self.parent, 0) | bits
-
-    def mask_down(self, flags: Flags) -> None:
-        if self.parent in flags:
-            for child in self.children:
-                flags[child] = flags.get(child, 0) | flags[self.parent]
-
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         # outer >= its extent puts the parent at or past its end; inner >= its extent is the next outer step's value.
         outer, inner, whole = (ranges[x].extent for x in (self.outer, self.inner, self.parent))
@@ -230,16 +218,6 @@ class Fuse:
         )
         intervals[self.inner] = whole_inner
 
-    def mask_up(self, flags: Flags) -> None:
-        if self.fused in flags:
-            for parent in self.parents:
-                flags[parent] = flags.get(parent, 0) | flags[self.fused]
-
-    def mask_down(self, flags: Flags) -> None:
-        if self.outer in flags or self.inner in flags:
-            bits = flags.get(self.outer, 0) | flags.get(self.inner, 0)
-            flags[self.fused] = flags.get(self.fused, 0) | bits
-
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         # A fused loop that runs too far makes the outer value too large; the inner one is a remainder.
         far = over.get(self.fused, False)
@@ -292,14 +270,6 @@ class Rebase:
                 None if s.hi is None else arith.simplify(plus(s.hi, low)),
             )
 
-    def mask_up(self, flags: Flags) -> None:
-        if self.rebased in flags:
-            flags[self.parent] = flags.get(self.parent, 0) | flags[self.rebased]
-
-    def mask_down(self, flags: Flags) -> None:
-        if self.parent in flags:
-            flags[self.rebased] = flags.get(self.rebased, 0) | flags[self.parent]
-
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         over[self.parent] = over.get(self.rebased, False)
         return ()
@@ -327,12 +297,6 @@ class Singleton:
 
     def domain_up(self, intervals: Intervals, ranges: Ranges, arith: IndexArith) -> None:
         pass
-
-    def mask_up(self, flags: Flags) -> None:
-        pass
-
-    def mask_down(self, flags: Flags) -> None:
-        flags.setdefault(self.iter, 0)
 
     def overrun_up(self, over: dict[IterVar, bool], ranges: Ranges, arith: IndexArith) -> tuple[IterVar, ...]:
         return ()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ...ops.forms import Form
 from ...ops.registry import static_shape
+from ...records import dataclass
 from ...target import Target
 from ..parts import loops
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TopK:
     """The k largest (or smallest) of each of `lines` in order, and their places, into `kept`; of equals the first comes first."""
 

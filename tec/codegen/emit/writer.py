@@ -136,7 +136,7 @@ class Writer:
     def is_soft(self, dtype: str) -> bool:
         """Whether values of a float type are held as integers and computed with in float32 (see `small_floats`)."""
         return (
-            dtype.startswith("float8")
+            dtype_info(dtype).is_float8
             or (not self.native_bfloat and dtype.startswith("bfloat16"))
             or (not self.native_half and dtype.startswith("float16"))
         )

@@ -41,9 +41,9 @@ def byte_products(graph: Graph, target: Target) -> Graph:
         if x.dtype == wanted:
             return b.value(x)
         if x not in shifted:
-            (wide,) = b.new.add("cast", [b.value(x)], {"dtype": "int32"}, x.name)
+            wide = b.cast(b.value(x), "int32", x.name)
             (wide,) = b.new.add("subtract", [wide, b.new.constant(np.int32(_shift(x, wanted)), "half")], {}, x.name)
-            shifted[x] = b.new.add("cast", [wide], {"dtype": wanted}, x.name)[0]
+            shifted[x] = b.cast(wide, wanted, x.name)
         return shifted[x]
 
     def handle(b: Rebuild, node: Node) -> bool:
@@ -92,12 +92,11 @@ def _word_products(graph: Graph, pairs: intrin.VectorDot) -> Graph:
     def as_words(b: Rebuild, x: Value, zero: Value | None) -> Value:
         """x less its zero point in int16."""
         if (x, zero) not in words:
-            (wide,) = b.new.add("cast", [b.value(x)], {"dtype": "int16"}, x.name)
+            wide = b.cast(b.value(x), "int16", x.name)
             if zero is not None and zero.is_known:
                 (wide,) = b.new.add("subtract", [wide, b.new.constant(np.asarray(zero.data).astype(np.int16), zero.name)], {}, x.name)  # fmt: skip
             elif zero is not None:
-                (point,) = b.new.add("cast", [b.value(zero)], {"dtype": "int16"}, zero.name)
-                (wide,) = b.new.add("subtract", [wide, point], {}, x.name)
+                (wide,) = b.new.add("subtract", [wide, b.cast(b.value(zero), "int16", zero.name)], {}, x.name)
             words[x, zero] = wide
         return words[x, zero]
 

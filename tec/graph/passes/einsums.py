@@ -62,10 +62,7 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
     # Products of some operands are kept in what sums are added up in, as exact as one sum of all: they may be large where the whole sum is not.
     wide = accumulator(made.dtype)
 
-    def cast(v: Value, dtype: str) -> Value:
-        return v if v.dtype == dtype else b.new.add("cast", [v], {"dtype": dtype}, v.name, node.origin)[0]
-
-    values = [(part, cast(b.value(v), wide)) for part, v in zip(operands.split(","), node.inputs)]
+    values = [(part, b.cast(b.value(v), wide, origin=node.origin)) for part, v in zip(operands.split(","), node.inputs)]
     size = {c: n for part, v in values for c, n in zip(part, v.shape)}
 
     def multiply_adds(pair: tuple[int, int]) -> int:
@@ -79,7 +76,7 @@ def _in_pairs(b: Rebuild, node: Node) -> bool:
         kept = "".join(dict.fromkeys(c for c in first + second if c in wanted)) if rest else out
         (product,) = b.new.add("einsum", [x, y], {"equation": f"{first},{second}->{kept}"}, made.name, node.origin)
         values = [*rest, (kept, product)]
-    b.map[made] = cast(values[0][1], made.dtype)
+    b.map[made] = b.cast(values[0][1], made.dtype, origin=node.origin)
     return True
 
 

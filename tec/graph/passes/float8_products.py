@@ -62,7 +62,7 @@ def float8_products(graph: Graph, target: Target) -> Graph:
         times = b.new.constant((factor * (4 if halved else 1)).astype(np.float32), "scale")
         both = b.new.add("multiply", [_float32(b, b.value(scale)), times], {}, "scale")[0]
         (y,) = b.new.add("multiply", [y, both], {}, out.name)
-        b.map[out] = y if out.dtype == "float32" else b.new.add("cast", [y], {"dtype": out.dtype}, out.name)[0]
+        b.map[out] = b.cast(y, out.dtype, out.name)
         return True
 
     return rebuild(graph, handle)
@@ -115,7 +115,7 @@ def _by_column(node: Node, data: Any, scale: Any) -> Any:
 
 
 def _float32(b: Rebuild, v: Value) -> Value:
-    (v,) = (v,) if v.dtype == "float32" else b.new.add("cast", [v], {"dtype": "float32"}, v.name)
+    v = b.cast(v, "float32")
     return v if v.ndim == 0 else b.new.add("reshape", [v], {"shape": ()}, v.name)[0]
 
 

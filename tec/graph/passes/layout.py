@@ -131,9 +131,7 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
         data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
     letters = plain_weights(x.ndim)
     weights = b.new.constant(wanted.weights.store(data, letters.name), w.name, dtype if wanted.dtype else w.dtype)
-    source = b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1)
-    if source.dtype != dtype:
-        (source,) = b.new.add("cast", [source], {"dtype": dtype}, x.name)
+    source = b.cast(b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1), dtype, x.name)
     groups = node.attrs["groups"] // wanted.merged
     if groups > 1 and data.shape[1] == 1:
         # A channel each, those that fill up a block too.
@@ -144,9 +142,7 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
         **({"out_dtype": node.attrs["out_dtype"]} if "out_dtype" in node.attrs else {}),
     }  # fmt: skip
     (made,) = b.new.add("conv", [source, weights], attrs | _space(x, wanted.x), out.name, node.origin)
-    if made.dtype != out.dtype:
-        (made,) = b.new.add("cast", [made], {"dtype": out.dtype}, out.name)
-    return b.keep(out, wanted.y, made)
+    return b.keep(out, wanted.y, b.cast(made, out.dtype, out.name))
 
 
 def _space(x: Value, layout: Layout) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def mixed_precision(graph: Graph, dtype: str = "float16") -> Graph:
             if v.is_known:
                 hit = b.new.constant(np.asarray(v.data).astype(np_dtype(to)), v.name, to)
             else:
-                hit = b.new.add("cast", [v], {"dtype": to}, v.name)[0]
+                hit = b.cast(v, to)
             casts[v, to] = hit
         return hit
 

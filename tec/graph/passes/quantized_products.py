@@ -32,7 +32,7 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
     def centred(b: Rebuild, q: Value, zero: Value | None) -> Value:
         """q - zero in int32."""
         if (q, zero) not in wide:
-            (x,) = b.new.add("cast", [b.value(q)], {"dtype": "int32"}, q.name)
+            x = b.cast(b.value(q), "int32", q.name)
             if zero is not None:
                 point = b.new.constant(np.asarray(zero.data).astype(np.int32).reshape(()), zero.name)
                 (x,) = b.new.add("subtract", [x, point], {}, q.name)
@@ -52,7 +52,7 @@ def quantized_products(graph: Graph, target: Target) -> Graph:
         attrs = {**node.attrs, **({"out_dtype": "int32"} if node.op == "matmul" else {})}
         integers = b.new.constant(data.astype(np.int32), w.name)
         (y,) = b.new.add(node.op, [centred(b, q, zero), integers], attrs, out.name, node.origin)
-        (y,) = b.new.add("cast", [y], {"dtype": "float32"}, out.name)
+        y = b.cast(y, "float32", out.name)
         both = b.new.constant((np.float32(scale) * factor).astype(np.float32), "scale")
         b.map[out] = b.new.add("multiply", [y, both], {}, out.name)[0]
         return True

@@ -77,7 +77,7 @@ def _pool(b: Rebuild, node: Node) -> bool:
     if made is None or made[2] <= 0 or made[0] not in b.map:
         return False
     (largest,) = b.new.add("max_pool", [b.map[made[0]]], node.attrs, out.name, node.origin)
-    (y,) = b.new.add("cast", [largest], {"dtype": "float32"}, out.name)
+    y = b.cast(largest, "float32", out.name)
     if made[1] is not None:
         (y,) = b.new.add("subtract", [y, _constant(b, _array(made[1]).reshape(()), "zero")], {}, out.name)
     (b.map[out],) = b.new.add("multiply", [y, _constant(b, made[2], "scale")], {}, out.name)

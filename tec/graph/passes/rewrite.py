@@ -22,6 +22,12 @@ class Rebuild:
     def value(self, v: Value) -> Value:
         return v if v.is_const and v not in self.map else self.map[v]
 
+    def cast(self, v: Value, dtype: str, name: str | None = None, origin: str = "") -> Value:
+        """`v`, of the new graph, as `dtype`, under its own name or another one."""
+        if v.dtype == dtype:
+            return v
+        return self.new.add("cast", [v], {"dtype": dtype}, v.name if name is None else name, origin)[0]
+
     def copy(self, node: Node) -> list[Value]:
         """The node, on new values."""
         outs = copied(self.new, node, [self.value(v) for v in node.inputs])

@@ -54,7 +54,7 @@ def widen_halves(graph: Graph, target: Target) -> Graph:
             if v.is_known:
                 wide[v] = b.new.constant(np.asarray(v.data).astype(np.float32), v.name)
             else:
-                (wide[v],) = b.new.add("cast", [b.value(v)], {"dtype": "float32"}, v.name)
+                wide[v] = b.cast(b.value(v), "float32", v.name)
         return wide[v]
 
     def handle(b: Rebuild, node: Node) -> bool:
@@ -62,7 +62,7 @@ def widen_halves(graph: Graph, target: Target) -> Graph:
             return False
         out = node.outputs[0]
         (y,) = b.new.add(node.op, [widened(b, v) for v in node.inputs], node.attrs, out.name, node.origin)
-        (b.map[out],) = b.new.add("cast", [y], {"dtype": out.dtype}, out.name, node.origin)
+        b.map[out] = b.cast(y, out.dtype, out.name, node.origin)
         return True
 
     return rebuild(graph, handle)

@@ -114,18 +114,6 @@ def test_domain_up_covers(name, relation, parents):
                     assert value(intervals[x].lo) <= v <= value(intervals[x].hi), (box, c)
 
 
-@pytest.mark.parametrize("name, relation, parents", CASES, ids=IDS)
-def test_masks_reach_every_child_and_parent(name, relation, parents):
-    for x in relation.parents:
-        flags = {x: 2}
-        relation.mask_down(flags)
-        assert all(flags[c] & 2 for c in relation.children)
-    for x in relation.children:
-        flags = {x: 1}
-        relation.mask_up(flags)
-        assert all(flags[p] & 1 for p in relation.parents)
-
-
 def test_fixed_loops_keep_their_extent():
     p, o, i = iv("p", 0, 10), iv("o"), iv("i")
     assert value(ranges_of(Split(p, o, i, factor=IntImm(16)), {p: p.dom})[i].extent) == 10
