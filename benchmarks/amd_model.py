@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import tec
-from benchmarks.model_rows import LAUNCHES, Row, rows
+from benchmarks.model_rows import Row, rows
 from benchmarks.time_model import op, profiled_us
 from tec.choices import schedule
 from tec.ops.layouts import Layout
@@ -46,7 +46,7 @@ Line = dict[str, Any]
 
 
 def usable(row: Row) -> bool:
-    return row.us >= LAUNCH_US or row.impl not in LAUNCHES
+    return row.us >= LAUNCH_US or not row.launched
 
 
 def right_rows() -> list[Row]:

@@ -24,14 +24,16 @@ PRODUCTS = {
     ("gfx906", 64): "MI60", ("gfx906", 60): "MI50", ("gfx1030", 72): "RX 6800 XT", ("gfx1100", 96): "RX 7900 XTX", ("gfx1102", 32): "RX 7600",
     ("gfx1151", 40): "Radeon 8060S",
 }  # fmt: skip
-LAUNCHES = ("tensile", "tunableop")  # whose times hold a part of a launch: judged above 30 us alone
+# Words in the paths of tuners' files whose times hold a part of a launch: Tensile's logic (rocBLAS's and hipBLASLt's kernels) and PyTorch's TunableOp (whichever library it chose).
+LAUNCHES = ("Logic/", "tunableop")
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One published time. `sizes`: of a product (m, n, k, batch), of a convolution (n, c, h, w, k, r, s, stride, pad), of attention and its gradient (batch, heads, heads of keys, places, size), of a
     mixture of experts (tokens, dimension, inner dimension, experts, choices of a token).
-    `kernel`: the code object that was timed, where its source names it; `splits` of the sum over k. `warm`: the same buffers were used again and again."""
+    `kernel`: the code object that was timed, where its source names it; `splits` of the sum over k. `warm`: the same buffers were used again and again. `launched`: the time holds a part of a
+    launch (`LAUNCHES`)."""
 
     op: str
     chip: str
@@ -47,6 +49,7 @@ class Row:
     turned: str = "NT"
     causal: bool = False
     note: str = ""
+    launched: bool = False
 
     @property
     def shape(self) -> str:
@@ -85,7 +88,7 @@ def _products() -> Iterator[Row]:
         warm = "ROCm/aiter" not in r["source"]
         yield Row(
             "product", r["chip"], PRODUCTS[r["chip"], int(r["cus"])], dtype, r["dtype_c"], sizes, float(r["us"]), r["impl"], warm, kernel, splits,
-            r["transA"] + r["transB"], False, r["note"],
+            r["transA"] + r["transB"], False, r["note"], any(word in r["source"] for word in LAUNCHES),
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from ..target import Chip as Limits
 
 # Whose instructions the tables of opcodes know.
 EMULATED = (
-    "gfx90a", "gfx942", "gfx950", "gfx906", "gfx908", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201", "gfx1250",
+    "gfx90a", "gfx942", "gfx950", "gfx900", "gfx906", "gfx908", "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201", "gfx1250",
 )  # fmt: skip
 # The types of matrix instructions, by the letters in their names.
 DTYPES = {

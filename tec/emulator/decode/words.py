@@ -16,9 +16,10 @@ from functools import cache
 from ..errors import UnsupportedInstruction
 from .inst import INV_2PI, NO_OPERANDS, TTMP0, Inst, Operand, generation, opcode
 
-# The chips of each table, by their letters there. gfx1201 has gfx1200's instructions, gfx1101 to gfx1103 have gfx1100's, gfx1150 gfx1151's. What gfx906 and gfx908 have of
+# The chips of each table, by their letters there. gfx1201 has gfx1200's instructions, gfx1101 to gfx1103 have gfx1100's, gfx1150 gfx1151's. What gfx900, gfx906 and gfx908 have of
 # gfx90a's opcodes means the same there; what is theirs alone (v_mad_f32, v_mac_f32) LLVM writes only where denormals are flushed, and it is refused here.
 _CHIPS = {
+    "gfx900": "a",
     "gfx906": "a",
     "gfx908": "a",
     "gfx90a": "a",
@@ -35,7 +36,9 @@ _CHIPS = {
     "gfx1201": "g",
     "gfx1250": "h",
 }
-BEFORE_GFX940 = ("gfx906", "gfx908", "gfx90a")  # fmt: skip
+# In their places gfx900 has v_mad_mix, which rounds twice and flushes denormals: refused as v_mad_f32 is.
+_GFX906_MIX = "v_fma_mix"
+BEFORE_GFX940 = ("gfx900", "gfx906", "gfx908", "gfx90a")  # fmt: skip
 _NAMED = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0)  # source operands from 240 on, then 1 / (2 pi)
 _SPECIAL = {
@@ -64,7 +67,7 @@ def encodings(chip: str) -> dict[tuple[str, int], Encoding]:
         with open(os.path.join(os.path.dirname(__file__), f"encodings_{family}.txt")) as file:
             for line in file:
                 kind, op, name, chips, *operands = line.split()
-                if _CHIPS[chip] in chips:
+                if _CHIPS[chip] in chips and not (chip == "gfx900" and name.startswith(_GFX906_MIX)):
                     halves = int(operands.pop()[1:]) if operands and operands[-1][0] == "=" else 0
                     out[kind, int(op, 16)] = Encoding(name, tuple((o[0], int(o[1:])) for o in operands), halves)
     return out

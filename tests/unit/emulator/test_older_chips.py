@@ -8,11 +8,12 @@ import pytest
 import tec
 from tec.choices import schedule
 from tec.emulator.chips import EMULATED
+from tec.emulator.decode.words import encodings
 from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd, rocm_emu
-from tec.target import MACHINES
+from tec.target import CHIPS, MACHINES
 
-CASES = [("gfx906", "float32"), ("gfx906", "int8"), ("gfx908", "float16"), ("gfx908", "int8"), ("gfx1102", "float16")]
+CASES = [("gfx900", "float32"), ("gfx900", "float16"), ("gfx906", "float32"), ("gfx906", "int8"), ("gfx908", "float16"), ("gfx908", "int8"), ("gfx1102", "float16")]
 
 
 @pytest.mark.parametrize(("chip", "dtype"), CASES)
@@ -35,5 +36,12 @@ def test_products_run_right_and_are_modelled(chip: str, dtype: str) -> None:
     assert all(x.estimate.kernel_us > 0 for x in profile.launches)
 
 
-def test_every_emulated_chip_has_a_product() -> None:
+def test_every_chip_that_compiles_is_emulated_and_has_a_product() -> None:
+    assert set(EMULATED) == {name for name in CHIPS if name.startswith("gfx")}
     assert set(EMULATED) <= {m.chip for m in MACHINES.values()}
+
+
+def test_gfx900_does_not_take_its_own_mixes_for_fused_ones() -> None:
+    mixes = [(kind, op) for (kind, op), e in encodings("gfx906").items() if e.name.startswith("v_fma_mix")]
+    assert len(mixes) == 3
+    assert not [key for key in mixes if key in encodings("gfx900")]
