@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import tec
+from benchmarks.amd_reasons import NAMES, WIDTHS
 from benchmarks.model_rows import Row, rows
 from benchmarks.time_model import op, profiled_us
 from tec.choices import schedule
@@ -36,11 +37,7 @@ from tec.target import find_product, level_gbps
 from tec.target.fitted import fitted
 
 LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_rows/README.md`)
-NAMES = {
-    "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8_e4m3",
-}  # fmt: skip
 COPIES = 101  # of its operands that aiter's tuner goes through, one a launch (`aiter/test_common.py`): what they are together is what the last cache would have to hold
-WIDTHS = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "f8": 1, "f4": 17 / 32}  # bytes, scales with them
 LIMIT_S = 300  # processor time of a row
 Line = dict[str, Any]
 

@@ -45,6 +45,10 @@ FITTED: dict[str, Fitted] = {
         680, "ns", "f4 1x12288x4096, 2x2048x7168, 2x7168x2048, 16x12288x1536, 64x6144x16384, 128x2048x7168 (asm, 4 to 28 us), less the profiler's part", "a few waves that wait for memory: at the "
         "MI300X's 425 ns they take 0.66 to 0.76 of the time that they took, at 680 ns 0.92 to 1.06. Their operands are other ones each time (101 copies), so pages' first uses are in it",
     ),
+    "MI355X last cache latency": Fitted(
+        295, "ns", "f4 2x512x4096, 8x512x4096, 64x512x4096, 256x512x4096, 640x256x768, 128x256x256, f8 2x128x7168 (asm, 3.5 to 7.4 us), whose operands the last cache holds", "a few waves that wait for it: at "
+        "the MI300X's 218 ns six of the seven take 0.83 to 0.95 of the time that they took (the other one 1.04), at 295 ns all 0.88 to 1.07, which is the least sum of squares. Memory's latency is longer by a like part",
+    ),
     "profiled kernel": Fitted(
         2.1, "us", "f4 2x512x4096, 8x512x4096, 2x16384x2048 (MI355X, asm, 5.4 to 6.2 us)", "what torch's profiler has for a kernel beside its work, where kernels follow each other. In published traces of "
         "MI300X (TraceLens) the medians of kernels of one work-group are 2.0 and 2.1 us in two of six, 4.2 to 5.2 in the others, whose GPUs wait for their host",

@@ -222,7 +222,7 @@ _MI455X_ASSUMED = (
     "latencies and the L2's bandwidth are MI300X's, by units and clock; memory and clock at their peaks; the L1's width is RDNA's; waves start without delay; "
     "multiply-adds of the vector units in a clock are MI300X's in float32 and float64 (128, 64), RDNA's in float16 (256)"
 )
-_MI355X_NS = (None, None, None, fitted("MI355X memory latency"))
+_MI355X_NS = (None, None, fitted("MI355X last cache latency"), fitted("MI355X memory latency"))
 # [O], taken to be at the highest clock: 28 bytes a clock of each unit. The fastest of AMD's kernels, whose tiles live off the L2, take 14.4 TB/s from it at the clocks that power leaves them.
 _MI350_L2 = 17_000.0 / 2400  # a megahertz
 _MI350_MALL = fitted("MI355X last cache")
