@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.amd_model import summary
+from benchmarks.amd_reasons import FAR, WORDS, least_us, reason
+from benchmarks.model_rows import Row, rows
 from tec.target.fitted import FITTED
 
 MARK, GOOD_MARK, FITTED_MARK = "<!-- amd model -->", "<!-- tec beside libraries -->", "<!-- fitted constants -->"
+REASONS_MARK = "<!-- reasons -->"
 DATA = Path(__file__).resolve().parent.parent / "benchmarks" / "amd_model.jsonl"
 WIDTH, LEFT, ROW = 640, 250, 18  # pixels of the picture
 LEAST, MOST = 0.4, 1.6  # ratios at its ends
@@ -61,10 +65,10 @@ def picture(found: list[Line]) -> str:
     out.append(
         f'<rect x="{_x(0.85):.0f}" y="0" width="{_x(1.15) - _x(0.85):.0f}" height="{ROW * len(groups)}" fill="#8884"/>'
     )
-    for i, (name, rows) in enumerate(sorted(groups.items())):
+    for i, (name, of) in enumerate(sorted(groups.items())):
         y = ROW * i + ROW // 2
         out.append(f'<text x="4" y="{y + 4}" font-size="11" fill="currentColor">{name}</text>')
-        for x in rows:
+        for x in of:
             fill = "#3b6fb6" if x["judged"] else "none"
             title = f"<title>{x['shape']}: {x['modelled_us']:g} us for {x['measured_us']:g}</title>"
             out.append(
@@ -77,16 +81,52 @@ def picture(found: list[Line]) -> str:
     return "".join([*out, "</svg>"])
 
 
+@cache
+def _rows() -> dict[tuple[Any, ...], Row]:
+    return {(r.product, r.dtype, r.shape, r.turned, r.us): r for r in rows()}
+
+
+def _row(x: Line) -> Row:
+    """The published row of a line."""
+    return _rows()[x["product"], x["dtype"], x["shape"], x["turned"], x["measured_us"]]
+
+
 def good_table(found: list[Line]) -> list[str]:
-    """tec's default beside a library's best, the best ratio first."""
+    """tec's default beside a library's best, by product and operation."""
     out = [
-        "| product | type | problem | operands | library, us | tec, modelled, us | ratio | limit |",
-        "| --- " * 8 + "|",
+        "| product | operation | rows | median | 90 % | worst | below 0.6 |",
+        "| --- " * 7 + "|",
     ]
-    for x in sorted(found, key=lambda x: float(x["ratio"])):
-        shape = x["shape"].removeprefix("product ")
-        times = f"{x['measured_us']:g} | {x['modelled_us']:g} | {x['ratio']:.2f}"
-        out.append(f"| {x['product']} | {x['dtype']} | {shape} | {x['turned']} | {times} | {x['limit']} |")
+    groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
+    for x in found:
+        groups[x["product"], x["shape"].split()[0]].append(x)
+        groups["all", ""].append(x)
+    for key in sorted(groups, key=lambda k: (k[0] != "all", k)):
+        s = summary(groups[key])
+        ratios = [x["ratio"] for x in groups[key]]
+        cells = [*key, s["rows"], f"{s['median']:.2f}", f"{s['p90']:.2f}", f"{max(ratios):.2f}"]
+        out.append("| " + " | ".join(map(str, cells)) + f" | {sum(r < FAR for r in ratios)} |")
+    return out
+
+
+def reasons_table(found: list[Line]) -> list[str]:
+    """Of the rows where tec is far ahead: how many each reason has, with the median row of each."""
+    out = [
+        "| reason | rows | median ratio | a row: product, type, problem, operands | library, us | tec, us | least, us |",
+        "| --- " * 7 + "|",
+    ]
+    groups: dict[str, list[Line]] = defaultdict(list)
+    for x in found:
+        if x["ratio"] < FAR:
+            groups[reason(_row(x), x["modelled_us"])].append(x)
+    for name in WORDS:
+        of = sorted(groups.get(name, []), key=lambda x: float(x["ratio"]))
+        if not of:
+            continue
+        x = of[len(of) // 2]
+        row = ", ".join((x["product"], x["dtype"], x["shape"], x["turned"]))
+        times = f"{x['measured_us']:.4g} | {x['modelled_us']:.4g} | {least_us(_row(x)):.2g}"
+        out.append(f"| {WORDS[name]} | {len(of)} | {x['ratio']:.2f} | {row} | {times} |")
     return out
 
 
@@ -102,5 +142,7 @@ def with_tables(markdown: str) -> str:
     found = lines()
     right = [x for x in found if x["part"] == "right"]
     text = markdown.replace(MARK, "\n".join([picture(right), "", *_table(right)]))
-    text = text.replace(GOOD_MARK, "\n".join(good_table([x for x in found if x["part"] == "good"])))
+    good = [x for x in found if x["part"] == "good"]
+    text = text.replace(GOOD_MARK, "\n".join(good_table(good)))
+    text = text.replace(REASONS_MARK, "\n".join(reasons_table(good)))
     return text.replace(FITTED_MARK, "\n".join(fitted_table()))

@@ -13,7 +13,15 @@ from tec.ops.registry import TensorType, get_op
 from tec.runtime import nd, rocm_emu
 from tec.target import CHIPS, MACHINES
 
-CASES = [("gfx900", "float32"), ("gfx900", "float16"), ("gfx906", "float32"), ("gfx906", "int8"), ("gfx908", "float16"), ("gfx908", "int8"), ("gfx1102", "float16")]
+CASES = [
+    ("gfx900", "float32"),
+    ("gfx900", "float16"),
+    ("gfx906", "float32"),
+    ("gfx906", "int8"),
+    ("gfx908", "float16"),
+    ("gfx908", "int8"),
+    ("gfx1102", "float16"),
+]
 
 
 @pytest.mark.parametrize(("chip", "dtype"), CASES)
