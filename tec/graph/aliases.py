@@ -21,6 +21,7 @@ from .graph import Graph, Node, Value
 from .state import Rows
 
 PIECE_ALIGN = 64  # bytes: what functions may expect of an argument's address
+_SHORT = 4096  # elements: a few for each thread of one work-group
 
 
 @dataclass
@@ -104,7 +105,7 @@ def _apart(node: Node, readers: dict[Value, list[Node]], graph: Graph) -> tuple[
 
 def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:
     """Whether a reshape only puts in or takes out dimensions of 1 on the way from one kernel's work to the next one's: it goes into their loops, which
-    are then one, at no cost."""
+    are then one: at no cost where rows are appended, and where there are few elements at one that is less than a call's."""
     x, y = node.inputs[0], node.outputs[0]
     after = readers.get(y, ())
     if (
@@ -118,9 +119,14 @@ def moves_ones(node: Node, readers: dict[Value, list[Node]]) -> bool:
     return (
         x.node.definition.kind in moved
         and x.node.op != "slice"
-        and after[0].op == "append"
+        and (after[0].op == "append" or (_is_short(y) and after[0].definition.kind in moved))
         and VIEW not in x.node.definition.traits
     )
+
+
+def _is_short(v: Value) -> bool:
+    """Whether a value has so few elements that a call of its own is most of what it costs to make it, and how it is read does not matter."""
+    return isinstance(v.type.size, int) and v.type.size <= _SHORT
 
 
 def _worth_fusing(v: Value, readers: dict[Value, list[Node]]) -> bool:

@@ -1,29 +1,80 @@
-"""Small sums that only the network's caller waits for, the checks of indices above all, run in the launch of a group that reads the same value.
+"""Two short groups that do not wait for each other run in one launch: a sum that only the network's caller waits for, the checks of indices above all, beside a group
+that reads the same value; and elementwise work of few elements beside another such (the cosines and sines of a decoder's angles, a layer's new keys and values).
 
-Two groups -> one function: the loops of the one's choice, then those of the sum with as many threads a work-group. `ir/passes/join_launches` makes one kernel of
+Two groups -> one function: the loops of the one's choice, then those of the other with as many threads a work-group. `ir/passes/join_launches` makes one kernel of
 the two where it can; else they are two, as they would be by themselves.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ..choices import Scheduled, spaces
 from ..ir import Buffer, Func
 from ..ir import stmt as S
 from ..ir.passes.rewrite_util import const_int
 from ..ir.visit import visit
-from ..ops.registry import COMPLEX, REDUCTION
+from ..ops.registry import COLLECTIVE, COMPLEX, REDUCTION
 from ..target import Target
 from .graph import Graph, Value
 from .passes.fuse import FusedGroup
 from .programs import Program
+from .regions import is_region
 from .sizes import sizes_of_group
+from .state import written
 
 _MOST_RESULTS = 4096  # of a sum: more are work of their own
 # Terms of a result, which one work-group adds up: of more a kernel of their own is quicker. An H200: 1.8 million took one 431 us beside a gather of 9 us.
 _MOST_TERMS = 1 << 14
+# Results of elementwise work that runs beside another: an H200 moves 4 MB in the microsecond that a launch takes in a captured graph, so these are short.
+_MOST_SHORT = 1 << 16
 
 
 def pairs(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
+    """The groups beside which another runs, each with that one."""
+    found = _sums(graph, groups)
+    taken = {*found, *found.values()}
+    found |= _neighbours([g for g in groups if g not in taken])
+    return found
+
+
+def _neighbours(groups: Sequence[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
+    """Short elementwise work, each with the next such whose values are there before it."""
+    ready: dict[Value, int] = {}  # by value, the number of the last group that runs before it is there
+    found: dict[FusedGroup, FusedGroup] = {}
+    waiting: list[tuple[int, FusedGroup]] = []
+    for k, g in enumerate(groups):
+        last = max((ready.get(v, -1) for v in g.inputs), default=-1)
+        ready |= dict.fromkeys(g.outputs, last if g.is_alias else k)
+        if not _is_short(g):
+            continue
+        first = next(((n, h) for n, h in waiting if last < n), None)
+        if first is None:
+            waiting.append((k, g))
+        else:
+            waiting.remove(first)
+            found[first[1]] = g
+            ready |= dict.fromkeys(g.outputs, first[0])
+    return found
+
+
+def _is_short(g: FusedGroup) -> bool:
+    """Whether a group is elementwise work, or moves elements, and makes few: a number of them, since of an open one a function may be several."""
+    if g.is_alias or g.anchor is not None or len(g.outputs) != 1:
+        return False
+    if any(is_region(n) or written(n) or COLLECTIVE in n.definition.traits for n in g.nodes):
+        return False
+    return _results(g) <= _MOST_SHORT
+
+
+def _results(g: FusedGroup) -> int:
+    """What a group computes elements for: of rows of a state the new ones."""
+    last = g.nodes[-1]
+    size = (last.inputs[1] if last.op == "append" else g.outputs[0]).type.size
+    return int(size) if isinstance(size, int) else _MOST_SHORT + 1
+
+
+def _sums(graph: Graph, groups: list[FusedGroup]) -> dict[FusedGroup, FusedGroup]:
     """The groups beside which a sum runs, each with that sum's group. Sizes of both are numbers: of an open size a function may be several."""
     read, given = graph.users(), set(graph.outputs)
     shown: dict[Value, Value] = {}  # what a view shows, from its beginning on
@@ -60,21 +111,20 @@ def _read(group: FusedGroup, shown: dict[Value, Value]) -> set[Value]:
 
 
 def joined(first: Func, program: Program, target: Target) -> Func:
-    """The function of `first` and of a sum's program: its parameters, then the sum's."""
+    """The function of `first` and of another program: its arrays, then the other's, then the sizes, which are the same of both."""
     second = program.loops(_scheduled(program, _threads(first), target))
-    written = second.attrs["writes"]
-    for p in second.params:  # two arrays of one name could not be told apart
-        p.name = f"beside_{p.name}"
-        if isinstance(p, Buffer):
-            p.data.name = p.name
+    own, others = ([p for p in f.params if isinstance(p, Buffer)] for f in (first, second))
+    sizes = [p for p in first.params if not isinstance(p, Buffer)]
+    for p in others:  # two arrays of one name could not be told apart
+        p.name = p.data.name = f"beside_{p.name}"
     attrs = {
         **first.attrs,
-        "writes": (*first.attrs["writes"], *(f"beside_{n}" for n in written)),
+        "writes": (*first.attrs["writes"], *(f"beside_{n}" for n in second.attrs["writes"])),
         "side_by_side": True,
     }
     if shapes := second.attrs.get("shapes"):
-        attrs["shapes"] = {**first.attrs.get("shapes", {}), **{len(first.params) + k: s for k, s in shapes.items()}}
-    return Func(first.name, (*first.params, *second.params), S.Seq((first.body, second.body)), attrs)
+        attrs["shapes"] = {**first.attrs.get("shapes", {}), **{len(own) + k: s for k, s in shapes.items()}}
+    return Func(first.name, (*own, *others, *sizes), S.Seq((first.body, second.body)), attrs)
 
 
 def _threads(func: Func) -> int:

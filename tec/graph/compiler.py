@@ -256,10 +256,10 @@ class _Lowering:
 
     def _unit(self, group: FusedGroup, beside: FusedGroup | None) -> tuple[Unit, list[Any]]:
         guards = self.graph.guards
-        sizes = sizes_of_group(group)
+        sizes = sizes_of_group(group, *([] if beside is None else [beside]))
         signature = signature_of(group, sizes)
         if beside is not None:
-            signature = signature, signature_of(beside, sizes_of_group(beside))
+            signature = signature, signature_of(beside, sizes)
         unit = self.units.get(signature)
         if unit is None:
             with _hint_at_sizes(self.graph):

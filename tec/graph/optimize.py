@@ -31,6 +31,7 @@ from .passes.mixed_precision import mixed_precision
 from .passes.packed import pack_weights
 from .passes.projections import find_projections
 from .passes.quantized_products import quantized_products
+from .passes.recompute_short import recompute_short
 from .passes.requantize import requantize
 from .passes.rotary import find_rotary, turn_queries
 from .passes.row_operators import row_operators
@@ -94,6 +95,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("join_sums", lambda g, t, d: join_sums(g, t)),
         Pass("join_resamples", lambda g, t, d: join_resamples(g, t)),
         Pass("slices_behind_reshapes", lambda g, t, d: slices_behind_reshapes(g)),
+        Pass("recompute_short", lambda g, t, d: recompute_short(g, t)),
         clean,
     )
 

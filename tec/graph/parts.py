@@ -1,7 +1,7 @@
 """A graph as groups, with the graphs of its loops and branches as groups of their own: what is lowered, and what the plan is made of.
 
     Part       a graph, its groups, and of each group that is a loop or a branch the parts of its bodies
-    Run        a group, its function, which of the group's inputs are the function's, the sizes that it is called with, and a sum that runs in its launch
+    Run        a group, its function, which of the group's inputs are the function's, the sizes that it is called with, and another group that runs in its launch
     RegionRun  a group that is a loop, a branch or a collective, and its bodies' parts
 
 What a body makes goes to where the loop or the branch wants it: `Part.made` says which outputs its functions write there at once; others are copied.
@@ -29,7 +29,7 @@ class Run:
     function: str
     used: list[int]
     sizes: list[Any]
-    beside: FusedGroup | None = None  # of no open sizes; the group then has none either
+    beside: FusedGroup | None = None
     beside_used: list[int] = field(default_factory=list)
 
     @property

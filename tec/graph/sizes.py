@@ -65,10 +65,11 @@ def _monomials(d: Any) -> Iterator[tuple[Any, ...]]:
                 yield from _monomials(a[2])
 
 
-def sizes_of_group(group: FusedGroup) -> GroupSizes:
-    """Own names for the symbolic sizes in the types and attributes of a group."""
-    held = [x for n in group.nodes for x in (*(v.shape for v in (*n.inputs, *n.outputs)), *n.attrs.values())]
-    dims = dict.fromkeys(_dims([*held, *(capacity for _, capacity in group.rows.values())]))
+def sizes_of_group(*groups: FusedGroup) -> GroupSizes:
+    """Own names for the symbolic sizes in the types and attributes of a group, or of several that one function computes."""
+    nodes = [n for g in groups for n in g.nodes]
+    held = [x for n in nodes for x in (*(v.shape for v in (*n.inputs, *n.outputs)), *n.attrs.values())]
+    dims = dict.fromkeys(_dims([*held, *(capacity for g in groups for _, capacity in g.rows.values())]))
     found = GroupSizes()
     if not dims:
         return found

@@ -17,7 +17,7 @@ from .beside import joined
 from .passes.fuse import FusedGroup
 from .programs import Program, naming, program_of
 from .size_classes import Classes, classes_of, merged, variants
-from .sizes import GroupSizes, sizes_of_group
+from .sizes import GroupSizes
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Unit:
     refused: list[Refused] = field(default_factory=list)  # choices that could not be made, once `settle` was called
     chain: Chain | None = None  # what else may serve, until all code is there
     classes: Classes | None = None  # of its open size
-    beside: list[int] = field(default_factory=list)  # which inputs of a sum that runs in its launch are arguments
+    beside: list[int] = field(default_factory=list)  # which inputs of what runs in its launch are arguments
 
     def likely(self) -> AbstractContextManager[object]:
         """Inside of the block its candidates take the open size for what they are made for."""
@@ -55,18 +55,19 @@ def make_unit(
     beside: FusedGroup | None = None,
 ) -> Unit:
     """The function of a group: the first of its candidates that lowers and that code can be made of, in `building`; where a size is open, of one candidate for
-    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: a sum that the function makes as well (`beside.pairs`)."""
+    each of its classes. Where LLVM refuses it later, the next takes its place, for all sizes. beside: what the function makes as well (`beside.pairs`)."""
     program = replace(program_of(group, number, sizes, guards), early=building.early)
     signature = Group.of(program.outputs).signature
-    other = None if beside is None else program_of(beside, number, sizes_of_group(beside), guards)
+    other = None if beside is None else replace(program_of(beside, number, sizes, guards), early=building.early)
 
     def bound(name: str, size: int) -> Program:
         return replace(program_of(group, number, sizes.bound(name, size), guards), early=building.early)
 
     with naming(group, sizes):
-        classes = classes_of(program, building.target, bound)
+        classes = None if other is not None else classes_of(program, building.target, bound)
     used = [] if other is None else other.inputs
-    unit = Unit(program.name, program.inputs, program.guards, classes=classes, beside=used)
+    held = [*program.guards, *([] if other is None else other.guards)]
+    unit = Unit(program.name, program.inputs, held, classes=classes, beside=used)
 
     def take(made: Made) -> None:
         unit.chosen = {"signature": signature, "choice": made.choice}

@@ -8,6 +8,7 @@ import pytest
 import tec
 from tec.graph import Graph
 from tec.graph.passes.check_indices import _part
+from tec.ops.dims import Dim
 
 TARGET = "rocm -mcpu=gfx942"
 
@@ -72,3 +73,53 @@ def test_one_of_several_readers_takes_the_check() -> None:
     x, index = np.ones((3, 4), np.float32), np.arange(40) % 3
     for got in net.run([x, 2 * x, index], device=tec.rocm_emu("gfx942")):
         assert got.shape == (40, 4)
+
+
+def test_short_elementwise_work_runs_beside_other_such() -> None:
+    g = Graph("g")
+    x, y, z = g.input("x", "float32", (64,)), g.input("y", "float32", (5, 70)), g.input("z", "float32", (300, 300))
+    g.set_outputs([g.add(op, [v])[0] for op, v in (("cos", x), ("sin", y), ("exp", z))], ["a", "b", "c"])
+    net = tec.compile(g, TARGET, cache=False)
+    assert kernels(net) == 2  # of many elements a kernel of its own
+    given = [np.random.default_rng(1).random(s, np.float32) for s in ((64,), (5, 70), (300, 300))]
+    for got, f, v in zip(net.run(given, device=tec.rocm_emu("gfx942")), (np.cos, np.sin, np.exp), given):
+        np.testing.assert_allclose(got, f(v), rtol=1e-5)
+
+
+def test_work_that_waits_runs_after_what_it_waits_for() -> None:
+    """exp reads the cosines, through a view; the sines of z do not, and go beside the cosines."""
+    g = Graph("g")
+    x, z = g.input("x", "float32", (4, 16)), g.input("z", "float32", (9,))
+    a = g.add("cos", [x])[0]
+    b = g.add("exp", [g.add("reshape", [a], {"shape": (64,)})[0]])[0]
+    g.set_outputs([a, b, g.add("sin", [z])[0]], ["a", "b", "c"])
+    net = tec.compile(g, TARGET, cache=False)
+    assert kernels(net) == 2
+    u, v = (np.random.default_rng(2).random(s, np.float32) for s in ((4, 16), (9,)))
+    a, b, c = net.run([u, v], device=tec.rocm_emu("gfx942"))
+    np.testing.assert_allclose(a, np.cos(u), rtol=1e-5)
+    np.testing.assert_allclose(b, np.exp(np.cos(u)).ravel(), rtol=1e-5)
+    np.testing.assert_allclose(c, np.sin(v), rtol=1e-5)
+
+
+def test_rows_that_are_appended_to_two_states_go_there_in_one_launch() -> None:
+    """One function takes the room of both, under two names."""
+    g = Graph("g")
+    keys, values = (
+        g.input("k", "float32", (2, Dim("past"), 8)),
+        g.input("v", "float32", (3, Dim("more"), 8)),
+    )
+    x, y = g.input("x", "float32", (2, 1, 8)), g.input("y", "float32", (3, 1, 8))
+    k, v = (g.add("concat", [c, g.add("neg", [n])[0]], {"axis": 1})[0] for c, n in ((keys, x), (values, y)))
+    g.set_outputs([k, v], ["k2", "v2"])
+    net = tec.compile(g, TARGET, state={"k": "k2", "v": "v2"}, cache=False)
+    assert kernels(net) == 1
+    rng = np.random.default_rng(3)
+    held = {"k": rng.random((2, 3, 8), np.float32), "v": rng.random((3, 5, 8), np.float32)}
+    executor = net.executor(tec.rocm_emu("gfx942"), capacity=9)
+    for turn in range(3):
+        new = {"x": rng.random((2, 1, 8), np.float32), "y": rng.random((3, 1, 8), np.float32)}
+        got = executor.run(new | held if turn == 0 else new)
+        held = {c: np.concatenate([held[c], -new[n]], 1) for c, n in (("k", "x"), ("v", "y"))}
+        for a, b in zip(got, held.values()):
+            np.testing.assert_array_equal(a.numpy(), b)
