@@ -63,12 +63,21 @@ def on_page_markdown(markdown: str, **more: Any) -> str:
     """Plots and tables of results, tables of passes and ONNX operators in the places of their marks."""
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     try:
-        from tools import amd_model_page, contrib_operators, operators_page, passes_page, results_page, results_plots
+        from tools import (
+            amd_model_page,
+            contrib_operators,
+            operators_page,
+            passes_page,
+            readme_figures,
+            results_page,
+            results_plots,
+        )
     finally:
         del sys.path[0]
     for fill in (
         results_page.with_tables,
         amd_model_page.with_tables,
+        readme_figures.with_table,
         results_plots.with_plots,
         passes_page.with_table,
         operators_page.with_table,

@@ -54,10 +54,7 @@ def test_the_readme_opens_with_words_a_picture_and_two_commands() -> None:
 
 
 def test_the_readme_is_short_in_lines_that_are_short() -> None:
-    from tools.readme_figures import BEGIN, END
-
-    drawn = README[README.index(BEGIN) : README.index(END)]  # as long as there are hosts and peers
-    seen = re.sub(r"<!--.*?-->", "", README.replace(drawn, ""), flags=re.S)
+    seen = re.sub(r"<!--.*?-->", "", README, flags=re.S)
     assert len(seen.splitlines()) <= 120
     own = re.sub(r"^```text.*?^```", "", seen, flags=re.M | re.S)  # what programs print is as wide as it is
     prose = [line for line in own.splitlines() if not line.startswith(("|", "!["))]
@@ -101,3 +98,19 @@ def test_pictures_draw_in_place(in_browser) -> None:
     return bad;"""
     for text in (pictures.pipeline(), pictures.architecture(), pictures.schedule()):
         assert in_browser(f"<!doctype html><meta charset=utf-8><body>{text}</body>", script, 1400) == []
+
+
+def test_the_figures_stay_within_their_picture(in_browser) -> None:
+    """No words leave the picture, none lie over others."""
+    from tools import readme_figures
+
+    script = """
+    const page = document.querySelector("rect.page").getBoundingClientRect(), bad = [];
+    const texts = [...document.querySelectorAll("svg text")].map(t => [t.textContent, t.getBoundingClientRect()]);
+    for (const [words, t] of texts) if (t.left < page.left || t.right > page.right || t.bottom > page.bottom) bad.push(words);
+    texts.forEach(([words, a], i) => texts.slice(i + 1).forEach(([other, b]) => {
+      if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 5) bad.push(words + " / " + other);
+    }));
+    return bad;"""
+    drawn = readme_figures.PICTURE.read_text("utf-8")
+    assert in_browser(f"<!doctype html><meta charset=utf-8><body>{drawn}</body>", script, 1400) == []
