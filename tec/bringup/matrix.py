@@ -1,7 +1,7 @@
 """Matrix instructions on the chip and on the software GPU, bit for bit, on drawn operands of three kinds.
 
 - "integers": small integers, whose sums are exact in any order: a difference is one of layout, of elements, or of arithmetic;
-- "normal": numbers about 1: a difference is one of how sums are rounded (for some chips no source says how; see "Numbers" in docs/emulator.md);
+- "normal": numbers about 1: a difference is one of how sums are rounded (for some chips no source says how; see docs/emulator-numbers.md);
 - "bits": any bit patterns, with denormals, infinities and NaN. A NaN agrees with a NaN.
 """
 

@@ -16,7 +16,7 @@ _drivers: dict[tuple[Any, ...], EmuDriver] = {}
 
 
 def get_driver(chip: str, instance: int = 0, **options: Any) -> EmuDriver:
-    """The driver of the emulated `chip` ("gfx942"), one for each set of options (see `EmuDriver`) and each `instance`: each is a GPU of its own."""
+    """The driver of the emulated `chip` ("gfx942", or a product, "mi325x"), one for each set of options (see `EmuDriver`) and each `instance`: each is a GPU of its own."""
     from .checks.names import parse_checks
     from .driver import EmuDriver
 

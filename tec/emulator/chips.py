@@ -64,6 +64,17 @@ def product_chip(name: str, product: str) -> Chip:
 CHIPS: dict[str, Chip] = {n: Chip(TABLE[n], machine_of_chip(TABLE[n])) for n in EMULATED}
 
 
+def named_chip(name: str) -> Chip:
+    """The emulated chip of a name, "gfx942", or of a product's, "mi325x", with that product's figures. Raises DeviceError where there is none."""
+    if name in CHIPS:
+        return CHIPS[name]
+    found = find_product(name)
+    if found is None or found.chip not in CHIPS:
+        products = ", ".join(k for k, m in MACHINES.items() if m.chip in CHIPS)
+        raise DeviceError(f"no emulated chip {name!r}", hint=f"one of: {', '.join(CHIPS)}; or a product: {products}")
+    return product_chip(found.chip, found.name)
+
+
 def places(chip: Chip, vgprs: int, lds_bytes: int, group_waves: int, lanes: int) -> int:
     """Work-groups that a unit holds at once."""
     waves, _ = chip.limits.occupancy(vgprs, 0, group_waves, lanes)

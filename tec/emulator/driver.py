@@ -30,7 +30,7 @@ from .checks.names import parse_checks
 from .checks.order import waiting_places
 from .checks.screening import FEWEST_WAVES, may_be_screened, screening_checks
 from .checks.waits import check_waits
-from .chips import CHIPS
+from .chips import named_chip
 from .decode.asmparse import chip_of
 from .decode.disassemble import SYMBOL, Disassembly, decode
 from .decode.inst import KernelText, generation
@@ -250,9 +250,7 @@ class EmuDriver:
         numerics: str = "chip",
         seed: int | None = 0,
     ):
-        if chip not in CHIPS:
-            raise DeviceError(f"no emulated chip {chip!r}", hint=f"one of: {', '.join(CHIPS)}")
-        self.chip = CHIPS[chip]
+        self.chip = named_chip(chip)
         self.checks = parse_checks(check)
         if numerics not in ("chip", "fma"):
             raise DeviceError(

@@ -51,7 +51,7 @@ def _compare(how: str, a: Any, b: Any) -> Any:
     return _build.compare(how, a, b)
 
 
-class _NotNow(ExprError, TypeError):
+class SymbolicValueError(ExprError, TypeError):
     """A number asked of what is a value of the program being built."""
 
 
@@ -202,7 +202,7 @@ class ExprOps(Spelled):
         return _one(lambda x: _build.cast(dtype, x), self)
 
     def __float__(self) -> float:
-        raise _NotNow(
+        raise SymbolicValueError(
             f"a symbolic {type(self).__name__} has no number yet, as math's functions would need",
             hint="tec has them under the same names: tec.exp(x)",
         )
@@ -212,7 +212,7 @@ class ExprOps(Spelled):
         operator = _OPERATORS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             name = _NAMES.get(ufunc.__name__, ufunc.__name__)
-            raise _NotNow(
+            raise SymbolicValueError(
                 f"np.{ufunc.__name__} of a symbolic {type(self).__name__}", hint=f"tec.{name}(x) computes it later"
             )
 

@@ -484,6 +484,11 @@ class TileKernel(KernelText):
                 aligned |= {n: KNOWN} if v.endswith(f":{KNOWN}") else {}
                 types[n] = described
                 continue
+            if isinstance(v, str) and "*" in v and n not in constants:  # a text is a constant, but hardly such a one
+                raise KernelError(
+                    f"{n} of {self.__name__} is described as {v!r}, which is no type",
+                    hint='"*fp32" is a pointer to float32, "i32" and "fp32" are numbers; ":16" behind it says what is aligned',
+                )
             start = len(flat)
             types[n] = self._typed(n, v, n in constants, flat)
             aligned |= known_of(run_time_names({n: types[n]}), flat[start:])

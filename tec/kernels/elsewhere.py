@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 
+import numpy as np
+
+from ..errors import ExprError
+from ..ir.dtype import dtype_info
 from . import language
 
 _HERE = {
@@ -52,10 +56,20 @@ def named(name: str) -> str | None:
     return _BY_NAME.get(name) or _BY_NAME.get(name.removesuffix("_sync"))
 
 
+def _is_dtype(name: str) -> bool:
+    try:
+        dtype_info(name)
+    except ExprError:
+        return False
+    return True
+
+
 def here(name: str) -> str | None:
     """What tec calls something, or what it calls something like it; None where nothing is near."""
     found = named(name)
     if found is not None:
         return f"tec calls it {found}"
+    if _is_dtype(name):
+        return f'types are names, "{name}"' + (f", or NumPy's, np.{name}" if hasattr(np, name) else "")
     close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)
     return f"is tec.{close[0]} meant?" if close else None

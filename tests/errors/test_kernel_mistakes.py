@@ -148,6 +148,11 @@ def variable_steps(x, n):
     x[::n] = 0  # <-
 
 
+@mistake("tec has no float32", 'types are names, "float32", or NumPy\'s, np.float32')
+def a_type_of_tec(x, n):
+    tec.local(2, tec.float32)[0] = x[0]  # <-
+
+
 @mistake("3 values for 2 elements of local")
 def other_number_of_values(x, n):
     tec.local(2, "float32")[:] = (x[0], x[1], 2.0)  # <-

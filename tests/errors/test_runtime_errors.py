@@ -168,7 +168,7 @@ def test_wrong_device():
         ArgumentError,
         lambda: f(z(4), z(4), z(4)),
         "argument 1 (A) is on cpu(0), and the function was built for rocm",
-        "tec.nd.array(x, tec.rocm(0))",
+        'tec.nd.array(x, tec.rocm(0)), or tec.rocm_emu("gfx942") in its place',
     )
     mistake(
         ArgumentError,
@@ -239,6 +239,7 @@ def test_device_numbers(monkeypatch):
     mistake(DeviceError, lambda: rt.rocm_emu("gfx000"), "no emulated chip 'gfx000'", "gfx942")
     mistake(DeviceError, lambda: rt.rocm_emu("sm_90"), "no emulated chip")
     mistake(DeviceError, lambda: rt.rocm_emu("gfx1310"), "no emulated chip 'gfx1310'", "one of: gfx90a")
+    mistake(DeviceError, lambda: rt.rocm_emu("h100"), "no emulated chip 'h100'", "or a product: mi50")
     monkeypatch.setenv("TEC_EMULATE", "gfx1")
     mistake(DeviceError, lambda: rt.rocm(0), "no emulated chip 'gfx1'")
     monkeypatch.setenv("TEC_EMULATE", "gfx942")

@@ -310,9 +310,14 @@ def rocm(index: int = 0) -> Device:
 
 
 def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
-    """An AMD GPU in software. `check` says what is checked beside bounds: "race,init", a set of names, or "all"; see docs/emulator.md. `index`: which of several such.
+    """An AMD GPU in software: a device that executes AMDGPU machine code on the CPU (docs/emulator.md).
 
-    `numerics`: matrix instructions sum as the "chip" does where its rule is known (the default), or by one "fma" a k.
+    chip: "gfx942", or a product, "mi325x", whose figures the time model then takes. index: which of several such GPUs.
+    check: what is checked beside bounds, "race,init", a set of names, or "all". numerics: matrix instructions sum as the
+    "chip" does where its rule is known (the default), or with one "fma" for each k. Raises DeviceError for an unknown chip.
+
+    >>> tec.rocm_emu("gfx942", check="race")
+    rocm_emu('gfx942', check='race')
     """
     if not isinstance(chip, str):
         raise ArgumentError(f"rocm_emu: chip is {type(chip).__name__}, not a name", hint='rocm_emu("gfx942")')

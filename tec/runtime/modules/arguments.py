@@ -157,7 +157,7 @@ class Checker:
             if self.device_kind != "cpu":
                 raise self.error(
                     f"{p} is a NumPy array, and the function runs on {self.device_kind}",
-                    hint=f"tec.nd.array(x, tec.{self.device_kind}(0))",
+                    hint=self._how_to_move(),
                 )
             made = from_numpy(a)
             if made.address % p.align and made.is_contiguous and made.size:
@@ -173,6 +173,14 @@ class Checker:
             f"{p} is {what}, a {p.given[0]} array of shape {exprs.shape_text(p.given[1])} is wanted",
             hint="tec.nd.array(x, dev)",
         )
+
+    def _how_to_move(self) -> str:
+        """How a program puts an array where the function runs."""
+        where = "tec.cpu()" if self.device_kind == "cpu" else f"tec.{self.device_kind}(0)"
+        software = (
+            ', or tec.rocm_emu("gfx942") in its place for the GPU in software' if self.device_kind == "rocm" else ""
+        )
+        return f"tec.nd.array(x, {where}){software}"
 
     def _realign(self, p: Param, array: NDArray, after: list[Callable[[], None]]) -> NDArray:
         """NumPy promises 16 bytes only and users cannot choose it: go through an aligned copy, and back if written."""
@@ -195,7 +203,7 @@ class Checker:
             if device.kind != self.device_kind:
                 raise self.error(
                     f"{p} is on {device}, and the function was built for {self.device_kind}",
-                    hint=f"tec.nd.array(x, tec.{self.device_kind}({'' if self.device_kind == 'cpu' else '0'}))",
+                    hint=self._how_to_move(),
                 )
             if first is None:
                 first = p, device

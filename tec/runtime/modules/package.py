@@ -174,7 +174,7 @@ class Package:
                 f"{path} is no tec package: not a zip file, or cut off",
                 hint="of libraries, a module's .so alone has the package with it, if no tool has stripped it; save(path) writes a package"
                 if is_native(path)
-                else None,
+                else "tec.compile reads a model; a package is what save(path) writes",
             ) from None
         except OSError as error:
             self._file.close()

@@ -66,7 +66,10 @@ class Feeds:
                     f"input {one_line(name)} is {a.dtype}, the network takes {v.dtype}", hint=f"x.astype({v.dtype!r})"
                 )
             if len(a.shape) != len(v.shape):
-                raise ArgumentError(f"input {one_line(name)} has shape {a.shape}, the network takes {_shape(v)}")
+                raise ArgumentError(
+                    f"input {one_line(name)} has shape {a.shape}, the network takes {_shape(v)}",
+                    hint="x[None] adds a dimension of 1 in front" if len(a.shape) == len(v.shape) - 1 else None,
+                )
             out.append(a)
         return out
 
@@ -87,7 +90,8 @@ class Feeds:
         for k, d, c in self._numbers:
             if (c(env) if callable(c) else c) != given[k].shape[d]:
                 raise ArgumentError(
-                    f"input {one_line(self.names[k])} has shape {tuple(given[k].shape)}, the network takes {_shape(self._types[k])}"
+                    f"input {one_line(self.names[k])} has shape {tuple(given[k].shape)}, the network takes {_shape(self._types[k])}",
+                    hint="a size that the model fixes, or shapes= at compilation, is the same in every run; a named one may vary",
                 )
         return env
 

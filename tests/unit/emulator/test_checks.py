@@ -220,6 +220,11 @@ def test_bad_launches() -> None:
         get_driver("gfx942", check="bound")
 
 
+def test_a_product_is_its_chip_with_its_own_figures():
+    assert get_driver("mi325x").chip.name == "gfx942" and get_driver("mi325x").chip.product == "MI325X"
+    assert get_driver("RX 7900 XTX").chip.name == "gfx1100" and get_driver("gfx942").chip.product == "MI300X"
+
+
 def test_endless_loop_spends_its_budget() -> None:
     ir = kernel("""  br label %loop
 loop:
