@@ -281,3 +281,27 @@ def test_a_loop_that_writes_what_it_loads_is_no_pipeline(target: str) -> None:
     for i in range(3):
         want = (want @ b.astype(np.float32)).astype(np.float16).astype(np.float32)
         np.testing.assert_allclose(a[i + 1], want, rtol=2e-2)
+
+
+@tl.jit
+def _sums_of_known_depth(a, b, out, SIDE: tl.constexpr, DEPTH: tl.constexpr, STEP: tl.constexpr):
+    side = tl.arange(0, SIDE)
+    total = tl.zeros((SIDE, SIDE), tl.float32)
+    for k in range(0, DEPTH, STEP):
+        at = side[:, None] * DEPTH + (k + tl.arange(0, STEP))[None, :]
+        held = (k + tl.arange(0, STEP))[None, :] < DEPTH
+        total += tl.dot(tl.load(a + at, mask=held, other=0.0), tl.trans(tl.load(b + at, mask=held, other=0.0)))
+    tl.store(out + side[:, None] * SIDE + side[None, :], total)
+
+
+@pytest.mark.parametrize("target", [HOPPER, AMPERE, CDNA])
+@pytest.mark.parametrize(("depth", "step"), [(32, 32), (24, 32), (64, 64), (64, 32)])
+def test_a_loop_of_one_turn_waits_for_its_copies(target: str, depth: int, step: int) -> None:
+    """Such a loop is no loop when pipelines are made: without a barrier others read what was not there yet."""
+    side = 64 if step == 64 else 32
+    a, b = np.random.default_rng(depth).standard_normal((2, side, depth)).astype(np.float16)
+    out = np.zeros((side, side), np.float32)
+    interpreted(
+        _sums_of_known_depth, target, (1,), a, b, out, SIDE=side, DEPTH=depth, STEP=step, num_warps=4, num_stages=3
+    )
+    np.testing.assert_allclose(out, a.astype(np.float32) @ b.astype(np.float32).T, rtol=2e-3, atol=2e-2)

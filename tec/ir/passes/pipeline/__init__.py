@@ -47,6 +47,7 @@ def pipeline(func: Func, target: Target) -> Func:
 
     nest: list[S.For] = []  # the loops over threads around
     waves: list[S.For] = []  # the last one over threadIdx.z
+    is_simt = bool(func.attrs.get("simt"))
 
     def fs(s: S.Stmt, note: SoftwarePipeline | SoftwarePipelineOrder | None) -> S.Stmt:
         if isinstance(s, S.Attr) and isinstance(s.note, (SoftwarePipeline, SoftwarePipelineOrder)):
@@ -64,7 +65,9 @@ def pipeline(func: Func, target: Target) -> Func:
             body = fs(s.body, None)
             s = s if body is s.body else s.with_body(body)
             assert not isinstance(note, SoftwarePipelineOrder)
-            found = Fills.of(s, note is not None) if target.is_gpu else None
+            # A program over tiles has its barriers already, but for those between copies to several slots and their readers: of one step too.
+            of_one = is_simt and note is not None and note.stages > 1
+            found = Fills.of(s, note is not None, of_one) if target.is_gpu else None
             return s if found is None else _pipelined(s, found, note or _DOUBLE, target, nest, waves)
         return map_stmt(s, lambda x: fs(x, note if isinstance(s, S.Attr) else None), _keep)
 

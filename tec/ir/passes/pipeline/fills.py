@@ -51,8 +51,9 @@ class Fills:
         return replace(self, rest=[fs(s) for s in self.rest]) if self.by_warpgroups else self
 
     @staticmethod
-    def of(loop: S.For, all_shared: bool) -> Fills | None:
-        """The parts of a loop that can be pipelined, or None. all_shared: of shared buffers all, not those alone that ask to be double-buffered."""
+    def of(loop: S.For, all_shared: bool, of_one: bool = False) -> Fills | None:
+        """The parts of a loop that can be pipelined, or None. all_shared: of shared buffers all, not those alone that ask to be double-buffered. of_one: a loop of one step
+        is a pipeline as well."""
         body = Body.of(loop.body)
         slotted = [a for a in body.allocs if a.buffer.scope in SHARED_SCOPES and (all_shared or a.notes.double_buffer)]
         out = Fills(body, slotted, [], [])
@@ -77,7 +78,7 @@ class Fills:
                 opaque[1] |= does.is_opaque
                 out.rest.append(s)
         # Bulk copies have barriers of their own, and somebody has to wait for them where there is one step.
-        if not slotted or (const_int(loop.extent) in (0, 1) and not out.are_bulk):
+        if not slotted or (const_int(loop.extent) in (0, 1) and not (out.are_bulk or of_one)):
             return None
         # A step's fill needs what the step before computes, or their calls have an order.
         if fill_reads & made or (all(opaque) and not out.are_bulk):
