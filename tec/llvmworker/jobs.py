@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -74,6 +74,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     """Do a job. What LLVM refuses with a message is the answer {"error": message}.
 
     {"do": "facts"}: the host's CPU, its features, LLVM's version. {"do": "layout", "machine"}: the data layout.
+    {"do": "features", "machine", "of"}: "has", those of some features that a machine has.
     {"do": "link", "text", "imports"}: "llvm", the module with others in it.
     {"do": "compile", "text", "machine", "speed", "passes", "want"}: a module of LLVM IR text is optimised at `speed` (0 not at
     all) with the "default" passes, those "plain" (nothing vectorized or unrolled) or those of "registers"; `want` names what is made of it, of "object", "asm", "llvm" (the
@@ -92,6 +93,8 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
             answer["version"] = f"{llvm.llvm_version_info}/{llvmlite.__version__}"
         elif job["do"] == "link":
             answer["llvm"] = _linked(job["text"], job["imports"])
+        elif job["do"] == "features":
+            answer["has"] = _features(job["machine"], job["of"])
         elif job["do"] == "layout":
             answer["layout"] = str(_machine(*job["machine"]).target_data)
         else:
@@ -99,6 +102,26 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
     except RuntimeError as e:  # llvmlite's
         return {"error": str(e), "seconds": seconds}
     return answer
+
+
+def _features(machine: tuple[Any, ...], of: Sequence[str]) -> list[str]:
+    """Those that change nothing when they are switched on: LLVM inlines a function into one of equal features alone, for which there is no other way to ask."""
+    triple, cpu, features = machine[:3]
+    lines = [
+        f'target triple = "{triple}"',
+        f'attributes #0 = {{ nounwind "target-cpu"="{cpu}" "target-features"="{features}" }}',
+    ]
+    for n, name in enumerate(of):
+        on = ",".join(filter(None, (features, "+" + name)))
+        lines += [
+            f'attributes #{n + 1} = {{ nounwind "target-cpu"="{cpu}" "target-features"="{on}" }}',
+            f"define internal void @with{n}(ptr %p) #{n + 1} {{ store volatile i32 {n}, ptr %p\n ret void }}",
+            f"define void @ask{n}(ptr %p) #0 {{ call void @with{n}(ptr %p)\n ret void }}",
+        ]
+    module = _parse("\n".join(lines))
+    _optimise(module, _machine(*machine), 2, "default")
+    apart = set(re.findall(r"call [^@\n]*@with(\d+)\(", str(module)))
+    return [name for n, name in enumerate(of) if str(n) not in apart]
 
 
 @contextlib.contextmanager

@@ -93,7 +93,7 @@ class KernelTables:
         prototype = f"{checker.prototype}, built for {module.target}"
         words = program.words if program is not None else []
         return data.record([
-            code, data.text(module.target), data.text(function), data.text(prototype), *required(module.target).words(data),
+            code, data.text(module.target), data.text(function), data.text(prototype), *required(module.attrs, module.target).words(data),
             *found.exprs.words(data), value, len(checker.tensors), tensors,
             len(checker.scalars), data.numbers(scalar_env), data.numbers(whole_bits(p.dtype) for p in checker.scalars),
             len(found.binds), binds, len(checker.implicit), implicit, int(checker.alias_ok), len(asserts), data.texts(asserts),
@@ -106,8 +106,8 @@ class KernelTables:
         return [self.data.text(p.name), code, bits, len(p.shape), int(p.writes), p.align, int(p.strides is not None)]
 
     def entries(self, host: str) -> bytes:
-        """The object of the exported functions, for the machine of a CPU's target."""
-        machine = machine_of(Target(host or "llvm"))
+        """The object of the exported functions: for any processor of the architecture, as it runs before anybody asks what the processor has."""
+        machine = machine_of(Target(f"llvm -mtriple={machine_of(Target(host or 'llvm')).triple}"))
         text = [f'target triple = "{machine.triple}"', "declare hidden i32 @tec_call_kernel(ptr, ptr, ptr, ptr, ptr)"]
         text += [line for exported, checker in self.functions for line in _entry(exported, checker, self.takes_stream)]
         if self.takes_stream:

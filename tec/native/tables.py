@@ -99,7 +99,7 @@ class ModelTables:
         table = self._table()
         exprs = self.exprs.words(data)
         slot_begin, slot_rows = begins(self._slots())
-        features = required(self.network.module.target)
+        features = required(self.network.module.attrs, self.network.module.target)
         words: list[Word] = [
             MAGIC, LAYOUT, Name("tec_api_1"), data.text(self.name), data.text(self.network.module.target),
             *features.words(data), 0, 0, 0,

@@ -16,6 +16,12 @@ from .. import cache, llvm_util
 from .emitter import CpuEmitter
 
 _RISCV_LINUX = "+m,+a,+f,+d,+c"
+# x86's features of which LLVM would choose instructions, and code does without. SSE4A is AMD's alone, for a few shuffles of bytes: code of one make would end
+# the process on another. The others are too new for the names that systems give them (/proc/cpuinfo): nobody could be asked whether a processor has them.
+UNUSED = (
+    "sse4a", "avxifma", "avxneconvert", "avxvnniint8", "avxvnniint16", "avx10.1", "avx10.2",
+    "cmpccxadd", "egpr", "ndd", "ccmp", "nf", "zu", "push2pop2", "ppx",
+)  # fmt: skip
 DEFAULT_SPEED = 2  # -O3 takes twice as long, and neither matmul, nor math, nor a ResNet-50 ran faster with it
 
 
@@ -49,10 +55,12 @@ def machine_of(target: Target) -> llvm_util.LLVMMachine:
         raise CodegenError(f"{target} is not a CPU target", locate=False)
     triple = target.mtriple or _host_triple()
     cpu, features = target.mcpu, target.mattr
+    arch = triple.split("-")[0]
+    if arch == "x86_64":  # what the user asks for comes behind it, and counts
+        features = ",".join(x for x in ("-" + ",-".join(UNUSED), features) if x)
     if not target.mtriple and cpu in ("", "native", "host"):
         cpu, host = llvm_util.host_cpu()
         features = ",".join(x for x in (host, features) if x)
-    arch = triple.split("-")[0]
     if arch not in ("x86_64", "aarch64", "arm64", "riscv64"):
         raise CodegenError(
             f"no CPU code is made for {triple!r}",

@@ -49,9 +49,11 @@ class Jit:
         llvm.initialize_native_asmprinter()
         self.llvm = llvm
         self.host, _, self.features = host.partition(",")
-        if not host and host_stand_in():
-            self.host = host_stand_in()
-        elif not host:
+        self.host = self.host or host_stand_in()
+        if self.host:  # without what this host lacks: such code would end the process
+            lacking = (f"-{name}" for name, there in llvm.get_host_cpu_features().items() if not there)
+            self.features = ",".join(filter(None, (self.features, *lacking)))
+        else:
             self.host, self.features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
         self.salt = f"{llvmlite.__version__}|{llvm.llvm_version_info}|{self.host}|{self.features}|1"
         self.lljit = llvm.create_lljit_compiler(self._machine(2), use_jit_link=True)

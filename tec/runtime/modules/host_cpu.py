@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-# LLVM's names -> Linux's, where more than signs differ.
-_LINUX = {"lzcnt": "abm", "bmi": "bmi1"}
+# LLVM's names -> Linux's, where more than signs differ: of x86, then of AArch64.
+_LINUX = {
+    "lzcnt": "abm", "bmi": "bmi1", "sse3": "pni", "avxvnniint8": "avx_vnni_int8", "avxvnniint16": "avx_vnni_int16",
+    "lse": "atomics", "crc": "crc32", "rdm": "asimdrdm", "rcpc": "lrcpc", "rcpc-immo": "ilrcpc", "fullfp16": "asimdhp", "fp16fml": "asimdfhm",
+    "dotprod": "asimddp", "jsconv": "jscvt", "complxnum": "fcma", "fptoint": "frint",
+}  # fmt: skip
 
 
 def lacks(features: Iterable[str]) -> list[str]:
@@ -26,7 +30,7 @@ def _flags() -> frozenset[str]:
         with open("/proc/cpuinfo") as f:
             for line in f:
                 key, _, value = line.partition(":")
-                if key.strip() == "flags":
+                if key.strip() in ("flags", "Features"):  # of x86, of AArch64
                     return frozenset(_plain(name) for name in value.split())
     except OSError:
         pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -311,9 +312,10 @@ class Module:
     def _check_processor(self) -> None:
         missing = lacks(map(str, self.attrs.get("cpu_features", ())))
         if missing:
+            plain = "generic" if platform.machine().lower() in ("aarch64", "arm64") else "x86-64-v3"
             raise DeviceError(
                 f"this code is made for {self.target}, and this machine's processor lacks {', '.join(missing)}",
-                hint='compile it for "llvm -mcpu=x86-64-v3", or on this machine for "llvm"',
+                hint=f'compile it for "llvm -mcpu={plain}", or on this machine for "llvm"',
             )
 
     def __del__(self) -> None:

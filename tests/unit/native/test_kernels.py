@@ -11,6 +11,7 @@ import pytest
 import tec
 from tec import te
 from tec.errors import ArgumentError, PackageError
+from tec.native import kernels
 from tests.unit.native.harness import Failed, library, tensor
 
 
@@ -45,12 +46,12 @@ def aligned(shape, dtype="f"):
     return raw[at : at + int(np.prod(shape)) * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
 
 
-def scaled(name="scaled"):
+def scaled(name="scaled", target="llvm"):
     n = te.var("n")
     a, s = te.placeholder((n, 4), "float32", "A"), te.var("s", "float32")
     b = te.compute((n, 4), lambda i, j: a[i, j] * s + te.cast("float32", j), "B")
     sch = te.create_schedule(b.op)
-    return tec.build(sch, [a, b, s], "llvm", name=name)
+    return tec.build(sch, [a, b, s], target, name=name)
 
 
 def test_a_kernel_with_an_open_size_and_a_number(tmp_path):
@@ -151,3 +152,17 @@ def test_what_is_no_library(tmp_path):
         scaled().export_library(tmp_path / "k.so", linker="no-such-linker")
     with pytest.raises(ArgumentError, match="a static library is not linked"):
         scaled().export_library(tmp_path / "k.a", linker="cc")
+
+
+def test_entries_run_before_a_processor_is_asked(monkeypatch):
+    """They are for any processor of the architecture: what refuses code that is not for this one is called by them."""
+    made = []
+    whole = kernels.llvm_util.compile_text
+    monkeypatch.setattr(
+        kernels.llvm_util,
+        "compile_text",
+        lambda text, machine, *more: made.append(machine) or whole(text, machine, *more),
+    )
+    tables = kernels.KernelTables([scaled(target="llvm -mcpu=x86-64-v4")], "m")
+    tables.entries("llvm -mcpu=x86-64-v4")
+    assert [m.cpu for m in made] == ["x86-64"]
