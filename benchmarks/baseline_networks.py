@@ -141,8 +141,8 @@ def reckoned_clocks(net: Any, target: Any) -> float:
     from tec.ir import expr as E
     from tec.ir import work
     from tec.ir.arith import Analyzer
-    from tec.ir.parser import parse_func
     from tec.runtime.plans.steps import Call
+    from tests.ir.parser import parse_func
 
     total = 0
     for name, times in Counter(s.function for s in net.plan.steps if isinstance(s, Call)).items():

@@ -3,8 +3,8 @@
     with software_pipeline(2):
         for k in range(16): ...
 
-`make(word, value)` gives the record for what `Stage.pragma(axis, word, value)` says; the printer writes its word and values and the parser
-reads them back. A pass that a plugin adds registers its own record with `note`.
+`make(word, value)` gives the record for what `Stage.pragma(axis, word, value)` says; the printer writes its word and values.
+A pass that a plugin adds registers its own record with `note`.
 """
 
 from __future__ import annotations

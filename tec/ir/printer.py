@@ -1,4 +1,4 @@
-"""Text of expressions, statements and functions: Python syntax, read back exactly by `tec.ir.parser`.
+"""Text of expressions, statements and functions: Python syntax. The tests read it back exactly.
 
     @attrs(noalias=True)
     def add(A: Buffer((n, 64), "float32"), C: Buffer((n, 64), "float32"), *, n: size("int32")):

@@ -12,10 +12,10 @@ from tec import te
 from tec.ir import build, load_json, save_json
 from tec.ir import expr as E
 from tec.ir import stmt as S
-from tec.ir.parser import parse_func
 from tec.ir.structural import structural_equal
 from tests.conformance import elementwise, matmuls, memory, reductions
 from tests.conformance.harness import CASES, Program
+from tests.ir.parser import parse_func
 from tests.ir.test_roundtrip import TEXTS
 from tests.thinned import thinned
 

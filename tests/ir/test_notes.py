@@ -9,8 +9,8 @@ import pytest
 from tec import ExprError
 from tec.ir import Attr
 from tec.ir.notes import NOTES, Fragment, MinBlocks, Note, SoftwarePipeline, UnrollExplicit, build, make, registered
-from tec.ir.parser import ParseError, parse_func, parse_stmt
 from tec.ir.structural import structural_equal, structural_hash
+from tests.ir.parser import ParseError, parse_func, parse_stmt
 
 VALUES = {
     "min_blocks": (3,), "early_start": (), "software_pipeline": (1,), "software_pipeline_order": ((0, 1), (1, 0)), "warp_specialize": (4,), "auto_unroll_max_step": (8,),

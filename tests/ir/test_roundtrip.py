@@ -7,8 +7,8 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.buffer import Buffer
 from tec.ir.func import Func
-from tec.ir.parser import ParseError, parse, parse_expr, parse_func, parse_stmt
 from tec.ir.structural import structural_equal, structural_hash
+from tests.ir.parser import ParseError, parse, parse_expr, parse_func, parse_stmt
 
 TEXTS = [
     """

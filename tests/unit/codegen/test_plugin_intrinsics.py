@@ -17,10 +17,10 @@ from tec.ir import stmt as S
 from tec.ir.effects import effects
 from tec.ir.interp import run
 from tec.ir.intrin import INTRINS, Intrin
-from tec.ir.parser import parse
 from tec.ir.passes.pipeline import pipeline
 from tec.ir.visit import map_stmt
 from tec.target import Target
+from tests.ir.parser import parse
 
 
 def _sat_add(machine: Any, e: Any) -> np.ndarray:

@@ -15,8 +15,8 @@ from tec.choices import Made, layouts, schedule, spaces
 from tec.choices.proof import alone, prove
 from tec.driver import PIPELINE, run_passes
 from tec.ir.interp import run
-from tec.ir.parser import parse_func
 from tec.schedule import to_loops
+from tests.ir.parser import parse_func
 from tests.thinned import thinned_rows
 from tests.unit.codegen_gpu.test_warpgroups import HOPPER, operands, sgemm
 

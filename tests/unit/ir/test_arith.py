@@ -12,8 +12,8 @@ from tec.ir.arith.matcher import compile_rules
 from tec.ir.arith.rules import RULES
 from tec.ir.buffer import Buffer
 from tec.ir.interp import eval_expr
-from tec.ir.parser import parse_expr
 from tec.ir.structural import structural_equal
+from tests.ir.parser import parse_expr
 
 I, J, F, K, X = (E.Var(n) for n in "ijfkx")
 N, M = E.Var("n", is_size=True), E.Var("m", is_size=True)

@@ -10,8 +10,8 @@ from tec.ir import expr as E
 from tec.ir.buffer import Buffer
 from tec.ir.interp import InterpError, eval_expr, run
 from tec.ir.interp_ops import cast
-from tec.ir.parser import parse, parse_expr, parse_func
 from tec.target import Target
+from tests.ir.parser import parse, parse_expr, parse_func
 
 
 def go(text, *arrays, **options):

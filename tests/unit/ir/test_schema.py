@@ -7,10 +7,10 @@ from tec.ir import schema, visit
 from tec.ir import stmt as S
 from tec.ir.buffer import Buffer
 from tec.ir.func import Func
-from tec.ir.parser import parse_func as parse
 from tec.ir.passes.rewrite_util import clone
 from tec.ir.printer import BY_FIELDS
 from tec.ir.structural import structural_equal
+from tests.ir.parser import parse_func as parse
 
 
 def test_every_node_is_there():

@@ -6,8 +6,8 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.buffer import Buffer
 from tec.ir.func import Func, IRModule
-from tec.ir.parser import parse, parse_func
 from tec.ir.structural import structural_equal, structural_hash
+from tests.ir.parser import parse, parse_func
 
 TEXT = """
 @attrs(noalias=True)

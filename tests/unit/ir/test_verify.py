@@ -7,8 +7,8 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.buffer import Buffer
 from tec.ir.func import Func
-from tec.ir.parser import parse_func
 from tec.ir.verify import VerifyError, checks_of, verify
+from tests.ir.parser import parse_func
 
 HEAD = 'def f(A: Buffer((64,), "float32"), M: Buffer((8, 8), "float32"), n: int32):\n    '
 GOOD = {

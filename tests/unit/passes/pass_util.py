@@ -11,9 +11,9 @@ from tec.ir import Buffer, Func, IntImm, IRModule
 from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.interp import run
-from tec.ir.parser import parse
 from tec.ir.visit import visit
 from tec.target import Target
+from tests.ir.parser import parse
 
 CPU = Target("llvm -mcpu=znver4")
 GPU = Target("rocm -mcpu=gfx942")

@@ -15,14 +15,14 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ..errors import ExprError, Loc
-from . import expr as E
-from . import stmt as S
-from .buffer import Buffer
-from .func import Func, IRModule
-from .notes import NOTES, build
-from .parser_expr import ExprParser, ParseError
-from .printer import LOOP_WORDS
+from tec.errors import ExprError, Loc
+from tec.ir import expr as E
+from tec.ir import stmt as S
+from tec.ir.buffer import Buffer
+from tec.ir.func import Func, IRModule
+from tec.ir.notes import NOTES, build
+from tec.ir.printer import LOOP_WORDS
+from tests.ir.parser_expr import ExprParser, ParseError
 
 _KINDS = {word: kind for kind, word in LOOP_WORDS.items()}
 

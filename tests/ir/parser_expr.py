@@ -1,4 +1,4 @@
-"""Reads the expressions of loop IR's text form; see `tec.ir.parser`."""
+"""Reads the expressions of loop IR's text form; see `tests.ir.parser`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..errors import Loc, TecError
-from . import expr as E
-from .buffer import Buffer
-from .build import const, round_float, wrap_int
-from .dtype import dtype_info
-from .intrin import INTRINS, result_dtype
-from .printer import BY_FIELDS
-from .schema import FIELDS
+from tec.errors import Loc, TecError
+from tec.ir import expr as E
+from tec.ir.buffer import Buffer
+from tec.ir.build import const, round_float, wrap_int
+from tec.ir.dtype import dtype_info
+from tec.ir.intrin import INTRINS, result_dtype
+from tec.ir.printer import BY_FIELDS
+from tec.ir.schema import FIELDS
 
 _BINARY: dict[type, type] = {
     ast.Add: E.Add, ast.Sub: E.Sub, ast.Mult: E.Mul, ast.Div: E.Div, ast.FloorDiv: E.FloorDiv, ast.Mod: E.FloorMod,
