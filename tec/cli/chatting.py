@@ -10,7 +10,7 @@ import click
 
 from ..errors import TecError, printable
 from . import common
-from .errors import Refused
+from .errors import MODEL, Refused, line_of, say
 from .generating import place_of, sampling_of, sampling_options, summary
 
 
@@ -38,6 +38,8 @@ def command(model: Path, system: str | None, message: tuple[str, ...], **said: A
 
     lm = load(model, context=said["context"], **place_of(said))
     common.echo(f"{lm!r}: loaded in {common.duration(lm.report['load_seconds'])}, context {lm.context}", err=True)
+    if lm.template is None:
+        raise Refused(f"{model}: its files have no chat template", "tec generate MODEL TEXT continues a text", MODEL)
     messages = [{"role": "system", "content": system}] if system else []
     given = list(message)
     while (text := given.pop(0) if given else None if message else _asked()) is not None:
@@ -62,7 +64,7 @@ def _answer(lm: Any, messages: list[dict[str, str]], settings: dict[str, Any]) -
     try:
         run = lm.generate(messages, **settings)
     except TecError as error:
-        common.echo(str(error), err=True)
+        say(line_of(error))
         return None
     shown = sys.stdout.isatty()
     try:

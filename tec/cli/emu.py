@@ -131,7 +131,7 @@ def _print_kernel(k: dict[str, Any]) -> None:
     common.echo(f"    work-group  {group} work-items, wavefronts of {k['wavefront_size']}")
     if k["waves_a_simd"] is not None:
         common.echo(
-            f"    occupancy   {k['waves_a_simd']} waves a SIMD with {k['group_waves']} waves a work-group, limited by {k['limited_by']}"
+            f"    occupancy   {k['waves_a_simd']} waves per SIMD with {k['group_waves']} waves per work-group, limited by {k['limited_by']}"
         )
     for a in k["args"]:
         if not a["kind"].startswith("hidden_"):

@@ -57,7 +57,7 @@ class Refused(click.ClickException):
     exit_code = USAGE
 
     def __init__(self, message: str, hint: str = "", code: int = USAGE):
-        super().__init__(f"{message} ({hint})" if hint else message)
+        super().__init__(f"{joined(message)} ({hint})" if hint else joined(message))
         self.exit_code = code  # type: ignore[misc]  # click reads it from the instance
 
 
@@ -66,13 +66,18 @@ def code_of(error: TecError) -> int:
     return next(code for kind, code in _CODES if isinstance(error, kind))
 
 
+def joined(message: str) -> str:
+    """A message of several lines in one."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if len(lines) < 2:
+        return message.strip()
+    text = lines[0] + (" " if lines[0].endswith(":") else "; ") + "; ".join(lines[1:])
+    return text if len(text) <= _MOST else text[: _MOST - 1] + "…"
+
+
 def line_of(error: TecError) -> str:
     """An error in one line: the place in this program that raised it is of no use at the command line."""
-    lines = [line.strip() for line in error.message.splitlines() if line.strip()]
-    text = lines[0]
-    if len(lines) > 1:
-        text += ("; " if text[-1:] != ":" else " ") + "; ".join(lines[1:])
-        text = text if len(text) <= _MOST else text[: _MOST - 1] + "…"
+    text = joined(error.message)
     hint = "; ".join((error.hint or "").split("\n"))
     return f"{text} ({hint})" if hint else text
 

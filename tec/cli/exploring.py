@@ -46,11 +46,15 @@ def command(
         common.check_folder(export)
         with Worker(seconds) as worker:
             answers = [(t, worker.ask(code, t)) for t in wanted]
-        for t, said in answers:
-            if "error" in said:
-                e = said["error"]
-                where = f"{program}:{e['line']}: " if e["line"] else f"{program}: "
-                raise Refused(f"{where}{e['message']} (for {t})", e["hint"])
+        failed = [(t, said["error"]) for t, said in answers if "error" in said]
+        for t, e in failed:
+            where = f"{program}:{e['line']}: " if e["line"] else f"{program}: "
+            refused = Refused(f"{where}{e['message']} (for {t})", e["hint"])
+            if len(failed) == len(answers):
+                raise refused
+            common.echo(
+                f"{refused}; the page says so under this target", err=True
+            )  # loops bound to threads are no CPU's
         common.write_file(export, page.exported(code, answers, program.name))
         common.echo(common.wrote(export))
         return

@@ -36,8 +36,8 @@ from .subject import Subject
 if TYPE_CHECKING:
     from ..emulator.driver import EmuDriver
 
-_LIVE = {"threads": "threads a group", "vgprs": "VGPRs", "agprs": "AGPRs", "sgprs": "SGPRs", "lds_bytes": "LDS, bytes", "scratch_bytes": "scratch, bytes",
-         "vgpr_spills": "VGPR spills", "occupancy": "waves a SIMD", "limited_by": "waves limited by", "code_bytes": "bytes of code"}  # fmt: skip
+_LIVE = {"threads": "threads per group", "vgprs": "VGPRs", "agprs": "AGPRs", "sgprs": "SGPRs", "lds_bytes": "LDS, bytes", "scratch_bytes": "scratch, bytes",
+         "vgpr_spills": "VGPR spills", "occupancy": "waves per SIMD", "limited_by": "waves limited by", "code_bytes": "bytes of code"}  # fmt: skip
 _SHORT = {"float": "fp", "bfloat": "bf", "int": "i", "uint": "u", "bool": "i1"}
 
 

@@ -45,7 +45,14 @@ def exported(code: str, answers: Sequence[tuple[str, dict[str, Any]]], title: st
     names = {t["text"]: t["name"] for t in targets()}
     known = [{"text": t, "name": names.get(t, t)} for t, _ in answers]
     return _filled(
-        {"code": code, "target": answers[0][0], "targets": known, "live": False, "answers": dict(answers)}, title
+        {
+            "code": code,
+            "target": next((t for t, said in answers if "error" not in said), answers[0][0]),
+            "targets": known,
+            "live": False,
+            "answers": dict(answers),
+        },
+        title,
     )
 
 

@@ -222,15 +222,23 @@ class LanguageModel:
             raise ArgumentError("the prompt has no tokens")
         return found
 
+    @property
+    def template(self) -> ChatTemplate | None:
+        """The chat template of the model's files, or one that fits their tokens; None where there is neither."""
+        if self._template is None:
+            self._template = template_of(self.checkpoint)
+        return self._template
+
     def conversation(self, messages: Sequence[Mapping[str, Any]]) -> str:
         """The text that the model's chat template makes from messages, up to the beginning of the answer. Raises
         ArgumentError without a template.
         """
-        if self._template is None:
-            self._template = template_of(self.checkpoint)
-        if self._template is None:
-            raise ArgumentError("the model's files have no chat template", hint="give the prompt as a text")
-        return self._template.render(messages)
+        if self.template is None:
+            raise ArgumentError(
+                "the model's files have no chat template",
+                hint="give the prompt as a text: generate(text), or `tec generate`",
+            )
+        return self.template.render(messages)
 
     def _text(self) -> Any:
         if self.checkpoint.tokenizer is None:

@@ -112,7 +112,7 @@ def _why(
     if chosen == default:
         if len(some) == 1 and len(rows) == 1:
             return "It is the only choice of the only template that takes this group."
-        return "It is the cheapest of the first template that takes this group; other templates serve where that one is refused, or where their loops are priced well below it."
+        return "The chosen one has the lowest estimate in the first template that takes this group. Another template is used where that one is refused, or where the estimate of its loops is well below."
     if target.machine.judged:
         return "A search found it (tec tune), or its loops, once they were made, were priced well below the default's."
     return "A search found it (tec tune), or the caller gave it."

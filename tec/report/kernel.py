@@ -92,7 +92,7 @@ def data_of(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
         ("work-group", " x ".join(map(str, launch.block)) + f", waves of {info.wavefront_size}"),
         ("time, modelled", duration(kernel_us / 1e6)),
         ("limited by", estimate.limit),
-        ("occupancy", f"{occupancy['waves']} of {occupancy['slots']} waves a SIMD, by {'wave slots' if occupancy['limit'] == 'waves' else occupancy['limit']}"),
+        ("occupancy", f"{occupancy['waves']} of {occupancy['slots']} waves per SIMD, by {'wave slots' if occupancy['limit'] == 'waves' else occupancy['limit']}"),
         ("registers", f"{info.vgprs} VGPRs, {info.agprs} AGPRs, {info.sgprs} SGPRs" + _spills(info)),
         ("LDS", f"{estimate.lds_bytes} bytes"),
         ("scratch", f"{info.private_bytes} bytes a lane"),
@@ -130,7 +130,7 @@ def _occupancy(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
     total, granule = limits.registers(wave)
     by_lds = limits.unit_lds_bytes // lds * group / limits.simds if lds else None
     rows = [
-        ("wave slots", f"{limits.waves_a_simd} of a SIMD", limits.waves_a_simd),
+        ("wave slots", f"{limits.waves_a_simd} per SIMD", limits.waves_a_simd),
         ("VGPRs", f"{vgprs} of {total}, in steps of {granule}", total // (-(-max(1, vgprs) // granule) * granule)),
         ("LDS", f"{lds} of {limits.unit_lds_bytes} bytes, {group} waves a work-group", by_lds),
     ]

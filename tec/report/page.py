@@ -27,6 +27,7 @@ from .words import duration, size
 
 SCRIPTS = ("data", "graph", "table", "roofline", "timeline", "sources", "words", "code", "compare", "main")
 
+_LAYOUT = re.compile(r"Layout\(name='([^']*)'\)")  # of an operator's attributes; the letters say it
 # A fact of `listing.resources` -> its words on the page.
 _LABELS = {
     "vgprs": "VGPRs", "agprs": "AGPRs", "sgprs": "SGPRs", "lds_bytes": "LDS, bytes", "scratch_bytes": "scratch, bytes",
@@ -163,7 +164,7 @@ def _row(
 ) -> dict[str, Any]:
     facts = listing.resources(k)
     row: dict[str, Any] = {
-        "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "source": k.source, "key": signature(k),
+        "name": k.name, "function": k.function, "ops": k.ops, "origins": k.origins, "source": _LAYOUT.sub(r"\1", k.source), "key": signature(k),
         "calls": len(mine), "us": t.us if t else None, "limit": t.limit if t else "",
         "flops": sum(s.flops for s in mine), "bytes": sum(s.bytes for s in mine), "traffic": t.traffic if t else {},
         "vgprs": facts.get("vgprs"), "lds": facts.get("lds_bytes"), "waves": facts.get("occupancy_waves"),
@@ -192,21 +193,21 @@ def _facts(facts: dict[str, Any], mine: Sequence[listing.Step], t: KernelTime | 
     """What the page says of a kernel, in words."""
     shown = [(label, f"{facts[key]:,}") for key, label in _LABELS.items() if key in facts]
     if "threads" in facts:
-        shown.insert(0, ("threads a group", " x ".join(str(n) for n in facts["threads"])))
+        shown.insert(0, ("threads per group", " x ".join(str(n) for n in facts["threads"])))
     if "occupancy_waves" in facts:
-        shown.append(("waves a SIMD", f"{facts['occupancy_waves']} (limited by {facts['occupancy_limit']})"))
+        shown.append(("waves per SIMD", f"{facts['occupancy_waves']} (limited by {facts['occupancy_limit']})"))
     loop = facts.get("main_loop")
     if loop:
         matrix = f"{loop['matrix']} {loop['matrix_kind'] or 'matrix'}"
         shown.append(("main loop", f"{matrix}, {loop['valu']} VALU, {loop['salu']} SALU, {loop['barriers']} barriers"))
     for s in mine[:1]:
-        shown += [("arithmetic a call", f"{s.flops / 1e6:.3f} MFLOP"), ("arguments a call", size(s.bytes))]
+        shown += [("arithmetic per call", f"{s.flops / 1e6:.3f} MFLOP"), ("argument bytes per call", size(s.bytes))]
     if t is not None:
         calls = max(1, t.calls)
-        shown.append(("time a call", duration(t.us / calls / 1e6)))
+        shown.append(("time per call", duration(t.us / calls / 1e6)))
         if t.parts:
-            shown.append(("made of", t.made_of()))
-        shown += [(f"from {level}, a call", size(n / calls)) for level, n in t.traffic.items()]
+            shown.append(("share of the time", t.made_of()))
+        shown += [(f"from {level}, per call", size(n / calls)) for level, n in t.traffic.items()]
         shown += [(key.replace("_", " "), f"{n:,}") for key, n in t.counters.items()]
     return shown
 

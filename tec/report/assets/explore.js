@@ -45,7 +45,7 @@ async function ask() {
   take(said);
 }
 function take(said) {
-  $("status").textContent = said.error ? (shown.answer ? "not compiled; the right side is of the text before" : "not compiled") : data.live ? `compiled in ${said.seconds.toFixed(2)} s` : "";
+  $("status").textContent = said.error ? (shown.answer ? data.live ? "not compiled; the right side is of the text before" : "not compiled for this target; the right side is of the one before" : "not compiled") : data.live ? `compiled in ${said.seconds.toFixed(2)} s` : "";
   $("printed").hidden = !said.printed; $("printed").textContent = said.printed || "";
   drawError(said.error);
   if (!said.answer) return;
@@ -66,7 +66,7 @@ function drawAnswer() {
   const bar = ([n, x]) => el("div", { className: "row" }, el("span", { textContent: n }), el("i", { style: `width:${100 * Math.min(1, x)}%` }), el("span", { textContent: Math.round(100 * x) + "%" }));
   $("model").replaceChildren(...(m && m.why ? [el("p", { className: "note", textContent: "no modelled time: " + m.why })] : []),
     ...(m && m.busy && m.busy.length ? [el("p", { className: "note", textContent: "busy, of the time" }), ...m.busy.map(bar)] : []), ...(m && m.waits && m.waits.length ? [el("p", { className: "note", textContent: "waves wait, of their time" }), ...m.waits.map(bar)] : []));
-  pairs($("facts"), [...(e && m && m.text ? [["estimate of the loops alone", `${e.text}, ${e.limit}`]] : []), ...a.footprint, ...part.facts]);
+  pairs($("facts"), [...(e && m && m.text ? [["estimate from the loops alone", `${e.text}, ${e.limit}`]] : []), ...a.footprint, ...part.facts]);
   $("nest").innerHTML = a.nest; $("threads").innerHTML = a.threads;
   $("choosers").replaceChildren(...(a.parts.length > 1 ? a.parts.map((p, i) => el("button", { textContent: p.name, onclick: () => { shown.part = i; drawAnswer(); } })) : []));
   drawCodes(part);

@@ -27,7 +27,7 @@ time.append(el("p", `By the time model of ${data.facts[0][1]}; ${us(data.time.la
 
 // Occupancy: what each resource alone would let in.
 const slots = el("table"); slots.append(el("tr"));
-["", "", "waves a SIMD"].forEach(t => slots.firstChild.append(el("th", t)));
+["", "", "waves per SIMD"].forEach(t => slots.firstChild.append(el("th", t)));
 data.occupancy.rows.forEach(([name, what, waves]) => {
   const tr = el("tr", undefined, name === data.occupancy.limit || (name === "wave slots" && data.occupancy.limit === "waves") ? "limit" : "");
   tr.append(el("td", name), el("td", what), el("td", waves === null ? "" : String(Math.floor(100 * waves) / 100))); slots.append(tr);
@@ -45,7 +45,7 @@ function roofline(r, limit) {
   const X = v => L + (Math.log10(v) - x0) / (x1 - x0) * (W - L - R), Y = v => H - B - (Math.log10(v) - y0) / (y1 - y0) * (H - T - B);
   for (let k = x0; k <= x1; k++) { add("line", { x1: X(10 ** k), x2: X(10 ** k), y1: T, y2: H - B, class: "grid" }); add("text", { x: X(10 ** k), y: H - B + 14, "text-anchor": "middle", class: "soft" }, String(+(10 ** k).toPrecision(1))); }
   for (let k = y0; k <= y1; k++) { add("line", { x1: L, x2: W - R, y1: Y(10 ** k), y2: Y(10 ** k), class: "grid" }); add("text", { x: L - 5, y: Y(10 ** k) + 4, "text-anchor": "end", class: "soft" }, rate(10 ** k).replace(/\.0+ | /, "")); }
-  add("text", { x: (L + W - R) / 2, y: H - 4, "text-anchor": "middle", class: "soft" }, "FLOP a byte"); add("text", { x: 4, y: 11, class: "soft" }, "FLOP/s");
+  add("text", { x: (L + W - R) / 2, y: H - 4, "text-anchor": "middle", class: "soft" }, "FLOP per byte"); add("text", { x: 4, y: 11, class: "soft" }, "FLOP/s");
   // Levels whose lines end side by side share a name.
   const names = []; Object.entries(r.levels).sort((a, b) => b[1] - a[1]).forEach(([name, gbps]) => {
     const limits = name === limit ? " limits" : "";
@@ -67,7 +67,7 @@ function roofline(r, limit) {
   const groups = [];
   [...r.points].sort((a, b) => a[1] - b[1]).forEach(([name, x, y]) => {
     const large = name === (limit in r.levels ? limit : "memory");
-    const c = add("circle", { cx: X(x), cy: Y(y), r: large ? 6 : 4 }); const t = document.createElementNS(NS, "title"); t.textContent = `${name}: ${x.toPrecision(3)} FLOP a byte, ${rate(y)}FLOP/s`; c.append(t);
+    const c = add("circle", { cx: X(x), cy: Y(y), r: large ? 6 : 4 }); const t = document.createElementNS(NS, "title"); t.textContent = `${name}: ${x.toPrecision(3)} FLOP per byte, ${rate(y)}FLOP/s`; c.append(t);
     const last = groups[groups.length - 1];
     if (last && X(x) - last.x < 12) last.names.push(name); else groups.push({ x: X(x), y: Y(y), names: [name] });
   });

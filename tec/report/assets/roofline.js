@@ -1,4 +1,4 @@
-// GFLOP/s over FLOP a byte, both logarithmic. A filled dot stands over the bytes that the limiting level of memory gave (memory itself, where none
+// GFLOP/s over FLOP per byte, both logarithmic. A filled dot stands over the bytes that the limiting level of memory gave (memory itself, where none
 // limits), so it is under that level's roof by what the level has to spare; a ring, tied to it, stands over the bytes of the arguments.
 const roofs = data.roofs;
 const power = e => (e >= 0 && e <= 3 ? String(10 ** e) : e >= -3 && e < 0 ? String(Number((10 ** e).toPrecision(1))) : "10" + [...String(e)].map(c => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join(""));
@@ -33,12 +33,12 @@ function drawRoofline() {
     const on = p.k === chosen ? " on" : "", y = sy(Math.max(p.y, 10 ** y0)), r = 4 + 7 * Math.sqrt((p.k.us || 0) / longest);
     if (p.k.dots.traffic !== null) g.append(svg("line", { class: "tie" + on, x1: sx(p.args), x2: sx(p.ai), y1: y, y2: y }), svg("circle", { class: "args" + on, cx: sx(p.args), cy: y, r: 3.5 }));
     const c = svg("circle", { class: "dot" + on, "data-kernel": p.k.name, cx: sx(p.ai), cy: y, r, tabindex: 0 });
-    c.append(svg("title", {}, `${p.k.name}\n${rate(p.y)}${p.k.us ? "" : " at most"}, ${number(p.ai)} FLOP a byte of ${p.k.dots.level || "arguments"}${p.k.dots.level ? `, ${number(p.args)} of arguments` : ""}${p.k.limit ? "\nlimited by " + limitText(p.k) : ""}`));
+    c.append(svg("title", {}, `${p.k.name}\n${rate(p.y)}${p.k.us ? "" : " at most"}, ${number(p.ai)} FLOP per byte of ${p.k.dots.level || "arguments"}${p.k.dots.level ? `, ${number(p.args)} of arguments` : ""}${p.k.limit ? "\nlimited by " + limitText(p.k) : ""}`));
     c.onclick = () => choose(p.k.name);
     c.onkeydown = e => { if (e.key === "Enter") choose(p.k.name); };
     g.append(c);
   }
-  g.append(svg("text", { class: "axis", x: (left + w - right) / 2, y: h - 6, "text-anchor": "middle" }, "FLOP a byte"), svg("text", { class: "axis", transform: `translate(13 ${(h - foot) / 2}) rotate(-90)`, "text-anchor": "middle" }, "GFLOP/s"));
+  g.append(svg("text", { class: "axis", x: (left + w - right) / 2, y: h - 6, "text-anchor": "middle" }, "FLOP per byte"), svg("text", { class: "axis", transform: `translate(13 ${(h - foot) / 2}) rotate(-90)`, "text-anchor": "middle" }, "GFLOP/s"));
   place.replaceChildren(g);
 }
 function drawRoofs(g, { sx, sy, x0, y0, top, w, right, limit, levels }) {

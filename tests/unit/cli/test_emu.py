@@ -30,7 +30,7 @@ def test_list(tec_cli, kernel_file, tmp_path):
         "64x1x1 work-items",
         "by_value",
         "global_buffer",
-        "8 waves a SIMD",
+        "8 waves per SIMD",
     ):
         assert words in got.stdout
     both = tmp_path / "both.bundle"

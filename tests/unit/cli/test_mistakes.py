@@ -125,6 +125,7 @@ def test_no_gpu_says_what_would_work(tec_cli, package, monkeypatch):
     monkeypatch.setenv("TEC_HIP_LIBRARY", "/no/such/libamdhip64.so")
     got = tec_cli("run", package, "--device", "rocm:7")
     assert got.exit_code == 5 and "--device emu" in got.stderr
+    assert "; " in got.stderr and "\\n" not in got.stderr and got.stderr.count("\n") == 1  # several lines in one
 
 
 def test_a_fault_inside_is_one_line(tec_cli, monkeypatch):
@@ -225,3 +226,13 @@ def test_files_of_torch(suffix, said, tec_cli, tmp_path):
     path.write_bytes(b"PK")
     got = tec_cli("run", path)
     assert got.exit_code == 2 and "is PyTorch's" in got.output and said in got.output
+
+
+def test_a_chat_needs_a_template(tec_cli, tmp_path):
+    from tests.unit.tec_gguf import files
+
+    path = files.write(tmp_path / "plain.gguf", "llama", files.LLAMA, files.llama_tensors())
+    got = tec_cli("chat", path, "--message", "hi")
+    assert got.exit_code == 3, got.output
+    said = got.stderr.splitlines()[-1]
+    assert "its files have no chat template (tec generate" in said and ".py:" not in said

@@ -232,6 +232,17 @@ def test_a_page_is_exported_and_needs_no_server(browser, tmp_path):
         assert tab.errors() == []
     assert got["said"] == [True, True] and got["fixed"] and got["wide"] <= 0
     assert got["names"][0] == "MI300X (gfx942)" and got["names"][1] == "H200 (sm_90)"
+    some = click_testing.CliRunner().invoke(
+        cli, ["explore", str(program), "--export", str(page), "-t", "llvm", "-t", "cuda -arch=h200"]
+    )
+    assert some.exit_code == 0 and "bound to blockIdx.x" in some.output and "for llvm" in some.output
+    with browser.tab(390) as tab:  # it begins with the target that the program is for
+        tab.open(page.as_uri())
+        script = """const t = document.getElementById("target"), e = document.getElementById("error"), said = [t.value, e.hidden];
+        t.value = "llvm"; t.onchange(); return [...said, e.textContent, document.getElementById("status").textContent];"""
+        text, hidden, error, status = tab.run(script)
+        assert tab.errors() == []
+    assert text == "cuda -arch=h200" and hidden and "bound to blockIdx.x" in error and "for this target" in status
     program.write_text("import tec\n1 / 0\n")
     bad = click_testing.CliRunner().invoke(cli, words)
     assert bad.exit_code == 2 and "double.py:2: ZeroDivisionError" in bad.output
