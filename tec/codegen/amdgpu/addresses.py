@@ -73,7 +73,7 @@ class LaneValues(Values):
 
 
 def terms(e: E.Expr) -> list[tuple[E.Expr, int]]:
-    """An index as a sum of (expression, factor)."""
+    """An index as a sum of (expression, factor). What it is widened from is a sum too, since indices do not wrap."""
     out: list[tuple[E.Expr, int]] = []
     _collect(e, 1, out)
     return out
@@ -88,8 +88,18 @@ def _collect(e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
         _collect(e.b, -scale, out)
     elif isinstance(e, E.Mul) and isinstance(e.b, E.IntImm):
         _collect(e.a, scale * e.b.value, out)
+    elif isinstance(e, E.Cast) and _is_widened(e):
+        out += [(E.Cast(e.dtype, x), scale * k) for x, k in terms(e.value)]
     else:
         out.append((e, scale))
+
+
+def _is_widened(e: E.Cast) -> bool:
+    """Whether a signed integer of more bits holds a sum's value."""
+    to, of = dtype_info(e.dtype), dtype_info(e.value.dtype)
+    return (
+        isinstance(e.value, (E.Add, E.Sub, E.Mul)) and to.kind == of.kind == "int" and to.bits > of.bits
+    )
 
 
 class UniformAddresses(GpuMemory):
@@ -128,13 +138,7 @@ class UniformAddresses(GpuMemory):
         fits = abs(constant) * size < _SMALL_BYTES
         if constant and not fits:
             same.append((E.IntImm(constant, index.dtype), 1))
-        base = self._sum(same, index.dtype)
-        value = self.index(base)
-        bits = dtype_info(base.dtype).bits
-        if bits < 64:
-            value = self.op(f"{'zext nneg' if self.is_nonneg(base) else 'sext'} i{bits} {value} to i64")
-        mem = self.type_of(buffer.dtype).element
-        pointer = self.op(f"getelementptr {mem}, {p.type} {p.value}, i64 {value}")
+        pointer = self._moved(p, buffer, self._sum(same, index.dtype))
         lanes = self._sum(own, index.dtype)
         offset = self.index(lanes)
         if dtype_info(lanes.dtype).bits > 32:
@@ -146,6 +150,13 @@ class UniformAddresses(GpuMemory):
         if constant and fits:
             pointer = self.op(f"getelementptr i8, {p.type} {pointer}, i64 {constant * size}")
         return pointer
+
+    def _moved(self, p: Pointer, buffer: Buffer, elements: E.Expr) -> str:
+        """A buffer's pointer, so many elements on."""
+        value, bits = self.index(elements), dtype_info(elements.dtype).bits
+        if bits < 64:
+            value = self.op(f"{'zext nneg' if self.is_nonneg(elements) else 'sext'} i{bits} {value} to i64")
+        return self.op(f"getelementptr {self.type_of(buffer.dtype).element}, {p.type} {p.value}, i64 {value}")
 
     def _sum(self, parts: list[tuple[E.Expr, int]], dtype: str) -> E.Expr:
         out: E.Expr | None = None

@@ -1,7 +1,8 @@
 """Buffer loads: without a branch under a condition, since the chip checks the place; in pipelines, whose address arithmetic becomes scalar.
 
-`if_then_else(cond, A[i], 0)` of a read-only parameter whose size is known becomes one buffer load at `i`, or, where the condition does not hold, at a
-place behind the buffer's end, of which a buffer load reads 0 (another constant is then chosen in its place). A branch around each load ends LLVM's basic
+`if_then_else(cond, A[i], 0)` of a read-only parameter becomes one buffer load at `i`, or, where the condition does not hold, at a
+place behind the buffer's end, of which a buffer load reads 0 (another constant is then chosen in its place). Where the buffer's size is not known, the part of `i` that lanes
+share moves the descriptor's beginning, and the rest has to be known to stay near it. A branch around each load ends LLVM's basic
 block: what follows then waits for the load, and values that go round a loop are copied. `if_then_else(cond, A[i], B[j])`, of a condition that all lanes share, is
 one buffer load too, with the one buffer's descriptor or the other's.
 
@@ -14,7 +15,7 @@ buffers); the descriptor's last word by generation, as Composable Kernel has it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir import expr as E
 from ...ir import stmt as S
@@ -28,18 +29,30 @@ from ...ir.visit import any_stmt, substitute
 from ..emit.calls import in_order
 from ..emit.gpu import copy_now
 from ..emit.guards import bytes_of, is_constant, lane_of
+from ..emit.writer import Pointer
 from .addresses import UniformAddresses, terms
 
 if TYPE_CHECKING:
     from .emitter import AmdgpuEmitter
 
-_NOWHERE = -(1 << 31)  # as an unsigned offset, behind every buffer's end, and no access from there wraps round
+_REACH = 1 << 31  # bytes below which a buffer load's offset has to stay
+_NOWHERE = -_REACH  # as an unsigned offset, behind every buffer's end, and no access from there wraps round
 _DESCRIPTOR = {"gcn": 0x00027000, "cdna": 0x00027000, "rdna2": 0x31014000, "rdna": 0x31004000, "cdna5": 0x31004000}
 # Families whose pipelines load by scalar places. RDNA's lose by it in registers what they gain (gfx1100: f16 242 for 237, 1,186 us for 1,194; f32 3,809 for 3,789).
 _BY_SCALARS = ("cdna1", "cdna2", "cdna3", "cdna4")
 _NO_LOADS = 0xF70  # s_waitcnt's word for vmcnt(0) alone
 _WORDS = {1: "i8", 2: "i16", 4: "i32", 8: "<2 x i32>", 16: "<4 x i32>"}
 _MANGLED = {1: "i8", 2: "i16", 4: "i32", 8: "v2i32", 16: "v4i32"}
+
+
+class _Bounds(NamedTuple):
+    """A buffer that is read, the bytes from its descriptor's beginning on, the first element of an access from there, and the elements that lie ahead of it (None: none)."""
+
+    buffer: Buffer
+    pointer: Pointer
+    size: int
+    own: E.Expr
+    same: E.Expr | None = None
 
 
 class BufferLoads(UniformAddresses):
@@ -69,15 +82,15 @@ class BufferLoads(UniformAddresses):
             guard, loads = None, self._sources(e)
         if loads is None or dtype_info(cond.dtype).lanes != 1:
             return None
-        found = [self._bounds(x) for x in loads[1]]
-        if not all(found):
+        found = [b for b in map(self._bounds, loads[1]) if b is not None]
+        if len(found) < len(loads[1]):
             return None
         holds = self.expr(in_order(guard)) if guard is not None else ""
-        places = [(*x, self._byte_offset(x[2], load)) for x, load in zip(found, loads[1]) if x is not None]
-        pointer, size, _, offset = places[0]
+        places = [(self._start(b), b.size, self._byte_offset(b.own, b.buffer)) for b in found]
+        pointer, size, offset = places[0]
         length = str(size)
         if loads[0] is not None:
-            first, (pointer_b, size_b, _, offset_b) = self.expr(in_order(loads[0])), places[1]
+            first, (pointer_b, size_b, offset_b) = self.expr(in_order(loads[0])), places[1]
             space = "ptr addrspace(1)"
             pointer = self.op(f"select i1 {first}, {space} {pointer}, {space} {pointer_b}")
             length = self.op(f"select i1 {first}, i64 {size}, i64 {size_b}") if size != size_b else length
@@ -103,17 +116,39 @@ class BufferLoads(UniformAddresses):
             return None
         return None if self.em.values.is_varying(cond) else (cond, [a, b])
 
-    def _bounds(self, load: E.BufferLoad) -> tuple[str, int, E.Expr] | None:
-        """A buffer's pointer and bytes, and the first element of an access that a buffer load does; None where none does."""
-        found, whole = self.known_place(load), dtype_info(load.dtype)
+    def _bounds(self, load: E.BufferLoad) -> _Bounds | None:
+        """What a buffer load asks of an access; None where none does it. Of a buffer whose size is not known only what lanes reach from a place that they share counts."""
+        found, whole = self.first_of(load), dtype_info(load.dtype)
         nbytes = whole.bytes * whole.lanes
         if found is None or nbytes not in _WORDS:
             return None
-        p, size, base = found
-        return p.value, size, base
+        (p, base), size = found, bytes_of(load.buffer)
+        if size is not None:
+            return _Bounds(load.buffer, p, size, base)
+        element = dtype_info(load.buffer.dtype)
+        step = element.bytes * element.lanes
+        own, same, low, reach = list[tuple[E.Expr, int]](), list[tuple[E.Expr, int]](), 0, 0
+        for e, k in sorted(terms(base), key=lambda t: not self.em.values.is_varying(t[0])):
+            known = interval_of(e, self.em.values.ranges)
+            ends = (known[0] * k, known[1] * k) if known is not None else (0, _REACH)
+            if reach + max(map(abs, ends)) < _REACH // step - whole.lanes:
+                own.append((e, k))
+                low, reach = low + min(ends), reach + max(map(abs, ends))
+            elif self.em.values.is_varying(e):
+                return None
+            else:
+                same.append((e, k))
+        if low < 0 or not own:
+            return None
+        shared = self._sum(same, base.dtype) if same else None
+        return _Bounds(load.buffer, p, reach * step + nbytes, self._sum(own, base.dtype), shared)
 
-    def _byte_offset(self, base: E.Expr, load: E.BufferLoad) -> str:
-        offset, element = self.index(base), dtype_info(load.buffer.dtype)
+    def _start(self, b: _Bounds) -> str:
+        """Where a buffer load's descriptor begins."""
+        return b.pointer.value if b.same is None else self._moved(b.pointer, b.buffer, b.same)
+
+    def _byte_offset(self, base: E.Expr, buffer: Buffer) -> str:
+        offset, element = self.index(base), dtype_info(buffer.dtype)
         if dtype_info(base.dtype).bits == 64:
             offset = self.op(f"trunc i64 {offset} to i32")
         step = element.bytes * element.lanes

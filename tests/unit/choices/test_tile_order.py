@@ -7,6 +7,7 @@ import pytest
 
 import tec
 from tec.choices import spaces
+from tec.choices.families.products import tile_order
 from tec.ops.registry import TensorType, get_op
 
 MI300X = tec.Target("rocm -mcpu=gfx942")
@@ -50,6 +51,15 @@ def test_few_rows_of_tiles_by_many_columns_go_by_dies():
     """Row by row, each die would read all weights; where the matrix unit sets the time the order stays."""
     assert _product(101, 4240, 3032)[1].default["group_m"] > 0
     assert _product(3088, 2624, 1520)[1].default["group_m"] == 0
+
+
+def test_a_die_holds_no_more_rows_than_it_has_tiles():
+    """Of products of one column of tiles a die has every eighth row of tiles, not all of them: all dies together read the rows once."""
+    m, n, k = 8192, 32, 4000
+    _, space = _product(m, n, k)
+    t = space.tiling({**space.default, **SMALL, "split_k": 1, "group_m": 0})
+    asked = tile_order.beyond_bytes(t, space.shape, MI300X.machine, 1)
+    assert asked <= 2 * k * (1.1 * m + MI300X.machine.dies * n)
 
 
 def test_windows_that_overlap_are_priced_once_and_go_by_dies():

@@ -245,6 +245,18 @@ def test_wavefronts_share_the_sum_of_open_rows_on_the_software_gpu() -> None:
     assert any(v.get("slice_k", 1) > 1 for v in chosen["classes"].values())
 
 
+@pytest.mark.parametrize("target", ["rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"])
+def test_open_rows_are_loaded_without_a_branch(target: str) -> None:
+    """The size of the operand is not known, but lanes read near a place that their work-group shares: a buffer load does what a branch would, which ends LLVM's basic block and waits for what
+    came before it."""
+    c = Case("branches", "float16")
+    c.done(c.op("matmul", c.input("x", "n", 3000), c.weight(3000, 20)))
+    net = tec.compile(c.graph, target, cache=False)
+    *_, last = net.get_source("asm").split("_more_kernel0:\n")
+    loads, multiplied = last.split("s_endpgm")[0].rsplit("mfma" if "gfx9" in target else "wmma", 1)
+    assert "buffer_load_" in loads and "s_and_saveexec" not in loads and multiplied
+
+
 # ---- which loops run
 
 

@@ -52,7 +52,8 @@ def _held_at_once(t: Tiling, high: int, wide: int, resident: int, dies: int) -> 
         rows = min(t.group_m, high, resident)
         columns = min(wide, -(-resident // rows))
         return min(high, rows * -(-resident // (rows * columns))), columns
-    return min(high, -(-resident * dies // wide)), min(resident, wide // math.gcd(wide, dies))
+    # Of a row of fewer tiles than there are dies a die has one at most.
+    return min(high, resident, -(-resident * dies // wide)), min(resident, wide // math.gcd(wide, dies))
 
 
 def beyond_bytes(t: Tiling, shape: Shape, machine: Machine, held: int) -> float:

@@ -146,7 +146,7 @@ def usual(target: Target) -> tuple[bool, int]:
 def why_not_outline(t: Tiling, shape: Shape) -> str | None:
     """What forbids a tile's rows, columns, wavefronts and instruction, whatever else is chosen."""
     # A tile may reach beyond the product where wavefronts share it, each with whole instructions; where parts of sums meet it has no more than there is.
-    fills = t.slice_k == 1 and shape.padded and shape.fixed
+    fills = t.slice_k == 1 and shape.padded and (shape.fixed or shape.open_rows)
     parts = [
         (needs.THREAD_PART if n > 1 else instr) if fills else 1
         for n, instr in ((t.waves_m, t.instr_m), (t.waves_n, t.instr_n))

@@ -24,7 +24,7 @@ def has_conditions(s: S.Stmt) -> bool:
 
 
 def has_branches(s: S.Stmt) -> bool:
-    """Whether they become branches on AMD: all but those of loads of a word or more from memory of known size, or a constant in their place, or a load from another
+    """Whether they become branches on AMD: all but those of loads of a word or more from memory whose rows have known sizes, or a constant in their place, or a load from another
     buffer; these are single instructions (buffer loads). Where it errs the code is slower, not wrong."""
     calls: list[E.Call] = []
     taken: set[int] = set()
@@ -54,10 +54,10 @@ def has_branches(s: S.Stmt) -> bool:
 
 
 def _is_whole(e: E.Expr, lanes: int) -> bool:
-    """Whether an access to memory of known size is of 4, 8 or 16 bytes in vectors of `lanes`."""
+    """Whether an access to memory whose rows have known sizes is of 4, 8 or 16 bytes in vectors of `lanes`."""
     if not isinstance(e, E.BufferLoad) or e.predicate is not None or e.buffer.scope != "global":
         return False
-    return dtype_info(e.dtype).bytes * lanes in (4, 8, 16) and all(const_int(n) is not None for n in e.buffer.shape)
+    return dtype_info(e.dtype).bytes * lanes in (4, 8, 16) and all(const_int(n) is not None for n in e.buffer.shape[1:])
 
 
 def moved_on(to: Buffer, source: Buffer) -> S.Stmt:
