@@ -97,9 +97,7 @@ def _collect(e: E.Expr, scale: int, out: list[tuple[E.Expr, int]]) -> None:
 def _is_widened(e: E.Cast) -> bool:
     """Whether a signed integer of more bits holds a sum's value."""
     to, of = dtype_info(e.dtype), dtype_info(e.value.dtype)
-    return (
-        isinstance(e.value, (E.Add, E.Sub, E.Mul)) and to.kind == of.kind == "int" and to.bits > of.bits
-    )
+    return isinstance(e.value, (E.Add, E.Sub, E.Mul)) and to.kind == of.kind == "int" and to.bits > of.bits
 
 
 class UniformAddresses(GpuMemory):
