@@ -178,7 +178,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     """The layouts that a product's operands are best read in, were they constant.
 
     GPU: a matrix unit takes its elements along the sum; so an operand passes through shared memory in 16-byte pieces, and a product of few rows reads
-    whole cache lines, unless a sum is cut within a piece. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
+    whole cache lines, unless a sum is cut within a piece: an AMD GPU's few rows are then read across it. Without a matrix unit for the type, large products stay as they are: their columns are read side by side. CPU: B of a large
     product in panels, each of which is one stream of memory for a register tile, where a row-major B has a page of its own for every k (one row times
     256 x 1024 takes a third of the time); B of a small one as rows. Of types that vector units multiply in groups (`te.intrin.vector_dot`), those groups side
     by side.
@@ -186,12 +186,7 @@ def product(target: Target, a: TensorType, b: TensorType, out: TensorType, attrs
     if target.is_gpu:
         rows, columns = map(typical, out.shape[-2:])
         is_on_units = a.dtype in {i.in_dtype for i in intrin.shapes(target)}
-        if (
-            target.machine.priced_by_model
-            and not is_on_units
-            and 2 <= rows < FEW_ROWS <= columns
-            and _is_cut(a, b, attrs)
-        ):
+        if target.machine.priced_by_model and 2 <= rows < FEW_ROWS <= columns and _is_cut(a, b, attrs):
             return ProductLayouts(Layout("MK"), Layout("KN"))
         along = is_on_units or min(rows, columns) < FEW_ROWS
         return ProductLayouts(Layout("MK"), Layout("NK")) if along else ProductLayouts(None, None)
