@@ -299,7 +299,8 @@ CallMachine.calls = {
     **dict.fromkeys(_ATOMICS, CallMachine._atomic), "atomic_add_run": CallMachine._atomic_run,
     **dict.fromkeys(("shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx"), CallMachine._shuffle_lanes),
     **dict.fromkeys(
-        ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin"), CallMachine._extern
+        ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "assembly", "assembly_once"),
+        CallMachine._extern,
     ),
 }  # fmt: skip
 

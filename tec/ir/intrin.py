@@ -472,6 +472,15 @@ _add(
 )
 _add("call_llvm_pure_intrin", -1, "attrs: name", "any", varying=True)
 
+_add(
+    "assembly",
+    -1,
+    "attrs: text, constraints: a statement of assembly as LLVM takes it, of `pack` elements at a time; outs: dtypes of its results, of which the value is number `which`",
+    "scalar",
+    varying=True,
+)
+_add("assembly_once", -1, "the same, whose statement does more than give values", "scalar", opaque=True, varying=True)
+
 # Host side, made by split_host_device; see tec.runtime.modules.program.
 _add(
     "tensor_map",

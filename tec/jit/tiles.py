@@ -117,6 +117,11 @@ def jit(fn: Any = None, **options: Any) -> Any:
     return TileKernel(fn, **options)
 
 
+GLUON_HINT = (
+    "write it with triton.language, of which tec picks layouts, or as @tec.kernel, which says what each thread does"
+)
+
+
 def from_triton(fn: Any) -> TileKernel:
     """A kernel made from the Python source of a `@triton.jit` function. Triton's compiler is not called.
 
@@ -124,6 +129,11 @@ def from_triton(fn: Any) -> TileKernel:
     TileKernel. Raises KernelError for anything else.
     """
     while hasattr(fn, "fn") and not isinstance(fn, FunctionType):
+        if type(fn).__name__.startswith("Gluon"):
+            raise KernelError(
+                f"{getattr(fn, '__name__', 'this')} is a Gluon kernel, whose author places threads, layouts and shared memory",
+                hint=GLUON_HINT,
+            )
         fn = fn.fn
     return TileKernel(fn)
 

@@ -34,7 +34,7 @@ from . import mxfp
 from .tile_code import Compiled
 from .tile_text import KernelInterface
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
-from .tiles import TileKernel, jit
+from .tiles import GLUON_HINT, TileKernel, jit
 from .triton_device import CublasLt, Driver
 from .triton_tensors import SHORT, TensorWrapper, knobs, reinterpret
 from .triton_testing import (
@@ -165,6 +165,20 @@ def install() -> None:
     }  # fmt: skip
     for name, what in modules.items():
         sys.modules[name] = _as_module(name, what)
+    here.__dict__["experimental"] = _Gluon("triton.experimental")
+    for name in ("", ".gluon", ".gluon.language"):
+        sys.modules[f"triton.experimental{name}"] = _Gluon(f"triton.experimental{name}")
+
+
+class _Gluon(ModuleType):
+    """Triton's language of layouts, which tec does not have: every name of it says so."""
+
+    __path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # the import system asks for those
+            raise AttributeError(name)
+        raise KernelError("tec has no Gluon (triton.experimental.gluon)", hint=GLUON_HINT)
 
 
 def _as_module(name: str, what: Any) -> ModuleType:

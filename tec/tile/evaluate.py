@@ -137,6 +137,12 @@ class Machine:
         t = op.results[0].ty.dtype.tec
         return ops.apply("fma", [self.get(x) for x in op.operands], t, t)
 
+    def do_assembly(self, op: Op) -> Array:
+        raise KernelError(
+            "tl.inline_asm_elementwise is PTX, which NumPy does not execute", where=op.loc,
+            hint="run the kernel on an NVIDIA GPU, or say the same by words of tl", locate=False,
+        )  # fmt: skip
+
     def do_select(self, op: Op) -> Any:
         c, a, b = (self.get(x) for x in op.operands)
         if isinstance(a, Pointers):

@@ -36,6 +36,7 @@ OPS: dict[str, tuple[str, bool]] = {
     "binary": ("`fn` of two elements", True),
     "select": ("(condition, a, b)", True),
     "fma": ("a * b + c, one rounding", True),
+    "assembly": ("a statement of assembly on elements; `text`, `constraints`, `pack`, `outs`, `which`, `pure`", True),
     "cast": ("to the result's dtype; `bitcast`: the same bits", True),
     "addptr": ("a pointer, so many elements on", True),
     "load": ("(pointer[, mask[, other]])", False),

@@ -22,6 +22,8 @@ def cost(op: Op) -> int:
     fn = op.attrs.get("fn", "")
     if op.name == "unary":
         return 1 if fn in ("neg", "not", "abs") else MATH_COST
+    if op.name == "assembly":
+        return MATH_COST
     return COSTS.get(fn, 1)
 
 
@@ -39,6 +41,9 @@ def element(op: Op, args: Sequence[E.Expr], fast: bool = False) -> E.Expr:
         return B.select(*args)
     if op.name == "fma":
         return E.Call("fma", tuple(args), args[0].dtype)
+    if op.name == "assembly":
+        attrs = {k: op.attrs[k] for k in ("text", "constraints", "pack", "outs", "which")}
+        return E.Call("assembly" if op.attrs["pure"] else "assembly_once", tuple(args), t.tec, attrs)
     fn = op.attrs["fn"]
     if fast and args[0].dtype == "float32" and not op.attrs.get("precise"):
         if fn in ("exp", "exp2"):

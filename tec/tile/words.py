@@ -263,6 +263,51 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     return b.value("fma", (x, y, z), x.ty)
 
 
+def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
+    """A statement of the GPU's own assembly on the elements of tiles at the same place: $0, $1, ... are its results and then `args`, and `constraints` say in which registers
+    they are, as LLVM spells it ("=r,r,r"). A register holds as many elements of fewer than 32 bits as fit, of `pack` that the statement works on. dtype: of the result; a
+    tuple of them where there are several. is_pure: the statement does nothing but give its results."""
+    b = current()
+    text, kinds = (str(constant(x, f"the {what} of tl.inline_asm_elementwise")) for x, what in ((asm, "text"), (constraints, "constraints")))  # fmt: skip
+    count, pure = constant(pack, "pack"), bool(constant(is_pure, "is_pure"))
+    if not isinstance(count, int) or count < 1:
+        raise b.error(f"tl.inline_asm_elementwise: pack is {describe(pack)}", hint="it is a whole number from 1 on")
+    given = plain(dtype)
+    several = isinstance(given, (tuple, list))
+    outs = [plain(t) for t in (given if several else [given])]
+    xs = [b.of_number(x) for x in args]
+    if not outs or any(t.is_ptr() or t == int1 for t in (*outs, *[x.ty.dtype for x in xs])):
+        raise b.error("tl.inline_asm_elementwise of pointers or int1", hint="cast to tl.int64 or tl.int32 and back")
+    if xs:
+        xs = list(b.same_shape(*xs)) if len(xs) > 1 else xs
+    _check_registers(kinds, outs, xs, count)
+    shape, names = xs[0].ty.shape if xs else (), tuple(t.tec for t in outs)
+    made = [
+        b.value("assembly", xs, TileType(shape, t), text=text, constraints=kinds, pack=count, outs=names, which=k, pure=pure)
+        for k, t in enumerate(outs)
+    ]  # fmt: skip
+    if not pure:  # once, also where several read it
+        made = [b.value("hold", [y], y.ty) for y in made]
+    return tuple(made) if several else made[0]
+
+
+def registers_of(bits: int, pack: int) -> int:
+    """Registers of a statement of assembly that hold `pack` elements of so many bits."""
+    return -(-pack // min(pack, max(1, 32 // bits)))
+
+
+def _check_registers(constraints: str, outs: Sequence[Any], xs: Sequence[Any], pack: int) -> None:
+    kinds = [c.strip() for c in constraints.split(",") if c.strip()]
+    made = sum(c.startswith("=") for c in kinds)
+    read = sum(not c.startswith(("=", "~")) for c in kinds)
+    want = [sum(registers_of(t.primitive_bitwidth, pack) for t in ts) for ts in (outs, [x.ty.dtype for x in xs])]
+    if [made, read] != want:
+        raise current().error(
+            f"tl.inline_asm_elementwise: the constraints {constraints!r} are {made} results and {read} operands; the types, {pack} elements at a time, are {want[0]} and {want[1]}",
+            hint='a register for each result ("=r") and each operand ("r"); elements of 16 and 8 bits share registers of 32',
+        )
+
+
 def extremum(fn: str, x: Any, y: Any, propagate_nan: Any) -> Any:
     b = current()
     x, y = b.pair(x, y)

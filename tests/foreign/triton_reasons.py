@@ -21,7 +21,7 @@ _INSIDE = "names of the inside of Triton's compiler"
 _INDEXED = "copies of the tensor unit by indices, which sm_100 has"
 
 ROWS: tuple[tuple[str, str, str], ...] = (
-    ("*", r"inline_asm", "assembly of another machine in the text of a kernel"),
+    ("*", r"inline_asm", "PTX in the text of a kernel, which NVIDIA GPUs alone take"),
     ("*", r"map_elementwise", "tl.map_elementwise is missing (docs/tiles.md)"),
     ("*", r"multicta|multicast|coop_grid|num_ctas_pre_sm90", _CTAS),
     ("test_core.py", r"test_(optimize_thread_locality|no_rematerialization_op|dot_mulbroadcasted|assume|trans_reshape|tl_range_fuse|tl_range_fuse_dependent|tl_range_option_none|disable_licm|unroll_attr|poison_return)\b", _IR),

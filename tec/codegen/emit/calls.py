@@ -360,6 +360,14 @@ def llvm_intrinsic(em: Emitter, e: E.Call) -> str:
     return em.intrinsic(name, "void" if void else em.reg(e.dtype), args) or "0"
 
 
+def no_assembly(em: Emitter, e: E.Call) -> str:
+    """Targets whose assembly nothing here reads: LLVM as pip has it assembles its host's alone, and PTX is text."""
+    raise em.error(
+        "a statement of assembly (tl.inline_asm_elementwise) on a target other than NVIDIA's GPUs",
+        hint="its text is PTX: on other targets say the same by words of tl",
+    )
+
+
 def check_intrinsic(em: Emitter, name: str) -> None:
     """Raise CodegenError for an intrinsic this target's code generator does not know."""
     own = any(name.startswith(p) for p in em.intrinsic_prefixes)
@@ -451,7 +459,7 @@ CALLS: dict[str, CallHandler] = {
     **dict.fromkeys(("address_of", "access_ptr"), address_of),
     **dict.fromkeys((*_ATOMICS, "atomic_cas"), atomic),
     **dict.fromkeys(("call_extern", "call_pure_extern"), extern),
-    **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), llvm_intrinsic),
+    **dict.fromkeys(("call_llvm_intrin", "call_llvm_pure_intrin"), llvm_intrinsic), **dict.fromkeys(("assembly", "assembly_once"), no_assembly),
     **dict.fromkeys(("dot4", "dot4_narrow", "dot2"), dot),
     **dict.fromkeys(
         ("barrier", "shuffle_xor", "shuffle_up", "shuffle_down", "shuffle_idx", "ballot", "readfirstlane", "wave_lane", "async_copy",

@@ -308,11 +308,70 @@ def atomic_run(em: NvptxEmitter, e: E.Call) -> str:
     return "0"
 
 
+def assembly(em: NvptxEmitter, e: E.Call) -> str:
+    """assembly, assembly_once: one statement for each element, which stands in all places of its pack; statements are elementwise, so that any place has its result. Equal
+    statements that do nothing else are one to LLVM."""
+    attrs = e.attrs or {}
+    pack, outs, which = int(attrs["pack"]), list(attrs["outs"]), int(attrs["which"])
+    kinds = [c.strip() for c in str(attrs["constraints"]).split(",") if c.strip()]
+    letters = {s: [c for c in kinds if c.startswith("=") == s and not c.startswith("~")] for s in (True, False)}
+
+    def held(dtype: str, letter: str) -> tuple[str, int, int]:
+        """The type of a register of elements, how many it has, and how many registers there are."""
+        bits = dtype_info(dtype).bits
+        each = min(pack, max(1, 32 // bits))
+        size = bits * each
+        is_float = dtype_info(dtype).is_float and each == 1 and size >= 32
+        as_float = letter.lstrip("=&") in ("f", "d") or (is_float and letter.lstrip("=&") not in ("r", "l", "h"))
+        return ({32: "float", 64: "double"}[size] if as_float and size >= 32 else f"i{size}"), each, -(-pack // each)
+
+    made, at, place = [], 0, 0
+    for k, dtype in enumerate(outs):
+        place = at if k == which else place
+        count = held(dtype, letters[True][at])[2]
+        made += [held(dtype, letter)[0] for letter in letters[True][at : at + count]]
+        at += count
+    given, at = [], 0
+    for a in e.args:
+        value, bits = em.expr(a), dtype_info(a.dtype).bits
+        count = held(a.dtype, letters[False][at])[2]
+        for letter in letters[False][at : at + count]:
+            type_, each, _ = held(a.dtype, letter)
+            given.append(f"{type_} {_spread(em, value, em.reg(a.dtype), bits, each, type_)}")
+        at += count
+    text = "".join(c if c.isprintable() and c not in '"\\' else f"\\{ord(c):02X}" for c in str(attrs["text"]))
+    result = made[0] if len(made) == 1 else "{" + ", ".join(made) + "}"
+    how, after = ("sideeffect ", "") if e.op == "assembly_once" else ("", " memory(none)")
+    got = em.op(f'call {result} asm {how}"{text}", "{",".join(kinds)}"({", ".join(given)}) nounwind{after}')
+    if len(made) > 1:
+        got = em.op(f"extractvalue {result} {got}, {place}")
+    bits, own = dtype_info(e.dtype).bits, em.reg(e.dtype)
+    if made[place] == own:
+        return got
+    size = {"float": 32, "double": 64}.get(made[place]) or int(made[place][1:])
+    whole = got if made[place].startswith("i") else em.op(f"bitcast {made[place]} {got} to i{size}")
+    low = whole if size == bits else em.op(f"trunc i{size} {whole} to i{bits}")
+    return low if own == f"i{bits}" else em.op(f"bitcast i{bits} {low} to {own}")
+
+
+def _spread(em: NvptxEmitter, value: str, own: str, bits: int, each: int, type_: str) -> str:
+    """A number in all places of a register."""
+    if own == type_:
+        return value
+    size = bits * each
+    whole = value if own == f"i{bits}" else em.op(f"bitcast {own} {value} to i{bits}")
+    if each > 1:
+        wide = em.op(f"zext i{bits} {whole} to i{size}")
+        whole = em.op(f"mul i{size} {wide}, {sum(1 << bits * k for k in range(each))}")
+    return whole if type_.startswith("i") else em.op(f"bitcast i{size} {whole} to {type_}")
+
+
 _FIRST_ORDERED = 70  # the first chip whose atomic operations take an order (PTX ISA, "atom")
 
 CALLS: dict[str, CallHandler] = {
     **calls.CALLS, **dict.fromkeys(_PTX_ATOMICS, atomic), "atomic_add_run": atomic_run,
     "barrier": barrier, "fence": fence, "bitor": bitor, "wave_lane": wave_lane, "ballot": ballot, "readfirstlane": readfirstlane,
+    **dict.fromkeys(("assembly", "assembly_once"), assembly),
     **dict.fromkeys(_SHUFFLES, shuffle), **dict.fromkeys(("dot4", "dot2"), dot), "mma": mma, "ldmatrix": ldmatrix, "exp2_fast": fast_math_unit, "rcp_fast": fast_math_unit, "div_fast": division, "rsqrt": reciprocal_root,
     **dict.fromkeys(("min_nan", "max_nan"), nan_extremum),
     "fmod": remainder.fmod, "if_then_else": if_then_else,
