@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import tec
-from benchmarks.amd_reasons import NAMES, WIDTHS
+from benchmarks.amd_reasons import NAMES, WIDTHS, dtype_of
 from benchmarks.model_rows import Row, rows
 from benchmarks.time_model import op, profiled_us
 from tec.choices import schedule
@@ -199,7 +199,7 @@ def gradient(row: Row) -> Line:
 
 def made(row: Row) -> tuple[list[Any], list[Any]]:
     """te outputs and placeholders of a row's problem, in tec's own layouts."""
-    dtype = NAMES[row.dtype]
+    dtype = dtype_of(row)
     if row.op == "product":
         m, n, k, batch = row.sizes
         ta, tb = row.turned[0] == "T", row.turned[1] == "T"
@@ -233,7 +233,7 @@ def good(row: Row) -> Line:
     us = sum(x.estimate.kernel_us for x in p.launches)
     us += product.launch_us * (len(p.launches) - 1) if row.warm else profiled_us(product) * len(p.launches)
     done = 2e-6 * math.prod(row.sizes) / us if row.op == "product" else 0.0
-    peak = done / product.peak_tflops(NAMES[row.dtype])
+    peak = done / product.peak_tflops(dtype_of(row))
     return {
         "us": us,
         "limit": longest.limit,

@@ -30,7 +30,14 @@ NARROW = 32  # rows or columns below it leave most of any library's tile empty
 NAMES = {
     "f64": "float64", "f32": "float32", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "f8": "float8_e4m3",
 }  # fmt: skip
+FNUZ = "gfx942"  # whose matrix instructions take 8-bit floats of its own kind, as its libraries' kernels do
 WIDTHS = {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "i8": 1, "f8": 1, "f4": 17 / 32}  # bytes, scales with them
+
+
+def dtype_of(row: Row) -> str:
+    """tec's name of the operands' type."""
+    return "float8_e4m3fnuz" if row.dtype == "f8" and row.chip == FNUZ else NAMES[row.dtype]
+
 
 WORDS = {
     "model": "above every published rate: the model is doubted",
@@ -69,7 +76,7 @@ def least_us(row: Row) -> float:
     last = machine.level("MALL")
     held = row.warm and last is not None and nbytes <= last.size_bytes
     gbps = level_gbps(machine, "MALL" if held else "memory")
-    return max(2e-6 * macs / machine.peak_tflops(NAMES[row.dtype]), nbytes / gbps * 1e-3)
+    return max(2e-6 * macs / machine.peak_tflops(dtype_of(row)), nbytes / gbps * 1e-3)
 
 
 @dataclass(frozen=True, slots=True)
