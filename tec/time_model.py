@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def model(module: Any, args: Any, product: str = "", warm: bool = False) -> Any:
-    """The time of a built GPU function on its chip, by the software GPU's model; nothing is run.
+    """The time of a built AMD GPU function on its product, by the software GPU's time model. Nothing runs.
 
-    Returns the software GPU's profile: `launches`, each with an `estimate`.
+    module: what `tec.build` gave. args: its arguments, each an array, a (shape, dtype) pair, or a number; kernels whose
+    addresses depend on data need arrays. product: by default the one that the function was built for. warm: its operands
+    are in the last cache. Returns a profile: `launches`, each with an `estimate` (`microseconds`, `limit`, ...). Raises
+    DeviceError for another target or an unknown product.
 
-    module: what `tec.build` gave for "rocm"; args: its arguments, each an array, a (shape, dtype) pair, or a number. product and warm: see
-    `tec.emulator.profile.emulator_profile`. Kernels whose addresses depend on data need arrays. Raises DeviceError for another target or an unknown product.
-
-        f = tec.build(s, [A, B, C], "rocm -mcpu=gfx942")
+        f = tec.build(s, [A, B, C], "rocm -mcpu=mi325x")
         print(tec.model(f, [((4096, 4096), "float16")] * 2 + [((4096, 4096), "float32")]))
     """
     target = Target(module.target)
@@ -37,6 +37,6 @@ def model(module: Any, args: Any, product: str = "", warm: bool = False) -> Any:
         return nd.array(a, dev) if isinstance(a, np.ndarray) else a
 
     given = [on_device(a) for a in args]
-    with emulator_profile(cast("EmuDriver", dev.driver), False, product, warm) as p:
+    with emulator_profile(cast("EmuDriver", dev.driver), False, product or target.machine.name, warm) as p:
         module(*given)
     return p

@@ -158,18 +158,22 @@ def truediv(a: Any, b: Any) -> E.Expr:
 
 
 def floordiv(a: Any, b: Any) -> E.Expr:
+    """a / b rounded down, as Python's `//`; of integers or floats of one type. Raises ExprError for a constant 0 as b."""
     return _divide(E.FloorDiv, a, b, "division")
 
 
 def floormod(a: Any, b: Any) -> E.Expr:
+    """What `floordiv` leaves, with the sign of b, as Python's `%`."""
     return _divide(E.FloorMod, a, b, "remainder of a division")
 
 
 def truncdiv(a: Any, b: Any) -> E.Expr:
+    """a / b of integers without its fraction, as C's `/`."""
     return _divide(E.Div, a, b, "division")
 
 
 def truncmod(a: Any, b: Any) -> E.Expr:
+    """What `truncdiv` leaves, with the sign of a, as C's `%`."""
     return _divide(E.Mod, a, b, "remainder of a division")
 
 
@@ -301,21 +305,25 @@ def _bitwise(op: str, a: Any, b: Any, fold: Callable[[int, int], int]) -> E.Expr
 
 
 def bitwise_and(a: Any, b: Any) -> E.Expr:
+    """a & b of integers; of bools whether both hold."""
     x, y = match(a, b)
     return logical_and(x, y) if x.dtype.startswith("bool") else _bitwise("bitand", x, y, operator.and_)
 
 
 def bitwise_or(a: Any, b: Any) -> E.Expr:
+    """a | b of integers; of bools whether one holds."""
     x, y = match(a, b)
     return logical_or(x, y) if x.dtype.startswith("bool") else _bitwise("bitor", x, y, operator.or_)
 
 
 def bitwise_xor(a: Any, b: Any) -> E.Expr:
+    """a ^ b of integers; of bools whether they differ."""
     x, y = match(a, b)
     return compare("ne", x, y) if x.dtype.startswith("bool") else _bitwise("bitxor", x, y, operator.xor)
 
 
 def bitwise_not(a: Any) -> E.Expr:
+    """~a of an integer; of a bool whether it does not hold."""
     x = convert(a)
     if x.dtype.startswith("bool"):
         return logical_not(x)
@@ -366,6 +374,7 @@ def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
 
 
 def reinterpret(dtype: str, value: Any) -> E.Expr:
+    """The bits of `value` as a `dtype` of the same width: `reinterpret("int32", x)` of a float32."""
     x = convert(value)
     return x if x.dtype == dtype else E.Call("reinterpret", (x,), dtype)
 

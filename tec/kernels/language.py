@@ -20,7 +20,8 @@ def _outside(name: str) -> NoReturn:
 
 
 class Index3:
-    """Three launch numbers: `.x`, `.y`, `.z`."""
+    """Numbers `.x`, `.y`, `.z` of a launch: `tec.thread_idx` is the thread in its block, `tec.block_idx` the block in the grid,
+    `tec.block_dim` the threads of a block (constants), `tec.grid_dim` the blocks of the grid."""
 
     __slots__ = ("name", "tag")
 

@@ -357,10 +357,18 @@ def _floating(x: Any) -> Expr:
 
 
 def select(cond: Any, a: Any, b: Any) -> Any:
-    """`a` where `cond` holds, else `b`; both are computed. See `tec.ir.build.select`; complex numbers too."""
+    """`a` where `cond` holds, else `b`. Both are computed, so neither may read outside of a tensor. Takes complex numbers too.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> relu = tec.compute((8,), lambda i: tec.select(A[i] > 0.0, A[i], 0.0))
+    """
     return chosen(build.select, cond, a, b)
 
 
 def if_then_else(cond: Any, a: Any, b: Any) -> Any:
-    """`a` where `cond` holds, else `b`; the other is not computed. See `tec.ir.build.if_then_else`; complex numbers too."""
+    """`a` where `cond` holds, else `b`. The other is not computed, so it may read where the tensor has no element.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> padded = tec.compute((10,), lambda i: tec.if_then_else(tec.all(i >= 1, i < 9), A[i - 1], 0.0))
+    """
     return chosen(build.if_then_else, cond, a, b)

@@ -12,11 +12,15 @@ from .tensor import Tensor
 
 
 def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
-    """The sum of products of `operands` in NumPy's notation: `te.einsum("ij,jk->ik", A, B)`.
+    """The sum of products of `operands` in NumPy's notation.
 
     subscripts: a letter for each dimension of each operand, `...` for those that are left; a letter that stands twice in one operand is its diagonal. Without
     `->` the letters that stand once make the result, in the order of the alphabet. One compute of all sums; for a chain of products, `einsum` of pairs in an order of
     your own costs less. Raises ExprError for letters that do not fit the operands.
+
+    >>> A, B = tec.placeholder((4, 8), name="A"), tec.placeholder((8, 2), name="B")
+    >>> tec.einsum("ij,jk->ik", A, B).shape
+    (4, 2)
     """
     inputs, out, extents = _parsed(subscripts, operands)
     summed = [c for c in dict.fromkeys("".join(map("".join, inputs))) if c not in out]

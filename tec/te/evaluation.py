@@ -36,6 +36,11 @@ def evaluate(
 
     `feeds` gives an array for each placeholder that they need (and may give one for any other tensor); variables in the
     placeholders' shapes are bound from the arrays. Raises ExprError for a missing or misshapen array.
+
+    >>> A = tec.placeholder((3,), name="A")
+    >>> B = tec.compute((3,), lambda i: A[i] * 2.0)
+    >>> tec.evaluate([B], {A: np.float32([1, 2, 3])})[0].tolist()
+    [2.0, 4.0, 6.0]
     """
     env: dict[E.Var, Array] = {v: np.asarray(x, np_dtype(v.dtype)) for v, x in (variables or {}).items()}
     values: dict[Tensor, Array] = {}

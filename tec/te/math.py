@@ -249,7 +249,12 @@ def div(a: ExprLike, b: ExprLike) -> Expr:
 
 
 def cast(dtype: DTypeLike, value: ExprLike) -> Expr:
-    """`value` as `dtype`: float to int truncates and saturates, int to int wraps. Also takes (value, dtype)."""
+    """`value` as `dtype`: float to int truncates and saturates, int to int wraps. Also takes (value, dtype).
+
+    >>> A = tec.placeholder((8,), "float16", name="A")
+    >>> tec.compute((8,), lambda i: tec.cast("float32", A[i]) * 2.0).dtype
+    'float32'
+    """
     if isinstance(value, str) and not isinstance(dtype, str):
         dtype, value = value, dtype
     return build.cast(normalize_dtype(dtype), value)

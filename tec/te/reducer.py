@@ -25,7 +25,7 @@ __all__ = ["all", "any", "comm_reducer", "max", "maximum", "min", "minimum", "pr
 
 
 class Reducer:
-    """What `comm_reducer` gives: call it with an expression (or a tuple) and `axis=`."""
+    """A reduction: call it with an expression (or a tuple) and `axis=`. `comm_reducer` makes one of your own."""
 
     def __init__(self, combine: Callable[[Any, Any], Any], identity: Callable[..., Any], name: str):
         self.combine = combine
@@ -204,6 +204,16 @@ min = comm_reducer(lambda x, y: build.minimum(x, y), _highest, name="min")
 max = comm_reducer(lambda x, y: build.maximum(x, y), _lowest, name="max")
 minimum = comm_reducer(lambda x, y: _carrying_nan("min_nan", x, y), _highest, name="minimum")
 maximum = comm_reducer(lambda x, y: _carrying_nan("max_nan", x, y), _lowest, name="maximum")
+sum.__doc__ = """The sum of an expression over `axis`, 0 over nothing: `tec.sum(A[i, k], axis=k)`. See `Reducer.__call__`.
+
+>>> A, k = tec.placeholder((8, 32), name="A"), tec.reduce_axis(32, name="k")
+>>> rows = tec.compute((8,), lambda i: tec.sum(A[i, k], axis=k))
+"""
+prod.__doc__ = "The product of an expression over `axis`, 1 over nothing. See `sum`."
+min.__doc__ = "The least value over `axis`, or of several values; a number wins over NaN. See `minimum` and `sum`."
+max.__doc__ = "The greatest value over `axis`, or of several values; a number wins over NaN. See `maximum` and `sum`."
+minimum.__doc__ = "The least value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `min`."
+maximum.__doc__ = "The greatest value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `max`."
 _all = comm_reducer(lambda x, y: build.logical_and(x, y), lambda t: build.const(True), name="all")
 _any = comm_reducer(lambda x, y: build.logical_or(x, y), lambda t: build.const(False), name="any")
 
@@ -221,6 +231,9 @@ def all(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None)
 def any(*conditions: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
     """Whether a condition holds; with `axis=`, whether the one condition holds somewhere along it. Returns a bool
     expression.
+
+    >>> A, k = tec.placeholder((8, 32), name="A"), tec.reduce_axis(32, name="k")
+    >>> B = tec.compute((8,), lambda i: tec.any(A[i, k] > 0.0, axis=k))
     """
     return _logic(_any, build.any_of, conditions, axis, where, init)
 

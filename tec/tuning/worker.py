@@ -156,10 +156,11 @@ def _timed(candidate: Any, rival: Any, args: list[Any], dev: Any, kind: str) -> 
 def _modelled(dev: Any, candidate: Any, rival: Any, args: list[Any]) -> dict[str, float]:
     """Times of the software GPU's model: the same each time."""
     from tec.emulator import emulator_profile
+    from tec.target import Target
 
     times = []
     for m in (candidate, rival):
-        with emulator_profile(dev.driver) as p:
+        with emulator_profile(dev.driver, product=Target(m.target).machine.name) as p:
             m(*args)
         times.append(sum(r.estimate.microseconds for r in p.launches) * 1e-6)
     return {"ratio": times[0] / times[1], "seconds": times[0], "rival_seconds": times[1]}

@@ -261,7 +261,11 @@ def _check_index(index: Any, what: str) -> int:
 
 
 def cpu(index: int = 0) -> Device:
-    """The host CPU. All indices name the same memory."""
+    """The host CPU as a device. All indices name the same memory.
+
+    >>> tec.nd.array(np.ones(3, "float32"), tec.cpu()).device
+    cpu(0)
+    """
     index = _check_index(index, "cpu")
     return _get("cpu", index, None, f"cpu({index})")
 

@@ -446,7 +446,13 @@ class Network:
 
 
 def load(path: str | os.PathLike[str]) -> Network:
-    """Read a network that `Network.save` wrote; needs numpy and tec.runtime alone. PackageError for a damaged file."""
+    """The network that `Network.save` wrote. It runs with NumPy and tec.runtime alone, without the compiler.
+
+    path: of the package. Raises PackageError for a file that is damaged or none of tec's.
+
+        net = tec.load("model.tec")
+        outputs = net.run({"input": x})
+    """
     with read_package(path, "network") as package:
         meta = package.meta
         plan, report = Plan.from_json(meta.get("plan")), Report.from_json(meta.get("report"))

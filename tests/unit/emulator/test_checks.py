@@ -7,6 +7,7 @@ import struct
 import numpy as np
 import pytest
 
+import tec
 from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError, KernelFault
 from tec.errors import DeviceError
@@ -218,6 +219,19 @@ def test_bad_launches() -> None:
         get_driver("gfx1")
     with pytest.raises(DeviceError, match="no emulator check"):
         get_driver("gfx942", check="bound")
+
+
+def test_a_function_is_modelled_on_the_product_that_it_is_built_for():
+    n = 1 << 24
+    A = tec.te.placeholder((n,), name="A")
+    B = tec.te.compute((n,), lambda i: A[i] * 2.0)
+
+    def us(target, **more):
+        s = tec.topi.schedule(B, target).schedule
+        (launch,) = tec.model(tec.build(s, [A, B], target), [((n,), "float32")] * 2, **more).launches
+        return launch.estimate.microseconds
+
+    assert us("mi325x") == us("mi300x", product="MI325X") < us("mi300x")  # by its memory's bandwidth
 
 
 def test_a_product_is_its_chip_with_its_own_figures():
