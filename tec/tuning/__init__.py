@@ -111,7 +111,10 @@ def make_tuner(
         tasks, name = [what.task(tuple(args), tgt)], f"{what.name}{tuple(args)}"
     else:
         if args is not None:
-            raise ArgumentError("tune: arguments are for a template; a network has shapes=")
+            raise ArgumentError(
+                "tune: arguments are for a template; a network has shapes=",
+                hint="@tec.template above the function makes one" if callable(what) else None,
+            )
         graph = graph_of_model(what, shapes, freeze)
         tasks, notes = tasks_of_graph(graph, tgt, dtype)
         layouts = layout_tasks(graph, tgt, dtype)

@@ -114,7 +114,12 @@ class Template:
         return self.function(holes, *args)
 
     def space(self, args: Sequence[Any], target: Target | str | None = None) -> TemplateSpace:
-        """What can be chosen for some arguments. Raises ScheduleError where nothing is legal."""
+        """What can be chosen for some arguments. Raises ScheduleError where nothing is legal, ArgumentError for other numbers of arguments."""
+        try:
+            inspect.signature(self.function).bind(None, *args)
+        except TypeError as error:
+            names = ", ".join(list(inspect.signature(self.function).parameters)[1:])
+            raise ArgumentError(f"template {self.name}: {error}", hint=f"its arguments: ({names})") from None
         return TemplateSpace(self, tuple(args), as_target(target))
 
     def task(self, args: Sequence[Any], target: Target) -> Task:

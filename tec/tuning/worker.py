@@ -215,7 +215,9 @@ def main() -> None:
         except WrongResult as error:
             send(sink, {"error": f"wrong result: {error}"})
         except Exception as error:
-            send(sink, {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"})
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            hint = getattr(error, "hint", None)  # of tec's errors
+            send(sink, {"error": f"{said} ({hint})" if hint else said})
 
 
 if __name__ == "__main__":

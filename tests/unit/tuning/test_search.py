@@ -295,5 +295,15 @@ def test_options_are_checked(tmp_path: Path, options: dict[str, Any], says: str)
         tec.tune(scale, (8,), target="llvm")
     with pytest.raises(ArgumentError, match="is a template and needs arguments"):
         tec.tune(scale, target="llvm", db=tmp_path / "a.db")
+    with pytest.raises(
+        ArgumentError, match=r"template scale: too many positional arguments(?s:.*)its arguments: \(n\)"
+    ):
+        tec.build(scale, (8, 8), target="llvm")
+    with pytest.raises(ArgumentError, match=r"@tec\.template above the function"):
+        tec.tune(lambda n: n, (8,), target="llvm", db=tmp_path / "a.db")
+    with pytest.raises(
+        tec.DeviceError, match=r"bound to threads(?s:.*)bind the loops"
+    ):  # the trial's error, with its remedy
+        tec.tune(scale, (8,), target="rocm -mcpu=gfx942", trials=1, db=tmp_path / "b.db")
     with pytest.raises(tec.DeviceError, match="is not this host"):
         tec.tune(scale, (8,), target="llvm -mcpu=neoverse-v1", db=tmp_path / "a.db")
