@@ -5,11 +5,12 @@ Source: AMD's matrix instruction calculator; RDNA3 and RDNA4 ISA manuals, "WMMA"
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from ..decode.inst import Inst, Operand
-from ..translate.ops import Ops, Out
+from ..translate.ops import LLVM_TYPE, Ops, Out
 from ..translate.wave import Wave
 from .float8 import decode
 from .matrix_product import element, lane_order
@@ -31,7 +32,29 @@ def result_row(lanes: int, new: bool, lane: int, q: int) -> int:
 
 
 Reader = Callable[[int, int, list[int]], str]
-_BITS = {"f16": 16, "bf16": 16, "i8": 8, "u8": 8, "i4": 4, "u4": 4, "fp8": 8, "bf8": 8}
+_BITS = {
+    "f32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "i8": 8,
+    "u8": 8,
+    "i4": 4,
+    "u4": 4,
+    "fp8": 8,
+    "bf8": 8,
+    "fp6": 6,
+    "bf6": 6,
+    "fp4": 4,
+}
+
+
+def bits_of(kind: str) -> int:
+    return _BITS[kind]
+
+
+def whole_words(kind: str) -> int:
+    """The fewest registers that hold whole elements."""
+    return 3 if _BITS[kind] == 6 else 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +96,39 @@ class WmmaProduct:
         signs = "".join(str(int(bool(f))) for pair in self.flips for f in pair)
         return f"wmma_{self.k}_{'_'.join(self.kinds)}_{signs}_{int(self.clamp)}"
 
+    def words(self, which: int) -> int:
+        """Registers of a lane's elements of A (0) or B (1)."""
+        return self.regs
+
+    def few(self, o: Ops, words: list[str], which: int) -> list[str]:
+        """The elements, with their signs, in so many registers as hold whole ones."""
+        kind, flips = self.kinds[which], self.flips[which]
+        values = [self.element(o, words, i, kind) for i in range(32 * len(words) // bits_of(kind))]
+        return [o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)]
+
+    def element(self, o: Ops, words: list[str], i: int, kind: str) -> str:
+        return small_element(o, words, i, kind, self.new)
+
     def elements(self, o: Ops, words: list[str], which: int) -> list[list[str]]:
         """A lane's elements of A (0) or B (1), with their signs: of rows 0 to 15, and of further ones where a shape has them."""
-        flips = self.flips[which]
-        values = [small_element(o, words, i, self.kinds[which], self.new) for i in range(self.per_lane)]
-        return [[o.fneg("f32", v) if flips[i % 2] else v for i, v in enumerate(values)]]
+        values, step = [], whole_words(self.kinds[which])
+        for first in range(0, self.words(which), step):
+            values += self.few(o, words[first : first + step], which)
+        each = len(values) if which else len(values) // self.halves
+        return self.scale([values[i : i + each] for i in range(0, len(values), each)], o, words, which)
+
+    @property
+    def halves(self) -> int:
+        """How often sixteen rows A has."""
+        return 1
+
+    def scale(self, values: list[list[str]], o: Ops, words: list[str], which: int) -> list[list[str]]:
+        """Elements times their scales, where a shape has some."""
+        return values
+
+    def staged_like(self, which: int) -> object:
+        """Equal for A and B where one function widens both."""
+        return self.kinds[which], self.flips[which], self.words(which)
 
     def row(self, lane: int, q: int) -> int:
         """The row that item q of a lane's result is of."""
@@ -118,47 +169,92 @@ class WmmaProduct:
                 at = o.out.emit(f"getelementptr i8, ptr %{name}, i64 {size * r}")
                 o.out.put(f"store {o.type(t)} {value}, ptr {at}, align 64")
 
-        first, second = self.buffers()
-        stage = Ops(Out(declares=declares), self.lanes)
-        halves = self.elements(stage, loads(stage, "a", "i32", first), 0)
-        stores(stage, "out", [value for half in halves for value in half])
+        functions = []
+        of_b = "a" if self.staged_like(0) == self.staged_like(1) else "b"
+        for which, name in enumerate(dict.fromkeys(("a", of_b))):
+            stage = Ops(Out(declares=declares), self.lanes)
+            count = self._widen(stage, which)
+            if self.buffers()[which] > self.words(which):
+                values = loads(stage, "out", t, count)
+                each = count if which else count // self.halves
+                lists = [values[i : i + each] for i in range(0, count, each)]
+                words = loads(stage, "in", "i32", self.buffers()[which])
+                stores(stage, "out", [v for part in self.scale(lists, stage, words, which) for v in part])
+            functions.append((f"{self.name}_{name}", "ptr %out, ptr %in", stage.out.lines))
         o = Ops(Out(declares=declares), self.lanes)
-        out, scalar = o.out, {"i32": "i32", "f32": "float"}[t]
-        each = len(halves[0])
-
-        def read(half: int, i: int, lanes: list[int]) -> str:
-            parts = []
-            for lane in lanes[::16]:
-                at = out.emit(f"getelementptr i8, ptr %rows, i64 {size * (each * half + i) + 4 * lane}")
-                one = out.emit(
-                    f"insertelement <16 x {scalar}> poison, {scalar} {out.emit(f'load {scalar}, ptr {at}')}, i64 0"
-                )
-                parts.append(
-                    out.emit(f"shufflevector <16 x {scalar}> {one}, <16 x {scalar}> poison, <16 x i32> zeroinitializer")
-                )
-            count = 16
-            while len(parts) > 1:
-                parts = [
-                    out.emit(
-                        f"shufflevector <{count} x {scalar}> {x}, <{count} x {scalar}> {y}, {lane_order(range(2 * count))}"
-                    )
-                    for x, y in zip(parts[::2], parts[1::2])
-                ]
-                count *= 2
-            return parts[0]
-
-        out.put(f"%rows = alloca [{each * len(halves)} x {o.type(t)}], align 64")
-        out.put(f"call void @{self.name}_rows(ptr %rows, ptr %a)")
-        columns = self.elements(o, loads(o, "b", "i32", second), 1)[0]
-        stores(o, "acc", self.sums(o, read, columns, loads(o, "acc", t, self.items)))
-        text = ""
-        for name, arguments, lines in (
-            (f"{self.name}_rows", "ptr %out, ptr %a", stage.out.lines),
-            (self.name, "ptr %acc, ptr %a, ptr %b", out.lines),
-        ):
+        out = o.out
+        for name, which, source in (("rows", 0, "a"), ("columns", 1, of_b)):
+            count = 32 * self.words(which) // bits_of(self.kinds[which])
+            out.put(f"%{name} = alloca [{count} x {o.type(t)}], align 64")
+            out.put(f"call void @{self.name}_{source}(ptr %{name}, ptr %{'ab'[which]})")
+        start = loads(o, "acc", t, self.items)
+        acc = self._loops(o, [o.const("i32", 0)] * self.items if self.clamp else start)
+        if self.clamp:  # the products' sum fits; one saturation with the accumulator
+            acc = [o.call("sadd.sat", "i32", x, y) for x, y in zip(start, acc)]
+        stores(o, "acc", acc)
+        functions.append((self.name, "ptr %acc, ptr %a, ptr %b", out.lines))
+        places = ", ".join(f"i64 {at}" for k in range(self.k) for at in self._offsets(k))
+        text = f"@{self.name}_places = internal constant [{2 * self.k} x i64] [{places}]\n"
+        for name, arguments, lines in functions:
             body = "\n".join(lines)
             text += f"define internal void @{name}({arguments}) noinline {{\nentry:\n{body}\n  ret void\n}}\n"
         return text
+
+    def _widen(self, o: Ops, which: int) -> int:
+        """A loop that widens the elements of %in into %out; returns how many a lane has."""
+        out, size, step = o.out, 4 * self.lanes, whole_words(self.kinds[which])
+        trips, per_trip = self.words(which) // step, 32 * step // bits_of(self.kinds[which])
+        with loop(out, trips) as (trip, _):
+            source = out.emit(f"getelementptr [{size * step} x i8], ptr %in, i64 {trip}")
+            to = out.emit(f"getelementptr [{size * per_trip} x i8], ptr %out, i64 {trip}")
+            places = [out.emit(f"getelementptr i8, ptr {source}, i64 {size * r}") for r in range(step)]
+            words = [out.emit(f"load {o.type('i32')}, ptr {p}, align 64") for p in places]
+            for i, value in enumerate(self.few(o, words, which)):
+                at = out.emit(f"getelementptr i8, ptr {to}, i64 {size * i}")
+                out.put(f"store {o.type(self.type)} {value}, ptr {at}, align 64")
+        return trips * per_trip
+
+    def _offsets(self, k: int) -> tuple[int, int]:
+        """Where in memory the first of sixteen rows and of sixteen columns has one of its k."""
+        (group_a, i), (group_b, j) = self.place(0, k), self.place(1, k)
+        return 4 * (self.lanes * i + 16 * group_a), 4 * (self.lanes * j + 16 * group_b)
+
+    def _loops(self, o: Ops, start: list[str]) -> list[str]:
+        """`sums` as loops over k, from memory: LLVM would take seconds for the code of 128 of them. A loop's sums fit in a host's registers."""
+        few = 64 // self.lanes
+        return [x for q in range(0, self.items, few) for x in self._loop(o, range(q, q + few), start[q : q + few])]
+
+    def _loop(self, o: Ops, items: range, start: list[str]) -> list[str]:
+        out, t, lanes = o.out, self.type, range(self.lanes)
+        scalar = LLVM_TYPE[t]
+        half = 4 * self.lanes * (32 * self.words(0) // bits_of(self.kinds[0]) // self.halves)  # bytes of sixteen rows
+        sixteen = f"<16 x {scalar}>"
+
+        def at(base: str, offset: str | int) -> str:
+            return out.emit(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+        with loop(out, self.k, o.type(t), start) as (k, acc):
+            place = out.emit(f"getelementptr [2 x i64], ptr @{self.name}_places, i64 {k}")
+            row = at("%rows", out.emit(f"load i64, ptr {place}"))
+            column = at("%columns", out.emit(f"load i64, ptr {at(place, 8)}"))
+            b = out.emit(f"load {sixteen}, ptr {column}, align 4")
+            b = out.emit(f"shufflevector {sixteen} {b}, {sixteen} poison, {lane_order(l % 16 for l in lanes)}")
+            for n, q in enumerate(items):
+                parts = []
+                for lane in lanes[::16]:
+                    r = self.row(lane, q)
+                    one = out.emit(f"load {scalar}, ptr {at(row, half * (r // 16) + 4 * (r % 16))}")
+                    one = out.emit(f"insertelement {sixteen} poison, {scalar} {one}, i64 0")
+                    parts.append(
+                        out.emit(f"shufflevector {sixteen} {one}, {sixteen} poison, <16 x i32> zeroinitializer")
+                    )
+                count = 16
+                while len(parts) > 1:
+                    both, mask = f"<{count} x {scalar}>", lane_order(range(2 * count))
+                    parts = [out.emit(f"shufflevector {both} {x}, {both} {y}, {mask}") for x, y in zip(parts[::2], parts[1::2])]  # fmt: skip
+                    count *= 2
+                acc[n] = o.add(acc[n], o.mul(parts[0], b)) if t == "i32" else o.fma("f32", parts[0], b, acc[n])
+        return acc
 
     def call(self, o: Ops, a: list[str], b: list[str], start: list[str]) -> list[str]:
         for buffer, t, values in (("%xa", "i32", a), ("%xb", "i32", b), ("%xacc", self.type, start)):
@@ -168,6 +264,25 @@ class WmmaProduct:
         o.out.put(f"call void @{self.name}(ptr %xacc, ptr %xa, ptr %xb)")
         places = [o.out.emit(f"getelementptr i8, ptr %xacc, i64 {4 * self.lanes * q}") for q in range(self.items)]
         return [o.out.emit(f"load volatile {o.type(self.type)}, ptr {p}, align 64") for p in places]
+
+
+@contextmanager
+def loop(out: Out, trips: int, t: str = "", start: Sequence[str] = ()) -> Iterator[tuple[str, list[str]]]:
+    """The lines in it run `trips` times. Gives the number of the trip, and values of type `t` as the trip before left them in this list (`start` at first)."""
+    before, again, done = (out.fresh_label() for _ in range(3))
+    out.put(f"br label %{before}")
+    out.label(before)
+    out.put(f"br label %{again}")
+    out.label(again)
+    trip, after, first = out.name(), out.name(), len(out.lines)
+    carried = [out.name() for _ in start]
+    values = list(carried)
+    yield trip, values
+    begins = zip([trip, *carried], ["i64", *[t] * len(carried)], ["0", *start], [after, *values])
+    out.lines[first:first] = [f"  {name} = phi {t} [ {x}, %{before} ], [ {y}, %{again} ]" for name, t, x, y in begins]
+    out.put(f"{after} = add i64 {trip}, 1")
+    out.put(f"br i1 {out.emit(f'icmp ult i64 {after}, {trips}')}, label %{again}, label %{done}")
+    out.label(done)
 
 
 def product_of(w: Wave, sel: Selectors, clamp: bool, sources: tuple[str, str], k: int) -> WmmaProduct:

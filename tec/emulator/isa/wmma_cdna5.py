@@ -23,9 +23,8 @@ from .mfma import gather_lanes
 from .packed import Selectors
 from .smfmac import dense
 from .table import Handler, custom
-from .wmma import WmmaProduct, accumulator, product_of, results, small_element, sums, vectors
+from .wmma import WmmaProduct, accumulator, bits_of, product_of, results, small_element, sums, vectors
 
-_BITS = {"f32": 32, "f16": 16, "bf16": 16, "i8": 8, "u8": 8, "fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
 _RUNS = {32: 2, 16: 8, 8: 16, 6: 32, 4: 32}  # k of one lane group in a row, by the bits of an element
 _HINTS = ("matrix_a_reuse", "matrix_b_reuse")
 
@@ -45,7 +44,7 @@ class Cdna5Product(WmmaProduct):
 
     def regs_of(self, which: int) -> int:
         rows = self.m if which == 0 else 16
-        return rows * self.k * _BITS[self.kinds[which]] // 1024
+        return rows * self.k * bits_of(self.kinds[which]) // 1024
 
     def buffers(self) -> tuple[int, int]:
         extra = 128 // self.scaled // 4 if self.scaled else 0
@@ -63,26 +62,30 @@ class Cdna5Product(WmmaProduct):
 
     def place(self, which: int, k: int) -> tuple[int, int]:
         """(lane group, element of the lane) of one of a row's k."""
-        run = _RUNS[_BITS[self.kinds[which]]] * (2 if self.sparse else 1)
+        run = _RUNS[bits_of(self.kinds[which])] * (2 if self.sparse else 1)
         return k // run % 2, k // (2 * run) * run + k % run
 
     def row(self, lane: int, q: int) -> int:
         return 16 * (q // 8) + 8 * (lane // 16) + q % 8
 
-    def elements(self, o: Ops, words: list[str], which: int) -> list[list[str]]:
-        """A lane's elements, of rows 0 to 15 and of those from 16 on, with their signs and scales."""
-        kind, flips = self.kinds[which], self.flips[which]
-        small = kind in ("fp8", "bf8")
-        size = self.k * _BITS[kind] // 64  # registers of 16 rows
-        found = []
-        for half in range(self.regs_of(which) // size):
-            part = words[size * half : size * (half + 1)]
-            values = []
-            for i in range(self.k // 2):
-                value = small_element(o, part, i, kind, True) if small else element(o, part, i, kind, False)
-                values.append(o.fneg("f32", value) if flips[i % 2] else value)
-            found.append(self._scaled(o, values, words[self.regs_of(which) :], which, half) if self.scaled else values)
-        return found
+    def words(self, which: int) -> int:
+        return self.regs_of(which)
+
+    @property
+    def halves(self) -> int:
+        return self.m // 16
+
+    def element(self, o: Ops, words: list[str], i: int, kind: str) -> str:
+        return small_element(o, words, i, kind, True) if kind in ("fp8", "bf8") else element(o, words, i, kind, False)
+
+    def scale(self, values: list[list[str]], o: Ops, words: list[str], which: int) -> list[list[str]]:
+        if not self.scaled:
+            return values
+        return [self._scaled(o, v, words[self.regs_of(which) :], which, half) for half, v in enumerate(values)]
+
+    def staged_like(self, which: int) -> object:
+        scales = (self.m, self.scale_rows[which]) if self.scaled else ()
+        return self.kinds[which], self.flips[which], self.words(which), scales
 
     def _scaled(self, o: Ops, values: list[str], words: list[str], which: int, half: int) -> list[str]:
         """A lane's elements times the scales of their k."""
@@ -90,7 +93,7 @@ class Cdna5Product(WmmaProduct):
         words = [gather_lanes(o, "i32", x, [16 * group + l % 16 for l in range(32)]) for x in words]
         scales = [e8m0(o, o.lshr(words[s // 4], o.const("i32", 8 * (s % 4)))) for s in range(self.k // self.scaled)]
         upper = o.vector_const("i1", [int(l >= 16) for l in range(32)])
-        run = _RUNS[_BITS[self.kinds[which]]]
+        run = _RUNS[bits_of(self.kinds[which])]
         chosen: dict[tuple[int, int], str] = {}
         out = []
         for i, value in enumerate(values):
@@ -127,7 +130,7 @@ def _of(p: WmmaProduct, **more: object) -> Cdna5Product:
 
 
 def _sparse(kinds: tuple[str, str], k: int, result: str) -> Handler:
-    bits = _BITS[kinds[0] if kinds[0] != "iu8" else "i8"]
+    bits = bits_of(kinds[0] if kinds[0] != "iu8" else "i8")
     entries = 16 if bits == 16 else 32  # of a lane's index
 
     def handler(w: Wave, inst: Inst) -> None:
@@ -176,7 +179,7 @@ def _small(scaled: int, m: int) -> Handler:
     def handler(w: Wave, inst: Inst) -> None:
         _take_hints(inst)
         kinds = _formats(w, inst) if m == 16 else ("fp4", "fp4")
-        if not scaled and (_BITS[kinds[0]] == 8) != (_BITS[kinds[1]] == 8):
+        if not scaled and (bits_of(kinds[0]) == 8) != (bits_of(kinds[1]) == 8):
             raise w.fail("8-bit floats times narrower ones without scales (the one source has two layouts for it)")
         rows = []
         for name in ("matrix_a_scale", "matrix_b_scale"):
