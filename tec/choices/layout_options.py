@@ -24,7 +24,7 @@ from .families.plain_convolutions import FEWEST_COLUMNS, Sizes
 from .families.products import packing
 from .families.products.tile_clocks import blocked_tile, walk_clocks
 from .layouts import Convolution
-from .parts.pointwise import lanes_for
+from .parts.counts import lanes_for
 from .rules import figures
 from .store import records
 

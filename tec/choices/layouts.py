@@ -23,7 +23,7 @@ from ..target import Target
 from ..te import intrin
 from .families import plain_windows
 from .families.products import tile_clocks, tilings
-from .parts.pointwise import lanes_for
+from .parts.counts import lanes_for
 from .rules import figures
 
 FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be mostly padding

@@ -13,21 +13,10 @@ from . import parallel
 from .cost import Footprint, Kernel, on_cores
 from .families.reductions import cpu_reduction
 from .group import Group, begin, const_shape, reduce_size, size_of
-from .parts.pointwise import (
-    THREADS,
-    begin_cpu,
-    bind_all,
-    bind_rows,
-    chooses,
-    computed,
-    elementwise,
-    is_moved,
-    is_picked,
-    moved_bytes,
-    row_axes,
-    rows_of,
-    work,
-)
+from .parts.counts import computed, moved_bytes, work
+from .parts.lines import chooses, is_moved, is_picked, row_axes, rows_of
+from .parts.pointwise import begin_cpu, elementwise
+from .parts.threads import THREADS, bind_all, bind_rows
 from .space import Choice, Scheduled, Space, Value
 
 _MOST_IDLE = 1.5  # lanes of a row's wavefronts over its elements

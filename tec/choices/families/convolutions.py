@@ -17,8 +17,9 @@ from ...te import ComputeOp, Operation, intrin
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, reduce_size, size_of
+from ..parts.counts import moved_bytes
 from ..parts.operands import accumulators, anchored
-from ..parts.pointwise import begin_cpu, moved_bytes
+from ..parts.pointwise import begin_cpu
 from ..space import Choice, Scheduled, Space
 from .products import tile_clocks
 from .products.tile_clocks import walk_clocks

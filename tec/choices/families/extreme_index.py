@@ -21,7 +21,8 @@ from ...te import ComputeOp, Tensor
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, is_used, reads_of, reduce_size, same_shape, substitute
-from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes, work
+from ..parts.counts import lanes_for, moved_bytes, work
+from ..parts.pointwise import begin_cpu
 from ..parts.summed import reads_contiguously
 from ..space import Choice, Scheduled, Space
 from .reductions import few_at_the_end, rows_in_lanes

@@ -15,7 +15,7 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import Group, extent
 from ..parts import loops
-from ..parts.pointwise import lanes_for
+from ..parts.counts import lanes_for
 from ..space import Choice
 
 

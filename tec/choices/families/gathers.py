@@ -18,7 +18,8 @@ from ...target import Target
 from ...te import ComputeOp, PlaceholderOp, Tensor, thread_axis
 from ..cost import Footprint, Kernel
 from ..group import Group, begin, const_shape, reads_of
-from ..parts.pointwise import brought, moved_bytes, neighbours_on_a_die
+from ..parts.counts import moved_bytes
+from ..parts.threads import brought, neighbours_on_a_die
 from ..space import Choice, Scheduled, Space
 
 _LINE_BYTES = 128

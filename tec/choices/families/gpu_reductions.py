@@ -15,7 +15,7 @@ from ...te import ComputeOp
 from ..cost import near_gbps
 from ..footprint import SEGMENT_BYTES
 from ..group import Group, begin, const_shape, reduce_size, size_of
-from ..parts.pointwise import moved_bytes
+from ..parts.counts import moved_bytes
 from ..parts.summed import along, in_a_row, reads_apart
 from ..space import Choice, Cost, Scheduled, Space, Value
 from .sum_loops import a_thread_each, equal_parts, group_per_output, in_parts, neighbours, pixels, wide_sums

@@ -18,8 +18,9 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape
 from ..parts import loops
+from ..parts.counts import lanes_for, moved_bytes
 from ..parts.digits import split_index
-from ..parts.pointwise import begin_cpu, lanes_for, moved_bytes
+from ..parts.pointwise import begin_cpu
 from ..space import Choice, Scheduled, Space
 
 _LINE = (2, 3)  # elements of a line of the result

@@ -19,8 +19,10 @@ from ...target import Target
 from ...te import ComputeOp, cast, compute, libraries
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group
+from ..parts.counts import computed, moved_bytes
 from ..parts.operands import InMemory, begin_with, in_memory
-from ..parts.pointwise import THREADS, bind_all, computed, elementwise, moved_bytes
+from ..parts.pointwise import elementwise
+from ..parts.threads import THREADS, bind_all
 from ..space import Choice, Scheduled, Space
 
 _TYPES = {"onednn": ("float32",)}  # of the operands and the result; the others:

@@ -12,7 +12,7 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint, on_cores
 from ..group import Group, extent
 from ..parts import loops
-from ..parts.pointwise import lanes_for
+from ..parts.counts import lanes_for
 from ..space import Choice
 
 _TOKENS = 16  # where their number is open

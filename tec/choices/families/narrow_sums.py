@@ -23,8 +23,8 @@ from ...te import ComputeOp, Tensor
 from ..cost import Footprint, Kernel
 from ..group import Group, begin, const_shape, extent_of, reduce_size, size_of
 from ..group import substitute as with_tensors
+from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
-from ..parts.pointwise import moved_bytes
 from ..parts.summed import most_read
 from ..rules import figures
 from ..space import Choice, Scheduled, Space

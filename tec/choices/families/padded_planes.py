@@ -12,7 +12,8 @@ from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, extent_of, same_shape, size_of
-from ..parts.pointwise import LEAST_ROW, begin_cpu, lanes_for, moved_bytes, work
+from ..parts.counts import lanes_for, moved_bytes, work
+from ..parts.pointwise import LEAST_ROW, begin_cpu
 from ..space import Choice, Scheduled, Space
 
 _LEAD = 2  # axes of images and channels

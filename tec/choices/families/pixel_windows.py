@@ -18,7 +18,8 @@ from ...target import Target, latency_ns, level_gbps
 from ...te import ComputeOp, Tensor, compute
 from ...te.like import Index
 from ..group import Group, begin, const_shape, extent_of, substitute
-from ..parts.pointwise import moved_bytes, over_groups
+from ..parts.counts import moved_bytes
+from ..parts.threads import over_groups
 from ..space import Choice, Cost, Scheduled, Space
 
 # Multiply-adds of a thread, written out: more is long to compile (7x7 by 16 pixels 1.3 s of one core) and leaves the instruction cache.

@@ -20,8 +20,9 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape
 from ..parts import sums
+from ..parts.counts import moved_bytes
 from ..parts.operands import accumulators, anchored
-from ..parts.pointwise import begin_cpu, moved_bytes
+from ..parts.pointwise import begin_cpu
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 from .products import RegisterTiles, folded, tile_clocks

@@ -18,8 +18,9 @@ from ...target import Target
 from ...te import ComputeOp
 from ..cost import Footprint, Kernel
 from ..group import Group, begin, const_shape, extent_of, same_shape
+from ..parts.counts import moved_bytes
 from ..parts.operands import accumulators
-from ..parts.pointwise import moved_bytes, over_groups
+from ..parts.threads import over_groups
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 

@@ -24,7 +24,7 @@ from ...te.like import Index
 from .. import parallel
 from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, extent
-from ..parts.pointwise import lanes_for
+from ..parts.counts import lanes_for
 from ..space import Choice
 from .recurrent_form import GPU_PANEL, TYPICAL, RecurrentForm
 

@@ -17,7 +17,8 @@ from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape, extent_of, is_used, reads_of, reduce_size, same_shape, size_of
-from ..parts.pointwise import LEAST_ROW, begin_cpu, lanes_for, moved_bytes, over_threads, work
+from ..parts.counts import lanes_for, moved_bytes, work
+from ..parts.pointwise import LEAST_ROW, begin_cpu, over_threads
 from ..parts.summed import reads_contiguously
 from ..rules import figures
 from ..space import Choice, Scheduled, Space

@@ -26,10 +26,10 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, same_shape, size_of
 from ..parts import loops
+from ..parts.counts import moved_bytes
 from ..parts.digits import split_index
 from ..parts.epilogues import Epilogue
 from ..parts.operands import follows
-from ..parts.pointwise import moved_bytes
 from ..space import Choice
 
 

@@ -20,7 +20,9 @@ from ...te import ComputeOp, Operation, Tensor, thread_axis
 from .. import parallel
 from ..cost import Cost, Footprint, Kernel, on_cores
 from ..group import Group, begin, extent_of, reads_of, reduce_size, same_shape, shape_key, size_of
-from ..parts.pointwise import begin_cpu, bind_all, dealt, lanes_for, moved_bytes, work
+from ..parts.counts import lanes_for, moved_bytes, work
+from ..parts.pointwise import begin_cpu
+from ..parts.threads import bind_all, dealt
 from ..space import Choice, Scheduled, Space, Value
 from .reductions import rows_in_lanes
 from .sum_loops import equal_parts, group_per_output, in_parts

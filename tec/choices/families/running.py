@@ -21,7 +21,7 @@ from ...te.ir_builder import BufferVar, IRBuilder
 from ..cost import Footprint
 from ..group import Group
 from ..parts import loops
-from ..parts.pointwise import lanes_for
+from ..parts.counts import lanes_for
 from ..space import Choice, Value
 from .running_scan import AHEAD, Scan
 from .running_shared import ACROSS, KEPT, SharedColumns, SharedRow

@@ -16,7 +16,7 @@ from ...ir.dtype import dtype_info
 from ...te.ir_builder import BufferVar
 from ...te.like import Index
 from ..parts import loops
-from ..parts.pointwise import neighbour_on_a_die
+from ..parts.threads import neighbour_on_a_die
 from .running_scan import Scan
 
 ACROSS = 32  # neighbouring lines of a work-group

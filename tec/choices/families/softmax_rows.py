@@ -23,7 +23,7 @@ from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group
 from ..parts import loops
-from ..parts.pointwise import lanes_for, moved_bytes
+from ..parts.counts import lanes_for, moved_bytes
 from ..space import Choice
 
 # Vectors whose maxima are taken side by side: as many as hide the latency of one; a power of two.

@@ -20,7 +20,8 @@ from ...te import ComputeOp
 from .. import parallel
 from ..cost import Footprint, on_cores
 from ..group import Group, const_shape
-from ..parts.pointwise import begin_cpu, moved_bytes, over_threads, work
+from ..parts.counts import moved_bytes, work
+from ..parts.pointwise import begin_cpu, over_threads
 from ..space import Choice, Scheduled, Space
 
 _LEAST = 4  # elements along both axes

@@ -11,8 +11,8 @@ from ...target import Target
 from ...te import ComputeOp, thread_axis
 from ..group import const_shape, reduce_size, size_of
 from ..parts.operands import accumulators
-from ..parts.pointwise import bind_all, dealt, neighbours_on_a_die, over_groups
 from ..parts.summed import along, in_a_row
+from ..parts.threads import bind_all, dealt, neighbours_on_a_die, over_groups
 
 _MOST_PARTS = 1 << 12  # of a sum: by then a few sums fill any GPU
 _FEW_LOADS = 4  # with so many of a thread's loads under way at once, no more are worth a condition

@@ -21,8 +21,9 @@ from ...target import Target, latency_ns
 from ...te import ComputeOp, Tensor, thread_axis
 from ..cost import UNDER_WAY, Cost, Footprint, Kernel
 from ..group import Group, const_shape, reads_of
+from ..parts.counts import moved_bytes
 from ..parts.digits import Place, by_digits
-from ..parts.pointwise import brought, dealt, moved_bytes
+from ..parts.threads import brought, dealt
 from ..rules import figures
 from ..space import Choice, Scheduled, Space
 

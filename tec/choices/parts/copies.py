@@ -20,7 +20,7 @@ from ...schedule import Schedule
 from ...target.machines import Machine
 from ...te import ComputeOp, Tensor
 from . import padding, split_k
-from .pointwise import bind_all
+from .threads import bind_all
 
 SIDES = ("", "a", "b", "ab")  # which operands of a product are copied
 _PIECE_BYTES = 16

@@ -24,8 +24,8 @@ from . import copies, grid, padding, split_k
 from .grid import Tiles
 from .operands import Begun, begin_with
 from .padding import Turns
-from .pointwise import bind_all
 from .staging import deal
+from .threads import bind_all
 
 MET = "met"  # the tag of sums that meet in shared memory, parts of them as a first dimension
 PIECE = 4  # neighbours of a row of sums that a thread adds up at once, where their parts meet: 16 bytes

@@ -11,7 +11,7 @@ from typing import Any
 from ...ir import IterVar
 from ...schedule import Stage
 from ...te import thread_axis
-from .pointwise import neighbours_on_a_die
+from .threads import neighbours_on_a_die
 
 _ONE_BAND = 6  # bands whose operands the second-level cache has at once
 

@@ -27,8 +27,9 @@ from ..cost import Footprint, Kernel, on_cores
 from ..group import Group, substitute
 from ..space import Choice, Scheduled, Space
 from ..stages import GpuStages
+from .counts import computed, moved_bytes
 from .digits import split_index
-from .pointwise import begin_cpu, computed, elementwise, moved_bytes
+from .pointwise import begin_cpu, elementwise
 
 THREADS = 256  # of a work-group
 _OPERATIONS = 10  # of a step: an address, a load, a comparison or a sum, a store

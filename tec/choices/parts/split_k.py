@@ -16,7 +16,7 @@ from ...target.machines import Machine
 from ...te import ComputeOp, Operation, Tensor
 from ...te.like import Index
 from ..group import Group, const_shape
-from .pointwise import bind_all
+from .threads import bind_all
 
 _FEWEST = 4  # neighbours of a row that a thread ends together, where 16 bytes have as many
 KERNEL_US = 2.0  # a second kernel, in a network's graph

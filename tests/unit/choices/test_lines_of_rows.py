@@ -10,7 +10,7 @@ import pytest
 
 import tec
 from tec import te
-from tec.choices.parts.pointwise import chooses, row_axes
+from tec.choices.parts.lines import chooses, row_axes
 from tec.graph import Graph
 from tec.graph.passes.channel_scales import channel_scales
 

@@ -24,7 +24,7 @@ from ....te.like import Index
 from ... import parallel
 from ...cost import Footprint, on_cores
 from ...group import Group
-from ...parts.pointwise import lanes_for
+from ...parts.counts import lanes_for
 from ...space import Choice
 from ..products import tile_clocks
 from .few import MOST, FewQueries

@@ -21,7 +21,7 @@ from ...group import Group, extent
 from ...layouts import is_narrow, packed_group
 from ...layouts import packed as packed_panel
 from ...parts import loops
-from ...parts.pointwise import lanes_for
+from ...parts.counts import lanes_for
 from ...space import Choice
 from . import packed, packed_bytes
 

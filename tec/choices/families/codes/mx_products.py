@@ -28,7 +28,7 @@ from ....te.like import Index
 from ...group import Group
 from ...parts import loops, needs
 from ...parts.epilogues import FusedForm
-from ...parts.pointwise import neighbour_on_a_die
+from ...parts.threads import neighbour_on_a_die
 from ...space import Choice, Cost
 from ..products import tilings
 from ..products.tilings import Shape, Tiling

@@ -22,7 +22,7 @@ from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import packed as packed_panel
 from ...parts import loops
-from ...parts.pointwise import lanes_for
+from ...parts.counts import lanes_for
 from ...space import Choice
 
 FEW = 2  # rows up to which codes are made numbers again for each

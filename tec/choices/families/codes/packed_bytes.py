@@ -26,7 +26,7 @@ from ...cost import Footprint, on_cores
 from ...group import Group
 from ...layouts import is_narrow, packed_group
 from ...parts import loops
-from ...parts.pointwise import lanes_for, moved_bytes
+from ...parts.counts import lanes_for, moved_bytes
 from ...space import Choice
 from . import packed
 

@@ -16,7 +16,8 @@ from ....te import ComputeOp, Tensor
 from ... import parallel
 from ...cost import Footprint, on_cores
 from ...group import Group, const_shape, extent_of, is_used, largest_divisor, reads_of, same_shape, substitute
-from ...parts.pointwise import begin_cpu, elementwise, lanes_for, moved_bytes, work
+from ...parts.counts import lanes_for, moved_bytes, work
+from ...parts.pointwise import begin_cpu, elementwise
 from ...space import Choice, Scheduled, Space
 
 _MOST_COLUMNS = 8

@@ -30,8 +30,8 @@ from ....te.like import Index
 from ...cost import Footprint, Kernel
 from ...group import Group
 from ...parts import loops, needs
+from ...parts.counts import moved_bytes
 from ...parts.epilogues import FusedForm
-from ...parts.pointwise import moved_bytes
 from ...space import Choice
 from .few_rows_codes import Codes
 from .few_rows_operands import PIECE_BYTES, Operands, operands_of, piece_of

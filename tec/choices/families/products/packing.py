@@ -18,8 +18,8 @@ from ....target import Target
 from ....target.cpus import Core
 from ....te import ComputeOp, Tensor
 from ...group import Group, const_shape, substitute
+from ...parts.counts import lanes_for
 from ...parts.operands import contraction
-from ...parts.pointwise import lanes_for
 from ...rules import figures
 from . import tile_clocks
 from .tile_clocks import LINE_BYTES

@@ -26,9 +26,9 @@ from ....te import ComputeOp, Tensor, intrin, thread_axis
 from ...cost import copied_bytes_a_clock
 from ...group import Group, const_shape
 from ...parts import copies, ends, grid, needs, padding, split_k, warpgroups
+from ...parts.counts import moved_bytes
 from ...parts.grid import Tiles
 from ...parts.operands import contraction, follows, operands
-from ...parts.pointwise import moved_bytes
 from ...parts.staging import bring, deal
 from ...parts.warpgroups import BOX_BYTES, FILE_REGISTERS, ROWS
 from ...space import Choice, Cost, Scheduled, Space, Value

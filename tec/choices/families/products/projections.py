@@ -13,7 +13,8 @@ from ....target import Target
 from ....te import ComputeOp, thread_axis
 from ...cost import Footprint, Kernel
 from ...group import Group, begin, reduce_size, size_of
-from ...parts.pointwise import dealt, moved_bytes
+from ...parts.counts import moved_bytes
+from ...parts.threads import dealt
 from ...space import Choice, Scheduled, Space
 
 _ROW_BYTES = 2  # of the row that each sum reads again, from a cache

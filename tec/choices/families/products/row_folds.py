@@ -13,8 +13,9 @@ from ....te import Tensor, compute, thread_axis
 from ...cost import Footprint, Kernel, on_cores
 from ...group import Group, const_shape
 from ...parts import ends, padding, sums
+from ...parts.counts import lanes_for, moved_bytes
 from ...parts.operands import begin_with, folds_rows
-from ...parts.pointwise import bind_all, lanes_for, moved_bytes
+from ...parts.threads import bind_all
 from ...space import Choice, Scheduled, Space
 from . import mainloops
 

@@ -19,8 +19,9 @@ from ....target import Target
 from ....te import ComputeOp
 from ...cost import Footprint, Kernel
 from ...group import Group, begin, const_shape, is_used, reads_of, reduce_size, same_shape, size_of
+from ...parts.counts import moved_bytes
 from ...parts.operands import accumulators
-from ...parts.pointwise import moved_bytes, over_groups
+from ...parts.threads import over_groups
 from ...space import Choice, Scheduled, Space
 from ..sum_loops import equal_parts, in_parts
 

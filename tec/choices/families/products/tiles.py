@@ -16,7 +16,8 @@ from ....te import ComputeOp, Operation, intrin
 from ... import parallel
 from ...cost import Footprint, on_cores
 from ...group import Group, const_shape, largest_divisor, reduce_size, size_of
-from ...parts.pointwise import begin_cpu, moved_bytes
+from ...parts.counts import moved_bytes
+from ...parts.pointwise import begin_cpu
 from ...space import Choice, Scheduled, Space
 
 _ROWS = 16  # of a tile, at most
