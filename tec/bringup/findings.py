@@ -13,7 +13,6 @@ from ..errors import ArgumentError
 
 VERSION = 1  # of the JSON
 AGREES, DIFFERS, FAILED, NOTE = "agrees", "differs", "failed", "note"
-STATES = (AGREES, DIFFERS, FAILED, NOTE)
 
 
 @dataclass(slots=True)

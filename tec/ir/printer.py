@@ -29,7 +29,7 @@ from . import expr as E
 from . import stmt as S
 from .buffer import GLOBAL, Buffer
 from .dtype import dtype_info
-from .func import Func, IRModule
+from .func import Func
 from .intrin import result_dtype
 from .schema import EXPRS, FIELDS
 from .visit import CHILDREN, LEAVES, deep_recursion, read_twice, walk_exprs
@@ -487,12 +487,3 @@ def func_with_lines(f: Func) -> tuple[str, dict[int, int]]:
     p = Printer()
     p.func(f)
     return "\n".join(p.lines), p.places
-
-
-def to_text(x: E.Expr | S.Stmt | Func | IRModule) -> str:
-    """Text of any piece of IR."""
-    if isinstance(x, E.Expr):
-        return expr_to_text(x)
-    if isinstance(x, S.Stmt):
-        return stmt_to_text(x)
-    return str(x)

@@ -1,21 +1,23 @@
-"""Running sums and products one line after another: linear work for any sizes, open ones too. It stands behind `running`, whose ways it serves for where none can be made; on a
-CPU it takes what has open sizes, where the definition (an expression an element) adds up each element's whole past."""
+"""Running sums and products one line after another on a CPU: linear work for any sizes. It takes what has open sizes, where the definition (an expression an element) adds up each
+element's whole past, and stands behind `running` where that is refused; on a GPU other choices of `running` stand there."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
 from ... import te
 from ...ops.forms import Form
-from ...ops.registry import static_shape
 from ...target import Target
 from ...te import Tensor
 from ...te.ir_builder import BufferVar, IRBuilder
+from ...te.like import Index
 from ..cost import Footprint
 from ..group import Group, size_of
 from ..parts import loops
 from ..space import Choice
+from .running_scan import Scan
 
 _OPEN_ELEMENTS = 1 << 20  # of a tensor whose sizes are open, for its price
 
@@ -32,19 +34,13 @@ class LineScan(loops.LoopForm):
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
-        """On a CPU sizes may be open."""
-        return not target.is_gpu or loops.fits(form)
+        return not target.is_gpu
 
     def sketch(self, choice: Choice) -> Footprint:
         return self.chains(float(size_of(self.form.inputs[0].shape) or _OPEN_ELEMENTS), 1)
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         x, a = self.form.inputs[0], self.form.attrs
-        if self.target.is_gpu:
-            lines = loops.Lines(static_shape(x), a["axis"])
-            with loops.each(ib, self.target, lines.count, "line") as line:
-                _along(self, ib, sources[0], results[0], lambda k: lines.at(line, k), lines.n)
-            return
         shape = [getattr(d, "value", d) for d in x.shape]
         before, n, after = shape[: a["axis"]], shape[a["axis"]], shape[a["axis"] + 1 :]
         with ExitStack() as around:
@@ -53,23 +49,23 @@ class LineScan(loops.LoopForm):
                 _together(self, ib, sources[0], results[0], at, n, after)
                 return
             rest = [around.enter_context(_loop(ib, d, not before and j == 0)) for j, d in enumerate(after)]
-            _along(self, ib, sources[0], results[0], lambda k: (*at, k, *rest), n)
+            scan = Scan(self, _Line(at, n, rest), ib, sources[0], results[0])
+            scan.write(0, 0, n, loops.scalar(ib, a["acc"], "acc", scan.one))
+
+
+class _Line(loops.Lines):
+    """One line between places in the other dimensions; its length may be open."""
+
+    def __init__(self, before: Sequence[Index], n: Any, after: Sequence[Index]):
+        self.n, self.around = n, (tuple(before), tuple(after))
+
+    def at(self, line: Index, k: Index) -> tuple[Any, ...]:
+        before, after = self.around
+        return (*before, k, *after)
 
 
 def _loop(ib: IRBuilder, count: Any, is_parallel: bool) -> Any:
     return ib.for_range(0, count, "i", kind="parallel" if is_parallel else "serial")
-
-
-def _along(space: LineScan, ib: IRBuilder, src: Any, dst: Any, at: Any, n: Any) -> None:
-    """One line, its sum in a register."""
-    a, dtype = space.form.attrs, space.form.inputs[0].dtype
-    acc = loops.scalar(ib, a["acc"], "acc", te.const(1 if a["product"] else 0, a["acc"]))
-    with ib.for_range(0, n, "k") as step:
-        place = at(n - 1 - step if a["reverse"] else step)
-        value = ib.let("value", src[place].astype(a["acc"]))
-        following = ib.let("following", acc[0] * value if a["product"] else acc[0] + value)
-        dst[place] = (acc[0] if a["exclusive"] else following).astype(dtype)
-        acc[0] = following
 
 
 def _together(space: LineScan, ib: IRBuilder, src: Any, dst: Any, before: list[Any], n: Any, after: list[Any]) -> None:

@@ -64,7 +64,8 @@ class Relayout(loops.LoopForm):
     @classmethod
     def match(cls, group: Group, target: Target) -> Self | None:
         found = group.form(cls.kind)
-        return super().match(group, target) if found is not None and _before(group, found[0]) is not None else None
+        before = _before(group, found[0]) if found is not None and cls.serves(found[0], target) else None
+        return cls(group, target, *found, before) if found is not None and before is not None else None
 
     @classmethod
     def serves(cls, form: Form, target: Target) -> bool:
@@ -74,11 +75,9 @@ class Relayout(loops.LoopForm):
         many = isinstance(form.attrs["channels"], int) and (pixels is None or pixels >= block)
         return not target.is_gpu and fits and many
 
-    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
+    def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor], before: Epilogue):
         super().__init__(group, target, form, carriers)
         self.parameters = {"parallel": (True, False)}
-        before = _before(group, form)
-        assert before is not None  # `match` has seen to it
         self.before = before
 
     def _elements(self) -> int:

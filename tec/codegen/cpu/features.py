@@ -40,9 +40,8 @@ def required_features(target: Target) -> tuple[str, ...]:
     if not chosen:
         return ()
     words = machine.features.split(",")
-    if {w[1:] for w in words} >= set(
-        chosen
-    ):  # of this host, whose string has all of them; the last word on each counts
+    if {w[1:] for w in words} >= set(chosen):
+        # Of this host, whose string has all of them; the last word on each counts.
         last = {w[1:]: w[0] for w in words}
         return tuple(sorted(f for f in chosen if last[f] == "+"))
     return _of(machine, chosen)

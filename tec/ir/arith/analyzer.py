@@ -307,8 +307,3 @@ def conjuncts(cond: E.Expr) -> list[E.Expr]:
     if type(cond) is E.And:
         return [*conjuncts(cond.a), *conjuncts(cond.b)]
     return [cond]
-
-
-def is_index(e: E.Expr) -> bool:
-    """Whether `e` is a scalar of an index dtype."""
-    return e.dtype in INDEX_DTYPES and dtype_info(e.dtype).lanes == 1
