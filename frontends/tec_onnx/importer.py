@@ -326,7 +326,11 @@ def import_model(
             lines.append(f"{one_line(name)} ({len(nodes)}x: {shown})")
         newest, known = reader.opsets(model.opset_import).get("", 1), onnx.defs.onnx_opset_version()
         newer = f"the model is of opset {newest}, the installed onnx {onnx.__version__} defines operators up to {known}"
-        hint = f"{newer}: pip install -U onnx" if newest > known else None
+        hint = (
+            f"{newer}: pip install -U onnx"
+            if newest > known
+            else "`tec ops` lists those that are; docs/onnx.md says how to add one"
+        )
         raise ImportModelError("operators that are not supported: " + "; ".join(lines), hint=hint)
     importer = Importer(model, resolve)
     g, scope = importer.graph, Scope()

@@ -34,7 +34,8 @@ def _matmul_type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     kb, n = b.shape[-2:][::-1] if tb else b.shape[-2:]
     small = {"int8", "uint8"}
     if ka != kb or (a.dtype != b.dtype and not {a.dtype, b.dtype} <= small):
-        raise fail(f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}")
+        why = f"{ka} columns meet {kb} rows" if ka != kb else f"{a.dtype} meets {b.dtype}"
+        raise fail(f"matmul of {a}{' transposed' * ta} and {b}{' transposed' * tb}: {why}")
     dtype = attrs.get("out_dtype") or ("int32" if a.dtype in small else a.dtype)
     return [TensorType(dtype, (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), m, n))]
 

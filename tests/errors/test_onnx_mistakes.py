@@ -77,7 +77,7 @@ MODELS = {
     # shapes and types
     "shapes that do not broadcast": (lambda: one("Add", "x", "w", weights={"w": np.ones((2, 4), "f")}), "do not broadcast"),
     "types that do not mix": (lambda: one("Add", "x", "w", weights={"w": np.ones((2, 3), "i8")}), "different types"),
-    "matmul of unlike sizes": (lambda: one("MatMul", "x", "w", weights={"w": np.ones((4, 2), "f")}), "matmul of"),
+    "matmul of unlike sizes": (lambda: one("MatMul", "x", "w", weights={"w": np.ones((4, 2), "f")}), "3 columns meet 4 rows"),
     "gemm of vectors": (lambda: one("Gemm", "x", "w", weights={"w": np.ones(3, "f")}), "at least two dimensions"),
     "a reshape of other size": (lambda: one("Reshape", "x", "s", weights={"s": i64(4, 2)}), "has 6 elements"),
     "a reshape that does not divide": (lambda: one("Reshape", "x", "s", weights={"s": i64(-1, 4)}), "cannot take the shape"),
