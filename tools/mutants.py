@@ -240,21 +240,25 @@ class Laboratory:
         """
         mutant, (reached, differs) = self.mutants[n], (self.seen["reached"], self.seen["differs"])
         m = mutant.mutation
-        function = probes.function_of((self.copy / mutant.file).read_text("utf-8"), m.line)
-        # At a module's own level a probe sees whichever test imports it first.
-        here = reached.get(str(n), []) if function is not None else []
-        changed = differs.get(str(n), []) if function is not None else []
+        text = (self.copy / mutant.file).read_text("utf-8")
+        function = probes.function_of(text, m.line)
+        # What runs at import a probe sees in whichever test imports it first.
+        at_import = function is None or probes.is_default(text, m)
+        here = [] if at_import else reached.get(str(n), [])
+        changed = [] if at_import else differs.get(str(n), [])
         if here and not changed and m.new != "pass" and probes.is_pure(m.new):
             return []  # the same value each time
         folder = os.path.dirname(mutant.file)
+        of_function = reached.get(f"{mutant.file}:{function}", [])
         of_file = [t for key, tests in reached.items() if key.startswith(f"{mutant.file}:") for t in tests]
         beside = [
             t for key, tests in reached.items() if os.path.dirname(key.partition(":")[0]) == folder for t in tests
         ]
-        readers = [] if here else self._tests_that_import(folder.removeprefix("frontends/").replace("/", "."))
+        readers = (
+            [] if here or of_function else self._tests_that_import(folder.removeprefix("frontends/").replace("/", "."))
+        )
         chosen = dict[str, None]()
         spent = 0.0
-        of_function = reached.get(f"{mutant.file}:{function}", [])
         for some in (changed, here, of_function, readers, of_file or beside):
             for t in _in_turn([t for t in dict.fromkeys(some) if t in self.seconds and t not in chosen], self.seconds):
                 spent += self.seconds[t]

@@ -141,6 +141,25 @@ def function_of(text: str, line: int) -> int | None:
     return max((f.lineno for f in inside), default=None)
 
 
+def is_default(text: str, place: Mutation) -> bool:
+    """Whether a place is a default value of a function of a module or a class: what runs when that is imported."""
+    for f in _outermost(ast.parse(text)):
+        for value in (*f.args.defaults, *filter(None, f.args.kw_defaults)):
+            begin, end = (value.lineno, value.col_offset), (value.end_lineno or 0, value.end_col_offset or 0)
+            if begin <= (place.line, place.column) and (place.end_line, place.end_column) <= end:
+                return True
+    return False
+
+
+def _outermost(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Functions that are in no other."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node
+        else:
+            yield from _outermost(node)
+
+
 def probed(text: str, mutants: Mapping[str, Mutation], file: str) -> str:
     """A module's text with a probe for each of its mutants, by key, and one for each function: "FILE:line of the function"."""
     tree = ast.parse(text)

@@ -106,6 +106,26 @@ def test_what_runs_once_is_held_by_a_later_test(tmp_path: Path) -> None:
     assert made.reach(0) == [first, second]
 
 
+DEFAULT = """class Sizes:
+    def table(self, n=3):
+        return [n]
+"""
+
+
+def test_a_default_value_is_held_by_who_comes_into_the_function(tmp_path: Path) -> None:
+    """A probe sees the test that imports the file, which may take all of the time."""
+    first, second = "tests/test_kept.py::test_a_first", "tests/test_kept.py::test_b_values"
+    for test in (first, second):
+        (tmp_path / test.partition("::")[0]).parent.mkdir(exist_ok=True)
+        (tmp_path / test.partition("::")[0]).write_text("from tec.toy import kept")
+    reached = {"0": [first], "tec/toy/kept.py:2": [second]}
+    made = laboratory(tmp_path, DEFAULT, 2, {first: 90.0, second: 0.2}, reached=reached, differs={"0": [first]})
+    assert made.reach(0) == [second]
+    nested = "def f():\n    def g(n=3):\n        return n\n    return g(4)\n"
+    (of_nested,) = {m.what: m for m in mutations(nested) if m.line == 2 and m.what == "one more"}.values()
+    assert not probes.is_default(nested, of_nested), "which runs where the outer function does"
+
+
 def test_a_value_that_is_the_same_in_each_test_is_not_looked_for(tmp_path: Path) -> None:
     made = laboratory(
         tmp_path, KEPT, 5, {"tests/test_kept.py::test_a": 0.1}, reached={"0": ["tests/test_kept.py::test_a"]}
