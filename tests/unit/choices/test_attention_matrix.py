@@ -32,9 +32,9 @@ def typed(f, dtype):
     return {k: x.astype(np_dtype(dtype)) if x.dtype == np.float32 and "bias" not in k else x for k, x in f.items()}
 
 
-def check(chip, attrs, extras, sizes, dtype="float16", checks="bounds", **choice):
+def check(chip, attrs, extras, sizes, dtype="float16", checks="bounds", given=None, **choice):
     g = build(attrs, extras, sizes, dtype)
-    f = typed(feeds(g), dtype)
+    f = typed(feeds(g), dtype) | (given or {})
     asked = {"template": "matrix attention", **SMALL, **choice}
     net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False, choices=lambda *_: asked if choice else None)
     (used,) = (c["choice"] for c in net.report.choices.values())
@@ -102,6 +102,12 @@ def test_masks_groups_and_edges(chip):
 )
 def test_types_sizes_and_choices(chip, dtype, size, value_size, choice):
     check(chip, {"right": 0, "offset": 33}, {}, (1, 2, 1, 37, 70, size, value_size), dtype, **choice)
+
+
+def test_each_batch_entry_has_the_blocks_of_its_own_length():
+    """The second entry's keys go on where the first's have ended: one block of keys, and three."""
+    lengths = np.array([5, 70], "int32")
+    check("gfx942", {}, {"length": ("int32", (2,))}, (2, 1, 1, 16, 70, 32, 32), given={"length": lengths}, waves=1)
 
 
 def test_rows_that_see_nothing_are_0():

@@ -13,6 +13,7 @@ from tec.ir import expr as E
 from tec.ir import stmt as S
 from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.pipeline.hold_epilogue import hold_behind
+from tec.ir.passes.pipeline.slots import MAX_REGISTER_BYTES
 from tec.ir.passes.split_host_device import split_host_device
 from tec.target import Target
 from tests.thinned import thinned
@@ -332,6 +333,42 @@ def test_steps_ahead_in_registers(ahead: int, n: int) -> None:
     check_same(func, out, split=GPU)
     registers = set(re.findall(r"s_next\w*", str(out)))
     assert len(registers) == (ahead if n > ahead else min(1, n - 1))
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_registers_hold_only_so_many_bytes_of_all_fills_together(both: bool) -> None:
+    """Two fills of which each has room by itself."""
+    each = MAX_REGISTER_BYTES // 8 + 1  # numbers of 4 bytes: more than the half
+    two = f"""
+                u = alloc(({16 * each},), "float32", scope="shared")
+                for i in range({each}):
+                    u[i * 16 + t] = B[k, i * 16 + t]"""
+    func = parse_func(f"""
+def f(A: Buffer((6, {16 * each}), "float32"), B: Buffer((6, {16 * each}), "float32"), C: Buffer((16,), "float32")):
+    for bx in thread("blockIdx.x", 1):
+        for t in thread("threadIdx.x", 16):
+            acc = alloc((1,), "float32", scope="local")
+            acc[0] = 0.0
+            for k in range(6):
+                s = alloc(({16 * each},), "float32", scope="shared"){two if both else ""}
+                for i in range({each}):
+                    s[i * 16 + t] = A[k, i * 16 + t]
+                acc[0] = acc[0] + s[(t + 1) % 16] * {"u[(t + 3) % 16]" if both else "2.0"}
+            C[t] = acc[0]
+""")
+
+    def mark(s: S.Stmt) -> S.Stmt:
+        from tec.ir.visit import map_stmt
+
+        out = map_stmt(s, mark, lambda e: e)
+        if isinstance(out, S.Alloc) and out.buffer.scope == "shared":
+            return S.Alloc(out.buffer, out.body, S.StorageNotes(double_buffer=True))
+        return out
+
+    func = func.with_body(mark(func.body))
+    out = apply(func, GPU, *TO_BARRIERS)
+    assert ("_next" in str(out)) is not both
+    check_same(func, out, split=GPU)
 
 
 # ---- inject_vthread

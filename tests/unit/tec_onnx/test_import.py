@@ -32,6 +32,21 @@ def test_graph_and_params():
     np.testing.assert_array_equal(run_graph(graph, {"x": np.ones((1, 3), "f")})[0], [[9, 12]])
 
 
+def test_a_clips_constant_limits_are_its_attributes():
+    """Those of floats; of integers they are operands."""
+    for shape, dtype, ops in (
+        ("", "float", ["clip"]),
+        ("[1]", "float", ["clip"]),
+        ("", "int32", ["maximum", "minimum"]),
+    ):
+        low, high = (f"{dtype}{shape} {n} = {{{v}}}" for n, v in (("a", "-1"), ("b", "2")))
+        m = parse(f"g ({dtype}[1, 3] x) => ({dtype}[1, 3] y) <{low}, {high}> {{ y = Clip(x, a, b) }}", 13)
+        graph, _ = tec_onnx.from_onnx(m)
+        assert [n.op for n in graph.nodes] == ops, (shape, dtype)
+        x = np.array([[-4, 1, 7]], "f" if dtype == "float" else "i4")
+        np.testing.assert_array_equal(run_graph(graph, {"x": x})[0], [[-1, 1, 2]])
+
+
 def test_dimensions_by_name_and_by_shape():
     m = parse("g (float[n, 3] x, float[n, k] z) => (float[n, m] y) { y = Concat <axis = 1> (x, z) }")
     a, _ = tec_onnx.from_onnx(m, {"n": 4, "k": 2})
