@@ -29,9 +29,9 @@ night: setup
 	@echo TEC_SEED=$(TEC_SEED)
 	TEC_FUZZ=600 TEC_FUZZ_SEEDS=200 TEC_FUZZ_SECONDS=60 TEC_FUZZ_KERNELS=60 TEC_FUZZ_MUTATIONS=2000 TEC_FUZZ_CASES=2000 TEC_LOWER_DRAWS=10000 $(PY) -m pytest -n 2 --dist worksteal -m "not slow and not gpu" $(DRAWN)
 
-# Small errors planted in a copy of the sources: the tests that reach them must notice nine of ten. MUTANTS=30 plants fewer.
+# Small errors planted in a copy of the sources: the tests that reach them must notice nine of ten. MUTANTS=30 plants fewer, JOBS=16 as many at once.
 mutants: setup
-	$(PY) -m tools.mutants --count $(or $(MUTANTS),100)
+	$(PY) -m tools.mutants --count $(or $(MUTANTS),100) --jobs $(or $(JOBS),1)
 
 # Environments of their own, with tec and what INSTALLED says.
 build/%/.tec-setup: pyproject.toml

@@ -9,7 +9,6 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
-import openai
 import pytest
 
 import tec
@@ -307,7 +306,7 @@ def test_on_the_software_gpu(lm):
 
 
 @pytest.mark.slow
-def test_64_clients_of_a_compiled_model(lm):
+def test_64_clients_of_a_compiled_model(openai, lm):
     """They come at drawn times, and each gets its own greedy text."""
     rng = random.Random(seeds.stream("compiled clients"))
     prompts = ["".join(rng.choice("abc") for _ in range(rng.randint(1, 20))) for _ in range(64)]

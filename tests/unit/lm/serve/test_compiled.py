@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import openai
 import pytest
 
 from tec.lm import embedder, load
@@ -65,7 +64,7 @@ def test_texts_together(lm, draft, slots, guesses, block):
         engine.close()
 
 
-def test_the_api(lm):
+def test_the_api(openai, lm):
     served = served_of(lm, "tiny", slots=2, block=8)
     with (
         running(application(served)) as address,
@@ -80,7 +79,7 @@ def test_the_api(lm):
     served.engine.close()
 
 
-def test_a_model_for_embeddings_alone():
+def test_a_model_for_embeddings_alone(openai):
     model = embedder(llama(), target="llvm", cache=False)
     served = served_embedder(model, "vectors")
     with (

@@ -9,7 +9,6 @@ import time
 
 import httpx
 import numpy as np
-import openai
 import pytest
 
 from tec.lm.serve.served import Limits
@@ -25,7 +24,7 @@ def address():
 
 
 @pytest.fixture(scope="module")
-def client(address):
+def client(openai, address):
     with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -182,7 +181,7 @@ def test_what_is_no_call_is_text(client, text, stream):
     assert found == text
 
 
-def test_models(client):
+def test_models(openai, client):
     assert [m.id for m in client.models.list()] == ["scripted"] and client.models.retrieve("scripted").owned_by == "tec"
     with pytest.raises(openai.NotFoundError, match="is not served here"):
         client.models.retrieve("gpt-4o")
@@ -190,7 +189,7 @@ def test_models(client):
         client.chat.completions.create(model="gpt-4o", messages=say("x"))
 
 
-def test_embeddings(client):
+def test_embeddings(openai, client):
     found = client.embeddings.create(model="scripted", input=["ab", "abc"])  # the client asks for base64
     assert [d.embedding for d in found.data] == [[2.0, 3.0, 4.0], [3.0, 3.0, 4.0]] and found.usage.prompt_tokens == 5
     found = client.embeddings.create(model="scripted", input="abc", encoding_format="float", dimensions=2)
@@ -377,7 +376,7 @@ def test_metrics(address):
     assert value(after, "tec_texts_slots") == 4
 
 
-def test_a_load_of_64_clients():
+def test_a_load_of_64_clients(openai):
     """Clients that come at random times, some of whom leave: all others get exactly their own texts."""
     rng = random.Random(seeds.stream("clients"))
     texts = ["".join(rng.choice("abcdefgh ") for _ in range(rng.randint(1, 60))) + "." for _ in range(64)]
