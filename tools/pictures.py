@@ -2,6 +2,7 @@
 
     python -m tools.pictures            # docs/pictures/pipeline.svg, architecture.svg, schedule.svg
     python -m tools.pictures --report MODEL.onnx TARGET   # docs/pictures/report.png: the report page, by headless Chromium
+    python -m tools.pictures --explore                    # docs/pictures/explore.png: the explorer's page, likewise
 
 The pipeline's panels are the source of `program` below, the loops that its schedule gives, the assembly of its kernel, and what
 the AMD GPU in software counted when it ran it.
@@ -221,7 +222,7 @@ def screenshot(page: Path, picture: Path, width: int, height: int) -> None:
         subprocess.run(
             [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}",
              f"--window-size={width},{height}", "--virtual-time-budget=4000", f"--screenshot={picture}", page.resolve().as_uri()],
-            check=True, capture_output=True, timeout=120,
+            check=True, capture_output=True, timeout=600,  # a loaded machine draws slowly
         )  # fmt: skip
 
 
@@ -232,7 +233,44 @@ def report(model: str, target: str) -> Path:
         page = Path(folder) / "report.html"
         words = [sys.executable, "-m", "tec.cli", "show", model, "--target", target, "--html", str(page)]
         subprocess.run(words, check=True)
-        screenshot(page, picture, 1500, 950)
+        screenshot(page, picture, 1500, 1330)  # down to the kernels' table
+    return _small(picture)
+
+
+_PRODUCT = """\
+from tec import te
+
+A = te.placeholder((1024, 256), "float16", name="A")
+B = te.placeholder((256, 1024), "float16", name="B")
+k = te.reduce_axis((0, 256), name="k")
+C = te.compute((1024, 1024),
+               lambda i, j: te.sum(A[i, k] * B[k, j], axis=k), name="C")
+
+s = te.create_schedule(C.op)
+bi, bj, i, j = s[C].tile(*C.op.axis, 32, 32)
+ti, vi = s[C].split(i, nparts=8)
+tj, vj = s[C].split(j, nparts=8)
+s[C].reorder(bi, bj, ti, tj, k, vi, vj)
+for axis, name in ((bi, "blockIdx.y"), (bj, "blockIdx.x"),
+                   (ti, "threadIdx.y"), (tj, "threadIdx.x")):
+    s[C].bind(axis, te.thread_axis(name))
+"""
+
+
+def explore() -> Path:
+    """The explorer's page of a tiled product for an MI300X, as a picture."""
+    picture = OUT / "explore.png"
+    with tempfile.TemporaryDirectory() as folder:
+        program, page = Path(folder) / "product.py", Path(folder) / "product.html"
+        program.write_text(_PRODUCT, encoding="utf-8")
+        words = ["explore", str(program), "--export", str(page), "-t", "rocm -mcpu=mi300x"]
+        subprocess.run([sys.executable, "-m", "tec.cli", *words], check=True)
+        screenshot(page, picture, 1440, 1000)
+    return _small(picture)
+
+
+def _small(picture: Path) -> Path:
+    """The same with 256 colours, a third of the bytes."""
     from PIL import Image
 
     Image.open(picture).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(picture, optimize=True)
@@ -374,6 +412,9 @@ def main(words: list[str]) -> int:
     OUT.mkdir(parents=True, exist_ok=True)
     if words[:1] == ["--report"]:
         print(report(words[1], words[2]))
+        return 0
+    if words[:1] == ["--explore"]:
+        print(explore())
         return 0
     for name, draw in (("pipeline", pipeline), ("architecture", architecture), ("schedule", schedule)):
         path = OUT / f"{name}.svg"

@@ -189,7 +189,16 @@ def _time(net: Any, part: str, as_json: bool) -> None:
         common.print_json([vars(t) for t in rows])
         return
     table = common.table(
-        "", "kernel", "calls", "us", "share", "TFLOP/s", "MB of memory", "limit", "made of", right=(1, 2, 3, 4, 5)
+        "",
+        "kernel",
+        "calls",
+        "us",
+        "share",
+        "TFLOP/s",
+        "MB of memory",
+        "limit",
+        "where the time goes",
+        right=(1, 2, 3, 4, 5),
     )
     for t in rows:
         done = t.calls * flops.get(t.name.rpartition("_kernel")[0], 0)

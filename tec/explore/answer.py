@@ -132,7 +132,7 @@ def _part(part: Func, module: Any, facts: dict[str, Any], target: Target, file: 
 
     visit(part.body, stmt=on_stmt)
     shown = [
-        [label, " x ".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v)]
+        [label, " x ".join(map(str, v)) if isinstance(v, (list, tuple)) else "wave slots" if v == "waves" else str(v)]
         for k, label in _LIVE.items()
         if (v := facts.get(k)) is not None
     ]

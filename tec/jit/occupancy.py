@@ -45,10 +45,10 @@ class Occupancy:
         return self.waves / self.most_waves
 
     def __str__(self) -> str:
-        of = "" if self.registers is None else f", {self.registers} registers a thread"
+        of = "" if self.registers is None else f", {self.registers} registers per thread"
         return (
-            f"{self.waves} of {self.most_waves} waves a unit ({self.fraction:.0%}) in {self.blocks} blocks of {self.block} threads{of}, "
-            f"{self.shared_bytes} bytes of shared memory a block, {self.scratch_bytes} of scratch a thread; limited by {self.limited_by}"
+            f"{self.waves} of {self.most_waves} waves per unit ({self.fraction:.0%}) in {self.blocks} blocks of {self.block} threads{of}, "
+            f"{self.shared_bytes} bytes of shared memory per block, {self.scratch_bytes} of scratch per thread; limited by {self.limited_by}"
         )
 
 

@@ -132,7 +132,7 @@ def _occupancy(launch: CountedLaunch, chip: Chip) -> dict[str, Any]:
     rows = [
         ("wave slots", f"{limits.waves_a_simd} per SIMD", limits.waves_a_simd),
         ("VGPRs", f"{vgprs} of {total}, in steps of {granule}", total // (-(-max(1, vgprs) // granule) * granule)),
-        ("LDS", f"{lds} of {limits.unit_lds_bytes} bytes, {group} waves a work-group", by_lds),
+        ("LDS", f"{lds} of {limits.unit_lds_bytes} bytes, {group} waves per work-group", by_lds),
     ]
     return {"waves": waves, "limit": limit, "slots": limits.waves_a_simd, "rows": rows}
 

@@ -206,7 +206,7 @@ def _facts(facts: dict[str, Any], mine: Sequence[listing.Step], t: KernelTime | 
         calls = max(1, t.calls)
         shown.append(("time per call", duration(t.us / calls / 1e6)))
         if t.parts:
-            shown.append(("share of the time", t.made_of()))
+            shown.append(("where the time goes", t.made_of()))
         shown += [(f"from {level}, per call", size(n / calls)) for level, n in t.traffic.items()]
         shown += [(key.replace("_", " "), f"{n:,}") for key, n in t.counters.items()]
     return shown

@@ -262,7 +262,7 @@ class Arrays(Memories):
         while done < count:
             n = min(count - done, row - x)
             if n <= 0 or y >= max(1, array.height):
-                raise HipError(INVALID_VALUE, f"{count} bytes at ({x}, {y}) of an array of {row} bytes a row")
+                raise HipError(INVALID_VALUE, f"{count} bytes at ({x}, {y}) of an array of {row} bytes per row")
             out.append((array.at(x, y)[0], done, n))
             done, x, y = done + n, 0, y + 1
         return out

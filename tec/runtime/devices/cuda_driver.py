@@ -370,7 +370,7 @@ class CudaDriver(GpuDriver):
             used = self.function_resources(function)
             threads = block[0] * block[1] * block[2]
             if threads > used["max_threads"]:
-                hint = f"the kernel uses {used['registers']} registers a thread: at most {used['max_threads']} threads fit, {threads} were asked for"
+                hint = f"the kernel uses {used['registers']} registers per thread: at most {used['max_threads']} threads fit, {threads} were asked for"
                 return DeviceError(error.message, hint=hint)
         return error
 
