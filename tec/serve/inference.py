@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -70,6 +71,7 @@ class Inference:
 
     def __init__(self, repository: Repository, body_bytes: int, time_s: float):
         self.repository, self.body_bytes, self.time_s = repository, body_bytes, time_s
+        self._results: _Results | None = None  # of the event loop that asked last
 
     def routes(self) -> list[Route]:
         """The protocol's routes."""
@@ -186,7 +188,10 @@ class Inference:
 
     async def _wait(self, request: Request, batcher: Batcher, future: Future[list[Array]]) -> list[Array]:
         """The results, unless the client leaves or time is over first."""
-        result = _followed(future)
+        loop = asyncio.get_running_loop()
+        if self._results is None or self._results.loop is not loop:
+            self._results = _Results(loop)
+        result = self._results.follow(future)
         if not result.done():
             timer = result.get_loop().call_later(min(_UNWATCHED_S, self.time_s), _wake, waiting := _waiter(result))
             await waiting
@@ -232,27 +237,46 @@ class Inference:
         return self.repository.get(**self._path(request))
 
 
-def _followed(future: Future[list[Array]]) -> asyncio.Future[list[Array]]:
-    """A thread's future in the event loop. `asyncio.wrap_future` does more, and takes longer."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[list[Array]] = loop.create_future()
+class _Results:
+    """Futures of threads, followed in an event loop.
 
-    def take() -> None:
-        if result.done():
-            return
-        if future.cancelled():
-            result.cancel()
-        elif (error := future.exception()) is not None:
-            result.set_exception(error)
-        else:
-            result.set_result(future.result())
+    The loop is woken once for all that is done by then. Waking writes into a socket, for which a thread gives up the interpreter: a thread that answers a batch
+    would wait for it again behind each of its answers, and run nothing meanwhile.
+    """
 
-    def told(_: Future[list[Array]]) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(take)
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        self.loop = loop
+        self._done: deque[Callable[[], None]] = deque()
+        self._woken = False  # the loop will look, and has not begun to
 
-    future.add_done_callback(told)
-    return result
+    def follow(self, future: Future[list[Array]]) -> asyncio.Future[list[Array]]:
+        """A thread's future in the event loop. `asyncio.wrap_future` does more, and takes longer."""
+        result: asyncio.Future[list[Array]] = self.loop.create_future()
+
+        def take() -> None:
+            if result.done():
+                return
+            if future.cancelled():
+                result.cancel()
+            elif (error := future.exception()) is not None:
+                result.set_exception(error)
+            else:
+                result.set_result(future.result())
+
+        future.add_done_callback(lambda _: self._tell(take))
+        return result
+
+    def _tell(self, take: Callable[[], None]) -> None:
+        self._done.append(take)
+        if not self._woken:
+            self._woken = True
+            with suppress(RuntimeError):  # the loop has ended
+                self.loop.call_soon_threadsafe(self._look)
+
+    def _look(self) -> None:
+        self._woken = False  # first: what is told from here on wakes the loop again
+        while self._done:
+            self._done.popleft()()
 
 
 def _waiter(result: asyncio.Future[list[Array]]) -> asyncio.Future[None]:
