@@ -14,7 +14,7 @@ import tec
 from tec import te
 from tec.choices import Space, spaces
 from tec.choices.families.plain_convolutions import PlainConvolution
-from tec.choices.families.products import RegisterTiles
+from tec.choices.families.products import RegisterTiles, packing
 from tec.choices.families.products.folded import Folded
 from tec.choices.families.products.streamed_rows import StreamedRows
 from tec.choices.families.products.tile_clocks import panel_vectors
@@ -85,6 +85,33 @@ def test_few_rows_are_not_summed_by_strips_of_a_matrix_in_memory() -> None:
         for m in (1, 2, 4, 64)
     ]
     assert templates == ["cpu product of few rows"] * 3 + ["cpu product"]
+
+
+@thinned(1, ("seed", range(6)), ("target", ["llvm", "llvm -mcpu=haswell"]))
+def test_a_long_sum_goes_in_parts(seed: int, target: str) -> None:
+    """Parts of a panel stay in the caches while the rows go by: panels that lie so and those that are made, rows in several runs, columns that fill no panel, a batch, doubles."""
+    rng = Random(seeds.stream(f"sums in parts {seed}"))
+    m, n, k = rng.randint(1, 40), rng.randint(16, 80), rng.choice((1 << 15, 3 << 14))
+    if seed == 0:
+        m = packing.PART_ROWS + rng.randint(1, 40)
+    block, bias, dtype = rng.choice((0, 16)), rng.random() < 0.5, rng.choice(("float32", "float64"))
+    if block and dtype == "float32":
+        attrs = {"layout_b": Layout(f"NK{block}n"), "columns": n}
+        xs, outs = program("matmul", attrs, (dtype, (m, k)), (dtype, (-(-n // block), k, block)), bias=bias)
+    else:
+        batch = rng.randint(1, 2)
+        xs, outs = program("matmul", {}, (dtype, (batch, m, k)), (dtype, (batch, k, n)), bias=bias)
+    values = feeds(xs)
+    a, b = (v.astype("float64") for v in values[:2])
+    if b.ndim == 3 and a.ndim == 2:
+        b = np.moveaxis(b, 0, 1).reshape(k, -1)[:, :n]
+    want = np.maximum(a @ b + 1, 0) if bias else a @ b  # of small integers: no sum is rounded
+    space = next(s for s in spaces(outs, target) if isinstance(s, RegisterTiles))
+    parted = [c for c in space.all if c["parts"] > 1]
+    assert space.default["parts"] > 1 or m < 4
+    for choice in rng.sample(parted, 2):
+        (got,) = run(xs, space.apply(choice), target, values)
+        np.testing.assert_array_equal(got, want, err_msg=str(choice))
 
 
 def test_tiles_of_doubles_are_as_large_as_the_registers() -> None:

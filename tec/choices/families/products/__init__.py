@@ -14,6 +14,7 @@ from typing import ClassVar
 from ....ir.dtype import dtype_info
 from ....ops.contraction import Contraction
 from ....ops.typical import typical
+from ....schedule import Schedule
 from ....target import Target
 from ....te import ComputeOp, Operation, intrin
 from ... import parallel, rules
@@ -34,6 +35,7 @@ from .warpgroups import WarpgroupProduct
 _TOGETHER = (0, 1, 2, 4, 8, 16)  # panels that rows go along together; those that do not lie so are copied
 _FEWEST_LANES = 4  # columns that are worth vectors of their own
 _FEW_COLUMNS = 48  # of which a half vector more or less is a sixth of the work or more
+_SHORTEST_PART = 128  # steps of a sum: the sums of a tile are stored and loaded once a part
 _AS_QUICK = 1.1  # times the least price: prices are no better than that
 
 
@@ -114,7 +116,7 @@ class RegisterTiles(Space):
     """A CPU's product: `rows` by `columns` of C in vector registers, `unroll` steps of k at a time, over threads or not."""
 
     template: ClassVar[str] = "cpu product"
-    neutral: ClassVar[Mapping[str, Value]] = {"panels": 0}
+    neutral: ClassVar[Mapping[str, Value]] = {"panels": 0, "parts": 1}
 
     gathered: bool = False  # whether the second operand's rows are windows of an image
 
@@ -136,7 +138,7 @@ class RegisterTiles(Space):
         self.parameters = {
             "rows": tuple(r for r in range(1, 25) if self.m is None or r <= self.m),
             "columns": columns, "unroll": tuple(u for u in (4, 1, 2, 8) if u == 1 or not reduce_size(op) or self._steps() % u == 0), "parallel": (True,) if self.is_open else (True, False),
-            "panels": _TOGETHER if self._has_panels() else (0,),
+            "panels": _TOGETHER if self._has_panels() else (0,), "parts": self._parts(),
         }  # fmt: skip
 
     @classmethod
@@ -182,6 +184,12 @@ class RegisterTiles(Space):
             return f"{registers} vector registers of {most}"
         if choice["panels"] > max(1, -(-(self.n or 1) // choice["columns"])):
             return f"there are fewer than {choice['panels']} panels of {choice['columns']} columns"
+        if choice["parts"] == 1:
+            return None
+        if not choice["panels"] or -(-(self.n or 1) // choice["columns"]) % choice["panels"]:
+            return "the parts of a sum are kept for so many whole panels at a time"
+        if self._steps() // choice["parts"] % choice["unroll"]:
+            return f"{choice['unroll']} steps do not divide a part of the sum"
         return None
 
     def sketch(self, choice: Choice) -> Footprint:
@@ -191,20 +199,15 @@ class RegisterTiles(Space):
         size, tile = size_of(self.op.output(0).shape[:-2]) or 1, (choice["rows"], choice["columns"], choice["panels"])
         some = (self.m,) if self.m is not None else tile_clocks.SOME_ROWS
         sizes = [(size, m, n, k) for m in some]
+        nbytes = dtype_info(self.op.output(0).dtype).bytes
         every = [
             packing.product_clocks(
-                self.target,
-                z,
-                tile,
-                self.lanes,
-                bool(self.block),
-                self.gathered,
-                dtype_info(self.op.output(0).dtype).bytes,
+                self.target, z, tile, self.lanes, bool(self.block), self.gathered, nbytes, choice["parts"]
             )
             for z in sizes
         ]
         clocks = math.prod(every) ** (1 / len(every))  # one function serves few rows and many
-        high, wide = -(-some[0] // tile[0]), -(-n // tile[1])
+        high, wide = -(-some[0] // (packing.PART_ROWS if choice["parts"] > 1 else tile[0])), -(-n // tile[1])
         # Of more tiles than cores the last round is not counted: it would take small tiles for being as many as cores.
         tiles = size * (-(-wide // choice["panels"]) * (high if self.block else 1) if choice["panels"] else high * wide)
         return on_cores(clocks, 0.0, choice["parallel"], tiles if tiles < self.target.machine.units else math.inf)
@@ -217,6 +220,9 @@ class RegisterTiles(Space):
             group, _, mm, out = packed
         s = begin_cpu(group, self.target, keep=[] if packed is None else [packed.panels])
         n, lanes = self.n, self.lanes
+        if choice["parts"] > 1:
+            _in_parts(s, mm, out, None if packed is None else packed.panels, choice, lanes)
+            return Scheduled(s, group.outputs, choice)
         height, width = choice["rows"], choice["columns"]
         cached, final = accumulators(s, mm, out, "local"), s[out.output(0)]
         axes = list(final.op.axis)
@@ -254,10 +260,57 @@ class RegisterTiles(Space):
             return self.n is not None and self.m is not None and bool(self.block)
         return self.m is not None if self.block else contraction(self.group, self.op) is not None
 
+    def _parts(self) -> tuple[int, ...]:
+        """In how many equal parts the sum may go: one where a panel stays in the second-level cache from tile to tile; else also so many that parts of a panel do, in the first and
+        in the second level."""
+        k, core = reduce_size(self.op), self.target.core
+        row = dtype_info(self.op.output(0).dtype).bytes * (self.block or 2 * self.lanes)
+        if not k or not self._has_panels() or self.dot is not None or k * row <= core.l2_bytes / 2:
+            return (1,)
+        sizes = {
+            max((p for p in range(1, most + 1) if k % p == 0), default=1)
+            for most in (core.l1_bytes // row, core.l2_bytes // 4 // row)
+        }
+        return (1, *sorted(k // size for size in sizes if size >= _SHORTEST_PART))
+
     @property
     def _is_ragged(self) -> bool:
         """Whether the last of B's panels is filled up."""
         return bool(self.block and self.n is not None and self.n % self.block)
+
+
+def _in_parts(s: Schedule, mm: ComputeOp, out: ComputeOp, panels: ComputeOp | None, choice: Choice, lanes: int) -> None:
+    """The sum in equal parts, one after the other for some panels and rows: a part of a panel stays in a core's caches while the rows go by, and partial sums wait in memory for those
+    of the other parts."""
+    height, width, together = choice["rows"], choice["columns"], choice["panels"]
+    whole = s[mm]
+    partial = s.rfactor(mm.output(0), whole.split(mm.reduce_axis[0], nparts=choice["parts"])[0])
+    left = whole.op
+    assert isinstance(left, ComputeOp)
+    added, final = accumulators(s, left, left if out is mm else out, "local"), s[left if out is mm else out]
+    *batch, i, j = final.op.axis
+    m = const_shape(mm.output(0))[-2]
+    assert m is not None
+    some, i = final.split(i, nparts=-(-m // packing.PART_ROWS), shift_inwards=True)
+    js, j = final.split(j, factor=together * width)
+    jo, ji = final.split(j, factor=width)
+    final.reorder(*batch, js, some, i, jo, ji)
+    task = final.fuse(*batch, js, some)
+    if choice["parallel"]:
+        final.parallel(task)
+    sums.vectorize(final, ji, lanes, width)
+    sums.in_vectors(s, added, final, jo, lanes)
+    cached, own = s.cache_write(partial, "local"), s[partial]
+    own.compute_at(final, task)
+    part, *batch, i, j = own.op.axis
+    io, ii = own.split(i, factor=height, shift_inwards=True)
+    jo, ji = own.split(j, factor=width)
+    own.reorder(part, *batch, io, jo, ii, ji)
+    sums.vectorize(own, ji, lanes, width)
+    sums.in_vectors(s, cached, own, jo, lanes, choice["unroll"])
+    if panels is not None:
+        s[panels].compute_at(own, part)
+        s[panels].vectorize(s[panels].split(panels.axis[-1], factor=lanes)[1])
 
 
 def _lanes(n: int | None, target: Target, dtype: str) -> int:

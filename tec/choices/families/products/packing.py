@@ -24,6 +24,8 @@ from ...rules import figures
 from . import tile_clocks
 from .tile_clocks import LINE_BYTES
 
+# Rows whose sums of all parts wait together: of 32 parts and a panel of 16 columns these are 512 KB. All of them read a part of a panel that was brought once.
+PART_ROWS = 256
 _PAGE_BYTES, _PAGES = 4096, 64  # of memory; whose places a core has at hand
 
 
@@ -114,9 +116,16 @@ def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[It
     return jp
 
 
-def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4) -> float:  # fmt: skip
+def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4, parts: int = 1) -> float:  # fmt: skip
     """Of a core, of a product of `sizes` (batch, m, n, k) by tiles of (rows, columns) and so many panels together (0: B is read as it lies); is_block: it lies in panels;
-    gathered: panels are made of an image's windows; element_bytes: of B and of the sums."""
+    gathered: panels are made of an image's windows; element_bytes: of B and of the sums; parts: of the sum, whose partial sums wait in memory."""
+    if parts > 1:
+        size, m, n, k = sizes
+        part = product_clocks(target, (size, m, n, k // parts), tile, lanes, is_block, gathered, element_bytes)
+        held, wide = float(element_bytes) * parts * min(m, PART_ROWS) * tile[1] * tile[2], -(-n // (tile[1] * tile[2]))
+        loads = size * m * -(-n // lanes) * parts / figures.of(tile_clocks.TEMPLATE, target)["loads"]
+        # They are written and read once.
+        return parts * part + loads + 2 * size * wide * -(-m // PART_ROWS) * tile_clocks.again_clocks(target, held, 1)
     size, m, n, k = sizes
     rows, columns, together = tile
     core, told = target.core, figures.of("cpu product", target)
