@@ -70,7 +70,6 @@ PIPELINE: tuple[tuple[str, str], ...] = (
     ("plan_storage", "flat"),
     ("insert_barriers", "flat"),
     ("lower_allreduce", "flat"),
-    ("leave_idle_groups", "flat"),
     ("lower_math", "lowered"),
     ("simplify", "lowered"),
     ("remove_noop", "lowered"),
@@ -101,7 +100,6 @@ ACTS: dict[str, Callable[[Func, Target, Callable[[], Features]], bool]] = {
     "compare_numbers": lambda f, target, has: not target.is_gpu,
     "insert_barriers": lambda f, target, has: target.is_gpu and not f.attrs.get("simt"),
     "lower_allreduce": lambda f, target, has: has().has_allreduce,
-    "leave_idle_groups": lambda f, target, has: target.kind == "rocm" and not f.attrs.get("simt"),
     "whole_tiles": lambda f, target, has: target.kind == "cuda",
     "join_launches": lambda f, target, has: bool(f.attrs.get("side_by_side")),
 }  # fmt: skip

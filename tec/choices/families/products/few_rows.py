@@ -347,22 +347,15 @@ class RowLoops:
 
     def _multiply(self, u: int, at: Expr, counts: Expr) -> None:
         """A step's products, of all rows of x."""
-        ib, o, acc = self.ib, self.o, self.acc
+        o, acc = self.o, self.acc
         v = self._step_of_x(u, at)
         if self.codes is not None:
             xs = [[self.number_of_x(v, m, i, counts) for i in range(self.piece)] for m in range(o.m)]
             self.codes.multiply(xs, u * self.rows, self.rows, self.sums)
             return
         for i in range(self.piece):
-            factor = self.factors[v * self.piece + i].astype(acc) if o.scale is not None else None
             for m in range(o.m):
-                x = self.row[(v * o.m + m) * self.piece + i].astype(acc)
-                if counts is not None:
-                    x = te.select(counts, x, te.const(0, acc))
-                x = ib.let("x", x)
-                if factor is not None:
-                    self.squares[m] = self.squares[m] + x * x
-                    x = ib.let("scaled", x * factor)
+                x = self.number_of_x(v, m, i, counts)
                 for r in range(self.rows):
                     w = self.weights[(u * self.rows + r) * self.piece + i].astype(acc)
                     self.sums[m * self.rows + r] = self.sums[m * self.rows + r] + x * w
