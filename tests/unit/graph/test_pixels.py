@@ -272,6 +272,23 @@ def test_convolutions_on_the_software_gpu(mcpu, dtype, batch, cin, cout, size, k
     np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
 
 
+@pytest.mark.parametrize(
+    ("dtype", "channels", "filled"),
+    [("float16", 41, 48), ("float16", 36, 36), ("float16", 17, 20), ("float16", 3, 4), ("float32", 41, 44)],
+)
+def test_channels_are_filled_up_to_whole_pieces_where_that_adds_little(dtype, channels, filled):
+    g = Graph()
+    x = g.input("x", dtype, (1, channels, 9, 9))
+    w = rng.integers(-2, 3, (16, channels, 3, 3)).astype(dtype)
+    g.set_outputs([g.add("conv", [x, g.constant(w)], conv_attrs(before=1, after=1))[0]])
+    (node,) = (n for n in choose_layouts(g, GFX942).nodes if n.op == "conv")
+    assert node.inputs[0].shape[-1] == filled
+    a = rng.integers(-2, 3, x.shape).astype(dtype)
+    net = tec.compile(g, target=GFX942, cache=False)
+    (got,) = net.run({"x": a}, device=tec.rocm_emu("gfx942", check="all"))
+    np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
+
+
 def test_a_sum_for_each_element_is_no_row():
     """Outputs of many elements with short sums are spread over work-groups, not shared by the threads of one."""
     g = Graph()
