@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import tec
-from benchmarks.amd_reasons import NAMES, WIDTHS, dtype_of
+from benchmarks.amd_reasons import NAMES, WIDTHS, dtype_of, peak_tflops
 from benchmarks.model_rows import Row, rows
 from benchmarks.time_model import op, profiled_us
 from tec.choices import schedule
@@ -233,7 +233,7 @@ def good(row: Row) -> Line:
     us = sum(x.estimate.kernel_us for x in p.launches)
     us += product.launch_us * (len(p.launches) - 1) if row.warm else profiled_us(product) * len(p.launches)
     done = 2e-6 * math.prod(row.sizes) / us if row.op == "product" else 0.0
-    peak = done / product.peak_tflops(dtype_of(row))
+    peak = done / peak_tflops(row)
     return {
         "us": us,
         "limit": longest.limit,

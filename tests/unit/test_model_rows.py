@@ -7,7 +7,7 @@ import re
 import pytest
 
 from benchmarks.amd_model import drawn, good_rows, right_rows
-from benchmarks.amd_reasons import known, least_us, reason
+from benchmarks.amd_reasons import known, least_us, peak_tflops, reason
 from benchmarks.model_rows import Row, rows
 from tec.target.fitted import FITTED
 
@@ -62,6 +62,13 @@ def test_least_times_are_of_the_limit_that_a_problem_meets_first() -> None:
     nbytes = 2 * (24 * 8192 + 14336 * 8192 + 24 * 14336)
     # A tuner that repeats the same buffers leaves them in the last cache, which holds 256 MiB of them.
     assert least_us(thin) == pytest.approx(nbytes / 7310e3, rel=0.01)
+
+
+def test_dot_products_of_bytes_count_where_no_matrix_instruction_takes_them() -> None:
+    # Data sheets: an MI60 does 59 TOPS of 8-bit integers, an MI300X 2,615 by its matrix pipes.
+    found = {r.product: peak_tflops(r) for r in rows() if r.dtype == "i8"}
+    assert found["MI60"] == pytest.approx(59, rel=0.01)
+    assert found["MI300X"] == pytest.approx(2615, rel=0.01)
 
 
 @pytest.mark.parametrize(
