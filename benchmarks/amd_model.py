@@ -35,6 +35,7 @@ from tec.choices import schedule
 from tec.ops.layouts import Layout
 from tec.target import find_product, level_gbps
 from tec.target.fitted import fitted
+from tec.target.machines import product_key
 
 LAUNCH_US = 30.0  # rows of tuners below this hold too much of a launch (`amd_rows/README.md`)
 COPIES = 101  # of its operands that aiter's tuner goes through, one a launch (`aiter/test_common.py`): what they are together is what the last cache would have to hold
@@ -223,7 +224,8 @@ def good(row: Row) -> Line:
     """tec's default for the problem under the model: all its launches, and what lies between them."""
     product = find_product(row.product)
     assert product is not None, row.product
-    target = tec.Target(f"rocm -mcpu={product.chip}")
+    # By its product's name: units, dies and clocks decide the choice as well as the chip's instructions.
+    target = tec.Target(f"rocm -mcpu={product_key(product.name)}")
     outs, xs = made(row)
     s = schedule(outs, target)
     f = tec.build(s.schedule, [*xs, *s.outputs], target, name="kernel")
