@@ -3,7 +3,8 @@
 A row's least time is what the chip's limits leave: its multiply-adds at the peak clock, or its operands and result once at memory's rate (the last cache's where that held them). The share
 of a time is the least time over it. Classes, in this order:
 
-- "model": tec's share is above any published one of the chip and type, and above what libraries reach elsewhere: doubt the model first.
+- "clock", "bandwidth", "model": tec's share is above any published one of the chip and type, and above what libraries reach elsewhere: doubt the model first. The machine table has no clock of the chip
+  under such work, or nothing that its memory reaches, and the peak stands for it; or neither is so.
 - "launch": the time holds what the shortest time of the same source does beside its work, and without it the ratio is not below `FAR`.
 - "layout": the library's convolution turns the operands into another layout and its result back, which its name says.
 - "type": no published kernel of the chip and type is near the limits, whatever the problem.
@@ -40,6 +41,8 @@ def dtype_of(row: Row) -> str:
 
 
 WORDS = {
+    "clock": "above every published rate: the chip's clock under such work is not known, and its peak stands for it",
+    "bandwidth": "above every published rate: what its memory reaches is not known, and its peak stands for it",
     "model": "above every published rate: the model is doubted",
     "launch": "the time holds a launch",
     "layout": "the library converts the layout before and after",
@@ -76,15 +79,34 @@ def peak_tflops(row: Row) -> float:
     return fours * machine.peak_tflops(dtype_of(row))
 
 
-def least_us(row: Row) -> float:
-    """What the chip's limits leave."""
+def limits_us(row: Row) -> tuple[float, float]:
+    """What the chip's arithmetic leaves, and what its memory does."""
     machine = find_product(row.product)
     assert machine is not None, row.product
     macs, nbytes = work(row)
     last = machine.level("MALL")
     held = row.warm and last is not None and nbytes <= last.size_bytes
     gbps = level_gbps(machine, "MALL" if held else "memory")
-    return max(2e-6 * macs / peak_tflops(row), nbytes / gbps * 1e-3)
+    return 2e-6 * macs / peak_tflops(row), nbytes / gbps * 1e-3
+
+
+def least_us(row: Row) -> float:
+    """What the chip's limits leave."""
+    return max(limits_us(row))
+
+
+def _beyond(row: Row) -> str:
+    """Which peak stands for a figure that nobody measured, in the limit that a problem meets first."""
+    machine = find_product(row.product)
+    assert machine is not None, row.product
+    arithmetic, memory = limits_us(row)
+    if arithmetic >= memory:
+        return (
+            "clock"
+            if machine.power is None and machine.matrix_clock(dtype_of(row).partition("_")[0]) is None
+            else "model"
+        )
+    return "bandwidth" if machine.memory.gbps == machine.memory_gbps else "model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +158,7 @@ def reason(row: Row, modelled_us: float) -> str:
     found, least = known(), least_us(row)
     best = found.best[row.product, row.dtype, row.op]
     if least / modelled_us > max(best, found.usual):
-        return "model"
+        return _beyond(row)
     beside = found.beside[row.product, row.op, row.launched]
     if row.warm and modelled_us >= FAR * max(row.us - beside, least):
         return "launch"
