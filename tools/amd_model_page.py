@@ -26,14 +26,16 @@ def lines() -> list[Line]:
 
 
 def _table(found: list[Line]) -> list[str]:
+    """By kind, then by product, type and kind: before and now, the median ratio, the median error, and the shares within 15 and 25 %."""
     out = [
-        "| rows | product | type | kind | count | before: median | error | within 25 % | now: median | error | within 25 % |",
+        "| rows | product | type | kind | count | before: ratio | error | within 15, 25 % | now: ratio | error | within 15, 25 % |",
         "| --- " * 11 + "|",
     ]
     groups: dict[tuple[str, ...], list[Line]] = defaultdict(list)
     for x in found:
         side = "judged" if x["judged"] else "fit"
-        for key in ((side, "all", "", ""), (side, x["product"], x["dtype"], x["kind"])):
+        kind = x["kind"]
+        for key in ((side, "all", "", ""), (side, "all", "", kind), (side, x["product"], x["dtype"], kind)):
             groups[key].append(x)
     for key in sorted(groups, key=lambda k: (k[0] != "judged", k[1] != "all", k)):
         cells = [*key]
@@ -42,7 +44,7 @@ def _table(found: list[Line]) -> list[str]:
             cells += [str(s["rows"])] * (when == "before") + [
                 f"{s['median']:.2f}",
                 f"{s['median_error']:.1%}",
-                f"{s['within_25']:.0%}",
+                f"{s['within_15']:.0%}, {s['within_25']:.0%}",
             ]
         out.append("| " + " | ".join(cells) + " |")
     return out
