@@ -48,7 +48,10 @@ class TorchNetwork(Network):
         for name, leaf in zip(program.given, self._leaves(args, kwargs)):
             if name is not None:
                 if not isinstance(leaf, torch.Tensor):
-                    raise ArgumentError(f"argument {name} is {type(leaf).__name__}, the network takes a tensor")
+                    raise ArgumentError(
+                        f"argument {name} is {type(leaf).__name__}, the network takes a tensor",
+                        hint=f'net.run({{"{name}": x}}) takes arrays of NumPy' if hasattr(leaf, "dtype") else None,
+                    )
                 values[self._given[name]] = leaf
         made = self._runner(values)
         for k, name in program.writes.items():

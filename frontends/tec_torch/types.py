@@ -58,7 +58,10 @@ def expression_of(e: Any, names: Mapping[str, str]) -> Size:
         return int(e)
     if e.is_Symbol:
         if str(e).startswith(("u", "zuf")):
-            raise ImportModelError(f"a size that values decide on ({e})")
+            raise ImportModelError(
+                f"a size that values decide on ({e})",
+                hint='torch.compile(module, backend="tec") leaves to torch what tec lacks',
+            )
         return Dim(names.get(str(e), str(e)))
     kind = type(e).__name__
     if e.is_Pow and e.args[1].is_Integer and int(e.args[1]) > 0:

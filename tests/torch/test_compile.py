@@ -192,3 +192,21 @@ def test_arguments_that_do_not_fit():
         tec.compile(m, "llvm", args=(x,), shapes={"x": ("n", 3, 64, 64)})
     with pytest.raises(tec.ImportModelError, match=r"torch\.export cannot take"):
         tec.compile(m, "llvm", args=(torch.randn(1, 4, 32, 32),))
+
+
+def test_the_remedy_of_what_a_network_does_not_take():
+    class Sizes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[x > 0].sum()
+
+    class Next(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    x = torch.randn(2, 5)
+    with pytest.raises(tec.ImportModelError, match="a size that values decide on") as e:
+        tec.compile(Sizes(), "llvm", args=(x,))
+    assert 'backend="tec"' in e.value.hint
+    with pytest.raises(tec.ArgumentError, match="argument x is ndarray") as e:
+        tec.compile(Next(), "llvm", args=(x,))(x.numpy())
+    assert e.value.hint == 'net.run({"x": x}) takes arrays of NumPy'
