@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .emulator import emulator_profile
-from .errors import DeviceError
-from .runtime import nd, rocm_emu
+from .errors import ArgumentError, DeviceError
+from .runtime import Module, nd, rocm_emu
 from .target import Target
 
 if TYPE_CHECKING:
@@ -26,6 +26,11 @@ def model(module: Any, args: Any, product: str = "", warm: bool = False) -> Any:
         f = tec.build(s, [A, B, C], "rocm -mcpu=mi325x")
         print(tec.model(f, [((4096, 4096), "float16")] * 2 + [((4096, 4096), "float32")]))
     """
+    if not isinstance(module, Module):
+        raise ArgumentError(
+            f"model takes what tec.build gives, not a {type(module).__name__}",
+            hint="with tec.profile(dev) as p: a launch on dev = tec.rocm_emu(...) models kernels, tiles and networks",
+        )
     target = Target(module.target)
     if target.kind != "rocm":
         raise DeviceError(f"the time model is of AMD GPUs, not of {module.target}")

@@ -10,7 +10,7 @@ import pytest
 import tec
 from tec.emulator import get_driver
 from tec.emulator.errors import EmulationError, KernelFault
-from tec.errors import DeviceError
+from tec.errors import ArgumentError, DeviceError
 
 from .harness import compile_ir, download, function, upload
 
@@ -232,6 +232,8 @@ def test_a_function_is_modelled_on_the_product_that_it_is_built_for():
         return launch.estimate.microseconds
 
     assert us("mi325x") == us("mi300x", product="MI325X") < us("mi300x")  # by its memory's bandwidth
+    with pytest.raises(ArgumentError, match=r"not a function(?s:.*)tec\.profile"):
+        tec.model(us, [])
 
 
 def test_a_product_is_its_chip_with_its_own_figures():
