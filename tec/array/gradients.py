@@ -125,6 +125,10 @@ def value_and_grad(
 
     f gives one float of no dimensions; with `has_aux` a pair of it and anything else, which is given back as it is. An argument is an array of floats, or dicts,
     lists and tuples of them; its gradient has the same form. Raises ArrayTypeError and ArrayValueError for what has no gradient.
+
+    >>> value, slope = tec.value_and_grad(lambda x: xp.sum(x * x))(xp.asarray([1.0, 2.0]))
+    >>> value.item(), slope.tolist()
+    (5.0, [2.0, 4.0])
     """
 
     @functools.wraps(f)
@@ -179,7 +183,13 @@ def grad(f: Any, argnums: Any = 0, *args: Any, has_aux: bool = False, **options:
 
 
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """(f(*primals), a function from changes of the results, weights of their form, to the gradients by the primals, a tuple)."""
+    """f(*primals), and a function that multiplies the Jacobian from the left: weights of the form of the results give
+    the gradients by the primals, a tuple. Raises ArrayTypeError and ArrayValueError for what has no gradient.
+
+    >>> value, pull = tec.vjp(lambda x: x * x, xp.asarray([1.0, 2.0]))
+    >>> pull(xp.ones(2))[0].tolist()
+    [2.0, 4.0]
+    """
     run = _Run(f, primals, tuple(range(len(primals))), "vjp")
     outputs = leaves(run.result)
 
@@ -195,7 +205,13 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """(f(*primals), its derivative along `tangents`). The derivative is that of the gradient by its weights, in which it is linear."""
+    """f(*primals), and its derivative along `tangents`, which have the shapes of the primals: the Jacobian multiplied from
+    the right. It is the derivative of the gradient by its weights, in which the gradient is linear.
+
+    >>> value, along = tec.jvp(lambda x: x * x, (xp.asarray([1.0, 2.0]),), (xp.asarray([1.0, 0.0]),))
+    >>> along.tolist()
+    [2.0, 0.0]
+    """
     moves = leaves(list(tangents))
     if [x.shape for x in moves] != [x.shape for x in leaves(list(primals))]:
         raise ArrayValueError("jvp with tangents of other shapes than the primals")

@@ -80,6 +80,13 @@ def compile(
     tuple of arguments, or a dict of named ones; the network is then called as the module is. libraries: whether products
     may be computed by vendor libraries, where `tec.tune(..., libraries=True)` found one quicker. Returns a Network.
     Raises ImportModelError, LoweringError, CodegenError.
+
+    >>> g = tec.graph.Graph()
+    >>> x = g.input("x", "float32", (1, 2))
+    >>> g.set_outputs(g.add("add", [x, x]), ["y"])
+    >>> net = tec.compile(g, "llvm")
+    >>> net.run({"x": np.float32([[1, 2]])})[0].tolist()
+    [[2.0, 4.0]]
     """
     tgt = as_target(target)
     if not isinstance(state, (bool, Mapping)):

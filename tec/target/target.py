@@ -122,8 +122,8 @@ def _chip(kind: str, options: dict[str, str], name: str) -> tuple[str, Machine |
 
 @dataclass(frozen=True)
 class Target:
-    """A parsed target. `Target("rocm -mcpu=gfx90a")`, or a chip's or a product's name alone: `Target("gfx90a")`, `Target("mi300x")`; "native" is
-    this CPU. Equal text gives equal targets; usable as `with Target(...):`.
+    """What code is compiled for: `Target("rocm -mcpu=gfx90a")`, or a chip's or a product's name alone: `Target("gfx90a")`, `Target("mi300x")`; "native" is
+    this CPU. Equal text gives equal targets. Inside `with Target(...):` it is the default.
 
     Also from a dict: `Target({"kind": "llvm", "mcpu": "znver4"})`; `host=` is the CPU target of what launches (tec.build's `target_host`).
 

@@ -36,7 +36,11 @@ __all__ = ["NDArray", "Storage", "array", "empty", "from_dlpack", "from_numpy"]
 
 
 class NDArray(Memory):
-    """An array in a device's memory.
+    """An array in a device's memory, which compiled functions, kernels and executors take. `tec.nd.array` makes one.
+
+    >>> a = tec.nd.array(np.arange(6, dtype="float32").reshape(2, 3), tec.cpu())
+    >>> a.shape, a.dtype, a[1].numpy().tolist()
+    ((2, 3), 'float32', [3.0, 4.0, 5.0])
 
     `address` is that of element 0. `layout` is what a compiled function's argument check depends on, as one hashable
     tuple: dtype, shape, strides (None when compact), device, writable, alignment in bytes up to 64; `place` is both, as one object to compare. An array of vectors ("float32x4") has

@@ -232,5 +232,11 @@ def _dims(d: tuple[int, int, int]) -> str:
 
 
 def profile(dev: Any = None) -> Profile:
-    """`with tec.profile(dev) as p: f(a, b)`; then `print(p)`, `p.by_kernel()`, `p.save_trace("trace.json")`."""
+    """A record of the launches on a device, by default the CPU, in a block: `print(p)` shows it, `p.by_kernel()` gives it as
+    data, and `p.save_trace("trace.json")` writes a Chrome trace. On the software GPU times are the time model's.
+
+        with tec.profile(dev) as p:
+            f(a, b)
+        print(p)
+    """
     return Profile(as_device(dev))
