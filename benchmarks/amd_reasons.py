@@ -3,6 +3,7 @@
 A row's least time is what the chip's limits leave: its multiply-adds at the peak clock, or its operands and result once at memory's rate (the last cache's where that held them). The share
 of a time is the least time over it. Classes, in this order:
 
+- "tiny": tec's time is below what the shortest row of the source takes beside its work: the source does not say how long such a kernel takes.
 - "clock", "bandwidth", "model": tec's share is above any published one of the chip and type, and above what libraries reach elsewhere: doubt the model first. The machine table has no clock of the chip
   under such work, or nothing that its memory reaches, and the peak stands for it; or neither is so.
 - "launch": the time holds what the shortest time of the same source does beside its work, and without it the ratio is not below `FAR`.
@@ -41,6 +42,7 @@ def dtype_of(row: Row) -> str:
 
 
 WORDS = {
+    "tiny": "tec's time is below the shortest that the source can show",
     "clock": "above every published rate: the chip's clock under such work is not known, and its peak stands for it",
     "bandwidth": "above every published rate: what its memory reaches is not known, and its peak stands for it",
     "model": "above every published rate: the model is doubted",
@@ -157,9 +159,11 @@ def reason(row: Row, modelled_us: float) -> str:
     """The class of a row (above)."""
     found, least = known(), least_us(row)
     best = found.best[row.product, row.dtype, row.op]
+    beside = found.beside[row.product, row.op, row.launched]
+    if row.warm and modelled_us < beside:
+        return "tiny"
     if least / modelled_us > max(best, found.usual):
         return _beyond(row)
-    beside = found.beside[row.product, row.op, row.launched]
     if row.warm and modelled_us >= FAR * max(row.us - beside, least):
         return "launch"
     if row.op == "convolution" and row.note.startswith("NCHW") and row.note.endswith("NHWC"):

@@ -127,7 +127,7 @@ def reasons_table(found: list[Line]) -> list[str]:
             continue
         x = of[len(of) // 2]
         row = ", ".join((x["product"], x["dtype"], x["shape"], x["turned"]))
-        times = f"{x['measured_us']:.4g} | {x['modelled_us']:.4g} | {least_us(_row(x)):.2g}"
+        times = f"{x['measured_us']:.4g} | {x['modelled_us']:.4g} | {least_us(_row(x)):.4g}"
         out.append(f"| {WORDS[name]} | {len(of)} | {x['ratio']:.2f} | {row} | {times} |")
     return out
 

@@ -77,8 +77,9 @@ def test_dot_products_of_bytes_count_where_no_matrix_instruction_takes_them() ->
         ("MI210", "bf16", "product 16384x4096x1024x1", 770.0, "clock"),
         ("MI100", "f32", "product 32x128x2048x8", 10.3, "bandwidth"),
         ("MI300X", "f16", "product 4096x4096x4096x1", 110.0, "model"),
-        ("RX 7600", "i8", "product 128x64x2048x1", 2.1, "few groups"),
-        ("RX 7900 XTX", "bf16", "product 4x384x4096x1", 4.3, "narrow"),
+        ("RX 7600", "i8", "product 128x64x2048x1", 2.1, "tiny"),
+        ("RX 7600", "f16", "product 64x384x4096x1", 28.5, "few groups"),
+        ("RX 7900 XTX", "bf16", "product 1536x4x1x4096", 112.5, "narrow"),
         ("MI100", "bf16", "product 512x512x128x8", 8.64, "type"),
     ],
 )
