@@ -30,9 +30,6 @@ FEW_CHANNELS = 4  # inputs with so few channels stay NCHW: a block would be most
 _WIDEST_MERGED = 128  # channels of groups computed as one on a matrix unit: a cache line of float16 twice
 _MOST_MERGED = 8  # groups that are computed as one, mostly zeros, so that they fill a block: vectors are worth as much
 _FILL = 4  # channels that come from NCHW are filled up to a multiple: 8- and 16-byte accesses stay within a tap
-# Times as many channels, that whole pieces of 16 bytes may take: half the loads of a window in 16 bits, each with its address and condition (by the time model of an MI355X 681 channels
-# of 13 x 13 to 144 by 7 x 7 take 42.3 us, 52.9 by 684 of them, 41 of 104 x 104 to 108 by 5 x 5 53.6 for 57.5; 17 of 140 x 140 to 16 on an RX 9070 XT 348 for 338).
-_FILLED = 1.1
 _LEAST_PACKED = 1 << 14  # elements of B from which on panels pay
 _NARROW_GROUP, _AVX2_BYTES = 4, 32  # bytes that make a number of 32 bits; of a vector
 FEW_ROWS = 8  # products with fewer rows or columns are sums, an output a thread or a work-group
@@ -91,7 +88,9 @@ def _fill(target: Target, channels: int, dtype: str) -> int:
     """The multiple that channels from NCHW are filled up to."""
     piece = PIECE_BYTES // dtype_info(dtype).bytes
     few, whole = (-(-channels // n) * n for n in (_FILL, piece))
-    return piece if target.machine.priced_by_model and whole <= _FILLED * few else _FILL
+    if not target.machine.priced_by_model:
+        return _FILL
+    return piece if whole <= figures.of("convolution layout", target)["filled"] * few else _FILL
 
 
 def _merged(target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any]) -> int | None:

@@ -52,9 +52,8 @@ def command(
             refused = Refused(f"{where}{e['message']} (for {t})", e["hint"])
             if len(failed) == len(answers):
                 raise refused
-            common.echo(
-                f"{refused}; the page says so under this target", err=True
-            )  # loops bound to threads are no CPU's
+            # Loops that are bound to threads are no CPU's.
+            common.echo(f"{refused}; the page says so under this target", err=True)
         common.write_file(export, page.exported(code, answers, program.name))
         common.echo(common.wrote(export))
         return

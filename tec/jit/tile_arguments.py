@@ -16,6 +16,10 @@ from ..tile.frontend import Described
 from ..tile.grammar import TileType, pointer_type
 
 
+class WideError(KernelError, OverflowError):
+    """An integer that no integer type holds."""
+
+
 def described_type(text: str) -> TileType | None:
     """The type that a text stands for: "*fp16", "i32", "fp32"; None where it is none."""
     pointer, name = text.startswith("*"), text.lstrip("*")

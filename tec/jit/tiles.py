@@ -33,7 +33,7 @@ from ..tile import evaluate
 from ..tile import grammar as G
 from ..tile.builder import constexpr, plain
 from ..tile.expressions import is_constexpr
-from ..tile.foreign import ours
+from ..tile.foreign import GLUON_HINT, ours
 from ..tile.frontend import Described, read
 from ..tile.grammar import Program, TileType, pointer_type
 from ..tile.lowering import lower
@@ -42,6 +42,7 @@ from .packs import device_of
 from .specialise import target_of
 from .tile_arguments import (
     KNOWN,
+    WideError,
     array_of,
     described_type,
     flattened,
@@ -117,11 +118,6 @@ def jit(fn: Any = None, **options: Any) -> Any:
     return TileKernel(fn, **options)
 
 
-GLUON_HINT = (
-    "write it with triton.language, of which tec picks layouts, or as @tec.kernel, which says what each thread does"
-)
-
-
 def from_triton(fn: Any) -> TileKernel:
     """A kernel made from the Python source of a `@triton.jit` function. Triton's compiler is not called.
 
@@ -136,10 +132,6 @@ def from_triton(fn: Any) -> TileKernel:
             )
         fn = fn.fn
     return TileKernel(fn)
-
-
-class WideError(KernelError, OverflowError):
-    """An integer that no integer type holds."""
 
 
 class TileKernel(KernelText):

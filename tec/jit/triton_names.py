@@ -29,12 +29,13 @@ import numpy as np
 
 from .. import tile as language
 from ..errors import KernelError
+from ..tile.foreign import GLUON_HINT
 from ..tile.host import cdiv, next_power_of_2
 from . import mxfp
 from .tile_code import Compiled
 from .tile_text import KernelInterface
 from .tile_tuning import Autotuner, Config, Heuristics, autotune, heuristics
-from .tiles import GLUON_HINT, TileKernel, jit
+from .tiles import TileKernel, jit
 from .triton_device import CublasLt, Driver
 from .triton_tensors import SHORT, TensorWrapper, knobs, reinterpret
 from .triton_testing import (

@@ -11,6 +11,10 @@ from typing import Any
 from . import host, language
 from .grammar import OF_NAME
 
+GLUON_HINT = (
+    "write it with triton.language, of which tec picks layouts, or as @tec.kernel, which says what each thread does"
+)
+
 _LANGUAGE = ("triton.language", "triton.language.core", "triton.language.standard", "triton.language.random")
 _MATH = (
     "triton.language.math",
