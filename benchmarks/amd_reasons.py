@@ -168,7 +168,7 @@ def reason(row: Row, modelled_us: float) -> str:
         return "launch"
     if row.op == "convolution" and row.note.startswith("NCHW") and row.note.endswith("NHWC"):
         return "layout"
-    if best < HALF * max(1.0, found.usual):
+    if best < HALF:
         return "type"
     if least / row.us <= HALF * best:
         return shape(row)
