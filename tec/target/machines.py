@@ -383,6 +383,8 @@ def level_gbps(m: Machine, name: str) -> float:
         return found.gbps
     like = _like(m, _LIKE_GBPS)
     other = like.level(name) if like is not None else None
+    if name == "L2" and like is None:  # gfx900, gfx906: as prices have it
+        return l2_gbps(m)
     if name == "memory" or like is None or other is None or other.gbps is None:
         return m.memory_gbps
     return other.gbps * m.units * m.clock_mhz / (like.units * like.clock_mhz)

@@ -10,7 +10,19 @@ import sys
 import pytest
 
 from tec.errors import TargetError
-from tec.target import CHIPS, CORES, MACHINES, Target, cpus, host_core, host_features, machine_of_chip
+from tec.target import (
+    CHIPS,
+    CORES,
+    MACHINES,
+    Target,
+    cpus,
+    find_product,
+    host_core,
+    host_features,
+    l2_gbps,
+    level_gbps,
+    machine_of_chip,
+)
 from tec.target.cpus import core_named, with_features
 
 # TFLOP/s (TOP/s) of data sheets: matrix rates, dense; "vector" of float32.
@@ -205,3 +217,9 @@ def test_tvms_ways_to_write_a_target() -> None:
     )
     with pytest.raises(ValueError, match="a dict names a kind"):
         Target({"mcpu": "znver4"})
+
+
+def test_an_l2_that_nobody_measured_has_one_rate_for_prices_and_for_the_time_model() -> None:
+    machine = find_product("mi60")
+    assert machine is not None
+    assert level_gbps(machine, "L2") == l2_gbps(machine) > 2 * level_gbps(machine, "memory")
