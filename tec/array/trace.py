@@ -34,35 +34,26 @@ class Trace:
         order: list[Node] = []
         number: dict[int, int] = {}
 
-        def visit(n: Node) -> int:
-            """A node's place among the entries; what it is made of comes before it."""
-            found = number.get(id(n))
-            if found is not None:
-                return found
-            data = n.data
-            if data is not None:
-                leaves.append(n)
-                entries.append((data.dtype, data.shape, data.alignment == ALIGN))
-            else:
-                inputs = []
-                for i in n.inputs:  # most are in memory or met already: without a call for them
-                    k = number.get(id(i))
-                    if k is None:
-                        data = i.data
-                        if data is None:
-                            k = visit(i)
-                        else:
-                            k = number[id(i)] = len(entries)
-                            leaves.append(i)
-                            entries.append((data.dtype, data.shape, data.alignment == ALIGN))
-                    inputs.append(k)
-                order.append(n)
-                f = n.form
-                entries.append((f.op, f.attrs, f.ints, tuple(inputs), f.shape, f.out))
-            k = number[id(n)] = len(entries) - 1
-            return k
+        def numbers(nodes: Sequence[Node]) -> tuple[int, ...]:
+            """The places of some nodes among the entries; what a node is made of comes before it."""
+            out = []
+            for n in nodes:
+                k = number.get(id(n))
+                if k is None:
+                    data = n.data
+                    if data is not None:
+                        leaves.append(n)
+                        entry: Entry = (data.dtype, data.shape, data.alignment == ALIGN)
+                    else:
+                        inputs, f = numbers(n.inputs), n.form
+                        order.append(n)
+                        entry = (f.op, f.attrs, f.ints, inputs, f.shape, f.out)
+                    k = number[id(n)] = len(entries)
+                    entries.append(entry)
+                out.append(k)
+            return tuple(out)
 
-        self.roots = tuple([visit(r) for r in roots])
+        self.roots = numbers(roots)
         self.entries = tuple(entries)
         self.leaves = leaves
         self.order = order
