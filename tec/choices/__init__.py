@@ -21,6 +21,7 @@ from . import stages
 from .candidates import Chain, in_order, warn_of_slower
 from .families import (
     attention,
+    columns,
     convolutions,
     libraries,
     plain_convolutions,
@@ -90,6 +91,7 @@ FAMILIES: tuple[Any, ...] = (
     plain_convolutions,
     PlainWindows,
     rows,
+    columns,
     ExtremeIndex,
     ThinProduct,
     reductions,

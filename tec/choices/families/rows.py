@@ -323,15 +323,15 @@ def _common_rows(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> i
         if any(d != 1 for d in own[k:]):
             return None
         best = min(best, k)
-    places = _places(group, out)
+    found = places(group, out)
     own_row = all(
-        places.get(red, ())[:best] == tuple(None if n == 1 else d for d, n in enumerate(shape[:best]))
+        found.get(red, ())[:best] == tuple(None if n == 1 else d for d, n in enumerate(shape[:best]))
         for red in reductions
     )
     return best if own_row else None
 
 
-def _places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, ...]]:
+def places(group: Group, out: ComputeOp) -> dict[Operation, tuple[int | None, ...]]:
     """Of each operation that the output reads, at any distance: which of the output's axes each dimension is read at; None for another index, for a
     dimension of one, and where readers differ. Equal extents say nothing: of a square both axes have them."""
     places: dict[Operation, tuple[int | None, ...]] = {

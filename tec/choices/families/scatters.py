@@ -1,8 +1,9 @@
 """Scatters as loops, in linear work.
 
-On a CPU the updates are taken one after another. On a GPU each place finds its last update by an atomic maximum, and where updates are combined, each place
-gets a list of them (an atomic exchange an update) that its thread then walks. No two threads write one place, for any type; sums of floats are taken in
-the list's order.
+On a CPU the updates are taken one after another. On a GPU the elements are copied as they are; then each place that has updates finds its last one by an atomic
+maximum, and where updates are combined, each such place gets a list of them (an atomic exchange an update) that the last one's thread then walks. No two threads write
+one place in a kernel, for any type; sums of floats are taken in the list's order. What a place's updates are is written down for places that have some alone: where few
+elements of many are updated, a scatter takes little longer than the copy.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from ..parts.digits import split_index
 from ..space import Choice
 
 _LOAD_BYTES = 16  # of a thread's widest load
+# One update of so many places from which `head` is begun as a whole: a touch of one moves a sector of 32 bytes in and out, as much as 16 places one after another.
+_LINE_ELEMENTS = 16
 
 
 class Scatter(loops.LoopForm):
@@ -40,7 +43,7 @@ class Scatter(loops.LoopForm):
     def sketch(self, choice: Choice) -> Footprint:
         """On a CPU updates are one chain; on a GPU three kernels, an element a thread."""
         x, _, update = (math.prod(static_shape(t)) for t in self.form.inputs)
-        return self.chains(4, (2 * x + update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
+        return self.chains(4, (x + 2 * update) / 3, 3) if self.target.is_gpu else self.chains(x + update, 1)
 
     def body(self, choice: Choice, ib: IRBuilder, sources: list[BufferVar], results: list[BufferVar]) -> None:
         updates = self._points() if self.form.attrs["axis"] is None else self._along_axis()
@@ -120,57 +123,73 @@ class _Updates:
                 dst[(*place, *r)] = self._combined(dst[(*place, *r)], new[(*here, *r)], dst.dtype)
 
     def by_place(self, ib: IRBuilder, old: BufferVar, at: BufferVar, new: BufferVar, dst: BufferVar) -> None:
-        """Each place's last update, or the list of its updates, in `head` and `following`; then an element a thread."""
+        """The elements as they were; each place's last update, or the list of its updates, in `head` and `following`; then what each last update makes of its place."""
         head = ib.allocate("int32", (self.total,), "head")
         following = ib.allocate("int32", (self.count,), "following") if self.reduction != "none" else None
-        with loops.each(ib, self.target, self.total) as slot:
-            head[slot] = te.const(-1, "int32")
+        shape = (*self.places, *self.rest)
+        width, run = self._width(dst.dtype, self.rest), self._width(dst.dtype, shape)
+        block, copies = self.block // width, math.prod(shape) // run
+        is_dense = self.count * _LINE_ELEMENTS >= self.total
+        begun = self.total if is_dense else self.count
+
+        def exchanged(place: Sequence[Any], value: Any) -> Any:
+            return te.call_intrin("int32", "atomic_exch", head[self._flat(place)], value)
+
+        with loops.each(ib, self.target, max(copies, begun)) as t:
+            with loops.where(ib, *[t < copies] * (begun > copies)):
+                copied = split_index(t * run, shape)
+                self._put(ib, dst, copied, run, self._values(old, copied, run))
+            with loops.where(ib, *[t < begun] * (begun < copies)):
+                if is_dense:
+                    head[t] = te.const(-1, "int32")
+                else:
+                    inside, place, _ = self.one(at, t)
+                    with ib.if_scope(inside):
+                        ib.emit(exchanged(place, te.const(-1, "int32")))
         with loops.each(ib, self.target, self.count) as e:
             inside, place, _ = self.one(at, e)
             with ib.if_scope(inside):
                 if following is None:
                     ib.emit(te.call_intrin("int32", "atomic_max", head[self._flat(place)], e))
                 else:
-                    following[e] = te.call_intrin("int32", "atomic_exch", head[self._flat(place)], e)
-        width = self._width(dst.dtype)
-        block = self.block // width
-        with loops.each(ib, self.target, self.total * block) as t:
-            p, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block) * width)
-            r = split_index(within, self.rest)
-            here = (*split_index(p, self.places), *r)
+                    following[e] = exchanged(place, e)
+        with loops.each(ib, self.target, self.count * block) as t:
+            e, within = (t, 0) if block == 1 else (te.indexdiv(t, block), te.indexmod(t, block) * width)
+            e = ib.let("e", e)
+            inside, place, source = self.one(at, e)
+            with ib.if_scope(inside), ib.if_scope(head[self._flat(place)] == e):
+                r = split_index(within, self.rest)
+                here = (*place, *r)
+                if following is None:
+                    self._put(ib, dst, here, width, self._values(new, (*source, *r), width))
+                    return
+                value, more = (ib.allocate(dst.dtype, (width,), name, scope="local") for name in ("value", "more"))
+                loops.put_vector(ib, value, 0, self._values(old, here, width))
+                update = loops.scalar(ib, "int32", "update", e)
+                with ib.while_loop(update[0] >= 0):
+                    _, _, source = self.one(at, update[0])
+                    loops.put_vector(ib, more, 0, self._values(new, (*source, *r), width))
+                    for k in range(width):
+                        value[k] = self._combined(value[k], more[k], dst.dtype)
+                    update[0] = following[update[0]]
+                self._put(ib, dst, here, width, loops.vector(value, 0, width))
 
-            def values(of: BufferVar, at: Sequence[Any]) -> Any:
-                return loops.vector_at(of, at[:-1], at[-1], width) if width > 1 else of[tuple(at)]
+    @staticmethod
+    def _values(of: BufferVar, at: Sequence[Any], width: int) -> Any:
+        return loops.vector_at(of, at[:-1], at[-1], width) if width > 1 else of[tuple(at)]
 
-            def put(made: Any) -> None:
-                if width > 1:
-                    loops.put_vector_at(ib, dst, here[:-1], here[-1], made)
-                else:
-                    dst[here] = made
+    @staticmethod
+    def _put(ib: IRBuilder, to: BufferVar, at: Sequence[Any], width: int, made: Any) -> None:
+        if width > 1:
+            loops.put_vector_at(ib, to, at[:-1], at[-1], made)
+        else:
+            to[tuple(at)] = made
 
-            if following is None:
-                found = ib.let("found", head[p])
-                with ib.if_scope(found >= 0):
-                    _, _, source = self.one(at, found)
-                    put(values(new, (*source, *r)))
-                with ib.else_scope():
-                    put(values(old, here))
-                return
-            value, more = (ib.allocate(dst.dtype, (width,), name, scope="local") for name in ("value", "more"))
-            loops.put_vector(ib, value, 0, values(old, here))
-            update = loops.scalar(ib, "int32", "update", head[p])
-            with ib.while_loop(update[0] >= 0):
-                _, _, source = self.one(at, update[0])
-                loops.put_vector(ib, more, 0, values(new, (*source, *r)))
-                for k in range(width):
-                    value[k] = self._combined(value[k], more[k], dst.dtype)
-                update[0] = following[update[0]]
-            put(loops.vector(value, 0, width))
-
-    def _width(self, dtype: str) -> int:
-        """Neighbours of a block that a thread has: as many as it loads at once, or as divide a line. Bytes one by one: conditions are no vectors in memory."""
+    @staticmethod
+    def _width(dtype: str, shape: Sequence[int]) -> int:
+        """Neighbours of a line that a thread has: as many as it loads at once, or as divide it. Bytes one by one: conditions are no vectors in memory."""
         nbytes = dtype_info(dtype).bytes
-        return math.gcd(_LOAD_BYTES // nbytes, int(self.rest[-1])) if self.rest and 1 < nbytes <= _LOAD_BYTES else 1
+        return math.gcd(_LOAD_BYTES // nbytes, int(shape[-1])) if shape and 1 < nbytes <= _LOAD_BYTES else 1
 
     def _flat(self, place: Sequence[Any]) -> Any:
         out: Any = 0

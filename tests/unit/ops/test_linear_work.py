@@ -1,6 +1,7 @@
 """Running sums, the largest in order, scatters: loops for a target against NumPy and the te definition, on every device there is."""
 
 import random
+import re
 import time
 
 import numpy as np
@@ -286,3 +287,14 @@ def test_what_stands_behind_a_refused_running_sum_takes_linear_work(target):
     out = tec.nd.array(np.zeros((3, 70), np.float32), dev)
     f(tec.nd.array(a, dev), out)
     np.testing.assert_allclose(out.numpy(), np.cumsum(a, 1), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("picked", "is_whole"), [(4, False), (100, True)])
+def test_few_updates_leave_the_other_places_alone(picked: int, is_whole: bool) -> None:
+    """What is written down about updates is begun for all places at once only where many of them have some."""
+    g = Graph("scatter")
+    x, u = (g.input(n, "float16", (rows, 512)) for n, rows in (("x", 400), ("u", picked)))
+    index = g.input("i", "int64", (picked, 512))
+    g.set_outputs(g.add("scatter_elements", [x, index, u], {"axis": 0, "reduction": "none"}), ["y"])
+    (code,) = tec.compile(g, "rocm -mcpu=gfx942", cache=False).module.imported_modules
+    assert bool(re.search(r"head\[[^\n]*\] = -1", code.get_source("ir"))) == is_whole

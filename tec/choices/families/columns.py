@@ -1,0 +1,151 @@
+"""Rows that lie across memory on a GPU: reductions along an axis that others follow, and everything between them (a softmax or a norm over channels or steps).
+
+A work-group has some neighbouring columns, which lie side by side in memory, and threads in two dimensions: `wide` of them along the columns, `deep` along what is
+reduced, which meet in shared memory. With a thread for each column there would be as many as there are columns: 2,500 for a softmax over the middle of 500 x 740 x 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ...ir import IterVar
+from ...records import dataclass
+from ...schedule import Stage
+from ...target import Target
+from ...te import ComputeOp, thread_axis
+from ..cost import Footprint, Kernel
+from ..group import Group, begin, reduce_size, shape_key, size_of
+from ..parts.counts import moved_bytes
+from ..parts.threads import dealt
+from ..space import Choice, Scheduled, Space
+from .rows import places
+
+_MOST_WIDE = 64  # columns of a work-group: 128 bytes of 16-bit numbers
+_LEAST_DEEP = 4  # threads along what is reduced: fewer are as soon one
+_OPERATIONS = 2  # of an element in a pass: it is made from what was read, and added
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Of the output's axes: those before the reduced ones, how many are reduced, how many follow, and the numbers of elements of these two."""
+
+    lead: int
+    reduced: int
+    length: int
+    columns: int
+
+
+def match(group: Group, target: Target) -> Iterator[Space]:
+    """The space of a group whose one output reads at its own columns what is reduced over them."""
+    reductions, ends = group.reductions(), group.output_ops
+    out = ends[0] if target.is_gpu and reductions and len(ends) == 1 else None
+    if not isinstance(out, ComputeOp) or out.reduce_axis:
+        return
+    axes = _axes(group, out, reductions)
+    if axes is not None:
+        space = GpuColumns(group, target, out, axes)
+        if next(space.drafts(), None) is not None:
+            yield space
+
+
+def _axes(group: Group, out: ComputeOp, reductions: list[ComputeOp]) -> Axes | None:
+    """Which axes all reductions go over; None where these are no neighbours with others behind them, or sizes are open."""
+    shape, at = shape_key(out.output(0)), places(group, out)
+    if any(size_of((n,)) is None for n in out.output(0).shape):
+        return None
+    kept: set[tuple[int, ...]] = set()
+    for red in reductions:
+        own = at.get(red, ())
+        sizes = shape_key(red.output(0))
+        if len(own) != len(sizes) or any((d is None) != (n == 1) for d, n in zip(own, sizes)) or red.num_outputs > 1:
+            return None
+        kept.add(tuple(d for d in own if d is not None))
+    if len(kept) != 1:
+        return None
+    (stays,) = kept
+    over = [d for d, n in enumerate(shape) if n != 1 and d not in stays]
+    if not over or stays != tuple(sorted(stays)):
+        return None
+    first, last = over[0], over[-1]
+    if any(first < d < last for d in stays):
+        return None
+    behind = size_of(out.output(0).shape[last + 1 :]) or 0
+    length = size_of(out.output(0).shape[first : last + 1]) or 0
+    if behind < 2 or any(reduce_size(r) != length for r in reductions):
+        return None
+    return Axes(first, last + 1 - first, length, behind)
+
+
+class GpuColumns(Space):
+    """`wide` by `deep` threads of a work-group."""
+
+    template: ClassVar[str] = "gpu columns"
+
+    def __init__(self, group: Group, target: Target, out: ComputeOp, axes: Axes):
+        super().__init__(group, target)
+        self.out, self.axes = out, axes
+        whole = [axes.columns] if axes.columns <= _MOST_WIDE else []
+        self.parameters = {
+            "wide": (*whole, *(n for n in (64, 32, 16) if n < axes.columns)), "deep": (32, 64, 16, 8, 4, 128, 256),
+        }  # fmt: skip
+
+    @property
+    def _blocks(self) -> int:
+        return size_of(self.out.output(0).shape[: self.axes.lead]) or 1
+
+    def why_not(self, choice: Choice) -> str | None:
+        threads = choice["wide"] * choice["deep"]
+        if threads > min(self.target.max_threads, 1024):
+            return "a work-group has no so many threads"
+        if choice["deep"] > _LEAST_DEEP and 2 * choice["deep"] > self.axes.length:
+            return "threads have nothing to reduce"
+        return None
+
+    @property
+    def default(self) -> Choice:
+        """Some 256 threads, and columns that memory gives in one piece."""
+        legal = list(self.all)
+        return min(legal, key=self._worth)
+
+    def _worth(self, choice: Choice) -> tuple[float, ...]:
+        wide, deep = choice["wide"], choice["deep"]
+        whole = -(-self.axes.columns // wide) * wide / self.axes.columns
+        groups = self._blocks * -(-self.axes.columns // wide)
+        units = self.target.machine.units
+        # Few work-groups have as many threads as there may be, others some hundred.
+        wanted = 1024 if groups < units else 256
+        return (round(whole, 1), abs(math.log2(wide * deep / wanted)), -wide)
+
+    def sketch(self, choice: Choice) -> Footprint:
+        wide, deep, moved = choice["wide"], choice["deep"], moved_bytes(self.group)
+        passes, own = len(self.group.reductions()) + 1, -(-self.axes.length // deep)
+        groups = self._blocks * -(-self.axes.columns // wide)
+        return Footprint((Kernel(
+            groups, wide * deep, memory_bytes=moved, asked_bytes=moved * passes, issued=passes * own * _OPERATIONS, waits=passes * -(-own // 4),
+            barriers=2 * (passes - 1),
+        ),))  # fmt: skip
+
+    def build(self, choice: Choice) -> Scheduled:
+        s, out, axes = begin(self.group), self.out, self.axes
+        stage = s[out]
+        lead, behind = list(out.axis[: axes.lead]), list(out.axis[axes.lead + axes.reduced :])
+        across = list(out.axis[axes.lead : axes.lead + axes.reduced])
+        stage.reorder(*lead, *behind, *across)
+        column, depth = stage.fuse(*behind), stage.fuse(*across)
+        tx, ty = thread_axis((0, choice["wide"]), "threadIdx.x"), thread_axis((0, choice["deep"]), "threadIdx.y")
+        part, lane = stage.split(column, factor=choice["wide"], shift_inwards=True)
+        stage.bind(stage.fuse(*lead, part), thread_axis("blockIdx.x"))
+        stage.bind(lane, tx)
+
+        def spread(of: Stage, along: IterVar) -> None:
+            dealt(of, along, choice["deep"], ty)
+
+        spread(stage, depth)
+        for red in self.group.reductions():
+            rstage = s[red]
+            spread(rstage, rstage.fuse(*red.reduce_axis))
+            rstage.compute_at(stage, lane)
+            rstage.set_scope("local")  # each thread of the work-group has the sum of its column
+        return Scheduled(s, self.group.outputs, choice)
