@@ -41,7 +41,7 @@ from .families.interleavings import Interleaving
 from .families.line_scan import LineScan
 from .families.linear_recurrence import LinearRecurrence
 from .families.plain_windows import PlainWindows
-from .families.products import few_rows, few_rows_matrix, few_rows_packed, row_folds
+from .families.products import few_rows, few_rows_bytes, few_rows_matrix, few_rows_packed, row_folds
 from .families.products.few_columns import FewColumns
 from .families.products.projections import Projection
 from .families.products.thin import ThinProduct
@@ -80,6 +80,7 @@ FAMILIES: tuple[Any, ...] = (
     CpuPacked,
     MxProduct,
     Blocks,
+    few_rows_bytes,
     few_rows_packed,
     few_rows_matrix,
     few_rows,

@@ -42,11 +42,12 @@ def machine_of(target: Target) -> LLVMMachine:
 def ordered_loads(ptx: str) -> str:
     """The text of kernels that begin early (`early_start`) with loads that stay behind their wait. What a kernel only reads, LLVM loads by ld.global.nc:
     memory that nothing writes while the kernel is there, which is not true of one that begins beside the kernel ahead of it, and ptxas might load before
-    the wait."""
+    the wait. Those ahead of it, of constants, are ordered against it: relaxed ones of the work-group's own scope, which the first cache may answer. Volatile ones go past it,
+    and scales of which a line holds 16 came 16 times."""
     if "griddepcontrol.wait" not in ptx:
         return ptx
     before, wait, after = ptx.replace("ld.global.nc.", "ld.global.").partition("griddepcontrol.wait")
-    return before.replace("ld.global.", "ld.volatile.global.") + wait + after
+    return before.replace("ld.global.", "ld.relaxed.cta.global.") + wait + after
 
 
 _PAIR_SUM = re.compile(r"\badd\.[su]16x2[ \t]+(%r\d+), (%r\d+), (%r\d+);")

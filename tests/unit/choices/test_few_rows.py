@@ -22,7 +22,7 @@ from tec.ops.typical import typically
 from tec.schedule import to_loops
 
 ROWS, MATRIX, PACKED, ATTENTION = "few rows", "few rows by matrix units", "few packed rows", "few rows attention"
-DIRECT = "few rows attention by matrix units"
+DIRECT, BYTES = "few rows attention by matrix units", "few packed rows by bytes"
 PASSES = PIPELINE[: [name for name, _ in PIPELINE].index("pipeline") + 1]
 
 
@@ -130,13 +130,58 @@ def test_packed_weights_on_amd() -> None:
 
 def test_packed_weights_on_nvidia() -> None:
     """They are the default there from one row on, and codes stay codes up to the registers."""
-    _, y, _ = computed(*packed(1, 128, 1024, 4, eps=1e-5))
+    _, y, _ = computed(*packed(2, 128, 1024, 4, eps=1e-5))
     space = spaces([y], "cuda -arch=sm_90a")[0]
     assert space.template == PACKED
-    params, y, _ = computed(*packed(1, 128, 1024, 4, eps=1e-5))
+    params, y, _ = computed(*packed(2, 128, 1024, 4, eps=1e-5))
     made = schedule([y], "cuda -arch=sm_90a", space.default)
     ptx = tec.build(made.schedule, [*params, *made.outputs], "cuda -arch=sm_90a").get_source("ptx")
     assert "griddepcontrol.wait" in ptx and "lop3.b32" in ptx and "mma.sync" in ptx and ".local" not in ptx
+
+
+@pytest.mark.parametrize(
+    ("given", "more"),
+    [
+        (packed(1, 128, 2048, 4, eps=1e-5, gate="silu"), {}),  # columns and their gates in one tile
+        (packed(1, 140, 8192, 4), {"early": "start"}),  # columns that are no whole tiles
+        (packed(1, 70, 768, 4, eps=1e-5), {"columns": 32, "waves": 2, "split_k": 2, "ahead": 2}),  # pieces that are no whole steps
+        (packed(1, 4400, 512, 4), {"turns": 2, "columns": 16, "waves": 2, "split_k": 2, "ahead": 2}),
+    ],
+)  # fmt: skip
+def test_a_row_in_whole_numbers(given: tuple[str, dict[str, Any], list[Any]], more: dict[str, Any]) -> None:
+    """Bytes of codes by two bytes of x are as near as float16 numbers of codes, and nearer than float16 is: what is left is the result's own rounding."""
+    params, y, want = computed(*given)
+    for p in params[1:]:
+        p.op.attrs["constant"] = True
+    target = tec.Target("cuda -arch=sm_90a")
+    space = spaces([y], target)[0]
+    assert space.template == BYTES
+    made = schedule([y], target, {**space.default, "early": "held", **more})
+    out = np.full(want.shape, np.nan, "float16")
+    func = run_passes(to_loops(made.schedule, [*params, *made.outputs], "main"), target, PASSES)
+    run(func, [*given[2], out])
+    np.testing.assert_allclose(out.astype("f8"), want.astype("f8"), rtol=1e-3, atol=1e-3 * np.abs(want).max())
+    x = given[2][0]
+    for value, is_right in (
+        (0.0, lambda y: not y.any()),
+        (np.nan, lambda y: np.isnan(y).all()),
+        (np.inf, lambda y: not np.isfinite(y).any()),
+    ):
+        x[0, :] = 0 if not value else x[0, :]
+        x[0, 7] = value  # all of it zero; one number that is none
+        run(func, [*given[2], out])
+        assert is_right(out.astype("f8")), value
+
+
+def test_rows_and_codes_that_are_not_taken_in_whole_numbers() -> None:
+    for given in (
+        packed(2, 128, 1024, 4), packed(1, 128, 1024, 8), packed(1, 128, 1024, 4, "u1"), packed(1, 128, 1056, 4),
+        packed(1, 128, 1024, 4, format="mxfp4_e2m1"), packed(1, 128, 1024, 4, block=64),
+    ):  # fmt: skip
+        _, y, _ = computed(*given)
+        assert BYTES not in [s.template for s in spaces([y], "cuda -arch=sm_90a")]
+    _, y, _ = computed(*packed(1, 128, 1024, 4))
+    assert BYTES not in [s.template for s in spaces([y], "cuda -arch=sm_80")]
 
 
 @pytest.mark.parametrize(
@@ -164,9 +209,11 @@ def test_packed_weights_that_come_early(given: tuple[str, dict[str, Any], list[A
     ptx = tec.build(made.schedule, [*params, *made.outputs], target).get_source("ptx")
     before, _, after = ptx.partition("griddepcontrol.wait")
     early = re.findall(r"ld\.\S+", before)
-    assert {x for x in early if "param" not in x} <= {f"ld.volatile.global.{t}" for t in ("v4.b32", "b16", "b8")}
+    assert {x for x in early if "param" not in x} <= {f"ld.relaxed.cta.global.{t}" for t in ("v4.b32", "b16", "b8")}
     assert (
-        "ld.volatile.global.v4.b32" in early and "ld.volatile" not in after and not re.search(r"\bst\.global", before)
+        "ld.relaxed.cta.global.v4.b32" in early
+        and "ld.relaxed.cta" not in after
+        and not re.search(r"\bst\.global", before)
     )
 
 
@@ -254,7 +301,7 @@ def test_only_constant_weights_come_early(m: int) -> None:
     ptx = tec.build(made.schedule, [*params, *made.outputs], "cuda -arch=sm_90a").get_source("ptx")
     before, wait, after = ptx.partition("griddepcontrol.wait")
     assert wait and "griddepcontrol.launch_dependents" in before
-    assert "ld.volatile.global.v4.b32" in before and "ld.volatile" not in after
+    assert "ld.relaxed.cta.global.v4.b32" in before and "ld.relaxed.cta" not in after
     assert not re.search(r"\b(ld|st)\.global", before) and "ld.global" in after
     _, y = product(False, m)
     space = next(s for s in spaces([y], "cuda -arch=sm_90a") if s.template == template)

@@ -218,6 +218,8 @@ class RowLoops:
         self.acc = accumulator(self.o.x.dtype)
         self.is_held = choice["early"] == "held"
         self.kept = 1  # steps whose pieces of x are there at once
+        self.held_codes = 1  # times as many codes as are asked for at once
+        self.covered = space.groups(choice) * (self.waves // self.parts) * self.columns  # columns of all work-groups
 
     def run(self, out: BufferVar) -> None:
         ib = self.ib
@@ -228,6 +230,7 @@ class RowLoops:
             self.lane, self.mine = ib.let("lane", tx + 0), ty
             self.part = ib.let("part", te.indexmod(ty, self.parts)) if self.parts > 1 else 0
             group = te.indexdiv(ty, self.parts) if self.parts > 1 else ty
+            self.index = block
             self.block = ib.let("block", block * (groups * self.columns))
             first = ib.let("first", self.block + group * self.columns)
             self.lines = self._lines(first)
@@ -235,8 +238,11 @@ class RowLoops:
             if self.is_held:  # while the kernel ahead still runs, which does not write weights
                 self._bring_weights(self._places_of(0), 0)
                 self.ib.emit(Evaluate(Call("early_wait", (), "int32")))
-            self._walk(self.steps // self.ahead)
-            self._meet(out, groups)
+            self._compute(out, groups)
+
+    def _compute(self, out: BufferVar, groups: int) -> None:
+        self._walk(self.steps // self.ahead)
+        self._meet(out, groups)
 
     def _walk(self, chunks: int) -> None:
         """Chunk after chunk of `ahead` steps: its loads of weights, then its products."""
@@ -282,8 +288,8 @@ class RowLoops:
 
     def _line(self, column: Index, half: Index) -> Expr:
         """The weights' row of a column, of one that there is in place of one beyond the last."""
-        n, groups = self.o.n, self.waves // self.parts
-        row = column if n % (groups * self.columns) == 0 else te.min(column, n - 1)
+        n = self.o.n
+        row = column if self.covered == n else te.min(column, n - 1)
         return self.ib.let("row", row if isinstance(half, int) and half == 0 else row + half * n)
 
     def _place(self, step: Index) -> tuple[Any, Any]:
@@ -306,7 +312,7 @@ class RowLoops:
         """Registers for loads of weights that are under way: numbers, or codes."""
         o, loads = self.o, self.ahead * len(self.lines)
         if o.packed is not None:
-            self.codes = Codes(self.ib, o.packed, o.x.dtype, loads, self.of_codes, self.in_pairs)
+            self.codes = Codes(self.ib, o.packed, o.x.dtype, self.held_codes * loads, self.of_codes, self.in_pairs)
         else:
             self.weights = self._local(dtype, loads * count, "weights")
 
@@ -414,7 +420,7 @@ class RowLoops:
             e = ib.let("e", thread + begin)
             inside = [e < total] * (begin + threads > total)
             m, column = te.indexdiv(e, width), ib.let("column", te.indexmod(e, width))
-            inside += [self.block + column < o.n] * (o.n % width != 0)
+            inside += [self.block + column < o.n] * (self.covered != o.n)
             with loops.where(ib, *inside):
                 self._end(out, sums, squares, ib.let("m", m), column)
 

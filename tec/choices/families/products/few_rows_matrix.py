@@ -235,9 +235,7 @@ class MatrixLoops(RowLoops):
         self.a = local("uint32", unit.a_elems // 2, "a")
         self.b = local("uint32", self.row_tiles * unit.b_elems // 2, "b")
         self.sums = local("float32", self.tiles * self.row_tiles * unit.acc_elems, "sums")
-        for t in range(self.tiles * self.row_tiles):
-            zero = Broadcast(te.const(0, "float32"), unit.acc_elems)
-            loops.put_vector(ib, self.sums, t * unit.acc_elems, zero)
+        self._clear_sums()
         _, _, column = unit.coords("b", self.lane, 0)
         lines = [ib.let("x_row", t * unit.n + column) for t in range(self.row_tiles)]
         self.x_rows = [
@@ -254,6 +252,11 @@ class MatrixLoops(RowLoops):
             self.squares = local("float32", self.row_tiles, "squares")
             for t in range(self.row_tiles):
                 self.squares[t] = te.const(0, "float32")
+
+    def _clear_sums(self) -> None:
+        for t in range(self.tiles * self.row_tiles):
+            zero = Broadcast(te.const(0, "float32"), self.unit.acc_elems)
+            loops.put_vector(self.ib, self.sums, t * self.unit.acc_elems, zero)
 
     # ---- loads: pieces of 16 bytes, as words
 

@@ -3,12 +3,14 @@
 Making a number of a code costs as much as a product on vector units, and the matrix unit's products are beside that for nothing. x, in the codes' order and with a norm's
 scale, is brought to shared memory once for all wavefronts, where it fits. Codes that are constants may be loaded, with their scales and zero points, before the kernel ahead
 has ended.
+
+With `turns` a work-group has several groups of columns one after the other: x is brought once, and while the sums of one are added up, the codes of the next two are under way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from .... import te
@@ -21,9 +23,9 @@ from ....te.like import Index
 from ...group import Group
 from ...parts import loops
 from ...rules import figures
-from ...space import Choice
+from ...space import Choice, Value
 from .few_rows import FewRows
-from .few_rows_codes import in_pairs
+from .few_rows_codes import WORDS, in_pairs
 from .few_rows_matrix import (
     SHARED_BYTES,
     SIDE,
@@ -36,6 +38,8 @@ from .few_rows_matrix import (
     unit_of,
 )
 from .few_rows_operands import PIECE_BYTES, operands_of, piece_of
+
+_MOST_WORDS = 64  # of codes under way in a lane
 
 
 def match(group: Group, target: Target) -> Iterator[FewRows]:
@@ -61,11 +65,13 @@ class PackedRows(FewRowsMatrix):
     template: ClassVar[str] = "few packed rows"
     stage = "few_packed_rows"
     can_prefetch: ClassVar[bool] = False  # nobody has tried it with codes
+    neutral: ClassVar[Mapping[str, Value]] = {"turns": 1}
 
     def __init__(self, group: Group, target: Target, *rest: Any):
         super().__init__(group, target, *rest)
         if not target.chip.early_start:  # of a wavefront's few steps all at once
             self.parameters["ahead"] = (4, 8, 2, 1, 7, 3, 5, 6)
+        self.parameters["turns"] = (1, 2, 3, 4) if target.chip.early_start and self.shared_bytes else (1,)
         if self.parameters["columns"][0] < SIDE:
             # A tile has columns and their gates: a fifth quicker than two tiles, which have twice the loads under way.
             self.wanted_loads /= 2
@@ -74,6 +80,22 @@ class PackedRows(FewRowsMatrix):
     def wanted_steps(self) -> float:
         """By how many codes of a row a lane has."""
         return self.figures["codes"] / self.piece
+
+    def groups(self, choice: Choice) -> int:
+        """Work-groups."""
+        return -(-super().groups(choice) // int(choice["turns"]))
+
+    def why_not(self, choice: Choice) -> str | None:
+        if (wrong := super().why_not(choice)) is not None:
+            return wrong
+        if choice["turns"] > 1:
+            if self.steps(choice) != choice["ahead"]:
+                return "turns are of sums whose loads are all under way at once"
+            if 2 * self.loads(choice) * WORDS > _MOST_WORDS:
+                return "codes of two turns take too many registers"
+            if self.groups(choice) < self.target.machine.units:
+                return "turns leave units without work"
+        return None
 
     def _worth(self, choice: Choice) -> tuple[Any, ...]:
         """AMD's chips: as many columns as the rows of x are worth, where that leaves units enough with work: each work-group reads all of x."""
@@ -110,6 +132,44 @@ class PackedRows(FewRowsMatrix):
 
 class PackedLoops(MatrixLoops):
     """The loops of a work-group."""
+
+    def __init__(self, space: PackedRows, choice: Choice, ib: IRBuilder, sources: list[BufferVar]):
+        super().__init__(space, choice, ib, sources)
+        self.turns = int(choice["turns"])
+        if self.turns > 1:
+            self.held_codes = 2
+            self.covered *= self.turns
+
+    # ---- turns
+
+    def _compute(self, out: BufferVar, groups: int) -> None:
+        if self.turns == 1:
+            super()._compute(out, groups)
+            return
+        ib, width, places = self.ib, groups * self.columns, self._places_of(0)
+        turns = [(self.block, self.lines)]
+        for t in range(1, self.turns):
+            first = ib.let("block", (self.index + t * self.space.groups(self.choice)) * width)
+            own = te.indexdiv(self.mine, self.parts) if self.parts > 1 else self.mine
+            turns.append((first, self._lines(ib.let("first", first + own * self.columns))))
+        for t in range(self.is_held, 2):
+            self._bring_turn(turns, t, places)
+        self._share_x()
+        for t in range(self.turns):
+            self.block, self.lines = turns[t]
+            if t:
+                self._clear_sums()
+            for u, (at, counts) in enumerate(places):
+                self._multiply(t % 2 * self.ahead + u, at, counts)
+            self._bring_turn(turns, t + 2, places)
+            self.block, self.lines = turns[t]
+            self._meet(out, groups)
+
+    def _bring_turn(self, turns: list[tuple[Any, list[Expr]]], t: int, places: list[tuple[Any, Any]]) -> None:
+        """The codes of a turn, into the registers of those two turns before."""
+        if t < len(turns):
+            self.lines = turns[t][1]
+            self._bring_weights(places, t % 2 * self.ahead)
 
     # ---- x
 
