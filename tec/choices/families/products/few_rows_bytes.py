@@ -36,10 +36,8 @@ from .few_rows_packed import PackedLoops, PackedRows
 _BLOCK = 32  # codes: 16 bytes, what a lane loads at once
 _LEAST = 256  # x is whole turns of a wavefront's 8 numbers a lane: lanes that share a block meet
 _HIGHEST = 127 * 128  # of a number of x: its lower 7 bits are one byte, what is above them another
-_ROUNDING, _ROUNDING_BITS = (
-    1.5 * 2**23,
-    0x4B400000,
-)  # a float32 whose last bit is 1, so that adding it rounds; what it is as a whole number
+# A float32 whose last bit is 1, so that adding it rounds; what it is as a whole number.
+_ROUNDING, _ROUNDING_BITS = 1.5 * 2**23, 0x4B400000
 _BLOCK_WORDS = 16  # of a block's two parts in shared memory
 _NIBBLES = 0x0F0F0F0F
 
@@ -84,9 +82,8 @@ class ByteRows(PackedRows):
 
     def __init__(self, group: Group, target: Target, *rest: Any):
         super().__init__(group, target, *rest)
-        self.wanted_loads = self.figures[
-            "loads"
-        ]  # also of a gate: its rows and the columns' are as quick in tiles of their own
+        # Also of a gate: its rows and the columns' are as quick in tiles of their own.
+        self.wanted_loads = self.figures["loads"]
 
     def _worth(self, choice: Choice) -> tuple[Any, ...]:
         """Of what fills the units the number of turns that was quickest: each work-group makes x's bytes for itself."""
