@@ -186,6 +186,8 @@ class RegisterTiles(Space):
             return f"there are fewer than {choice['panels']} panels of {choice['columns']} columns"
         if choice["parts"] == 1:
             return None
+        if not self.block and (self.m or 1) <= choice["rows"]:
+            return "a part of a panel that one tile reads would be copied for nothing"
         if not choice["panels"] or -(-(self.n or 1) // choice["columns"]) % choice["panels"]:
             return "the parts of a sum are kept for so many whole panels at a time"
         if self._steps() // choice["parts"] % choice["unroll"]:
