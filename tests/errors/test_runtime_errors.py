@@ -239,7 +239,7 @@ def test_device_numbers(monkeypatch):
     mistake(DeviceError, lambda: rt.rocm_emu("gfx000"), "no emulated chip 'gfx000'", "gfx942")
     mistake(DeviceError, lambda: rt.rocm_emu("sm_90"), "no emulated chip")
     mistake(DeviceError, lambda: rt.rocm_emu("gfx1310"), "no emulated chip 'gfx1310'", "one of: gfx90a")
-    mistake(DeviceError, lambda: rt.rocm_emu("h100"), "no emulated chip 'h100'", "or a product: mi50")
+    mistake(DeviceError, lambda: rt.rocm_emu("h100"), "no emulated chip 'h100'", "or a product: mi25")
     monkeypatch.setenv("TEC_EMULATE", "gfx1")
     mistake(DeviceError, lambda: rt.rocm(0), "no emulated chip 'gfx1'")
     monkeypatch.setenv("TEC_EMULATE", "gfx942")
