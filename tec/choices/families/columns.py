@@ -10,9 +10,7 @@ import math
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...ir import IterVar
 from ...records import dataclass
-from ...schedule import Stage
 from ...target import Target
 from ...te import ComputeOp, thread_axis
 from ..cost import Footprint, Kernel
@@ -138,14 +136,10 @@ class GpuColumns(Space):
         part, lane = stage.split(column, factor=choice["wide"], shift_inwards=True)
         stage.bind(stage.fuse(*lead, part), thread_axis("blockIdx.x"))
         stage.bind(lane, tx)
-
-        def spread(of: Stage, along: IterVar) -> None:
-            dealt(of, along, choice["deep"], ty)
-
-        spread(stage, depth)
+        dealt(stage, depth, choice["deep"], ty)
         for red in self.group.reductions():
             rstage = s[red]
-            spread(rstage, rstage.fuse(*red.reduce_axis))
+            dealt(rstage, rstage.fuse(*red.reduce_axis), choice["deep"], ty)
             rstage.compute_at(stage, lane)
             rstage.set_scope("local")  # each thread of the work-group has the sum of its column
         return Scheduled(s, self.group.outputs, choice)

@@ -289,7 +289,8 @@ def _in_parts(s: Schedule, mm: ComputeOp, out: ComputeOp, panels: ComputeOp | No
     partial = s.rfactor(mm.output(0), whole.split(mm.reduce_axis[0], nparts=choice["parts"])[0])
     left = whole.op
     assert isinstance(left, ComputeOp)
-    added, final = accumulators(s, left, left if out is mm else out, "local"), s[left if out is mm else out]
+    end = left if out is mm else out
+    added, final = accumulators(s, left, end, "local"), s[end]
     *batch, i, j = final.op.axis
     m = const_shape(mm.output(0))[-2]
     assert m is not None
@@ -311,8 +312,7 @@ def _in_parts(s: Schedule, mm: ComputeOp, out: ComputeOp, panels: ComputeOp | No
     sums.vectorize(own, ji, lanes, width)
     sums.in_vectors(s, cached, own, jo, lanes, choice["unroll"])
     if panels is not None:
-        s[panels].compute_at(own, part)
-        s[panels].vectorize(s[panels].split(panels.axis[-1], factor=lanes)[1])
+        packing.make_at(s, panels, own, part, lanes)
 
 
 def _lanes(n: int | None, target: Target, dtype: str) -> int:

@@ -110,10 +110,15 @@ def walk(s: Schedule, final: Stage, panels: ComputeOp | None, batch: Sequence[It
     if threads:
         final.parallel(task)
     if panels is not None:
-        s[panels].compute_at(final, place)
-        _, lane = s[panels].split(panels.axis[-1], factor=lanes)
-        s[panels].vectorize(lane)
+        make_at(s, panels, final, place, lanes)
     return jp
+
+
+def make_at(s: Schedule, panels: ComputeOp, reader: Stage, place: IterVar, lanes: int) -> None:
+    """Make panels where a loop of their reader begins, in vectors."""
+    s[panels].compute_at(reader, place)
+    _, lane = s[panels].split(panels.axis[-1], factor=lanes)
+    s[panels].vectorize(lane)
 
 
 def product_clocks(target: Target, sizes: tuple[int, int, int, int], tile: tuple[int, int, int], lanes: int, is_block: bool, gathered: bool = False, element_bytes: int = 4, parts: int = 1) -> float:  # fmt: skip
@@ -201,4 +206,4 @@ def least_clocks(target: Target, sizes: tuple[int, int, int, int], gathered: boo
     return min(found, default=math.inf)
 
 
-__all__ = ["Packed", "least_clocks", "packed", "product_clocks", "run_clocks", "walk"]
+__all__ = ["Packed", "least_clocks", "make_at", "packed", "product_clocks", "run_clocks", "walk"]
