@@ -158,22 +158,38 @@ def truediv(a: Any, b: Any) -> E.Expr:
 
 
 def floordiv(a: Any, b: Any) -> E.Expr:
-    """a / b rounded down, as Python's `//`; of integers or floats of one type. Raises ExprError for a constant 0 as b."""
+    """a / b rounded down, as Python's `//`; of integers or floats of one type. Raises ExprError for a constant 0 as b.
+
+    >>> tec.floordiv(-7, 2), tec.floordiv(tec.var("n"), 4)
+    (-4, n // 4)
+    """
     return _divide(E.FloorDiv, a, b, "division")
 
 
 def floormod(a: Any, b: Any) -> E.Expr:
-    """What `floordiv` leaves, with the sign of b, as Python's `%`."""
+    """What `floordiv` leaves, with the sign of b, as Python's `%`.
+
+    >>> tec.floormod(-7, 2), tec.floormod(tec.var("n"), 4)
+    (1, n % 4)
+    """
     return _divide(E.FloorMod, a, b, "remainder of a division")
 
 
 def truncdiv(a: Any, b: Any) -> E.Expr:
-    """a / b of integers without its fraction, as C's `/`."""
+    """a / b of integers without its fraction, as C's `/`.
+
+    >>> tec.truncdiv(-7, 2)
+    -3
+    """
     return _divide(E.Div, a, b, "division")
 
 
 def truncmod(a: Any, b: Any) -> E.Expr:
-    """What `truncdiv` leaves, with the sign of a, as C's `%`."""
+    """What `truncdiv` leaves, with the sign of a, as C's `%`.
+
+    >>> tec.truncmod(-7, 2)
+    -1
+    """
     return _divide(E.Mod, a, b, "remainder of a division")
 
 
@@ -305,25 +321,41 @@ def _bitwise(op: str, a: Any, b: Any, fold: Callable[[int, int], int]) -> E.Expr
 
 
 def bitwise_and(a: Any, b: Any) -> E.Expr:
-    """a & b of integers; of bools whether both hold."""
+    """a & b of integers; of bools whether both hold.
+
+    >>> tec.bitwise_and(12, 10), tec.bitwise_and(tec.var("x"), 7)
+    (8, bitand(x, 7))
+    """
     x, y = match(a, b)
     return logical_and(x, y) if x.dtype.startswith("bool") else _bitwise("bitand", x, y, operator.and_)
 
 
 def bitwise_or(a: Any, b: Any) -> E.Expr:
-    """a | b of integers; of bools whether one holds."""
+    """a | b of integers; of bools whether one holds.
+
+    >>> tec.bitwise_or(12, 10)
+    14
+    """
     x, y = match(a, b)
     return logical_or(x, y) if x.dtype.startswith("bool") else _bitwise("bitor", x, y, operator.or_)
 
 
 def bitwise_xor(a: Any, b: Any) -> E.Expr:
-    """a ^ b of integers; of bools whether they differ."""
+    """a ^ b of integers; of bools whether they differ.
+
+    >>> tec.bitwise_xor(12, 10)
+    6
+    """
     x, y = match(a, b)
     return compare("ne", x, y) if x.dtype.startswith("bool") else _bitwise("bitxor", x, y, operator.xor)
 
 
 def bitwise_not(a: Any) -> E.Expr:
-    """~a of an integer; of a bool whether it does not hold."""
+    """~a of an integer; of a bool whether it does not hold.
+
+    >>> tec.bitwise_not(12)
+    -13
+    """
     x = convert(a)
     if x.dtype.startswith("bool"):
         return logical_not(x)
@@ -374,7 +406,11 @@ def call(op: str, *args: Any, dtype: str | None = None, **attrs: Any) -> E.Expr:
 
 
 def reinterpret(dtype: str, value: Any) -> E.Expr:
-    """The bits of `value` as a `dtype` of the same width: `reinterpret("int32", x)` of a float32."""
+    """The bits of `value` as a `dtype` of the same width: `reinterpret("int32", x)` of a float32.
+
+    >>> tec.evaluate([tec.compute((1,), lambda i: tec.reinterpret("int32", tec.const(1.0)))], {})[0]
+    array([1065353216], dtype=int32)
+    """
     x = convert(value)
     return x if x.dtype == dtype else E.Call("reinterpret", (x,), dtype)
 

@@ -61,6 +61,10 @@ def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
     """A variable that is known not to be negative: a symbolic size.
 
     dtype: an integer type, int32 by default. Returns a Var. Raises ExprError for another dtype.
+
+    >>> n = te.size_var("n")
+    >>> te.compute((n + 1,), lambda i: i, name="A").shape
+    (n + 1,)
     """
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_int:
@@ -258,6 +262,10 @@ def decl_buffer(
     default. offset_factor: the offset is a multiple of this many elements; an offset that is not given becomes a
     variable. buffer_type: "auto_broadcast" lets every index along a dimension of one element be that element, also if
     the dimension is known only at the call. Returns a Buffer. Raises ExprError.
+
+    >>> tile = te.decl_buffer((16, 16), "float16", name="tile", offset_factor=16)
+    >>> tile.elem_offset, tile.offset_factor
+    (tile_elem_offset, 16)
     """
     check_name(name, "buffer")
     what = f"buffer {name}"
@@ -313,12 +321,20 @@ def as_index_expr(value: Any, what: str) -> Expr:
 
 
 def max_value(dtype: DTypeLike) -> Expr:
-    """The largest finite value of `dtype`, as a constant. Raises ExprError for a pointer."""
+    """The largest finite value of `dtype`, as a constant. Raises ExprError for a pointer.
+
+    >>> te.max_value("int8"), te.max_value("uint8")
+    (int8(127), uint8(255))
+    """
     return _limit(dtype, 1)
 
 
 def min_value(dtype: DTypeLike) -> Expr:
-    """The most negative finite value of `dtype`, as a constant. Raises ExprError for a pointer."""
+    """The most negative finite value of `dtype`, as a constant. Raises ExprError for a pointer.
+
+    >>> te.min_value("int8"), te.min_value("uint8")
+    (int8(-128), uint8(0))
+    """
     return _limit(dtype, -1)
 
 
@@ -333,7 +349,11 @@ def _limit(dtype: Any, sign: int) -> Expr:
 
 
 def infinity(dtype: DTypeLike) -> Expr:
-    """Positive infinity of `dtype`, as a constant. Raises ExprError for a type that has none."""
+    """Positive infinity of `dtype`, as a constant. Raises ExprError for a type that has none.
+
+    >>> -te.infinity("float32")
+    float32("-inf")
+    """
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_float or "e4m3" in dtype or "fnuz" in dtype:
         raise ExprError(f"{dtype} has no infinity", hint="use tec.max_value(dtype)")

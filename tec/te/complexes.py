@@ -177,7 +177,14 @@ def reduced(reducer: Any, value: ComplexValue, **options: Any) -> ComplexSum:
 
 
 class ComplexTensor:
-    """A tensor of complex numbers. reals: the tensor of its parts, (..., 2)."""
+    """A tensor of complex numbers. reals: the tensor of its parts, (..., 2).
+
+    >>> Z = te.placeholder((4,), "complex64", name="Z")
+    >>> Z.shape, Z.dtype, Z.reals.shape
+    ((4,), 'complex64', (4, 2))
+    >>> te.compute((4,), lambda i: Z[i] * Z[i], name="squares")
+    Tensor(shape=[4], dtype=complex64, op=squares)
+    """
 
     __slots__ = ("__weakref__", "reals")
 
@@ -256,22 +263,40 @@ def is_complex_op(op: Any) -> bool:
 
 
 def complex_(real: Any, imag: Any) -> ComplexValue:
-    """The complex number of two real values."""
+    """The complex number of two real values.
+
+    >>> a = te.placeholder((4,), name="a")
+    >>> te.compute((4,), lambda i: te.complex(a[i], 1.0), name="z").dtype
+    'complex64'
+    """
     return ComplexValue(real, imag)
 
 
 def real(x: Any) -> Expr:
-    """The real part; a real value is its own."""
+    """The real part; a real value is its own.
+
+    >>> Z = te.placeholder((4,), "complex64", name="Z")
+    >>> te.compute((4,), lambda i: te.real(Z[i]), name="x").dtype
+    'float32'
+    """
     return build.convert(x.real if isinstance(x, (ComplexValue, complex)) else x)
 
 
 def imag(x: Any) -> Expr:
-    """The imaginary part; 0 of a real value."""
+    """The imaginary part; 0 of a real value.
+
+    >>> te.imag(te.complex(1.0, 2.0)), te.imag(3.0)
+    (2.0, 0.0)
+    """
     return build.convert(x.imag) if isinstance(x, (ComplexValue, complex)) else build.const(0, build.convert(x).dtype)
 
 
 def conj(x: Any) -> Any:
-    """The conjugate; a real value is its own."""
+    """The conjugate; a real value is its own.
+
+    >>> te.imag(te.conj(te.complex(te.var("a", "float32"), te.var("b", "float32"))))
+    -0.0 - b
+    """
     return x.conj() if isinstance(x, ComplexValue) else build.convert(x)
 
 

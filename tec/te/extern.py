@@ -122,6 +122,12 @@ class TensorIntrin:
     body: the statement for the whole. reduce_init, reduce_update: for a reduction that continues over outer loops.
     ragged: the region may reach over the edge of its tensor, because the storage there is whole and elements beyond
     the edge are not used (register tiles).
+
+    >>> x = te.placeholder((16,), name="x")
+    >>> y = te.compute((16,), lambda i: x[i] + 1.0, name="y")
+    >>> call = lambda ins, outs: te.call_extern("int32", "add1", ins[0].access_ptr("r"), outs[0].access_ptr("w"))
+    >>> te.decl_tensor_intrin(y.op, call, "add1").buffers
+    (x, y)
     """
 
     name: str
@@ -169,6 +175,21 @@ def decl_tensor_intrin(
     buffer (`decl_buffer`, with symbolic strides for regions of larger tensors). Other buffers are row-major, with an
     offset of their own. scalar_params: scalar arguments. default_buffer_params: what `decl_buffer` takes, for buffers
     that `binds` does not name. Returns a TensorIntrin. Raises ExprError.
+
+    >>> x = te.placeholder((16,), name="x")
+    >>> y = te.compute((16,), lambda i: x[i] + 1.0, name="y")
+    >>> call = lambda ins, outs: te.call_extern("int32", "add1", ins[0].access_ptr("r"), outs[0].access_ptr("w"))
+    >>> add1 = te.decl_tensor_intrin(y.op, call, "add1")
+    >>> A = te.placeholder((64,), name="A")
+    >>> B = te.compute((64,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> outer, inner = s[B].split(B.op.axis[0], factor=16)
+    >>> s[B].tensorize(inner, add1)
+    >>> print(tec.lower(s, [A, B], simple_mode=True))
+    @attrs(writes=('B',))
+    def main(A: Buffer((64,), "float32"), B: Buffer((64,), "float32")):
+        for i_outer in range(4):
+            call_extern(access_ptr(A[i_outer * 16], 0, rw='r'), access_ptr(B[i_outer * 16], 0, rw='w'), symbol='add1')
     """
     check_name(name, "tensor intrinsic")
     what = f"tensor intrinsic {name}"

@@ -42,6 +42,12 @@ def save_json(x: Any, indent: int | None = None) -> str:
     x: a tensor, an operation, an expression over tensors, or a list, tuple or dict of these; what two of them share is shared again when it is
     read, so that the parameters of a function go together: `te.save_json([A, B, C])`. Raises ExprError for anything else, and where an
     operation's `attrs` hold what no JSON has.
+
+    >>> A = te.placeholder((64,), name="A")
+    >>> B = te.compute((64,), lambda i: A[i] * 2.0, name="B")
+    >>> text = te.save_json([A, B])
+    >>> te.load_json(text)
+    [Tensor(shape=[64], dtype=float32, op=A), Tensor(shape=[64], dtype=float32, op=B)]
     """
     if not _is_root(x):
         raise ExprError(f"save_json of {x!r}", hint="tensors, or a list of them: te.save_json([A, B, C])")

@@ -44,12 +44,22 @@ def _floats(name: str, x: Any, y: Any) -> tuple[Expr, Expr]:
     return _float(name, a), _float(name, b)
 
 
-def _unary(name: str, doc: str) -> Callable[[Any], Expr]:
+def _with_example(doc: str, name: str, arguments: str, value: str, dtype: str = "float32") -> str:
+    """The docstring of a function that is made: its words, and a session that tests/docs runs."""
+    kind = f", dtype={dtype}" if dtype != "bool" else ""  # as NumPy writes an array
+    return f"""{doc}
+
+    >>> tec.evaluate([tec.compute((1,), lambda i: tec.{name}({arguments}))], {{}})[0]
+    array([{value}]{kind})
+    """
+
+
+def _unary(name: str, doc: str, arguments: str, value: str) -> Callable[[Any], Expr]:
     def function(x: ExprLike) -> Expr:
         e = _float(name, x)
         return Call(name, (e,), e.dtype)
 
-    return _named(function, name, doc)
+    return _named(function, name, _with_example(doc, name, arguments, value))
 
 
 def _half_away(x: float) -> int:
@@ -62,32 +72,32 @@ _ROUND: dict[str, Callable[[float], int]] = {
 }  # fmt: skip
 
 
-def _rounding(name: str, doc: str) -> Callable[[Any], Expr]:
+def _rounding(name: str, doc: str, arguments: str, value: str) -> Callable[[Any], Expr]:
     def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         if isinstance(e, FloatImm) and _math.isfinite(e.value):
             return build.const(_math.copysign(_ROUND[name](e.value), e.value), e.dtype)
         return Call(name, (e,), e.dtype) if dtype_info(e.dtype).is_float else e
 
-    return _named(function, name, doc + " Integers stay as they are.")
+    return _named(function, name, _with_example(f"{doc} Integers stay as they are.", name, arguments, value))
 
 
-def _binary(name: str, doc: str) -> Callable[[Any, Any], Expr]:
+def _binary(name: str, doc: str, arguments: str, value: str) -> Callable[[Any, Any], Expr]:
     def function(x: ExprLike, y: ExprLike) -> Expr:
         a, b = _floats(name, x, y)
         return Call(name, (a, b), a.dtype)
 
-    return _named(function, name, doc)
+    return _named(function, name, _with_example(doc, name, arguments, value))
 
 
-def _bits(name: str, doc: str) -> Callable[[Any], Expr]:
+def _bits(name: str, doc: str, arguments: str, value: str) -> Callable[[Any], Expr]:
     def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         if not dtype_info(e.dtype).is_int:
             raise ExprError(f"tec.{name} of a value of type {e.dtype}: {e}", hint="it takes integers")
         return Call(name, (e,), e.dtype)
 
-    return _named(function, name, doc)
+    return _named(function, name, _with_example(doc, name, arguments, value, "int32"))
 
 
 def _named(function: F, name: str, doc: str) -> F:
@@ -98,55 +108,63 @@ def _named(function: F, name: str, doc: str) -> F:
 
 # ---- float functions
 
-_exp = _unary("exp", "e to the power x.")
+_exp = _unary("exp", "e to the power x.", "1.0", "2.7182817")
 
 
 def exp(x: ExprLike) -> Any:
-    """e to the power x; complex numbers too."""
+    """e to the power x; complex numbers too.
+
+    >>> te.evaluate([te.compute((1,), lambda i: te.exp(1.0))], {})[0]
+    array([2.7182817], dtype=float32)
+    """
     if not isinstance(x, ComplexValue):
         return _exp(x)
     size = _exp(x.real)
     return ComplexValue(size * cos(x.imag), size * sin(x.imag))
 
 
-exp2 = _unary("exp2", "2 to the power x.")
-exp10 = _unary("exp10", "10 to the power x.")
-expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.")
-log = _unary("log", "Natural logarithm; NaN below 0, -inf at 0.")
-log2 = _unary("log2", "Logarithm to base 2.")
-log10 = _unary("log10", "Logarithm to base 10.")
-log1p = _unary("log1p", "log(1 + x), accurate near 0.")
-sqrt = _unary("sqrt", "Square root, correctly rounded; NaN below 0.")
-rsqrt = _unary("rsqrt", "1 / sqrt(x).")
-sin = _unary("sin", "Sine of x in radians, with range reduction for large x.")
-cos = _unary("cos", "Cosine of x in radians, with range reduction for large x.")
-tan = _unary("tan", "Tangent of x in radians.")
-asin = _unary("asin", "Arc sine, in radians; NaN outside of [-1, 1].")
-acos = _unary("acos", "Arc cosine, in radians; NaN outside of [-1, 1].")
-atan = _unary("atan", "Arc tangent, in radians.")
-sinh = _unary("sinh", "Hyperbolic sine.")
-cosh = _unary("cosh", "Hyperbolic cosine.")
-tanh = _unary("tanh", "Hyperbolic tangent.")
-asinh = _unary("asinh", "Inverse hyperbolic sine.")
-acosh = _unary("acosh", "Inverse hyperbolic cosine; NaN below 1.")
-atanh = _unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].")
-sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).")
-erf = _unary("erf", "The error function.")
+exp2 = _unary("exp2", "2 to the power x.", "3.0", "8.")
+exp10 = _unary("exp10", "10 to the power x.", "2.0", "100.")
+expm1 = _unary("expm1", "exp(x) - 1, accurate near 0.", "1e-6", "1.0000005e-06")
+log = _unary("log", "Natural logarithm; NaN below 0, -inf at 0.", "10.0", "2.3025851")
+log2 = _unary("log2", "Logarithm to base 2.", "8.0", "3.")
+log10 = _unary("log10", "Logarithm to base 10.", "1000.0", "3.")
+log1p = _unary("log1p", "log(1 + x), accurate near 0.", "1e-6", "9.999995e-07")
+sqrt = _unary("sqrt", "Square root, correctly rounded; NaN below 0.", "2.0", "1.4142135")
+rsqrt = _unary("rsqrt", "1 / sqrt(x).", "4.0", "0.5")
+sin = _unary("sin", "Sine of x in radians, with range reduction for large x.", "1.0", "0.84147096")
+cos = _unary("cos", "Cosine of x in radians, with range reduction for large x.", "1.0", "0.5403023")
+tan = _unary("tan", "Tangent of x in radians.", "1.0", "1.5574077")
+asin = _unary("asin", "Arc sine, in radians; NaN outside of [-1, 1].", "1.0", "1.5707964")
+acos = _unary("acos", "Arc cosine, in radians; NaN outside of [-1, 1].", "-1.0", "3.1415927")
+atan = _unary("atan", "Arc tangent, in radians.", "1.0", "0.7853982")
+sinh = _unary("sinh", "Hyperbolic sine.", "1.0", "1.1752012")
+cosh = _unary("cosh", "Hyperbolic cosine.", "1.0", "1.5430807")
+tanh = _unary("tanh", "Hyperbolic tangent.", "1.0", "0.7615942")
+asinh = _unary("asinh", "Inverse hyperbolic sine.", "1.0", "0.8813736")
+acosh = _unary("acosh", "Inverse hyperbolic cosine; NaN below 1.", "2.0", "1.316958")
+atanh = _unary("atanh", "Inverse hyperbolic tangent; NaN outside of [-1, 1].", "0.5", "0.54930615")
+sigmoid = _unary("sigmoid", "1 / (1 + exp(-x)).", "0.0", "0.5")
+erf = _unary("erf", "The error function.", "0.5", "0.5204999")
 
-floor = _rounding("floor", "The largest whole number not above x, as a float.")
-ceil = _rounding("ceil", "The smallest whole number not below x, as a float.")
-trunc = _rounding("trunc", "x without its fraction.")
-round = _rounding("round", "The nearest whole number, halves away from zero.")
-nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even.")
+floor = _rounding("floor", "The largest whole number not above x, as a float.", "-1.5", "-2.")
+ceil = _rounding("ceil", "The smallest whole number not below x, as a float.", "-1.5", "-1.")
+trunc = _rounding("trunc", "x without its fraction.", "-1.5", "-1.")
+round = _rounding("round", "The nearest whole number, halves away from zero.", "2.5", "3.")
+nearbyint = _rounding("nearbyint", "The nearest whole number, halves to even.", "2.5", "2.")
 
-atan2 = _binary("atan2", "The angle of the point (y, x): atan2(y, x).")
-fmod = _binary("fmod", "The remainder of x / y with the sign of x (C's fmod).")
-copysign = _binary("copysign", "The magnitude of x with the sign of y.")
-hypot = _binary("hypot", "`sqrt(x*x + y*y)` without overflow in between.")
+atan2 = _binary("atan2", "The angle of the point (y, x): atan2(y, x).", "1.0, -1.0", "2.3561945")
+fmod = _binary("fmod", "The remainder of x / y with the sign of x (C's fmod).", "-7.0, 3.0", "-1.")
+copysign = _binary("copysign", "The magnitude of x with the sign of y.", "2.0, -0.0", "-2.")
+hypot = _binary("hypot", "`sqrt(x*x + y*y)` without overflow in between.", "3.0, 4.0", "5.")
 
 
 def pow(x: ExprLike, y: ExprLike) -> Expr:
-    """x to the power y, both floats. A negative x with a whole y has its sign; with another y it gives NaN."""
+    """x to the power y, both floats. A negative x with a whole y has its sign; with another y it gives NaN.
+
+    >>> te.evaluate([te.compute((1,), lambda i: te.pow(-2.0, 3.0))], {})[0]
+    array([-8.], dtype=float32)
+    """
     a, b = _floats("pow", x, y)
     return build.power(a, b)
 
@@ -155,7 +173,11 @@ power = pow
 
 
 def nextafter(x: ExprLike, y: ExprLike) -> Expr:
-    """The float next to x on the way to y; y where both are equal, NaN where one is."""
+    """The float next to x on the way to y; y where both are equal, NaN where one is.
+
+    >>> te.evaluate([te.compute((1,), lambda i: te.nextafter(1.0, 2.0))], {})[0]
+    array([1.0000001], dtype=float32)
+    """
     a, b = _floats("nextafter", x, y)
     info = dtype_info(a.dtype)
     whole = with_lanes(f"int{info.bits}", info.lanes)
@@ -171,7 +193,11 @@ def nextafter(x: ExprLike, y: ExprLike) -> Expr:
 
 
 def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
-    """x * 2**exponent; `exponent` is an integer."""
+    """x * 2**exponent; `exponent` is an integer.
+
+    >>> te.evaluate([te.compute((1,), lambda i: te.ldexp(1.5, 4))], {})[0]
+    array([24.], dtype=float32)
+    """
     a, b = _float("ldexp", x), build.convert(exponent)
     if not dtype_info(b.dtype).is_int:
         raise ExprError(f"the exponent of tec.ldexp is {b.dtype}: {b}", hint="it takes an integer")
@@ -179,19 +205,31 @@ def ldexp(x: ExprLike, exponent: ExprLike) -> Expr:
 
 
 def fma(x: ExprLike, y: ExprLike, z: ExprLike) -> Expr:
-    """x*y + z with one rounding."""
+    """x*y + z with one rounding.
+
+    >>> te.evaluate([te.compute((1,), lambda i: te.fma(2.0, 3.0, 0.5))], {})[0]
+    array([6.5], dtype=float32)
+    """
     a, b = _floats("fma", x, y)
     a, c = _floats("fma", a, z)
     return Call("fma", (a, build.cast(a.dtype, b), c), a.dtype)
 
 
 def abs(x: ExprLike) -> Expr:
-    """The absolute value, real for a complex number."""
+    """The absolute value, real for a complex number.
+
+    >>> te.evaluate([te.compute((3,), lambda i: te.abs(i - 1))], {})[0]
+    array([1, 0, 1], dtype=int32)
+    """
     return magnitude(x) if isinstance(x, ComplexValue) else build.absolute(x)
 
 
 def sign(x: ExprLike) -> Expr:
-    """-1, 0 or 1 in the type of x; NaN gives NaN."""
+    """-1, 0 or 1 in the type of x; NaN gives NaN.
+
+    >>> te.evaluate([te.compute((3,), lambda i: te.sign(i - 1))], {})[0]
+    array([-1,  0,  1], dtype=int32)
+    """
     e = build.convert(x)
     info = dtype_info(e.dtype)
     if info.kind == "bool":
@@ -201,25 +239,25 @@ def sign(x: ExprLike) -> Expr:
     return build.select(build.compare("gt", e, zero), one, below)
 
 
-def _classify(name: str, doc: str, of_int: bool) -> Callable[[Any], Expr]:
+def _classify(name: str, doc: str, arguments: str, value: str, of_int: bool) -> Callable[[Any], Expr]:
     def function(x: ExprLike) -> Expr:
         e = build.convert(x)
         info = dtype_info(e.dtype)
         kind = with_lanes("bool", info.lanes)
         return Call(name, (e,), kind) if info.is_float else build.const(of_int, kind)
 
-    return _named(function, name, doc)
+    return _named(function, name, _with_example(doc, name, arguments, value, "bool"))
 
 
-isnan = _classify("isnan", "Whether x is NaN.", False)
-isinf = _classify("isinf", "Whether x is plus or minus infinity.", False)
-isfinite = _classify("isfinite", "Whether x is neither infinite nor NaN.", True)
+isnan = _classify("isnan", "Whether x is NaN.", "float('nan')", " True", False)
+isinf = _classify("isinf", "Whether x is plus or minus infinity.", "1.0", "False", False)
+isfinite = _classify("isfinite", "Whether x is neither infinite nor NaN.", "1.0", " True", True)
 
 # ---- integers
 
-popcount = _bits("popcount", "The number of one bits.")
-clz = _bits("clz", "The number of leading zero bits; the width for 0.")
-ctz = _bits("ctz", "The number of trailing zero bits; the width for 0.")
+popcount = _bits("popcount", "The number of one bits.", "7", "3")
+clz = _bits("clz", "The number of leading zero bits; the width for 0.", "1", "31")
+ctz = _bits("ctz", "The number of trailing zero bits; the width for 0.", "8", "3")
 bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
     build.bitwise_and,
     build.bitwise_or,
@@ -229,22 +267,38 @@ bitwise_and, bitwise_or, bitwise_xor, bitwise_not = (
 
 
 def indexdiv(a: ExprLike, b: ExprLike) -> Expr:
-    """Division of index values, which are not negative: a // b."""
+    """Division of index values, which are not negative: a // b.
+
+    >>> te.indexdiv(7, 2), te.indexdiv(te.size_var("n"), 4)
+    (3, n // 4)
+    """
     return build.floordiv(a, b)
 
 
 def indexmod(a: ExprLike, b: ExprLike) -> Expr:
-    """The remainder of index values, which are not negative: a % b."""
+    """The remainder of index values, which are not negative: a % b.
+
+    >>> te.indexmod(7, 2), te.indexmod(te.size_var("n"), 4)
+    (1, n % 4)
+    """
     return build.floormod(a, b)
 
 
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
-    """a / b rounded up, of integers, for b > 0."""
+    """a / b rounded up, of integers, for b > 0.
+
+    >>> te.ceildiv(1000, 256)
+    4
+    """
     return build.floordiv(build.sub(build.add(a, b), 1), b)
 
 
 def div(a: ExprLike, b: ExprLike) -> Expr:
-    """C's division: exact on floats, toward zero on integers."""
+    """C's division: exact on floats, toward zero on integers.
+
+    >>> te.div(-7, 2), te.div(-7.0, 2.0)
+    (-3, -3.5)
+    """
     return build.truncdiv(a, b)
 
 
@@ -261,7 +315,12 @@ def cast(dtype: DTypeLike, value: ExprLike) -> Expr:
 
 
 def likely(condition: ExprLike) -> Expr:
-    """The condition, expected to hold."""
+    """The condition, expected to hold.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> te.compute((10,), lambda i: te.if_then_else(te.likely(i < 8), A[i], 0.0), name="padded")
+    Tensor(shape=[10], dtype=float32, op=padded)
+    """
     c = build.as_bool(condition)
     return Call("likely", (c,), c.dtype)
 
@@ -282,12 +341,22 @@ def _call(op: str, key: str, dtype: Any, name: Any, args: tuple[Any, ...]) -> Ex
 
 
 def call_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
-    """A call of the C function `name` (CPU), which may do anything; its order with other effects is kept."""
+    """A call of the C function `name` (CPU), which may do anything; its order with other effects is kept.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> te.extern((8,), [A], lambda ins, outs: te.call_extern("int32", "sort", ins[0].data, outs[0].data), dtype="float32", name="B")
+    Tensor(shape=[8], dtype=float32, op=B)
+    """
     return _call("call_extern", "symbol", dtype, name, args)
 
 
 def call_pure_extern(dtype: DTypeLike, name: str, *args: Any) -> Expr:
-    """A call of the C function `name` (CPU) whose result depends on its arguments alone."""
+    """A call of the C function `name` (CPU) whose result depends on its arguments alone.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> te.compute((8,), lambda i: te.call_pure_extern("float32", "cosf", A[i]), name="B").op.body[0]
+    call_pure_extern(A[i], symbol='cosf')
+    """
     return _call("call_pure_extern", "symbol", dtype, name, args)
 
 
@@ -348,17 +417,29 @@ def _packed_argument(name: str, a: Any) -> tuple[Argument, list[Expr]]:
 
 
 def call_llvm_intrin(dtype: DTypeLike, name: str, *args: Any) -> Expr:
-    """A call of an LLVM intrinsic by its full name, such as "llvm.amdgcn.s.sleep"."""
+    """A call of an LLVM intrinsic by its full name, such as "llvm.amdgcn.s.sleep".
+
+    >>> te.call_llvm_intrin("int32", "llvm.amdgcn.s.getreg", 6145)
+    call_llvm_intrin(6145, name='llvm.amdgcn.s.getreg')
+    """
     return _call("call_llvm_intrin", "name", dtype, name, args)
 
 
 def call_llvm_pure_intrin(dtype: DTypeLike, name: str, *args: Any) -> Expr:
-    """A call of an LLVM intrinsic without effects."""
+    """A call of an LLVM intrinsic without effects.
+
+    >>> te.call_llvm_pure_intrin("int32", "llvm.bswap.i32", te.var("x"))
+    call_llvm_pure_intrin(x, name='llvm.bswap.i32')
+    """
     return _call("call_llvm_pure_intrin", "name", dtype, name, args)
 
 
 def call_intrin(dtype: DTypeLike, name: str, *args: Any, **attrs: Any) -> Expr:
-    """A call of an operation of tec's own table (`tec.ir.intrin`), such as "barrier" or "shuffle_xor"."""
+    """A call of an operation of tec's own table (`tec.ir.intrin`), such as "barrier" or "shuffle_xor".
+
+    >>> te.call_intrin("float32", "shuffle_xor", te.var("x", "float32"), 1, 64)
+    shuffle_xor(x, 1, 64)
+    """
     name = name.removeprefix("tir.") if isinstance(name, str) else name
     known = INTRINS.get(name)
     if known is None:

@@ -25,6 +25,13 @@ class Operation(Spelled):
 
     name, tag: labels. attrs: the user's notes. loc: the user's line that made it. axis, reduce_axis: its iteration
     variables. `output(i)` always returns the same Tensor object.
+
+    >>> A, k = te.placeholder((8, 4), name="A"), te.reduce_axis(4, name="k")
+    >>> B = te.compute((8,), lambda i: te.sum(A[i, k], axis=k), name="B")
+    >>> B.op.inputs, [a.name for a in B.op.root_iter_vars()]
+    ((Tensor(shape=[8, 4], dtype=float32, op=A),), ['i', 'k'])
+    >>> B.op.output(0) is B
+    True
     """
 
     __slots__ = ("__weakref__", "_outputs", "attrs", "loc", "name", "tag")
@@ -91,7 +98,12 @@ class Operation(Spelled):
 
 
 class PlaceholderOp(Operation):
-    """An input whose values are given at run time. attrs: `constant` where nothing ever writes them: a kernel may read them while the one ahead of it still runs."""
+    """An input whose values are given at run time. attrs: `constant` where nothing ever writes them: a kernel may read them while the one ahead of it still runs.
+
+    >>> A = te.placeholder((8,), "float16", name="A")
+    >>> A.op, A.op.shape, A.op.dtype
+    (PlaceholderOp(A), (8,), 'float16')
+    """
 
     __slots__ = ("dtype", "shape")
 
@@ -109,6 +121,11 @@ class ComputeOp(Operation):
 
     Where `body` is a reduction, every element of it is a `Reduce` over the same combiner, sources and axes, with
     `value_index` 0, 1, ...
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> C = te.compute((8,), lambda i: A[i] * 2.0, name="C")
+    >>> C.op.axis, C.op.body
+    ((iter_var(i, [0, 0 + 8), data),), (A[i] * 2.0,))
     """
 
     __slots__ = ("_axis", "_inputs", "body")
@@ -161,6 +178,14 @@ class ScanOp(Operation):
 
     scan_axis: the time, from init's extent to the state's; spatial_axis: one for each further dimension of each state;
     init, update, state_placeholder: tensors, one a state; extra inputs come first in `scan_inputs`.
+
+    >>> X = te.placeholder((5, 8), name="X")
+    >>> init = te.compute((1, 8), lambda t, i: X[0, i], name="init")
+    >>> state = te.placeholder((5, 8), name="state")
+    >>> step = te.compute((5, 8), lambda t, i: state[t - 1, i] + X[t, i], name="step")
+    >>> sums = te.scan(init, step, state, inputs=[X], name="sums")
+    >>> sums.op.scan_axis.dom
+    Range(min=1, extent=4)
     """
 
     __slots__ = ("init", "scan_axis", "scan_inputs", "spatial_axis", "state_placeholder", "update")
@@ -219,6 +244,11 @@ class ExternOp(Operation):
     """Hand-written statements: `body` reads `input_placeholders` and writes `output_placeholders` (Buffers).
 
     axis: the loops that a schedule may change (those of a hybrid script). Each has the variable of its `For`.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> C = te.extern((8,), [A], lambda ins, outs: te.call_extern("int32", "f", ins[0].data, outs[0].data), dtype="float32", name="C")
+    >>> C.op.inputs, C.op.num_outputs
+    ((Tensor(shape=[8], dtype=float32, op=A),), 1)
     """
 
     __slots__ = ("_axis", "_inputs", "body", "input_placeholders", "output_placeholders")
@@ -276,7 +306,14 @@ def read_tensors(exprs: Iterable[Expr]) -> tuple[Tensor, ...]:
 
 
 def topo_order(outputs: Tensor | Operation | Iterable[Tensor | Operation]) -> list[Operation]:
-    """All operations that `outputs` need, each once, with producers first."""
+    """All operations that `outputs` need, each once, with producers first.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> C = te.compute((8,), lambda i: A[i] * B[i], name="C")
+    >>> te.topo_order(C)
+    [PlaceholderOp(A), ComputeOp(B), ComputeOp(C)]
+    """
     roots = [outputs] if isinstance(outputs, (Tensor, Operation)) else list(outputs)
     order: list[Operation] = []
     done: set[Operation] = set()

@@ -209,11 +209,38 @@ sum.__doc__ = """The sum of an expression over `axis`, 0 over nothing: `tec.sum(
 >>> A, k = tec.placeholder((8, 32), name="A"), tec.reduce_axis(32, name="k")
 >>> rows = tec.compute((8,), lambda i: tec.sum(A[i, k], axis=k))
 """
-prod.__doc__ = "The product of an expression over `axis`, 1 over nothing. See `sum`."
-min.__doc__ = "The least value over `axis`, or of several values; a number wins over NaN. See `minimum` and `sum`."
-max.__doc__ = "The greatest value over `axis`, or of several values; a number wins over NaN. See `maximum` and `sum`."
-minimum.__doc__ = "The least value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `min`."
-maximum.__doc__ = "The greatest value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `max`."
+prod.__doc__ = """The product of an expression over `axis`, 1 over nothing. See `sum`.
+
+>>> k = tec.reduce_axis((1, 5), name="k")
+>>> tec.evaluate([tec.compute((1,), lambda i: tec.prod(k, axis=k))], {})[0]
+array([24], dtype=int32)
+"""
+min.__doc__ = """The least value over `axis`, or of several values; a number wins over NaN. See `minimum` and `sum`.
+
+>>> tec.min(3, 1, 2), tec.min(tec.var("n"), 8)
+(1, min(n, 8))
+"""
+max.__doc__ = """The greatest value over `axis`, or of several values; a number wins over NaN. See `maximum` and `sum`.
+
+>>> A, k = tec.placeholder((2, 3), name="A"), tec.reduce_axis(3, name="k")
+>>> B = tec.compute((2,), lambda i: tec.max(A[i, k], axis=k))
+>>> tec.evaluate([B], {A: np.float32([[1, 3, 2], [5, np.nan, 4]])})[0]
+array([3., 5.], dtype=float32)
+"""
+minimum.__doc__ = """The least value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `min`.
+
+>>> A, k = tec.placeholder((2, 3), name="A"), tec.reduce_axis(3, name="k")
+>>> B = tec.compute((2,), lambda i: tec.minimum(A[i, k], axis=k))
+>>> tec.evaluate([B], {A: np.float32([[1, 3, 2], [5, np.nan, 4]])})[0]
+array([ 1., nan], dtype=float32)
+"""
+maximum.__doc__ = """The greatest value over `axis`, or of several values; NaN where one is NaN, as NumPy's. See `max`.
+
+>>> A, k = tec.placeholder((2, 3), name="A"), tec.reduce_axis(3, name="k")
+>>> B = tec.compute((2,), lambda i: tec.maximum(A[i, k], axis=k))
+>>> tec.evaluate([B], {A: np.float32([[1, 3, 2], [5, np.nan, 4]])})[0]
+array([ 3., nan], dtype=float32)
+"""
 _all = comm_reducer(lambda x, y: build.logical_and(x, y), lambda t: build.const(True), name="all")
 _any = comm_reducer(lambda x, y: build.logical_or(x, y), lambda t: build.const(False), name="any")
 

@@ -106,7 +106,13 @@ class Tensor(ExprOps, Whole):
 
 
 class TensorSlice(ExprOps):
-    """A tensor with its first few indices given; more are given by `[...]`."""
+    """A tensor with its first few indices given; more are given by `[...]`.
+
+    >>> A = te.placeholder((4, 8), name="A")
+    >>> row = A[2]
+    >>> row[3]
+    A[2, 3]
+    """
 
     __slots__ = ("indices", "tensor")
 
@@ -120,9 +126,11 @@ class TensorSlice(ExprOps):
 
     @property
     def dtype(self) -> str:
+        """The type of an element, which is that of the tensor."""
         return self.tensor.dtype
 
     def asexpr(self) -> Expr:
+        """Raises ExprError, which says how many indices are missing: a slice has no value."""
         t = self.tensor
         raise ExprError(
             f"tensor {t.name} has {t.ndim} dimensions, only {len(self.indices)} indexed",

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import re
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 import numpy as np
 import pytest
@@ -17,6 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 PLACES = (
     "driver.py",
+    "errors.py",
+    "time_model.py",
+    "ir/build.py",
+    "target",
+    "sharding",
+    "tuning",
     "te",
     "schedule",
     "array",
@@ -43,13 +50,26 @@ def modules() -> list[str]:
     )
 
 
+def sessions_of_values(module: ModuleType) -> list[doctest.DocTest]:
+    """The sessions of a module's values that carry a docstring of their own, as `tec.sum` does: doctest looks at functions and classes alone."""
+    finder = doctest.DocTestFinder(recurse=False)
+    return [
+        session
+        for name, value in vars(module).items()
+        if not name.startswith("_")
+        and isinstance(getattr(value, "__dict__", {}).get("__doc__"), str)
+        and not isinstance(value, type | ModuleType | FunctionType)
+        for session in finder.find(value, f"{module.__name__}.{name}", module=False)
+    ]
+
+
 @pytest.mark.parametrize("name", modules())
 def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEC_EMULATE", "gfx942")
     module = importlib.import_module(name)
     names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array}
     runner = doctest.DocTestRunner(optionflags=FLAGS)
-    for session in doctest.DocTestFinder().find(module, name, module=module):
+    for session in [*doctest.DocTestFinder().find(module, name, module=module), *sessions_of_values(module)]:
         if session.examples and session.name not in FRAGMENTS:
             session.globs = dict(names)
             said: list[str] = []
@@ -59,6 +79,13 @@ def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 def test_where_fragments_run_whole() -> None:
     assert all((ROOT / page).is_file() for page in FRAGMENTS.values())
+
+
+def test_values_with_a_docstring_have_sessions() -> None:
+    found = {
+        session.name for session in sessions_of_values(importlib.import_module("tec.te.reducer")) if session.examples
+    }
+    assert {"tec.te.reducer.sum", "tec.te.reducer.max"} <= found
 
 
 def test_a_wrong_session_fails() -> None:
