@@ -149,7 +149,7 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.vectorize(vec)
         axes = [*axes[:-1], outer]
     else:
-        partial = in_lanes(s, op, target)
+        partial = in_lanes(s, op, target, threads)
         if partial is None:
             partial = few = few_at_the_end(s, op, target)
         stage = s[op]
@@ -230,13 +230,19 @@ def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:
 
 def _parts(n: int) -> int:
     """Of a sum of `n` steps: some 64 that divide it, as far as neither parts nor their number are long. Parts that do not ask of each step whether it is still theirs."""
-    even = [p for p in range(1, min(n // 4, LONG_CHAIN) + 1) if n % p == 0 and n // p <= LONG_CHAIN]
-    return min(even, key=lambda p: abs(math.log(p / 64)), default=min(n, 64))
+    return _even(n) or min(n, 64)
 
 
-def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
+def _even(n: int) -> int:
+    """A number of equal parts of a sum of `n` steps as near to 64 as leaves neither parts nor their number long; 0 where there is none."""
+    most = max(LONG_CHAIN, 2 * math.isqrt(n))
+    even = [p for p in range(-(-n // most), min(n // 4, most) + 1) if n % p == 0]
+    return min(even, key=lambda p: abs(math.log(p / 64)), default=0)
+
+
+def in_lanes(s: Schedule, op: ComputeOp, target: Target, threads: bool = False) -> Stage | None:
     """A reduction along contiguous memory of a vector or more, as a partial one for each lane and the reduction of those: the stage
-    of the partial results, for the caller to place, or None where that does not fit.
+    of the partial results, for the caller to place, or None where that does not fit. threads: whether parts of the only sum may go over them.
 
     One chain of additions takes their latency an element, and its rounding errors grow with its length.
     """
@@ -256,15 +262,48 @@ def in_lanes(s: Schedule, op: ComputeOp, target: Target) -> Stage | None:
         n = lanes
     if n < lanes:
         return None
-    _, inner = s[op].split(last, factor=2 * lanes if n >= 8 * lanes else lanes)
+    step, pieces = 2 * lanes if n >= 8 * lanes else lanes, 0
+    if op.num_outputs == 1 and n >= step * LONG_CHAIN:
+        step, pieces = _pieces(n, lanes)
+    _, inner = s[op].split(last, factor=step)
     made = s.rfactor(op.output(0), inner)
     partial = s[made[0] if op.num_outputs > 1 else made]
     whole = s[op]
     # The lanes' sums by halves: one after another they take as long as hundreds of elements.
     whole.pragma(whole.op.reduce_axis[0], "any_order")
+    if pieces:
+        partial = _in_pieces(s, partial, pieces, threads and not op.axis)
     vec, *data = partial.op.axis
     partial.reorder(*data, *partial.op.reduce_axis, vec)
     partial.vectorize(vec)
+    return partial
+
+
+def _pieces(n: int, lanes: int) -> tuple[int, int]:
+    """Elements of a step along a long line, two vectors or a few more so that the steps go into equal pieces, and how many these are: 0 where none are equal. A piece that
+    asks of each step whether it is still its own takes ten times as long."""
+    for vectors in range(2, 9):
+        step = vectors * lanes
+        even = _even(-(-n // step))
+        if even:
+            return step, even
+    return 2 * lanes, 0
+
+
+def _in_pieces(s: Schedule, partial: Stage, pieces: int, threads: bool) -> Stage:
+    """Long sums of each lane as sums of pieces, in registers or over threads, and their sums. In one chain a lane loses the last digits, and where a million ones are added to
+    2^24, all of them."""
+    (*_, last), made = partial.op.reduce_axis, partial.op.output(0)
+    part, _ = partial.split(last, nparts=pieces)
+    piece = s[s.rfactor(made, part)]
+    partial = s[made]
+    part, vec, *data = piece.op.axis
+    piece.reorder(part, *data, *piece.op.reduce_axis, vec)
+    piece.vectorize(vec)
+    if not threads:
+        piece.compute_at(partial, partial.op.reduce_axis[0])
+    elif parallel.worth(work(piece.op) * parallel.POINTWISE):
+        piece.parallel(part)
     return partial
 
 

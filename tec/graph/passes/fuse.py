@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ops.dims import at_most
 from ...ops.registry import (
+    ALONG_AXES,
     BROADCAST,
     COLLECTIVE,
     COMPLEX,
@@ -137,6 +138,9 @@ def _join_forks(graph: Graph, state: _State) -> None:
     product, say; the scale and the SiLU behind a norm of groups)."""
     of = state.of
     for group in dict.fromkeys(of[n] for n in reversed(graph.nodes)):
+        if _sums_along_axes(group.anchor):
+            _take_forks(group, state)
+            continue
         if not _is_pure(group):
             continue
         for v in group.inputs:
@@ -149,6 +153,42 @@ def _join_forks(graph: Graph, state: _State) -> None:
             for n in group.nodes:
                 of[n] = before
             break
+
+
+def _sums_along_axes(anchor: Node | None) -> bool:
+    """Whether it reads each element once: windows overlap."""
+    return anchor is not None and anchor.definition.kind == REDUCTION and ALONG_AXES in anchor.definition.traits
+
+
+def _take_forks(group: FusedGroup, state: _State) -> None:
+    """Values that several nodes of a reduction's own elementwise work read, and nothing else, are computed there: the difference of a Huber loss takes no memory."""
+    left = group.inputs
+    while left:
+        v = left.pop()
+        before = state.of[v.node] if v.node is not None and v not in state.outputs else None
+        if before is None or not _is_pure(before) or before.nodes[-1] is not v.node or v.node in state.alone:
+            continue
+        if any(state.of.get(r) is not group for r in state.readers[v]) or not _reaches_the_anchor(group, v):
+            continue
+        if len(before.nodes) + len(group.nodes) > _MAX_NODES or _reads(group, before, group.nodes[-1]) > _MAX_READS:
+            continue
+        group.nodes[:0] = before.nodes
+        for n in before.nodes:
+            state.of[n] = group
+        left = group.inputs
+
+
+def _reaches_the_anchor(group: FusedGroup, v: Value) -> bool:
+    """Whether what depends on v is computed at v's own places, as far as the anchor, which sums it."""
+    after = {v}
+    for n in group.nodes:
+        if any(i in after for i in n.inputs):
+            if n is group.anchor:
+                return True
+            if n.definition.kind not in (ELEMENTWISE, BROADCAST) or n.outputs[0].shape != v.shape:
+                return False
+            after.update(n.outputs)
+    return False
 
 
 def _is_behind_an_anchor(group: FusedGroup, state: _State) -> bool:

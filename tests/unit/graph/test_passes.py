@@ -308,6 +308,35 @@ def test_a_chain_is_one_group_and_a_diamond_has_no_cycle():
     assert [n.op for n in groups[0].nodes] == ["relu", "tanh"]
 
 
+def test_values_that_only_a_sum_reads_twice_are_computed_in_it():
+    g, x = start((6, 40))
+    (d,) = g.add("abs", [x])
+    (e,) = g.add("multiply", [d, chain(g, d, "sigmoid")])
+    (f,) = g.add("multiply", [e, chain(g, e, "tanh")])
+    (total,) = g.add("reduce_sum", [f], {"axes": (1,), "keepdims": False})
+    g.set_outputs([total])
+    groups = fuse(g)
+    check_groups(g, groups)
+    assert len(groups) == 1
+    g.set_outputs([total, d])  # what others read as well stays
+    assert [[n.op for n in group.nodes][-1] for group in fuse(g)] == ["abs", "reduce_sum"]
+
+
+def test_values_that_a_window_or_a_broadcast_reads_often_are_computed_once():
+    pairs = {k: (n, n) for k, n in (("kernel", 3), ("strides", 1), ("dilations", 1), ("before", 0), ("after", 0))}
+    window = {**pairs, "out_space": (5, 4), "include_pad": True}
+    for op, attrs in (("avg_pool", window), ("reduce_sum", {"axes": (0,), "keepdims": False})):
+        g, x = start((2, 3, 7, 6))
+        row = g.constant(np.ones((4, 1, 1, 1, 1), "float32"))
+        e = chain(g, x, "exp")
+        (f,) = g.add("multiply", [e, chain(g, e, "tanh")])
+        wide = f if op == "avg_pool" else g.add("multiply", [g.add("multiply", [f, row])[0], f])[0]
+        g.set_outputs(g.add(op, [wide], attrs))
+        groups = fuse(g)
+        check_groups(g, groups)
+        assert len(groups) > 1, op
+
+
 def test_long_chains_are_cut():
     g, x = start()
     g.set_outputs([chain(g, x, *["tanh", "neg"] * 40)])
