@@ -20,6 +20,7 @@ from .passes.common_subexpressions import common_subexpressions
 from .passes.copied_lines import copy_lines
 from .passes.dead_code import dead_code
 from .passes.einsums import einsums_as_products
+from .passes.few_outputs import few_outputs
 from .passes.float8_products import float8_products
 from .passes.fold_scale import fold_scale
 from .passes.gelu import find_gelu
@@ -89,6 +90,7 @@ def passes() -> tuple[Pass, ...]:
         Pass("widen_halves", lambda g, t, d: widen_halves(g, t)),
         Pass("separate_pools", lambda g, t, d: separate_pools(g, t)),
         Pass("signals_as_images", lambda g, t, d: signals_as_images(g, t)),
+        Pass("few_outputs", lambda g, t, d: few_outputs(g, t)),
         Pass("byte_products", lambda g, t, d: byte_products(g, t)),
         Pass("order_weights", lambda g, t, d: order_weights(g, t)),
         Pass("choose_layouts", lambda g, t, d: choose_layouts(g, t)),

@@ -38,12 +38,8 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     whose prices do not tell what it costs to gather them. One of a pixel is a product of the weights with each image, which every machine's prices tell."""
     if not target.is_gpu:
         return None
-    found = [n for n in graph.nodes if n.op == "conv"]
-    others = (n for n in graph.nodes if n.op not in ("conv", "reshape"))
-    if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
-        return None
-    (node,) = found
-    if not (target.machine.priced_by_model or target.machine.judged or _is_product(node)):
+    node = alone(graph)
+    if node is None or not (target.machine.priced_by_model or target.machine.judged or _is_product(node)):
         return None
     usual = wanted(node, target, ())
     if usual is None:
@@ -51,13 +47,31 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     x, w = node.inputs
     if x.type.is_symbolic or w.type.is_symbolic or usual.x == plain(x.ndim):
         return None
-    least = MARGIN * _seconds(node, usual, target)
+    gathers = _GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
+    least = MARGIN * _seconds(node, usual, target, gathers)
     made: Convolution | None = usual
-    for other in _others(node):
-        cost = _seconds(node, other, target)
+    for other in _others(node, target):
+        cost = _seconds(node, other, target, gathers)
         if cost < least:
             made, least = other, cost
     return Lone(node, made)
+
+
+def alone(graph: Graph) -> Node | None:
+    """The one convolution of a graph of nothing else but elementwise work and the sums of its taps."""
+    found = [n for n in graph.nodes if n.op == "conv"]
+    others = (n for n in graph.nodes if n.op not in ("conv", "reshape", "tap_sum"))
+    if len(found) != 1 or any(n.definition.kind not in ("elementwise", "broadcast") for n in others):
+        return None
+    return found[0]
+
+
+def least_seconds(node: Node, target: Target, is_alone: bool) -> float:
+    """What a convolution should take: alone by the best way, copies around it counted, else in the layout that it wants, in which images lie there already."""
+    usual = wanted(node, target, ())
+    if not is_alone:
+        return _seconds(node, usual, target, are_copied=False)
+    return min(_seconds(node, way, target) for way in (usual, *_others(node, target)))
 
 
 def _is_product(node: Node) -> bool:
@@ -65,23 +79,26 @@ def _is_product(node: Node) -> bool:
     return bool(node.attrs["groups"] == 1 and is_pointwise(node.inputs[1].type, node.attrs))
 
 
-def _others(node: Node) -> Iterator[Convolution | None]:
-    """Ways without copies: as it is, and with the weights along the sum and the results flat in their pixels, which are the same memory."""
+def _others(node: Node, target: Target) -> Iterator[Convolution | None]:
+    """Ways without copies: as it is, and with the weights along the sum and the results flat in their pixels, which are the same memory. Of single pixels an image as it is has runs that
+    wide loads bring, which an AMD GPU's products ask for."""
     x = node.inputs[0]
-    if node.attrs["groups"] == 1 and not node.attrs.get("fill"):
+    has_runs = target.machine.priced_by_model and _is_product(node)
+    if node.attrs["groups"] == 1 and not node.attrs.get("fill") and not has_runs:
         # First: of equal price its weights need no division.
         axes = space(x.ndim)
         yield Convolution(plain(x.ndim), Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}"))
     yield None
 
 
-def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
-    """What a convolution and the copies around it should take; infinite where no template serves it."""
+def _seconds(
+    node: Node, way: Convolution | None, target: Target, unpriced: tuple[str, ...] = (), are_copied: bool = True
+) -> float:
+    """What a convolution and the copies around it should take; infinite where no template serves it, and where one that is `unpriced` would gather windows."""
     x, w = (v.type for v in node.inputs)
     y = node.outputs[0].type
-    gathers = _GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
     if way is None:
-        return operator_seconds("conv", [x, w], node.attrs, target, gathers)
+        return operator_seconds("conv", [x, w], node.attrs, target, unpriced)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
     added = -x.shape[1] % way.fill
     sizes["C"] += added
@@ -91,22 +108,17 @@ def _seconds(node: Node, way: Convolution | None, target: Target) -> float:
     attrs: Attrs = {
         **{k: tuple(node.attrs[k]) for k in _WINDOW}, "groups": groups, "kernel": tuple(w.shape[2:]),
         "layouts": (way.x, way.weights, way.y), **({"space": (x.shape[0], *x.shape[2:])} if way.x.is_flat else {}),
-        **({"fill": node.attrs["fill"]} if node.attrs.get("fill") else {}),
+        **{k: node.attrs[k] for k in ("fill", "out_dtype") if node.attrs.get(k)},
     }  # fmt: skip
     out = dict(zip("NC" + space(y.ndim), y.shape))
     made = TensorType(y.dtype, way.y.shape(out))
     filled = {"from_channels": x.shape[1]} if sizes["C"] != x.shape[1] else {}
-    return (
-        _copy(x, plain(x.ndim), way.x, sizes, filled, target)
-        + operator_seconds(
-            "conv",
-            [source, TensorType(w.dtype, way.weights.shape(weights))],
-            attrs,
-            target,
-            gathers if way.x == plain(x.ndim) else (),
-        )
-        + _copy(made, way.y, plain(y.ndim), out, {}, target)
-    )
+    types = [source, TensorType(w.dtype, way.weights.shape(weights))]
+    seconds = operator_seconds("conv", types, attrs, target, unpriced if way.x == plain(x.ndim) else ())
+    if are_copied:
+        seconds += _copy(x, plain(x.ndim), way.x, sizes, filled, target)
+        seconds += _copy(made, way.y, plain(y.ndim), out, {}, target)
+    return seconds
 
 
 def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more: Attrs, target: Target) -> float:
@@ -117,4 +129,4 @@ def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more
     )
 
 
-__all__ = ["Lone", "lone_convolution"]
+__all__ = ["Lone", "alone", "least_seconds", "lone_convolution"]

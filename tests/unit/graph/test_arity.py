@@ -22,6 +22,7 @@ BY_ATTRIBUTES = {
     "recurrence",
     "resample",
     "resample_axes",
+    "tap_sum",
     "vjp",
 }
 
