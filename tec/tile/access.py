@@ -48,6 +48,15 @@ def load(
 
     mask: a tile of bools; where it is false nothing is read. other: the value of such elements, 0 by default.
     boundary_check: of a block pointer, the dimensions to check. padding_option: "zero" or "nan" for elements outside.
+
+    >>> @tl.jit
+    ... def show(a, out, n):
+    ...     i = tl.arange(0, 8)
+    ...     tl.store(out + i, tl.load(a + i, mask=i < n, other=-1))
+    >>> a, out = np.arange(5, dtype="int32"), np.zeros(8, "int32")
+    >>> show[(1,)](a, out, 5)
+    >>> out
+    array([ 0,  1,  2,  3,  4, -1, -1, -1], dtype=int32)
     """
     b, pointer = current(), plain(pointer)
     if hasattr(pointer, "pointers"):
@@ -81,7 +90,17 @@ def store(
     cache_modifier: Any = "",
     eviction_policy: Any = "",
 ) -> None:
-    """Write a value, converted to the pointer's type, where `mask` holds. Arguments are as of `load`."""
+    """Write a value, converted to the pointer's type, where `mask` holds. Arguments are as of `load`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 8)
+    ...     tl.store(out + i, 1, mask=i < 5)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([1, 1, 1, 1, 1, 0, 0, 0], dtype=int32)
+    """
     b, pointer = current(), plain(pointer)
     if hasattr(pointer, "pointers"):
         if plain(mask) is not None:
@@ -119,7 +138,9 @@ def _order(sem: Any) -> str:
     return _ORDERS[asked]
 
 
-def atomic_word(fn: str, doc: str) -> Any:
+def atomic_word(fn: str, doc: str = "", of_4_and_6: str = "") -> Any:
+    """An atomic operation. of_4_and_6: what it leaves of 4 and 6 with 1 and 3, for the session in its docstring, which tests/docs runs."""
+
     def word(pointer: Any, val: Any, mask: Any = None, sem: Any = None, scope: Any = None) -> Any:
         b = current()
         p = _pointer(pointer, f"tl.atomic_{fn}")
@@ -137,21 +158,41 @@ def atomic_word(fn: str, doc: str) -> Any:
         )
 
     word.__name__ = word.__qualname__ = f"atomic_{fn}"
-    word.__doc__ = doc + " Gives what stood there before. Programs see it at once, and what was stored before it."
+    word.__doc__ = f"""{doc} Returns what stood there before. Other programs see it at once, and what was stored before it.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 2)
+    ...     tl.atomic_{fn}(out + i, 1 + 2 * i)
+    >>> out = np.int32([4, 6])
+    >>> show[(1,)](out)
+    >>> out
+    array([{of_4_and_6}], dtype=int32)
+    """
     return word
 
 
-atomic_add = atomic_word("add", "Add to what stands at a pointer.")
-atomic_max = atomic_word("max", "The larger of what stands at a pointer and a value, stored there.")
-atomic_min = atomic_word("min", "The smaller of what stands at a pointer and a value, stored there.")
-atomic_and = atomic_word("and", "The bits that are set in both.")
-atomic_or = atomic_word("or", "The bits that are set in one.")
-atomic_xor = atomic_word("xor", "The bits that are set in one and not in the other.")
-atomic_xchg = atomic_word("xchg", "Store a value.")
+atomic_add = atomic_word("add", "Add to what stands at a pointer.", "5, 9")
+atomic_max = atomic_word("max", "The larger of what stands at a pointer and a value, stored there.", "4, 6")
+atomic_min = atomic_word("min", "The smaller of what stands at a pointer and a value, stored there.", "1, 3")
+atomic_and = atomic_word("and", "The bits that are set in both.", "0, 2")
+atomic_or = atomic_word("or", "The bits that are set in one.", "5, 7")
+atomic_xor = atomic_word("xor", "The bits that are set in one and not in the other.", "5, 5")
+atomic_xchg = atomic_word("xchg", "Store a value.", "1, 3")
 
 
 def atomic_cas(pointer: Any, cmp: Any, val: Any, sem: Any = None, scope: Any = None) -> Any:
-    """Store `val` where `cmp` is the present value. Returns the old value."""
+    """Store `val` where `cmp` is the present value. Returns the old value.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     tl.atomic_cas(out, 0, 5)
+    ...     tl.atomic_cas(out + 1, 1, 5)
+    >>> out = np.zeros(2, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([5, 0], dtype=int32)
+    """
     b = current()
     p = _pointer(pointer, "tl.atomic_cas")
     element = p.ty.dtype.element_ty
@@ -175,6 +216,17 @@ def dot(
 ) -> Any:
     """acc + input @ other, of tiles (M, K) and (K, N), or both with a batch dimension in front. Sums are fp32, or
     int32 for int8. out_dtype: fp16 rounds them.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 16)
+    ...     at = 16 * i[:, None] + i[None, :]
+    ...     x = tl.load(a + at)
+    ...     tl.store(out + at, tl.dot(x, x))
+    >>> a, out = np.full((16, 16), 0.5, "float16"), np.zeros((16, 16), "float32")
+    >>> show[(1,)](a, out)
+    >>> out[0, :4]
+    array([4., 4., 4., 4.], dtype=float32)
     """
     b, out = current(), plain(out_dtype)
     x, y = input, other
@@ -222,18 +274,52 @@ def dot(
 
 
 def static_assert(cond: Any, msg: Any = "") -> None:
-    """Stop compiling if the condition, a constant, does not hold."""
+    """Stop compiling if the condition, a constant, does not hold.
+
+    >>> @tl.jit
+    ... def show(out, BLOCK: tl.constexpr):
+    ...     tl.static_assert(BLOCK >= 4, "blocks are too small")
+    ...     tl.store(out + tl.arange(0, BLOCK), 1)
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out, BLOCK=4)
+    >>> out
+    array([1, 1, 1, 1], dtype=int32)
+    """
     if not constant(cond, "the condition of tl.static_assert"):
         raise current().error(f"tl.static_assert failed{': ' * bool(plain(msg))}{plain(msg) or ''}")
 
 
 def static_print(*values: Any, sep: Any = " ", end: Any = "\n", file: Any = None, flush: Any = False) -> None:
-    """Print while compiling."""
+    """Print while compiling.
+
+    >>> @tl.jit
+    ... def show(out, BLOCK: tl.constexpr):
+    ...     tl.static_print("BLOCK is", BLOCK)
+    ...     tl.store(out + tl.arange(0, BLOCK), 1)
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out, BLOCK=4)
+    BLOCK is 4
+    >>> out
+    array([1, 1, 1, 1], dtype=int32)
+    """
     print(*(plain(v) for v in values), sep=plain(sep), end=plain(end))
 
 
 def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
-    """Print numbers and tiles while the kernel runs: one line per element, with the index of the program."""
+    """Print numbers and tiles while the kernel runs: one line per element, with the index of the program.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.program_id(0)
+    ...     tl.device_print("i is", i)
+    ...     tl.store(out + i, i)
+    >>> out = np.zeros(2, "int32")
+    >>> show[(2,)](out)
+    program (0, 0, 0) i is 0
+    program (1, 0, 0) i is 1
+    >>> out
+    array([0, 1], dtype=int32)
+    """
     b = current()
     b.op("print", [b.of_number(a) for a in args], [], prefix=str(plain(prefix)), hex=bool(plain(hex)))
 
@@ -241,6 +327,16 @@ def device_print(prefix: Any, *args: Any, hex: Any = False) -> None:
 def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
     """Stop with an error if a condition does not hold in some element. It is on if TEC_DEBUG or TRITON_DEBUG is 1, or
     with debug=True.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.program_id(0)
+    ...     tl.device_assert(i < 2, "one program too many")
+    ...     tl.store(out + i, 1)
+    >>> out = np.zeros(2, "int32")
+    >>> show[(2,)](out)
+    >>> out
+    array([1, 1], dtype=int32)
     """
     b = current()
     if not b.options.get("debug"):
@@ -253,7 +349,18 @@ def device_assert(cond: Any, msg: Any = "", mask: Any = None) -> None:
 
 
 def assume(cond: Any) -> None:
-    """A condition that the author promises. It is not checked. The compiler uses x % n == 0, x > 0 and x >= 0."""
+    """A condition that the author promises. It is not checked. The compiler uses x % n == 0, x > 0 and x >= 0.
+
+    >>> @tl.jit
+    ... def show(out, n):
+    ...     tl.assume(n % 4 == 0)
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + n + i, i)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out, 4)
+    >>> out
+    array([0, 0, 0, 0, 0, 1, 2, 3], dtype=int32)
+    """
     c = plain(cond)
     op = c.of if isinstance(c, G.Value) else None
     if op is None or op.name != "binary":
@@ -284,20 +391,65 @@ def _promise(x: Any, what: str, values: Any) -> Any:
 
 
 def multiple_of(input: Any, values: Any) -> Any:
-    """A promise: the first element of each run of neighbours is a multiple of this number. One number per dimension."""
+    """A promise: the first element of each run of neighbours is a multiple of this number. One number per dimension.
+
+    >>> @tl.jit
+    ... def show(out, n):
+    ...     at = tl.multiple_of(n, 4)
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + at + i, i)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out, 4)
+    >>> out
+    array([0, 0, 0, 0, 0, 1, 2, 3], dtype=int32)
+    """
     return _promise(input, "divisibility", values)
 
 
 def max_contiguous(input: Any, values: Any) -> Any:
-    """A promise: this many neighbours are consecutive. One number per dimension."""
+    """A promise: this many neighbours are consecutive. One number per dimension.
+
+    >>> @tl.jit
+    ... def show(out, n):
+    ...     i = tl.arange(0, 4)
+    ...     at = tl.max_contiguous((n + i) % 8, 4)
+    ...     tl.store(out + at, i)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out, 4)
+    >>> out
+    array([0, 0, 0, 0, 0, 1, 2, 3], dtype=int32)
+    """
     return _promise(input, "contiguity", values)
 
 
 def max_constancy(input: Any, values: Any) -> Any:
-    """A promise: this many neighbours are equal. One number per dimension."""
+    """A promise: this many neighbours are equal. One number per dimension.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 8)
+    ...     row = tl.max_constancy(i // 4, 4)
+    ...     tl.store(out + i, row)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 0, 0, 0, 1, 1, 1, 1], dtype=int32)
+    """
     return _promise(input, "constancy", values)
 
 
 def debug_barrier() -> None:
-    """A barrier of all threads of the program."""
+    """A barrier of all threads of the program.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, i)
+    ...     tl.debug_barrier()
+    ...     tl.store(out + 4 + i, tl.load(out + 3 - i))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 1, 2, 3, 3, 2, 1, 0], dtype=int32)
+    """
     current().op("barrier", [], [])

@@ -127,6 +127,17 @@ def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shap
     base: a pointer to the first element. shape, strides: of the array; strides in elements. offsets: where the tile
     begins. block_shape: of the tile. order: as in Triton. `tl.load(p, boundary_check=(0, 1))` checks that elements
     lie inside.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     p = tl.make_block_ptr(a, (4, 4), (4, 1), (1, 2), (2, 2), (1, 0))
+    ...     at = 2 * tl.arange(0, 2)[:, None] + tl.arange(0, 2)[None, :]
+    ...     tl.store(out + at, tl.load(p))
+    >>> a, out = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((2, 2), "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([[ 6,  7],
+           [10, 11]], dtype=int32)
     """
     b = current()
     if not isinstance(base, G.Value) or not base.ty.dtype.is_ptr() or base.ty.shape:
@@ -141,13 +152,38 @@ def make_block_ptr(base: Any, shape: Any, strides: Any, offsets: Any, block_shap
 
 
 def advance(base: block_ptr, offsets: Any) -> block_ptr:
-    """A block pointer moved by `offsets` elements along each dimension."""
+    """A block pointer moved by `offsets` elements along each dimension.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     p = tl.make_block_ptr(a, (4, 4), (4, 1), (0, 0), (2, 2), (1, 0))
+    ...     at = 2 * tl.arange(0, 2)[:, None] + tl.arange(0, 2)[None, :]
+    ...     tl.store(out + at, tl.load(tl.advance(p, (2, 0))))
+    >>> a, out = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((2, 2), "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([[ 8,  9],
+           [12, 13]], dtype=int32)
+    """
     by = _scalars(offsets)
     return block_ptr(base.base, base.sizes, base.strides, [x + y for x, y in zip(base.offsets, by)], base.block)
 
 
 class tensor_descriptor(block_ptr):
-    """An array that tiles of one shape are taken from; see `make_tensor_descriptor`."""
+    """An array that tiles of one shape are taken from; see `make_tensor_descriptor`.
+
+    >>> @tl.jit
+    ... def show(a):
+    ...     d = tl.make_tensor_descriptor(a, (4, 4), (4, 1), (2, 2))
+    ...     d.store((0, 0), d.load((2, 2)))
+    >>> a = np.arange(16, dtype="int32").reshape(4, 4)
+    >>> show[(1,)](a)
+    >>> a
+    array([[10, 11,  2,  3],
+           [14, 15,  6,  7],
+           [ 8,  9, 10, 11],
+           [12, 13, 14, 15]], dtype=int32)
+    """
 
     padding = "zero"
 
@@ -208,7 +244,7 @@ class tensor_descriptor(block_ptr):
 
 
 def _descriptor_atomic(fn: str) -> Any:
-    word = atomic_word(fn, "")
+    word = atomic_word(fn)
 
     def method(self: tensor_descriptor, offsets: Any, value: Any) -> None:
         p, m = self._at(offsets)
@@ -229,6 +265,17 @@ def make_tensor_descriptor(
 
     base: a pointer to the first element. shape, strides: of the array; strides in elements, the last is 1.
     block_shape: of the tiles. padding_option: as of `load`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     d = tl.make_tensor_descriptor(a, (4, 4), (4, 1), (2, 2))
+    ...     at = 2 * tl.arange(0, 2)[:, None] + tl.arange(0, 2)[None, :]
+    ...     tl.store(out + at, d.load((1, 2)))
+    >>> a, out = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((2, 2), "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([[ 6,  7],
+           [10, 11]], dtype=int32)
     """
     b = current()
     block = b.sized(sizes((block_shape,)))
@@ -242,10 +289,33 @@ def make_tensor_descriptor(
 
 
 def load_tensor_descriptor(desc: tensor_descriptor, offsets: Any) -> Any:
-    """As `desc.load`."""
+    """As `desc.load`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     d = tl.make_tensor_descriptor(a, (4, 4), (4, 1), (2, 2))
+    ...     at = 2 * tl.arange(0, 2)[:, None] + tl.arange(0, 2)[None, :]
+    ...     tl.store(out + at, tl.load_tensor_descriptor(d, (1, 2)))
+    >>> a, out = np.arange(16, dtype="int32").reshape(4, 4), np.zeros((2, 2), "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([[ 6,  7],
+           [10, 11]], dtype=int32)
+    """
     return desc.load(offsets)
 
 
 def store_tensor_descriptor(desc: tensor_descriptor, offsets: Any, value: Any) -> None:
-    """As `desc.store`."""
+    """As `desc.store`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     d = tl.make_tensor_descriptor(out, (2, 4), (4, 1), (2, 2))
+    ...     tl.store_tensor_descriptor(d, (0, 2), tl.full((2, 2), 7, tl.int32))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 0, 7, 7],
+           [0, 0, 7, 7]], dtype=int32)
+    """
     desc.store(offsets, value)

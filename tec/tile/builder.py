@@ -48,7 +48,16 @@ def building(b: Builder) -> Iterator[Builder]:
 
 
 class constexpr:
-    """A value that is known when the kernel is compiled; as an annotation, a parameter that is."""
+    """A value that is known when the kernel is compiled; as an annotation, a parameter that is.
+
+    >>> @tl.jit
+    ... def show(out, BLOCK: tl.constexpr):
+    ...     tl.store(out + tl.arange(0, BLOCK), BLOCK)
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out, BLOCK=4)
+    >>> out
+    array([4, 4, 4, 4], dtype=int32)
+    """
 
     def __init__(self, value: Any):
         self.value: Any = value.value if isinstance(value, constexpr) else value

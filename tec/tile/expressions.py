@@ -139,12 +139,12 @@ class Expressions:
         f = plain(f)
         f = self.translate(f)
         f = getattr(f, "__tec_tile__", f)
-        if isinstance(f, FunctionType) and not f.__module__.startswith("tec.tile."):
+        if isinstance(f, FunctionType) and not (f.__module__ or "").startswith("tec.tile."):
             return self.inlined(f, args, named)
         if (
             hasattr(f, "__func__")
             and isinstance(f.__func__, FunctionType)
-            and not f.__func__.__module__.startswith("tec.tile.")
+            and not (f.__func__.__module__ or "").startswith("tec.tile.")
         ):
             return self.inlined(f.__func__, [f.__self__, *args], named)
         if f in _PYTHON:

@@ -61,7 +61,11 @@ OPS: dict[str, tuple[str, bool]] = {
 
 
 class dtype:
-    """A type of numbers. `name` as Triton spells it ("fp32"), `tec` as the loop IR does ("float32")."""
+    """A type of numbers. `name` as Triton spells it ("fp32"), `tec` as the loop IR does ("float32").
+
+    >>> tl.float16, tl.float16.itemsize, tl.float16.is_floating()
+    (fp16, 2, True)
+    """
 
     SINT_TYPES = ("int8", "int16", "int32", "int64")
     UINT_TYPES = ("int1", "uint8", "uint16", "uint32", "uint64")
@@ -176,7 +180,15 @@ for _name in ("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uin
 
 
 class pointer_type(dtype):
-    """A pointer to elements of a type; `address`: one that was made of an integer."""
+    """A pointer to elements of a type; `address`: one that was made of an integer.
+
+    >>> @tl.jit
+    ... def show(a):
+    ...     tl.static_print(a.dtype, a.dtype.element_ty)
+    >>> a = np.zeros(4, "float16")
+    >>> show[(1,)](a)
+    pointer<fp16> fp16
+    """
 
     def __init__(self, element_ty: dtype, address_space: int = 1, const: bool = False):
         super().__init__(f"pointer<{element_ty.name}>", "int64", "pointer", 64)

@@ -163,7 +163,11 @@ def _unwrap_iterable(x: object) -> object:
 
 
 def str_to_ty(name: str, c: object = None) -> dtype | None:
-    """The type that Triton's signatures name: "i32", "fp16", "*fp32". Raises KeyError for none."""
+    """The type that Triton's signatures name: "i32", "fp16", "*fp32". Raises KeyError for none.
+
+    >>> tl.str_to_ty("i32"), tl.str_to_ty("*fp16")
+    (int32, pointer<fp16>)
+    """
     if name == "void":
         return None
     if name.startswith("*"):
@@ -177,7 +181,11 @@ def _named(name: str) -> dtype:
 
 
 def get_int_dtype(bitwidth: object, signed: object) -> dtype:
-    """The integer type of so many bits; 1 bit is the type of truths. Raises KeyError for none."""
+    """The integer type of so many bits; 1 bit is the type of truths. Raises KeyError for none.
+
+    >>> tl.get_int_dtype(16, signed=False)
+    uint16
+    """
     bits = plain(bitwidth)
     return DTYPES["int1" if bits == 1 else f"{'int' if plain(signed) else 'uint'}{bits}"]
 
@@ -191,7 +199,11 @@ def gdc_launch_dependents() -> None:
 
 
 def slice(start: object = None, stop: object = None, step: object = None) -> object:
-    """Python's slice, of constants."""
+    """Python's slice, of constants.
+
+    >>> tl.slice(0, 4)
+    slice(0, 4, None)
+    """
     return builtins.slice(start, stop, step)
 
 

@@ -88,6 +88,18 @@ def dot_scaled(
     float8e4nv, or None. lhs_format,
     rhs_format: "e2m1" (two per byte, along K unless `lhs_k_pack` or `rhs_k_pack` is false), "e4m3", "e5m2", "bf16" or
     "fp16".
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i, k = tl.arange(0, 16), tl.arange(0, 32)
+    ...     x = tl.load(a + 32 * i[:, None] + k[None, :]).to(tl.bfloat16)
+    ...     ones = tl.full((16, 1), 128, tl.uint8)  # 2 to the power 128 - 127
+    ...     made = tl.dot_scaled(x, ones, "bf16", tl.trans(x), None, "bf16")
+    ...     tl.store(out + 16 * i[:, None] + i[None, :], made)
+    >>> a, out = np.ones((16, 32), "float32"), np.zeros((16, 16), "float32")
+    >>> show[(1,)](a, out)
+    >>> out[0, :4]
+    array([64., 64., 64., 64.], dtype=float32)
     """
     b = current()
     forms = (str(plain(lhs_format)), str(plain(rhs_format)))

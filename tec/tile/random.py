@@ -20,7 +20,19 @@ _WORDS = {
 def philox_impl(
     c0: Any, c1: Any, c2: Any, c3: Any, k0: Any, k1: Any, n_rounds: Any = ROUNDS
 ) -> tuple[Any, Any, Any, Any]:
-    """`n_rounds` rounds over the counter (c0 .. c3) with the key (k0, k1): unsigned tiles of 32 or 64 bits."""
+    """`n_rounds` rounds over the counter (c0 .. c3) with the key (k0, k1): unsigned tiles of 32 or 64 bits.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     c, zero = i.to(tl.uint32), tl.zeros((4,), tl.uint32)
+    ...     a, _, _, _ = tl.philox_impl(c, zero, zero, zero, zero + 7, zero)
+    ...     tl.store(out + i, a)
+    >>> out = np.zeros(4, "uint32")
+    >>> show[(1,)](out)
+    >>> out
+    array([4099963437, 1747881627,   26092480, 1675892246], dtype=uint32)
+    """
     b = current()
     if c0.ty.dtype not in _WORDS:
         raise b.error(f"dtype not supported in philox_impl: {c0.ty.dtype}")
@@ -36,7 +48,18 @@ def philox_impl(
 
 
 def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of random bits of a seed and a counter."""
+    """Four tiles of random bits of a seed and a counter.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     a, b, c, d = tl.philox(7, i, 0 * i, 0 * i, 0 * i)
+    ...     tl.store(out + i, a)
+    >>> out = np.zeros(4, "uint32")
+    >>> show[(1,)](out)
+    >>> out
+    array([4099963437, 1747881627,   26092480, 1675892246], dtype=uint32)
+    """
     b = current()
     seed = b.of_number(seed)
     if not seed.ty.dtype.is_int():
@@ -54,7 +77,18 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: Any = ROUNDS
 
 
 def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of random uint32, of a seed and a tile of offsets."""
+    """Four tiles of random uint32, of a seed and a tile of offsets.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     a, b, c, d = tl.randint4x(7, i)
+    ...     tl.store(out + i, b)
+    >>> out = np.zeros(4, "uint32")
+    >>> show[(1,)](out)
+    >>> out
+    array([3221879260, 3415718931,   36305844, 1074293615], dtype=uint32)
+    """
     b = current()
     offset = b.of_number(offset)
     low = b.cast(offset, uint32)
@@ -64,12 +98,32 @@ def randint4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any,
 
 
 def randint(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Random uint32."""
+    """Random uint32.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.randint(7, i))
+    >>> out = np.zeros(4, "uint32")
+    >>> show[(1,)](out)
+    >>> out
+    array([4099963437, 1747881627,   26092480, 1675892246], dtype=uint32)
+    """
     return randint4x(seed, offset, n_rounds)[0]
 
 
 def uint_to_uniform_float(x: Any) -> Any:
-    """Random bits as a float32 from 0 up to, and without, 1."""
+    """Random bits as a float32 from 0 up to, and without, 1.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.uint_to_uniform_float(tl.randint(7, i)))
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.09080574, 0.81392074, 0.01215026, 0.7803981 ], dtype=float32)
+    """
     b = current()
     wide = x.ty.dtype.primitive_bitwidth == 64
     x = b.cast(x, int64 if wide else int32)
@@ -78,17 +132,48 @@ def uint_to_uniform_float(x: Any) -> Any:
 
 
 def rand(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Uniform float32 in [0, 1)."""
+    """Uniform float32 in [0, 1).
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.rand(7, i))
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.09080574, 0.81392074, 0.01215026, 0.7803981 ], dtype=float32)
+    """
     return uint_to_uniform_float(randint(seed, offset, n_rounds))
 
 
 def rand4x(seed: Any, offsets: Any, n_rounds: Any = ROUNDS) -> tuple[Any, ...]:
-    """Four tiles of uniform float32 in [0, 1)."""
+    """Four tiles of uniform float32 in [0, 1).
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     a, b, c, d = tl.rand4x(7, i)
+    ...     tl.store(out + i, b)
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.49969554, 0.4094319 , 0.01690622, 0.5002569 ], dtype=float32)
+    """
     return tuple(uint_to_uniform_float(i) for i in randint4x(seed, offsets, n_rounds))
 
 
 def pair_uniform_to_normal(u1: Any, u2: Any) -> tuple[Any, Any]:
-    """Two normal numbers of two uniform ones (Box and Muller, 1958)."""
+    """Two normal numbers of two uniform ones (Box and Muller, 1958).
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.pair_uniform_to_normal(tl.rand(7, i), tl.rand(8, i))[0])
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out.round(2)
+    array([ 2.17,  0.64,  2.17, -0.3 ], dtype=float32)
+    """
     u1 = maximum(1.0e-7, u1)
     angle = 6.283185307179586 * u2
     r = sqrt(-2.0 * log(u1))
@@ -96,12 +181,33 @@ def pair_uniform_to_normal(u1: Any, u2: Any) -> tuple[Any, Any]:
 
 
 def randn(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> Any:
-    """Normal float32."""
+    """Normal float32.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.randn(7, i))
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out.round(2)
+    array([-2.19, -0.54,  2.95, -0.7 ], dtype=float32)
+    """
     i1, i2, _, _ = randint4x(seed, offset, n_rounds)
     return pair_uniform_to_normal(uint_to_uniform_float(i1), uint_to_uniform_float(i2))[0]
 
 
 def randn4x(seed: Any, offset: Any, n_rounds: Any = ROUNDS) -> tuple[Any, Any, Any, Any]:
-    """Four tiles of normal float32."""
+    """Four tiles of normal float32.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     a, b, c, d = tl.randn4x(7, i)
+    ...     tl.store(out + i, b)
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out.round(2)
+    array([ 0.  ,  0.35,  0.31, -0.  ], dtype=float32)
+    """
     u = [uint_to_uniform_float(i) for i in randint4x(seed, offset, n_rounds)]
     return (*pair_uniform_to_normal(u[0], u[1]), *pair_uniform_to_normal(u[2], u[3]))

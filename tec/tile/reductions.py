@@ -55,6 +55,17 @@ def _reduced(tiles: list[Any], axis: Any, combiner: Any, keep_dims: Any, fn: str
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, reduction_ordering: Any = None) -> Any:
     """All elements along `axis` (None for all) combined by `combine_fn(a, b)`. A tuple of tiles takes a function of
     twice as many arguments.
+
+    >>> @tl.jit
+    ... def longest(x, y):
+    ...     return tl.where(x > y, x, y)
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     tl.store(out, tl.reduce(tl.load(a + tl.arange(0, 4)), 0, longest))
+    >>> a, out = np.int32([3, 1, 4, 2]), np.zeros(1, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([4], dtype=int32)
     """
     b = current()
     several = isinstance(input, (tuple, list))
@@ -71,7 +82,18 @@ def _summed(x: Any, dtype: Any) -> Any:
 
 
 def sum(input: Any, axis: Any = None, keep_dims: Any = False, dtype: Any = None) -> Any:
-    """The sum along `axis`; integers below 32 bits are summed in 32."""
+    """The sum along `axis`; integers below 32 bits are summed in 32.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.sum(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    9
+    """
     return fold(_summed(input, dtype), axis, "add", keep_dims)
 
 
@@ -124,7 +146,18 @@ def max(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The largest element along `axis`. return_indices: also its index, of equal ones the first."""
+    """The largest element along `axis`. return_indices: also its index, of equal ones the first.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.max(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    3
+    """
     return _extremum(input, axis, "max", return_indices, return_indices_tie_break_left, keep_dims)
 
 
@@ -135,29 +168,84 @@ def min(
     return_indices_tie_break_left: Any = True,
     keep_dims: Any = False,
 ) -> Any:
-    """The smallest element along `axis`. return_indices: also its index, of equal ones the first."""
+    """The smallest element along `axis`. return_indices: also its index, of equal ones the first.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.min(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    1
+    """
     return _extremum(input, axis, "min", return_indices, return_indices_tie_break_left, keep_dims)
 
 
 def argmax(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """The index of the largest element along `axis`."""
+    """The index of the largest element along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.argmax(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    0
+    """
     return _with_index(_wide(input), axis, "max", plain(tie_break_left), keep_dims)[1]
 
 
 def argmin(input: Any, axis: Any, tie_break_left: Any = True, keep_dims: Any = False) -> Any:
-    """The index of the smallest element along `axis`."""
+    """The index of the smallest element along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.argmin(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    1
+    """
     return _with_index(_wide(input), axis, "min", plain(tie_break_left), keep_dims)[1]
 
 
 def xor_sum(input: Any, axis: Any = None, keep_dims: Any = False) -> Any:
-    """The exclusive or of all elements along `axis`."""
+    """The exclusive or of all elements along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.xor_sum(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    3
+    """
     if not input.ty.dtype.is_int():
         raise current().error("xor_sum only supported for integers")
     return fold(input, axis, "xor", keep_dims)
 
 
 def reduce_or(input: Any, axis: Any, keep_dims: Any = False) -> Any:
-    """The or of all elements along `axis`."""
+    """The or of all elements along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.reduce_or(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    3
+    """
     if not input.ty.dtype.is_int():
         raise current().error("reduce_or only supported for integers")
     return fold(input, axis, "or", keep_dims)
@@ -173,7 +261,20 @@ def _scanned(tiles: list[Any], axis: Any, combiner: Any, reverse: Any, fn: str =
 
 
 def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = False) -> Any:
-    """Each element combined with all before it along `axis` by an associative function. reverse: with all behind it."""
+    """Each element combined with all before it along `axis` by an associative function. reverse: with all behind it.
+
+    >>> @tl.jit
+    ... def larger(x, y):
+    ...     return tl.maximum(x, y)
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.associative_scan(tl.load(a + i), 0, larger))
+    >>> a, out = np.int32([2, 1, 4, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([2, 2, 4, 4], dtype=int32)
+    """
     several = isinstance(input, (tuple, list))
     tiles = list(current().same_shape(*input)) if several else [input]
     made = _scanned(tiles, axis, lambda: _combiner([x.ty.dtype for x in tiles], combine_fn), reverse)
@@ -181,13 +282,35 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
 
 
 def cumsum(input: Any, axis: Any = 0, reverse: Any = False, dtype: Any = None) -> Any:
-    """The sums of all elements up to each element along `axis`."""
+    """The sums of all elements up to each element along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.cumsum(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([3, 4, 6, 9], dtype=int32)
+    """
     x = _summed(_wide(input), dtype)
     return _scanned([x], axis, lambda: _named("add", x.ty.dtype), reverse, "add")[0]
 
 
 def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
-    """The products of all elements up to each element along `axis`."""
+    """The products of all elements up to each element along `axis`.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.cumprod(x, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([ 3,  3,  6, 18], dtype=int32)
+    """
     x = _wide(input)
     return _scanned([x], axis, lambda: _named("mul", x.ty.dtype), reverse, "mul")[0]
 
@@ -196,7 +319,18 @@ def cumprod(input: Any, axis: Any = 0, reverse: Any = False) -> Any:
 
 
 def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
-    """Sorted along the last dimension."""
+    """Sorted along the last dimension.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.sort(x))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([1, 2, 3, 3], dtype=int32)
+    """
     b = current()
     k = b.axis(x, -1 if plain(dim) is None else dim, "a sort")
     if k != len(x.ty.shape) - 1:
@@ -205,12 +339,34 @@ def sort(x: Any, dim: Any = None, descending: Any = False) -> Any:
 
 
 def bitonic_merge(x: Any, dim: Any = None, descending: Any = False) -> Any:
-    """Sorted along the last dimension, of elements that rise and then fall, or fall and then rise."""
+    """Sorted along the last dimension, of elements that rise and then fall, or fall and then rise.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.bitonic_merge(x))
+    >>> a, out = np.int32([1, 3, 4, 2]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([1, 2, 3, 4], dtype=int32)
+    """
     return sort(x, dim, descending)
 
 
 def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
-    """The k largest elements along the last dimension, the largest first; not descending: the k smallest, the smallest first."""
+    """The k largest elements along the last dimension, the largest first; not descending: the k smallest, the smallest first.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + tl.arange(0, 2), tl.topk(x, 2))
+    >>> a, out = np.int32([1, 3, 4, 2]), np.zeros(2, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([4, 3], dtype=int32)
+    """
     n, want = x.ty.shape[-1], plain(k)
     ordered = sort(x, dim, descending)
     if want == n:
@@ -222,7 +378,18 @@ def topk(x: Any, k: Any, dim: Any = None, descending: Any = True) -> Any:
 
 
 def flip(x: Any, dim: Any = None) -> Any:
-    """The elements in reverse order along a dimension, by default the last."""
+    """The elements in reverse order along a dimension, by default the last.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.flip(x))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([3, 2, 1, 3], dtype=int32)
+    """
     b = current()
     k = b.axis(x, -1 if plain(dim) is None else dim, "tl.flip")
     index = (x.ty.shape[k] - 1) - arange(0, x.ty.shape[k])
@@ -233,7 +400,18 @@ def flip(x: Any, dim: Any = None) -> Any:
 
 
 def gather(src: Any, index: Any, axis: Any) -> Any:
-    """src[..., index, ...] along `axis`. The other dimensions of both agree."""
+    """src[..., index, ...] along `axis`. The other dimensions of both agree.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.gather(x, 3 - i, 0))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([3, 2, 1, 3], dtype=int32)
+    """
     b = current()
     k = b.axis(src, axis, "tl.gather")
     if not index.ty.dtype.is_int():
@@ -246,7 +424,18 @@ def gather(src: Any, index: Any, axis: Any) -> Any:
 
 
 def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
-    """The number of occurrences of 0, 1, ..., num_bins - 1 in a tile of one dimension, [num_bins] of int32."""
+    """The number of occurrences of 0, 1, ..., num_bins - 1 in a tile of one dimension, [num_bins] of int32.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out + i, tl.histogram(x, 4))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([0, 1, 1, 2], dtype=int32)
+    """
     b, n = current(), plain(num_bins)
     if len(input.ty.shape) != 1 or not input.ty.dtype.is_int():
         raise b.error(f"histogram only supports 1D integer input, and this is {input.ty}")
@@ -259,7 +448,18 @@ def histogram(input: Any, num_bins: Any, mask: Any = None) -> Any:
 
 
 def item(x: Any) -> Any:
-    """The one element of a tile of one element, as a scalar."""
+    """The one element of a tile of one element, as a scalar.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 4)
+    ...     x = tl.load(a + i)
+    ...     tl.store(out, tl.item(tl.sum(x, 0, keep_dims=True)))
+    >>> a, out = np.int32([3, 1, 2, 3]), np.zeros(4, "int32")
+    >>> show[(1,)](a, out)
+    >>> int(out[0])
+    9
+    """
     if not x.ty.shape:
         return x
     x = current().reshape(x, (1,))
@@ -267,7 +467,17 @@ def item(x: Any) -> Any:
 
 
 def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
-    """exp(x - max) / sum along `dim`, by default the first."""
+    """exp(x - max) / sum along `dim`, by default the first.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 2)
+    ...     tl.store(out + i, tl.softmax(i.to(tl.float32)))
+    >>> out = np.zeros(2, "float32")
+    >>> show[(1,)](out)
+    >>> out.round(4)
+    array([0.2689, 0.7311], dtype=float32)
+    """
     axis = 0 if plain(dim) is None else dim
     e = exp(x - max(x, axis, keep_dims=True))
     return e / sum(e, axis, keep_dims=True)

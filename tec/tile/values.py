@@ -11,7 +11,16 @@ from .grammar import TileType
 
 
 class block_type:
-    """What `x.type` of a tile is: `shape`, `scalar`, `element_ty`."""
+    """What `x.type` of a tile is: `shape`, `scalar`, `element_ty`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 4)
+    ...     tl.static_print(x.type.is_block(), x.type.scalar)
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    True int32
+    """
 
     def __init__(self, ty: TileType):
         self.shape, self.scalar, self.element_ty = ty.shape, ty.dtype, ty.dtype
@@ -45,7 +54,19 @@ def sizes(args: Sequence[Any]) -> tuple[int, ...]:
 
 
 class tensor(G.Value):
-    """A tile, or a scalar with the shape (): `dtype`, `shape`, Python's operators, and the methods of Triton's tensors."""
+    """A tile, or a scalar with the shape (): `dtype`, `shape`, Python's operators, and the methods of Triton's tensors.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.static_print(x.dtype, x.shape)
+    ...     tl.store(out + x, (x * x).to(tl.int32))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    int32 (8,)
+    >>> out
+    array([ 0,  1,  4,  9, 16, 25, 36, 49], dtype=int32)
+    """
 
     __slots__ = ()
     __hash__ = G.Value.__hash__

@@ -2,6 +2,8 @@
 
 Shapes are constants, and powers of two. A tile argument may be a Python number if the other operand decides its type.
 Every function raises KernelError at the user's line for operands that do not fit.
+
+In the examples `tl` is `tec.tile`. They run on any device, and with TEC_INTERPRET=1 on NumPy, without compilation.
 """
 
 from __future__ import annotations
@@ -35,7 +37,17 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def program_id(axis: Any) -> Any:
-    """The index of the program along `axis` (0, 1 or 2) of the grid, a scalar int32."""
+    """The index of the program along `axis` (0, 1 or 2) of the grid, a scalar int32.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.program_id(0)
+    ...     tl.store(out + i, 10 * i)
+    >>> out = np.zeros(3, "int32")
+    >>> show[(3,)](out)
+    >>> out
+    array([ 0, 10, 20], dtype=int32)
+    """
     k = constant(axis, "the axis of tl.program_id")
     if k not in (0, 1, 2):
         raise current().error(f"tl.program_id({k})", hint="a grid has the axes 0, 1 and 2")
@@ -43,7 +55,16 @@ def program_id(axis: Any) -> Any:
 
 
 def num_programs(axis: Any) -> Any:
-    """The number of programs of the grid along `axis`, a scalar int32."""
+    """The number of programs of the grid along `axis`, a scalar int32.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     tl.store(out + tl.program_id(0), tl.num_programs(0))
+    >>> out = np.zeros(3, "int32")
+    >>> show[(3,)](out)
+    >>> out
+    array([3, 3, 3], dtype=int32)
+    """
     k = constant(axis, "the axis of tl.num_programs")
     if k not in (0, 1, 2):
         raise current().error(f"tl.num_programs({k})", hint="a grid has the axes 0, 1 and 2")
@@ -51,7 +72,17 @@ def num_programs(axis: Any) -> Any:
 
 
 def arange(start: Any, end: Any) -> Any:
-    """start, start + 1, ..., end - 1: a tile [end - start] of int32. Its length is a power of two."""
+    """start, start + 1, ..., end - 1: a tile [end - start] of int32. Its length is a power of two.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.arange(4, 8))
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([4, 5, 6, 7], dtype=int32)
+    """
     b = current()
     low, high = constant(start, "the start of tl.arange"), constant(end, "the end of tl.arange")
     if not isinstance(low, int) or not isinstance(high, int):
@@ -70,7 +101,16 @@ def arange(start: Any, end: Any) -> Any:
 
 
 def full(shape: Any, value: Any, dtype: Any = None) -> Any:
-    """A tile of `shape` with `value` in every element."""
+    """A tile of `shape` with `value` in every element.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     tl.store(out + tl.arange(0, 4), tl.full((4,), 7, tl.int32))
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([7, 7, 7, 7], dtype=int32)
+    """
     b, shape, value = current(), _shape(shape), plain(value)
     dt = plain(dtype)
     if dt is None:
@@ -93,17 +133,45 @@ def full(shape: Any, value: Any, dtype: Any = None) -> Any:
 
 
 def zeros(shape: Any, dtype: Any) -> Any:
-    """A tile of zeros."""
+    """A tile of zeros.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     tl.store(out + tl.arange(0, 4), tl.zeros((4,), tl.int32))
+    >>> out = np.ones(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 0, 0, 0], dtype=int32)
+    """
     return full(shape, 0, dtype)
 
 
 def zeros_like(input: Any) -> Any:
-    """A tile of zeros with the shape and dtype of another tile."""
+    """A tile of zeros with the shape and dtype of another tile.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.zeros_like(i))
+    >>> out = np.ones(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 0, 0, 0], dtype=int32)
+    """
     return full(input.ty.shape, 0, input.ty.dtype)
 
 
 def to_tensor(x: Any) -> Any:
-    """A Python number as a scalar; a tile as it is."""
+    """A Python number as a scalar; a tile as it is.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     tl.store(out, tl.to_tensor(3).to(tl.float32))
+    >>> out = np.zeros(1, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([3.], dtype=float32)
+    """
     return current().of_number(x)
 
 
@@ -111,17 +179,52 @@ def to_tensor(x: Any) -> Any:
 
 
 def broadcast_to(input: Any, *shape: Any) -> Any:
-    """The tile broadcast to a shape: dimensions of 1 repeat."""
+    """The tile broadcast to a shape: dimensions of 1 repeat.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.broadcast_to(i, 2, 4))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 1, 2, 3],
+           [0, 1, 2, 3]], dtype=int32)
+    """
     return current().broadcast_to(input, sizes(shape))
 
 
 def broadcast(input: Any, other: Any) -> Any:
-    """Both tiles, broadcast to one shape."""
+    """Both tiles, broadcast to one shape.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     rows, columns = tl.broadcast(tl.arange(0, 2)[:, None], tl.arange(0, 4)[None, :])
+    ...     tl.store(out + 4 * rows + columns, 10 * rows + columns)
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[ 0,  1,  2,  3],
+           [10, 11, 12, 13]], dtype=int32)
+    """
     return current().same_shape(current().of_number(input), current().of_number(other))
 
 
 def expand_dims(input: Any, axis: Any) -> Any:
-    """New dimensions of 1 at `axis`, a number or several numbers."""
+    """New dimensions of 1 at `axis`, a number or several numbers.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.expand_dims(tl.arange(0, 2), 1) + tl.expand_dims(i, 0))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 1, 2, 3],
+           [1, 2, 3, 4]], dtype=int32)
+    """
     b, v = current(), current().of_number(input)
     axis = plain(axis)
     axes = [plain(a) for a in axis] if isinstance(axis, (tuple, list)) else [axis]
@@ -134,12 +237,34 @@ def expand_dims(input: Any, axis: Any) -> Any:
 
 
 def unsqueeze(input: Any, dim: Any) -> Any:
-    """A new dimension of 1 at `dim`."""
+    """A new dimension of 1 at `dim`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.unsqueeze(tl.arange(0, 2), 1) + tl.unsqueeze(i, 0))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 1, 2, 3],
+           [1, 2, 3, 4]], dtype=int32)
+    """
     return expand_dims(input, dim)
 
 
 def squeeze(input: Any, dim: Any) -> Any:
-    """Without its dimension `dim`, which is 1. Raises KernelError where it is not."""
+    """Without its dimension `dim`, which is 1. Raises KernelError where it is not.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + i, tl.squeeze(i[None, :], 0))
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 1, 2, 3], dtype=int32)
+    """
     b, v, dim = current(), current().of_number(input), plain(dim)
     shape = v.ty.shape
     if not isinstance(dim, int) or not -len(shape) <= dim < len(shape) or shape[dim] != 1:
@@ -149,7 +274,19 @@ def squeeze(input: Any, dim: Any) -> Any:
 
 
 def reshape(input: Any, *shape: Any, can_reorder: Any = False) -> Any:
-    """The same elements in row-major order under another shape."""
+    """The same elements in row-major order under another shape.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.reshape(tl.arange(0, 8), 2, 4))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 1, 2, 3],
+           [4, 5, 6, 7]], dtype=int32)
+    """
     return current().reshape(current().of_number(input), sizes(shape))
 
 
@@ -157,17 +294,51 @@ view = reshape
 
 
 def ravel(x: Any, can_reorder: Any = False) -> Any:
-    """All elements along one dimension."""
+    """All elements along one dimension.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = 4 * tl.arange(0, 2)[:, None] + tl.arange(0, 4)[None, :]
+    ...     tl.store(out + tl.arange(0, 8), tl.ravel(x))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 1, 2, 3, 4, 5, 6, 7], dtype=int32)
+    """
     return current().reshape(x, (x.ty.size,))
 
 
 def permute(input: Any, *dims: Any) -> Any:
-    """The dimensions in another order."""
+    """The dimensions in another order.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.permute(tl.reshape(tl.arange(0, 8), 4, 2), 1, 0))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 2, 4, 6],
+           [1, 3, 5, 7]], dtype=int32)
+    """
     return current().permute(input, sizes(dims))
 
 
 def trans(input: Any, *dims: Any) -> Any:
-    """The last two dimensions swapped, or all in the order `dims`."""
+    """The last two dimensions swapped, or all in the order `dims`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 4 * tl.arange(0, 2)[:, None] + i[None, :]
+    ...     tl.store(out + at, tl.trans(tl.reshape(tl.arange(0, 8), 4, 2)))
+    >>> out = np.zeros((2, 4), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[0, 2, 4, 6],
+           [1, 3, 5, 7]], dtype=int32)
+    """
     rank = len(input.ty.shape)
     if dims:
         return current().permute(input, sizes(dims))
@@ -177,13 +348,39 @@ def trans(input: Any, *dims: Any) -> Any:
 
 
 def join(a: Any, b: Any) -> Any:
-    """Two tiles of one shape, joined along a new last dimension of 2."""
+    """Two tiles of one shape, joined along a new last dimension of 2.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     at = 2 * i[:, None] + tl.arange(0, 2)[None, :]
+    ...     tl.store(out + at, tl.join(i, 10 * i))
+    >>> out = np.zeros((4, 2), "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([[ 0,  0],
+           [ 1, 10],
+           [ 2, 20],
+           [ 3, 30]], dtype=int32)
+    """
     x, y = current().pair(a, b)
     return current().value("join", (x, y), TileType((*x.ty.shape, 2), x.ty.dtype))
 
 
 def split(a: Any) -> tuple[Any, Any]:
-    """The two halves of a tile whose last dimension is 2."""
+    """The two halves of a tile whose last dimension is 2.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     even, odd = tl.split(tl.reshape(tl.arange(0, 8), 4, 2))
+    ...     tl.store(out + i, even)
+    ...     tl.store(out + 4 + i, odd)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 2, 4, 6, 1, 3, 5, 7], dtype=int32)
+    """
     if not a.ty.shape or a.ty.shape[-1] != 2:
         raise current().error(f"tl.split of a tile {a.ty}", hint="its last dimension is 2: tl.reshape, tl.permute")
     t = TileType(a.ty.shape[:-1], a.ty.dtype)
@@ -194,14 +391,34 @@ def split(a: Any) -> tuple[Any, Any]:
 
 
 def interleave(a: Any, b: Any) -> Any:
-    """The elements of both tiles alternately along the last dimension."""
+    """The elements of both tiles alternately along the last dimension.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + tl.arange(0, 8), tl.interleave(i, -i))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([ 0,  0,  1, -1,  2, -2,  3, -3], dtype=int32)
+    """
     c = join(a, b)
     shape = c.ty.shape
     return c if len(shape) == 1 else current().reshape(c, (*shape[:-2], 2 * shape[-2]))
 
 
 def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Any:
-    """One tile behind the other along the dimension `dim`."""
+    """One tile behind the other along the dimension `dim`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 4)
+    ...     tl.store(out + tl.arange(0, 8), tl.cat(i, 10 + i))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([ 0,  1,  2,  3, 10, 11, 12, 13], dtype=int32)
+    """
     a, b = current().pair(input, other)
     rank, at = len(a.ty.shape), plain(dim)
     if not isinstance(at, int) or not -rank <= at < rank:
@@ -214,18 +431,50 @@ def cat(input: Any, other: Any, can_reorder: Any = False, dim: Any = 0) -> Any:
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """x where the condition holds, and y elsewhere. Both are evaluated."""
+    """x where the condition holds, and y elsewhere. Both are evaluated.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.where(x < 3, x, -1))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([ 0,  1,  2, -1, -1, -1, -1, -1], dtype=int32)
+    """
     return current().select(condition, x, y)
 
 
 def cast(input: Any, dtype: Any, fp_downcast_rounding: Any = None, bitcast: Any = False) -> Any:
-    """The tile converted to a dtype. bitcast: reinterpret the bits instead."""
+    """The tile converted to a dtype. bitcast: reinterpret the bits instead.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.cast(x / 2, tl.int32))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 0, 1, 1, 2, 2, 3, 3], dtype=int32)
+    """
     return current().cast(input, dtype, bitcast, fp_downcast_rounding)
 
 
 def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[Any, Any]:
     """The new (i, j) for a walk over a grid of size_i x size_j in groups of size_g rows, column by column within a
     group.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i, j = tl.swizzle2d(tl.program_id(0), tl.program_id(1), 4, 2, 2)
+    ...     tl.store(out + 2 * tl.program_id(0) + tl.program_id(1), 10 * i + j)
+    >>> out = np.zeros((4, 2), "int32")
+    >>> show[(4, 2)](out)
+    >>> out  # 10 i + j of each program
+    array([[ 0, 10],
+           [ 1, 11],
+           [20, 30],
+           [21, 31]], dtype=int32)
     """
     ij = i * size_j + j
     group = size_g * size_j
@@ -240,22 +489,62 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> tuple[An
 
 
 def add(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x + y."""
+    """x + y.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.add(x, 10))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([10, 11, 12, 13, 14, 15, 16, 17], dtype=int32)
+    """
     return current().add(x, y)
 
 
 def sub(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x - y."""
+    """x - y.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.sub(x, 10))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([-10,  -9,  -8,  -7,  -6,  -5,  -4,  -3], dtype=int32)
+    """
     return current().sub(x, y)
 
 
 def mul(x: Any, y: Any, sanitize_overflow: Any = True) -> Any:
-    """x * y."""
+    """x * y.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.mul(x, 10))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([ 0, 10, 20, 30, 40, 50, 60, 70], dtype=int32)
+    """
     return current().arithmetic("mul", x, y)
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z with one rounding."""
+    """x * y + z with one rounding.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 4).to(tl.float32)
+    ...     tl.store(out + tl.arange(0, 4), tl.fma(x, x, 0.5))
+    >>> out = np.zeros(4, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.5, 1.5, 4.5, 9.5], dtype=float32)
+    """
     b = current()
     x, y = b.pair(x, y)
     z, x = b.pair(z, x)
@@ -318,7 +607,18 @@ def extremum(fn: str, x: Any, y: Any, propagate_nan: Any) -> Any:
 
 
 class PropagateNan:
-    """Whether the larger or smaller of a number and NaN is the number (NONE) or NaN (ALL)."""
+    """Whether the larger or smaller of a number and NaN is the number (NONE) or NaN (ALL).
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     x = tl.load(a)
+    ...     tl.store(out, tl.maximum(x, 1.0))
+    ...     tl.store(out + 1, tl.maximum(x, 1.0, tl.PropagateNan.ALL))
+    >>> a, out = np.full(1, np.nan, "float32"), np.zeros(2, "float32")
+    >>> show[(1,)](a, out)
+    >>> out
+    array([ 1., nan], dtype=float32)
+    """
 
     class _Mode:
         def __init__(self, name: str):
@@ -328,22 +628,56 @@ class PropagateNan:
 
 
 def minimum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
+    """The smaller of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.minimum(x, 3))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 1, 2, 3, 3, 3, 3, 3], dtype=int32)
+    """
     return extremum("min", x, y, propagate_nan)
 
 
 def maximum(x: Any, y: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL."""
+    """The larger of two values. Of a number and NaN it is the number, unless `propagate_nan` is ALL.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.maximum(x, 3))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([3, 3, 3, 3, 4, 5, 6, 7], dtype=int32)
+    """
     return extremum("max", x, y, propagate_nan)
 
 
 def clamp(x: Any, min: Any, max: Any, propagate_nan: Any = PropagateNan.NONE) -> Any:
-    """x, but at least `min` and at most `max`."""
+    """x, but at least `min` and at most `max`.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.clamp(x, 2, 5))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([2, 2, 2, 3, 4, 5, 5, 5], dtype=int32)
+    """
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
 def cdiv(x: Any, div: Any) -> Any:
-    """x / div, rounded up, for whole numbers that are not negative."""
+    """x / div, rounded up, for whole numbers that are not negative.
+
+    >>> tl.cdiv(1000, 256)
+    4
+    """
     x, div = plain(x), plain(div)
     if not isinstance(x, G.Value) and not isinstance(div, G.Value):
         return -(-x // div)
@@ -351,12 +685,32 @@ def cdiv(x: Any, div: Any) -> Any:
 
 
 def fdiv(x: Any, y: Any, ieee_rounding: Any = False) -> Any:
-    """x / y of floats."""
+    """x / y of floats.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.fdiv(x.to(tl.float32), 4.0))
+    >>> out = np.zeros(8, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75], dtype=float32)
+    """
     return current().divide(x, y)
 
 
 def div_rn(x: Any, y: Any) -> Any:
-    """x / y of floats, rounded to nearest."""
+    """x / y of floats, rounded to nearest.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.div_rn(x.to(tl.float32), 4.0))
+    >>> out = np.zeros(8, "float32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0.  , 0.25, 0.5 , 0.75, 1.  , 1.25, 1.5 , 1.75], dtype=float32)
+    """
     return precise(current().divide(x, y))
 
 
@@ -368,7 +722,17 @@ def precise(v: Any) -> Any:
 
 
 def umulhi(x: Any, y: Any) -> Any:
-    """The upper half of the product of two integers, taken as unsigned."""
+    """The upper half of the product of two integers, taken as unsigned.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.full((1,), 1 << 31, tl.uint32)
+    ...     tl.store(out + tl.arange(0, 1), tl.umulhi(x, x))
+    >>> out = np.zeros(1, "uint32")
+    >>> show[(1,)](out)
+    >>> out
+    array([1073741824], dtype=uint32)
+    """
     b = current()
     x, y = b.pair(x, y)
     if not x.ty.dtype.is_int():
@@ -376,7 +740,9 @@ def umulhi(x: Any, y: Any) -> Any:
     return b.binary("mulhi", x, y)
 
 
-def math_word(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
+def math_word(name: str, doc: str, of_half_and_two: str = "", fn: str = "", exact: bool = False) -> Any:
+    """A function of floats. of_half_and_two: what it gives for 0.5 and 2.0, for the session in its docstring, which tests/docs runs."""
+
     def word(x: Any) -> Any:
         b = current()
         x = b.of_number(x)
@@ -390,26 +756,48 @@ def math_word(name: str, doc: str, fn: str = "", exact: bool = False) -> Any:
 
     word.__name__ = word.__qualname__ = name
     word.__doc__ = doc
+    if of_half_and_two:
+        word.__doc__ += f"""
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     i = tl.arange(0, 2)
+    ...     tl.store(out + i, tl.{name}(tl.load(a + i)))
+    >>> a, out = np.float32([0.5, 2.0]), np.zeros(2, "float32")
+    >>> show[(1,)](a, out)
+    >>> out.round(4)
+    array([{of_half_and_two}], dtype=float32)
+    """
     return word
 
 
-exp = math_word("exp", "e to the power of x.")
-exp2 = math_word("exp2", "2 to the power of x.")
-log = math_word("log", "The natural logarithm of x.")
-log2 = math_word("log2", "The logarithm of x to base 2.")
-sin = math_word("sin", "The sine of x, in radians.")
-cos = math_word("cos", "The cosine of x, in radians.")
-sqrt = math_word("sqrt", "The square root of x.")
-sqrt_rn = math_word("sqrt_rn", "The square root of x, rounded to nearest.", "sqrt")
-rsqrt = math_word("rsqrt", "1 / sqrt(x).")
-erf = math_word("erf", "The error function of x.")
-floor = math_word("floor", "The largest whole number that is at most x.")
-ceil = math_word("ceil", "The smallest whole number that is at least x.")
-tanh = math_word("tanh", "The hyperbolic tangent of x.")
+exp = math_word("exp", "e to the power of x.", "1.6487, 7.3891")
+exp2 = math_word("exp2", "2 to the power of x.", "1.4142, 4.    ")
+log = math_word("log", "The natural logarithm of x.", "-0.6931,  0.6931")
+log2 = math_word("log2", "The logarithm of x to base 2.", "-1.,  1.")
+sin = math_word("sin", "The sine of x, in radians.", "0.4794, 0.9093")
+cos = math_word("cos", "The cosine of x, in radians.", " 0.8776, -0.4161")
+sqrt = math_word("sqrt", "The square root of x.", "0.7071, 1.4142")
+sqrt_rn = math_word("sqrt_rn", "The square root of x, rounded to nearest.", "0.7071, 1.4142", "sqrt")
+rsqrt = math_word("rsqrt", "1 / sqrt(x).", "1.4142, 0.7071")
+erf = math_word("erf", "The error function of x.", "0.5205, 0.9953")
+floor = math_word("floor", "The largest whole number that is at most x.", "0., 2.")
+ceil = math_word("ceil", "The smallest whole number that is at least x.", "1., 2.")
+tanh = math_word("tanh", "The hyperbolic tangent of x.", "0.4621, 0.964 ")
 
 
 def abs(x: Any) -> Any:
-    """The absolute value of x."""
+    """The absolute value of x.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     x = tl.arange(0, 8)
+    ...     tl.store(out + x, tl.abs(x - 4))
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([4, 3, 2, 1, 0, 1, 2, 3], dtype=int32)
+    """
     x = plain(x)
     if not isinstance(x, G.Value):
         return x if x >= 0 else -x
@@ -417,12 +805,32 @@ def abs(x: Any) -> Any:
 
 
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = tl.arange(0, 2)
+    ...     tl.store(out + i, tl.sigmoid(i.to(tl.float32)))
+    >>> out = np.zeros(2, "float32")
+    >>> show[(1,)](out)
+    >>> out.round(4)
+    array([0.5   , 0.7311], dtype=float32)
+    """
     return 1 / (1 + exp(-x))
 
 
 class static_range:
-    """A loop that is unrolled: `for i in tl.static_range(4)`. i is a constant."""
+    """A loop that is unrolled: `for i in tl.static_range(4)`. i is a constant.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     for i in tl.static_range(4):
+    ...         tl.store(out + i, i * i)
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([0, 1, 4, 9], dtype=int32)
+    """
 
     def __init__(self, arg1: Any, arg2: Any = None, step: Any = 1):
         low, high = (0, arg1) if arg2 is None else (arg1, arg2)
@@ -434,7 +842,17 @@ class static_range:
 
 
 class range:
-    """A loop at run time, as Python's range; num_stages: how many turns' loads may be under way."""
+    """A loop at run time, as Python's range; num_stages: how many turns' loads may be under way.
+
+    >>> @tl.jit
+    ... def show(out, n):
+    ...     for i in tl.range(0, n, 2):
+    ...         tl.store(out + i, 1)
+    >>> out = np.zeros(8, "int32")
+    >>> show[(1,)](out, 8)
+    >>> out
+    array([1, 0, 1, 0, 1, 0, 1, 0], dtype=int32)
+    """
 
     def __init__(
         self,
@@ -454,7 +872,19 @@ class range:
 
 
 class condition:
-    """The condition of a `while`; options are promises about speed."""
+    """The condition of a `while`; options are promises about speed.
+
+    >>> @tl.jit
+    ... def show(out):
+    ...     i = 0
+    ...     while tl.condition(i < 3):
+    ...         tl.store(out + i, 1)
+    ...         i += 1
+    >>> out = np.zeros(4, "int32")
+    >>> show[(1,)](out)
+    >>> out
+    array([1, 1, 1, 0], dtype=int32)
+    """
 
     def __init__(self, arg1: Any, disable_licm: Any = False):
         self.value = arg1

@@ -283,7 +283,7 @@ def run_steps(program: KernelProgram, arrays: list[Any], device_name: str, targe
     """Run the launches on a device, or on the interpreter; the arrays afterwards."""
     if device_name.startswith("interp"):
         for step in program.steps(*arrays):
-            _interpret(step, target)
+            interpret(step, target)
         return arrays
     with target:
         dev = device_for(device_name)
@@ -302,7 +302,7 @@ def run_steps(program: KernelProgram, arrays: list[Any], device_name: str, targe
         return [on_device(a).numpy() for a in arrays]
 
 
-def _interpret(step: Step, target: tec.Target) -> None:
+def interpret(step: Step, target: tec.Target) -> None:
     """A launch on the interpreter: of the translated loops on a GPU's terms, of the lowered function on a CPU's."""
     from tec.ir.interp import run
     from tec.jit.launching import _configuration

@@ -1,4 +1,5 @@
-"""The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `topi`, `np`, and `xp` for `tec.array`."""
+"""The sessions in docstrings of the public API run, each in a namespace of its own with `tec`, `te`, `topi`, `np`, `xp` for `tec.array`, and `tl` for
+`tec.tile`. What compiles on a device runs on an interpreter: tests/conformance holds that devices give the same."""
 
 from __future__ import annotations
 
@@ -7,12 +8,15 @@ import importlib
 import re
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tec
 from tec import te
+from tec.jit.launching import Launcher
+from tests.conformance.harness import Step, interpret
 
 ROOT = Path(__file__).resolve().parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -50,6 +54,11 @@ def modules() -> list[str]:
     )
 
 
+def interpreted(launch: Launcher, *args: Any) -> None:
+    """A launch on the interpreter, on the terms of a GPU of 32 lanes, as the CPU's code has them."""
+    interpret(Step(launch.kernel, (launch.grid, launch.shape.block), args), tec.Target("rocm -mcpu=gfx1100"))
+
+
 def sessions_of_values(module: ModuleType) -> list[doctest.DocTest]:
     """The sessions of a module's values that carry a docstring of their own, as `tec.sum` does: doctest looks at functions and classes alone."""
     finder = doctest.DocTestFinder(recurse=False)
@@ -66,8 +75,12 @@ def sessions_of_values(module: ModuleType) -> list[doctest.DocTest]:
 @pytest.mark.parametrize("name", modules())
 def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEC_EMULATE", "gfx942")
+    if name.startswith("tec.tile."):
+        monkeypatch.setenv("TEC_INTERPRET", "1")
+    if name == "tec.kernels.language":
+        monkeypatch.setattr(Launcher, "__call__", interpreted)
     module = importlib.import_module(name)
-    names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array}
+    names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array, "tl": tec.tile}
     runner = doctest.DocTestRunner(optionflags=FLAGS)
     for session in [*doctest.DocTestFinder().find(module, name, module=module), *sessions_of_values(module)]:
         if session.examples and session.name not in FRAGMENTS:
