@@ -286,27 +286,35 @@ def decl_buffer(
         )
     if data_alignment != -1 and (data_alignment < 1 or data_alignment & (data_alignment - 1)):
         raise ExprError(f"data_alignment of {what} is {data_alignment}", hint="a power of two, in bytes")
-    if offset_factor < 0:
-        raise ExprError(f"offset_factor of {what} is {offset_factor}")
-    if elem_offset is None:
-        elem_offset = Var(f"{name}_elem_offset", "int32", True) if offset_factor else 0
-    offset: Any = elem_offset if isinstance(elem_offset, int) else as_index_expr(elem_offset, f"elem_offset of {what}")
-    if isinstance(offset, IntImm):
-        offset = offset.value
-    if isinstance(offset, int) and offset < 0:
-        raise ExprError(f"elem_offset of {what} is negative: {offset}")
     return Buffer(
         name,
         as_dtype(dtype, what),
         dims,
         steps,
-        offset,
+        _offset(elem_offset, offset_factor, name),
         scope,
         64 if data_alignment == -1 else data_alignment,
         data,  # type: ignore[arg-type]  # None makes a pointer of the buffer's name
         caller_loc(),
         offset_factor,
     )
+
+
+def _offset(elem_offset: Any, factor: int, name: str) -> Any:
+    """Where a buffer begins, in elements: as given, or a variable if it is to be a multiple of `factor`."""
+    what = f"buffer {name}"
+    if factor < 0:
+        raise ExprError(f"offset_factor of {what} is {factor}", hint="a number of elements from 0 on; 0 for any offset")
+    if elem_offset is None:
+        return Var(f"{name}_elem_offset", "int32", True) if factor else 0
+    offset: Any = elem_offset if isinstance(elem_offset, int) else as_index_expr(elem_offset, f"elem_offset of {what}")
+    if isinstance(offset, IntImm):
+        offset = offset.value
+    if isinstance(offset, int) and offset < 0:
+        raise ExprError(
+            f"elem_offset of {what} is negative: {offset}", hint="a buffer begins at its pointer or behind it"
+        )
+    return offset
 
 
 def as_index_expr(value: Any, what: str) -> Expr:

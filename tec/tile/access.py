@@ -250,12 +250,7 @@ def dot(
         raise b.error(f"Both operands must be same dtype. Got {a_type} and {b_type}", hint="convert one with .to()")
     if a_type.is_int() and a_type.primitive_bitwidth != 8:
         raise b.error(f"tl.dot of {a_type}", hint="integers have 8 bits there: .to(tl.int8)")
-    if a_type.is_int():
-        total = int32
-    elif a_type.is_fp64():
-        total = a_type
-    else:
-        total = float32
+    total = int32 if a_type.is_int() else a_type if a_type.is_fp64() else float32
     out = total if total in (int32,) or a_type.is_fp64() else out
     shape = (*x.ty.shape[:-1], y.ty.shape[-1])
     if plain(acc) is None:

@@ -18,7 +18,7 @@ from ..ir.dtype import FLOAT_MAX, dtype_info
 from ..ir.visit import deep_recursion
 from ..records import dataclass
 from .grammar import DTYPES, Block, Op, Program, TileType, Value
-from .words import tensor
+from .values import tensor
 
 Array = np.ndarray[Any, Any]
 _MOST_TURNS = 1 << 24  # of a while loop: one program runs at a time, so a lock that another holds is never given back

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import KernelError, Loc, TecError
 from ..kernels.source import MISSING, Source, source_of
-from . import access, reductions, words
+from . import access, arithmetic, reductions, words
 from . import grammar as G
 from .blocks import block_ptr
 from .builder import Builder, constexpr, describe, plain
@@ -428,7 +428,7 @@ def _extreme(fn: str) -> Any:
             return getattr(builtins, fn)(*[plain(a) for a in args])
         made = args[0]
         for a in args[1:]:
-            made = words.extremum(fn, made, a, None)
+            made = arithmetic.extremum(fn, made, a, None)
         return made
 
     return word
@@ -451,7 +451,7 @@ def _isinstance(r: Expressions, x: Any, types: Any) -> bool:
 _PYTHON: dict[Any, Any] = {
     builtins.min: _extreme("min"),
     builtins.max: _extreme("max"),
-    builtins.abs: lambda r, x: words.abs(x),
+    builtins.abs: lambda r, x: arithmetic.abs(x),
     builtins.len: lambda r, x: len(plain(x)) if not isinstance(plain(x), G.Value) else x.ty.shape[0],
     builtins.print: lambda r, *a, **n: access.device_print(
         " ".join(x for x in a if isinstance(x, str)), *[x for x in a if not isinstance(x, str)]

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import KernelError
 from ..kernels.source import Source
-from . import access, reductions, words
+from . import access, arithmetic, reductions
 from . import grammar as G
 from .accumulate import into_products
 from .blocks import tensor_descriptor
@@ -67,7 +67,7 @@ class Reader(Expressions):
             if isinstance(s, ast.For) and not s.orelse and leaves_by_return(s.body):
                 over = self.iterated(s.iter)
                 # Written out with what follows it, which a turn's return leaves out.
-                if not isinstance(over, words.range):
+                if not isinstance(over, arithmetic.range):
                     turns = [x for v in self.turns(over) for x in (Bound(s, v), *s.body)]
                     return self.body([*turns, *stmts[k + 1 :]])
             if isinstance(s, Bound):
@@ -251,7 +251,7 @@ class Reader(Expressions):
         if s.orelse:
             raise self.error("an else behind a loop")
         over = self.iterated(s.iter)
-        if isinstance(over, words.range):
+        if isinstance(over, arithmetic.range):
             return self.loop(s, over)
         for v in self.turns(over):
             self.assign(s.target, v)
@@ -272,15 +272,15 @@ class Reader(Expressions):
             f = self.translate(plain(self.expr(node.func)))
             args = [self.expr(a) for a in node.args]
             named = {k.arg: self.expr(k.value) for k in node.keywords if k.arg}
-            if f is builtins.range or f is words.range:
-                return words.range(*args, **named)
-            if f is words.static_range:
-                return builtins.range(*words.static_range(*args, **named).range)
+            if f is builtins.range or f is arithmetic.range:
+                return arithmetic.range(*args, **named)
+            if f is arithmetic.static_range:
+                return builtins.range(*arithmetic.static_range(*args, **named).range)
             return self.call(f, args, named)
         over = plain(self.expr(node))
-        if isinstance(over, (words.range, tuple, list, builtins.range)):
+        if isinstance(over, (arithmetic.range, tuple, list, builtins.range)):
             return over
-        if isinstance(over, words.static_range):
+        if isinstance(over, arithmetic.static_range):
             return builtins.range(*over.range)
         raise self.error(f"a loop over {describe(over)}", hint="range(), tl.static_range(), or a tuple")
 
@@ -290,7 +290,7 @@ class Reader(Expressions):
         names = self.frames[-1].names
         return [n for n in names if n in stored and (flat(names[n]) or isinstance(names[n], (int, float)))]
 
-    def loop(self, s: ast.For, over: words.range) -> None:
+    def loop(self, s: ast.For, over: arithmetic.range) -> None:
         """A `for` over numbers that are known when the program runs; what changes in it goes around as values."""
         low, high, step = (self.b.of_number(x) for x in (over.low, over.high, over.step))
         for x in (low, high, step):
@@ -361,7 +361,7 @@ class Reader(Expressions):
                 if part == "test":
                     self.node = s
                     test = plain(self.expr(s.test))
-                    if isinstance(test, words.condition):
+                    if isinstance(test, arithmetic.condition):
                         test = plain(test.value)
                     block.yields = [self.scalar_truth(self.b.of_number(test), "while")]
                 else:

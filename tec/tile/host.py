@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .arithmetic import cdiv as of_tiles
 from .grammar import Value
-from .words import cdiv as of_tiles
 
 
 def cdiv(x: Any, y: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import builtins
 from types import SimpleNamespace
 
-from . import words as _words
+from . import arithmetic as _arithmetic
 from .access import (
     assume,
     atomic_add,
@@ -30,6 +30,40 @@ from .access import (
     static_assert,
     static_print,
     store,
+)
+from .arithmetic import (
+    PropagateNan,
+    abs,
+    add,
+    cdiv,
+    ceil,
+    clamp,
+    condition,
+    cos,
+    div_rn,
+    erf,
+    exp,
+    exp2,
+    fdiv,
+    floor,
+    fma,
+    inline_asm_elementwise,
+    log,
+    log2,
+    maximum,
+    minimum,
+    mul,
+    range,
+    rsqrt,
+    sigmoid,
+    sin,
+    sqrt,
+    sqrt_rn,
+    static_range,
+    sub,
+    swizzle2d,
+    tanh,
+    umulhi,
 )
 from .blocks import (
     advance,
@@ -78,56 +112,24 @@ from .reductions import (
 )
 from .values import METHODS, block_type, tensor
 from .words import (
-    PropagateNan,
-    abs,
-    add,
     arange,
     broadcast,
     broadcast_to,
     cast,
     cat,
-    cdiv,
-    ceil,
-    clamp,
-    condition,
-    cos,
-    div_rn,
-    erf,
-    exp,
-    exp2,
     expand_dims,
-    fdiv,
-    floor,
-    fma,
     full,
-    inline_asm_elementwise,
     interleave,
     join,
-    log,
-    log2,
-    maximum,
-    minimum,
-    mul,
     num_programs,
     permute,
     program_id,
-    range,
     ravel,
     reshape,
-    rsqrt,
-    sigmoid,
-    sin,
     split,
-    sqrt,
-    sqrt_rn,
     squeeze,
-    static_range,
-    sub,
-    swizzle2d,
-    tanh,
     to_tensor,
     trans,
-    umulhi,
     unsqueeze,
     view,
     where,
@@ -210,12 +212,12 @@ def slice(start: object = None, stop: object = None, step: object = None) -> obj
 # `tl.math.exp` and the library of `triton.language.extra.libdevice`, as far as tec's own math goes.
 def _library() -> SimpleNamespace:
     made = {
-        n: getattr(_words, n)
+        n: getattr(_arithmetic, n)
         for n in "exp exp2 log log2 sin cos sqrt sqrt_rn rsqrt erf floor ceil abs fma umulhi fdiv div_rn tanh clamp".split()
     }
     more = "tan asin acos atan sinh cosh asinh acosh atanh log10 log1p expm1 exp10 trunc round".split()
-    made |= {n: _words.math_word(n, f"{n} of x.") for n in more}
-    made["nearbyint"] = made["rint"] = _words.math_word("nearbyint", "Rounded to nearest, half to even.")
+    made |= {n: _arithmetic.math_word(n, f"{n} of x.") for n in more}
+    made["nearbyint"] = made["rint"] = _arithmetic.math_word("nearbyint", "Rounded to nearest, half to even.")
     made |= {f"fast_{n}f": made[n] for n in ("sin", "cos", "tan", "exp10", "log", "log2", "log10", "exp")}
     made |= {"fast_dividef": fdiv, "rcp_rn": lambda x: 1.0 / x, "max": maximum, "min": minimum, "sigmoid": sigmoid}
     return SimpleNamespace(**{**vars(_more_of_library()), **made})
@@ -223,7 +225,7 @@ def _library() -> SimpleNamespace:
 
 math, libdevice = _library(), _library()
 for _n in ("exp", "exp2"):  # NVIDIA's library is within 2 units in the last place for arguments of any size
-    setattr(libdevice, _n, _words.math_word(_n, f"{_n} of x.", exact=True))
+    setattr(libdevice, _n, _arithmetic.math_word(_n, f"{_n} of x.", exact=True))
 extra = SimpleNamespace(
     libdevice=libdevice,
     cuda=SimpleNamespace(libdevice=libdevice, gdc_wait=gdc_wait, gdc_launch_dependents=gdc_launch_dependents),

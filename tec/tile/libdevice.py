@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from . import words as W
+from . import arithmetic as W
 from .builder import current, float32, int1, int32, int64
 from .grammar import DTYPES, dtype
+from .words import where
 
 _HALF_LN_2PI = 0.5 * math.log(2.0 * math.pi)
 _UINT = {8: "uint8", 16: "uint16", 32: "uint32", 64: "uint64"}
@@ -122,7 +123,7 @@ def copysign(x: Any, y: Any) -> Any:
     """|x| with the sign of y."""
     b = current()
     x, y = b.pair(_number(x), _number(y))
-    return W.where(signbit(y), -W.abs(x), W.abs(x))
+    return where(signbit(y), -W.abs(x), W.abs(x))
 
 
 def nextafter(x: Any, y: Any) -> Any:
@@ -130,10 +131,10 @@ def nextafter(x: Any, y: Any) -> Any:
     b = current()
     x, y = b.pair(_number(x), _number(y))
     bits = _bits(x)
-    step = W.where((y > x) == (x > 0), bits * 0 + 1, bits * 0 - 1)
-    least = W.where(y > 0, bits * 0 + 1, _bits(-W.abs(x) * 0.0) + 1)
-    moved = b.cast(W.where(x == 0, least, bits + step), x.ty.dtype, bitcast=True)
-    return W.where((x != x) | (y != y), x + y, W.where(x == y, y, moved))
+    step = where((y > x) == (x > 0), bits * 0 + 1, bits * 0 - 1)
+    least = where(y > 0, bits * 0 + 1, _bits(-W.abs(x) * 0.0) + 1)
+    moved = b.cast(where(x == 0, least, bits + step), x.ty.dtype, bitcast=True)
+    return where((x != x) | (y != y), x + y, where(x == y, y, moved))
 
 
 def _counted(name: str, doc: str) -> Callable[[Any], Any]:
@@ -159,7 +160,7 @@ def ffs(x: Any) -> Any:
     """The place of the lowest bit that is 1, from 1 on; 0 where there is none."""
     x = _bits(x)
     low = x & (0 - x)
-    return W.where(x == 0, 0, x.ty.dtype.primitive_bitwidth - clz(low))
+    return where(x == 0, 0, x.ty.dtype.primitive_bitwidth - clz(low))
 
 
 # ---- functions
@@ -178,7 +179,7 @@ def remainder(x: Any, y: Any) -> Any:
     r = b.binary("fmod", x, y)
     far, size = W.abs(r) * 2, W.abs(y)
     odd = b.binary("fmod", b.unary("trunc", (W.abs(x) - W.abs(r)) / size), size * 0 + 2) == 1
-    return W.where((far > size) | ((far == size) & odd), r - copysign(size, r), r)
+    return where((far > size) | ((far == size) & odd), r - copysign(size, r), r)
 
 
 # log(erfc(z) exp(z^2) / t) in t = 1 / (1 + z / 2), highest power first
@@ -192,7 +193,7 @@ def erfc(x: Any) -> Any:
     t = 1.0 / (1.0 + 0.5 * z)
     p = _series(t, _ERFC)
     far = t * W.exp(p - z * z)
-    return W.where(z < 0.5, 1.0 - W.erf(x), W.where(x < 0, 2.0 - far, far))
+    return where(z < 0.5, 1.0 - W.erf(x), where(x < 0, 2.0 - far, far))
 
 
 @_wide
@@ -202,7 +203,7 @@ def erfcx(x: Any) -> Any:
     t = 1.0 / (1.0 + 0.5 * z)
     p = _series(t, _ERFC)
     far = t * W.exp(p)
-    return W.where(x < 0, 2.0 * W.exp(x * x) - far, far)
+    return where(x < 0, 2.0 * W.exp(x * x) - far, far)
 
 
 @_wide
@@ -211,8 +212,8 @@ def erfinv(x: Any) -> Any:
     w = -W.log((1.0 - x) * (1.0 + x))
     near = _series(w - 2.5, (2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941))  # fmt: skip
     far = _series(W.sqrt(w) - 3.0, (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682))  # fmt: skip
-    made = W.where(w < 5.0, near, far) * x
-    return W.where(W.abs(x) == 1.0, x * float("inf"), made)
+    made = where(w < 5.0, near, far) * x
+    return where(W.abs(x) == 1.0, x * float("inf"), made)
 
 
 def erfcinv(x: Any) -> Any:
@@ -234,19 +235,19 @@ def normcdfinv(x: Any) -> Any:
 def lgamma(x: Any) -> Any:
     """The logarithm of |gamma(x)|."""
     mirrored = x < 0.5
-    y = W.where(mirrored, 1.0 - x, x)
+    y = where(mirrored, 1.0 - x, x)
     shifted, product = y, y * 0.0 + 1.0
     for _ in range(6):  # Stirling's series holds from about 6 on
         small = shifted < 6.0
-        product = W.where(small, product * shifted, product)
-        shifted = W.where(small, shifted + 1.0, shifted)
+        product = where(small, product * shifted, product)
+        shifted = where(small, shifted + 1.0, shifted)
     u = 1.0 / shifted
     tail = u * _series(u * u, (-1 / 1680, 1 / 1260, -1 / 360, 1 / 12))
     made = (shifted - 0.5) * W.log(shifted) - shifted + _HALF_LN_2PI + tail - W.log(product)
     turn = x - W.floor(x)
     other = math.log(math.pi) - W.log(W.abs(W.sin(turn * math.pi))) - made
     pole = mirrored & (turn == 0.0)
-    return W.where(pole | (W.abs(x) == float("inf")), float("inf"), W.where(mirrored, other, made))
+    return where(pole | (W.abs(x) == float("inf")), float("inf"), where(mirrored, other, made))
 
 
 @_wide
@@ -254,7 +255,7 @@ def tgamma(x: Any) -> Any:
     """The gamma function."""
     size = W.exp(lgamma(x))
     half = W.floor(x) * 0.5
-    return W.where((x < 0) & (half != W.floor(half)), -size, size)
+    return where((x < 0) & (half != W.floor(half)), -size, size)
 
 
 def _bessel(near: Sequence[float], far: Sequence[float], odd: bool) -> Callable[[Any], Any]:
@@ -262,9 +263,9 @@ def _bessel(near: Sequence[float], far: Sequence[float], odd: bool) -> Callable[
         z = W.abs(x)
         t = z * (1.0 / 3.75)
         small = _series(t * t, near) * (z if odd else 1.0)
-        large = W.exp(z) / W.sqrt(W.where(z > 1.0, z, 1.0)) * _series(1.0 / W.where(t > 1.0, t, 1.0), far)
-        made = W.where(t < 1.0, small, large)
-        return W.where(x < 0, -made, made) if odd else made
+        large = W.exp(z) / W.sqrt(where(z > 1.0, z, 1.0)) * _series(1.0 / where(t > 1.0, t, 1.0), far)
+        made = where(t < 1.0, small, large)
+        return where(x < 0, -made, made) if odd else made
 
     return _wide(fn)
 
@@ -285,17 +286,17 @@ cyl_bessel_i1 = _bessel(
 def cbrt(x: Any) -> Any:
     """The cube root."""
     z = W.abs(x)
-    y = W.exp2(W.log2(W.where(z > 0, z, 1.0)) * (1.0 / 3.0))
+    y = W.exp2(W.log2(where(z > 0, z, 1.0)) * (1.0 / 3.0))
     y = y - (y - z / (y * y)) * (1.0 / 3.0)
-    return copysign(W.where((z == 0) | (z == float("inf")), z, y), x)
+    return copysign(where((z == 0) | (z == float("inf")), z, y), x)
 
 
 @_wide
 def logb(x: Any) -> Any:
     """The exponent of x, as a float."""
     e = W.floor(W.log2(W.abs(x)))
-    e = W.where(W.exp2(e) > W.abs(x), e - 1.0, e)
-    return W.where(W.exp2(e + 1.0) <= W.abs(x), e + 1.0, e)
+    e = where(W.exp2(e) > W.abs(x), e - 1.0, e)
+    return where(W.exp2(e + 1.0) <= W.abs(x), e + 1.0, e)
 
 
 def ilogb(x: Any) -> Any:
@@ -347,7 +348,7 @@ def rhadd(x: Any, y: Any) -> Any:
 
 def sad(x: Any, y: Any, z: Any) -> Any:
     """|x - y| + z."""
-    return W.where(x > y, x - y, y - x) + z
+    return where(x > y, x - y, y - x) + z
 
 
 def mul24(x: Any, y: Any) -> Any:
@@ -364,7 +365,7 @@ def mulhi(x: Any, y: Any) -> Any:
     wide: dtype = int64
     if x.ty.dtype.primitive_bitwidth == wide.primitive_bitwidth:
         upper = W.umulhi(x, y)
-        return upper - W.where(x < 0, y, 0) - W.where(y < 0, x, 0)
+        return upper - where(x < 0, y, 0) - where(y < 0, x, 0)
     return b.cast((b.cast(x, wide) * b.cast(y, wide)) >> x.ty.dtype.primitive_bitwidth, x.ty.dtype)
 
 

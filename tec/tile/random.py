@@ -6,8 +6,9 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from .arithmetic import cos, log, maximum, sin, sqrt, umulhi
 from .builder import current, float32, int32, int64, plain, uint32, uint64
-from .words import cos, log, maximum, sin, sqrt, umulhi, where
+from .words import where
 
 ROUNDS = 10
 # Key schedule and multipliers of Philox 4x32 and 4x64, from the paper.

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import grammar as G
+from .arithmetic import exp
 from .builder import current, float32, int32, plain, uint32
 from .grammar import Block, TileType
-from .words import arange, exp
+from .words import arange
 
 
 def _combiner(types: Sequence[G.dtype], combine: Any) -> Block:
