@@ -80,6 +80,7 @@ class AmdgpuEmitter(Emitter):
     alloca_space = 5
     intrinsic_prefixes = ("llvm.amdgcn.",)
     atomic_scope = 'syncscope("agent") '
+    smallest_atomic = 32
 
     def __init__(self, target: Target):
         super().__init__(target)

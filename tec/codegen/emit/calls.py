@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...ir import expr as E
 from ...ir.dtype import dtype_info, with_lanes
 from ...ir.visit import walk_exprs
+from . import narrow_atomics
 from .writer import quote
 
 if TYPE_CHECKING:
@@ -295,18 +296,23 @@ def atomic(em: Emitter, e: E.Call) -> str:
     if not how or (soft and not load.buffer.dtype.endswith("float16")):
         raise em.error(f"{e.op} on a buffer of {load.buffer.dtype}")
     value = em.expr(e.args[1])
-    # Held as an integer: the operation is on the float, which LLVM does by compare and swap where the chip cannot.
-    if soft:
-        float_type = "bfloat" if load.buffer.dtype == "bfloat16" else "half"
-        em.needs_rounding_to(float_type)
-        value = em.op(f"bitcast {t.reg} {value} to {float_type}")
+    kind = t.mem
+    if soft:  # held as an integer: the operation is on the float
+        kind = "bfloat" if load.buffer.dtype == "bfloat16" else "half"
+        em.needs_rounding_to(kind)
+        value = em.op(f"bitcast {t.reg} {value} to {kind}")
+    if em.atomic_by_words(how, load.buffer.dtype):
+        orders = f"{scope}{order} {_FAILING.get(order, order)}"
+        made = narrow_atomics.update(em, how, pointer, type_, value, (kind, t.info.bits), orders)
+    else:
         made = em.op(
-            f"atomicrmw {how} {type_} {pointer}, {float_type} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
+            f"atomicrmw {how} {type_} {pointer}, {kind} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
         )
-        return em.op(f"bitcast {float_type} {made} to {t.reg}")
-    return em.op(
-        f"atomicrmw {how} {type_} {pointer}, {t.mem} {value} {scope}{order}, align {t.info.bytes}{em.atomic_suffix(e)}"
-    )
+    return em.op(f"bitcast {kind} {made} to {t.reg}") if soft else made
+
+
+# The order of a compare-and-swap that fails, where it is not that of one that succeeds: it stores nothing.
+_FAILING = {"acq_rel": "acquire", "release": "monotonic"}
 
 
 def _compare_and_swap(em: Emitter, e: E.Call, pointer: str, type_: str, scope: str, order: str) -> str:
@@ -315,7 +321,7 @@ def _compare_and_swap(em: Emitter, e: E.Call, pointer: str, type_: str, scope: s
     word = f"i{t.info.bits}"
     if t.info.is_float and t.reg != word:
         old, new = (em.op(f"bitcast {t.reg} {v} to {word}") for v in (old, new))
-    failing = {"acq_rel": "acquire", "release": "monotonic"}.get(order, order)
+    failing = _FAILING.get(order, order)
     pair = em.op(
         f"cmpxchg {type_} {pointer}, {word} {old}, {word} {new} {scope}{order} {failing}, align {t.info.bytes}"
     )

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ...ir import expr as E
+from ...ir.dtype import dtype_info
 from ...ir.func import Func
 from ...ir.visit import deep_recursion
 from ...records import dataclass
@@ -29,6 +30,7 @@ from .calls import CALLS, EXACT_MATH, CallHandler, math_call
 from .frame import Frame
 from .line_info import FLAG, LineInfo
 from .memory import Memory
+from .narrow_atomics import EXTRACTING
 from .small_floats import SmallFloats
 from .statements import Statements
 from .values import Values
@@ -58,6 +60,7 @@ class Emitter(Writer):
     calls: ClassVar[dict[str, CallHandler]] = CALLS
     intrinsic_prefixes: ClassVar[tuple[str, ...]] = ()  # of target intrinsics that call_llvm_intrin may name
     atomic_scope: ClassVar[str] = ""  # e.g. 'syncscope("agent") '
+    smallest_atomic: ClassVar[int] = 8  # bits of the smallest compare-and-swap of the chip
     alloca_space: ClassVar[int] = 0
     machine: LLVMMachine
     lines: LineInfo | None = None  # where the assembly names the user's lines
@@ -173,6 +176,10 @@ class Emitter(Writer):
 
     def needs_rounding_to(self, float_type: str) -> None:
         """Said before an operation of LLVM's on 16-bit floats, which it may round to by a function of its runtime library."""
+
+    def atomic_by_words(self, how: str, dtype: str) -> bool:
+        """Whether an atomic operation (LLVM's name) on elements of a type is one on the word around them."""
+        return dtype_info(dtype).bits < self.smallest_atomic and how in EXTRACTING
 
     def atomic_suffix(self, e: E.Call) -> str:
         """Metadata of an atomic operation."""

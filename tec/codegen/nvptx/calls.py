@@ -244,7 +244,7 @@ _PTX_ATOMICS = {
     "atomic_cas": ("cas", {t: f"b{t[-2:]}" for t in ("int32", "uint32", "int64", "uint64", "int16", "uint16")}),
 }  # fmt: skip
 # Of additions: the type, and from which chip on.
-_HALVES = {"float16": ("noftz.f16", 70), "bfloat16": ("noftz.bf16", 90)}
+HALVES = {"float16": ("noftz.f16", 70), "bfloat16": ("noftz.bf16", 90)}
 _ORDERS = {"monotonic": "relaxed", "acquire": "acquire", "release": "release", "acq_rel": "acq_rel"}
 CONSTRAINTS = {16: "h", 32: "r", 64: "l"}  # the letter of a register of so many bits in a statement of assembly
 # Of those that hold floats: LLVM's type, the letter.
@@ -275,8 +275,8 @@ def atomic(em: NvptxEmitter, e: E.Call) -> str:
     dtype, order = load.buffer.dtype, (e.attrs or {}).get("order")
     word, types = _PTX_ATOMICS[e.op]
     kind = types.get(dtype)
-    if e.op == "atomic_add" and dtype in _HALVES and em.sm >= _HALVES[dtype][1]:
-        kind = _HALVES[dtype][0]
+    if e.op == "atomic_add" and dtype in HALVES and em.sm >= HALVES[dtype][1]:
+        kind = HALVES[dtype][0]
     if kind is None or order is None or load.buffer.scope != "global" or em.sm < _FIRST_ORDERED:
         return calls.atomic(em, e)
     pointer, type_ = em.memory.element_pointer(load)
@@ -295,7 +295,7 @@ def atomic_run(em: NvptxEmitter, e: E.Call) -> str:
     """One reduction of neighbours (PTX ISA, "red"); of two 16-bit floats there is no vector shorter than two."""
     load = em.memory.load_of(e.args[0], e.op)
     dtype, n = load.buffer.dtype, len(e.args) - 1
-    kind = "f32" if dtype == "float32" else _HALVES[dtype][0]
+    kind = "f32" if dtype == "float32" else HALVES[dtype][0]
     held, letter = register_of(em, dtype)
     pointer, type_ = em.memory.element_pointer(load)
     values = [em.expr(a) for a in e.args[1:]]

@@ -26,7 +26,7 @@ from ..emit.guards import is_constant
 from ..emit.small_floats import SmallFloats
 from ..emit.writer import Pointer, quote
 from . import hopper
-from .calls import CALLS
+from .calls import CALLS, HALVES
 from .ptx import number
 
 
@@ -280,6 +280,12 @@ class NvptxEmitter(Emitter):
     frame: NvptxFrame
     intrinsic_prefixes = ("llvm.nvvm.",)
     atomic_scope = 'syncscope("device") '
+    smallest_atomic = 32
+
+    def atomic_by_words(self, how: str, dtype: str) -> bool:
+        if how == "fadd" and dtype in HALVES and self.sm >= HALVES[dtype][1]:
+            return False
+        return super().atomic_by_words(how, dtype)
 
     def scope_of_atomic(self, scope: str) -> str:
         return 'syncscope("block") ' if scope.startswith("shared") else self.atomic_scope
