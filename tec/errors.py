@@ -87,6 +87,14 @@ class TecError(RuntimeError):
 
     Parameters: `message`, the first line or lines; `where`, the user's file:line (found from the call stack where it is
     left out and `locate` is true); `hint`, how to mend it.
+
+    >>> try:
+    ...     tec.const(300, "int8")
+    ... except tec.TecError as error:
+    ...     print(error.message)
+    ...     print(error.hint)
+    300 does not fit int8 (-128 to 127)
+    a number takes the type of what it meets: convert that first, to uint32 or int64
     """
 
     def __init__(self, message: str, *, where: Loc | None = None, hint: str | None = None, locate: bool = True):
@@ -111,19 +119,53 @@ class TemplateWarning(TecWarning):
 
 
 class ExprError(TecError, ValueError):
-    """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index."""
+    """An expression that has no meaning: wrong types, a Tensor used as a bool, a bad index.
+
+    >>> A = tec.placeholder((4, 4), name="A")
+    >>> try:
+    ...     A[0] + 1.0
+    ... except tec.ExprError as error:
+    ...     print(error.message)
+    tensor A has 2 dimensions, only 1 indexed
+    """
 
 
 class ScheduleError(TecError):
-    """A schedule primitive that cannot be applied; shows the loop nest."""
+    """A schedule primitive that cannot be applied; shows the loop nest.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> B = tec.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> s = tec.create_schedule(B.op)
+    >>> try:
+    ...     s[A].split(B.op.axis[0], factor=4)
+    ... except tec.ScheduleError as error:
+    ...     print(error.message.splitlines()[0])
+    split: A is an input; it has no loops
+    """
 
 
 class KernelError(TecError):
-    """A function under `@tec.kernel` that says what kernels cannot, or a launch with the wrong arguments."""
+    """A function under `@tec.kernel` that says what kernels cannot, or a launch with the wrong arguments.
+
+    >>> try:
+    ...     tec.barrier()
+    ... except tec.KernelError as error:
+    ...     print(error.message)
+    tec.barrier has a meaning inside of a kernel alone
+    """
 
 
 class LoweringError(TecError):
-    """A scheduled computation that cannot be turned into loops, or breaks a limit of the target."""
+    """A scheduled computation that cannot be turned into loops, or breaks a limit of the target.
+
+    >>> A = tec.placeholder((8,), name="A")
+    >>> B = tec.compute((8,), lambda i: A[i + 1], name="B")
+    >>> try:
+    ...     func = tec.lower(tec.create_schedule(B.op), [A, B])
+    ... except tec.LoweringError as error:
+    ...     print(error.message.splitlines()[0])
+    B reads A[i + 1], which is outside of A (8,): the index is 8 at i = 7
+    """
 
 
 class CodegenError(TecError):
@@ -131,19 +173,44 @@ class CodegenError(TecError):
 
 
 class TargetError(TecError, ValueError):
-    """An unknown target, chip or option."""
+    """An unknown target, chip or option.
+
+    >>> try:
+    ...     tec.Target("rocm -mcpu=gfx9999")
+    ... except tec.TargetError as error:
+    ...     print(error.message)
+    unknown chip 'gfx9999' for target 'rocm'
+    """
 
 
 class DeviceError(TecError):
-    """A device that is not there, or a driver call that failed."""
+    """A device that is not there, or a driver call that failed.
+
+    >>> try:
+    ...     tec.device("gpu")
+    ... except tec.DeviceError as error:
+    ...     print(error.message)
+    not a device: 'gpu'
+    """
 
 
 class ArgumentError(TecError):
-    """A compiled function called with the wrong arguments."""
+    """A compiled function called with the wrong arguments.
+
+    >>> try:
+    ...     tec.nd.array(np.zeros(4)).copyfrom(np.zeros(3))
+    ... except tec.ArgumentError as error:
+    ...     print(error.message)
+    copy of shape (3,) into an array of shape (4,)
+    """
 
 
 class InternalError(TecError):
-    """A fault of tec itself, not of what it was given. The exception that it came from is chained (`__cause__`)."""
+    """A fault of tec itself, not of what it was given. The exception that it came from is chained (`__cause__`).
+
+    >>> print(tec.InternalError("an axis without a loop").message)
+    a fault inside tec: an axis without a loop
+    """
 
     def __init__(self, message: str):
         super().__init__(
@@ -184,8 +251,25 @@ def other_part(module: str, what: str) -> ModuleType:
 
 
 class ImportModelError(TecError):
-    """A model file or graph that cannot be taken in."""
+    """A model file or graph that cannot be taken in.
+
+    >>> try:
+    ...     tec.lm.open("no/such/model.gguf")
+    ... except tec.ImportModelError as error:
+    ...     print(error.message)
+    no/such/model.gguf: no such file or folder
+    """
 
 
 class PackageError(TecError):
-    """A saved module that is damaged, foreign or of another version."""
+    """A saved module that is damaged, foreign or of another version.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.tec")
+    >>> _ = path.write_bytes(b"no package")
+    >>> try:
+    ...     tec.load(path)
+    ... except tec.PackageError as error:
+    ...     print(error.message.partition(": ")[2])
+    not a zip file, or cut off
+    """

@@ -49,7 +49,13 @@ class Quantized:
 
 class Value:
     """A tensor in a graph. `node` made it (None for an input or a constant); `data` holds a constant's array, `quantized` what that was made from where
-    it stood for integers; `layout`: how it lies, where a pass chose that (its type's shape is then that of storage)."""
+    it stood for integers; `layout`: how it lies, where a pass chose that (its type's shape is then that of storage).
+
+    >>> g = tec.graph.Graph()
+    >>> x = g.input("x", "float32", (2, 4))
+    >>> x.shape, x.type, x.is_const
+    ((2, 4), TensorType(dtype='float32', shape=(2, 4)), False)
+    """
 
     __slots__ = ("data", "layout", "name", "node", "quantized", "type")
 
@@ -88,7 +94,13 @@ class Value:
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """`op` applied to `inputs` with `attrs`; `origin` names the node of the model that it came from."""
+    """`op` applied to `inputs` with `attrs`; `origin` names the node of the model that it came from.
+
+    >>> g = tec.graph.Graph()
+    >>> y = g.add("relu", [g.input("x", "float32", (4,))])[0]
+    >>> y.node.op, y.node.inputs
+    ('relu', [%x: float32[4]])
+    """
 
     op: str
     inputs: list[Value]
@@ -108,7 +120,18 @@ class Node:
 
 
 class Graph:
-    """Nodes in order, inputs and outputs. `params` are the constants that nodes use, by name."""
+    """Nodes in order, inputs and outputs. `params` are the constants that nodes use, by name.
+
+    >>> g = tec.graph.Graph()
+    >>> x = g.input("x", "float32", (4,))
+    >>> y = g.add("add", [x, g.constant(np.ones(4, "float32"))])[0]
+    >>> g.set_outputs([y], ["y"])
+    >>> print(g)
+    graph main(%x: float32[4]):
+      const %const: float32[4]
+      %add: float32[4] = add(%x, %const)
+      return %add
+    """
 
     def __init__(self, name: str = "main"):
         self.name = name
@@ -376,7 +399,14 @@ def _foldable(definition: OpDef, inputs: Sequence[Value], types: Sequence[Tensor
 
 
 def run_graph(graph: Graph, feeds: dict[str, Any]) -> list[Any]:
-    """The outputs of a graph for given inputs, operator by operator: the reference that compiled networks are held against."""
+    """The outputs of a graph for given inputs, operator by operator: the reference that compiled networks are held against.
+
+    >>> g = tec.graph.Graph()
+    >>> x = g.input("x", "float32", (3,))
+    >>> g.set_outputs(g.add("relu", [x]), ["y"])
+    >>> tec.graph.run_graph(g, {"x": np.float32([-1, 0, 1])})
+    [array([0., 0., 1.], dtype=float32)]
+    """
     if any(v.type.is_symbolic for v in graph.inputs):
         graph = bind_sizes(graph, sizes_of(graph, feeds))
     values: dict[Value, Any] = {}

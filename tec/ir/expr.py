@@ -53,7 +53,12 @@ def node(cls: type) -> type:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Var(Expr):
-    """A scalar variable, known by identity. `is_size` says that it is not negative (`tec.size_var`, loop extents)."""
+    """A scalar variable, known by identity. `is_size` says that it is not negative (`tec.size_var`, loop extents).
+
+    >>> n = tec.ir.Var("n", "int64", is_size=True)
+    >>> n + 1, n.dtype
+    (n + 1, 'int64')
+    """
 
     name: str
     dtype: str = "int32"

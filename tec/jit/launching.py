@@ -102,6 +102,14 @@ def kernel(function: Any = None, *, autotune: Any = None, **options: Any) -> Any
 class Kernel(Reflection):
     """A kernel. Launch it as `k[grid, block](*arguments)`, `k[grid, block, stream, shared_bytes](...)` or
     `k.launch(n)(...)`.
+
+    >>> @tec.kernel
+    ... def twice(a):
+    ...     a[tec.thread_idx.x] *= 2.0
+    >>> a = np.ones(4, "float32")
+    >>> twice[1, 4](a)
+    >>> a
+    array([2., 2., 2., 2.], dtype=float32)
     """
 
     __getattr__ = missing("kernel", "a kernel")

@@ -140,6 +140,16 @@ def device_code(*forms: str, file: TextIO | None = None) -> Iterator[list[Any]]:
     forms: "loop_ir" (lowered), "llvm_raw" (as tec writes it), "llvm" (after LLVM's passes), "asm" (the default; PTX for NVIDIA),
     "resources" (registers, memory, occupancy). file: where to, standard output by default. Gives the list of the modules met. What was
     compiled before and is kept is not compiled again, and not shown.
+
+    >>> import io
+    >>> @tec.kernel
+    ... def twice(a):
+    ...     a[tec.thread_idx.x] *= 2.0
+    >>> text = io.StringIO()
+    >>> with tec.device_code("loop_ir", file=text):
+    ...     twice[1, 4](np.ones(4, "float32"))
+    >>> text.getvalue().splitlines()[0]
+    '; ---- twice for llvm: loop_ir'
     """
     wanted = forms or ("asm",)
     for f in wanted:

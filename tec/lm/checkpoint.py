@@ -60,6 +60,10 @@ class PackedTensor:
     or the number of heads whose rows are permuted for a rotary that rotates neighbours (2 i, 2 i + 1) instead of
     halves (i, i + size / 2). parts: arrays beside the data: scales and zero points of GPTQ ("scales", "qzeros",
     "g_idx"), AWQ ("scales", "qzeros") and 8-bit floats ("scale"). bits, group: of GPTQ and AWQ.
+
+    >>> t = tec.lm.PackedTensor("w", (2, 4), tec.lm.Format.F32, np.zeros(32, "uint8"))
+    >>> t.shape, t.format.name, t.data.size
+    ((2, 4), 'F32', 32)
     """
 
     name: str

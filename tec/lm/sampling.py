@@ -26,6 +26,10 @@ class Sampling:
     are divided by it if positive, and multiplied if negative (Keskar and others). presence_penalty,
     frequency_penalty: subtracted from the logits of tokens that were generated, once and for each occurrence.
     logit_bias: added, by token.
+
+    >>> settings = tec.lm.Sampling(temperature=0.7, top_k=40, seed=1)
+    >>> settings.top_p
+    1.0
     """
 
     temperature: float = 0.0

@@ -35,15 +35,53 @@ def _is_elemwise(op: ComputeOp) -> bool:
 
 
 def AutoInlineElemWise(s: Schedule) -> None:
-    """Inline the stages whose elements are computed from the same places of their inputs."""
+    """Inline the stages whose elements are computed from the same places of their inputs.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+    >>> s = te.create_schedule(C.op)
+    >>> tec.schedule.AutoInlineElemWise(s)
+    >>> print(s)
+    A: placeholder
+    B: compute, inlined
+    C: compute, output
+        for i in 8
+    """
     _inline(s, _is_elemwise)
 
 
 def AutoInlineBroadcast(s: Schedule) -> None:
-    """Inline the stages that are tagged "broadcast" or "elemwise", or compute element by element."""
+    """Inline the stages that are tagged "broadcast" or "elemwise", or compute element by element.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((4, 8), lambda i, j: A[j], name="B", tag="broadcast")
+    >>> C = te.compute((4, 8), lambda i, j: B[i, j] * 2.0, name="C")
+    >>> s = te.create_schedule(C.op)
+    >>> tec.schedule.AutoInlineBroadcast(s)
+    >>> print(s)
+    A: placeholder
+    B: compute, inlined
+    C: compute, output
+        for i in 4
+            for j in 8
+    """
     _inline(s, lambda op: op.tag.startswith(("broadcast", "elemwise")) or _is_elemwise(op))
 
 
 def AutoInlineInjective(s: Schedule) -> None:
-    """Inline the stages that do not reduce."""
+    """Inline the stages that do not reduce.
+
+    >>> A = te.placeholder((4, 8), name="A")
+    >>> B = te.compute((8, 4), lambda i, j: A[j, i], name="B")
+    >>> C = te.compute((8, 4), lambda i, j: B[i, j] * 2.0, name="C")
+    >>> s = te.create_schedule(C.op)
+    >>> tec.schedule.AutoInlineInjective(s)
+    >>> print(s)
+    A: placeholder
+    B: compute, inlined
+    C: compute, output
+        for i in 8
+            for j in 4
+    """
     _inline(s, lambda op: True)

@@ -30,7 +30,18 @@ Given = TypeVar("Given")
 
 
 class Schedule(Spelled):
-    """The schedule of a computation, made by `create_schedule`. `s[T]` is the stage of tensor or operation T, and `print(s)` shows the loops."""
+    """The schedule of a computation, made by `create_schedule`. `s[T]` is the stage of tensor or operation T, and `print(s)` shows the loops.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
+    >>> print(s)
+    A: placeholder
+    B: compute, output
+        for i_outer in 2
+            for i_inner in 4
+    """
 
     def __init__(self, outputs: Sequence[Operation]):
         self.outputs = tuple(outputs)
@@ -223,7 +234,18 @@ def create_schedule(ops: Any) -> Schedule:
 
 
 def replay(trace: Trace | str, outputs: Any, intrins: dict[str, Any] | None = None) -> Schedule:
-    """The schedule of `outputs` that a trace or its text describes. See `Schedule.replay`."""
+    """The schedule of `outputs` that a trace or its text describes. See `Schedule.replay`.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
+    >>> print(tec.schedule.replay(s.trace, B))
+    A: placeholder
+    B: compute, output
+        for i_outer in 2
+            for i_inner in 4
+    """
     return create_schedule(outputs).replay(trace, intrins)
 
 

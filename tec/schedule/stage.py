@@ -46,7 +46,16 @@ __all__ = ["AttachKind", "LoopAttr", "Stage"]
 
 
 class Stage(StageState):
-    """The schedule of one operation (or, for a group, of several together: `op` is then None)."""
+    """The schedule of one operation (or, for a group, of several together: `op` is then None).
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> s[B].parallel(B.op.axis[0])
+    >>> print(s[B])
+    B: compute, output
+        for i in 8  # parallel
+    """
 
     def __str__(self) -> str:
         return stage_text(self)

@@ -57,6 +57,14 @@ def to_loops(
 
     args: the parameters in call order: Tensors, Buffers (with `binds`: {tensor: buffer}) and Vars; all inputs and
     outputs must be there. on_cpu: GPUs' scopes are memory like all other, of any size. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> print(tec.schedule.to_loops(te.create_schedule(B.op), [A, B]))
+    @attrs(writes=('B',))
+    def main(A: Buffer((8,), "float32"), B: Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i] + 1.0
     """
     given = Parameters(sch, args, binds)
     check_reads(sch)

@@ -29,6 +29,15 @@ class Trace:
     outputs: names of the tensors that the schedule was created for; symbols: the names that a trace begins with, of the
     computation's tensors in order and of the sizes in their shapes; records: the steps; intrins: the tensor intrinsics by name
     (objects, which JSON leaves out: give them to replay).
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> s = te.create_schedule(B.op)
+    >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
+    >>> print(s.trace)
+    s = tec.create_schedule([B])
+    i = s[B].op.axis[0]
+    i_outer, i_inner = s[B].split(i, factor=4)
     """
 
     outputs: tuple[str, ...] = ()

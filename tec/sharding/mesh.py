@@ -81,7 +81,14 @@ class PartitionSpec(tuple[Any, ...]):
 class Mesh:
     """Ranks in a grid with named axes. axes: {name: size}. devices: one a rank, in the order of ranks; `tec.shard` takes the target's first ones by default.
 
-    Raises ArgumentError for sizes that are no positive ints, and for another number of devices."""
+    Raises ArgumentError for sizes that are no positive ints, and for another number of devices.
+
+    >>> mesh = tec.Mesh({"data": 2, "tensor": 4})
+    >>> mesh.size, mesh.coordinates(5)
+    (8, {'data': 1, 'tensor': 1})
+    >>> mesh.line(5, "tensor")
+    [4, 5, 6, 7]
+    """
 
     def __init__(self, axes: Mapping[str, int], devices: Sequence[Any] | None = None):
         if not isinstance(axes, Mapping) or not axes or not all(isinstance(n, str) and n for n in axes):

@@ -131,6 +131,13 @@ class Target:
     is a chip ("gfx942") or a product ("mi325x", "7900xtx", "h200"), whose chip `mcpu` then is and whose figures `machine` has.
     (`-fast-math` alone means all of contract, nnan, ninf, nsz, arcp, afn, reassoc; contraction is on by default and
     `-fast-math=none` switches it off). Raises TargetError with the known names.
+
+    >>> t = tec.Target("mi300x")
+    >>> t.kind, t.mcpu, t.wavefront_size, t.lds_bytes
+    ('rocm', 'gfx942', 64, 65536)
+    >>> with t:
+    ...     tec.Target.current() is t
+    True
     """
 
     text: str = "llvm"
@@ -187,7 +194,11 @@ class Target:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """What kinds it is of: ("cpu",), ("rocm", "gpu") or ("cuda", "gpu")."""
+        """What kinds it is of: ("cpu",), ("rocm", "gpu") or ("cuda", "gpu").
+
+        >>> tec.Target("gfx942").keys, tec.Target("llvm").keys
+        (('rocm', 'gpu'), ('cpu',))
+        """
         return (self.kind, "gpu") if self.is_gpu else ("cpu",)
 
     @property
@@ -266,7 +277,11 @@ class Target:
         return () if value == "none" else tuple(value.split(","))
 
     def matrix_shapes(self, in_dtype: str, acc_dtype: str | None = None) -> list[MatrixShape]:
-        """Shapes (in, acc, m, n, k, blocks) of the chip's matrix unit for an input dtype."""
+        """Shapes (in, acc, m, n, k, blocks) of the chip's matrix unit for an input dtype.
+
+        >>> tec.Target("gfx942").matrix_shapes("float16", "float32")[0]
+        ('float16', 'float32', 32, 32, 8, 1)
+        """
         return [s for s in self.chip.matrix if s[0] == in_dtype and acc_dtype in (None, s[1])]
 
     @property
@@ -307,24 +322,40 @@ def _baseline(mtriple: str) -> str:
 
 
 def as_target(value: Any = None) -> Target:
-    """A Target from text, a Target or None (the current one, else "llvm")."""
+    """A Target from text, a Target or None (the current one, else "llvm").
+
+    >>> print(tec.target.as_target("gfx90a"))
+    rocm -mcpu=gfx90a
+    """
     if value is None:
         return Target.current() or Target("llvm")
     return value if isinstance(value, Target) else Target(value)
 
 
 def rocm(mcpu: str = "gfx942", **options: Any) -> Target:
-    """`Target("rocm -mcpu=...")`; options by name, `_` for `-`."""
+    """`Target("rocm -mcpu=...")`; options by name, `_` for `-`.
+
+    >>> print(tec.target.rocm("gfx1100", wavefrontsize=32))
+    rocm -mcpu=gfx1100 -wavefrontsize=32
+    """
     return Target(" ".join(["rocm", f"-mcpu={mcpu}", *[f"-{k.replace('_', '-')}={v}" for k, v in options.items()]]))
 
 
 def cuda(arch: str = "sm_90", **options: Any) -> Target:
-    """`Target("cuda -arch=...")`."""
+    """`Target("cuda -arch=...")`.
+
+    >>> print(tec.target.cuda("sm_90"))
+    cuda -arch=sm_90
+    """
     return Target(" ".join(["cuda", f"-arch={arch}", *[f"-{k.replace('_', '-')}={v}" for k, v in options.items()]]))
 
 
 def llvm(mcpu: str = "", **options: Any) -> Target:
-    """`Target("llvm -mcpu=...")`."""
+    """`Target("llvm -mcpu=...")`.
+
+    >>> print(tec.target.llvm("znver4"))
+    llvm -mcpu=znver4
+    """
     return Target(
         " ".join(
             ["llvm", *([f"-mcpu={mcpu}"] if mcpu else []), *[f"-{k.replace('_', '-')}={v}" for k, v in options.items()]]

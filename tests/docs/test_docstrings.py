@@ -25,6 +25,7 @@ PLACES = (
     "errors.py",
     "time_model.py",
     "ir/build.py",
+    "ir/expr.py",
     "target",
     "sharding",
     "tuning",

@@ -13,6 +13,9 @@ class Format(Enum):
     """A format of weights. Values are (ggml's number or None, weights in a block, bytes of a block).
 
     GPTQ and AWQ tensors are several arrays; their `PackedTensor.data` are the packed integers alone, and scales and zero points are its `parts`.
+
+    >>> tec.lm.Format.Q4_0.block, tec.lm.Format.Q4_0.nbytes
+    (32, 18)
     """
 
     F32 = (0, 1, 4)

@@ -41,7 +41,12 @@ class _ThreadState(threading.local):
 
 
 class Device:
-    """One device. `kind` is "cpu", "rocm" or "cuda"; `index` its ordinal; `driver` its driver, None for the CPU."""
+    """One device. `kind` is "cpu", "rocm" or "cuda"; `index` its ordinal; `driver` its driver, None for the CPU.
+
+    >>> dev = tec.device("cpu")
+    >>> dev.kind, dev.index, dev.wavefront_size
+    ('cpu', 0, 1)
+    """
 
     __getattr__ = missing("device", "a device")
 
@@ -287,6 +292,9 @@ def rocm(index: int = 0) -> Device:
     """An AMD GPU, through libamdhip64; with TEC_EMULATE=<chip> set, that chip in software.
 
     Raises DeviceError, which says what was looked for, when there is none.
+
+    >>> tec.rocm(0)  # with TEC_EMULATE=gfx942
+    rocm_emu('gfx942')
     """
     index = _check_index(index, "rocm")
     chip = os.environ.get("TEC_EMULATE", "").strip()
@@ -359,12 +367,20 @@ def _visible(*names: str) -> str:
 
 
 def rocm_exists(index: int = 0) -> bool:
-    """Whether `rocm(index)` would give a device."""
+    """Whether `rocm(index)` would give a device.
+
+    >>> tec.runtime.rocm_exists()  # with TEC_EMULATE=gfx942
+    True
+    """
     return _exists(rocm, index)
 
 
 def cuda_exists(index: int = 0) -> bool:
-    """Whether `cuda(index)` would give a device."""
+    """Whether `cuda(index)` would give a device.
+
+    >>> tec.runtime.cuda_exists(999)
+    False
+    """
     return _exists(cuda, index)
 
 
@@ -381,7 +397,11 @@ DeviceLike: TypeAlias = Device | str | None  # None is the CPU, or where the dat
 
 def as_device(value: DeviceLike = None, index: int | None = None) -> Device:
     """A Device from a Device, text such as "cpu", "rocm:1", "cuda:0", "rocm_emu:gfx942", or None (the CPU); `index` may stand apart
-    from the kind: `tec.device("rocm", 1)`."""
+    from the kind: `tec.device("rocm", 1)`.
+
+    >>> tec.device(), tec.device("rocm_emu:gfx942")
+    (cpu(0), rocm_emu('gfx942'))
+    """
     if index is not None and isinstance(value, str) and ":" not in value:
         value = f"{value}:{index}"
     if isinstance(value, Device):

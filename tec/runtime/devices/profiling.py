@@ -39,7 +39,16 @@ class Launch:
 
 
 class Profile:
-    """The launches of a block of code on one device. Results are there after the block."""
+    """The launches of a block of code on one device. Results are there after the block.
+
+    >>> A = tec.placeholder((4,), name="A")
+    >>> B = tec.compute((4,), lambda i: A[i] * 2.0, name="B")
+    >>> f = tec.build(tec.create_schedule(B.op), [A, B], "llvm", name="twice")
+    >>> with tec.profile() as p:
+    ...     f(np.ones(4, "float32"), np.zeros(4, "float32"))
+    >>> [launch.name for launch in p.launches]
+    ['twice']
+    """
 
     def __init__(self, device: Device):
         self.device = device
@@ -238,5 +247,10 @@ def profile(dev: Any = None) -> Profile:
         with tec.profile(dev) as p:
             f(a, b)
         print(p)
+
+    >>> with tec.profile(tec.cpu()) as p:
+    ...     pass
+    >>> p.launches
+    []
     """
     return Profile(as_device(dev))

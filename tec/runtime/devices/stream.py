@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 
 class Stream:
-    """An ordered queue of work. `with stream:` makes it current; `sync()` waits for it."""
+    """An ordered queue of work. `with stream:` makes it current; `sync()` waits for it.
+
+    >>> dev = tec.cpu()
+    >>> with dev.stream() as stream:
+    ...     a = tec.nd.array(np.ones(4), dev)
+    >>> stream.sync()
+    """
 
     def __init__(self, device: Device, create: Any = None):
         self.device = device
@@ -64,7 +70,13 @@ class Stream:
 
 
 class Event:
-    """A mark in a stream, with the time at which it was passed."""
+    """A mark in a stream, with the time at which it was passed.
+
+    >>> dev = tec.cpu()
+    >>> start, stop = dev.event().record(), dev.event().record()
+    >>> start.elapsed_ms(stop) >= 0.0
+    True
+    """
 
     def __init__(self, device: Device):
         self.device = device

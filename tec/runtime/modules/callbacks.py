@@ -55,7 +55,15 @@ def register_func(name: Any, f: Any = None, override: bool = False) -> Any:
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any] | None:
-    """The function that is registered as `name`; where there is none, None if `allow_missing`, else ArgumentError."""
+    """The function that is registered as `name`; where there is none, None if `allow_missing`, else ArgumentError.
+
+    >>> tec.register_func("my.twice", lambda x: 2 * x, override=True)(21)
+    42
+    >>> tec.get_global_func("my.twice")(4)
+    8
+    >>> tec.get_global_func("my.other", allow_missing=True) is None
+    True
+    """
     f = _FUNCTIONS.get(name)
     # What calls a vendor's library is registered when it is first asked for.
     if f is None and name.startswith(_LIBRARY):
@@ -67,7 +75,13 @@ def get_global_func(name: str, allow_missing: bool = False) -> Callable[..., Any
 
 
 def remove_global_func(name: str) -> None:
-    """Forget a registered function; none where there is none."""
+    """Forget a registered function; none where there is none.
+
+    >>> half = tec.register_func("my.half", lambda x: x // 2, override=True)
+    >>> tec.remove_global_func("my.half")
+    >>> tec.get_global_func("my.half", allow_missing=True) is None
+    True
+    """
     _FUNCTIONS.pop(name, None)
 
 

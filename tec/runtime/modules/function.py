@@ -35,7 +35,17 @@ _Pair = tuple[int, int]
 
 
 class Function:
-    """A function of a module: call it with its tensors and scalars, outputs included, in the order of the signature."""
+    """A function of a module: call it with its tensors and scalars, outputs included, in the order of the signature.
+
+    >>> A = tec.placeholder((4,), name="A")
+    >>> B = tec.compute((4,), lambda i: A[i] * 2.0, name="B")
+    >>> module = tec.build(tec.create_schedule(B.op), [A, B], "llvm", name="twice")
+    >>> twice = module["twice"]
+    >>> b = tec.nd.array(np.zeros(4, "float32"))
+    >>> twice(np.ones(4, "float32"), b)
+    >>> b.numpy()
+    array([2., 2., 2., 2.], dtype=float32)
+    """
 
     def __init__(self, module: Module, name: str, spec: dict[str, Any]):
         self.module = module

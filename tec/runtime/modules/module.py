@@ -50,6 +50,16 @@ class Module:
     the whole by kind, as text or as functions that make it; `imported`, the device
     modules; `target`, as text; `asserts`, the messages of a CPU function's assertions; `support`, objects that `image`
     is linked against (the thread pool); `attrs`, JSON-able extras (kernel resources and the like).
+
+    >>> A = tec.placeholder((4,), name="A")
+    >>> B = tec.compute((4,), lambda i: A[i] * 2.0, name="B")
+    >>> f = tec.build(tec.create_schedule(B.op), [A, B], "llvm", name="twice")
+    >>> a, b = np.ones(4, "float32"), np.zeros(4, "float32")
+    >>> f(a, b)
+    >>> b
+    array([2., 2., 2., 2.], dtype=float32)
+    >>> f.get_source("ir").splitlines()[1]
+    'def twice(A: Buffer((4,), "float32"), B: Buffer((4,), "float32")):'
     """
 
     def __init__(
@@ -475,6 +485,15 @@ def _text(sources: dict[str, Source], kind: str) -> str:
 
 
 def load_module(path: str | os.PathLike[str]) -> Module:
-    """Read a module that `Module.save`, or `Module.export_library` as a shared object, wrote. PackageError for a damaged or foreign file."""
+    """Read a module that `Module.save`, or `Module.export_library` as a shared object, wrote. PackageError for a damaged or foreign file.
+
+    >>> import tempfile, pathlib
+    >>> A = tec.placeholder((4,), name="A")
+    >>> B = tec.compute((4,), lambda i: A[i] * 2.0, name="B")
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "twice.tecmod")
+    >>> tec.build(tec.create_schedule(B.op), [A, B], "llvm", name="twice").save(path)
+    >>> tec.load_module(path).function_names
+    ['twice']
+    """
     with read_package(path, "module") as package:
         return Module.from_data(package.meta.get("module"), package.blob)

@@ -452,6 +452,16 @@ def load(path: str | os.PathLike[str]) -> Network:
 
         net = tec.load("model.tec")
         outputs = net.run({"input": x})
+
+    >>> import tempfile, pathlib
+    >>> g = tec.graph.Graph()
+    >>> x = g.input("x", "float32", (4,))
+    >>> g.set_outputs([g.add("relu", [x])[0]], ["y"])
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "model.tec")
+    >>> tec.compile(g, target="llvm").save(path)
+    >>> net = tec.load(path)
+    >>> net.run({"x": np.float32([-1, 0, 1, 2])})[0]
+    array([0., 0., 1., 2.], dtype=float32)
     """
     with read_package(path, "network") as package:
         meta = package.meta
