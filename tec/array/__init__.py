@@ -183,7 +183,11 @@ pi = _math.pi
 
 
 def block(*arrays: Array) -> None:
-    """Compute arrays together, and wait for their devices: what they share is computed once."""
+    """Compute arrays together, and wait for their devices: what they share is computed once.
+
+    >>> x, y = xp.asarray([1, 2]) + 1, xp.asarray([3, 4]) * 2
+    >>> made = xp.block(x, y)
+    """
     by_device: dict[object, list[Array]] = {}
     for x in arrays:
         by_device.setdefault(x.device, []).append(x)

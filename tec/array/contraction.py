@@ -22,6 +22,9 @@ def einsum(subscripts: str, /, *operands: Array, optimize: Any = None) -> Array:
     """Sums of products over indices: "ij,jk->ik" is a matrix product, "ii" a trace, "...ij->...ji" a transpose.
 
     optimize: a path as `numpy.einsum_path` gives it; by default one is chosen. Raises ArrayValueError for subscripts that do not fit.
+
+    >>> xp.einsum("ij,j->i", xp.asarray([[1, 2], [3, 4]]), xp.asarray([1, 10]))
+    Array([21, 43], dtype=int64)
     """
     if not isinstance(subscripts, str):
         raise ArrayTypeError(

@@ -157,6 +157,9 @@ def from_dlpack(x: Any, /, *, device: DeviceLike = None, copy: bool | None = Non
     never; by default only what lies on another device or is not compact. What the owner writes later shows in the
     array, and in expressions of it that are not computed, so call `block()` on those first. Assignment to the array
     goes to memory of its own. Raises BufferError if memory cannot be shared and copy is False.
+
+    >>> xp.from_dlpack(np.float32([1, 2]))
+    Array([1., 2.], dtype=float32)
     """
     return Array(foreign.taken(x, device, copy))
 
@@ -173,12 +176,20 @@ def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLik
 
     shape: an int or a tuple of ints. dtype: float32 by default. device: the CPU by default, or that of `with dev:`. Raises ArrayValueError
     for a negative extent.
+
+    >>> xp.empty((2, 3)).shape
+    (2, 3)
     """
     return Array(leaf(nd_empty(shape_of(shape), _dtype_or(dtype, dtypes.DEFAULT_FLOAT).name, place(device))))
 
 
 def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """An array of one number. Raises ArrayValueError for a number that the type does not hold, such as 2.5 as an integer."""
+    """An array of one number. Raises ArrayValueError for a number that the type does not hold, such as 2.5 as an integer.
+
+    >>> xp.full((2, 2), 7)
+    Array([[7, 7],
+           [7, 7]], dtype=int64)
+    """
     if type(fill_value) is Array:
         n = fill_value._node
         made = build.broadcast_to(build.cast(n, _dtype_or(dtype, n.dtype)), shape_of(shape))
@@ -192,12 +203,21 @@ def full(shape: ShapeLike, fill_value: Any, dtype: DTypeLike | None = None, *, d
 
 
 def zeros(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """An array of zeros."""
+    """An array of zeros.
+
+    >>> xp.zeros((2, 2))
+    Array([[0., 0.],
+           [0., 0.]], dtype=float32)
+    """
     return full(shape, 0, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
 
 def ones(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """An array of ones."""
+    """An array of ones.
+
+    >>> xp.ones(3, dtype=xp.int32)
+    Array([1, 1, 1], dtype=int32)
+    """
     return full(shape, 1, dtype=_dtype_or(dtype, dtypes.DEFAULT_FLOAT), device=device)
 
 
@@ -207,22 +227,38 @@ def _like(x: Array, dtype: Any, device: Any) -> dict[str, Any]:
 
 
 def empty_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """`empty` of the shape, type and device of another array."""
+    """`empty` of the shape, type and device of another array.
+
+    >>> xp.empty_like(xp.zeros((2, 3), dtype=xp.int32)).dtype
+    tec.array.int32
+    """
     return empty(x.shape, **_like(x, dtype, device))
 
 
 def zeros_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """`zeros` of the shape, type and device of another array."""
+    """`zeros` of the shape, type and device of another array.
+
+    >>> xp.zeros_like(xp.asarray([1, 2]))
+    Array([0, 0], dtype=int64)
+    """
     return zeros(x.shape, **_like(x, dtype, device))
 
 
 def ones_like(x: Array, /, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """`ones` of the shape, type and device of another array."""
+    """`ones` of the shape, type and device of another array.
+
+    >>> xp.ones_like(xp.asarray([1.5, 2.5]))
+    Array([1., 1.], dtype=float32)
+    """
     return ones(x.shape, **_like(x, dtype, device))
 
 
 def full_like(x: Array, /, fill_value: Any, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
-    """`full` of the shape, type and device of another array."""
+    """`full` of the shape, type and device of another array.
+
+    >>> xp.full_like(xp.zeros(3), 0.5)
+    Array([0.5, 0.5, 0.5], dtype=float32)
+    """
     return full(x.shape, fill_value, **_like(x, dtype, device))
 
 
@@ -304,7 +340,12 @@ def linspace(
 def eye(
     n_rows: int, n_cols: int | None = None, /, k: int = 0, dtype: DTypeLike | None = None, *, device: DeviceLike = None
 ) -> Array:
-    """Ones on diagonal `k` of a matrix, zeros elsewhere."""
+    """Ones on diagonal `k` of a matrix, zeros elsewhere.
+
+    >>> xp.eye(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     shape, where = shape_of((n_rows, n_rows if n_cols is None else n_cols)), place(device)
     return Array(build.cast(_diagonal("equal", shape, k, where), _dtype_or(dtype, dtypes.DEFAULT_FLOAT)))
 
@@ -330,18 +371,32 @@ def _triangle(x: Array, k: int, relation: str) -> Array:
 
 
 def tril(x: Array, /, k: int = 0) -> Array:
-    """The elements on and below diagonal `k` of the last two dimensions, zeros above."""
+    """The elements on and below diagonal `k` of the last two dimensions, zeros above.
+
+    >>> xp.tril(xp.ones((2, 2)))
+    Array([[1., 0.],
+           [1., 1.]], dtype=float32)
+    """
     return _triangle(x, k, "less_equal")
 
 
 def triu(x: Array, /, k: int = 0) -> Array:
-    """The elements on and above diagonal `k` of the last two dimensions, zeros below."""
+    """The elements on and above diagonal `k` of the last two dimensions, zeros below.
+
+    >>> xp.triu(xp.ones((2, 2)))
+    Array([[1., 1.],
+           [0., 1.]], dtype=float32)
+    """
     return _triangle(x, k, "greater_equal")
 
 
 def meshgrid(*arrays: Array, indexing: str = "xy") -> tuple[Array, ...]:
     """The coordinates of a grid: one array of the grid's shape for each one-dimensional array. indexing: "xy"
     (columns first) or "ij".
+
+    >>> rows, columns = xp.meshgrid(xp.asarray([0, 1]), xp.asarray([0, 1, 2]), indexing="ij")
+    >>> rows.shape, columns.shape
+    ((2, 3), (2, 3))
     """
     if indexing not in ("xy", "ij"):
         raise ArrayValueError(f"meshgrid(indexing={indexing!r})", hint='"xy" or "ij"')

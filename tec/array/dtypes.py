@@ -208,7 +208,11 @@ def _of(x: Any) -> DType:
 
 
 def finfo(type: Any, /) -> FInfo:
-    """Limits of a float type, or of an array's. ArrayTypeError for other types."""
+    """Limits of a float type, or of an array's. ArrayTypeError for other types.
+
+    >>> xp.finfo(xp.float32).bits, xp.finfo(xp.float16).max
+    (32, 65504.0)
+    """
     d = _of(type)
     d = PART.get(d.name, d)
     if d not in _FLOATS:
@@ -219,7 +223,11 @@ def finfo(type: Any, /) -> FInfo:
 
 
 def iinfo(type: Any, /) -> IInfo:
-    """Limits of an integer type, or of an array's. ArrayTypeError for other types."""
+    """Limits of an integer type, or of an array's. ArrayTypeError for other types.
+
+    >>> xp.iinfo(xp.int8).min, xp.iinfo(xp.int8).max
+    (-128, 127)
+    """
     d = _of(type)
     if d not in _INTS:
         raise ArrayTypeError(f"iinfo({d}): no integer type")
@@ -229,7 +237,11 @@ def iinfo(type: Any, /) -> IInfo:
 
 def isdtype(dtype: Any, kind: Any) -> Any:
     """Whether a dtype is of a kind: another dtype, "bool", "signed integer", "unsigned integer", "integral", "real floating",
-    "complex floating", "numeric", or a tuple of them."""
+    "complex floating", "numeric", or a tuple of them.
+
+    >>> xp.isdtype(xp.float32, "real floating"), xp.isdtype(xp.int8, ("bool", "integral"))
+    (True, True)
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     if isinstance(kind, str) and kind in KINDS:
@@ -240,7 +252,11 @@ def isdtype(dtype: Any, kind: Any) -> Any:
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:
-    """Whether promotion with `to` gives `to`."""
+    """Whether promotion with `to` gives `to`.
+
+    >>> xp.can_cast(xp.int32, xp.int64), xp.can_cast(xp.int64, xp.int32)
+    (True, False)
+    """
     try:
         return promote(_of(from_), as_dtype(to)) == to
     except ArrayTypeError:
@@ -248,7 +264,11 @@ def can_cast(from_: Any, to: Any, /) -> Any:
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
-    """The type that operations on all of these have. Arrays, dtypes and Python numbers, at least one of them no number."""
+    """The type that operations on all of these have. Arrays, dtypes and Python numbers, at least one of them no number.
+
+    >>> xp.result_type(xp.int8, xp.uint8), xp.result_type(xp.int32, xp.float16)
+    (tec.array.int16, tec.array.float16)
+    """
     scalars = [x for x in arrays_and_dtypes if type(x) in (_BOOL, int, float, complex)]
     typed = [_of(x) for x in arrays_and_dtypes if type(x) not in (_BOOL, int, float, complex)]
     if not typed:

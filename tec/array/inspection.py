@@ -57,5 +57,9 @@ class Info:
 
 
 def __array_namespace_info__() -> Info:
-    """The inspection functions."""
+    """The inspection functions.
+
+    >>> sorted(xp.__array_namespace_info__().default_dtypes())
+    ['complex floating', 'indexing', 'integral', 'real floating']
+    """
     return Info()

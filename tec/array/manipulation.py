@@ -45,7 +45,11 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that shapes broadcast to."""
+    """The shape that shapes broadcast to.
+
+    >>> xp.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
     given = [tuple(s) for s in shapes]
     found = common(given) if given else ()
     if found is None:
@@ -54,7 +58,12 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 
 
 def broadcast_to(x: Array, /, shape: ShapeLike) -> Array:
-    """The array repeated along dimensions of extent 1 and new ones in front."""
+    """The array repeated along dimensions of extent 1 and new ones in front.
+
+    >>> xp.broadcast_to(xp.asarray([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int64)
+    """
     n, new = node_of(x), shape_of(shape)
     if common([n.shape, new]) != new:
         raise ArrayValueError(f"shape {n.shape} does not broadcast to {new}")
@@ -62,7 +71,12 @@ def broadcast_to(x: Array, /, shape: ShapeLike) -> Array:
 
 
 def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
-    """All with their common shape."""
+    """All with their common shape.
+
+    >>> a, b = xp.broadcast_arrays(xp.zeros((3, 1)), xp.zeros(4))
+    >>> a.shape, b.shape
+    ((3, 4), (3, 4))
+    """
     nodes = [node_of(x) for x in arrays]
     if not nodes:
         return ()
@@ -93,7 +107,11 @@ def reshape(x: Array, /, shape: ShapeLike, *, copy: bool | None = None) -> Array
 
 
 def expand_dims(x: Array, /, axis: int = 0) -> Array:
-    """A new dimension of extent 1 at `axis`; several for a tuple."""
+    """A new dimension of extent 1 at `axis`; several for a tuple.
+
+    >>> xp.expand_dims(xp.zeros((3, 4)), axis=1).shape
+    (3, 1, 4)
+    """
     n = node_of(x)
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     ndim = len(n.shape) + len(given)
@@ -103,7 +121,11 @@ def expand_dims(x: Array, /, axis: int = 0) -> Array:
 
 
 def squeeze(x: Array, /, axis: Any = None) -> Array:
-    """Without the dimensions `axis`, whose extent is 1; by default without all that have it."""
+    """Without the dimensions `axis`, whose extent is 1; by default without all that have it.
+
+    >>> xp.squeeze(xp.zeros((1, 3)), axis=0).shape
+    (3,)
+    """
     n = node_of(x)
     gone = [k for k, m in enumerate(n.shape) if m == 1] if axis is None else axes_of(axis, len(n.shape))
     if any(n.shape[k] != 1 for k in gone):
@@ -112,7 +134,11 @@ def squeeze(x: Array, /, axis: Any = None) -> Array:
 
 
 def permute_dims(x: Array, /, axes: Any) -> Array:
-    """Dimension k is dimension axes[k] of x."""
+    """Dimension k is dimension axes[k] of x.
+
+    >>> xp.permute_dims(xp.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     n = node_of(x)
     perm = tuple(axis_of(a, len(n.shape)) for a in axes)
     if sorted(perm) != list(range(len(n.shape))):
@@ -121,7 +147,11 @@ def permute_dims(x: Array, /, axes: Any) -> Array:
 
 
 def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
-    """The dimensions `source` at the places `destination`, the others in their order."""
+    """The dimensions `source` at the places `destination`, the others in their order.
+
+    >>> xp.moveaxis(xp.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     n = node_of(x)
     ndim = len(n.shape)
     a = [axis_of(k, ndim) for k in (source if isinstance(source, (tuple, list)) else (source,))]
@@ -135,7 +165,11 @@ def moveaxis(x: Array, source: Any, destination: Any, /) -> Array:
 
 
 def flip(x: Array, /, axis: int | Sequence[int] | None = None) -> Array:
-    """The elements in reverse order along `axis`, or all."""
+    """The elements in reverse order along `axis`, or all.
+
+    >>> xp.flip(xp.asarray([1, 2, 3]))
+    Array([3, 2, 1], dtype=int64)
+    """
     n = node_of(x)
     turned = axes_of(axis, len(n.shape))
     if 0 in n.shape:
@@ -178,7 +212,12 @@ def concat(arrays: Any, /, axis: int | None = 0) -> Array:
 
 
 def stack(arrays: Any, /, axis: int = 0) -> Array:
-    """Arrays of one shape along a new dimension."""
+    """Arrays of one shape along a new dimension.
+
+    >>> xp.stack([xp.asarray([1, 2]), xp.asarray([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int64)
+    """
     nodes = _joined(arrays, "stack")
     if any(n.shape != nodes[0].shape for n in nodes):
         raise ArrayValueError(f"stack of shapes {', '.join(str(n.shape) for n in nodes)}")
@@ -189,7 +228,11 @@ def stack(arrays: Any, /, axis: int = 0) -> Array:
 
 
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
-    """The parts along `axis`, which vanishes."""
+    """The parts along `axis`, which vanishes.
+
+    >>> [x.shape for x in xp.unstack(xp.zeros((2, 3)))]
+    [(3,), (3,)]
+    """
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
     lead = (slice(None),) * k
@@ -199,6 +242,9 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
 def roll(x: Array, /, shift: Any, axis: int | Sequence[int] | None = None) -> Array:
     """The elements moved by `shift` positions along `axis`, the last ones to the front. With axis=None the array is
     treated as one dimension.
+
+    >>> xp.roll(xp.asarray([1, 2, 3]), 1)
+    Array([3, 1, 2], dtype=int64)
     """
     n = node_of(x)
     if axis is None:
@@ -220,7 +266,11 @@ def roll(x: Array, /, shift: Any, axis: int | Sequence[int] | None = None) -> Ar
 
 
 def tile(x: Array, repetitions: Any, /) -> Array:
-    """The whole array repeated along each dimension."""
+    """The whole array repeated along each dimension.
+
+    >>> xp.tile(xp.asarray([1, 2]), (2,))
+    Array([1, 2, 1, 2], dtype=int64)
+    """
     n = node_of(x)
     times = tuple(int(r) for r in (repetitions if isinstance(repetitions, (tuple, list)) else (repetitions,)))
     ndim = max(len(times), len(n.shape))
@@ -239,6 +289,9 @@ def tile(x: Array, repetitions: Any, /) -> Array:
 def repeat(x: Array, repeats: Any, /, axis: int | None = None) -> Array:
     """Each element repeated along `axis`; with axis=None all elements in one dimension. repeats: a number, or one
     number per element.
+
+    >>> xp.repeat(xp.asarray([1, 2]), 2)
+    Array([1, 1, 2, 2], dtype=int64)
     """
     n = node_of(x)
     if isinstance(repeats, (tuple, list)):
@@ -298,7 +351,12 @@ def take(x: Array, indices: Array, /, axis: int | None = None) -> Array:
 
 
 def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
-    """out[i, j, k] = x[i, indices[i, j, k], k] for axis 1; other dimensions broadcast."""
+    """out[i, j, k] = x[i, indices[i, j, k], k] for axis 1; other dimensions broadcast.
+
+    >>> xp.take_along_axis(xp.asarray([[10, 20], [30, 40]]), xp.asarray([[1], [0]]), axis=1)
+    Array([[20],
+           [30]], dtype=int64)
+    """
     n, index = node_of(x), node_of(indices, "indices")
     build.one_device((n, index))
     k = axis_of(axis, len(n.shape))
@@ -318,7 +376,11 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Array:
 
 
 def astype(x: Array, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike = None) -> Array:
-    """The elements as another type: floats to integers toward zero (and to the nearest that there is), integers to integers by wrapping, to bool: not 0."""
+    """The elements as another type: floats to integers toward zero (and to the nearest that there is), integers to integers by wrapping, to bool: not 0.
+
+    >>> xp.astype(xp.asarray([1.5, -1.5]), xp.int32)
+    Array([ 1, -1], dtype=int32)
+    """
     n, kind = node_of(x), as_dtype(dtype)
     if device is not None:
         x = x.to_device(device)

@@ -16,7 +16,11 @@ from .errors import ArrayValueError
 
 
 def array(x: Any, dtype: Any = None, copy: bool = True, device: Any = None) -> Array:
-    """`asarray`, by default of a copy."""
+    """`asarray`, by default of a copy.
+
+    >>> xp.array([[1, 2], [3, 4]]).shape
+    (2, 2)
+    """
     return creation.asarray(x, dtype=dtype, copy=copy or None, device=device)
 
 
@@ -264,7 +268,11 @@ def diagflat(x: Array, k: int = 0) -> Array:
 
 
 def trace(x: Array, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
-    """The sum of the diagonal."""
+    """The sum of the diagonal.
+
+    >>> xp.trace(xp.asarray([[1, 2], [3, 4]]))
+    Array(5, dtype=int64)
+    """
     return statistical.sum(diagonal(x, offset, axis1, axis2), axis=-1)
 
 

@@ -67,13 +67,22 @@ def matmul(x1: Array, x2: Array, /) -> Array:
 
 
 def matrix_transpose(x: Array, /) -> Array:
-    """The last two dimensions exchanged."""
+    """The last two dimensions exchanged.
+
+    >>> xp.matrix_transpose(xp.asarray([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int64)
+    """
     node_of(x)
     return x.mT
 
 
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
-    """The sum of products along `axis`, which both have; others broadcast."""
+    """The sum of products along `axis`, which both have; others broadcast.
+
+    >>> xp.vecdot(xp.asarray([1, 2]), xp.asarray([3, 4]))
+    Array(11, dtype=int64)
+    """
     node_of(x1), node_of(x2)
     a, b = pair(x1, x2)
     _numbers("vecdot", a)
@@ -89,7 +98,11 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
 
 
 def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
-    """The sum of products over the last `axes` dimensions of the first and the first ones of the second; or over two lists of dimensions."""
+    """The sum of products over the last `axes` dimensions of the first and the first ones of the second; or over two lists of dimensions.
+
+    >>> xp.tensordot(xp.ones((2, 3)), xp.ones((3, 4)), axes=1).shape
+    (2, 4)
+    """
     node_of(x1), node_of(x2)
     a, b = pair(x1, x2)
     _numbers("tensordot", a)

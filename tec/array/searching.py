@@ -32,6 +32,9 @@ def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
 def argmax(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the largest element along `axis`, the first of equal ones. NaN counts as larger than all. With
     axis=None the index counts in one dimension.
+
+    >>> xp.argmax(xp.asarray([3, 5, 1]))
+    Array(1, dtype=int64)
     """
     return _best("argmax", x, axis, keepdims)
 
@@ -39,6 +42,9 @@ def argmax(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> A
 def argmin(x: Array, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
     """The index of the smallest element along `axis`, the first of equal ones. NaN counts as smaller than all. With
     axis=None the index counts in one dimension.
+
+    >>> xp.argmin(xp.asarray([3, 5, 1]))
+    Array(2, dtype=int64)
     """
     return _best("argmin", x, axis, keepdims)
 
@@ -97,6 +103,9 @@ def where(condition: Array, x1: Any = None, x2: Any = None, /) -> Any:
 def searchsorted(x1: Array, x2: Any, /, side: str = "left", sorter: Array | None = None) -> Array:
     """The position of each element of x2 in the sorted, one-dimensional x1: before equal elements ("left") or behind
     them ("right"). sorter: indices that sort x1.
+
+    >>> xp.searchsorted(xp.asarray([1, 3, 5]), xp.asarray([0, 3, 9]))
+    Array([0, 1, 3], dtype=int64)
     """
     if side not in ("left", "right"):
         raise ArrayValueError(f"searchsorted(side={side!r})", hint='"left" or "right"')

@@ -91,19 +91,31 @@ class _Runs:
 
 
 def unique_all(x: Array, /) -> UniqueAll:
-    """The different elements in order, where each stands first, for each element the number of its value, and how often each comes."""
+    """The different elements in order, where each stands first, for each element the number of its value, and how often each comes.
+
+    >>> xp.unique_all(xp.asarray([3, 1, 3])).values
+    Array([1, 3], dtype=int64)
+    """
     runs = _Runs(x)
     return UniqueAll(runs.values, runs.indices, runs.inverse, runs.counts)
 
 
 def unique_counts(x: Array, /) -> UniqueCounts:
-    """The different elements in order, and how often each comes."""
+    """The different elements in order, and how often each comes.
+
+    >>> xp.unique_counts(xp.asarray([3, 1, 3])).counts
+    Array([1, 2], dtype=int64)
+    """
     runs = _Runs(x)
     return UniqueCounts(runs.values, runs.counts)
 
 
 def unique_inverse(x: Array, /) -> UniqueInverse:
-    """The different elements in order, and for each element the number of its value."""
+    """The different elements in order, and for each element the number of its value.
+
+    >>> xp.unique_inverse(xp.asarray([3, 1, 3])).inverse_indices
+    Array([1, 0, 1], dtype=int64)
+    """
     runs = _Runs(x)
     return UniqueInverse(runs.values, runs.inverse)
 
@@ -118,7 +130,11 @@ def unique_values(x: Array, /) -> Array:
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
-    """Whether each element of x1 is among those of x2. invert: the opposite."""
+    """Whether each element of x1 is among those of x2. invert: the opposite.
+
+    >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([2, 5]))
+    Array([False,  True, False], dtype=bool)
+    """
     a, b = pair(x1, x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))

@@ -55,7 +55,11 @@ def sort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool 
 
 
 def argsort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The indices that sort the elements along `axis`. Equal elements keep their order."""
+    """The indices that sort the elements along `axis`. Equal elements keep their order.
+
+    >>> xp.argsort(xp.asarray([3, 1, 2]))
+    Array([1, 2, 0], dtype=int64)
+    """
     n = node_of(x)
     k = axis_of(axis, len(n.shape))
     return Array(ordered(n, k, descending)[1] if n.size else build.full(0, n.shape, dtypes.int64, n.device))

@@ -52,6 +52,9 @@ def prod(
 ) -> Array:
     """The product along `axis`, an int, a tuple, or None for all. Integers are multiplied in 64 bits unless `dtype`
     gives another type.
+
+    >>> xp.prod(xp.asarray([2, 3, 4]))
+    Array(24, dtype=int64)
     """
     n = node_of(x)
     return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
@@ -65,12 +68,20 @@ def _extreme(op: str, of_bools: str, x: Array, axis: Any, keepdims: bool) -> Arr
 
 
 def max(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """The largest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
+    """The largest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is.
+
+    >>> xp.max(xp.asarray([[1, 5], [3, 2]]), axis=0)
+    Array([3, 5], dtype=int64)
+    """
     return _extreme("max", "any", x, axis, keepdims)
 
 
 def min(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """The smallest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is."""
+    """The smallest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is.
+
+    >>> xp.min(xp.asarray([[1, 5], [3, 2]]), axis=0)
+    Array([1, 2], dtype=int64)
+    """
     return _extreme("min", "all", x, axis, keepdims)
 
 
@@ -96,7 +107,11 @@ def _mean(n: Node, axis: Any, keepdims: bool, count: float) -> Node:
 
 
 def mean(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """The mean along `axis` (all for None); NaN of no elements. Integers and bools become the default float."""
+    """The mean along `axis` (all for None); NaN of no elements. Integers and bools become the default float.
+
+    >>> xp.mean(xp.asarray([1.0, 2.0, 6.0]))
+    Array(3., dtype=float32)
+    """
     n = _float("mean", x)
     return Array(_mean(n, axis, keepdims, _count(n, axis)))
 
@@ -121,6 +136,9 @@ def var(
 ) -> Array:
     """The variance along `axis`: the sum of the squared differences from the mean, divided by the count less
     `correction`, which NumPy calls `ddof`.
+
+    >>> xp.var(xp.asarray([1.0, 3.0]), correction=1)
+    Array(2., dtype=float32)
     """
     return Array(_var(x, axis, correction if ddof is None else ddof, keepdims, "var"))
 
@@ -134,7 +152,11 @@ def std(
     keepdims: bool = False,
     ddof: float | None = None,
 ) -> Array:
-    """The standard deviation: the root of `var`."""
+    """The standard deviation: the root of `var`.
+
+    >>> xp.std(xp.asarray([1.0, 3.0]))
+    Array(1., dtype=float32)
+    """
     return Array(build.unary("sqrt", _var(x, axis, correction if ddof is None else ddof, keepdims, "std")))
 
 
@@ -160,14 +182,22 @@ def _running(op: str, x: Array, axis: int | None, dtype: Any, include_initial: b
 def cumulative_sum(
     x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
-    """The sums up to each element along `axis`; with `include_initial` a 0 in front."""
+    """The sums up to each element along `axis`; with `include_initial` a 0 in front.
+
+    >>> xp.cumulative_sum(xp.asarray([1, 2, 3]))
+    Array([1, 3, 6], dtype=int64)
+    """
     return _running("cumsum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
     x: Array, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> Array:
-    """The products up to each element along `axis`; with `include_initial` a 1 in front."""
+    """The products up to each element along `axis`; with `include_initial` a 1 in front.
+
+    >>> xp.cumulative_prod(xp.asarray([1, 2, 3]))
+    Array([1, 2, 6], dtype=int64)
+    """
     return _running("cumprod", x, axis, dtype, include_initial)
 
 
@@ -175,17 +205,29 @@ def cumulative_prod(
 
 
 def all(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """Whether all elements along `axis` are true, or not 0."""
+    """Whether all elements along `axis` are true, or not 0.
+
+    >>> xp.all(xp.asarray([[True, False], [True, True]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     return Array(reduce("all", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
 def any(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """Whether any element along `axis` is true, or not 0."""
+    """Whether any element along `axis` is true, or not 0.
+
+    >>> xp.any(xp.asarray([[True, False], [False, False]]), axis=1)
+    Array([ True, False], dtype=bool)
+    """
     return Array(reduce("any", build.cast(node_of(x), dtypes.bool), axis, keepdims))
 
 
 def count_nonzero(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
-    """How many along `axis` are not 0."""
+    """How many along `axis` are not 0.
+
+    >>> xp.count_nonzero(xp.asarray([0, 1, 2]))
+    Array(2, dtype=int64)
+    """
     held = build.cast(build.cast(node_of(x), dtypes.bool), dtypes.int64)
     return Array(reduce("sum", held, axis, keepdims))
 
@@ -193,7 +235,11 @@ def count_nonzero(x: Array, /, axis: int | Sequence[int] | None = None, *, keepd
 def diff(
     x: Array, /, n: int = 1, axis: int = -1, *, prepend: Array | None = None, append: Array | None = None
 ) -> Array:
-    """The differences of neighbours along `axis`, `n` times; of bools whether they differ."""
+    """The differences of neighbours along `axis`, `n` times; of bools whether they differ.
+
+    >>> xp.diff(xp.asarray([1, 4, 9]))
+    Array([3, 5], dtype=int64)
+    """
     k = axis_of(axis, x.ndim)
     if n < 0:
         raise ArrayValueError(f"diff {n} times")

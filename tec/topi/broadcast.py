@@ -21,14 +21,19 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _binary(name: str, f: Callable[[Any, Any], Any], text: str) -> Callable[[Any, Any], Any]:
+def _binary(name: str, f: Callable[[Any, Any], Any], text: str, of: str = "float32") -> Callable[[Any, Any], Any]:
     def operator(lhs: Any, rhs: Any) -> Any:
         if not isinstance(lhs, Tensor) and not isinstance(rhs, Tensor):
             return f(lhs, rhs)  # of two scalars it is an expression
         return elementwise(f, lhs, rhs, name=name)
 
     operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"{text}, element by element. Operands: tensors, which broadcast, and scalars; of two scalars the expression. Raises ExprError."
+    operator.__doc__ = f"""{text}, element by element. Operands: tensors, which broadcast, and scalars; of two scalars the expression. Raises ExprError.
+
+    >>> a, b = te.placeholder((2, 3), "{of}", name="a"), te.placeholder((3,), "{of}", name="b")
+    >>> topi.{name}(a, b).shape
+    (2, 3)
+    """
     return operator
 
 
@@ -46,14 +51,14 @@ floor_mod = _binary("floor_mod", te.floormod, "The rest of lhs // rhs, of the si
 power = _binary("power", te.power, "lhs to the power of rhs")
 maximum = _binary("maximum", te.maximum, "The larger one")
 minimum = _binary("minimum", te.minimum, "The smaller one")
-left_shift = _binary("left_shift", build.left_shift, "lhs << rhs")
-right_shift = _binary("right_shift", build.right_shift, "lhs >> rhs")
-bitwise_and = _binary("bitwise_and", te.bitwise_and, "lhs & rhs")
-bitwise_or = _binary("bitwise_or", te.bitwise_or, "lhs | rhs")
-bitwise_xor = _binary("bitwise_xor", te.bitwise_xor, "lhs ^ rhs")
-logical_and = _binary("logical_and", lambda a, b: te.all(a, b), "lhs and rhs, both bool")
-logical_or = _binary("logical_or", lambda a, b: te.any(a, b), "lhs or rhs, both bool")
-logical_xor = _binary("logical_xor", _compare("ne"), "Exactly one of lhs and rhs, both bool")
+left_shift = _binary("left_shift", build.left_shift, "lhs << rhs", "int32")
+right_shift = _binary("right_shift", build.right_shift, "lhs >> rhs", "int32")
+bitwise_and = _binary("bitwise_and", te.bitwise_and, "lhs & rhs", "int32")
+bitwise_or = _binary("bitwise_or", te.bitwise_or, "lhs | rhs", "int32")
+bitwise_xor = _binary("bitwise_xor", te.bitwise_xor, "lhs ^ rhs", "int32")
+logical_and = _binary("logical_and", lambda a, b: te.all(a, b), "lhs and rhs, both bool", "bool")
+logical_or = _binary("logical_or", lambda a, b: te.any(a, b), "lhs or rhs, both bool", "bool")
+logical_xor = _binary("logical_xor", _compare("ne"), "Exactly one of lhs and rhs, both bool", "bool")
 greater = _binary("greater", _compare("gt"), "lhs > rhs")
 greater_equal = _binary("greater_equal", _compare("ge"), "lhs >= rhs")
 less = _binary("less", _compare("lt"), "lhs < rhs")
@@ -63,7 +68,12 @@ not_equal = _binary("not_equal", _compare("ne"), "lhs != rhs")
 
 
 def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
-    """The sum of some tensors, element by element. Raises ExprError for none."""
+    """The sum of some tensors, element by element. Raises ExprError for none.
+
+    >>> x = te.placeholder((3,), name="x")
+    >>> te.evaluate([topi.elemwise_sum([x, x, x])], {x: np.float32([1, 2, 3])})[0]
+    array([3., 6., 9.], dtype=float32)
+    """
     if not xs:
         raise ExprError("elemwise_sum of no tensors", hint="give a list of at least one")
     total = tensor(xs[0], "elemwise_sum")
@@ -73,7 +83,11 @@ def elemwise_sum(xs: Sequence[Tensor]) -> Tensor:
 
 
 def broadcast_to(data: Tensor, shape: Any) -> Tensor:
-    """`data` repeated to `shape` under NumPy's rule. Raises ExprError where the shapes do not fit."""
+    """`data` repeated to `shape` under NumPy's rule. Raises ExprError where the shapes do not fit.
+
+    >>> topi.broadcast_to(te.placeholder((3,), name="x"), (2, 3)).shape
+    (2, 3)
+    """
     x = tensor(data, "broadcast_to")
     wanted = as_shape(shape, "broadcast_to")
     common = broadcast_dims(x.shape, wanted)

@@ -17,12 +17,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _unary(name: str, f: Callable[[Any], Any], text: str = "") -> Callable[[Tensor], Tensor]:
+def _unary(name: str, f: Callable[[Any], Any], text: str = "", of: str = "float32") -> Callable[[Tensor], Tensor]:
     def operator(x: Tensor) -> Tensor:
         return elementwise(f, tensor(x, name), name=name, tag=ELEMWISE)
 
     operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"{text or f'{name}(x)'}, element by element: a tensor of x's shape. Raises ExprError for a type that has it not."
+    operator.__doc__ = f"""{text or f"{name}(x)"}, element by element: a tensor of x's shape. Raises ExprError for a type that has it not.
+
+    >>> topi.{name}(te.placeholder((2, 3), "{of}", name="x")).shape
+    (2, 3)
+    """
     return operator
 
 
@@ -33,7 +37,7 @@ asin = _unary("asin", te.asin)
 asinh = _unary("asinh", te.asinh)
 atan = _unary("atan", te.atan)
 atanh = _unary("atanh", te.atanh)
-bitwise_not = _unary("bitwise_not", te.bitwise_not, "~x")
+bitwise_not = _unary("bitwise_not", te.bitwise_not, "~x", "int32")
 ceil = _unary("ceil", te.ceil)
 cos = _unary("cos", te.cos)
 cosh = _unary("cosh", te.cosh)
@@ -50,7 +54,7 @@ isnan = _unary("isnan", te.isnan)
 log = _unary("log", te.log)
 log10 = _unary("log10", te.log10)
 log2 = _unary("log2", te.log2)
-logical_not = _unary("logical_not", lambda x: te.select(x, False, True), "not x")
+logical_not = _unary("logical_not", lambda x: te.select(x, False, True), "not x", "bool")
 negative = _unary("negative", lambda x: -x, "-x")
 round = _unary("round", te.round)
 rsqrt = _unary("rsqrt", te.rsqrt, "1 / sqrt(x)")
@@ -66,17 +70,30 @@ trunc = _unary("trunc", te.trunc)
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """`x`, a tensor or an expression, as `dtype`."""
+    """`x`, a tensor or an expression, as `dtype`.
+
+    >>> topi.cast(te.placeholder((3,), name="x"), "float16").dtype
+    'float16'
+    """
     return x.astype(dtype) if isinstance(x, Tensor) else te.cast(dtype, x)
 
 
 def reinterpret(x: Tensor, dtype: str) -> Tensor:
-    """The bits of `x` as a `dtype` of the same size."""
+    """The bits of `x` as a `dtype` of the same size.
+
+    >>> topi.reinterpret(te.placeholder((3,), name="x"), "int32").dtype
+    'int32'
+    """
     return output("bitcast", [tensor(x, "reinterpret")], ELEMWISE, dtype=dtype)
 
 
 def clip(x: Tensor, a_min: Any, a_max: Any) -> Tensor:
-    """`x` with what is below `a_min` or above `a_max` set to that."""
+    """`x` with what is below `a_min` or above `a_max` set to that.
+
+    >>> x = te.placeholder((3,), name="x")
+    >>> te.evaluate([topi.clip(x, 0.0, 1.0)], {x: np.float32([-1, 0.5, 2])})[0]
+    array([0. , 0.5, 1. ], dtype=float32)
+    """
     x = tensor(x, "clip")
     low, high = te.const(a_min, x.dtype), te.const(a_max, x.dtype)
     return elementwise(lambda v: te.maximum(te.minimum(v, high), low), x, name="clip", tag=ELEMWISE)

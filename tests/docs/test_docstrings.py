@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import doctest
 import importlib
-import re
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -15,7 +14,12 @@ import pytest
 
 import tec
 from tec import te
+from tec.array import computing
+from tec.array.program import graph_of
+from tec.array.trace import Trace
+from tec.graph import run_graph
 from tec.jit.launching import Launcher
+from tec.runtime import Device, NDArray
 from tests.conformance.harness import Step, interpret
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +55,7 @@ def modules() -> list[str]:
     return sorted(
         ".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for p in files
-        if p.suffix == ".py" and re.search(r"^ *>>> ", p.read_text("utf-8"), re.M)
+        if p.suffix == ".py" and ">>> " in p.read_text("utf-8")
     )
 
 
@@ -60,15 +64,33 @@ def interpreted(launch: Launcher, *args: Any) -> None:
     interpret(Step(launch.kernel, (launch.grid, launch.shape.block), args), tec.Target("rocm -mcpu=gfx1100"))
 
 
+class InterpretedExpression:
+    """Stands in for the compiled code of an expression of arrays: its operators one by one, in NumPy."""
+
+    def __init__(self, trace: Trace, device: Device):
+        self.consts: dict[str, NDArray] = {}
+        self.graph, _ = graph_of(trace.entries, trace.roots, {})
+
+    def run(self, arrays: list[NDArray]) -> list[NDArray]:
+        feeds = {v.name: a.numpy() for v, a in zip(self.graph.inputs, arrays)}
+        return [tec.nd.array(x) for x in run_graph(self.graph, feeds)]
+
+
 def sessions_of_values(module: ModuleType) -> list[doctest.DocTest]:
-    """The sessions of a module's values that carry a docstring of their own, as `tec.sum` does: doctest looks at functions and classes alone."""
+    """The sessions that doctest does not look for: of values with a docstring of their own (`tec.sum`), and of functions that another module wraps (`tec.array.sin`)."""
+
+    def is_passed_over(value: Any) -> bool:
+        if isinstance(value, FunctionType):
+            return value.__module__ == module.__name__ and value.__globals__ is not vars(module)
+        return not isinstance(value, type | ModuleType) and isinstance(
+            getattr(value, "__dict__", {}).get("__doc__"), str
+        )
+
     finder = doctest.DocTestFinder(recurse=False)
     return [
         session
         for name, value in vars(module).items()
-        if not name.startswith("_")
-        and isinstance(getattr(value, "__dict__", {}).get("__doc__"), str)
-        and not isinstance(value, type | ModuleType | FunctionType)
+        if not name.startswith("_") and is_passed_over(value)
         for session in finder.find(value, f"{module.__name__}.{name}", module=False)
     ]
 
@@ -80,6 +102,9 @@ def test_sessions_of_docstrings_run(name: str, monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setenv("TEC_INTERPRET", "1")
     if name == "tec.kernels.language":
         monkeypatch.setattr(Launcher, "__call__", interpreted)
+    if f"{name}.".startswith("tec.array."):
+        monkeypatch.setattr(computing, "_bound", InterpretedExpression)
+        monkeypatch.setattr(computing, "_know", lambda *found: None)  # what is kept for later is for compiled code
     module = importlib.import_module(name)
     names = {"tec": tec, "te": te, "topi": tec.topi, "np": np, "xp": tec.array, "tl": tec.tile}
     runner = doctest.DocTestRunner(optionflags=FLAGS)
@@ -100,6 +125,8 @@ def test_values_with_a_docstring_have_sessions() -> None:
         session.name for session in sessions_of_values(importlib.import_module("tec.te.reducer")) if session.examples
     }
     assert {"tec.te.reducer.sum", "tec.te.reducer.max"} <= found
+    wrapped = sessions_of_values(importlib.import_module("tec.array.elementwise"))
+    assert any(session.examples for session in wrapped if session.name == "tec.array.elementwise.sin")
 
 
 def test_a_wrong_session_fails() -> None:
