@@ -133,7 +133,7 @@ def mul(a: Any, b: Any) -> E.Expr:
 def _divide(cls: type, a: Any, b: Any, what: str) -> E.Expr:
     x, y = _arith(*match(a, b))
     if is_const(y, 0) and isinstance(y, E.IntImm):
-        raise ExprError(f"{what} by zero")
+        raise ExprError(f"{what} by zero", hint="divide by another constant, or by a value that is known when it runs")
     if dtype_info(x.dtype).is_float and cls is not E.Div:
         return call("floor_divide" if cls is E.FloorDiv else "floor_remainder" if cls is E.FloorMod else "fmod", x, y)
     folded = FOLD[cls](x, y)

@@ -98,7 +98,8 @@ def translate(
     names = parameters(source)
     if len(names) != len(arguments):
         raise KernelError(
-            f"{source.name} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), {len(arguments)} given"
+            f"{source.name} takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), {len(arguments)} given",
+            hint="pass an array or number for each parameter",
         )
     known = Known()
     sources: dict[Any, Source] = {source.function: source}

@@ -42,7 +42,9 @@ class Parameters:
                 self._tensor(k, t, a)
             elif isinstance(a, E.Var):
                 if any(p is a for p in self.params):
-                    raise ArgumentError(f"parameter {k}, variable {a.name}, is given twice")
+                    raise ArgumentError(
+                        f"parameter {k}, variable {a.name}, is given twice", hint="name each variable once"
+                    )
                 self.params.append(a)
             else:
                 raise ArgumentError(
@@ -66,7 +68,10 @@ class Parameters:
             self.params.append(buffer)
             return
         if not isinstance(t, Tensor) or stage is None:
-            raise ArgumentError(f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule")
+            raise ArgumentError(
+                f"parameter {k}, {getattr(t, 'name', t)}, is not part of the schedule",
+                hint="pass the tensors that the schedule's outputs are computed from; a tensor of another compute is another tensor, also under the same name",
+            )
         key = (id(stage), t.value_index)
         if key in self.tensors:
             raise ArgumentError(f"parameter {k}, tensor {t.name}, is given twice", hint="list each tensor once")
@@ -76,7 +81,8 @@ class Parameters:
         elif buffer.dtype != t.dtype or len(buffer.shape) != len(shape):
             raise ArgumentError(
                 f"buffer {buffer.name} ({buffer.dtype}, {len(buffer.shape)} dimensions) cannot hold {t.name} "
-                f"({t.dtype}, {len(shape)} dimensions)"
+                f"({t.dtype}, {len(shape)} dimensions)",
+                hint="declare it with the tensor's shape and dtype: tec.decl_buffer(T.shape, T.dtype)",
             )
         elif buffer.scope != GLOBAL:
             raise ArgumentError(

@@ -62,7 +62,10 @@ class _Step:
         elif record.out is not None:
             items = list(given) if isinstance(given, (tuple, list)) else None
             if items is None or len(items) != len(record.out):
-                raise ScheduleError(f"{self.where}: {len(record.out)} names for what it gives: {record}")
+                raise ScheduleError(
+                    f"{self.where}: {len(record.out)} names for what it gives: {record}",
+                    hint="name each result, as print(s.trace) does",
+                )
             self.names.update(zip(record.out, items))
 
     def live(self, x: Any) -> Any:
@@ -84,7 +87,9 @@ class _Step:
 
     def _named(self, name: str) -> Any:
         if name not in self.names:
-            raise ScheduleError(f"{self.where}: unknown name: {name}")
+            raise ScheduleError(
+                f"{self.where}: unknown name: {name}", hint="a trace names tensors, and what its earlier lines gave"
+            )
         return self.names[name]
 
 
@@ -96,12 +101,17 @@ def parse(text: str) -> Trace:
     try:
         tree = ast.parse(text)
     except SyntaxError as e:
-        raise ScheduleError(f"the trace is no Python: {e.msg} in line {e.lineno}") from None
+        raise ScheduleError(
+            f"the trace is no Python: {e.msg} in line {e.lineno}", hint="a trace is text that print(s.trace) wrote"
+        ) from None
     return Trace(records=[r for node in tree.body if (r := _statement(node)) is not None])
 
 
 def _error(node: ast.AST, what: str) -> ScheduleError:
-    return ScheduleError(f"line {getattr(node, 'lineno', '?')} of the trace: {what}: {ast.unparse(node)}")
+    return ScheduleError(
+        f"line {getattr(node, 'lineno', '?')} of the trace: {what}: {ast.unparse(node)}",
+        hint="a trace is text that print(s.trace) wrote: calls of primitives with names and constants",
+    )
 
 
 def _statement(node: ast.stmt) -> Primitive[Any] | None:

@@ -92,7 +92,10 @@ class StorageMap:
     def of(self, tensor: Tensor) -> Storage:
         stage = self.sch.stage_map.get(tensor.op)
         if stage is None:
-            raise LoweringError(f"tensor {tensor.name} is not part of the schedule")
+            raise LoweringError(
+                f"tensor {tensor.name} is not part of the schedule",
+                hint="name a tensor of the schedule's own computation",
+            )
         return self.output(stage, tensor.value_index)
 
     def output(self, stage: Stage, index: int) -> Storage:

@@ -78,7 +78,10 @@ class Trace:
         if not all(isinstance(h, list) and all(isinstance(n, str) for n in h) for h in heads) or not isinstance(
             steps, list
         ):
-            raise ScheduleError("a trace has lists of names, outputs and symbols, and a list of steps")
+            raise ScheduleError(
+                "a trace has lists of names, outputs and symbols, and a list of steps",
+                hint="pass what Trace.to_json gave",
+            )
         outputs, symbols = (tuple(h) for h in heads if h is not None)
         return cls(outputs, symbols, [_step_from_json(k, step) for k, step in enumerate(steps)], dict(intrins or {}))
 

@@ -40,7 +40,7 @@ _THREAD_TAGS = (
 
 def check_name(name: Any, what: str) -> str:
     if not isinstance(name, str) or not name:
-        raise ExprError(f"the name of a {what} is text, not {name!r}")
+        raise ExprError(f"the name of a {what} is text, not {name!r}", hint='a text: name="A"')
     return name
 
 
@@ -68,7 +68,9 @@ def size_var(name: str = "size", dtype: DTypeLike = "int32") -> Var:
     """
     dtype = normalize_dtype(dtype)
     if not dtype_info(dtype).is_int:
-        raise ExprError(f"a size has an integer type, not {dtype}")
+        raise ExprError(
+            f"a size has an integer type, not {dtype}", hint="int32 or int64; tec.var makes a variable of any type"
+        )
     return Var(check_name(name, "variable"), dtype, True)
 
 
@@ -83,7 +85,9 @@ def const(value: ExprLike, dtype: DTypeLike | None = None) -> Expr:
     ('int32', 'float16')
     """
     if not isinstance(value, (bool, int, float, np.generic)):
-        raise ExprError(f"cannot make a constant of {value!r} ({type(value).__name__})")
+        raise ExprError(
+            f"cannot make a constant of {value!r} ({type(value).__name__})", hint="a bool, int, float or NumPy number"
+        )
     return build.literal(value, dtype)
 
 
@@ -106,7 +110,7 @@ def as_extent(value: Any, what: str) -> Expr:
     if not info.is_int or info.lanes != 1:
         raise ExprError(f"{what} has type {e.dtype}: {e}", hint="a dimension is an integer")
     if isinstance(e, IntImm) and e.value < 0:
-        raise ExprError(f"{what} is negative: {e.value}")
+        raise ExprError(f"{what} is negative: {e.value}", hint="sizes are 0 or more")
     return e
 
 
@@ -169,7 +173,10 @@ def as_range(dom: Any, what: str) -> Range:
             raise ExprError(f"the domain of {what} has type {begin.dtype}", hint="begin and end are integers")
         extent = build.sub(end, begin)
         if isinstance(extent, IntImm) and extent.value < 0:
-            raise ExprError(f"the domain of {what} ends before it begins: ({begin}, {end})")
+            raise ExprError(
+                f"the domain of {what} ends before it begins: ({begin}, {end})",
+                hint="(begin, end) with end not below begin; of one number the domain begins at 0",
+            )
         return Range(begin, extent)
     extent = as_extent(dom, f"the domain of {what}")
     return Range(build.const(0, extent.dtype), extent)
@@ -272,7 +279,9 @@ def decl_buffer(
     dims = as_shape(shape, what)
     steps = tuple(as_index_expr(s, f"stride {k} of {what}") for k, s in enumerate(strides)) if strides else ()
     if steps and len(steps) != len(dims):
-        raise ExprError(f"{what} has {len(dims)} dimensions and {len(steps)} strides")
+        raise ExprError(
+            f"{what} has {len(dims)} dimensions and {len(steps)} strides", hint="one stride a dimension, in elements"
+        )
     if buffer_type not in ("", "auto_broadcast") or (buffer_type and steps):
         raise ExprError(
             f"buffer_type {buffer_type!r} of {what}", hint='"auto_broadcast", of a buffer without strides of its own'
@@ -352,7 +361,7 @@ def _limit(dtype: Any, sign: int) -> Expr:
     if element in FLOAT_MAX:
         return build.const(sign * FLOAT_MAX[element], dtype)
     if element == "handle":
-        raise ExprError("a pointer has no largest value")
+        raise ExprError("a pointer has no largest value", hint="pass the type of what it points to")
     return build.const(int_range(element)[sign > 0], dtype)
 
 

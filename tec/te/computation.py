@@ -95,13 +95,19 @@ def _index_names(f: Callable[..., Any], ndim: int, what: str, varargs_names: Seq
     ]
     star = any(p.kind is p.VAR_POSITIONAL for p in params)
     if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in params):
-        raise ExprError(f"the function of {what} has keyword-only arguments; it is called with one index a dimension")
+        raise ExprError(
+            f"the function of {what} has keyword-only arguments; it is called with one index a dimension",
+            hint="take the indices by position: lambda i, j: ..., or lambda *i: ...",
+        )
     if len(own) > ndim:
         raise _wrong_count(len(own), ndim, what)
     if star:
         rest = list(varargs_names) if varargs_names else [f"i{k}" for k in range(len(own), ndim)]
         if len(own) + len(rest) != ndim:
-            raise ExprError(f"{what}: {len(rest)} varargs_names for {ndim - len(own)} indices")
+            raise ExprError(
+                f"{what}: {len(rest)} varargs_names for {ndim - len(own)} indices",
+                hint="one name for each index that *args take",
+            )
         return [*own, *rest]
     return [*own, *optional[: ndim - len(own)]]
 
@@ -125,13 +131,16 @@ def _as_body(body: Any, what: str) -> Expr:
     if body is None:
         raise ExprError(f"the function of {what} returns None", hint="return the expression of one element")
     if isinstance(body, (str, dict, set)):
-        raise ExprError(f"the function of {what} returns {body!r}, which is no expression")
+        raise ExprError(
+            f"the function of {what} returns {body!r}, which is no expression",
+            hint="return a number, an expression, or a tuple of these; a def needs its return",
+        )
     try:
         e = build.convert(body)
     except ExprError as err:
         raise ExprError(f"the function of {what} gives no expression: {err.message}", hint=err.hint) from None
     if e.dtype == "handle":
-        raise ExprError(f"the function of {what} gives a pointer, not a value")
+        raise ExprError(f"the function of {what} gives a pointer, not a value", hint="read what is there: A[i]")
     return e
 
 
@@ -229,12 +238,18 @@ def scan(
                 hint="all have the time as their first dimension",
             )
         if not i.dtype == u.dtype == s.dtype:
-            raise ExprError(f"scan {name}: init is {i.dtype}, update {u.dtype}, state {s.dtype}")
+            raise ExprError(
+                f"scan {name}: init is {i.dtype}, update {u.dtype}, state {s.dtype}",
+                hint="give all three one dtype: cast the values, or pass dtype= to the placeholder of the state",
+            )
         for d in range(s.ndim):
             for t, label in ((i, "init"), (u, "update")):
                 a, b = t.shape[d], s.shape[d]
                 if (d > 0 or t is u) and isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
-                    raise ExprError(f"scan {name}: dimension {d} of {label} is {a}, of the state {b}")
+                    raise ExprError(
+                        f"scan {name}: dimension {d} of {label} is {a}, of the state {b}",
+                        hint="init, update and state agree in all dimensions but the first, which is time",
+                    )
         a, b = i.shape[0], s.shape[0]
         if isinstance(a, IntImm) and (a.value < 1 or (isinstance(b, IntImm) and a.value > b.value)):
             raise ExprError(f"scan {name}: init has {a} rows of the state's {b}", hint="at least the first row")
@@ -246,5 +261,8 @@ def scan(
 def _tensor_list(value: Any, what: str) -> list[Tensor]:
     items = [value] if isinstance(value, Tensor) else list(value) if isinstance(value, (list, tuple)) else None
     if items is None or not all(isinstance(t, Tensor) for t in items):
-        raise ExprError(f"{what} is a tensor or a list of tensors, not {value!r}")
+        raise ExprError(
+            f"{what} is a tensor or a list of tensors, not {value!r}",
+            hint="pass what tec.compute or tec.placeholder gave",
+        )
     return items

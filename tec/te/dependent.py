@@ -46,7 +46,10 @@ def boxed(bodies: tuple[Expr, ...], axes: Sequence[IterVar], what: str) -> tuple
         ready = [x for x in dependent if all(v in known or id(v) not in moving for v in _symbols(x))]
         if not ready:
             names = ", ".join(x.name for x in dependent)
-            raise ExprError(f"{what}: the domains of the reduce axes {names} depend on each other in a circle")
+            raise ExprError(
+                f"{what}: the domains of the reduce axes {names} depend on each other in a circle",
+                hint="let the domain of one of them be of constants, and give a where=",
+            )
         iv = ready[0]
         dependent = [x for x in dependent if x is not iv]
         conditions += _box(iv, known, ana, bodies, what)

@@ -63,14 +63,17 @@ def evaluate(
 
 def _fed(t: Tensor, x: Array, env: dict[E.Var, Array]) -> Array:
     if x.ndim != t.ndim:
-        raise ExprError(f"the array for {t.name} has {x.ndim} dimensions, the tensor {t.ndim}")
+        raise ExprError(f"the array for {t.name} has {x.ndim} dimensions, the tensor {t.ndim}", hint="reshape it")
     for k, (dim, have) in enumerate(zip(t.shape, x.shape)):
         if isinstance(dim, E.Var):
             env.setdefault(dim, np.asarray(have, np_dtype(dim.dtype)))
         if all(v in env for v in _vars(dim)):
             want = int(_Values(values={}, env=env).of(dim))
             if want != have:
-                raise ExprError(f"dimension {k} of the array for {t.name} is {have}, not {want}")
+                raise ExprError(
+                    f"dimension {k} of the array for {t.name} is {have}, not {want}",
+                    hint="pass an array of the placeholder's shape",
+                )
     return np.asarray(x, np_dtype(t.dtype))
 
 
@@ -334,7 +337,10 @@ class _Values:
             return np.asarray(_OTHER[e.op](*args)).astype(np_dtype(e.dtype), copy=False)
         if e.op == "reinterpret":
             return np.ascontiguousarray(args[0]).view(np_dtype(e.dtype)).reshape(args[0].shape)
-        raise ExprError(f"operation {e.op} cannot be evaluated without a device")
+        raise ExprError(
+            f"operation {e.op} cannot be evaluated without a device",
+            hint="build it and run it: tec.build(tec.create_schedule(C.op), [A, C])",
+        )
 
     def _read(self, e: E.TensorRead) -> Array:
         array = self.values[e.tensor]

@@ -62,7 +62,10 @@ def extern(
     names = [name if len(shapes) == 1 else f"{name}_v{k}" for k in range(len(shapes))]
     outs = _placeholders(out_buffers, list(zip(shapes, dtypes, names)), f"out_buffers of {what}")
     if not callable(fcompute):
-        raise ExprError(f"{what} takes a function (ins, outs), not {fcompute!r}")
+        raise ExprError(
+            f"{what} takes a function (ins, outs), not {fcompute!r}",
+            hint="lambda ins, outs: a call or a statement over these buffers",
+        )
     body = as_stmt(fcompute(list(ins), list(outs)), what)
     op = ExternOp(name, sources, ins, outs, body, tag or current_tag(), attrs)
     return op.outputs if len(outs) > 1 else op.outputs[0]
@@ -76,11 +79,14 @@ def _output_dtypes(
     if dtype is None:
         kinds = {t.dtype for t in inputs}
         if len(kinds) != 1:
-            raise ExprError(f"{what} needs dtype=: its inputs are {', '.join(sorted(kinds)) or 'none'}")
+            raise ExprError(
+                f"{what} needs dtype=: its inputs are {', '.join(sorted(kinds)) or 'none'}",
+                hint='dtype="float32", or a list with one for each output',
+            )
         return [kinds.pop()] * count
     if isinstance(dtype, (list, tuple)):
         if len(dtype) != count:
-            raise ExprError(f"{what} has {count} shapes and {len(dtype)} dtypes")
+            raise ExprError(f"{what} has {count} shapes and {len(dtype)} dtypes", hint="one dtype for each output")
         return [as_dtype(d, what) for d in dtype]
     return [as_dtype(dtype, what)] * count
 
@@ -89,11 +95,15 @@ def _placeholders(given: Sequence[Buffer] | None, wanted: list[tuple[Any, str, s
     if given is None:
         return [decl_buffer(shape, dtype, name) for shape, dtype, name in wanted]
     if len(given) != len(wanted) or not all(isinstance(b, Buffer) for b in given):
-        raise ExprError(f"{what}: {len(wanted)} Buffers are needed, given {given!r}")
+        raise ExprError(
+            f"{what}: {len(wanted)} Buffers are needed, given {given!r}",
+            hint="one buffer for each tensor, of tec.decl_buffer",
+        )
     for b, (shape, dtype, _) in zip(given, wanted):
         if b.dtype != dtype or len(b.shape) != len(shape):
             raise ExprError(
-                f"{what}: buffer {b.name} is {b.dtype} of {b.ndim} dimensions, the tensor {dtype} of {len(shape)}"
+                f"{what}: buffer {b.name} is {b.dtype} of {b.ndim} dimensions, the tensor {dtype} of {len(shape)}",
+                hint="give the buffer the tensor's dtype and number of dimensions",
             )
     return list(given)
 
@@ -214,7 +224,10 @@ def decl_tensor_intrin(
         body, first, update = wmma.statements((body, first, update), op, ins, outs, what)
         return TensorIntrin(name, op, op.inputs, (*ins, *outs), body, first, update, scalars, ragged=True)
     if (first is not None or update is not None) and not op.reduce_axis:
-        raise ExprError(f"{what} has reduce statements, but {op.name} is no reduction")
+        raise ExprError(
+            f"{what} has reduce statements, but {op.name} is no reduction",
+            hint="return the one statement, or sum in the intrinsic's compute",
+        )
     return TensorIntrin(name, op, op.inputs, tuple(buffers), body, first, update, scalars)
 
 
@@ -227,7 +240,10 @@ def _intrinsic_buffers(
     tensors = [*op.inputs, *op.outputs]
     for t in binds:
         if t not in tensors:
-            raise ExprError(f"{what}: binds names {t!r}, which is neither an input nor an output")
+            raise ExprError(
+                f"{what}: binds names {t!r}, which is neither an input nor an output",
+                hint="the tensors of the compute: its placeholders and its own output",
+            )
     buffers = []
     for t in tensors:
         bound = binds.get(t)
@@ -235,7 +251,8 @@ def _intrinsic_buffers(
             bound = decl_buffer(t.shape, t.dtype, t.op.name, **params)
         elif bound.ndim != t.ndim or bound.dtype != t.dtype:
             raise ExprError(
-                f"{what}: buffer {bound.name} is {bound.dtype} of {bound.ndim} dimensions, tensor {t.name} is {t.dtype} of {t.ndim}"
+                f"{what}: buffer {bound.name} is {bound.dtype} of {bound.ndim} dimensions, tensor {t.name} is {t.dtype} of {t.ndim}",
+                hint="give the buffer the tensor's dtype and number of dimensions",
             )
         buffers.append(bound)
     return buffers
@@ -255,5 +272,7 @@ def _three_parts(result: Any, what: str) -> list[Any]:
     if all(p is None for p in parts):
         raise ExprError(f"the function of {what} returns None", hint="return ib.get()")
     if parts[1] is not None and parts[2] is None:
-        raise ExprError(f"{what} has a reduce_init without a reduce_update")
+        raise ExprError(
+            f"{what} has a reduce_init without a reduce_update", hint="return (body, reduce_init, reduce_update)"
+        )
     return parts

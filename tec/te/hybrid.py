@@ -191,7 +191,10 @@ class Hybrid:
         source = source_of(self.function, "the script")
         names = parameters(source)
         if len(args) != len(names):
-            raise KernelError(f"{self.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
+            raise KernelError(
+                f"{self.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given",
+                hint="pass one tensor or number for each parameter",
+            )
         found = [(t, n) for a, name in zip(args, names) for t, n in _tensors(a, name)]
         tensors = [t for t, _ in found]
         buffers = {id(t): decl_buffer(t.shape, t.dtype, n) for t, n in found}

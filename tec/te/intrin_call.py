@@ -75,7 +75,10 @@ class IntrinCall(RegionValue):
             size = substituter(values)(a.dom.extent) if a.dom is not None else None
             want = own[k - spare].dom.extent if k >= spare else build.const(1)  # type: ignore[union-attr]
             if isinstance(size, IntImm) and isinstance(want, IntImm) and size.value != want.value:
-                raise ExprError(f"{what}: {self.intrin.name} computes {size} elements along {a.var.name}, of {want}")
+                raise ExprError(
+                    f"{what}: {self.intrin.name} computes {size} elements along {a.var.name}, of {want}",
+                    hint="split the axis by what the intrinsic computes",
+                )
         inner = []
         for r in op.reduce_axis:
             assert r.dom is not None
@@ -103,7 +106,10 @@ class IntrinCall(RegionValue):
         first = op.body[0]
         if not isinstance(first, Reduce):
             if self.outer:
-                raise ExprError(f"{what}: {self.intrin.name} is no reduction, but is given reduce_axis=")
+                raise ExprError(
+                    f"{what}: {self.intrin.name} is no reduction, but is given reduce_axis=",
+                    hint="leave reduce_axis= out, or declare the intrinsic for a sum",
+                )
             return tuple(moved(e) for e in op.body)
         source = tuple(moved(e) for e in first.source)
         condition, init = moved(first.condition), tuple(moved(e) for e in first.init)
@@ -119,7 +125,8 @@ class IntrinCall(RegionValue):
                     values.setdefault(n, got)
                 elif isinstance(n, IntImm) and isinstance(got, IntImm) and n.value != got.value:
                     raise ExprError(
-                        f"{what}: dimension {k} of {t.name} of {self.intrin.name} has {n} elements, the region {region!r} {got}"
+                        f"{what}: dimension {k} of {t.name} of {self.intrin.name} has {n} elements, the region {region!r} {got}",
+                        hint="write the range with the intrinsic's extent: A[i, 0:16]",
                     )
         return values
 
@@ -129,7 +136,8 @@ def call(intrin: TensorIntrin, args: Sequence[Any], outer: Any) -> IntrinCall:
     what = f"a call of {intrin.name}"
     if len(args) != len(intrin.inputs):
         raise ExprError(
-            f"{what} takes {len(intrin.inputs)} regions ({', '.join(t.name for t in intrin.inputs)}), given {len(args)}"
+            f"{what} takes {len(intrin.inputs)} regions ({', '.join(t.name for t in intrin.inputs)}), given {len(args)}",
+            hint="one region for each input: A[i, 0:16]",
         )
     regions = []
     for t, a in zip(intrin.inputs, args):
@@ -139,7 +147,8 @@ def call(intrin: TensorIntrin, args: Sequence[Any], outer: Any) -> IntrinCall:
             raise ExprError(f"{what}: {t.name} is {a!r}", hint="give a region of a tensor: A[i, 0:16]")
         if a.tensor.dtype != t.dtype or a.tensor.ndim < t.ndim:
             raise ExprError(
-                f"{what}: {t.name} is {t.dtype} of {t.ndim} dimensions, {a!r} is {a.tensor.dtype} of {a.tensor.ndim}"
+                f"{what}: {t.name} is {t.dtype} of {t.ndim} dimensions, {a!r} is {a.tensor.dtype} of {a.tensor.ndim}",
+                hint="a region of as many ranges as the intrinsic's tensor has dimensions, in its dtype",
             )
         regions.append(a)
     axes = [] if outer is None else list(outer) if isinstance(outer, (list, tuple)) else [outer]

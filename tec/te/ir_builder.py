@@ -185,7 +185,10 @@ class IRBuilder:
         """The other branch of the if_scope right before it."""
         last = self._blocks[-1][-1] if self._blocks[-1] else None
         if not isinstance(last, IfThenElse) or last.orelse is not None:
-            raise ExprError("else_scope without an if_scope right before it")
+            raise ExprError(
+                "else_scope without an if_scope right before it",
+                hint="with ib.if_scope(c): ... and, next, with ib.else_scope(): ...",
+            )
         with self._block() as block:
             yield
         self._blocks[-1][-1] = IfThenElse(last.cond, last.then, close(block))
@@ -222,7 +225,7 @@ class IRBuilder:
         """Storage for the rest of this block; undefined at first."""
         scope = scope or GLOBAL
         if scope not in (GLOBAL, SHARED, SHARED_DYN, LOCAL, *FRAGMENT_SCOPES):
-            raise ExprError(f"unknown scope {scope!r} of buffer {name}")
+            raise ExprError(f"unknown scope {scope!r} of buffer {name}", hint="global, shared, shared.dyn or local")
         buffer = Buffer(
             check_name(name, "buffer"), normalize_dtype(dtype), as_shape(shape, f"buffer {name}"), scope=scope
         )

@@ -48,11 +48,17 @@ def matmul(
     """
     _checked(library, "products")
     if min(a.ndim, b.ndim) < 2 or a.dtype != b.dtype:
-        raise ExprError(f"a product of {a.dtype} {a.name} of {a.ndim} dimensions and {b.dtype} {b.name} of {b.ndim}")
+        raise ExprError(
+            f"a product of {a.dtype} {a.name} of {a.ndim} dimensions and {b.dtype} {b.name} of {b.ndim}",
+            hint="two matrices of one dtype; tec.topi.matmul takes others",
+        )
     m, k = a.shape[-2:][::-1] if transpose_a else a.shape[-2:]
     k_b, n = b.shape[-2:][::-1] if transpose_b else b.shape[-2:]
     if str(k) != str(k_b):
-        raise ExprError(f"a product over {k} of {a.name} and {k_b} of {b.name}")
+        raise ExprError(
+            f"a product over {k} of {a.name} and {k_b} of {b.name}",
+            hint="a is [..., m, k] and b [..., k, n]; transpose_a=True and transpose_b=True take them turned",
+        )
     lead = (a if a.ndim >= b.ndim else b).shape[:-2]
     ways = "nt"[transpose_a] + "nt"[transpose_b]
     made = extern(

@@ -330,7 +330,9 @@ def likely(condition: ExprLike) -> Expr:
 
 def _call(op: str, key: str, dtype: Any, name: Any, args: tuple[Any, ...]) -> Expr:
     if not isinstance(name, str) or not name:
-        raise ExprError(f"{op} takes (dtype, name, *args); the name is {name!r}")
+        raise ExprError(
+            f"{op} takes (dtype, name, *args); the name is {name!r}", hint='tec.call_extern("float32", "cosf", x)'
+        )
     for a in args:
         if isinstance(a, Tensor) and a.ndim:
             raise ExprError(
@@ -377,7 +379,10 @@ def call_packed(name: str, *args: Any) -> Expr:
     >>> C = tec.extern(A.shape, [A], lambda ins, outs: tec.call_packed("my.sort", ins[0], outs[0]), dtype="float32")
     """
     if not isinstance(name, str) or not name:
-        raise ExprError(f"call_packed takes the name of a registered function, not {name!r}")
+        raise ExprError(
+            f"call_packed takes the name of a registered function, not {name!r}",
+            hint='tec.call_packed("my.sort", ins[0], outs[0]), after tec.register_func("my.sort", f)',
+        )
     kinds: list[Argument] = []
     values: list[Expr] = []
     for a in args:

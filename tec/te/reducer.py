@@ -96,7 +96,7 @@ class Reducer:
                     f"axis {a.name} of {self.name} is a {a.kind} axis", hint="make it by tec.reduce_axis((begin, end))"
                 )
         if len({id(a) for a in items}) != len(items):
-            raise ExprError(f"{self.name} lists an axis twice")
+            raise ExprError(f"{self.name} lists an axis twice", hint="name each axis once")
         return tuple(items)
 
     def _combiner(self, dtypes: tuple[str, ...], is_tuple: bool) -> CommReducer:
@@ -115,7 +115,8 @@ class Reducer:
         identities = tuple(identity) if isinstance(identity, (tuple, list)) else (identity,)
         if len(results) != n or len(identities) != n:
             raise ExprError(
-                f"reducer {self.name} combines {len(results)} values with {len(identities)} identities, and is given {n}"
+                f"reducer {self.name} combines {len(results)} values with {len(identities)} identities, and is given {n}",
+                hint="combine and identity return as many values as the reduction has",
             )
         cast = tuple(_typed(r, t, f"the combination of {self.name}") for r, t in zip(results, dtypes))
         start = tuple(_typed(i, t, f"the identity of {self.name}") for i, t in zip(identities, dtypes))
@@ -131,7 +132,10 @@ class Reducer:
             return ()
         items = init if isinstance(init, (tuple, list)) else (init,)
         if len(items) != len(sources):
-            raise ExprError(f"{self.name} has {len(sources)} values and {len(items)} init values")
+            raise ExprError(
+                f"{self.name} has {len(sources)} values and {len(items)} init values",
+                hint="one init value for each value",
+            )
         return tuple(_typed(i, s.dtype, f"init of {self.name}") for i, s in zip(items, sources))
 
 
@@ -176,7 +180,10 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: FunctionOfEach,
     >>> idx, val = tec.compute((8,), lambda i: argmax((k.var, A[i, k]), axis=k))
     """
     if not callable(fcombine) or not callable(fidentity):
-        raise ExprError("comm_reducer takes two functions: combine(x, y) and identity(dtype)")
+        raise ExprError(
+            "comm_reducer takes two functions: combine(x, y) and identity(dtype)",
+            hint='tec.comm_reducer(lambda x, y: x + y, lambda dtype: tec.const(0, dtype), name="sum")',
+        )
     _check_arity(fcombine, 2, f"the combiner of reducer {name}")
     return Reducer(fcombine, fidentity, name)
 
@@ -273,7 +280,9 @@ def _logic(
         if _is_axis(second):
             conditions, axis = (first,), second
     if not conditions:
-        raise ExprError(f"tec.{reducer.name}() of no conditions")
+        raise ExprError(
+            f"tec.{reducer.name}() of no conditions", hint="pass one condition or more: tec.all(i < n, A[i] > 0)"
+        )
     exprs = [build.convert(c) for c in conditions]
     for e in exprs:
         if not dtype_info(e.dtype).kind == "bool":
@@ -283,6 +292,9 @@ def _logic(
     if axis is None:
         return direct(*exprs)
     if len(exprs) != 1:
-        raise ExprError(f"tec.{reducer.name} over an axis takes one condition, not {len(exprs)}")
+        raise ExprError(
+            f"tec.{reducer.name} over an axis takes one condition, not {len(exprs)}",
+            hint="join them first: tec.all(a, b), and reduce that",
+        )
     result: Expr = reducer(exprs[0], axis=axis, where=where, init=init)
     return result

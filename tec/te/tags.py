@@ -17,7 +17,7 @@ class TagScope:
 
     def __init__(self, tag: str):
         if not isinstance(tag, str) or not tag:
-            raise ExprError(f"a tag is text, not {tag!r}")
+            raise ExprError(f"a tag is text, not {tag!r}", hint='with tec.tag_scope("conv2d"): ...')
         self.tag = tag
 
     def __enter__(self) -> TagScope:

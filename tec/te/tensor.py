@@ -187,7 +187,10 @@ class TensorRegion(ExprOps):
 
 def _region(tensor: Tensor, indices: tuple[Any, ...]) -> TensorRegion:
     if len(indices) != tensor.ndim:
-        raise ExprError(f"tensor {tensor.name} has {tensor.ndim} dimensions, sliced with {len(indices)} indices")
+        raise ExprError(
+            f"tensor {tensor.name} has {tensor.ndim} dimensions, sliced with {len(indices)} indices",
+            hint="at most one index a dimension",
+        )
     begins: list[Expr] = []
     sizes: list[Expr | None] = []
     what = f"index of tensor {tensor.name}"
@@ -238,7 +241,9 @@ def read(tensor: Tensor, indices: tuple[Any, ...], complete: bool = False) -> An
         if isinstance(e, IntImm) and (e.value < 0 or (isinstance(extent, IntImm) and e.value >= extent.value)):
             raise ExprError(
                 f"index {e.value} is outside of dimension {k} of tensor {tensor.name}, which has {extent} elements",
-                hint="indices start at 0 and do not wrap" if e.value < 0 else None,
+                hint="indices start at 0 and do not wrap"
+                if e.value < 0
+                else f"indices end at {extent} - 1; tec.if_then_else(i < {extent}, ...) guards a read",
             )
         out.append(e)
     if len(out) < tensor.ndim:

@@ -34,6 +34,12 @@ def two_reductions(i):
     return te.sum(A[i, K], axis=K), te.max(A[i, K], axis=K)
 
 
+def product_by_blas(a, b):
+    from tec.te.libraries import matmul
+
+    return matmul(a, b, "onednn")
+
+
 def scan_of(init_rows=1, update_shape=(8, 4), state_dtype="float32", state=None):
     state = state if state is not None else te.placeholder((8, 4), state_dtype, name="S")
     first = te.compute((init_rows, 4), lambda t, i: te.const(0.0), name="first")
@@ -165,6 +171,30 @@ MISTAKES = {
         lambda: te.ir_builder.create().buffer_ptr(te.decl_buffer((4,), "int32")).__setitem__(0, V[0]),
         "float32 stored to buffer buffer of int32"),
     "emitting no statement": (lambda: te.ir_builder.create().emit(3), "cannot emit 3"),
+    "an unknown scope in the builder": (
+        lambda: te.ir_builder.create().allocate("float32", 4, scope="lds"), "unknown scope 'lds'"),
+    # what is said with a remedy
+    "too many indices in a slice": (lambda: V[0:4, 0:4], "sliced with 2 indices"),
+    "the largest pointer": (lambda: te.max_value("handle"), "a pointer has no largest value"),
+    "a function with an option of its own": (lambda: te.compute((8,), lambda i, *, scale: V[i]), "keyword-only"),
+    "an array of another rank": (lambda: te.evaluate([compute_of(lambda i: V[i])], {V: np.zeros((2, 4))}), "has 2 dimensions"),
+    "an array of another size": (lambda: te.evaluate([compute_of(lambda i: V[i])], {V: np.zeros(4)}), "is 4, not 8"),
+    "an extern without a function": (lambda: te.extern((8,), [V], "sort", dtype="float32"), "takes a function"),
+    "an extern of unlike counts": (
+        lambda: te.extern([(8,), (8,)], [V], lambda i, o: None, dtype=["float32"]), "2 shapes and 1 dtypes"),
+    "an extern with too few buffers": (
+        lambda: te.extern((8,), [V], lambda i, o: None, dtype="float32", in_buffers=[]), "Buffers are needed"),
+    "a call without a name": (lambda: te.call_extern("float32", 3, V[0]), "the name is 3"),
+    "a packed call without a name": (lambda: te.call_packed(3), "the name of a registered function"),
+    "a reducer of no functions": (lambda: te.comm_reducer("sum", 0), "takes two functions"),
+    "all of several over an axis": (lambda: te.all(A[0, K] > 0, A[1, K] > 0, axis=K), "takes one condition, not 2"),
+    "a reducer with too many identities": (
+        lambda: te.comm_reducer(lambda x, y: x + y, lambda t: (0, 0), name="odd")(V[K], axis=K), "2 identities"),
+    "init of another count": (lambda: te.sum(V[K], axis=K, init=(0.0, 0.0)), "2 init values"),
+    "a tag of no text": (lambda: te.tag_scope(3), "a tag is text"),
+    "matrices of unlike types": (lambda: product_by_blas(V, X), "a product of"),
+    "matrices of unlike sums": (
+        lambda: product_by_blas(te.placeholder((4, 8), name="P"), te.placeholder((4, 8), name="Q")), "a product over 8"),
 }  # fmt: skip
 
 
@@ -183,10 +213,12 @@ def test_mistake(name):
     with pytest.raises(ExprError) as caught:
         function()
     text = str(caught.value)
-    assert message in text
+    assert message in text and caught.value.hint
     assert caught.value.where is not None and caught.value.where.file == __file__
     first, count = inspect.getsourcelines(function)[1], len(inspect.getsourcelines(function)[0])
-    helpers = {"scan_of", "compute_of", "two_reductions", "emit_if"} & set(function.__code__.co_names)
+    helpers = {"scan_of", "compute_of", "two_reductions", "emit_if", "product_by_blas"} & set(
+        function.__code__.co_names
+    )
     assert helpers or first <= caught.value.where.line <= first + count
 
 
