@@ -8,6 +8,7 @@ from typing import Any
 
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import Checkpoint, PackedTensor
+from tec.lm.config import unknown
 from tec.lm.text.texts import Texts
 from tec.lm.text.tokenizer import VocabularyTokenizer, tokenizer_of
 from tec.lm.text.vocabulary import ENDS, end_ids, vocabulary_of
@@ -29,11 +30,8 @@ def checkpoint_of(path: Path) -> Checkpoint:
     if not isinstance(architecture, str):
         raise ImportModelError(f"{path} does not say general.architecture", hint="it holds no model")
     if architecture not in MODEL_TYPES:
-        known = ", ".join(sorted(MODEL_TYPES))
-        raise ImportModelError(
-            f"{path} holds a model of the architecture {one_line(architecture)!r}, which is unknown",
-            hint=f"known: {known}",
-        )
+        said = f"{path} holds a model of the architecture {one_line(architecture)!r}, which is unknown"
+        raise unknown(said, architecture, MODEL_TYPES)
     meta = Metadata(metadata, architecture, path)
     tensors = tensors_of(parts, meta)
     families.whole(meta, tensors)

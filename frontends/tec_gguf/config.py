@@ -25,6 +25,9 @@ MODEL_TYPES = {
     "dots1": "dots1", "exaone-moe": "exaone_moe", "ernie4_5-moe": "ernie4_5_moe", "hunyuan-moe": "hunyuan_v1_moe", "apertus": "apertus",
     "nemotron_h": "nemotron_h", "nemotron_h_moe": "nemotron_h", "internlm2": "llama", "minicpm": "granite",
     "granitehybrid": "granitemoehybrid", "falcon-h1": "falcon_h1", "mistral3": "ministral3",
+    "llama4": "llama4_text", "gemma3n": "gemma3n_text", "jamba": "jamba", "bitnet": "bitnet", "phimoe": "phimoe", "falcon": "falcon", "starcoder": "gpt_bigcode",
+    "minimax-m2": "minimax_m2", "minicpm3": "minicpm3", "afmoe": "afmoe", "bailingmoe": "deepseek", "bailingmoe2": "glm4_moe", "deepseek": "deepseek",
+    "exaone": "llama", "xverse": "llama", "qwen2vl": "qwen2", "qwen3vl": "qwen3", "qwen3vlmoe": "qwen3_moe",
 }  # fmt: skip
 
 _PLAIN = {  # ours: the file's, behind the architecture's name
@@ -75,6 +78,7 @@ _EMBEDDINGS = (
     "backbone.embeddings.weight",
     "gpt_neox.embed_in.weight",
     "transformer.wte.weight",
+    "transformer.word_embeddings.weight",
 )
 
 

@@ -32,6 +32,8 @@ def whole(meta: Metadata, tensors: dict[str, PackedTensor]) -> None:
     """What is no tensor of the file, or one of several. Matrices that files hold in parts, joined: `kv_b_proj` [heads * (keys + values), rank] of `k_b_proj` [heads, rank, keys] and `v_b_proj` [heads, values, rank]."""
     if meta.architecture == "apertus":
         _numbers_of_activations(meta, tensors)
+    if meta.architecture == "gemma3n":
+        _apart(tensors, ("model.altup_projections", "model.altup_unembed_projections"))
     for name in [n for n in tensors if n.endswith(".self_attn.k_b_proj.weight")]:
         stem = name.removesuffix("k_b_proj.weight")
         keys, values = tensors.pop(name), tensors.pop(f"{stem}v_b_proj.weight", None)
@@ -50,6 +52,17 @@ def _numbers_of_activations(meta: Metadata, tensors: dict[str, PackedTensor]) ->
         for layer, number in enumerate([] if said is None else np.atleast_1d(np.asarray(said, np.float32))):
             name = f"model.layers.{layer}.mlp.act_fn.{key}"
             tensors[name] = PackedTensor(name, (1,), Format.F32, np.asarray([number], "<f4").view(np.uint8))
+
+
+def _apart(tensors: dict[str, PackedTensor], names: tuple[str, ...]) -> None:
+    """Matrices that are one tensor of a file, one by one."""
+    for name in names:
+        whole = tensors.pop(f"{name}.weight", None)
+        if whole is not None and len(whole.shape) != 3:
+            raise ImportModelError(f"{name} is {list(whole.shape)}, and not some matrices", hint="the file is damaged")
+        for k in range(0 if whole is None else whole.shape[0]):
+            assert whole is not None
+            tensors[f"{name}.{k}.weight"] = whole.part(k)
 
 
 def _joined(name: str, keys: PackedTensor, values: PackedTensor) -> PackedTensor:
@@ -160,6 +173,61 @@ def _mamba(meta: Metadata, config: Config, tensors: Tensors) -> None:
         config |= {"num_heads": rank, "head_dim": inner // rank, "n_groups": meta.size("ssm.group_count")}
     else:
         config["time_step_rank"] = rank
+        if meta.get("ssm.dt_b_c_rms"):
+            config["model_type"] = "falcon_mamba"
+
+
+def _jamba(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    heads = config["num_key_value_heads"]
+    config |= {
+        "num_key_value_heads": max(heads) if isinstance(heads, list) and heads else heads, "mamba_d_conv": meta.size("ssm.conv_kernel"),
+        "mamba_d_state": meta.size("ssm.state_size"), "mamba_dt_rank": meta.size("ssm.time_step_rank"),
+        "mamba_expand": meta.size("ssm.inner_size") // config["hidden_size"],
+    }  # fmt: skip
+
+
+def _llama4(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """The chunks, and that heads are normed in the model of 16 experts alone, llama.cpp knows."""
+    config |= {
+        "num_local_experts": config.get("num_experts"), "intermediate_size_mlp": config["intermediate_size"],
+        "intermediate_size": config.get("moe_intermediate_size", config["intermediate_size"]), "attention_chunk_size": 8192,
+        "use_qk_norm": config.get("num_experts") != 128,
+    }  # fmt: skip
+
+
+def _gemma3n(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config.setdefault("rope_local_base_freq", 10000.0)
+    config.setdefault("final_logit_softcapping", 30.0)
+    _pattern(meta, config, 5)
+    for ours, theirs in (("altup_num_inputs", "altup.num_inputs"), ("altup_active_idx", "altup.active_idx"), ("activation_sparsity_scale", "activation_sparsity_scale")):  # fmt: skip
+        said = meta.get(theirs)
+        if said is not None:
+            config[ours] = said
+
+
+def _minicpm3(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Its factors are those of the one model that there is."""
+    turned, hidden = meta.size("rope.dimension_count"), config["hidden_size"]
+    key = meta.size("attention.key_length")
+    config |= {
+        "qk_rope_head_dim": turned, "qk_nope_head_dim": key - turned, "v_head_dim": meta.size("attention.value_length", hidden // config["num_attention_heads"]),
+        "num_key_value_heads": config["num_attention_heads"], "scale_emb": 12.0, "scale_depth": 1.4, "dim_model_base": 256.0,
+    }  # fmt: skip
+
+
+def _local_experts(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config["num_local_experts"] = config.get("num_experts")
+    _partial(meta, config, tensors)
+
+
+def _afmoe(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    """Embeddings are multiplied in all its models."""
+    config |= {"mup_enabled": True, "route_scale": config.get("routed_scaling_factor", 1.0)}
+    _pattern(meta, config, 4)
+
+
+def _starcoder(meta: Metadata, config: Config, tensors: Tensors) -> None:
+    config |= {"hidden_act": "gelu_pytorch_tanh", "n_inner": config.get("intermediate_size")}
 
 
 def _lfm2(meta: Metadata, config: Config, tensors: Tensors) -> None:
@@ -350,6 +418,19 @@ def _bert(meta: Metadata, config: Config, tensors: Tensors) -> None:
 
 _MORE: dict[str, Callable[[Metadata, Config, Tensors], None]] = {
     "llama": _mixture,
+    "llama4": _llama4,
+    "gemma3n": _gemma3n,
+    "jamba": _jamba,
+    "phimoe": _local_experts,
+    "minimax-m2": _local_experts,
+    "minicpm3": _minicpm3,
+    "afmoe": _afmoe,
+    "deepseek": _routed,
+    "bailingmoe": _routed,
+    "bailingmoe2": _glm4_moe,
+    "falcon": _activated("gelu"),
+    "starcoder": _starcoder,
+    "qwen3vlmoe": _qwen3_moe,
     "gemma2": _gemma2,
     "gemma3": _gemma3,
     "gemma-embedding": _gemma3,

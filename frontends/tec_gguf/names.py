@@ -87,12 +87,42 @@ _GRANITE_EXPERTS = {
     "ffn_gate_inp": "mlp.router",
     **{f"ffn_{part}_shexp": f"shared_mlp.{part}_proj" for part in ("gate", "up", "down")},
 }
+_PER_LAYER = {  # an embedding for each layer
+    "inp_gate": "per_layer_input_gate",
+    "proj": "per_layer_projection",
+    "post_norm": "post_per_layer_input_norm",
+}
+_PER_LAYER_GLOBAL = {
+    "per_layer_token_embd": "model.embed_tokens_per_layer",
+    "per_layer_model_proj": "model.per_layer_model_projection",
+    "per_layer_proj_norm": "model.per_layer_projection_norm",
+}
+_FEED_FORWARD = {  # networks and experts under another name
+    "ffn_gate_inp": "feed_forward.router",
+    **{f"ffn_{part}": f"feed_forward.{part}_proj" for part in ("gate", "up", "down")},
+    **{f"ffn_{part}_exps": f"feed_forward.experts.{part}_proj" for part in ("gate", "up", "down")},
+}
+_LATENT = {
+    "attn_q_a": "self_attn.q_a_proj",
+    "attn_q_a_norm": "self_attn.q_a_layernorm",
+    "attn_q_b": "self_attn.q_b_proj",
+    "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa",
+    "attn_kv_a_norm": "self_attn.kv_a_layernorm",
+    "attn_kv_b": "self_attn.kv_b_proj",
+}
+_GPT2 = {
+    "attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+}  # fmt: skip
+_GPT2_GLOBAL = {
+    "token_embd": "transformer.wte",
+    "position_embd": "transformer.wpe",
+    "output_norm": "transformer.ln_f",
+}
 _BLOCKS: dict[str, dict[str, str]] = {
     "gemma2": _FOUR_NORMS,
     "gemma3": _FOUR_NORMS,
     "gemma4": {
-        **_FOUR_NORMS, "inp_gate": "per_layer_input_gate", "proj": "per_layer_projection", "post_norm": "post_per_layer_input_norm",
-        "layer_output_scale": "layer_scalar", "ffn_gate_inp": "router.proj", "ffn_gate_up_exps": "experts.gate_up_proj",
+        **_FOUR_NORMS, **_PER_LAYER, "layer_output_scale": "layer_scalar", "ffn_gate_inp": "router.proj", "ffn_gate_up_exps": "experts.gate_up_proj",
         "ffn_down_exps": "experts.down_proj", "ffn_pre_norm_2": "pre_feedforward_layernorm_2", "ffn_post_norm_1": "post_feedforward_layernorm_1",
         "ffn_post_norm_2": "post_feedforward_layernorm_2",
     },
@@ -130,9 +160,34 @@ _BLOCKS: dict[str, dict[str, str]] = {
     "gptneox": {
         "attn_qkv": "attention.qkv_proj", "attn_output": "attention.dense", "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
     },
-    "gpt2": {
-        "attn_norm": "ln_1", "attn_qkv": "attn.c_attn", "attn_output": "attn.c_proj", "ffn_norm": "ln_2", "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj",
+    "gpt2": _GPT2,
+    "starcoder": _GPT2,
+    "falcon": {
+        "attn_norm_2": "ln_attn", "attn_qkv": "self_attention.qkv_proj", "attn_output": "self_attention.dense", "ffn_up": "mlp.dense_h_to_4h",
+        "ffn_down": "mlp.dense_4h_to_h",
     },
+    "llama4": {
+        **_FEED_FORWARD, **{f"ffn_{part}_shexp": f"feed_forward.shared_expert.{part}_proj" for part in ("gate", "up", "down")},
+    },
+    "gemma3n": {
+        **_FOUR_NORMS, **_PER_LAYER, "altup_correct_coef": "altup.correction_coefs", "altup_correct_scale": "altup.correct_output_scale",
+        "altup_predict_coef": "altup.prediction_coefs", "altup_router": "altup.modality_router", "altup_router_norm": "altup.router_norm",
+        "laurel_l": "laurel.linear_left", "laurel_r": "laurel.linear_right", "laurel_post_norm": "laurel.post_laurel_norm",
+    },
+    "jamba": {
+        "ffn_norm": "pre_ff_layernorm", **_FEED_FORWARD, **_STATES, "ssm_x": "mamba.x_proj",
+        **{f"ssm_{part}_norm": f"mamba.{part}_layernorm" for part in ("dt", "b", "c")},
+    },
+    "bitnet": {"attn_sub_norm": "self_attn.attn_sub_norm", "ffn_sub_norm": "mlp.ffn_sub_norm"},
+    "minimax-m2": _BALANCE,
+    "minicpm3": _LATENT,
+    "afmoe": {
+        "attn_gate": "self_attn.gate_proj", "post_attention_norm": "post_attention_layernorm", "ffn_norm": "pre_mlp_layernorm",
+        "post_ffw_norm": "post_mlp_layernorm", "ffn_gate_inp": "mlp.router.gate", "exp_probs_b": "mlp.expert", **_SHARED_EXPERTS,
+    },
+    "deepseek": _SHARED_EXPERTS,
+    "bailingmoe": _SHARED_EXPERTS,
+    "bailingmoe2": {**_BALANCE, **_SHARED_EXPERTS},
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
     "gpt-oss": {"post_attention_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.router"},
     "qwen2moe": _SHARED_EXPERT,
@@ -140,9 +195,7 @@ _BLOCKS: dict[str, dict[str, str]] = {
     "qwen35": _DELTA,
     "qwen35moe": {**_SHARED_EXPERT, **_DELTA},
     "deepseek2": {
-        "attn_q_a": "self_attn.q_a_proj", "attn_q_a_norm": "self_attn.q_a_layernorm", "attn_q_b": "self_attn.q_b_proj",
-        "attn_kv_a_mqa": "self_attn.kv_a_proj_with_mqa", "attn_kv_a_norm": "self_attn.kv_a_layernorm", "attn_kv_b": "self_attn.kv_b_proj",
-        "attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj", **_BALANCE, **_SHARED_EXPERTS,
+        **_LATENT, "attn_k_b": "self_attn.k_b_proj", "attn_v_b": "self_attn.v_b_proj", **_BALANCE, **_SHARED_EXPERTS,
     },
     "lfm2": _LFM2,
     "lfm2moe": {
@@ -159,16 +212,19 @@ _BLOCKS: dict[str, dict[str, str]] = {
 }  # fmt: skip
 _BACKBONE = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f"}
 _GLOBALS: dict[str, dict[str, str]] = {
-    "gemma4": {
-        "per_layer_token_embd": "model.embed_tokens_per_layer", "per_layer_model_proj": "model.per_layer_model_projection",
-        "per_layer_proj_norm": "model.per_layer_projection_norm",
+    "gemma4": _PER_LAYER_GLOBAL,
+    "gemma3n": {
+        **_PER_LAYER_GLOBAL, "altup_proj": "model.altup_projections", "altup_unembd_proj": "model.altup_unembed_projections",
     },
+    "jamba": {"output_norm": "model.final_layernorm"},
+    "falcon": {"token_embd": "transformer.word_embeddings", "output_norm": "transformer.ln_f"},
+    "starcoder": _GPT2_GLOBAL,
     "lfm2": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
     "lfm2moe": {"token_embd_norm": "model.embedding_norm", "output_norm": "model.embedding_norm"},
     "phi2": {"output_norm": "model.final_layernorm"},
     "falcon-h1": {"output_norm": "model.final_layernorm"},
     "gptneox": {"token_embd": "gpt_neox.embed_in", "output_norm": "gpt_neox.final_layer_norm"},
-    "gpt2": {"token_embd": "transformer.wte", "position_embd": "transformer.wpe", "output_norm": "transformer.ln_f"},
+    "gpt2": _GPT2_GLOBAL,
     "mamba": _BACKBONE,
     "mamba2": _BACKBONE,
     "nemotron_h": _BACKBONE,
@@ -186,10 +242,21 @@ _LAYERS = {
     "bert": "encoder.layer",
     "gptneox": "gpt_neox.layers",
     "gpt2": "transformer.h",
+    "starcoder": "transformer.h",
+    "falcon": "transformer.h",
 }
 _NAME = re.compile(r"(?:blk\.(\d{1,6})\.)?(.+?)(?:\.(weight|bias))?", re.DOTALL)
 # What in Hugging Face's files has no ".weight" behind it.
-_BARE = {"self_attn.sinks", "mixer.A", "mixer.D", "mamba.A", "mamba.D", "linear_attn.A", "layer_scalar"}
+_BARE = {
+    "self_attn.sinks",
+    "mixer.A",
+    "mixer.D",
+    "mamba.A",
+    "mamba.D",
+    "linear_attn.A",
+    "layer_scalar",
+    "altup.correct_output_scale",
+}
 # Rows of q and k lie for a rotary that turns neighbours (`permute` in conversion/llama.py).
 INTERLEAVED = {
     "llama",
@@ -202,11 +269,14 @@ INTERLEAVED = {
     "mistral3",
     "internlm2",
     "minicpm",
+    "xverse",
+    "deepseek",
+    "bailingmoe",
 }
 # Architectures whose names are the usual ones.
 _USUAL = (
     "llama", "qwen2", "qwen3", "qwen3moe", "gemma", "smollm3", "granite", "command-r", "cohere2", "ernie4_5", "stablelm", "olmo", "olmoe", "arcee", "nemotron", "mistral3",
-    "internlm2", "minicpm",
+    "internlm2", "minicpm", "exaone", "xverse", "qwen2vl", "qwen3vl", "qwen3vlmoe", "phimoe",
 )  # fmt: skip
 
 

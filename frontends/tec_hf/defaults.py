@@ -199,6 +199,52 @@ _USUAL: dict[str, dict[str, Any]] = {
         "n_groups": 8, "conv_kernel": 4, "time_step_min": 0.001, "n_routed_experts": 8, "moe_intermediate_size": 7688,
         "moe_shared_expert_intermediate_size": 7688, "num_experts_per_tok": 2, "norm_topk_prob": True,
     },
+    "mamba": {
+        "conv_kernel": 4, "state_size": 16, "layer_norm_epsilon": 1e-5, "time_step_rank": "auto", "tie_word_embeddings": True,
+    },
+    "falcon_mamba": {
+        "conv_kernel": 4, "state_size": 16, "layer_norm_epsilon": 1e-5, "time_step_rank": "auto", "tie_word_embeddings": True, "mixer_rms_eps": 1e-6,
+    },
+    "jamba": {
+        "max_position_embeddings": 262144, "num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2,
+    },
+    "bitnet": {
+        "hidden_act": "relu2", "num_key_value_heads": 5, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+    },
+    "llama4_text": {
+        "head_dim": 128, "max_position_embeddings": 131072, "num_key_value_heads": 8, "num_local_experts": 16, "num_experts_per_tok": 1, "rms_norm_eps": 1e-5,
+        "rope_theta": 5e5, "attention_chunk_size": 8192, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+    },
+    "gemma3n_text": {
+        "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size_per_layer_input": 256, "max_position_embeddings": 32768, "num_key_value_heads": 2,
+        "sliding_window": 512, "sliding_window_pattern": 5, "final_logit_softcapping": 30.0, "num_kv_shared_layers": 15, "rope_theta": 1e6,
+    },
+    "phimoe": {
+        "max_position_embeddings": 131072, "num_key_value_heads": 8, "num_local_experts": 16, "num_experts_per_tok": 2, "rms_norm_eps": 1e-5,
+    },
+    "afmoe": {
+        "head_dim": 128, "max_position_embeddings": 16384, "num_experts": 64, "num_experts_per_tok": 6, "num_shared_experts": 2, "rms_norm_eps": 1e-5,
+        "sliding_window": 1024, "moe_intermediate_size": 1408,
+    },
+    "minimax_m2": {
+        "head_dim": 128, "max_position_embeddings": 196608, "num_key_value_heads": 8, "num_local_experts": 256, "num_experts_per_tok": 8, "rope_theta": 5e6,
+    },
+    "minicpm3": {
+        "max_position_embeddings": 32768, "num_key_value_heads": 40, "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "kv_lora_rank": 256, "q_lora_rank": 768,
+        "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 256,
+    },
+    "deepseek": {
+        "n_shared_experts": 2, "n_routed_experts": 64, "num_experts_per_tok": 6, "moe_intermediate_size": 1408, "norm_topk_prob": False,
+    },
+    "gpt_bigcode": {
+        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_pytorch_tanh", "multi_query": True, "tie_word_embeddings": True,
+    },
+    "gptj": {
+        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "rotary_dim": 64, "n_embd": 4096, "n_head": 16,
+    },
+    "falcon": {
+        "layer_norm_epsilon": 1e-5, "activation": "gelu", "multi_query": True, "tie_word_embeddings": True,
+    },
     "seed_oss": {
         "head_dim": 128, "max_position_embeddings": 524288, "num_key_value_heads": 8,
     },
@@ -255,8 +301,22 @@ def complete(config: dict[str, Any]) -> None:
     if kind == "gpt_neox":
         # Its own names, beside which the usual ones are not read.
         config |= {"rope_theta": config["rotary_emb_base"], "partial_rotary_factor": config["rotary_pct"]}
-    if kind == "gpt2":
+    if kind in ("gpt2", "gpt_bigcode", "gptj"):
         config["hidden_act"] = config["activation_function"]
+    if kind == "gpt_bigcode":
+        config["num_key_value_heads"] = 1 if config["multi_query"] else config.get("n_head")
+    if kind in ("gpt2", "gptj"):
+        config["num_key_value_heads"] = config.get("n_head", config.get("num_attention_heads"))
+    if kind == "gptj":
+        heads, hidden, turned = (config.get(n) for n in ("n_head", "n_embd", "rotary_dim"))
+        if all(type(n) is int and n > 0 for n in (heads, hidden, turned)):
+            config["partial_rotary_factor"] = turned / (hidden // heads)
+    if kind == "falcon":
+        _falcon(config)
+    if kind == "minimax_m2" and type(config.get("rotary_dim")) is int:
+        config.setdefault("partial_rotary_factor", config["rotary_dim"] / config["head_dim"])
+    if kind == "minicpm3":
+        _minicpm3(config)
     if kind == "nemotron_h":
         _nemotron_h(config)
     if (
@@ -280,6 +340,29 @@ def complete(config: dict[str, Any]) -> None:
     layers, rule = config.get("num_hidden_layers"), _LAYERS.get(kind)
     if config.get("layer_types") is None and rule is not None and type(layers) is int and 0 < layers < 1 << 16:
         config["layer_types"] = [rule(config, k) for k in range(layers)]
+
+
+def _falcon(config: dict[str, Any]) -> None:
+    """One head of keys, one for each group of queries, or as many as of queries."""
+    config["hidden_act"] = config["activation"]
+    if type(config.get("n_embed")) is int:
+        config.setdefault("hidden_size", config["n_embed"])
+    if type(config.get("ffn_hidden_size")) is int:
+        config["intermediate_size"] = config["ffn_hidden_size"]
+    heads = config.get("num_attention_heads")
+    if config.get("new_decoder_architecture"):
+        config["num_key_value_heads"] = config.get("num_kv_heads") or heads
+    else:
+        config["num_key_value_heads"] = 1 if config["multi_query"] else heads
+
+
+def _minicpm3(config: dict[str, Any]) -> None:
+    """Factors that are null are none."""
+    layers, hidden, heads = (config.get(n) for n in ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    if type(layers) is int and config["scale_depth"] is None:
+        config["scale_depth"] = layers**0.5
+    if type(hidden) is int and type(heads) is int and heads > 0 and config.get("v_head_dim") is None:
+        config["v_head_dim"] = hidden // heads
 
 
 # Of Nemotron-H: the letter of a kind of layer.

@@ -10,6 +10,7 @@ from typing import Any
 from tec.errors import ImportModelError, one_line
 
 from .defaults import complete
+from .namesakes import known
 
 MOST_BYTES = 64 << 20  # of a file of settings; a tokenizer_config.json with all its added tokens has some 5 MB
 # Norms that multiply by 1 + weight.
@@ -21,6 +22,13 @@ _TEXT_OF = {
     "qwen3_5": "qwen3_5_text",
     "qwen3_5_moe": "qwen3_5_moe_text",
     "mistral3": "mistral",
+    "gemma3n": "gemma3n_text",
+    "llama4": "llama4_text",
+    "qwen2_vl": "qwen2_vl_text",
+    "qwen2_5_vl": "qwen2_5_vl_text",
+    "qwen3_vl": "qwen3_vl_text",
+    "qwen3_vl_moe": "qwen3_vl_moe_text",
+    "kimi_k25": "kimi_k2",
 }
 
 
@@ -65,6 +73,8 @@ def config_of(folder: Path) -> dict[str, Any]:
     kind = config.get("model_type")
     if not isinstance(kind, str) or not kind:
         raise ImportModelError(f"{folder / 'config.json'} has no model_type", hint="it is no language model's folder")
+    known(config)
+    kind = str(config["model_type"])
     complete(config)
     for theirs, ours in _OLD_NAMES.items():
         if theirs in config:

@@ -13,7 +13,7 @@ import numpy as np
 from tec.errors import ImportModelError, one_line
 from tec.lm.checkpoint import PackedTensor, stacked
 
-from . import quantized
+from . import namesakes, quantized
 from .safetensors import read
 from .settings import load
 
@@ -23,6 +23,7 @@ _PREFIXES = (
     ("model.language_model.", "model."),
     ("language_model.model.", "model."),
     ("language_model.lm_head.", "lm_head."),
+    ("model.text_model.", "model."),
 )
 _OTHER_PARTS = (
     "vision_tower.",
@@ -31,6 +32,12 @@ _OTHER_PARTS = (
     "visual.",
     "multi_modal_projector.",
     "model.multi_modal_projector.",
+    "vision_model.",
+    "model.vision_model.",
+    "model.connector.",
+    "model.audio_tower.",
+    "model.embed_audio.",
+    "model.embed_vision.",
     "mtp.",
 )
 _EXPERT = re.compile(
@@ -84,16 +91,16 @@ def tensors_of(folder: Path, config: Mapping[str, Any]) -> dict[str, PackedTenso
                 raise ImportModelError(f"{path} holds {one_line(name)} a second time")
             raw[name] = PackedTensor(name, entry.shape, entry.format, entry.data)
     settings = config.get("quantization_config", config.get("compression_config"))
-    raw = _of_family(raw, str(config.get("model_type")))
+    raw = _of_family(namesakes.tensors(raw, config), str(config.get("model_type")))
     found = _dequantizable(raw, settings if isinstance(settings, dict) else {})
-    return _experts(_joined_experts(found, config.get("model_type") == "gpt_oss"))
+    return _experts(_joined_experts(found, str(config.get("model_type"))))
 
 
 def _of_family(raw: dict[str, PackedTensor], kind: str) -> dict[str, PackedTensor]:
     """Tensors of families that have names, or an order of rows and columns, of their own."""
-    if kind == "gpt2":
+    if kind in ("gpt2", "gpt_bigcode"):
         made = {n if n.startswith(("transformer.", "lm_head.")) else f"transformer.{n}": t for n, t in raw.items()}
-        return {n: _transposed(n, t) if n.endswith((*_CONV1D,)) else t for n, t in made.items()}
+        return {n: _transposed(n, t) if kind == "gpt2" and n.endswith(_CONV1D) else t for n, t in made.items()}
     if kind in ("bert", "roberta", "xlm-roberta"):
         return {n.removeprefix("bert.").removeprefix("roberta."): t for n, t in raw.items()}
     if kind == "whisper":
@@ -136,7 +143,7 @@ _NAMES_OF = {
     ),
     "gpt_neox": (("embed_out.", "lm_head."),),
     "hunyuan_v1_moe": ((".mlp.gate.wg.", ".mlp.gate."),), "exaone_moe": ((".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction_bias"),),
-    "nemotron_h": (("model.", "backbone."),),
+    "nemotron_h": (("model.", "backbone."),), "minimax_m2": ((".block_sparse_moe.e_score_", ".mlp.e_score_"),),
 }  # fmt: skip
 
 
@@ -201,8 +208,9 @@ def _floats(raw: dict[str, PackedTensor], settings: Mapping[str, Any]) -> dict[s
     return found
 
 
-def _joined_experts(found: dict[str, PackedTensor], in_turn: bool) -> dict[str, PackedTensor]:
-    """Experts that are one tensor in the files: gate and up one below the other; of gpt-oss (`in_turn`) in turn, in MXFP4 or, transposed, plain; biases too."""
+def _joined_experts(found: dict[str, PackedTensor], family: str) -> dict[str, PackedTensor]:
+    """Experts that are one tensor in the files: gate and up one below the other; of gpt-oss in turn, in MXFP4 or, transposed, plain; biases too. Those of Llama 4 lie
+    transposed."""
     made: dict[str, PackedTensor] = {}
     for name, t in found.items():
         stem, _, kind = name.rpartition(".")
@@ -220,19 +228,21 @@ def _joined_experts(found: dict[str, PackedTensor], in_turn: bool) -> dict[str, 
         elif kind == "up_proj":  # of experts without gates
             made[f"{name}.weight"] = PackedTensor(f"{name}.weight", t.shape, t.format, t.raw)
         elif kind in ("gate_up_proj", "down_proj"):
-            made |= _turned(stem, kind, t) if in_turn else _halves(stem, kind, t)
+            turned = family in ("gpt_oss", "llama4_text")
+            made |= _turned(stem, kind, t, family == "gpt_oss") if turned else _halves(stem, kind, t)
         elif not kind.endswith("_scales"):
             made[name] = t
     return made
 
 
-def _turned(stem: str, kind: str, t: PackedTensor) -> dict[str, PackedTensor]:
-    """Plain experts of gpt-oss, [experts, inputs, outputs]."""
+def _turned(stem: str, kind: str, t: PackedTensor, in_turn: bool) -> dict[str, PackedTensor]:
+    """Plain experts [experts, inputs, outputs], whose gates and ups are in turn, or gates first."""
     if len(t.shape) != 3:
         raise ImportModelError(f"{t.name} has the shape {list(t.shape)}")
     experts, inputs, outputs = t.shape
-    made = {}
-    for part, every in _in_turn(kind):
+    made, half = {}, outputs // 2
+    behind = [("gate_proj", slice(0, half)), ("up_proj", slice(half, outputs))]
+    for part, every in behind if not in_turn and kind == "gate_up_proj" else _in_turn(kind):
         count = len(range(*every.indices(outputs)))
 
         def take(every: slice = every) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..errors import ImportModelError
@@ -118,3 +119,11 @@ class Config:
         if not period:
             return ["sliding_attention"] * self.layers
         return ["sliding_attention" if (k + 1) % period else "full_attention" for k in range(self.layers)]
+
+
+def unknown(said: str, name: str, names: Iterable[str]) -> ImportModelError:
+    """The error of an architecture that is not among `names`: what is near, and all that are."""
+    known = sorted(names)
+    near = difflib.get_close_matches(name, known, 3)
+    first = f"near: {', '.join(near)}; " if near else ""
+    return ImportModelError(said, hint=f"{first}known: {', '.join(known)}")

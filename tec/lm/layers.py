@@ -45,6 +45,7 @@ class Layers:
         self.layer, self.prefix = 0, "model.layers"
         self._caches: list[tuple[str, Value]] = []
         self._angles: dict[Any, tuple[Value, Value]] = {}
+        self._parts: dict[Any, Value] = {}
 
     @property
     def makes_features(self) -> bool:
@@ -90,9 +91,15 @@ class Layers:
         scale = self.w.vector(f"{name}.weight", (x.shape[-1],), "float32", shift)
         return rms_norm(self.b, x, scale, -1, self.c.epsilon if epsilon is None else epsilon)[0]
 
-    def unit(self, x: Value) -> Value:
+    def rms_norm_of_heads(self, x: Value, name: str) -> Value:
+        """The same of x [1, tokens, heads, size] over all heads together."""
+        flat = self.b.reshape(x, (self.tokens, x.shape[2] * x.shape[3]))
+        return self.b.reshape(self.rms_norm(flat, name), x.shape)
+
+    def unit(self, x: Value, epsilon: float | None = None) -> Value:
         """x over its root mean square along the last axis."""
-        return rms_norm(self.b, x, self.b.const(np.ones(x.shape[-1], np.float32)), -1, self.c.epsilon)[0]
+        one = self.b.const(np.ones(x.shape[-1], np.float32))
+        return rms_norm(self.b, x, one, -1, self.c.epsilon if epsilon is None else epsilon)[0]
 
     def spread_free(self, x: Value, epsilon: float | None = None) -> Value:
         """x less its mean over its spread, along the last axis."""
@@ -211,21 +218,25 @@ class Layers:
         )
 
     def attend(
-        self, q: Value, k: Value, v: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
+        self, q: Value, k: Value, v: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
+        chunk: int = 0,
     ) -> Value:  # fmt: skip
         """Causal attention of the tokens to themselves and all before them, [tokens, heads * size]; keys and values join the layer's cache. window: keys
-        that a token sees, itself among them. sink: a score [heads] beside those of keys, which has no value."""
+        that a token sees, itself among them. sink: a score [heads] beside those of keys, which has no value. chunk: tokens of a part of the text, beyond whose
+        beginning none of it sees; 0 where the text has no parts."""
         if self.c.get("use_bidirectional_attention") is True:
             return self.attend_all(q, k, v, scale=scale, window=window, softcap=softcap)
-        return self.attend_to(
-            q, self.cached(k, "key"), self.cached(v, "value"), scale=scale, window=window, softcap=softcap, sink=sink
-        )
+        keys, values = self.cached(k, "key"), self.cached(v, "value")
+        return self.attend_to(q, keys, values, scale=scale, window=window, softcap=softcap, sink=sink, chunk=chunk)
 
     def attend_to(
-        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
+        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
+        chunk: int = 0,
     ) -> Value:  # fmt: skip
         """The same with keys and values [1, heads, past + tokens, size] that are cached already."""
         extras = {} if sink is None else {"sink": self.b.reshape(sink, (1, q.shape[2], 1, 1))}
+        if chunk:
+            extras["bias"] = self._same_chunk(keys.shape[2], chunk)
         if self._row is not None:
             extras["start"] = self._row
         y = self.b.op(
@@ -233,6 +244,16 @@ class Layers:
             left=None if window is None else window - 1, q_order=(0, 2, 1, 3), out_order=(0, 2, 1, 3), offset=self.past if self._row is None else None, extras=tuple(extras),
         )  # fmt: skip
         return self.b.reshape(y, (self.tokens, y.shape[2] * y.shape[3]))
+
+    def _same_chunk(self, keys: Any, chunk: int) -> Value:
+        """Whether a key stands in a token's own part of the text, bool [1, 1, tokens, keys]."""
+        key = keys, chunk
+        if key not in self._parts:
+            b = self.b
+            there = b.cast(b.op("iota", size=keys, start=0, step=1, dtype="int64"), "float32")
+            own, theirs = (b.op("floor", self.scaled(x, 1 / chunk)) for x in (self.places(), there))
+            self._parts[key] = b.op("equal", b.reshape(own, (1, 1, self.tokens, 1)), b.reshape(theirs, (1, 1, 1, keys)))
+        return self._parts[key]
 
     def attend_all(
         self,

@@ -17,7 +17,7 @@ from .checkpoint import PackedTensor
 _TABLES = {
     "embeddings": (
         "model.embed_tokens.weight", "backbone.embeddings.weight", "embeddings.word_embeddings.weight", "transformer.wte.weight", "gpt_neox.embed_in.weight",
-        "model.decoder.embed_tokens.weight",
+        "model.decoder.embed_tokens.weight", "transformer.word_embeddings.weight",
     ),
     "layer_embeddings": ("model.embed_tokens_per_layer.weight",),
 }  # fmt: skip

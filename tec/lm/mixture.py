@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -109,10 +110,11 @@ def _marks(m: Layers, places: Value, count: int) -> Value:
 
 def mixture(
     m: Layers, x: Value, chosen: Chosen, *, prefix: str = "mlp.experts", size: int = 0, inner: Inner | None = None, bias: bool = False,
-    activation: str | None = None, parts: Sequence[str] = PARTS,
+    activation: str | None = None, parts: Sequence[str] = PARTS, weighs_inputs: bool = False,
 ) -> Value:  # fmt: skip
     """x [tokens, hidden] through the layer's experts. size: inner features of one. parts: its matrices, of which the last one goes down. inner: of what the others
-    make (gate and up) what goes down, else activation(gate) * up, by the configuration's activation where none is said. bias: whether experts have some."""
+    make (gate and up) what goes down, else activation(gate) * up, by the configuration's activation where none is said. bias: whether experts have some. weighs_inputs: experts get x times their weights,
+    and their results are added as they are."""
     size = size or m.c.size("moe_intermediate_size", m.c.get("intermediate_size"))
 
     def usual(gate: Value, up: Value) -> Value:
@@ -120,10 +122,10 @@ def mixture(
 
     names = [f"{m.name(prefix)}.{part}" for part in parts]
     run = _gathered if m.w.gathers([f"{n}.weight" for n in names]) else _wide
-    return run(m, x, chosen, names, size, inner or usual, bias)
+    return run(m, x, chosen, names, size, inner or usual, bias, weighs_inputs)
 
 
-def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool) -> Value:
+def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool, weighs_inputs: bool) -> Value:  # fmt: skip
     b, count, hidden = m.b, experts_of(m), m.c.hidden
     marks = _marks(m, chosen.places, count)
     weights = b.op(
@@ -133,16 +135,22 @@ def _wide(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inne
         keepdims=False,
     )
     made = m.linear(x, *names[:-1], sizes=[count * size] * len(names[:-1]), bias=bias)
-    y = b.reshape(inner(*made), (m.tokens, count, size))
-    y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))
-    y = m.linear(b.reshape(y, (m.tokens, count * size)), names[-1], sizes=[hidden], bias=False, beside=True)[0]
+
+    def weighed(y: Value) -> Value:
+        y = b.reshape(y, (m.tokens, count, size))
+        y = b.op("multiply", y, b.cast(b.reshape(weights, (m.tokens, count, 1)), y.dtype))
+        return b.reshape(y, (m.tokens, count * size))
+
+    # A product of a multiple of x is that multiple of the product.
+    y = inner(*map(weighed, made)) if weighs_inputs else weighed(inner(*made))
+    y = m.linear(y, names[-1], sizes=[hidden], bias=False, beside=True)[0]
     if bias:
         own = m.w.vector(f"{names[-1]}.bias", (count, hidden), m.dtype)
         y = b.op("add", y, b.op("matmul", b.cast(weights, y.dtype), own))
     return y
 
 
-def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool) -> Value:
+def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, inner: Inner, bias: bool, weighs_inputs: bool) -> Value:  # fmt: skip
     """Of each token the experts that it has chosen."""
     b, each, hidden = m.b, chosen.places.shape[1], m.c.hidden
     weights, places = [f"{n}.weight" for n in names], b.cast(chosen.places, "int64")
@@ -153,8 +161,12 @@ def _gathered(m: Layers, x: Value, chosen: Chosen, names: list[str], size: int, 
             return y
         return m.add(y, b.op("gather", m.w.vector(f"{name}.bias", (experts_of(m), y.shape[1]), m.dtype), rows, axis=0))
 
+    def weighed(y: Value, shape: tuple[Any, ...]) -> Value:
+        return b.op("multiply", y, b.cast(b.reshape(chosen.weights, shape), y.dtype))
+
     made = [with_bias(y, n) for y, n in zip(m.w.chosen(x, weights[:-1], places, size), names)]
+    made = [weighed(y, (m.tokens * each, 1)) for y in made] if weighs_inputs else made
     (y,) = m.w.chosen(inner(*made), weights[-1:], b.reshape(places, (m.tokens * each, 1)), hidden)
     y = b.reshape(with_bias(y, names[-1]), (m.tokens, each, hidden))
-    shares = b.cast(b.reshape(chosen.weights, (m.tokens, each, 1)), y.dtype)
-    return b.op("reduce_sum", b.op("multiply", y, shares), axes=(1,), keepdims=False)
+    y = y if weighs_inputs else weighed(y, (m.tokens, each, 1))
+    return b.op("reduce_sum", y, axes=(1,), keepdims=False)

@@ -72,9 +72,12 @@ class PagedLayers(Layers):
         return whole
 
     def attend_to(
-        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None
+        self, q: Value, keys: Value, values: Value, *, scale: float | None = None, window: int | None = None, softcap: float = 0.0, sink: Value | None = None,
+        chunk: int = 0,
     ) -> Value:  # fmt: skip
         """See `Layers.attend_to`: of every row to its own text."""
+        if chunk:
+            raise ImportModelError(f"tokens of {self.c.architecture} see those of their own chunk of a text alone")
         b, (_, _, heads, size), width = self.b, q.shape, values.shape[3]
         flat = b.reshape(q, (self.tokens, heads * size))
         found = []

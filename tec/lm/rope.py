@@ -126,6 +126,10 @@ def _longrope(f: Any, s: Mapping[str, Any], c: Config, theta: float) -> Frequenc
     old = _trained(s, c)
     factor = float(s.get("factor") or c.context / old)
     attention = s.get("attention_factor")
+    if s.get("short_mscale") is not None:  # Phi-3.5-MoE; both are one number there
+        attention = float(s["short_mscale"])
+        if float(s["long_mscale"]) != attention:
+            raise ValueError("short_mscale and long_mscale differ")
     if attention is None:
         attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(old))
     short, long = (f / np.asarray(s[n], np.float64) for n in ("short_factor", "long_factor"))

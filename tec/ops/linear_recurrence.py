@@ -1,12 +1,14 @@
-"""Layers with a matrix as their state, a token after the other: state space models of one decay a head (Mamba-2) and the gated delta rule (Qwen3-Next).
+"""Layers with a matrix as their state, a token after the other: state space models of one decay a head (Mamba-2) or one a number of the state (Mamba), and the gated
+delta rule (Qwen3-Next).
 
     S = exp(decay) S + k u^T        u = v, or with `beta` the delta rule: beta (v - (exp(decay) S)^T k)
     y = S^T q
 
-Inputs: q and k (tokens, groups, size), v (tokens, heads, width), decay (tokens, heads), the state (heads, size, width), and beta (tokens, heads) where there is one.
+Inputs: q and k (tokens, groups, size), v (tokens, heads, width), decay (tokens, heads) or (tokens, heads, size, width), the state (heads, size, width), and beta
+(tokens, heads) where there is one.
 Outputs: y (tokens, heads, width), and the state behind the last token. A group serves heads / groups heads, neighbours or, where `tiled`, every groups-th one.
 
-Sources: Mamba-2, arXiv 2405.21060; gated delta networks, arXiv 2412.06464.
+Sources: Mamba, arXiv 2312.00752; Mamba-2, arXiv 2405.21060; gated delta networks, arXiv 2412.06464.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     if (
         heads % groups
         or state.shape != (heads, size, width)
-        or any(t.shape != (tokens, heads) for t in (decay, *types[5:]))
+        or decay.shape not in ((tokens, heads), (tokens, heads, size, width))
+        or any(t.shape != (tokens, heads) for t in types[5:])
     ):
         raise fail(f"a linear recurrence of {', '.join(map(str, types))}")
     return [TensorType(v.dtype, (tokens, heads, width)), state]
@@ -59,7 +62,7 @@ def _host(attrs: Attrs, arrays: Sequence[Any], outs: Sequence[TensorType]) -> li
     of = [group_of(h, heads, groups, attrs) for h in range(heads)]
     y, s = np.empty(v.shape, wide), state.copy()
     for t in range(len(v)):
-        s = s * np.exp(decay[t])[:, None, None]
+        s = s * np.exp(decay[t] if decay.ndim == 4 else decay[t][:, None, None])
         u = v[t]
         if beta:
             u = (u - np.einsum("hnp,hn->hp", s, k[t, of])) * beta[0][t][:, None]
@@ -93,6 +96,7 @@ class Scan:
         self.tokens, groups, _ = self.q.shape
         self.groups, self.heads, self.size, self.width = (getattr(n, "value", n) for n in (groups, *self.state.shape))
         self.acc = accumulator(self.end.dtype)
+        self._each = len(self.decay.shape) == 4  # whether each number of the state has a decay of its own
 
     @property
     def tasks(self) -> Any:
@@ -114,10 +118,12 @@ class Scan:
         with ib.for_range(0, self.size, "i") as i, self._lanes() as lane:
             s[i * lanes + lane] = self.state[head, i, first + lane].astype(acc)
         with ib.for_range(0, self.tokens, "t") as t:
-            keep = ib.let("keep", te.exp(self.decay[t, head].astype(acc)))
+            keep = te.const(1, acc) if self._each else ib.let("keep", te.exp(self.decay[t, head].astype(acc)))
             with self._lanes() as lane:
                 new[lane] = self.v[t, head, first + lane].astype(acc)
                 total[lane] = te.const(0, acc)
+            if self._each:
+                self._decay(s, t, head, first)
             if self.beta:
                 self._correct(s, new, total, t, head, group, keep)
                 keep = te.const(1, acc)
@@ -135,6 +141,12 @@ class Scan:
 
     def _lanes(self) -> Any:
         return self.ib.for_range(0, self.lanes, "lane", kind="vectorize" if self.lanes > 1 else "serial")
+
+    def _decay(self, s: Any, t: Any, head: Any, first: Any) -> None:
+        """Each number of the state by a decay of its own."""
+        with self.ib.for_range(0, self.size, "i") as i, self._lanes() as lane:
+            by = te.exp(self.decay[t, head, i, first + lane].astype(self.acc))
+            s[i * self.lanes + lane] = s[i * self.lanes + lane] * by
 
     def _correct(self, s: Any, new: Any, total: Any, t: Any, head: Any, group: Any, keep: Any) -> None:
         """The state decayed, and what of the new values it does not tell already."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from ...errors import ImportModelError
+from ...errors import one_line
 from ...graph import Value
+from ..config import unknown
 from ..layers import Layers
 
 Architecture = Callable[[Layers], Value]
@@ -21,6 +22,9 @@ NAMES = {
     "hunyuan_v1_dense": "llama.hunyuan", "seed_oss": "llama.llama", "ministral": "llama.mistral", "ministral3": "llama.ministral3", "mamba2": "mamba2.mamba2", "qwen3_next": "delta.qwen3_5", "qwen3_5_text": "delta.qwen3_5", "qwen3_5_moe_text": "delta.qwen3_5", "gpt_oss": "gpt_oss.gpt_oss", "deepseek_v2": "deepseek.deepseek_v2", "deepseek_v3": "deepseek.deepseek_v3", "glm4_moe_lite": "deepseek.glm4_moe_lite", "lfm2": "lfm2.lfm2", "lfm2_moe": "lfm2.lfm2_moe",
     "qwen3_moe": "moe.qwen3_moe", "mixtral": "moe.mixtral", "qwen2_moe": "moe.qwen2_moe", "dots1": "moe.dots1", "exaone_moe": "moe.exaone_moe",
     "ernie4_5_moe": "moe.ernie4_5_moe", "hunyuan_v1_moe": "moe.hunyuan_moe", "apertus": "apertus.apertus", "nemotron_h": "nemotron_h.nemotron_h",
+    "mamba": "mamba.mamba", "falcon_mamba": "mamba.falcon_mamba", "jamba": "jamba.jamba", "bitnet": "bitnet.bitnet", "llama4_text": "llama4.llama4",
+    "gemma3n_text": "gemma3n.gemma3n", "phimoe": "phimoe.phimoe", "afmoe": "afmoe.afmoe", "deepseek": "moe.deepseek", "minimax_m2": "moe.minimax_m2",
+    "minicpm3": "deepseek.minicpm3", "gpt_bigcode": "older.gpt2", "gptj": "older.gptj", "falcon": "older.falcon",
 }  # fmt: skip
 
 
@@ -34,7 +38,7 @@ def find(name: str) -> Architecture:
     """ImportModelError for one that is not here."""
     where = {**NAMES, **ENCODERS, **SPEECH}.get(name)
     if where is None:
-        raise ImportModelError(f"architecture {name!r} is not known", hint=f"known: {', '.join(sorted(NAMES))}")
+        raise unknown(f"architecture {one_line(name)!r} is not known", name, NAMES)
     module, _, function = where.partition(".")
     found: Architecture = getattr(import_module(f".{module}", __package__), function)
     return found

@@ -1,6 +1,6 @@
 """DeepSeek V2 and V3: latent attention, whose keys and values come from one small vector a token; experts of which some are shared, in all layers but the first.
 
-Sources: arXiv 2405.04434, 2412.19437; transformers' modeling_deepseek_v2.py, modeling_deepseek_v3.py, modeling_glm4_moe_lite.py.
+Sources: arXiv 2405.04434, 2412.19437; transformers' modeling_deepseek_v2.py, modeling_deepseek_v3.py, modeling_glm4_moe_lite.py, modeling_minicpm3.py.
 """
 
 from __future__ import annotations
@@ -29,6 +29,16 @@ def glm4_moe_lite(m: Layers) -> Value:
     kinds = m.c.get("mlp_layer_types") or ["dense"]
     first = next((k for k, kind in enumerate(kinds) if kind != "dense"), len(kinds))
     return _decoder(m, balanced, interleaved=bool(m.c.get("rope_interleave", True)), first=first)
+
+
+def minicpm3(m: Layers) -> Value:
+    """No experts; embeddings, sums and logits have factors."""
+    c = m.c
+    x, by = m.scaled(m.embeddings(), c.number("scale_emb", 12.0)), c.number("scale_depth", 1.4) / c.layers**0.5
+    for _ in m.each_layer():
+        x = m.add(x, m.scaled(latent(m, m.rms_norm(x, m.name("input_layernorm")), interleaved=False), by))
+        x = m.add(x, m.scaled(m.gated(m.rms_norm(x, m.name("post_attention_layernorm"))), by))
+    return m.logits(m.rms_norm(m.last(x), "model.norm"), scale=c.number("dim_model_base", float(c.hidden)) / c.hidden)
 
 
 def _decoder(m: Layers, route: Callable[[Layers, Value], Chosen], interleaved: bool, first: int | None = None) -> Value:

@@ -1,7 +1,7 @@
 """Mixtures of experts on the decoder of Llama: the feed-forward networks are experts in all layers or in some.
 
 Sources: arXiv 2505.09388, 2401.04088, 2407.10671; transformers' modeling_qwen3_moe.py, modeling_mixtral.py, modeling_qwen2_moe.py, modeling_glm4_moe.py,
-modeling_dots1.py, modeling_ernie4_5_moe.py, modeling_hunyuan_v1_moe.py, modeling_exaone_moe.py.
+modeling_dots1.py, modeling_ernie4_5_moe.py, modeling_hunyuan_v1_moe.py, modeling_exaone_moe.py, modeling_minimax_m2.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..layers import Layers
 from ..mixture import choose, mixture
 from .deepseek import balanced, shared_mixture
 
-_BALANCE = ("mlp.gate.moe_statics.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias", "mlp.gate.e_score_correction.bias")  # fmt: skip
+_BALANCE = ("mlp.gate.moe_statics.e_score_correction_bias", "mlp.moe_statics.e_score_correction_bias", "mlp.gate.e_score_correction.bias", "mlp.e_score_correction_bias")  # fmt: skip
 
 
 def qwen3_moe(m: Layers) -> Value:
@@ -39,6 +39,26 @@ def glm4_moe(m: Layers) -> Value:
 def dots1(m: Layers) -> Value:
     """Heads are normed; experts as DeepSeek V3 has them."""
     return _decoder(m, _as_deepseek, heads_normed=True)
+
+
+def deepseek(m: Layers) -> Value:
+    """DeepSeek's first mixture, and Ling: experts by softmax, and beside them those that every token goes through."""
+
+    def mix(m: Layers, h: Value) -> Value:
+        scale = m.c.number("routed_scaling_factor", 1.0)
+        return shared_mixture(m, h, choose(m, h, normed=bool(m.c.get("norm_topk_prob", False)), scale=scale))
+
+    return _decoder(m, mix)
+
+
+def minimax_m2(m: Layers) -> Value:
+    """Queries and keys are normed over all heads together; experts by sigmoid and a bias that balances them."""
+
+    def mix(m: Layers, h: Value) -> Value:
+        bias = next((n for n in _BALANCE if m.w.has(m.name(n))), "")
+        return mixture(m, h, choose(m, h, normed=True, scoring="sigmoid", bias=bias))
+
+    return _decoder(m, mix, whole_normed=True)
 
 
 def exaone_moe(m: Layers) -> Value:
@@ -85,7 +105,7 @@ def _by_softmax(normed: bool, shared: Callable[[Layers, Value], Value] | None = 
 
 def _decoder(
     m: Layers, mix: Callable[[Layers, Value], Value], *, heads_normed: bool = False, heads_normed_behind: bool = False, interleaved: bool = False,
-    turned: list[bool] | None = None, pattern: int = 0,
+    whole_normed: bool = False, turned: list[bool] | None = None, pattern: int = 0,
 ) -> Value:  # fmt: skip
     """mix: the layers with experts behind their norm. turned: the layers with positions, where not all have some."""
     x, kinds = m.embeddings(), m.c.layer_kinds(pattern)
@@ -93,6 +113,8 @@ def _decoder(
         q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
         if heads_normed:
             q, k = (m.rms_norm(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
+        if whole_normed:
+            q, k = (m.rms_norm_of_heads(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
         if turned is None or turned[m.layer]:
             q, k = (m.rotary(h, m.angles(), interleaved) for h in (q, k))
         if heads_normed_behind:

@@ -1,6 +1,7 @@
-"""Decoders with norms by mean and variance and networks without gates: Phi 1 and 2, StableLM, StarCoder2, Nemotron, GPT-NeoX (Pythia), GPT-2.
+"""Decoders with norms by mean and variance and networks without gates: Phi 1 and 2, StableLM, StarCoder 1 and 2, Nemotron, GPT-NeoX (Pythia), GPT-2, GPT-J, Falcon.
 
-Source: transformers' modeling_phi.py, modeling_stablelm.py, modeling_starcoder2.py, modeling_nemotron.py, modeling_gpt_neox.py, modeling_gpt2.py.
+Source: transformers' modeling_phi.py, modeling_stablelm.py, modeling_starcoder2.py, modeling_nemotron.py, modeling_gpt_neox.py, modeling_gpt2.py,
+modeling_gpt_bigcode.py, modeling_gptj.py, modeling_falcon.py.
 """
 
 from __future__ import annotations
@@ -85,15 +86,17 @@ def gpt_neox(m: Layers) -> Value:
 
 
 def gpt2(m: Layers) -> Value:
-    """Learned positions; matrices lie transposed."""
+    """Learned positions. Of GPT-2 matrices lie transposed. StarCoder has one head of keys, or the three of each head beside each other."""
     m.prefix, c = "transformer.h", m.c
+    sizes = [n * c.head_size for n in (c.heads, c.kv_heads, c.kv_heads)]
     x = m.add(m.embeddings(), m.graph.input("position_embeddings", m.dtype, (m.tokens, c.hidden)))
     for _ in m.each_layer():
         h = m.layer_norm(x, m.name("ln_1"))
-        q, k, v = (
-            m.heads(y, c.heads)
-            for y in m.b.split(m.linear(h, m.name("attn.c_attn"), sizes=[3 * c.hidden])[0], 1, [c.hidden] * 3)
-        )
+        joined = m.linear(h, m.name("attn.c_attn"), sizes=[sum(sizes)])[0]
+        if c.get("multi_query") is False:
+            q, k, v = m.b.split(m.heads(joined, c.heads), 3, [c.head_size] * 3)
+        else:
+            q, k, v = (m.heads(y, n // c.head_size) for y, n in zip(m.b.split(joined, 1, sizes), sizes))
         scale = c.head_size**-0.5 if c.get("scale_attn_weights", True) else 1.0
         scale /= m.layer + 1 if c.get("scale_attn_by_inverse_layer_idx") else 1
         x = m.add(x, m.out(m.attend(q, k, v, scale=scale), "attn.c_proj"))
@@ -101,3 +104,44 @@ def gpt2(m: Layers) -> Value:
             x, m.network(m.layer_norm(x, m.name("ln_2")), "mlp.c_fc", "mlp.c_proj", c.size("n_inner", 4 * c.hidden))
         )
     return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.wte")
+
+
+def gptj(m: Layers) -> Value:
+    """Attention and network side by side, behind one norm; neighbours of a part of each head turn."""
+    m.prefix, c, x = "transformer.h", m.c, m.embeddings()
+    for _ in m.each_layer():
+        h = m.layer_norm(x, m.name("ln_1"))
+        q, k, v = m.queries_keys_values(h, "attn")
+        q, k = (m.rotary(y, m.angles(), interleaved=True) for y in (q, k))
+        y = m.network(h, "mlp.fc_in", "mlp.fc_out", c.size("n_inner", 4 * c.hidden))
+        x = m.add(m.add(x, m.out(m.attend(q, k, v), "attn.out_proj")), y)
+    return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.wte")
+
+
+def falcon(m: Layers) -> Value:
+    """Queries of a group lie beside its key and value; all queries first in GGUF files (`qkv_proj`). Attention and network have one norm, two side by side, or stand
+    one behind the other."""
+    if m.c.get("alibi"):
+        raise ImportModelError(f"alibi = True of {m.c.architecture}: positions by distance are not read")
+    m.prefix, c, x = "transformer.h", m.c, m.embeddings()
+    size, inner = c.head_size, c.size("intermediate_size", 4 * c.hidden)
+    for _ in m.each_layer():
+        two = m.w.has(m.name("ln_attn.weight"))
+        h = m.layer_norm(x, m.name("ln_attn" if two else "input_layernorm"))
+        if m.w.has(m.name("self_attention.qkv_proj.weight")):
+            q, k, v = m.queries_keys_values(h, "self_attention")
+        else:
+            joined = m.linear(h, m.name("self_attention.query_key_value"), sizes=[(c.heads + 2 * c.kv_heads) * size])[0]
+            q, k, v = m.b.split(m.heads(joined, c.kv_heads), 3, [c.heads // c.kv_heads * size, size, size])
+            q = m.b.reshape(q, (1, m.tokens, c.heads, size))
+        q, k = (m.rotary(y, m.angles()) for y in (q, k))
+        y = m.out(m.attend(q, k, v), "self_attention.dense")
+        behind = m.w.has(m.name("post_attention_layernorm.weight"))
+        if behind:
+            x = m.add(x, y)
+        if two or behind:  # GGUF files call the network's norm the input's
+            names = ("ln_mlp", "input_layernorm") if two else ("post_attention_layernorm",)
+            h = m.layer_norm(x, m.name(next(n for n in names if m.w.has(m.name(f"{n}.weight")) or n == names[-1])))
+        z = m.network(h, "mlp.dense_h_to_4h", "mlp.dense_4h_to_h", inner)
+        x = m.add(x, z) if behind else m.add(m.add(x, y), z)
+    return m.logits(m.layer_norm(m.last(x), "transformer.ln_f"), tied="transformer.word_embeddings")

@@ -36,7 +36,7 @@ def olmoe(m: Layers) -> Value:
     x = m.embeddings()
     for _ in m.each_layer():
         q, k, v = m.queries_keys_values(m.rms_norm(x, m.name("input_layernorm")))
-        q, k = (_normed(m, h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
+        q, k = (m.rms_norm_of_heads(h, m.name(f"self_attn.{n}_norm")) for h, n in ((q, "q"), (k, "k")))
         q, k, v = (_clamped(m, y) for y in (q, k, v))
         q, k = (m.rotary(h, m.angles()) for h in (q, k))
         x = m.add(x, m.out(m.attend(q, k, v)))
@@ -54,16 +54,13 @@ def _decoder(m: Layers, kinds: list[str]) -> Value:
         base = None if near else (m.c.get("rope_scaling") or {}).get("rope_theta")
         usual = {"rope_type": "default"} if near else None
         angles = m.angles_of(kinds[m.layer]) or m.angles(None if base is None else float(base), usual)
-        q, k = (m.rotary(_normed(m, h, m.name(f"self_attn.{n}_norm")), angles) for h, n in ((q, "q"), (k, "k")))
+        q, k = (
+            m.rotary(m.rms_norm_of_heads(h, m.name(f"self_attn.{n}_norm")), angles) for h, n in ((q, "q"), (k, "k"))
+        )
         attended = m.out(m.attend(q, k, v, window=m.c.window if near else None))
         x = m.add(x, m.rms_norm(attended, m.name("post_attention_layernorm")))
         x = m.add(x, m.rms_norm(m.gated(x), m.name("post_feedforward_layernorm")))
     return m.logits(m.rms_norm(m.last(x), "model.norm"))
-
-
-def _normed(m: Layers, h: Value, name: str) -> Value:
-    flat = m.b.reshape(h, (m.tokens, h.shape[2] * h.shape[3]))
-    return m.b.reshape(m.rms_norm(flat, name), h.shape)
 
 
 def _plain(m: Layers, x: Value) -> Value:

@@ -92,6 +92,7 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "sliding_window": 4,
             "use_sliding_window": True,
         },
+        {},
     ],
     "qwen3": [
         {"head_dim": 32, "attention_bias": True},
@@ -527,6 +528,12 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
     ],
     "granite": [
         {"embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.1, "logits_scaling": 8.0},
+        {
+            "embedding_multiplier": 12.0,
+            "residual_multiplier": 0.22,
+            "attention_multiplier": 0.25,
+            "logits_scaling": 4.0,
+        },
     ],
     "granitemoe": [
         {
@@ -540,6 +547,12 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
     ],
     "granitemoeshared": [
         {"num_local_experts": 8, "num_experts_per_tok": 2, "shared_intermediate_size": 40},
+        {
+            "num_local_experts": 8,
+            "num_experts_per_tok": 3,
+            "shared_intermediate_size": 192,
+            "attention_multiplier": 0.25,
+        },
     ],
     "cohere": [
         {"logit_scale": 0.3, "use_qk_norm": True},
@@ -719,6 +732,149 @@ FAMILIES: dict[str, list[dict[str, Any]]] = {
             "moe_shared_expert_intermediate_size": 56,
             "routed_scaling_factor": 2.0,
         },
+    ],
+    "mamba": [
+        {"state_size": 8},
+        {"state_size": 6, "time_step_rank": 5, "use_bias": True, "use_conv_bias": False, "tie_word_embeddings": False},
+    ],
+    "falcon_mamba": [
+        {"state_size": 8},
+    ],
+    "jamba": [
+        {
+            "num_hidden_layers": 4,
+            "attn_layer_period": 3,
+            "attn_layer_offset": 1,
+            "expert_layer_period": 2,
+            "expert_layer_offset": 1,
+            "num_experts": 4,
+            "mamba_d_state": 6,
+        },
+        {"attn_layer_period": 2, "attn_layer_offset": 0, "num_experts": 1, "mamba_dt_rank": 5, "mamba_expand": 1},
+    ],
+    "bitnet": [
+        {},
+        {"hidden_act": "silu"},
+    ],
+    "llama4_text": [
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 24,
+            "attention_chunk_size": 6,
+            "floor_scale": 4,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "interleave_moe_layer_step": 2,
+            "intermediate_size_mlp": 72,
+        },
+        {
+            "head_dim": 16,
+            "num_local_experts": 4,
+            "use_qk_norm": False,
+            "attn_temperature_tuning": False,
+            "attention_bias": True,
+            "no_rope_layers": [1, 0, 1],
+        },
+        {"head_dim": 16, "num_hidden_layers": 4, "num_local_experts": 4, "intermediate_size_mlp": 72},
+    ],
+    "gemma3n_text": [
+        {
+            "head_dim": 16,
+            "num_hidden_layers": 5,
+            "layer_types": [
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+                "full_attention",
+                "sliding_attention",
+            ],
+            "num_kv_shared_layers": 2,
+            "sliding_window": 5,
+            "hidden_size_per_layer_input": 12,
+            "vocab_size_per_layer_input": 128,
+            "laurel_rank": 6,
+            "activation_sparsity_pattern": [0.9, 0.6, 0.0, 0.0, 0.0],
+        },
+        {
+            "head_dim": 16,
+            "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+            "num_kv_shared_layers": 0,
+            "sliding_window": 4,
+            "hidden_size_per_layer_input": 8,
+            "vocab_size_per_layer_input": 128,
+            "altup_num_inputs": 3,
+            "altup_active_idx": 1,
+            "altup_correct_scale": False,
+        },
+    ],
+    "phimoe": [
+        {"num_local_experts": 6, "attention_bias": True, "lm_head_bias": True, "router_jitter_noise": 0.2},
+        {
+            "num_local_experts": 4,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "short_factor": [1.1] * 8,
+                "long_factor": [2.0] * 8,
+                "short_mscale": 1.2,
+                "long_mscale": 1.2,
+                "rope_theta": 10000.0,
+                "original_max_position_embeddings": 64,
+            },
+            "max_position_embeddings": 128,
+        },
+        {"num_local_experts": 4},
+    ],
+    "afmoe": [
+        {
+            "head_dim": 24,
+            "num_hidden_layers": 4,
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "num_shared_experts": 2,
+            "route_scale": 1.5,
+            "sliding_window": 5,
+            "mup_enabled": True,
+        },
+    ],
+    "minimax_m2": [
+        {
+            "head_dim": 24,
+            "num_local_experts": 8,
+            "num_experts_per_tok": 3,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+        },
+    ],
+    "minicpm3": [
+        {
+            "num_key_value_heads": 4,
+            "kv_lora_rank": 24,
+            "q_lora_rank": 20,
+            "qk_nope_head_dim": 12,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 10,
+            "dim_model_base": 16,
+        },
+        {
+            "num_key_value_heads": 4,
+            "kv_lora_rank": 24,
+            "q_lora_rank": 20,
+            "qk_nope_head_dim": 12,
+            "qk_rope_head_dim": 8,
+        },
+    ],
+    "gpt_bigcode": [
+        {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64},
+        {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64, "multi_query": False, "n_inner": 72},
+    ],
+    "gptj": [
+        {"n_embd": 64, "n_layer": 3, "n_head": 4, "n_positions": 64, "rotary_dim": 8},
+    ],
+    "falcon": [
+        {},
+        {"new_decoder_architecture": True, "num_kv_heads": 2},
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1, "bias": True},
+        {"multi_query": False, "parallel_attn": False, "ffn_hidden_size": 72},
     ],
 }
 # Of encoders and of decoders whose features are taken: the features of the last tokens are kept.

@@ -17,11 +17,11 @@ from tests.thinned import thinned_rows
 NAMES = ("q", "k", "v", "decay", "state", "beta")
 
 
-def drawn(tokens: int, heads: int, groups: int, size: int, width: int, what: int = 0) -> dict[str, Any]:
+def drawn(tokens: int, heads: int, groups: int, size: int, width: int, what: int = 0, each: bool = False) -> dict[str, Any]:  # fmt: skip
     rng = np.random.default_rng(first(what))
     shapes = [(tokens, groups, size)] * 2 + [
         (tokens, heads, width),
-        (tokens, heads),
+        (tokens, heads, size, width) if each else (tokens, heads),
         (heads, size, width),
         (tokens, heads),
     ]
@@ -50,7 +50,7 @@ def reference(f: dict[str, Any], delta: bool, tiled: bool) -> tuple[Any, Any]:
     for t in range(len(v)):
         for h in range(heads):
             g = h % groups if tiled else h // (heads // groups)
-            s[h] *= np.exp(decay[t, h])
+            s[h] *= np.exp(decay[t, h])  # one number, or one for each of the state's
             u = beta[t, h] * (v[t, h] - k[t, g] @ s[h]) if delta else v[t, h]
             s[h] += np.outer(k[t, g], u)
             y[t, h] = q[t, g] @ s[h]
@@ -59,11 +59,17 @@ def reference(f: dict[str, Any], delta: bool, tiled: bool) -> tuple[Any, Any]:
 
 @thinned_rows(
     2,
-    ("delta", "tiled", "sizes"),
-    [(False, False, (4, 2, 6, 32)), (True, False, (4, 2, 8, 5)), (True, True, (6, 3, 8, 12))],
+    ("delta", "tiled", "sizes", "each"),
+    [
+        (False, False, (4, 2, 6, 32), False),
+        (False, False, (1, 1, 6, 40), True),
+        (True, False, (4, 2, 8, 5), False),
+        (True, True, (6, 3, 8, 12), True),
+    ],
 )
-def test_definition_and_cpu(delta: bool, tiled: bool, sizes: tuple[int, ...]) -> None:
-    f = drawn(7, *sizes)
+def test_definition_and_cpu(delta: bool, tiled: bool, sizes: tuple[int, ...], each: bool) -> None:
+    """each: a decay for each number of the state."""
+    f = drawn(7, *sizes, each=each)
     g = graph(f, delta, tiled, Dim("tokens"))
     own = {v.name: f[v.name] for v in g.inputs}
     want = reference(f, delta, tiled)

@@ -98,3 +98,9 @@ def test_a_pattern_that_is_short(tmp_path):
     }
     with pytest.raises(ImportModelError, match="tells of 2 layers, and there are 8"):
         opening.open(write(tmp_path / "m.gguf", "gemma3", facts, {"x": np.zeros(32, np.float32)}))
+
+
+def test_an_unknown_architecture_is_told_what_is_near(tmp_path):
+    with pytest.raises(ImportModelError, match="'qwen3moee', which is unknown") as told:
+        opening.open(write(tmp_path / "m.gguf", "qwen3moee", {}, {"x": np.zeros(32, np.float32)}))
+    assert "near: qwen3moe" in str(told.value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -199,6 +200,86 @@ def _nemotron_h(name: str, value: Any) -> Mapping[str, Any]:
     return next(iter([_balanced(n, v) for n, v in _state_space(name, value).items()]))
 
 
+def _llama4(name: str, value: Any) -> Mapping[str, Any]:
+    """Experts' outputs are columns, gates first."""
+    stem, _, kind = name.rpartition(".")
+    if kind == "gate_up_proj":
+        halves = np.split(value.swapaxes(1, 2), 2, 1)
+        return {f"{stem}.{part}_proj.weight": v for part, v in zip(("gate", "up"), halves)}
+    return {f"{name}.weight": value.swapaxes(1, 2)} if stem.endswith(".experts") else {name: value}
+
+
+def _altup(name: str, value: Any) -> Mapping[str, Any]:
+    """Projections of three streams as one tensor each."""
+    match = re.fullmatch(r"(model\.altup_(?:unembed_)?projections)\.(\d)\.weight", name)
+    if match is None:
+        return {name: value}
+    parts = [filled(f"{match[1]}.{k}.weight", value.shape) for k in range(3)]
+    return {f"{match[1]}.weight": np.stack(parts)}
+
+
+def _state_space_of_each(name: str, value: Any) -> Mapping[str, Any]:
+    """Decays as -exp(A_log), one for each number of the state; convolutions without an axis of one."""
+    if name.endswith("A_log"):
+        return {name.removesuffix("_log"): -np.exp(value)}
+    return {name: value[:, 0] if name.endswith("conv1d.weight") else value}
+
+
+def _jamba(name: str, value: Any) -> Mapping[str, Any]:
+    return _state_space_of_each(name, value) if ".mamba." in name else _as_it_is(name, value)
+
+
+def _selective(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "context_length": 128, "embedding_length": 64, "block_count": 3, "ssm.conv_kernel": 4, "ssm.inner_size": c["intermediate_size"], "ssm.state_size": c["state_size"],
+        "ssm.time_step_rank": c["time_step_rank"], "attention.layer_norm_rms_epsilon": float(c["layer_norm_epsilon"]),
+    }  # fmt: skip
+
+
+def _falcon(c: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "context_length": 128, "embedding_length": 64, "block_count": 3, "feed_forward_length": 256, "attention.head_count": 4,
+        "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"]), "rope.freq_base": 10000.0,
+    }  # fmt: skip
+
+
+def _by_groups(groups: int) -> Fix:
+    """Falcon: queries of all groups behind each other, then keys, then values; the network's norm is the first."""
+
+    def fix(name: str, value: Any) -> Mapping[str, Any]:
+        name = name.replace(".ln_mlp.", ".input_layernorm.")
+        if "query_key_value" not in name:
+            return {name: value}
+        each = value.reshape(groups, 4 // groups + 2, 16, *value.shape[1:])
+        parts = [each[:, :-2], each[:, -2:-1], each[:, -1:]]
+        joined = np.concatenate([p.reshape(-1, *value.shape[1:]) for p in parts])
+        return {name.replace("query_key_value", "qkv_proj"): joined}
+
+    return fix
+
+
+def _routers(name: str, value: Any) -> Mapping[str, Any]:
+    return _as_it_is(name.replace(".mlp.router.", ".mlp.gate."), value)
+
+
+def _beside_experts(name: str, value: Any) -> Mapping[str, Any]:
+    if name.endswith(".mlp.e_score_correction_bias"):
+        return {name.replace(".mlp.e_score_correction_bias", ".mlp.gate.e_score_correction.bias"): value}
+    return _as_it_is(name, value)
+
+
+def _afmoe(name: str, value: Any) -> Mapping[str, Any]:
+    if name.endswith(".mlp.expert_bias"):
+        return {name.replace(".mlp.expert_bias", ".mlp.expert.bias"): value}
+    return _as_it_is(name, value)
+
+
+def _two_shared(name: str, value: Any) -> Mapping[str, Any]:
+    """Granite with factors of 1, as DeepSeek's first mixture."""
+    made = _granite_moe(name, value)
+    return {n.replace("shared_mlp", "mlp.shared_experts").replace(".mlp.router.layer.", ".mlp.gate.").replace(".mlp.router.", ".mlp.gate."): v for n, v in made.items()}  # fmt: skip
+
+
 def _hybrid(c: Mapping[str, Any]) -> dict[str, Any]:
     kinds = c["layers_block_type"]
     return {
@@ -361,6 +442,47 @@ CASES: dict[str, tuple[str, str, Callable[[Mapping[str, Any]], dict[str, Any]], 
     "nemotron_h_moe": ("nemotron_h 1", "nemotron_h_moe", lambda c: {
         **_hybrid(c), **_EXPERTS, "expert_feed_forward_length": 40, "expert_shared_feed_forward_length": 56, "expert_weights_norm": True,
         "expert_weights_scale": 2.0}, _nemotron_h),
+    "llama4": ("llama4_text 2", "llama4", lambda c: {
+        **_usual(c), "feed_forward_length": c["intermediate_size_mlp"], "expert_count": 4, "expert_used_count": 1,
+        "expert_feed_forward_length": c["intermediate_size"], "interleave_moe_layer_step": 1}, _llama4),
+    "gemma3n": ("gemma3n_text 0", "gemma3n", lambda c: {
+        **_usual(c), **_slides(c), "embedding_length_per_layer_input": 12, "attention.shared_kv_layers": 2, "altup.num_inputs": 4, "altup.active_idx": 0,
+        "activation_sparsity_scale": [NormalDist().inv_cdf(s) if s else 0.0 for s in c["activation_sparsity_pattern"]],
+        "feed_forward_length": c["intermediate_size"], "rope.freq_base": 1e6}, _altup),
+    "jamba": ("jamba 0", "jamba", lambda c: {
+        **_usual(c), "attention.head_count_kv": [0, 2, 0, 0], "expert_count": 4, "expert_used_count": 2, "ssm.conv_kernel": 4, "ssm.inner_size": 128,
+        "ssm.state_size": 6, "ssm.time_step_rank": 4}, _jamba),
+    "mamba": ("mamba 0", "mamba", _selective, _state_space_of_each),
+    "mamba, normed": ("falcon_mamba 0", "mamba", lambda c: {**_selective(c), "ssm.dt_b_c_rms": True}, _state_space_of_each),
+    "bitnet": ("bitnet 1", "bitnet", _usual, _as_it_is),
+    "phimoe": ("phimoe 2", "phimoe", lambda c: {**_usual(c), "expert_count": 4, "expert_used_count": 2}, _routers),
+    "falcon": ("falcon 0", "falcon", lambda c: {**_falcon(c), "attention.head_count_kv": 1}, _by_groups(1)),
+    "falcon, two norms": ("falcon 1", "falcon", lambda c: {**_falcon(c), "attention.head_count_kv": 2}, _by_groups(2)),
+    "starcoder": ("gpt_bigcode 0", "starcoder", lambda c: {
+        "context_length": 64, "embedding_length": 64, "block_count": 3, "feed_forward_length": 256, "attention.head_count": 4, "attention.head_count_kv": 1,
+        "attention.layer_norm_epsilon": float(c["layer_norm_epsilon"])}, _as_it_is),
+    "minimax-m2": ("minimax_m2 0", "minimax-m2", lambda c: {
+        **_usual(c), "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 96, "rope.dimension_count": 12, "expert_gating_func": 2}, _beside_experts),
+    "minicpm3": ("minicpm3 1", "minicpm3", lambda c: {
+        **_usual(c), "attention.q_lora_rank": 20, "attention.kv_lora_rank": 24, "attention.key_length": 20, "attention.value_length": 16,
+        "rope.dimension_count": 8}, _as_it_is),
+    "afmoe": ("afmoe 0", "afmoe", lambda c: {
+        **_usual(c), **_slides(c), **_EXPERTS, "expert_shared_count": 2, "leading_dense_block_count": 1, "expert_weights_scale": 1.5, "expert_weights_norm": True,
+        "expert_gating_func": 2}, _afmoe),
+    "deepseek": ("granitemoeshared 1", "deepseek", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_feed_forward_length": 96, "expert_shared_count": 2, "leading_dense_block_count": 0, "expert_weights_norm": True,
+        "expert_weights_scale": 1.0}, _two_shared),
+    "bailingmoe": ("granitemoeshared 1", "bailingmoe", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_feed_forward_length": 96, "expert_shared_count": 2, "leading_dense_block_count": 0, "expert_weights_norm": True,
+        "expert_weights_scale": 1.0}, _two_shared),
+    "bailingmoe2": ("glm4_moe 0", "bailingmoe2", lambda c: {
+        **_usual(c), **_EXPERTS, "expert_used_count": 2, "rope.dimension_count": 16, "expert_shared_count": 1, "leading_dense_block_count": 1,
+        "expert_weights_norm": True, "expert_gating_func": 2}, _balanced),
+    "exaone": ("llama 1", "exaone", _usual, _as_it_is),
+    "xverse": ("llama 1", "xverse", _usual, _permuted),
+    "qwen2vl": ("qwen2 2", "qwen2vl", lambda c: {**_usual(c), "rope.dimension_sections": [2, 3, 3, 0]}, _as_it_is),
+    "qwen3vl": ("qwen3 0", "qwen3vl", lambda c: {**_usual(c), "rope.dimension_sections": [4, 6, 6, 0], "n_deepstack_layers": 3}, _as_it_is),
+    "qwen3vlmoe": ("qwen3_moe 0", "qwen3vlmoe", lambda c: {**_usual(c), **_EXPERTS, "rope.dimension_sections": [4, 6, 6, 0]}, _as_it_is),
     "lfm2moe": ("lfm2_moe 0", "lfm2moe", lambda c: {
         **_usual(c), **_EXPERTS, "expert_used_count": 2, "shortconv.l_cache": c["conv_L_cache"], "leading_dense_block_count": 1, "expert_gating_func": 2,
         "attention.head_count_kv": [2 if k == "full_attention" else 0 for k in c["layer_types"]]}, _lfm2_moe),
