@@ -74,7 +74,10 @@ def graph_of(
     frontend = _frontend_of(source)
     unknown = [name for name in more if name not in signature(frontend.load).parameters]
     if unknown:
-        raise ImportModelError(f"a model of type {type(source).__name__} takes no {' and no '.join(unknown)}")
+        raise ImportModelError(
+            f"a model of type {type(source).__name__} takes no {' and no '.join(unknown)}",
+            hint="leave it out: it is for models of another kind",
+        )
     return frontend.load(source, shapes, freeze=freeze, **more)
 
 

@@ -61,7 +61,10 @@ class Autotuned:
         """The arguments of a launch by name, with a configuration's constants."""
         free = [n for n in self.names if n not in config]
         if len(args) > len(free):
-            raise KernelError(f"{self.__name__} takes {len(free)} arguments ({', '.join(free)}), {len(args)} given")
+            raise KernelError(
+                f"{self.__name__} takes {len(free)} arguments ({', '.join(free)}), {len(args)} given",
+                hint="leave out the parameters that autotune= decides",
+            )
         tuned = {k: Argument("constant", value=v) for k, v in config.items() if k not in _LAUNCH}
         return {**dict(zip(free, args)), **named, **tuned}
 
@@ -109,7 +112,10 @@ class TunedLauncher:
             if software and times:
                 break
         if not times:
-            raise failed or KernelError(f"{self.tuned.__name__}: no configuration is left to choose from")
+            raise failed or KernelError(
+                f"{self.tuned.__name__}: no configuration is left to choose from",
+                hint="each of autotune= failed to compile or to run: launch one of them alone to see why",
+            )
         return self.tuned.configs[min(times)[1]]
 
     def _timed(

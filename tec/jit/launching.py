@@ -309,7 +309,8 @@ class Launcher:
         names = parameters(self.kernel.source)
         if len(args) != len(names):
             raise KernelError(
-                f"{self.kernel.__name__}({', '.join(names)}) takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given"
+                f"{self.kernel.__name__}({', '.join(names)}) takes {len(names)} argument{'s' * (len(names) != 1)}, {len(args)} given",
+                hint="pass an array or a number for each parameter",
             )
         return [argument_type(a, n) for a, n in zip(args, names)]
 
@@ -426,7 +427,10 @@ def _configuration(name: str, config: Any) -> tuple[LaunchShape, tuple[int, int,
         )
     shared = config[3] if len(config) > 3 else 0
     if isinstance(shared, bool) or not isinstance(shared, (int, np.integer)) or shared < 0:
-        raise KernelError(f"{name}: {shared!r} bytes of shared memory")
+        raise KernelError(
+            f"{name}: {shared!r} bytes of shared memory",
+            hint="k[grid, block, stream, shared_bytes]: a whole number from 0 on",
+        )
     return LaunchShape(block, ndim, 0, int(shared)), grid, stream
 
 
@@ -439,7 +443,7 @@ def extents(name: str, what: str, given: Any, least: int = 1) -> tuple[tuple[int
         if isinstance(p, (bool, float)) or not hasattr(p, "__index__"):
             raise KernelError(f"{name}: {what} is {given!r}", hint="whole numbers: (n + 255) // 256")
         if p < least or p >= 2**31:
-            raise KernelError(f"{name}: {what} is {given!r}")
+            raise KernelError(f"{name}: {what} is {given!r}", hint="a whole number, or a tuple of up to three, x first")
     x, y, z = (*[int(p) for p in parts], 1, 1)[:3]
     return (x, y, z), len(parts)
 

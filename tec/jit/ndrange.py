@@ -38,7 +38,10 @@ class Ranged(Launcher):
         if block is not None:
             threads, n = extents(name, "the block", block)
             if n != ndim:
-                raise KernelError(f"{name}: a block of {n} dimensions for {ndim} extents")
+                raise KernelError(
+                    f"{name}: a block of {n} dimensions for {ndim} extents",
+                    hint="block= has one number for each extent",
+                )
             self.block = threads[:n]
         super().__init__(kernel, LaunchShape((1, 1, 1), ndim, ndim), (1, 1, 1), stream)
         self.sizes = self.extents

@@ -30,7 +30,10 @@ class Reflection:
         k: Any = self
         names = parameters(k.source)
         if len(args) != len(names):
-            raise KernelError(f"{k.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given")
+            raise KernelError(
+                f"{k.__name__}({', '.join(names)}) takes {len(names)} arguments, {len(args)} given",
+                hint='arguments or their types: k.asm("float32[:]", "int32")',
+            )
         given = [a if isinstance(a, (str, type, Argument)) else taken_arguments(a) for a in args]
         types = [argument_type(a, n) for a, n in zip(given, names)]
         shape, n = extents(k.__name__, "the block", block)

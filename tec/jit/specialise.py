@@ -83,7 +83,9 @@ def argument_type(a: Any, name: str) -> Argument:
         if -(2**31) <= a < 2**31:
             return Argument("scalar", "int32")
         if not -(2**63) <= a < 2**64:
-            raise KernelError(f"the argument {name} is {a}, which no integer type holds")
+            raise KernelError(
+                f"the argument {name} is {a}, which no integer type holds", hint="pass a float, or an array of uint64"
+            )
         return Argument("scalar", "int64" if a < 2**63 else "uint64")
     if isinstance(a, float):
         return Argument("weak")
@@ -150,9 +152,15 @@ def check_launch(name: str, launch: LaunchShape, target: Target) -> None:
     x, y, z = launch.block
     most = target.max_threads if target.is_gpu else 1024
     if x * y * z > most:
-        raise KernelError(f"{name}: a block of {x} x {y} x {z} = {x * y * z} threads, and {target} allows {most}")
+        raise KernelError(
+            f"{name}: a block of {x} x {y} x {z} = {x * y * z} threads, and {target} allows {most}",
+            hint="launch smaller blocks and more of them",
+        )
     if launch.shared_bytes > target.lds_bytes and target.is_gpu:
-        raise KernelError(f"{name}: {launch.shared_bytes} bytes of shared memory, and {target} has {target.lds_bytes}")
+        raise KernelError(
+            f"{name}: {launch.shared_bytes} bytes of shared memory, and {target} has {target.lds_bytes}",
+            hint="ask for fewer bytes, or share the work among more blocks",
+        )
 
 
 def specialise(

@@ -146,7 +146,10 @@ class Autotuner(Chooser):
             for n, v in kept.items():
                 _restore(given[n], v)
         if not times:
-            raise failed or KernelError(f"{self.__name__}: no configuration is left to choose from")
+            raise failed or KernelError(
+                f"{self.__name__}: no configuration is left to choose from",
+                hint="prune_configs_by left none, or none compiled: launch one with its constants to see why",
+            )
         return configs[min(times)[1]]
 
     def _timed(

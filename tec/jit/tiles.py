@@ -229,7 +229,7 @@ class TileKernel(KernelText):
             if k not in names:
                 raise KernelError(f"{self.__name__} has no parameter {k}", hint=f"it has {', '.join(names)}")
             if k in found:
-                raise KernelError(f"{self.__name__} is given {k} twice")
+                raise KernelError(f"{self.__name__} is given {k} twice", hint="by position or by name, not both")
             found[k] = v
         defaults = self._defaults()
         for n in names:
@@ -363,7 +363,7 @@ class TileKernel(KernelText):
     def _described(self, name: str, v: Any, flat: list[Any]) -> Described:
         a = array_of(v.base, name)
         if a is None:
-            raise KernelError(f"the tensor descriptor {name} is of a {type(v.base).__name__}")
+            raise KernelError(f"the tensor descriptor {name} is of a {type(v.base).__name__}", hint="give it an array")
         flat.append(flattened(a))
         flat += [*(int(n) for n in v.shape), *(int(n) for n in v.strides)]
         wide = is_wide(v.shape, v.strides)

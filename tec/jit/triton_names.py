@@ -69,10 +69,13 @@ class TensorDescriptor:
     ):
         if len(shape) != len(strides) or len(shape) != len(block_shape):
             raise KernelError(
-                f"a tensor descriptor of {len(shape)} sizes, {len(strides)} strides and a tile of {len(block_shape)} dimensions"
+                f"a tensor descriptor of {len(shape)} sizes, {len(strides)} strides and a tile of {len(block_shape)} dimensions",
+                hint="shape, strides and block_shape have one number a dimension",
             )
         if strides[-1] != 1:
-            raise KernelError("a tensor descriptor whose last stride is not 1")
+            raise KernelError(
+                "a tensor descriptor whose last stride is not 1", hint="pass an array whose rows are contiguous"
+            )
         self.base, self.shape, self.strides, self.block_shape, self.padding = (
             base,
             list(shape),

@@ -258,10 +258,12 @@ def without_arrays(kind: str) -> Device:
 
 def _check_index(index: Any, what: str) -> int:
     if isinstance(index, bool) or not hasattr(index, "__index__"):
-        raise DeviceError(f"{what} takes a device number, not {index!r}")
+        raise DeviceError(
+            f"{what} takes a device number, not {index!r}", hint='tec.rocm(0), or a text: tec.device("rocm:0")'
+        )
     number = index.__index__()
     if number < 0:
-        raise DeviceError(f"{what}({number}): device numbers start at 0")
+        raise DeviceError(f"{what}({number}): device numbers start at 0", hint="the first device is 0")
     return int(number)
 
 
@@ -300,7 +302,10 @@ def rocm(index: int = 0) -> Device:
     chip = os.environ.get("TEC_EMULATE", "").strip()
     if chip:
         if index:
-            raise DeviceError(f"rocm({index}): TEC_EMULATE={chip} makes one GPU in software, rocm(0)")
+            raise DeviceError(
+                f"rocm({index}): TEC_EMULATE={chip} makes one GPU in software, rocm(0)",
+                hint='tec.rocm_emu("gfx942", 1) is a second one',
+            )
         checks = os.environ.get("TEC_EMULATE_CHECK", "").strip()
         return rocm_emu(chip, 0, **({"check": set(checks.replace(",", " ").split())} if checks else {}))
     try:

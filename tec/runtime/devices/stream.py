@@ -105,7 +105,9 @@ class Event:
     def elapsed_ms(self, stop: Event) -> float:
         """Milliseconds from this mark to `stop`; waits for `stop`."""
         if stop.device is not self.device:
-            raise DeviceError(f"events of two devices: {self.device} and {stop.device}")
+            raise DeviceError(
+                f"events of two devices: {self.device} and {stop.device}", hint="record both on one device"
+            )
         self._check()
         stop._check()
         if self.device.driver is None:
@@ -150,7 +152,9 @@ class GraphCapture:
 
     def __enter__(self) -> GraphCapture:
         if self._graph is not None or self.device.capturing is not None:
-            raise DeviceError("a graph is captured once, and one at a time on a device")
+            raise DeviceError(
+                "a graph is captured once, and one at a time on a device", hint="dev.capture() makes a new one"
+            )
         assert self.device.allocator is not None
         self._stream = Stream(self.device, getattr(self._driver, "capture_stream", None))
         self.device.allocator.begin_capture()

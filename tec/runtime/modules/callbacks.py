@@ -41,11 +41,14 @@ def register_func(name: Any, f: Any = None, override: bool = False) -> Any:
     if callable(name):
         return register_func(name.__name__, name, override)
     if not isinstance(name, str) or not name:
-        raise ArgumentError(f"a registered function has a name, not {name!r}")
+        raise ArgumentError(f"a registered function has a name, not {name!r}", hint='tec.register_func("my.sort", f)')
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         if not callable(function):
-            raise ArgumentError(f"{name!r} is to be a function, not {function!r}")
+            raise ArgumentError(
+                f"{name!r} is to be a function, not {function!r}",
+                hint='tec.register_func("my.sort", f), or @tec.register_func("my.sort") above a def',
+            )
         if name in _FUNCTIONS and not override:
             raise ArgumentError(f"a function {name!r} is registered already", hint="override=True replaces it")
         _FUNCTIONS[name] = function

@@ -90,11 +90,17 @@ class TimeEvaluator:
     ):
         for name, value, least in (("number", number, 1), ("repeat", repeat, 1), ("warmup", warmup, 0)):
             if not isinstance(value, int) or value < least:
-                raise ArgumentError(f"time_evaluator: {name} is {value!r}, an integer of at least {least} is wanted")
+                raise ArgumentError(
+                    f"time_evaluator: {name} is {value!r}, an integer of at least {least} is wanted",
+                    hint="f.time_evaluator(f.entry_name, dev, number=10, repeat=3)",
+                )
         self.function = function
         self.device: Device = as_device(dev) if dev is not None else as_device(function.kind)
         if self.device.kind != function.kind:
-            raise ArgumentError(f"time_evaluator: {function.name} runs on {function.kind}, not on {self.device}")
+            raise ArgumentError(
+                f"time_evaluator: {function.name} runs on {function.kind}, not on {self.device}",
+                hint="pass the device that the module is for",
+            )
         self.number, self.repeat, self.min_repeat_ms, self.warmup = number, repeat, min_repeat_ms, warmup
 
     def __call__(self, *args: Any) -> TimeResult:

@@ -302,7 +302,9 @@ class Executor:
 
         engine, states = self._engine, self._states
         if not isinstance(engine, DeviceEngine):
-            raise ArgumentError(f"an executor on {self.device} has nothing to queue")
+            raise ArgumentError(
+                f"an executor on {self.device} has nothing to queue", hint="run() computes at once on a CPU"
+            )
         with self._lock:
             held = {n: lent[n] for n in self._feeds.names if lent and n in lent}
             given = self._feeds.arrange({**inputs, **held})
@@ -381,7 +383,10 @@ class Executor:
                 self._check_target(o, target, shape, v.dtype)
                 others = [*given, *(t for n, t in asked.items() if n != o.name)]
                 if any(_overlap(target, a) for a in others):
-                    raise ArgumentError(f"the array for output {o.name} shares memory with an input or another output")
+                    raise ArgumentError(
+                        f"the array for output {o.name} shares memory with an input or another output",
+                        hint="give each output an array of its own",
+                    )
                 if target.is_contiguous and target.address % ALIGN == 0:
                     out.append((target, None))
                     continue
@@ -410,7 +415,8 @@ class Executor:
         if not isinstance(outputs, Mapping):
             if len(outputs) != len(names):
                 raise ArgumentError(
-                    f"{len(outputs)} arrays given for outputs, the network has {len(names)}: {', '.join(names)}"
+                    f"{len(outputs)} arrays given for outputs, the network has {len(names)}: {', '.join(names)}",
+                    hint="one array for each output, or a dict by name",
                 )
             outputs = dict(zip(names, outputs))
         unknown = [str(n) for n in outputs if n not in names]
@@ -427,12 +433,16 @@ class Executor:
     def _check_target(self, o: Output, x: NDArray, shape: tuple[int, ...], dtype: str) -> None:
         if x.dtype != dtype or x.shape != shape:
             raise ArgumentError(
-                f"the array for output {o.name} is {x.dtype}{x.shape}, the network makes {dtype}{shape}"
+                f"the array for output {o.name} is {x.dtype}{x.shape}, the network makes {dtype}{shape}",
+                hint="tec.nd.empty(shape, dtype, device) makes one that fits; without outputs= the executor makes them",
             )
         if x.device is not self.device and not (x.device.driver is None and self.device.driver is None):
-            raise ArgumentError(f"the array for output {o.name} is on {x.device}, the executor on {self.device}")
+            raise ArgumentError(
+                f"the array for output {o.name} is on {x.device}, the executor on {self.device}",
+                hint="make it there: tec.nd.empty(shape, dtype, device)",
+            )
         if not x.writable:
-            raise ArgumentError(f"the array for output {o.name} is read-only")
+            raise ArgumentError(f"the array for output {o.name} is read-only", hint="pass an array that may be written")
 
 
 def failed_check(o: Output) -> ArgumentError:

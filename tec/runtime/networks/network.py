@@ -350,7 +350,7 @@ class Network:
         for name, value in weights.items():
             own = self.params.get(name)
             if own is None:
-                raise ArgumentError(f"the network has no weight {name!r}")
+                raise ArgumentError(f"the network has no weight {name!r}", hint="net.params has the names")
             if value.shape != own.shape or value.dtype != own.dtype or not value.flags.c_contiguous:
                 raise ArgumentError(
                     f"weight {name!r} is {own.dtype} {own.shape}, not {value.dtype} {value.shape}",

@@ -222,26 +222,39 @@ class States:
                 f"state {self.others[0].input} has no rows that could be cut off", hint="executor.reset()"
             )
         if isinstance(rows, bool) or not hasattr(rows, "__index__") or not 0 <= rows:
-            raise ArgumentError(f"truncate({rows!r}): a number of rows from 0 on")
+            raise ArgumentError(
+                f"truncate({rows!r}): a number of rows from 0 on", hint="truncate(n) keeps the first n rows"
+            )
         for size, n in self.lengths.items():
             if rows > n:
-                raise ArgumentError(f"truncate({rows}): the state has {n} rows ({size})")
+                raise ArgumentError(
+                    f"truncate({rows}): the state has {n} rows ({size})",
+                    hint="a state is only cut, not extended: run to add rows",
+                )
         self.lengths = dict.fromkeys(self.lengths, int(rows))
 
     def reorder(self, indices: Sequence[int]) -> None:
         """Along axis 0, the batch: element k becomes what element `indices[k]` was. There may be more or fewer of them than there were."""
         index = np.asarray(indices)
         if index.ndim != 1 or index.dtype.kind not in "iu" or not index.size:
-            raise ArgumentError(f"reorder takes a row of indices, not {indices!r}")
+            raise ArgumentError(
+                f"reorder takes a row of indices, not {indices!r}",
+                hint="whole numbers in one dimension: ex.reorder([0, 0, 2])",
+            )
         made: dict[str, NDArray] = {}
         for name in self.names:
             if not self.filled:
-                raise ArgumentError("reorder: there is no state yet")
+                raise ArgumentError(
+                    "reorder: there is no state yet", hint="run once, or give the first states as inputs"
+                )
             old = self.array(name)
             if self.growing.get(name) is not None and self.growing[name].axis == 0:
                 raise ArgumentError(f"state {name} grows along axis 0, where reorder would take beams")
             if not old.shape or index.min() < 0 or index.max() >= old.shape[0]:
-                raise ArgumentError(f"reorder: indices {index.tolist()} into {old.shape[:1]} of state {name}")
+                raise ArgumentError(
+                    f"reorder: indices {index.tolist()} into {old.shape[:1]} of state {name}",
+                    hint="indices from 0 to the number of beams - 1",
+                )
             new = made[name] = empty((len(index), *old.shape[1:]), old.dtype, self.device)
             state = self.growing.get(name)
             for k, source in enumerate(index.tolist()):

@@ -35,7 +35,9 @@ class Transform:
     def of(cls, x: NDArray, y: NDArray, direction: str) -> Transform:
         """Raises ArgumentError for arrays that are no pairs."""
         if direction not in ("forward", "inverse"):
-            raise ArgumentError(f"a Fourier transform is forward or inverse, not {direction!r}")
+            raise ArgumentError(
+                f"a Fourier transform is forward or inverse, not {direction!r}", hint='"forward" or "inverse"'
+            )
         wrong = len(x.shape) < 2 or x.shape[-1] != 2 or x.shape != y.shape or x.dtype != y.dtype
         if wrong or x.dtype not in ("float32", "float64"):
             raise ArgumentError(
