@@ -24,7 +24,7 @@ from .computing import compute, in_memory
 from .dtypes import DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Form, ahead, remember
-from .node import Node, leaf, scalar
+from .node import Node, leaf, look_at, note, scalar
 from .numbers import NUMBERS, alone
 
 _NUMBERS = (bool, int, float)  # complex ones go the long way
@@ -180,6 +180,7 @@ class Array:
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in NumPy. Computes, and waits."""
+        look_at(self._node)
         return in_memory(self._node).numpy()
 
     def item(self) -> Any:
@@ -193,6 +194,7 @@ class Array:
     @property
     def nd(self) -> NDArray:
         """The memory that it lies in, as a read-only `tec.NDArray`, for compiled functions and networks. Computes."""
+        look_at(self._node)
         a = in_memory(self._node)
         self._node.held().lent = True
         return a.read_only()
@@ -224,7 +226,13 @@ class Array:
         target = as_device(device)
         if target is self.device:
             return self
-        return Array(leaf(in_memory(self._node).copyto(target)))
+        made = leaf(in_memory(self._node).copyto(target))
+        home = self.device
+        note(
+            "custom", made, (self._node,),
+            pull=lambda g, y, x: (g.to_device(home),), again=lambda whole: Array(whole).to_device(target)._node,
+        )  # fmt: skip
+        return Array(made)
 
     def __tec_nd__(self) -> NDArray:
         """Its memory, for kernels and compiled functions, which may write there."""
@@ -245,6 +253,7 @@ class Array:
 
     def _lent_out(self) -> NDArray:
         """Its memory for others, who may write there: no other array lies in it from now on."""
+        look_at(self._node)
         a = in_memory(self._node)
         if len(self._node.held().holders) > 1 or self._node.readers is None:
             self._become(build.copy(self._node))

@@ -1,8 +1,8 @@
 """`vmap`: a function of arrays, mapped over an axis of its arguments, without a loop.
 
 The function runs once, on the first element of the batch; what it does is written down (`tape`) and done again on the whole batch, operator by operator. So
-what it does must not depend on values: a number that is looked at to decide something, a mask, assignment to elements, sorting and the functions of the host's
-libraries are refused with an error that names them.
+what it does must not depend on values: a number that is looked at and a mask are refused with an error that names them. What is no operator, such as sorting
+or a function of LAPACK, says how it is done again on a batch (`again` of its note).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any
 
 from . import build, dtypes
 from .array import Array
+from .complexes import pairs_of
 from .errors import ArrayTypeError, ArrayValueError
-from .indexing import checked
+from .indexing import checked, key_of, put
 from .manipulation import axis_of, moveaxis
-from .node import Node
+from .node import Node, attributes
 from .tape import Entry, Tape
 from .trees import leaves, mapped, rebuilt
 
@@ -51,6 +52,10 @@ def _again(b: _Batch, e: Entry) -> Node:
     rule = _RULES.get(e.op)
     if rule is not None:
         return rule(b, e)
+    again = e.more.get("again")
+    if again is not None:
+        ndim = max(len(n.shape) for n in e.inputs)
+        return again(*(b.of(n, ndim) for n in e.inputs))  # type: ignore[no-any-return]
     if e.op in _NOT_THERE or e.ints or (e.attrs and e.op not in _SAME):
         name = e.more.get("name", e.op)
         raise ArrayTypeError(
@@ -61,7 +66,7 @@ def _again(b: _Batch, e: Entry) -> Node:
     return build.make(e.op, inputs, (b.size, *e.made.shape), e.made.dtype, e.attrs)
 
 
-_NOT_THERE = frozenset(("none", "custom", "put", "pairs", "complex", "gather_nd", "scatter_nd", "scatter_elements"))
+_NOT_THERE = frozenset(("none", "custom"))
 
 
 def _reduced(b: _Batch, e: Entry) -> Node:
@@ -130,6 +135,54 @@ def _gathered_elements(b: _Batch, e: Entry) -> Node:
     return build.gather_elements(x, index, dict(e.attrs)["axis"] + 1)
 
 
+def _put(b: _Batch, e: Entry) -> Node:
+    """Assignment to a region: the same of each element."""
+    region = e.more["region"]
+    before, value = e.inputs
+    key = (slice(None), *key_of(region.starts, region.steps, region.sizes))
+    fitted = build.broadcast_to(b.of(value, len(region.shape)), (b.size, *region.shape))
+    return put(build.copy(b.spread(before)), key, build.reshape(fitted, (b.size, *region.sizes)))
+
+
+def _pairs(b: _Batch, e: Entry) -> Node:
+    return pairs_of(build.boundary(b.of(e.inputs[0])))
+
+
+def _joined_parts(b: _Batch, e: Entry) -> Node:
+    real, imag = (b.spread(n) for n in e.inputs)
+    return build.joined(real, imag)
+
+
+def _at_points(b: _Batch, points: Node, extents: tuple[int, ...]) -> Node:
+    """Points of each element of the batch as points of the whole, whose first part is the element's number. Raises ArrayIndexError for one outside."""
+    whole = b.spread(points)
+    for d, extent in enumerate(extents):
+        checked(build.narrow(whole, len(whole.shape) - 1, d, 1), extent, d)
+    number = build.positions(0, (b.size, *(1,) * (len(whole.shape) - 1)), whole.device)
+    lead = build.broadcast_to(build.cast(number, whole.dtype), (*whole.shape[:-1], 1))
+    return build.boundary(build.concat([lead, whole], len(whole.shape) - 1))
+
+
+def _gathered_points(b: _Batch, e: Entry) -> Node:
+    x, points = e.inputs
+    at = _at_points(b, points, x.shape[: points.shape[-1]])
+    return build.gather_points(build.boundary(b.spread(x)), at)
+
+
+def _scattered_points(b: _Batch, e: Entry) -> Node:
+    x, points, updates = e.inputs
+    at = _at_points(b, points, x.shape[: points.shape[-1]])
+    inputs = (build.boundary(b.spread(x)), at, build.boundary(b.spread(updates)))
+    return build.make(e.op, inputs, (b.size, *e.made.shape), e.made.dtype, e.attrs)
+
+
+def _scattered_elements(b: _Batch, e: Entry) -> Node:
+    given = dict(e.attrs)
+    inputs = tuple(build.boundary(b.spread(n)) for n in e.inputs)
+    attrs = attributes(**{**given, "axis": given["axis"] + 1})
+    return build.make(e.op, inputs, (b.size, *e.made.shape), e.made.dtype, attrs)
+
+
 def _running(b: _Batch, e: Entry) -> Node:
     return build.running(e.op, b.of(e.inputs[0]), dict(e.attrs)["axis"] + 1)
 
@@ -153,6 +206,7 @@ def _windowed(b: _Batch, e: Entry) -> Node:
 _RULES: dict[str, Callable[[_Batch, Entry], Node]] = {
     **dict.fromkeys(_SHAPED, _reduced), **dict.fromkeys(("argmax", "argmin"), _best), "reshape": _reshaped, "broadcast_to": _broadcast,
     "transpose": _transposed, "slice": _sliced, "concat": _joined, "matmul": _product, "gather": _gathered, "gather_elements": _gathered_elements,
+    "pairs": _pairs, "complex": _joined_parts, "put": _put, "gather_nd": _gathered_points, "scatter_nd": _scattered_points, "scatter_elements": _scattered_elements,
     **dict.fromkeys(("cumsum", "cumprod"), _running), **dict.fromkeys(("softmax", "log_softmax"), _over_axes),
     **dict.fromkeys(("conv", "max_pool", "avg_pool"), _windowed),
 }  # fmt: skip
@@ -201,7 +255,7 @@ def vmap(
         tape = Tape()
         with tape.running():
             result = f(*inside)
-        _replay(tape, batch)
+        _replay(tape, batch, [y._node for y in leaves(result)])
         return mapped(lambda y: moveaxis(Array(batch.spread(y._node)), 0, out_axes), result)
 
     return over
@@ -211,13 +265,22 @@ def _to_front(x: Array, axis: int) -> Array:
     return moveaxis(x, axis_of(axis, x.ndim), 0)
 
 
-def _replay(tape: Tape, batch: _Batch) -> None:
-    looked = set(tape.looked_at)
+def _replay(tape: Tape, batch: _Batch, results: list[Node]) -> None:
+    """Do again what the results are made of. Raises ArrayTypeError where a value of the batch was looked at."""
+    moving, entries = set(batch.whole), []
     for e in tape.entries:
-        if any(n in batch.whole for n in e.inputs):
-            if e.made in looked:
-                raise ArrayTypeError(
-                    "vmap of a function that looks at a value to decide something",
-                    hint="tec.array.where(condition, a, b)",
-                )
-            batch.whole[e.made] = _again(batch, e)
+        if any(n in moving for n in e.inputs):
+            moving.add(e.made)
+            entries.append(e)
+    if moving.intersection(tape.looked_at):
+        raise ArrayTypeError(
+            "vmap of a function that looks at a value to decide something, or takes it out of an array",
+            hint="tec.array.where(condition, a, b)",
+        )
+    wanted, needed = set(results), []
+    for e in reversed(entries):
+        if e.made in wanted:
+            wanted.update(e.inputs)
+            needed.append(e)
+    for e in reversed(needed):
+        batch.whole[e.made] = _again(batch, e)

@@ -17,7 +17,7 @@ from .computing import cut, in_memory
 from .dtypes import PART, WHOLE, DType
 from .errors import ArrayTypeError, ArrayValueError
 from .forms import Attrs, form_of
-from .node import MOST_NODES, RECORDERS, Node, attributes, broadcast_shapes, leaf, note, scalar
+from .node import MOST_NODES, RECORDERS, Node, attributes, broadcast_shapes, leaf, look_at, note, scalar
 
 Shape = tuple[int, ...]
 
@@ -311,8 +311,8 @@ def copy(n: Node) -> Node:
 
 def value(n: Node, decides: bool = True) -> Any:
     """The one element as a Python number. Waits for the device. Those who write a program down hear of it where it `decides` what comes next."""
-    for r in RECORDERS if decides else ():
-        r.look_at(n)
+    if decides:
+        look_at(n)
     a = in_memory(n)
     if prod(a.shape) != 1:
         raise ArrayTypeError(

@@ -58,7 +58,7 @@ def _length(name: str, n: int) -> int:
 
 
 def _on_host(f: Callable[..., Any], given: Node, dtype: Any, **options: Any) -> Array:
-    made: Array = on_host(_NAME, lambda a: f(a, **options).astype(dtype.name, copy=False), given)
+    made: Array = on_host(_NAME, lambda a: f(a, **options).astype(dtype.name, copy=False), given, batched=True)
     return made
 
 
@@ -111,7 +111,7 @@ def _rows(n: Node, inverse: bool) -> Node:
     size = n.shape[-1]
     if fft_kernels.radices(size) is not None:
         made = leaf(fft_kernels.transform(in_memory(n), inverse))
-        note("none", made, (n,), name=_NAME)
+        note("none", made, (n,), name=_NAME, again=lambda whole: _rows(whole, inverse))
         return made
     return _bluestein(n, size, inverse)
 
@@ -146,7 +146,7 @@ def _plain(name: str, x: Array, n: int | None, axis: int, norm: str, inverse: bo
     size = _length(name, node.shape[k] if n is None else n)
     kind = _complex_type(node)
     if _is_host(node):
-        return _on_host(np.fft.ifft if inverse else np.fft.fft, node, kind, n=size, axis=k, norm=norm)
+        return _on_host(np.fft.ifft if inverse else np.fft.fft, node, kind, n=size, axis=k - len(node.shape), norm=norm)
     made = _along(_complex(node), size, k, inverse)
     return Array(_own(_scaled(made, _factor(norm, inverse, size)), node))
 
@@ -175,7 +175,7 @@ def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backwar
     k = axis_of(axis, len(node.shape))
     size = _length("rfft", node.shape[k] if n is None else n)
     if _is_host(node):
-        return _on_host(np.fft.rfft, node, _complex_type(node), n=size, axis=k, norm=norm)
+        return _on_host(np.fft.rfft, node, _complex_type(node), n=size, axis=k - len(node.shape), norm=norm)
     whole = _scaled(_along(_complex(node), size, k, False), _factor(norm, False, size))
     return Array(_fitted(whole, size // 2 + 1, k))
 
@@ -187,7 +187,7 @@ def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str = "backwa
     size = _length("irfft", 2 * (node.shape[k] - 1) if n is None else n)
     kind = PART[_complex_type(node).name]
     if _is_host(node):
-        return _on_host(np.fft.irfft, node, kind, n=size, axis=k, norm=norm)
+        return _on_host(np.fft.irfft, node, kind, n=size, axis=k - len(node.shape), norm=norm)
     whole = _along(_mirrored(_complex(node), size, k), size, k, True)
     return Array(_scaled(build.parts(whole)[0], _factor(norm, True, size)))
 

@@ -18,7 +18,7 @@ from ..runtime.devices.device import DeviceLike, as_device
 from . import inspection
 from .computing import in_memory
 from .errors import ArrayBufferError, ArrayTypeError, ArrayValueError
-from .node import Node, leaf
+from .node import Node, leaf, look_at
 
 if TYPE_CHECKING:
     from .array import Array
@@ -49,6 +49,7 @@ def to_numpy(self: Array, dtype: npt.DTypeLike | None = None, copy: bool | None 
     """What NumPy sees of an array on the CPU: its memory, read-only. ArrayTypeError for an array on another device."""
     if self.device.driver is not None:
         raise ArrayTypeError(f"NumPy asks for an array on {self.device}", hint="x.numpy() copies it to the host")
+    look_at(self._node)
     a = in_memory(self._node)
     if copy or (dtype is not None and np.dtype(dtype) != numpy_dtype(a.dtype)):
         if copy is False:
@@ -112,6 +113,7 @@ def dlpack(
     copy: bool | None = None,
 ) -> Any:
     """A capsule over its memory. What the array is assigned later goes to other memory. BufferError where it cannot be."""
+    look_at(self._node)
     a = in_memory(self._node) if copy else self._lent_out()
     return a.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 

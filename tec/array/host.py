@@ -15,15 +15,27 @@ from .computing import in_memory
 from .node import Node, leaf, note
 
 
-def on_host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
-    """The result of a function of NumPy arrays, or a tuple where it gives one. name: what errors about its gradient call it."""
+def on_host(name: str, function: Callable[..., Any], *nodes: Node, batched: bool = False) -> Any:
+    """The result of a function of NumPy arrays, or a tuple where it gives one. name: what errors about its gradient call it.
+    batched: its dimensions count from the last, so one more in front is a batch."""
     given = [np.asarray(in_memory(n)) for n in nodes]
     with np.errstate(all="ignore"):
         made = function(*given)
     results = [_placed(m, nodes[0].device) for m in (made if isinstance(made, tuple) else (made,))]
-    for x in results:
-        note("none", x._node, nodes, name=name)
+    for k, x in enumerate(results):
+        note("none", x._node, nodes, name=name, again=_of_a_batch(name, function, k) if batched else None)
     return tuple(results) if isinstance(made, tuple) else results[0]
+
+
+def _of_a_batch(name: str, function: Callable[..., Any], k: int) -> Callable[..., Node]:
+    """Result `k` for arrays with one dimension more in front."""
+
+    def again(*whole: Node) -> Node:
+        made = on_host(name, function, *whole, batched=True)
+        one: Array = made[k] if isinstance(made, tuple) else made
+        return one._node
+
+    return again
 
 
 def _placed(made: Any, device: Device) -> Array:

@@ -103,6 +103,15 @@ class _Region:
 # ---- x[key]
 
 
+def key_of(starts: Sequence[int], steps: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+    """The slices that begin there, step so, and have so many elements."""
+    made: list[slice] = []
+    for b, s, n in zip(starts, steps, sizes):
+        end = b + (n - 1) * s + (1 if s > 0 else -1)
+        made.append(slice(b, None if end < 0 else end, s))
+    return tuple(made)
+
+
 def take(n: Node, key: Any) -> Node:
     """The node of `x[key]`."""
     keys = _keys(n, key)

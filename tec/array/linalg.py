@@ -94,17 +94,19 @@ def _matrix(name: str, x: Any, square: bool = False) -> Node:
 def _host(name: str, function: Callable[..., Any], *nodes: Node) -> Any:
     """`on_host`, whose failures are those of the function called `name`."""
     try:
-        return on_host(name, function, *nodes)
+        return on_host(name, function, *nodes, batched=True)
     except np.linalg.LinAlgError as e:
         hint = "tec.array.linalg.pinv(x) has one" if "ingular" in str(e) else None
         raise ArrayValueError(f"{name}: {str(e)[0].lower()}{str(e)[1:]}", hint=hint) from None
 
 
-def _with_gradient(made: Array, nodes: tuple[Node, ...], pull: Callable[..., Any]) -> Array:
-    """A result that tells its gradient: pull(weights, result, inputs...) gives those by the inputs."""
+def _with_gradient(
+    made: Array, nodes: tuple[Node, ...], pull: Callable[..., Any], again: Callable[..., Array]
+) -> Array:
+    """A result that tells its gradient: pull(weights, result, inputs...) gives those by the inputs. again: the function that made it, for a batch."""
     if RECORDERS:
         made = Array(leaf(in_memory(made._node), beside=made._node))  # a value that nothing else is written down of
-        note("custom", made._node, nodes, pull=pull)
+        note("custom", made._node, nodes, pull=pull, again=lambda *whole: again(*map(Array, whole))._node)
     return made
 
 
@@ -117,7 +119,7 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """L with x = L L^H, or with `upper` U with x = U^H U. The upper triangle of x is not read. Raises ArrayValueError where x is not positive definite."""
     n = _matrix("cholesky", x, square=True)
     made = tril(Array(factors.cholesky(n))) if _stays(n) else _host("cholesky", np.linalg.cholesky, n)
-    made = _with_gradient(made, (n,), _cholesky_gradient)
+    made = _with_gradient(made, (n,), _cholesky_gradient, cholesky)
     if not upper:
         return made
     return Array(build.unary("conj", made.mT._node)) if is_complex(n) else made.mT
@@ -140,7 +142,7 @@ def det(x: Array, /) -> Array:
     else:
         diagonals, signs = factors.determinants(n)
         made = _prod(Array(diagonals), axis=-1) * Array(signs)
-    return _with_gradient(made, (n,), lambda g, y, a: (reshape(g * y, (*y.shape, 1, 1)) * inv(a).mT,))
+    return _with_gradient(made, (n,), lambda g, y, a: (reshape(g * y, (*y.shape, 1, 1)) * inv(a).mT,), det)
 
 
 def slogdet(x: Array, /) -> SlogdetResult:
@@ -152,8 +154,10 @@ def slogdet(x: Array, /) -> SlogdetResult:
         diagonals, signs = factors.determinants(n)
         d = Array(diagonals)
         first, size = _prod(sign(d), axis=-1) * Array(signs), _sum(log(_abs(d)), axis=-1)
-    first = _with_gradient(first, (n,), lambda g, y, a: (None,))
-    size = _with_gradient(size, (n,), lambda g, y, a: (reshape(g, (*y.shape, 1, 1)) * inv(a).mT,))
+    first = _with_gradient(first, (n,), lambda g, y, a: (None,), lambda a: slogdet(a).sign)
+    size = _with_gradient(
+        size, (n,), lambda g, y, a: (reshape(g, (*y.shape, 1, 1)) * inv(a).mT,), lambda a: slogdet(a).logabsdet
+    )
     return SlogdetResult(first, size)
 
 
@@ -165,7 +169,7 @@ def inv(x: Array, /) -> Array:
     else:
         ones = eye(n.shape[-1], dtype=n.dtype, device=n.device)
         made = Array(factors.solved(n, build.broadcast_to(ones._node, n.shape)))
-    return _with_gradient(made, (n,), lambda g, y, a: (-(y.mT @ g @ y.mT),))
+    return _with_gradient(made, (n,), lambda g, y, a: (-(y.mT @ g @ y.mT),), inv)
 
 
 def solve(x1: Array, x2: Array, /) -> Array:
@@ -192,7 +196,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         made = factors.solved(a, build.broadcast_to(b, shape))
     else:
         made = _host("solve", np.linalg.solve, a, b)._node
-    made = _with_gradient(Array(made), (a, b), _solve_gradient)._node
+    made = _with_gradient(Array(made), (a, b), _solve_gradient, solve)._node
     return Array(build.reshape(made, made.shape[:-1]) if one else made)
 
 

@@ -142,6 +142,12 @@ def note(op: str, made: Node, inputs: tuple[Node, ...], form: Form | None = None
         r.record(op, made, inputs, form, more)
 
 
+def look_at(n: Node) -> None:
+    """Tell the recorders that a value is taken out of the array program: what is made of it is not written down."""
+    for r in RECORDERS:
+        r.look_at(n)
+
+
 def leaf(data: NDArray, foreign: bool = False, beside: Node | None = None) -> Node:
     """A node in memory; `beside`: that of another node."""
     made = Node(leaf_form(data), ())

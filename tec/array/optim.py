@@ -16,15 +16,15 @@ Their arithmetic and their names are PyTorch's. An update computes all parameter
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .array import Array
 from .computing import compute
 from .creation import zeros_like
 from .elementwise import sqrt
-from .errors import ArrayTypeError
-from .trees import leaves, mapped, rebuilt
+from .errors import ArrayTypeError, ArrayValueError
+from .trees import leaves, mapped, placed, rebuilt
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer"]
 
@@ -35,6 +35,27 @@ def _updated(params: Any, rows: list[tuple[Array, ...]]) -> list[Any]:
     return [rebuilt(params, list(column)) for column in zip(*rows)]
 
 
+def _slopes(rule: _Rule, params: Any, grads: Any) -> list[Array]:
+    """The gradients in the order of the parameters. Raises ArrayTypeError where they are of another form."""
+    held, found = placed(params), placed(grads)
+    for at in (*held, *found):
+        where = (
+            f"{type(rule).__name__}: gradients and parameters of different forms: {{}} has nothing at {at or 'the top'}"
+        )
+        if at not in found:
+            raise ArrayTypeError(where.format("the gradient"), hint=_FORM)
+        if at not in held:
+            raise ArrayTypeError(where.format("the parameters' tree"), hint=_FORM)
+        if held[at].shape != found[at].shape:
+            raise ArrayTypeError(
+                f"{type(rule).__name__}: a gradient of shape {found[at].shape} for a parameter of shape {held[at].shape}"
+                + (f" at {at}" if at else ""),
+                hint=_FORM,
+            )
+    return list(found.values())
+
+
+_FORM = "grads = tec.grad(loss)(params, ...), whose first argument is what the optimiser was given"
 _USE = "state = rule.init(params); params, state = rule.update(params, grads, state)"
 
 
@@ -48,6 +69,17 @@ class _Rule:
         if params is None:
             return super().__new__(cls)
         return Optimizer(cls(*args[1:], **{k: v for k, v in options.items() if k != "params"}), params)
+
+    def __post_init__(self) -> None:
+        given = {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]  # each rule is a dataclass
+        for name, value in given.items():
+            if isinstance(value, (int, float)) and not value >= 0:
+                raise ArrayValueError(f"{type(self).__name__}({name}={value})", hint="a number of at least 0")
+        for b in given.get("betas", ()):
+            if not 0 <= b < 1:
+                raise ArrayValueError(
+                    f"{type(self).__name__}(betas={given['betas']})", hint="each from 0 up to below 1"
+                )
 
     def init(self, params: Any) -> Any:
         raise NotImplementedError
@@ -95,13 +127,7 @@ class Optimizer:
                 f"{type(self.rule).__name__}.step of {given}",
                 hint="grads = tec.grad(loss)(params, ...); opt.step(grads)",
             )
-        held, slopes = leaves(self.params), leaves(grads[0])
-        if [x.shape for x in held] != [x.shape for x in slopes]:
-            raise ArrayTypeError(
-                f"{type(self.rule).__name__}.step: gradients of shapes {[x.shape for x in slopes]} "
-                f"for parameters of shapes {[x.shape for x in held]}",
-                hint="grads = tec.grad(loss)(params, ...), whose first argument is what the optimiser was given",
-            )
+        held = leaves(self.params)
         new, self.state = self.rule.update(self.params, grads[0], self.state)
         for x, y in zip(held, leaves(new)):
             x._become(y._node)
@@ -131,7 +157,7 @@ class SGD(_Rule):
         """(parameters, state) after a step."""
         velocity = leaves(state["velocity"]) if self.momentum else []
         rows: list[tuple[Array, ...]] = []
-        for k, (p, g) in enumerate(zip(leaves(params), leaves(grads))):
+        for k, (p, g) in enumerate(zip(leaves(params), _slopes(self, params, grads))):
             if self.weight_decay:
                 g = g + p * self.weight_decay
             if not self.momentum:
@@ -161,11 +187,12 @@ class Adam(_Rule):
 
     def update(self, params: Any, grads: Any, state: Any) -> tuple[Any, Any]:
         """(parameters, state) after a step."""
+        slopes = _slopes(self, params, grads)
         a, b = self.betas
         step = state["step"] + 1
         size, root = self.lr / (1 - a**step), (1 - b**step) ** 0.5
         rows: list[tuple[Array, ...]] = []
-        for p, g, m, v in zip(leaves(params), leaves(grads), leaves(state["mean"]), leaves(state["square"])):
+        for p, g, m, v in zip(leaves(params), slopes, leaves(state["mean"]), leaves(state["square"])):
             p, g = self._decayed(p, g)
             m = m * a + g * (1 - a)
             v = v * b + g * g * (1 - b)

@@ -29,6 +29,7 @@ from .elementwise import (
     sqrt,
 )
 from .errors import ArrayTypeError
+from .indexing import key_of
 from .manipulation import astype, broadcast_to, flip, permute_dims, reshape
 from .node import attributes
 from .products import matmul
@@ -168,23 +169,14 @@ def _transpose(e: Entry, g: Array, y: Array, x: Array) -> list[Array]:
 def _slice(e: Entry, g: Array, y: Array, x: Array) -> list[Array]:
     places = dict(e.ints)
     wide = zeros(x.shape, dtype=g.dtype, device=g.device)
-    wide[_key(places["starts"], dict(e.attrs)["steps"], places["sizes"])] = g
+    wide[key_of(places["starts"], dict(e.attrs)["steps"], places["sizes"])] = g
     return [wide]
-
-
-def _key(starts: Any, steps: Any, sizes: Any) -> tuple[slice, ...]:
-    """The slices that begin there, step so, and have so many elements."""
-    made = []
-    for b, s, n in zip(starts, steps, sizes):
-        end = b + (n - 1) * s + (1 if s > 0 else -1)
-        made.append(slice(b, None if end < 0 else end, s))
-    return tuple(made)
 
 
 @rule("put")
 def _put(e: Entry, g: Array, y: Array, x: Array, value: Array) -> list[Array]:
     region = e.more["region"]
-    key = _key(region.starts, region.steps, region.sizes)
+    key = key_of(region.starts, region.steps, region.sizes)
     rest = g + 0.0
     rest[key] = 0.0
     return [rest, summed_to(reshape(g[key], region.shape), value.shape)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ..runtime.arrays.ndarray import empty
 from . import build, dtypes, kernels
 from .computing import in_memory
-from .node import Node, leaf
+from .errors import ArrayTypeError
+from .node import Node, leaf, note
 
 
 def places_of(mask: Node) -> Node:
@@ -33,4 +34,13 @@ def searched(table: Node, sought: Node, right: bool, order: Node | None = None) 
         table = build.gather(table, order, 0)
     found = empty((sought.size,), "int64", sought.device)
     kernels.search(in_memory(table), in_memory(build.reshape(sought, (sought.size,))), found, right)
-    return build.reshape(leaf(found), sought.shape)
+    made = leaf(found)
+    note("none", made, (table, sought), name="searchsorted", again=lambda t, s: _of_a_batch(t, s, right))
+    return build.reshape(made, sought.shape)
+
+
+def _of_a_batch(table: Node, sought: Node, right: bool) -> Node:
+    """In one table for all of the batch. Raises ArrayTypeError for a table of each element's own."""
+    if len(table.shape) > 1:
+        raise ArrayTypeError("vmap through searchsorted in arrays of each element's own", hint="a loop over the batch")
+    return searched(table, sought, right)

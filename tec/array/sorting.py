@@ -8,7 +8,7 @@ from .complexes import is_complex
 from .computing import in_memory
 from .errors import ArrayValueError
 from .manipulation import axis_of
-from .node import RECORDERS, Node, leaf
+from .node import RECORDERS, Node, leaf, note
 
 _MOST = 1 << 31  # elements: places are 32-bit numbers in the kernels
 
@@ -26,8 +26,9 @@ def ordered(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     values, order = kernels.sort(in_memory(build.transpose(n, last)), descending)
     back = tuple(last.index(k) for k in range(ndim))
     if RECORDERS:  # the values are elements of n, at places that do not move with them
-        order_of = build.transpose(build.cast(leaf(order), dtypes.int64), back)
-        picked = build.gather_elements(build.boundary(n), build.boundary(order_of), axis)
+        order_of = leaf(in_memory(build.transpose(build.cast(leaf(order), dtypes.int64), back)))
+        note("order", order_of, (n,), again=lambda whole: ordered(whole, axis + 1, descending)[1])
+        picked = build.gather_elements(build.boundary(n), order_of, axis)
         return build.cast(picked, kind), order_of
     return build.transpose(build.cast(leaf(values), kind), back), build.transpose(
         build.cast(leaf(order), dtypes.int64), back

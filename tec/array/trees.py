@@ -47,3 +47,12 @@ def rebuilt(tree: Any, arrays: list[Any]) -> Any:
 def mapped(f: Callable[[Array], Any], tree: Any) -> Any:
     """f of each array of a tree."""
     return rebuilt(tree, [f(x) for x in leaves(tree)])
+
+
+def placed(tree: Any, at: str = "") -> dict[str, Array]:
+    """The arrays of a tree by where they stand, `["w"][0]`, in the order of `leaves`. A list and a tuple of the same arrays are alike."""
+    if isinstance(tree, dict):
+        return {k: x for key in sorted(tree) for k, x in placed(tree[key], f"{at}[{key!r}]").items()}
+    if isinstance(tree, (list, tuple)):
+        return {k: x for i, v in enumerate(tree) for k, x in placed(v, f"{at}[{i}]").items()}
+    return dict.fromkeys([at], tree) if leaves(tree) else {}

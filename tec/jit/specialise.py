@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..driver import Building, checks_bounds
-from ..errors import KernelError
+from ..errors import ExprError, KernelError
 from ..ir.dtype import normalize_dtype
 from ..ir.func import Func
 from ..kernels.output import Place
@@ -118,7 +118,14 @@ def described(text: str, name: str) -> Argument:
     head, bracket, dims = text.replace(" ", "").partition("[")
     if text == "float":
         return Argument("weak")
-    dtype = head if head in PART else normalize_dtype(head)
+    try:
+        dtype = head if head in PART else normalize_dtype(head)
+    except ExprError as e:
+        raise KernelError(
+            f"the argument {name} is the text {text!r}",
+            hint="where code is asked for, text is a type: "
+            + '"float32[:]", "int32"; text that a kernel reads is a constant: in a tuple, or from outside',
+        ) from e
     if not bracket and head in PART:
         return Argument("group", form=("complex",), parts=(Argument("scalar", PART[head]),) * 2)
     if not bracket:

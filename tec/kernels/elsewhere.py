@@ -17,7 +17,7 @@ _HERE = {
     "tec.grid_dim.x": "gridDim gridDim_x gridGroupDim",
     "tec.grid_idx(1)": "grid global_id get_global_id program_id",
     "tec.grid_size(1)": "gridsize global_size num_programs",
-    "tec.barrier()": "syncthreads sync_threads __syncthreads sync_workgroup syncblock",
+    "tec.barrier()": "syncthreads sync_threads __syncthreads sync_workgroup syncblock sync_block block_sync workgroup_barrier blockSync",
     "tec.wave_barrier()": "syncwarp __syncwarp sync_warp sync_wavefront",
     "tec.fence()": "threadfence __threadfence memfence mem_fence threadfence_device",
     'tec.fence("block")': "threadfence_block __threadfence_block", 'tec.fence("system")': "threadfence_system __threadfence_system",
@@ -41,12 +41,15 @@ _HERE = {
     "tec.atomic_add(array, index, value), atomic_max and so on": "atomic atomicAdd atomicadd",
     "tec.atomic_max(array, index, value)": "atomicMax", "tec.atomic_min(array, index, value)": "atomicMin",
     "tec.atomic_cas(array, index, expected, desired)": "atomicCAS compare_and_swap",
-    "tec.random.uniform(seed, index, draw)": "xoroshiro128p_uniform_float32 curand_uniform rand curand",
-    "tec.random.normal(seed, index, draw)": "xoroshiro128p_normal_float32 curand_normal randn",
+    "tec.random.uniform(seed, index, draw)": "xoroshiro128p_uniform_float32 curand_uniform rand curand random random_sample uniform",
+    "tec.random.integers(seed, low, high, index, draw)": "randint randrange integers",
+    "tec.random.normal(seed, index, draw)": "xoroshiro128p_normal_float32 curand_normal randn gauss normalvariate standard_normal",
     "tec.wave_reduce(v, op)": "warp_reduce warpReduce subgroup_reduce warp_sum warp_max warp_min wave_sum wave_max wave_min reduce_sync",
     "tec.wave_scan(v, op)": "warp_scan warpScan inclusive_scan",
     "tec.block_reduce(v, op)": "BlockReduce blockreduce reduce_block block_sum block_max block_min",
     "tec.block_scan(v, op)": "BlockScan blockscan",
+    "@tec.kernel, and k[grid, block](...)": "jit",
+    "tec.vload(a, i, lanes), or x[i]": "load", "tec.vstore(a, i, v), or x[i] = v": "store",
 }  # fmt: skip
 _BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
 
@@ -73,3 +76,21 @@ def here(name: str) -> str | None:
         return f'types are names, "{name}"' + (f", or NumPy's, np.{name}" if hasattr(np, name) else "")
     close = difflib.get_close_matches(name, language.NAMES, 1, 0.75)
     return f"is tec.{close[0]} meant?" if close else None
+
+
+# Modules that programs of other libraries name in kernels, and what tec has for them where the member tells nothing.
+_MODULES = {
+    "np": "import numpy as np", "numpy": "import numpy", "math": "import math", "tec": "import tec",
+    "tl": "import tec.tile as tl; kernels over tiles are @tec.tile.kernel: docs/tiles.md",
+}  # fmt: skip
+
+
+def unknown(name: str, members: tuple[str, ...]) -> str | None:
+    """What to write for `name.members`, where nothing is called `name`: `cuda.shared.array`, `AMDGPU.sync_workgroup`."""
+    if name in _MODULES:
+        return _MODULES[name]
+    for found in ("_".join(members), *members):
+        ours = named(found) if found else None
+        if ours is not None:
+            return f"tec calls it {ours}"
+    return here(name) or (here("_".join(members)) if members else None)

@@ -75,6 +75,7 @@ class Expressions(Elements):
     """Handlers for expressions; calls are `Calls`', which a subclass brings."""
 
     output: Any  # records of print and assert
+    members: tuple[str, ...] = ()  # what is asked of the name that is read: ("shared", "array") of cuda.shared.array
 
     def expr(self, node: ast.expr) -> Any:
         """The value of an expression; see `tec.kernels.values`."""
@@ -173,7 +174,11 @@ class Expressions(Elements):
 
     def attribute(self, node: ast.Attribute) -> Any:
         """The value of `v.name` in a kernel."""
+        outer, self.members = self.members, (node.attr, *self.members)
+        if not isinstance(node.value, (ast.Name, ast.Attribute)):
+            self.members = ()
         v = self.expr(node.value)
+        self.members = outer
         if isinstance(v, Index3):
             if node.attr not in "xyz":
                 raise self.error(f"{v}.{node.attr}", hint=f"{v}.x, .y and .z")
@@ -465,7 +470,7 @@ class Expressions(Elements):
 
     def missing(self, name: str) -> Any:
         """What a name stands for that is neither the function's own nor from outside. Raises KernelError."""
-        raise self.error(f"the name {name} stands for nothing here", hint=elsewhere.here(name))
+        raise self.error(f"the name {name} stands for nothing here", hint=elsewhere.unknown(name, self.members))
 
     def called(self, node: ast.Call) -> Any:
         raise NotImplementedError

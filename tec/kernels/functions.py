@@ -82,6 +82,9 @@ _HINTS = {
 }  # fmt: skip
 
 
+_GENERATORS = (np.random.RandomState, np.random.Generator)
+
+
 class Functions(Words):
     """Handlers for calls; helpers, which are inlined, are `Translator`'s."""
 
@@ -168,6 +171,11 @@ class Functions(Words):
                 raise self.error(f"{f.__name__} with {', '.join(named)}= is not in the language of kernels")
             return builtin(self, *args) if _takes(builtin, len(args)) else self._wrong_count(f, args)
         module, name = getattr(f, "__module__", None) or "", getattr(f, "__name__", "")
+        if module.startswith("numpy.random") or isinstance(getattr(f, "__self__", None), _GENERATORS):
+            raise self.error(
+                f"{name} of numpy.random would give one number, for all threads and launches",
+                hint=elsewhere.here(name) or "tec.random.uniform(seed, index, draw) is another number for each",
+            )
         if isinstance(f, np.ufunc) or module == "math" or module.startswith("numpy"):
             if known((*args, *named.values())):
                 return self.compute(f, *args, **named) if named else self.compute(f, *args)
@@ -178,11 +186,16 @@ class Functions(Words):
         if isinstance(f, FunctionType):
             return self.inlined(f, node, args, named)
         if isinstance(f, (BuiltinFunctionType, type)) and hashable(f):
-            hint = _HINTS.get(name)
+            hint = _HINTS.get(name) or elsewhere.here(name)
             raise self.error(f"{name}() is not in the language of kernels", hint=hint)
         raise self.error(
             f"{describe(f)} cannot be called in a kernel",
-            hint=elsewhere.here(name.rpartition(".")[2])
+            hint=(
+                f"{f}.x, .y and .z are numbers; tec.grid_idx(1) is the place in the grid"
+                if isinstance(f, language.Index3)
+                else None
+            )
+            or elsewhere.here(name.rpartition(".")[2])
             or "kernels call plain Python functions, and those of tec and math",
         )
 

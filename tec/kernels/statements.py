@@ -399,6 +399,10 @@ class Statements(Stores):
     def expression(self, s: ast.Expr) -> None:
         if isinstance(s.value, ast.Constant):
             return  # a docstring, ...
+        if isinstance(s.value, ast.IfExp):  # print(x) if c else None
+            then, orelse = (ast.copy_location(ast.Expr(v), v) for v in (s.value.body, s.value.orelse))
+            self.choice_of(ast.copy_location(ast.If(s.value.test, [then], [orelse]), s), [])
+            return
         value = self.expr(s.value)
         if (
             isinstance(value, E.Expr)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import random
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,37 @@ def writes_to_an_array_of_numpy(x, n):
     held = np.zeros(3)
     held[0] = 1.0  # <-
     x[0] = held[0]
+
+
+@mistake("would give one number", "tec.random.uniform(seed, index, draw)")
+def draws_by_numpy(x, n):
+    x[0] = np.random.rand()  # <-
+
+
+@mistake("random() is not in the language", "tec.random.uniform(seed, index, draw)")
+def draws_by_python(x, n):
+    x[0] = random.random()  # <-
+
+
+@mistake("the name cuda stands for nothing here", "tec.shared(shape, dtype)")
+def asks_cuda_for_memory(x, n):
+    s = cuda.shared.array(4, F32)  # noqa: F821  # <-
+    x[0] = s[0]
+
+
+@mistake("the name AMDGPU stands for nothing here", "tec.barrier()")
+def waits_as_in_julia(x, n):
+    AMDGPU.Device.sync_workgroup()  # noqa: F821  # <-
+
+
+@mistake("the name cuda stands for nothing here", "tec.thread_idx.x")
+def asks_cuda_for_an_index(x, n):
+    x[cuda.threadIdx.x] = 0.0  # noqa: F821  # <-
+
+
+@mistake("cannot be called in a kernel", "tec.grid_idx(1)")
+def calls_an_index(x, n):
+    x[tec.thread_idx(1)] = 0.0  # <-
 
 
 @mistake("tec has no warp_sum", "tec.wave_reduce(v, op)")
@@ -448,7 +480,7 @@ def good(x, n):
         (lambda x: good[1, 64, None, -1](x, 4), "bytes of shared memory"),
         (lambda x: good[1, 64](x), "takes 2 arguments, 1 given"),
         (lambda x: good[1, 64](x.tolist(), 4), "is a list"),
-        (lambda x: good[1, 64](x, "four"), "unknown dtype"),
+        (lambda x: good[1, 64](x, "four"), "is the text 'four'"),
         (lambda x: good[1, 64](x, 1 << 70), "no integer type"),
         (lambda x: good[1, 64](x, object()), "is a object"),
         (lambda x: good.launch(-3)(x, 4), "the launch is"),

@@ -19,9 +19,26 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "softmax": lambda x, y: xp.nn.softmax(x, axis=0) * xp.max(x) + xp.cumulative_sum(y)[0],
     "places": lambda x, y: x[:, xp.argmax(y)] + xp.take(x, xp.asarray([1, 0, 2]), axis=1)[0],
     "gradient": lambda x, y: tec.grad(lambda z: xp.sum(xp.sin(x @ z) ** 2))(y),
+    "order": lambda x, y: xp.sort(x, axis=0) * y[0],
+    "assigned": lambda x, y: _assigned(x, y),
+    "factors": lambda x, y: xp.linalg.solve(x @ x.T + 9.0 * xp.eye(3), x[:, :2]) * xp.linalg.det(x @ x.T),
+    "waves": lambda x, y: xp.abs(xp.fft.rfft(x, axis=0)) + xp.real(xp.exp(1j * x))[:2] + xp.searchsorted(TABLE, x[:2]),
+    "order's gradient": lambda x, y: tec.grad(
+        lambda z: xp.sum(xp.take_along_axis(x, xp.argsort(x, axis=1), axis=1) @ xp.sort(z))
+    )(y),
     "wide": lambda x, y: xp.mean(x) * xp.ones((2, 2)) + xp.where(y > 0, y, 0.0)[0],
 }
-QUICK = ["elements", "shapes"]
+QUICK = ["elements", "shapes", "order", "assigned"]
+TABLE = xp.asarray([-1.0, 0.0, 1.0])
+
+
+def _assigned(x: Any, y: Any) -> Any:
+    """Assignment to a row, to rows backwards, and to rows by an array; elements by two arrays."""
+    z = x * 1.0
+    z[0] = 0.0
+    z[::-2, 1:] = y[:3]
+    z[xp.asarray([2, 1])] = x[:2] + z[0]
+    return z + x[xp.asarray([0, 1]), xp.asarray([2, -1])][0]
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in PROGRAMS])
@@ -48,7 +65,9 @@ def test_what_is_alike_for_all_and_where_results_go() -> None:
     ("f", "words"),
     [
         (lambda x: x if float(xp.sum(x)) > 0 else -x, "looks at a value"),
-        (lambda x: xp.linalg.inv(xp.reshape(x, (2, 2))), "vmap through"),
+        (lambda x: xp.asarray(x.numpy()) * x, "takes it out"),
+        (lambda x: xp.unique_values(x), "looks at a value"),
+        (lambda x: xp.searchsorted(x, x), "vmap through searchsorted"),
     ],
 )
 def test_what_depends_on_values_is_told(f: Any, words: str) -> None:

@@ -148,6 +148,13 @@ def test_a_model_still_has_its_graph() -> None:
     assert tec.grad(g, "x").output_names == ["y", "grad_x"]
 
 
+def test_a_copy_on_another_device_has_a_gradient() -> None:
+    x, chip = xp.asarray([1.0, 2.0]), tec.rocm_emu("gfx942")
+    _, pull = tec.vjp(lambda v: v.to_device(chip), x)
+    (back,) = pull(xp.asarray([3.0, 4.0], device=chip))
+    assert back.tolist() == [3.0, 4.0] and back.device == x.device
+
+
 @pytest.mark.parametrize("seed", seeds.some(3))
 def test_optimisers_that_keep_their_parameters(seed: int) -> None:
     """`opt.step(grads)` does what `rule.update` does, in place, at learning rates that change."""

@@ -177,7 +177,7 @@ def test_print(dev: Any, capsys: Any) -> None:
         i = tec.grid_idx(1)
         if i < n and x[i] > 2:
             print("x", i, x[i], x[i] > 3, sep="|")  # talks
-            print(f"{x[i]:.2f} of {n:>3d} at {(i, n)}", end=";\n")
+            print(f"{x[i]:.2f} of {n:>3d} at {(i, n)}", end=";\n") if n > 0 else None
 
     x = tec.nd.array(np.array([1, 2.5, 0, 4], np.float64), dev)
     talk[2, 2](x, 4)
