@@ -49,6 +49,15 @@ def test_a_thread_has_columns_of_all_rows(dtype: str, sizes: tuple[int, int, int
     np.testing.assert_array_equal(computed("matmul", {}, [x, w], "thin product", some), x @ w)
 
 
+@pytest.mark.parametrize(
+    ("columns", "template"), [(364, "gpu reduction"), (2048, "thin product"), (8192, "gpu reduction")]
+)
+def test_sums_by_themselves_where_parts_would_be_joined(columns: int, template: str) -> None:
+    """By the prices of both: of 2,048 columns the sums by themselves would read across the matrix."""
+    _, outs = program("matmul", {}, ("float16", (4, 193)), ("float16", (193, columns)))
+    assert spaces(outs, "rocm -mcpu=gfx942")[0].template == template
+
+
 SUMS = [
     ("float16", (8, 72, 7), (0, 1), True, "reduce_max", {"blocks": 1, "threads": 128}),
     ("float32", (3, 512, 5), (1,), True, "reduce_sum", {"blocks": 2, "threads": 128}),

@@ -22,7 +22,9 @@ from ...group import Group, begin, const_shape, is_used, reads_of, reduce_size, 
 from ...parts.counts import moved_bytes
 from ...parts.operands import accumulators
 from ...parts.threads import over_groups
+from ...rules.figures import Figures
 from ...space import Choice, Scheduled, Space
+from ..gpu_reductions import GpuReduction
 from ..sum_loops import equal_parts, in_parts
 
 MOST_ROWS = 8  # more are better off as tiles
@@ -62,7 +64,12 @@ class ThinProduct(Space):
         if not 2 <= (shape[-2] or 0) <= MOST_ROWS or not _is_product(red):
             return None
         space = cls(group, target, red, out, shape[-1] or 1)
-        return space if "steps" in space.figures and next(space.drafts(), None) is not None else None
+        if "steps" not in space.figures or next(space.drafts(), None) is None:
+            return None
+        # Where parts of the sum have to be joined by a second kernel, sums by themselves may be quicker: by the same price, whose figures a time model gave.
+        sums = GpuReduction.match(group, target) if target.machine.priced_by_model else None
+        space.is_second = sums is not None and _alone_seconds(sums, space.figures) < _seconds(space)
+        return space
 
     def lanes(self, choice: Choice) -> int:
         """Columns of a thread."""
@@ -143,6 +150,15 @@ class ThinProduct(Space):
         own.unroll(some)
         own.unroll(row)
         own.vectorize(column)
+
+
+def _seconds(space: Space) -> float:
+    return space.cost(space.default).seconds
+
+
+def _alone_seconds(sums: GpuReduction, known: Figures) -> float:
+    """Of sums by themselves, whose price leaves out what it takes that a work-group's threads read a column of the matrix side by side."""
+    return _seconds(sums) * (known["across"] if sums.default["shared"] else 1.0)
 
 
 def _is_product(red: ComputeOp) -> bool:
