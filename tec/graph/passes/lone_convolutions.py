@@ -22,7 +22,7 @@ from .layout_choice import wanted
 _WINDOW = ("strides", "dilations", "before", "after")
 # Templates whose price does not count what windows wait that are gathered element by element: 984 channels of 19 x 19 to 12 by 5 x 5 on an MI300X should take 22 us and took
 # 212 by the time model, 28 from pixels.
-_GATHERS = ("blocked product",)
+GATHERS = ("blocked product",)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     x, w = node.inputs
     if x.type.is_symbolic or w.type.is_symbolic or usual.x == plain(x.ndim):
         return None
-    gathers = _GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
+    gathers = GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
     least = MARGIN * _seconds(node, usual, target, gathers)
     made: Convolution | None = usual
     for other in _others(node, target):
@@ -66,12 +66,13 @@ def alone(graph: Graph) -> Node | None:
     return found[0]
 
 
-def least_seconds(node: Node, target: Target, is_alone: bool) -> float:
-    """What a convolution should take: alone by the best way, copies around it counted, else in the layout that it wants, in which images lie there already."""
+def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[str, ...] = ()) -> float:
+    """What a convolution should take: alone by the best way, copies around it counted, else in the layout that it wants, in which images lie there already. unpriced: templates that
+    shall gather no windows."""
     usual = wanted(node, target, ())
     if not is_alone:
-        return _seconds(node, usual, target, are_copied=False)
-    return min(_seconds(node, way, target) for way in (usual, *_others(node, target)))
+        return _seconds(node, usual, target, unpriced, are_copied=False)
+    return min(_seconds(node, way, target, unpriced) for way in (usual, *_others(node, target)))
 
 
 def _is_product(node: Node) -> bool:
@@ -129,4 +130,4 @@ def _copy(t: TensorType, source: Layout, to: Layout, sizes: dict[str, Any], more
     )
 
 
-__all__ = ["Lone", "alone", "least_seconds", "lone_convolution"]
+__all__ = ["GATHERS", "Lone", "alone", "least_seconds", "lone_convolution"]

@@ -136,21 +136,21 @@ def test_one_row_and_many_are_other_templates(m: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chip", "terms", "template"),
+    ("chip", "columns", "terms", "template"),
     [
-        ("gfx1030", 256, "few rows"),
-        ("gfx1030", 258, "thin product"),
-        ("gfx1030", 257, "thin product"),
-        ("gfx942", 258, "thin product"),
+        ("gfx1030", 96, 256, "few rows"),
+        ("gfx1030", 1536, 258, "thin product"),
+        ("gfx1030", 96, 258, "gpu reduction"),
+        ("gfx942", 96, 257, "gpu reduction"),
     ],
 )
-def test_a_matrix_whose_rows_are_cut_in_pieces_is_read_once_for_a_few_rows(
-    chip: str, terms: int, template: str
+def test_a_matrix_whose_rows_are_cut_in_pieces_is_read_across_for_a_few_rows(
+    chip: str, columns: int, terms: int, template: str
 ) -> None:
     """Constant weights lie across such a sum on an AMD GPU, with a matrix unit for them or without: along it each row of x had read them for itself."""
     g = Graph()
     rng = np.random.default_rng(terms)
-    x, w = rng.standard_normal((5, terms), "f4"), rng.standard_normal((96, terms), "f4")
+    x, w = rng.standard_normal((5, terms), "f4"), rng.standard_normal((columns, terms), "f4")
     weights = g.add("transpose", [g.constant(w, "w")], {"perm": (1, 0)})[0]
     g.set_outputs(g.add("matmul", [g.input("x", "float32", (5, terms)), weights], {}))
     net = tec.compile(g, f"rocm -mcpu={chip}", cache=False)

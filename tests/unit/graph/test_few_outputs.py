@@ -57,6 +57,7 @@ def test_values(case, monkeypatch) -> None:
 @pytest.mark.parametrize("target,pays,case", [
     ("rocm -mcpu=gfx950", True, {"shape": (32, 759, 24, 24), "channels": 16, "kernel": (3, 3), "dtype": "float16"}),
     ("rocm -mcpu=gfx950", True, {"shape": (1, 592, 144, 144), "channels": 32, "kernel": (3, 3), "groups": 4}),
+    ("rocm -mcpu=gfx1030", True, {"shape": (1, 300, 96, 96), "channels": 60, "kernel": (3, 3), "groups": 4, "dtype": "float16"}),  # gathered
     ("rocm -mcpu=gfx942", False, {"shape": (1, 64, 56, 56), "channels": 64, "kernel": (3, 3)}),  # as many outputs as inputs
     ("rocm -mcpu=gfx942", False, {"shape": (1, 64, 56, 56), "channels": 4, "kernel": (1, 1)}),  # its products are those of a pixel already
     ("rocm -mcpu=gfx942", False, {"shape": (1, 64, 56, 56), "channels": 16, "kernel": (5, 5), "strides": (8, 8)}),  # most pixels are in no window
