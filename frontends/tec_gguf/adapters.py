@@ -27,7 +27,8 @@ def open_adapter(path: Path) -> Adapter:
     file = read(path)
     if file.metadata.get("general.type") != "adapter":
         raise ImportModelError(
-            f"{path} holds a {one_line(str(file.metadata.get('general.type', 'model')))}, not an adapter"
+            f"{path} holds a {one_line(str(file.metadata.get('general.type', 'model')))}, not an adapter",
+            hint="tec.lm.load opens models",
         )
     kind, architecture = file.metadata.get("adapter.type"), file.metadata.get("general.architecture")
     if kind != "lora" or architecture not in MODEL_TYPES:

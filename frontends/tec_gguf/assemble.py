@@ -68,7 +68,9 @@ def files_of(path: Path) -> list[GgufFile]:
     for k in range(count):
         part = path.with_name(f"{match[1]}-{k + 1:05d}-of-{count:05d}.gguf")
         if not part.is_file():
-            raise ImportModelError(f"{part} is missing: the model has {count} parts")
+            raise ImportModelError(
+                f"{part} is missing: the model has {count} parts", hint="put all parts into one folder"
+            )
         found = first if part == path else read(part)
         if found.metadata.get("split.no") != k or found.metadata.get("split.count") != count:
             raise ImportModelError(
@@ -77,7 +79,10 @@ def files_of(path: Path) -> list[GgufFile]:
         parts.append(found)
     said, there = parts[0].metadata.get("split.tensors.count"), sum(len(p.entries) for p in parts)
     if said is not None and said != there:
-        raise ImportModelError(f"the parts of {path} hold {there} tensors, and should hold {said}")
+        raise ImportModelError(
+            f"the parts of {path} hold {there} tensors, and should hold {said}",
+            hint="download the parts again; all belong to one model",
+        )
     return parts
 
 

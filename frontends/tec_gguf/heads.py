@@ -70,7 +70,9 @@ def _kept(path: Path, key: str) -> GgufFile | None:
         return None
     data = reader.mapped(path)
     if any(e.offset + e.nbytes > len(data) for e in entries):
-        raise ImportModelError(f"{path} was cut off while it was opened")
+        raise ImportModelError(
+            f"{path} was cut off while it was opened", hint="wait until the file is written, or download it again"
+        )
     return GgufFile(path, metadata, entries, data)
 
 

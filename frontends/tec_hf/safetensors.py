@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tec.errors import ImportModelError, one_line
+from tec.lm.checkpoint import refuse_pointer
 from tec.lm.formats import Format
 
 MOST_HEADER = 100_000_000  # bytes, as the package safetensors has it
@@ -60,7 +61,10 @@ def read(path: Path) -> dict[str, Entry]:
 
 def _header(path: Path, mapped: Any) -> tuple[dict[str, Any], int]:
     if len(mapped) < 8:
-        raise ImportModelError(f"{path} is no file of safetensors: it has {len(mapped)} bytes")
+        raise ImportModelError(
+            f"{path} is no file of safetensors: it has {len(mapped)} bytes", hint="it was cut off: download it again"
+        )
+    refuse_pointer(path, bytes(mapped[:64]))
     length = struct.unpack_from("<Q", mapped)[0]
     if length > min(MOST_HEADER, len(mapped) - 8):
         raise ImportModelError(

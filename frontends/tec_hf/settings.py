@@ -50,7 +50,7 @@ def load(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise ImportModelError(f"cannot read {path}: {one_line(str(error))[:200]}") from None
     if not isinstance(read, dict):
-        raise ImportModelError(f"{path} holds no settings")
+        raise ImportModelError(f"{path} holds no settings", hint="a folder of a model has a config.json with an object")
     return read
 
 

@@ -88,7 +88,9 @@ class JsonTokenizer:
     def _name(self, id: int) -> str:
         name = self._trusted.id_to_token(id) if 0 <= id < 1 << 32 else None
         if name is None:
-            raise ArgumentError(f"the token {id}, which is none of the {self.size} tokens")
+            raise ArgumentError(
+                f"the token {id}, which is none of the {self.size} tokens", hint="ids go from 0 to size - 1"
+            )
         return str(name)
 
 

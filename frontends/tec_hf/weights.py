@@ -54,7 +54,7 @@ def files_of(folder: Path) -> list[Path]:
     index = load(folder / INDEX)
     listed = index.get("weight_map")
     if index and not isinstance(listed, dict):
-        raise ImportModelError(f"{folder / INDEX} has no weight_map")
+        raise ImportModelError(f"{folder / INDEX} has no weight_map", hint="download the file again")
     if isinstance(listed, dict):
         names = sorted({str(n) for n in listed.values()})
         for n in names:
@@ -75,7 +75,10 @@ def files_of(folder: Path) -> list[Path]:
         )
     for n in names:
         if not (folder / n).is_file():
-            raise ImportModelError(f"{folder / n} is missing, which {INDEX} names")
+            raise ImportModelError(
+                f"{folder / n} is missing, which {INDEX} names",
+                hint="download the folder again, with all of its .safetensors files",
+            )
     return [folder / n for n in names]
 
 

@@ -60,7 +60,10 @@ class Session:
     def _named(self, feeds: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
         named = dict(feeds) if isinstance(feeds, Mapping) else dict(zip(self.info, feeds))
         if not isinstance(feeds, Mapping) and len(feeds) > len(self.info):
-            raise ImportModelError(f"{len(feeds)} inputs given, the model has {len(self.info)}: {', '.join(self.info)}")
+            raise ImportModelError(
+                f"{len(feeds)} inputs given, the model has {len(self.info)}: {', '.join(self.info)}",
+                hint="one array for each input, or a dict by name",
+            )
         for name in self.info:
             if name not in named:
                 raise ImportModelError(f"input {name!r} is missing", hint=f"inputs: {', '.join(self.info)}")
@@ -170,4 +173,7 @@ def _check(name: str, array: Any, entry: tuple[str, list[int | str | None]]) -> 
         )
     fits = len(dims) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(dims, array.shape))
     if dims and not fits:
-        raise ImportModelError(f"input {name!r} has shape {array.shape}, the model takes {dims}")
+        raise ImportModelError(
+            f"input {name!r} has shape {array.shape}, the model takes {dims}",
+            hint="reshape it, or export the model with a named dimension there, which takes any size",
+        )

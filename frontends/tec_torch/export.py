@@ -70,7 +70,7 @@ def program_of(
         exported, open_names = export_module(source, args, shapes)
     else:
         if args is not None:
-            raise ImportModelError("args are for a module: an exported program has its own")
+            raise ImportModelError("args are for a module: an exported program has its own", hint="leave args out")
         exported = source
     as_it_is = functional(exported.graph_module.graph)
     if as_it_is is not None:
@@ -84,7 +84,10 @@ def program_of(
     except TecError:
         raise
     except Exception as error:
-        raise ImportModelError(f"torch.export cannot decompose it: {_words(error)}") from error
+        raise ImportModelError(
+            f"torch.export cannot decompose it: {_words(error)}",
+            hint='torch.compile(module, backend="tec") leaves such calls to torch',
+        ) from error
     program = _program(exported, exported.graph_module.graph, open_names)
     return program, program.convert(collect=True)
 
@@ -143,7 +146,10 @@ def export_module(
     try:
         bound = inspect.signature(module.forward).bind(*positional, **named)
     except TypeError as error:
-        raise ImportModelError(f"args do not fit {type(module).__name__}.forward: {error}") from None
+        raise ImportModelError(
+            f"args do not fit {type(module).__name__}.forward: {error}",
+            hint='args=(x, ...) in forward\'s order, or args={"name": x}',
+        ) from None
     wanted = {k: v for k, v in (shapes or {}).items() if not isinstance(v, (int, np.integer))}
     unknown = [k for k in wanted if k not in bound.arguments]
     if unknown:
@@ -165,7 +171,10 @@ def export_module(
     except TecError:
         raise
     except Exception as error:
-        raise ImportModelError(f"torch.export cannot take {type(module).__name__}: {_words(error)}") from error
+        raise ImportModelError(
+            f"torch.export cannot take {type(module).__name__}: {_words(error)}",
+            hint='torch.compile(module, backend="tec") compiles the parts that torch can follow',
+        ) from error
     return exported, open_names
 
 
@@ -175,11 +184,15 @@ def _dynamic(name: str, value: Any, shape: Any, dims: dict[str, Any]) -> Any:
         return shape
     if not isinstance(value, torch.Tensor) or value.ndim != len(shape):
         what = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__
-        raise ImportModelError(f"shapes gives {name} {len(shape)} dimensions, and its example is of {what}")
+        raise ImportModelError(
+            f"shapes gives {name} {len(shape)} dimensions, and its example is of {what}",
+            hint="one number or name for each dimension of the example",
+        )
     for n, s in zip(value.shape, shape):
         if isinstance(s, (int, np.integer)) and s != n:
             raise ImportModelError(
-                f"shapes gives {name} {tuple(shape)}, and its example is of shape {tuple(value.shape)}"
+                f"shapes gives {name} {tuple(shape)}, and its example is of shape {tuple(value.shape)}",
+                hint="write the example's sizes, or names for those that are open",
             )
     made = {d: dims.setdefault(s, torch.export.Dim(s)) for d, s in enumerate(shape) if isinstance(s, str)}
     return made or None

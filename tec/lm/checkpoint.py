@@ -28,6 +28,14 @@ from ..records import dataclass
 from .formats import Format, dequantize_blocks
 
 
+def refuse_pointer(path: Path, start: bytes) -> None:
+    """Raise ImportModelError for a file that begins as git-lfs writes a pointer: a clone without git-lfs has those in place of weights."""
+    if start.startswith(b"version https://git-lfs"):
+        raise ImportModelError(
+            f"{path} is a pointer of git-lfs, not the file itself", hint="`git lfs pull` in its folder fetches the file"
+        )
+
+
 class Tokenizer(Protocol):
     """Converts text to tokens and back."""
 

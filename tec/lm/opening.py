@@ -14,10 +14,11 @@ from typing import Any
 
 from ..errors import ImportModelError
 from .adapters import Adapter
-from .checkpoint import Checkpoint
+from .checkpoint import Checkpoint, refuse_pointer
 
 GROUP = "tec.checkpoints"
 OWN = ("tec_gguf", "tec_hf")
+_LOCAL = "a path on this machine: tec downloads nothing"
 
 
 def open(path: str | os.PathLike[str]) -> Checkpoint:
@@ -28,12 +29,15 @@ def open(path: str | os.PathLike[str]) -> Checkpoint:
     """
     place = Path(path)
     if not place.exists():
-        raise ImportModelError(f"{place}: no such file or folder")
+        raise ImportModelError(f"{place}: no such file or folder", hint=_LOCAL)
     for frontend in _frontends():
         if frontend.accepts(place):
             found: Checkpoint = frontend.open(place)
             return found
     what = "folder" if place.is_dir() else "file"
+    if place.is_file():
+        with place.open("rb") as file:
+            refuse_pointer(place, file.read(64))
     raise ImportModelError(
         f"the {what} {place} holds no language model that is known",
         hint="a .gguf file, or a folder with config.json and .safetensors files",
@@ -53,7 +57,7 @@ def open_adapter(path: str | os.PathLike[str]) -> Adapter:
     """A low-rank adapter: a PEFT folder, or a GGUF file. Raises ImportModelError if it is neither, or is damaged."""
     place = Path(path)
     if not place.exists():
-        raise ImportModelError(f"{place}: no such file or folder")
+        raise ImportModelError(f"{place}: no such file or folder", hint=_LOCAL)
     for name in OWN:
         frontend = import_module(f"{name}.adapters")
         if frontend.accepts(place):

@@ -176,7 +176,7 @@ def test_inputs_at_run_time(case):
     feeds, message = FEEDS[case]
     with pytest.raises(ImportModelError) as caught:
         Session(relu()).run(feeds)
-    assert message in str(caught.value)
+    assert message in str(caught.value) and caught.value.hint
 
 
 @pytest.mark.parametrize(

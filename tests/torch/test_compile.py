@@ -210,3 +210,23 @@ def test_the_remedy_of_what_a_network_does_not_take():
     with pytest.raises(tec.ArgumentError, match="argument x is ndarray") as e:
         tec.compile(Next(), "llvm", args=(x,))(x.numpy())
     assert e.value.hint == 'net.run({"x": x}) takes arrays of NumPy'
+
+
+class AddOne(torch.nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+@pytest.mark.parametrize(
+    "mistake, remedy",
+    [
+        (lambda m, x: tec.compile(m, args=(x, x, x)), "in forward's order"),
+        (lambda m, x: tec.compile(torch.export.export(m, (x,)), args=(x,)), "leave args out"),
+        (lambda m, x: tec.compile(m, args=(x,), shapes={"x": ("a", "b")}), "for each dimension"),
+        (lambda m, x: tec.compile(m, args=(x,), shapes={"x": (4,)}), "the example's sizes"),
+    ],
+)
+def test_wrong_examples_are_told_with_a_remedy(mistake, remedy):
+    with pytest.raises(tec.ImportModelError) as caught:
+        mistake(AddOne(), torch.ones(3))
+    assert remedy in caught.value.hint

@@ -102,7 +102,10 @@ def quantize(
     inputs = {n: entry for n, entry in input_info(proto).items() if entry is not None}
     found = _formatted(precision, products(proto))
     if not found:
-        raise ImportModelError("nothing to quantize: no Conv, MatMul or Gemm of float32 with constant weights")
+        raise ImportModelError(
+            "nothing to quantize: no Conv, MatMul or Gemm of float32 with constant weights",
+            hint="convert a float16 model to float32 first; products of two inputs stay as they are",
+        )
     kept = _kept(keep, found) | _float(precision, found)
     if samples is None and any(not p.format and p.name not in kept for p in found):
         raise ImportModelError("products of bytes need samples", hint="give some: they say how large values become")

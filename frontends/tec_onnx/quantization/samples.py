@@ -43,7 +43,10 @@ def _read(source: Any, inputs: Mapping[str, Any]) -> Iterator[tuple[Mapping[str,
             raise ImportModelError(f"{path}: no such file or folder")
         files = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".npy")) if path.is_dir() else [path]
         if not files:
-            raise ImportModelError(f"{path} has no .npz and no .npy files")
+            raise ImportModelError(
+                f"{path} has no .npz and no .npy files",
+                hint="one .npz for each sample, with arrays by the names of inputs",
+            )
         for file in files:
             yield _load(file, inputs), str(file)
     elif isinstance(source, Mapping):
@@ -63,7 +66,7 @@ def _load(file: Path, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
     try:
         data = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as e:
-        raise ImportModelError(f"{file} cannot be read: {e}") from None
+        raise ImportModelError(f"{file} cannot be read: {e}", hint="numpy.savez writes such files") from None
     if isinstance(data, np.ndarray):
         if len(inputs) != 1:
             raise ImportModelError(
@@ -82,11 +85,15 @@ def _runs(feeds: Feeds, inputs: Mapping[str, tuple[str, Sequence[int | str | Non
         x = feeds[name]
         if x.ndim != len(dims) or any(isinstance(n, int) and n != m for n, m in zip(dims[1:], x.shape[1:])):
             raise ImportModelError(
-                f"{where}: {name!r} has shape {x.shape}, the model takes ({', '.join(map(str, dims))})"
+                f"{where}: {name!r} has shape {x.shape}, the model takes ({', '.join(map(str, dims))})",
+                hint="the first dimension may hold several samples; the others are the model's",
             )
         batch = dims[0] if dims and isinstance(dims[0], int) else 1
         if dims and (x.shape[0] == 0 or x.shape[0] % batch):
-            raise ImportModelError(f"{where}: {name!r} has {x.shape[0]} entries, the model takes {batch} at a time")
+            raise ImportModelError(
+                f"{where}: {name!r} has {x.shape[0]} entries, the model takes {batch} at a time",
+                hint="a multiple of the batch that the model fixes",
+            )
         batches.add((x.shape[0] // batch, batch) if dims else (1, 1))
         feeds[name] = x.astype(dtype, copy=False)
     counts = {n for n, _ in batches}

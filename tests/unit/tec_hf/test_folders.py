@@ -285,6 +285,17 @@ def test_damaged_folders(tmp_path, what):
         opening.open(place)
 
 
+def test_a_pointer_of_git_lfs_is_told(tmp_path):
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5000000000\n"
+    (tmp_path / "model.gguf").write_bytes(pointer)
+    place = folder(tmp_path / "m", LLAMA, {})
+    (place / "model.safetensors").write_bytes(pointer)
+    for path in (tmp_path / "model.gguf", place):
+        with pytest.raises(ImportModelError, match="is a pointer of git-lfs") as caught:
+            opening.open(path)
+        assert "git lfs pull" in caught.value.hint
+
+
 def test_no_weights(tmp_path):
     place = folder(tmp_path / "m", LLAMA, {})
     (place / "model.safetensors").unlink()
