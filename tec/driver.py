@@ -129,7 +129,17 @@ def run_passes(
     check_bounds: bool = False,
     most: int | None = None,
 ) -> Func:
-    """The passes in order, with dumping and verification as the environment asks. most: statements that unrolling may leave, None for no bound."""
+    """The passes in order, with dumping and verification as the environment asks. most: statements that unrolling may leave, None for no bound.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> loops = tec.schedule.to_loops(te.create_schedule(B.op), [A, B])
+    >>> print(tec.driver.run_passes(loops, tec.Target("llvm"), passes=[("flatten_buffers", "lowered")]))
+    @attrs(writes=('B',))
+    def main(A: Buffer((8,), "float32"), B: Buffer((8,), "float32")):
+        for i in range(8):
+            B[i] = A[i] + 1.0
+    """
     if check_bounds and not target.is_gpu:
         passes = (("check_bounds", "loops"), *passes)
     dump = set(filter(None, os.environ.get("TEC_DUMP", "").split(",")))
@@ -311,7 +321,14 @@ def lowered(
 ) -> Lowered:
     """Run all passes on a function of stage "loops" and cut it into parts; the limits of the target are checked. No code is made. most: see `run_passes`;
     fresh: see `uniquely_named`.
-    Raises LoweringError, CodegenError."""
+    Raises LoweringError, CodegenError.
+
+    >>> A = te.placeholder((8,), name="A")
+    >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+    >>> loops = tec.schedule.to_loops(te.create_schedule(B.op), [A, B])
+    >>> tec.driver.lowered(loops, tec.Target("llvm")).host is None
+    True
+    """
     if not isinstance(loops, Func):
         raise ArgumentError(
             f"expected loop IR, got {type(loops).__name__}", hint="build a Schedule, a Func or an IRModule"

@@ -169,7 +169,11 @@ class LoweringError(TecError):
 
 
 class CodegenError(TecError):
-    """Loop IR that a code generator cannot express, or an LLVM failure."""
+    """Loop IR that a code generator cannot express, or an LLVM failure.
+
+    >>> print(tec.CodegenError("no instruction for an atomic of 128 bits", hint="two of 64 bits").hint)
+    two of 64 bits
+    """
 
 
 class TargetError(TecError, ValueError):

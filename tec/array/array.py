@@ -31,7 +31,15 @@ _NUMBERS = (bool, int, float)  # complex ones go the long way
 
 
 class Array:
-    """An array of the namespace `tec.array`. Made by its functions (`asarray`, `zeros`, `arange`, ...), never directly."""
+    """An array of the namespace `tec.array`. Made by its functions (`asarray`, `zeros`, `arange`, ...), never directly.
+
+    >>> x = xp.asarray([1.0, 2.0, 4.0])
+    >>> y = x * x + 1.0  # an expression: nothing has run
+    >>> y
+    Array([ 2.,  5., 17.], dtype=float32)
+    >>> y.shape, y.dtype, float(y.sum())
+    ((3,), tec.array.float32, 24.0)
+    """
 
     __slots__ = ("__weakref__", "_node")
     __hash__ = None  # type: ignore[assignment]

@@ -21,7 +21,11 @@ _BOOL = bool
 
 
 class DType:
-    """A data type, equal to its name: `x.dtype == "float32"`."""
+    """A data type, equal to its name: `x.dtype == "float32"`.
+
+    >>> xp.int32, xp.int32 == "int32"
+    (tec.array.int32, True)
+    """
 
     __slots__ = ("_hash", "name")
 

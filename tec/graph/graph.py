@@ -40,7 +40,13 @@ FOLD_GROWTH = 1 << 20  # elements that a result may have beyond its inputs'
 @dataclass(frozen=True, slots=True)
 class Quantized:
     """What a constant of float32 was made from: `data`, integers less their zero point, times `scale`, which broadcasts. `dtype`: of 8-bit floats,
-    whose numbers `data` has in place of integers."""
+    whose numbers `data` has in place of integers.
+
+    >>> codes = np.int8([1, -2])
+    >>> kept = tec.graph.Quantized(codes, np.float32(0.5))
+    >>> kept.data * kept.scale
+    array([ 0.5, -1. ], dtype=float32)
+    """
 
     data: Any
     scale: Any

@@ -27,6 +27,11 @@ class Occupancy:
     block: threads of a block. registers: of a thread; None where no driver is there to say (NVIDIA) or there are none to count (a CPU). shared_bytes: of a
     block. scratch_bytes: of a thread, which spills take. waves, blocks: of a unit. most_waves: that a unit of this chip holds. limited_by: "waves" (the
     slots), "VGPRs", "registers", "LDS", "threads" or "cores".
+
+    >>> from tec.jit import Occupancy
+    >>> found = Occupancy("rocm -mcpu=gfx942", 256, 32, 0, 0, 16, 4, 32, "VGPRs")
+    >>> found.fraction
+    0.5
     """
 
     target: str

@@ -148,6 +148,16 @@ class Schedule(Spelled):
         Tensors are matched by name, or by order if the computation has as many tensors with other names. intrins: tensor
         intrinsics by name, which a trace from text or JSON does not hold. Returns this schedule. Raises ScheduleError for text
         that is not a trace, and if a primitive does not apply.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> outer, inner = s[B].split(B.op.axis[0], factor=4)
+        >>> print(te.create_schedule(B.op).replay(s.trace))
+        A: placeholder
+        B: compute, output
+            for i_outer in 2
+                for i_inner in 4
         """
         apply_trace(self, trace, intrins)
         return self
@@ -162,6 +172,17 @@ class Schedule(Spelled):
 
         Place it with `s[copy].compute_at(...)`; only what is read there is then copied. scope: as in `Stage.set_scope`. Raises
         ScheduleError if a reader does not read `tensor`, or is already scheduled.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> AL = s.cache_read(A, "local", [B])
+        >>> print(s)
+        A: placeholder
+        A_local: compute, local
+            for ax0 in 8
+        B: compute, output
+            for i in 8
         """
         return self.apply(CacheRead(reals(tensor), scope, [reals(r) for r in flatten(readers)]))
 
@@ -173,6 +194,17 @@ class Schedule(Spelled):
 
         Returns the tensor in `scope` (a list for a list). It now has the computation, so schedule its axes. After a split or
         reorder of data loops the copy has one dimension for each loop, so its elements lie in the order of the loops.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> BL = s.cache_write(B, "local")
+        >>> print(s)
+        A: placeholder
+        B_local: compute, local
+            for i_c in 8
+        B: compute, output
+            for i in 8
         """
         return self.apply(CacheWrite(reals(tensor), scope))
 
@@ -186,11 +218,36 @@ class Schedule(Spelled):
 
         factor_axis: the position of the new axis in the shape of the partial tensor. Returns the partial tensor, or a list if the
         reduction has several values.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> k = te.reduce_axis(8, name="k")
+        >>> B = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> ko, ki = s[B].split(k, factor=4)
+        >>> BF = s.rfactor(B, ki)
+        >>> print(s)
+        A: placeholder
+        B_rf: compute
+            for k_inner in 4
+                for i_rf in 1
+                    for k_outer in 2  # reduce
+        B: compute, output
+            for i in 1
+                for k_inner_v in 4  # reduce
         """
         return self.apply(Rfactor(reals(tensor), axis, factor_axis))
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
-        """Group the stages between `inputs` and `outputs`, so that one `compute_at` places all of them. Returns the group."""
+        """Group the stages between `inputs` and `outputs`, so that one `compute_at` places all of them. Returns the group.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> group = s.create_group(outputs=B, inputs=A)
+        >>> print(group)
+        group: group
+        """
         group: Stage = self.apply(CreateGroup(flatten(outputs), flatten(inputs), include_inputs))
         return group
 

@@ -99,6 +99,17 @@ class Stage(StageState):
 
         x_factor, y_factor: extents of the inner loops. Returns the four loops in this order.
         Raises ScheduleError as `split` and `reorder` do.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> xo, yo, xi, yi = s[C].tile(i, j, x_factor=2, y_factor=3)
+        >>> print(s[C])
+        C: compute, output
+            for i_outer in 2
+                for j_outer in 2
+                    for i_inner in 2
+                        for j_inner in 3
         """
         return self.sch.apply(Tile(self, x_parent, y_parent, x_factor, y_factor))
 
@@ -111,6 +122,14 @@ class Stage(StageState):
 
         Returns the new loop. Raises ScheduleError if the loops are not adjacent, or if a data loop would be fused with a
         reduction loop.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> ij = s[C].fuse(i, j)
+        >>> print(s[C])
+        C: compute, output
+            for i_j_fused in 24
         """
         return self.sch.apply(Fuse(self, flatten(*axes)))
 
@@ -122,6 +141,15 @@ class Stage(StageState):
                     for k in 16:           for i in 4:
 
         Raises ScheduleError for a loop that is given twice or belongs to another stage.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].reorder(j, i)
+        >>> print(s[C])
+        C: compute, output
+            for j in 6
+                for i in 4
         """
         self.sch.apply(Reorder(self, flatten(*order)))
 
@@ -137,6 +165,16 @@ class Stage(StageState):
         thread: `tec.thread_axis` of "blockIdx.x|y|z", "threadIdx.x|y|z" or "vthread". If it has an extent, it must be the loop's.
         A reduction loop can be bound to threadIdx only; the threads then combine their values. Raises ScheduleError if the loop
         already has a kind, another loop of the stage has the index, or extents differ.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].bind(i, te.thread_axis("blockIdx.x"))
+        >>> s[C].bind(j, te.thread_axis("threadIdx.x"))
+        >>> print(s[C])
+        C: compute, output
+            for i in 4  # blockIdx.x
+                for j in 6  # threadIdx.x
         """
         self.sch.apply(Bind(self, iv, thread))
 
@@ -145,6 +183,15 @@ class Stage(StageState):
 
         A GPU accesses up to 16 bytes per thread at a time (`Target.max_vector_bytes`), a CPU the width of its vector unit. Raises
         ScheduleError for an extent that is not constant, and for a reduction loop (`rfactor` makes a data loop of it).
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].vectorize(j)
+        >>> print(s[C])
+        C: compute, output
+            for i in 4
+                for j in 6  # vectorized
         """
         self.sch.apply(Vectorize(self, iv))
 
@@ -152,6 +199,15 @@ class Stage(StageState):
         """Write out every iteration of a loop of constant extent. Raises ScheduleError if the extent is not constant.
 
         Storage that such a loop indexes can stay in registers. A loop that is not unrolled indexes memory.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].unroll(j)
+        >>> print(s[C])
+        C: compute, output
+            for i in 4
+                for j in 6  # unrolled
         """
         self.sch.apply(Unroll(self, iv))
 
@@ -159,6 +215,15 @@ class Stage(StageState):
         """Share the iterations of a loop among the threads of the CPU (`TEC_NUM_THREADS`, by default all cores).
 
         Raises ScheduleError for a reduction loop, whose iterations depend on each other.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].parallel(i)
+        >>> print(s[C])
+        C: compute, output
+            for i in 4  # parallel
+                for j in 6
         """
         self.sch.apply(Parallel(self, iv))
 
@@ -182,6 +247,15 @@ class Stage(StageState):
         "unroll_explicit" False leaves this unrolling to LLVM. "software_pipeline" (value: slots of storage, or (1, prefetch
         distance in iterations)) starts the loads of later iterations early. Raises ScheduleError for a name that no pass knows,
         and for a value that does not fit.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> s[C].pragma(i, "auto_unroll_max_step", 6)
+        >>> print(s[C])
+        C: compute, output
+            for i in 4  # pragma auto_unroll_max_step=6
+                for j in 6
         """
         self.sch.apply(Pragma(self, iv, name, value))
 
@@ -198,11 +272,35 @@ class Stage(StageState):
         position of each statement in a turn, by default that of the body. Storage that the body allocates gets one slot for each
         iteration that uses it at the same time. Raises ScheduleError if these are not such lists. Lowering raises LoweringError
         if the body has another number of statements, or if the order would change the result.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> k = te.reduce_axis(8, name="k")
+        >>> C = te.compute((1,), lambda i: te.sum(A[k], axis=k), name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> AL = s.cache_read(A, "local", [C])
+        >>> s[AL].compute_at(s[C], k)
+        >>> s[C].software_pipeline(k, stages=(0, 1))
+        >>> print(s)
+        A: placeholder
+        C: compute, output
+            for i in 1
+                for k in 8  # reduce, pragma software_pipeline_order=(0, 1), (0, 1)
+                    A_local: compute, local
+                        for ax0
         """
         self.sch.apply(SoftwarePipeline(self, iv, stages, order))
 
     def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> None:
-        """Prefetch what will be read of `tensor` in `offset` iterations of loop `var` from now, one instruction per cache line."""
+        """Prefetch what will be read of `tensor` in `offset` iterations of loop `var` from now, one instruction per cache line.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].prefetch(A, B.op.axis[0], 2)
+        >>> print(s[B])
+        B: compute, output
+            for i in 8  # prefetch A +2
+        """
         self.sch.apply(Prefetch(self, tensor, var, offset))
 
     # ---- where it is computed, and how stored
@@ -217,6 +315,18 @@ class Stage(StageState):
 
         Bounds are inferred. A parent that reads neighbours (a stencil) makes the part larger. Raises ScheduleError if neither
         `parent` nor anything that it depends on reads this stage, or if this stage is an output.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], C.op.axis[0])
+        >>> print(s)
+        A: placeholder
+        C: compute, output
+            for i in 8
+                B: compute
+                    for i
         """
         self.sch.apply(ComputeAt(self, parent, scope))
 
@@ -225,11 +335,36 @@ class Stage(StageState):
 
         If its tensor is a parameter of the function, the buffer stays unchanged, and lowering warns. Raises ScheduleError for an
         output, for a reduction, and for anything that is not a compute.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_inline()
+        >>> print(s)
+        A: placeholder
+        B: compute, inlined
+        C: compute, output
+            for i in 8
         """
         self.sch.apply(ComputeInline(self))
 
     def compute_root(self) -> None:
-        """Give the stage a loop nest of its own again. This undoes `compute_at` and `compute_inline`."""
+        """Give the stage a loop nest of its own again. This undoes `compute_at` and `compute_inline`.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], C.op.axis[0])
+        >>> s[B].compute_root()
+        >>> print(s)
+        A: placeholder
+        B: compute
+            for i in 8
+        C: compute, output
+            for i in 8
+        """
         self.sch.apply(ComputeRoot(self))
 
     def set_scope(self, scope: str) -> None:
@@ -239,6 +374,19 @@ class Stage(StageState):
         "fragment.a", "fragment.b", "fragment.acc" (tiles over the registers of a wavefront, for matrix units). By default a stage
         inside loops over threadIdx is local, inside loops over blockIdx only shared, and otherwise global. Raises ScheduleError
         for an output.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], C.op.axis[0])
+        >>> s[B].set_scope("local")
+        >>> print(s)
+        A: placeholder
+        C: compute, output
+            for i in 8
+                B: compute, local
+                    for i
         """
         self.sch.apply(SetScope(self, scope))
 
@@ -247,22 +395,66 @@ class Stage(StageState):
         self.sch.apply(EnvThreads(self, flatten(threads)))
 
     def set_store_predicate(self, predicate: Any) -> None:
-        """Store only where `predicate` holds, such as `thread_x.var.equal(0)`. The values are computed in any case."""
+        """Store only where `predicate` holds, such as `thread_x.var.equal(0)`. The values are computed in any case.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> tx = te.thread_axis("threadIdx.x")
+        >>> s[B].bind(B.op.axis[0], tx)
+        >>> s[B].set_store_predicate(tx.var.equal(0))
+        >>> print(s[B])
+        B: compute, output
+            for i in 8  # threadIdx.x
+        """
         self.sch.apply(SetStorePredicate(self, predicate))
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the storage so that the stride of data axis `axis`, in elements, is `offset` modulo `factor`.
 
         `s[shared].storage_align(row, 32, 8)` starts the rows of a tile in different LDS banks.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> D = te.compute((4, 6), lambda i, j: C[i, j], name="D")
+        >>> s = te.create_schedule(D.op)
+        >>> s[C].storage_align(C.op.axis[0], 8, 4)  # rows begin 12 elements apart
+        >>> print(s[C])
+        C: compute
+            for i in 4
+                for j in 6
         """
         self.sch.apply(StorageAlign(self, axis, factor, offset))
 
     def double_buffer(self) -> None:
-        """Keep two copies of the storage: one is filled while the other is read."""
+        """Keep two copies of the storage: one is filled while the other is read.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] * 2.0, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].double_buffer()
+        >>> print(s[B])
+        B: compute, double_buffer
+            for i in 8
+        """
         self.sch.apply(DoubleBuffer(self))
 
     def rolling_buffer(self) -> None:
-        """Keep what neighbouring iterations of the attachment loop share in a circular buffer, instead of computing it again."""
+        """Keep what neighbouring iterations of the attachment loop share in a circular buffer, instead of computing it again.
+
+        >>> A = te.placeholder((10,), name="A")
+        >>> B = te.compute((10,), lambda i: A[i] + 1.0, name="B")
+        >>> C = te.compute((8,), lambda i: B[i] + B[i + 1] + B[i + 2], name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[B].compute_at(s[C], C.op.axis[0])
+        >>> s[B].rolling_buffer()
+        >>> print(s)
+        A: placeholder
+        C: compute, output
+            for i in 8
+                B: compute, rolling_buffer
+                    for i
+        """
         self.sch.apply(RollingBuffer(self))
 
     def transform_layout(self, mapping: Callable[..., Any], keep_loops: bool = False) -> list[IterVar]:
@@ -271,5 +463,14 @@ class Stage(StageState):
         mapping: from the old indices to a list of the new ones. A parameter of the function then has the shape of the new layout.
         keep_loops: leave the loops as they are. Returns the new loops, or an empty list with keep_loops. Raises ScheduleError for
         a second layout of one stage, and for a stage that is neither a compute nor an input.
+
+        >>> C = te.compute((4, 6), lambda i, j: i + j, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> i, j = C.op.axis
+        >>> new = s[C].transform_layout(lambda i, j: [j, i])
+        >>> print(s[C])
+        C: compute, output
+            for j in 6
+                for i in 4
         """
         return self.sch.apply(TransformLayout(self, mapping, keep_loops or None))

@@ -61,7 +61,15 @@ class Trace:
         return self.records[index]
 
     def to_json(self) -> dict[str, Any]:
-        """Data for json.dumps: versioned, readable by `from_json`."""
+        """Data for json.dumps: versioned, readable by `from_json`.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> sorted(s.trace.to_json())
+        ['outputs', 'steps', 'symbols', 'version']
+        """
         return {
             "version": VERSION, "outputs": list(self.outputs), "symbols": list(self.symbols),
             "steps": [_step_to_json(r) for r in self.records],
@@ -69,7 +77,17 @@ class Trace:
 
     @classmethod
     def from_json(cls, data: Any, intrins: dict[str, Any] | None = None) -> Trace:
-        """The trace that `to_json` gave. Raises ScheduleError where it did not."""
+        """The trace that `to_json` gave. Raises ScheduleError where it did not.
+
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
+        >>> s = te.create_schedule(B.op)
+        >>> s[B].parallel(B.op.axis[0])
+        >>> print(tec.schedule.Trace.from_json(s.trace.to_json()))
+        s = tec.create_schedule([B])
+        i = s[B].op.axis[0]
+        s[B].parallel(i)
+        """
         if not isinstance(data, dict) or data.get("version") != VERSION:
             have = data.get("version") if isinstance(data, dict) else type(data).__name__
             raise ScheduleError(f"this is no trace of version {VERSION}: {have!r}", hint="made by Trace.to_json")

@@ -23,7 +23,12 @@ MatrixShape = tuple[str, str, int, int, int, int]  # in dtype, accumulator dtype
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """One chip or GPU generation; a "unit" is a compute unit or streaming multiprocessor."""
+    """One chip or GPU generation; a "unit" is a compute unit or streaming multiprocessor.
+
+    >>> chip = tec.target.CHIPS["gfx942"]
+    >>> chip.family, chip.wavefront_sizes, chip.lds_bytes
+    ('cdna3', (64,), 65536)
+    """
 
     name: str
     family: str  # "gcn", "cdna1".."cdna5", "rdna2".."rdna4", "sm"
@@ -280,6 +285,10 @@ CHIPS: dict[str, Chip] = {c.name: c for c in (*_gfx9(), *_rdna(), _cdna5(), *_nv
 
 
 def chip_of_device(arch: str) -> str:
-    """The chip to compile for on a device that calls itself `arch`: with what only this generation has, where it has such ("sm_90a" for "sm_90")."""
+    """The chip to compile for on a device that calls itself `arch`: with what only this generation has, where it has such ("sm_90a" for "sm_90").
+
+    >>> tec.target.chip_of_device("sm_90"), tec.target.chip_of_device("gfx942:sramecc+")
+    ('sm_90a', 'gfx942')
+    """
     name = arch.split(":")[0]
     return f"{name}a" if name.startswith("sm_") and f"{name}a" in CHIPS else name

@@ -26,7 +26,11 @@ THREADS_START_CLOCKS, THREADS_AGAIN_CLOCKS = 8192, 3000
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """A kind of core. `fma` counts whole vectors of `vector_bytes` that it multiplies and adds in a clock."""
+    """A kind of core. `fma` counts whole vectors of `vector_bytes` that it multiplies and adds in a clock.
+
+    >>> tec.Target("llvm -mcpu=znver4").core.vector_bytes
+    64
+    """
 
     name: str
     vector_bytes: int
@@ -188,7 +192,11 @@ def host_stand_in() -> str:
 @lru_cache(maxsize=1)
 def host_features() -> str:
     """The host CPU's feature names, from /proc/cpuinfo where there is one (no LLVM needed); of a host that stands for a lesser CPU
-    (`host_stand_in`), those that both have."""
+    (`host_stand_in`), those that both have.
+
+    >>> isinstance(tec.target.host_features(), str)
+    True
+    """
     info = _cpuinfo()
     found = info.get("flags") or info.get("Features")
     if found is None:
@@ -204,7 +212,11 @@ def host_features() -> str:
 
 @lru_cache(maxsize=1)
 def host_core() -> Core:
-    """This host's core: its kind by family, model and features, its caches as the system says them."""
+    """This host's core: its kind by family, model and features, its caches as the system says them.
+
+    >>> tec.target.host_core().vector_bytes in (16, 32, 64)
+    True
+    """
     info, flags = _cpuinfo(), set(host_features().split())
     stand_in = core_named(host_stand_in())
     if stand_in is not None:

@@ -71,7 +71,12 @@ PRODUCT_TBPS = 0.25  # 8192 cubed in 16 bits reads and writes 0.4 GB, in 1.6 ms
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One product. Rates in multiply-adds a clock of one unit; `levels` from the nearest cache to main memory."""
+    """One product. Rates in multiply-adds a clock of one unit; `levels` from the nearest cache to main memory.
+
+    >>> machine = tec.target.find_product("MI300X")
+    >>> machine.chip, machine.units
+    ('gfx942', 304)
+    """
 
     name: str
     chip: str  # LLVM's name
@@ -317,7 +322,11 @@ _ALSO = {"strixhalo": "8060s", "h100sxm": "h100", "a10080gb": "a100"}  # other n
 
 
 def find_product(name: str) -> Machine | None:
-    """The GPU that goes by a name, in any case, with or without "rx", spaces and dashes; None where the table has none."""
+    """The GPU that goes by a name, in any case, with or without "rx", spaces and dashes; None where the table has none.
+
+    >>> tec.target.find_product("RX 7900 XTX").chip
+    'gfx1100'
+    """
     key = name.lower().replace("-", "").replace("_", "").replace(" ", "")
     short = key.removeprefix("radeon").removeprefix("rx")
     found = (_ALSO.get(k, k) for k in (key, short, "rx" + short, "rtx" + key))
@@ -325,14 +334,22 @@ def find_product(name: str) -> Machine | None:
 
 
 def product_of_device(name: str) -> Machine | None:
-    """The product that a driver's name for a device means, "NVIDIA A100-SXM4-80GB" -> A100: the longest run of its words that names one."""
+    """The product that a driver's name for a device means, "NVIDIA A100-SXM4-80GB" -> A100: the longest run of its words that names one.
+
+    >>> tec.target.product_of_device("NVIDIA A100-SXM4-80GB").name
+    'A100'
+    """
     words = name.lower().replace("-", " ").split()
     runs = ("".join(words[i : i + n]) for n in range(len(words), 0, -1) for i in range(len(words) - n + 1))
     return next((m for m in map(find_product, runs) if m is not None), None)
 
 
 def machine_of_chip(chip: Chip) -> Machine:
-    """The product that a chip's name stands for; of one that the table has none for, the last of its family's, or its kind's."""
+    """The product that a chip's name stands for; of one that the table has none for, the last of its family's, or its kind's.
+
+    >>> tec.target.machine_of_chip(tec.target.CHIPS["gfx942"]).name
+    'MI300X'
+    """
     name = chip.name.removesuffix("a") if chip.family == "sm" else chip.name  # sm_90a is sm_90's product
     for m in MACHINES.values():
         if m.chip == name:
@@ -353,7 +370,12 @@ def _like(m: Machine, table: Mapping[str, str]) -> Machine | None:
 
 
 def latency_ns(m: Machine, name: str) -> float:
-    """Of dependent loads that a level of an AMD GPU serves; of a level that it has not, that of the level before it."""
+    """Of dependent loads that a level of an AMD GPU serves; of a level that it has not, that of the level before it.
+
+    >>> m = tec.target.find_product("mi300x")
+    >>> tec.target.latency_ns(m, "L2") < tec.target.latency_ns(m, "memory")
+    True
+    """
     found, before = m.level(name), {"L2": "L1", "MALL": "L2", "memory": "MALL"}.get(name, "")
     if found is None:
         return latency_ns(m, before)
@@ -371,13 +393,23 @@ _L2_TIMES = 3.2  # an L2's rate over its memory's, on MI200 and MI300, for chips
 
 
 def l2_gbps(m: Machine) -> float:
-    """What the L2 gives to all units together, by its memory's rate where no source has it."""
+    """What the L2 gives to all units together, by its memory's rate where no source has it.
+
+    >>> m = tec.target.find_product("mi300x")
+    >>> tec.target.l2_gbps(m) > m.memory_gbps
+    True
+    """
     near = m.level("L2")
     return (near.gbps if near is not None else None) or _L2_TIMES * m.memory_gbps
 
 
 def level_gbps(m: Machine, name: str) -> float:
-    """What a level of an AMD GPU's memory gives to all units together."""
+    """What a level of an AMD GPU's memory gives to all units together.
+
+    >>> m = tec.target.find_product("mi300x")
+    >>> tec.target.level_gbps(m, "L2") > tec.target.level_gbps(m, "MALL")
+    True
+    """
     found = m.level(name)
     if found is not None and found.gbps is not None:
         return found.gbps

@@ -82,7 +82,16 @@ def fma(x: Any, y: Any, z: Any) -> Any:
 def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is_pure: Any, pack: Any) -> Any:
     """A statement of the GPU's own assembly on the elements of tiles at the same place: $0, $1, ... are its results and then `args`, and `constraints` say in which registers
     they are, as LLVM spells it ("=r,r,r"). A register holds as many elements of fewer than 32 bits as fit, of `pack` that the statement works on. dtype: of the result; a
-    tuple of them where there are several. is_pure: the statement does nothing but give its results."""
+    tuple of them where there are several. is_pure: the statement does nothing but give its results.
+
+    >>> @tl.jit
+    ... def show(a, out):
+    ...     x = tl.load(a + tl.arange(0, 4))
+    ...     y = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
+    ...     tl.store(out + tl.arange(0, 4), y)
+    >>> "tanh.approx.f32" in str(show.ir("*fp32", "*fp32"))
+    True
+    """
     b = current()
     text, kinds = (str(constant(x, f"the {what} of tl.inline_asm_elementwise")) for x, what in ((asm, "text"), (constraints, "constraints")))  # fmt: skip
     count, pure = constant(pack, "pack"), bool(constant(is_pure, "is_pure"))

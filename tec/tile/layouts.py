@@ -202,7 +202,13 @@ def table(layout: Layout, threads: int) -> dict[tuple[int, ...], list[tuple[int,
 
 
 def show(layout: Layout, threads: int = 1) -> str:
-    """A picture of a layout of one or two dimensions: for each element the thread and register that hold it, T3:1 for register 1 of thread 3."""
+    """A picture of a layout of one or two dimensions: for each element the thread and register that hold it, T3:1 for register 1 of thread 3.
+
+    >>> from tec.tile.layouts import blocked
+    >>> print(tl.show(blocked((2, 4), (1, 0), 2, 4), threads=4))
+    T0:0 T0:1 T1:0 T1:1
+    T2:0 T2:1 T3:0 T3:1
+    """
     found = table(layout, threads)
     shape = [d.size for d in layout]
     rows = shape[0] if len(shape) > 1 else 1

@@ -26,6 +26,12 @@ def schedule(outs: Tensor | Sequence[Tensor], target: Target | str | None = None
 
     Returns a `Scheduled`, which `tec.build` and `tec.lower` take with the parameters that they compute `outs` of. Its `.schedule` computes `.outputs` in
     place of `outs` (a template may compute an operator in another form, of the same values). Raises TecError.
+
+    >>> A = te.placeholder((64,), name="A")
+    >>> B = te.compute((64,), lambda i: A[i] + 1.0, name="B")
+    >>> found = topi.schedule(B, "llvm")
+    >>> found.outputs
+    [Tensor(shape=[64], dtype=float32, op=B)]
     """
     given = [outs] if isinstance(outs, Tensor) else list(outs)
     return replace(choices.schedule(given, target), given=given)

@@ -350,7 +350,14 @@ def rocm_emu(chip: str = "gfx942", index: int = 0, **options: Any) -> Device:
 
 
 def cuda(index: int = 0) -> Device:
-    """An NVIDIA GPU, through libcuda. Raises DeviceError when there is none."""
+    """An NVIDIA GPU, through libcuda. Raises DeviceError when there is none.
+
+    >>> try:
+    ...     tec.cuda(-1)
+    ... except tec.DeviceError as error:
+    ...     print(error.message)
+    cuda(-1): device numbers start at 0
+    """
     index = _check_index(index, "cuda")
     driver = _cuda()
     count = driver.device_count()
