@@ -169,13 +169,22 @@ class Graph:
                 return candidate
 
     def input(self, name: str, dtype: str, shape: Sequence[int | Dim]) -> Value:
-        """A new input. shape: ints, and `tec.ops.dims.Dim("batch")` for symbolic sizes. Raises ArgumentError for others."""
+        """A new input. shape: ints, and `tec.ops.dims.Dim("batch")` for symbolic sizes. Raises ArgumentError for others.
+
+        >>> from tec.ops.dims import Dim
+        >>> tec.graph.Graph().input("x", "float32", (Dim("batch"), 4))
+        %x: float32[batch, 4]
+        """
         value = Value(self.unique_name(name), TensorType(dtype, given_shape(shape, f"input {name}")))
         self.inputs.append(value)
         return value
 
     def constant(self, array: Any, name: str = "const", dtype: str | None = None) -> Value:
-        """A constant; `dtype` names a type that NumPy's own name does not."""
+        """A constant; `dtype` names a type that NumPy's own name does not.
+
+        >>> tec.graph.Graph().constant(np.ones(3, "float32"))
+        %const: float32[3]
+        """
         data = np.asarray(array)
         kind = dtype or dtype_of(data)
         return Value(self.unique_name(name), TensorType(kind, tuple(data.shape)), None, data)
@@ -196,7 +205,12 @@ class Graph:
     def add(
         self, op: str, inputs: Sequence[Value], attrs: dict[str, Any] | None = None, name: str = "", origin: str = ""
     ) -> list[Value]:
-        """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError."""
+        """The outputs of a new node; constants where all its inputs are small constants. Raises ImportModelError.
+
+        >>> g = tec.graph.Graph()
+        >>> g.add("reduce_sum", [g.input("x", "float32", (2, 3))], {"axes": (1,), "keepdims": False})
+        [%reduce_sum: float32[2]]
+        """
         attrs = {k: v for k, v in (attrs or {}).items() if v is not None}
         definition = get_op(op)
         for v in inputs:

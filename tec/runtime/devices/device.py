@@ -82,7 +82,11 @@ class Device:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether it is an AMD GPU in software."""
+        """Whether it is an AMD GPU in software.
+
+        >>> tec.rocm_emu("gfx942").is_emulated, tec.cpu().is_emulated
+        (True, False)
+        """
         return self.driver is not None and self.driver.kind == "emu"
 
     # ---- what the device is
@@ -131,7 +135,11 @@ class Device:
 
     @property
     def compute_version(self) -> str:
-        """The chip's version as "major.minor" ("9.0" of sm_90, "9.4.2" of gfx942), as te programs ask for it; "0.0" of a CPU."""
+        """The chip's version as "major.minor" ("9.0" of sm_90, "9.4.2" of gfx942), as te programs ask for it; "0.0" of a CPU.
+
+        >>> tec.rocm_emu("gfx942").compute_version, tec.cpu().compute_version
+        ('9.4.2', '0.0')
+        """
         digits = self.arch.rpartition("_")[2] if self.arch.startswith("sm_") else self.arch.removeprefix("gfx")
         if self.driver is None or len(digits) < 2:
             return "0.0"
@@ -140,7 +148,12 @@ class Device:
     # ---- memory
 
     def memory(self) -> MemoryStats:
-        """What is held, cached and free, in bytes."""
+        """What is held, cached and free, in bytes.
+
+        >>> stats = tec.cpu().memory()
+        >>> 0 < stats.free <= stats.total
+        True
+        """
         if self.allocator is not None:
             return self.allocator.stats()
         return cpu_memory()
@@ -160,11 +173,21 @@ class Device:
     synchronize = sync
 
     def stream(self) -> Stream:
-        """A new stream: `with dev.stream() as s:` makes this thread's copies and launches go to it."""
+        """A new stream: `with dev.stream() as s:` makes this thread's copies and launches go to it.
+
+        >>> dev = tec.cpu()
+        >>> with dev.stream():
+        ...     a = tec.nd.array(np.ones(4), dev)
+        """
         return Stream(self)
 
     def event(self) -> Event:
-        """A new event: `e.record()`, `e.sync()`, `start.elapsed_ms(stop)`."""
+        """A new event: `e.record()`, `e.sync()`, `start.elapsed_ms(stop)`.
+
+        >>> start = tec.cpu().event().record()
+        >>> start.elapsed_ms(tec.cpu().event().record()) >= 0.0
+        True
+        """
         return Event(self)
 
     def load(self, source: str | os.PathLike[str] | bytes, asm: str | None = None) -> LoadedCode:
