@@ -188,7 +188,8 @@ def _of_parts(name: str) -> str:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, which completion then offers."""
+    return sorted(__all__)
 
 
 if TYPE_CHECKING:  # what type checkers see: a name is public where it is imported as itself

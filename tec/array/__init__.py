@@ -207,3 +207,8 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = sorted(n for n in dir() if not n.startswith("_") or n.startswith("__array")) + ["__array_namespace_info__"]
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers: the standard's, and NumPy's beside them."""
+    return sorted({*__all__, *_numpy_names.FUNCTIONS, *_numpy_names.ALIASES})

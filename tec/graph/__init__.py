@@ -27,3 +27,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["Graph", "Node", "Quantized", "Value", "compile", "grad", "load", "run_graph"]
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -37,3 +37,8 @@ else:
             setattr(_holder, _function.__name__, _function)
 
 __all__ = ["Kernel", "Occupancy", "device_code", "kernel", "launch_configuration", "occupancy"]
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

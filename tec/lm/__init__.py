@@ -27,3 +27,8 @@ def __getattr__(name: str) -> Any:
     if module is None:
         raise AttributeError(f"module 'tec.lm' has no attribute {name!r}")
     return getattr(import_module(f".{module}", __name__), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -34,3 +34,8 @@ __all__ = [
     "Device", "Event", "Function", "Module", "NDArray", "Profile", "Stream", "as_device", "cpu", "cuda", "cuda_exists",
     "load_module", "nd", "profile", "rocm", "rocm_emu", "rocm_exists",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -17,3 +17,8 @@ __all__ = [
     "replay",
     "to_loops",
 ]
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -140,3 +140,8 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module(_LATER[name] or f".{name}", __name__)
     found = globals()[name] = getattr(module, name) if _LATER[name] else module
     return found
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

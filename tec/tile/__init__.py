@@ -52,3 +52,8 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = ["language", "show", *language.__all__]
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -21,3 +21,8 @@ __all__ += broadcast.__all__
 __all__ += math.__all__
 __all__ += reduction.__all__
 __all__ += transform.__all__
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -18,3 +18,8 @@ def __getattr__(name: str) -> NoReturn:
         raise AttributeError(name)
     says = hint("module", name, ()) or f": it has {', '.join(__all__)}; tec.array has NumPy's functions"
     raise AttributeError(f"tec.nd has no {name!r}{says}")
+
+
+def __dir__() -> list[str]:
+    """The public names, which completion then offers."""
+    return sorted(__all__)

@@ -170,3 +170,22 @@ def test_the_search_has_a_name() -> None:
         on_post_page(page).endswith('role="dialog" aria-label="Search">')
         and on_post_page("<p>other</p>") == "<p>other</p>"
     )
+
+
+PUBLIC = ("tec", "tec.te", "tec.runtime.arrays.nd", "tec.tile", "tec.lm", "tec.graph", "tec.runtime", "tec.topi", "tec.schedule", "tec.jit")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_completion_offers_public_names(name: str) -> None:
+    module = importlib.import_module(name)
+    offered = dir(module)
+    assert offered == sorted(module.__all__)
+    assert all(hasattr(module, n) for n in offered)
+
+
+def test_completion_of_arrays_offers_numpys_names_too() -> None:
+    import tec
+
+    offered = dir(tec.array)
+    assert {"sin", "asarray", "concatenate", "transpose"} <= set(offered) and "batching" not in offered
+    assert all(hasattr(tec.array, n) for n in offered)
