@@ -13,13 +13,16 @@ from .importer import AtenCall, aten_op, custom_op
 from .ops_nn import times
 
 
-def expert_of_rows(c: AtenCall, rows: Any, ends: Value) -> Value:
-    """The expert of each row (rows,): how many groups end at or before it. Rows behind the last group's end are the last expert's."""
-    count = ends.shape[0]
+def groups_before(c: AtenCall, rows: Any, ends: Value) -> Value:
+    """Of each row (rows,) how many groups end at or before it: its own group's number, and behind the last group the number of all."""
     at = c.reshape(c.iota(rows, dtype="int32"), (rows, 1))
-    passed = c.op("less_equal", c.reshape(c.cast(ends, "int32"), (1, count)), at)
-    number = c.op("reduce_sum", c.cast(passed, "int32"), axes=(1,), keepdims=False)
-    return c.op("minimum", number, c.const(count - 1, "int32"))
+    passed = c.op("less_equal", c.reshape(c.cast(ends, "int32"), (1, ends.shape[0])), at)
+    return c.op("reduce_sum", c.cast(passed, "int32"), axes=(1,), keepdims=False)
+
+
+def expert_of_rows(c: AtenCall, rows: Any, ends: Value) -> Value:
+    """The expert of each row (rows,). Rows behind the last group's end are the last expert's."""
+    return c.op("minimum", groups_before(c, rows, ends), c.const(ends.shape[0] - 1, "int32"))
 
 
 def grouped(c: AtenCall, x: Value, weights: Value, ends: Value) -> Value:
@@ -45,12 +48,25 @@ def grouped(c: AtenCall, x: Value, weights: Value, ends: Value) -> Value:
     return c.op("where", inside, y, c.like(0, y))
 
 
+def sums_of_groups(c: AtenCall, a: Value, b: Value, ends: Value) -> Value:
+    """a (k, rows) times b (rows, n), the rows of each group for itself: (experts, k, n). One product, in which the rows of other groups are zeros."""
+    (k, rows), n, experts = a.shape, b.shape[1], ends.shape[0]
+    if is_symbolic([rows, experts]):
+        raise ImportModelError("a grouped product of an open number of rows")
+    number = c.reshape(groups_before(c, rows, ends), (1, 1, rows))
+    own = c.op("equal", number, c.reshape(c.iota(experts, dtype="int32"), (experts, 1, 1)))
+    beside = c.reshape(c.op("where", own, c.unsqueeze(a, 0), c.like(0, a)), (experts * k, rows))
+    return c.reshape(times(c, beside, b), (experts, k, n))
+
+
 @aten_op("_grouped_mm")
 def grouped_mm(
     c: AtenCall, x: Value, weights: Value, offs: Value | None = None, bias: Value | None = None, out_dtype: Any = None
 ) -> Value:
     if offs is None and x.ndim == 3 and weights.ndim == 3:
         y = times(c, x, weights)
+    elif offs is not None and x.ndim == 2 and weights.ndim == 2:  # the gradient by the experts' matrices
+        y = sums_of_groups(c, x, weights, offs)
     elif offs is None or x.ndim != 2 or weights.ndim != 3:
         raise ImportModelError(f"a grouped product of {x.type} and {weights.type}")
     else:
@@ -64,6 +80,14 @@ def grouped_mm(
 def grouped_mm_fallback(c: AtenCall, x: Value, weights: Value, offs: Value) -> Value:
     """transformers' own operator for types that torch's does not take."""
     return c.cast(grouped(c, x, weights, offs), c.dtype)
+
+
+@custom_op("transformers::grouped_mm_fallback_backward")
+def grouped_mm_fallback_backward(c: AtenCall, x: Value, weights: Value, offs: Value, g: Value) -> Any:
+    """The gradients by the rows and by the experts' matrices."""
+    by_rows = grouped(c, g, c.transpose(weights, (0, 2, 1)), offs) if c.is_read(0) else None
+    by_weights = sums_of_groups(c, c.transpose(x, (1, 0)), g, offs) if c.is_read(1) else None
+    return tuple(v if v is None else c.cast(v, x.dtype) for v in (by_rows, by_weights))
 
 
 @aten_op("_cdist_forward", "cdist")

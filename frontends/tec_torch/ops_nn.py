@@ -189,7 +189,42 @@ def adaptive_avg_pool(c: AtenCall, x: Value, out: Any) -> Value:
 
 @aten_op(*[f"adaptive_max_pool{n}d" for n in (1, 2, 3)])
 def adaptive_max_pool(c: AtenCall, x: Value, out: Any) -> Any:
-    return adaptive_pool(c, x, spatial(c.name_of_op), "reduce_max", "max_pool"), None
+    n = spatial(c.name_of_op)
+    if len(c.types) < 2 or not c.is_read(1):
+        return adaptive_pool(c, x, n, "reduce_max", "max_pool"), None
+    return adaptive_maxima(c, x, n)
+
+
+def adaptive_maxima(c: AtenCall, x: Value, n: int) -> tuple[Value, Value]:
+    """The largest of each cell, and its place in the plane: of equals the first, so the last axis goes first."""
+    y, out, space = with_batch(c, x, n), c.shape[-n:], x.shape[-n:]
+    if is_symbolic([*space, *out]):
+        raise ImportModelError("indices of a pooling of open sizes")
+    if all(m % o == 0 for m, o in zip(space, out)):
+        attrs = windows(c, y, [m // o for m, o in zip(space, out)], None, 0, 1, out)
+        found, index = c.ops("max_pool", y, indices=True, column_major=False, **attrs)
+        index = c.op("floor_mod", index, c.const(np.int64(max(math.prod(space), 1))))
+        return c.reshape(found, c.shape), c.reshape(index, c.shape)
+    place, step = None, 1
+    for d in reversed(range(n)):
+        axis = y.ndim - n + d
+        most, at = [], []
+        for a, b in cells_of(space[d], out[d]):
+            part = c.slice(y, axis, a, b - a)
+            most.append(c.op("reduce_max", part, axes=(axis,), keepdims=True))
+            first = c.op("argmax", part, axis=axis, keepdims=True, last=False)
+            at.append(c.op("add", first, c.const(a, "int64")))
+        y, index = c.concat(most, axis), c.concat(at, axis)
+        here = c.op("multiply", index, c.const(step, "int64"))
+        place = here if place is None else c.op("add", here, c.op("gather_elements", place, index, axis=axis))
+        step *= space[d]
+    assert place is not None
+    return c.reshape(y, c.shape), c.reshape(place, c.shape)
+
+
+def cells_of(size: int, count: int) -> list[tuple[int, int]]:
+    """The begins and ends of cells that cover an axis evenly."""
+    return [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
 
 
 def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attrs: Any) -> Value:
@@ -208,8 +243,7 @@ def adaptive_pool(c: AtenCall, x: Value, n: int, whole: str, window: str, **attr
         raise ImportModelError("an adaptive pooling of open sizes to more than one place")
     for d, (m, o) in enumerate(zip(space, out)):
         axis = y.ndim - n + d
-        cells = [(k * m // o, -(-(k + 1) * m // o)) for k in range(o)]
-        parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells]
+        parts = [c.op(whole, c.slice(y, axis, a, b - a), axes=(axis,), keepdims=True) for a, b in cells_of(m, o)]
         y = c.concat(parts, axis)
     return c.reshape(y, c.shape)
 

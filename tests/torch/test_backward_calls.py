@@ -15,6 +15,8 @@ CALLS = {
     "average pooling of volumes": (lambda x: F.avg_pool3d(x, 2), VOLUME),
     "average pooling of signals": (lambda x: F.avg_pool1d(x, 4, 2), SIGNAL),
     "adaptive averages": (lambda x: F.adaptive_avg_pool2d(x, (3, 4)), PICTURE),
+    "adaptive maxima": (lambda x: F.adaptive_max_pool2d(x.relu(), (3, 4)), PICTURE),  # zeros: the first of equals has the gradient
+    "adaptive maxima of equal cells": (lambda x: F.adaptive_max_pool2d(x.relu(), (4, 3)), PICTURE),
     "replicated borders": (lambda x: F.pad(x, (1, 2, 0, 3), mode="replicate"), PICTURE),
     "reflected borders": (lambda x: F.pad(x, (1, 2, 0, 3), mode="reflect"), PICTURE),
     "bilinear": (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), PICTURE),
@@ -80,3 +82,23 @@ def test_samples_of_a_grid(mode):
         call(*given).sin().sum().backward()
         found.append([t.grad for t in given])
     torch.testing.assert_close(found[1], found[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["transformers", "torch"])
+def test_grouped_products(own):
+    """By the rows and by the experts' matrices, also of an expert without rows."""
+    if own:
+        pytest.importorskip("transformers.integrations.moe")
+    dtype = torch.float32 if own else torch.bfloat16
+    ends = torch.tensor([3, 3, 7, 11], dtype=torch.int32)
+    x, w = torch.randn(11, 8).to(dtype), torch.randn(4, 8, 16).to(dtype)
+
+    def f(x, w):
+        return torch.ops.transformers.grouped_mm_fallback(x, w, ends) if own else torch._grouped_mm(x, w, offs=ends)
+
+    found = []
+    for call in (f, torch.compile(f, backend=dynamo.backend, options=STRICT)):
+        given = [t.clone().requires_grad_() for t in (x, w)]
+        (call(*given).float() * torch.linspace(1, 2, 16)).sum().backward()
+        found.append([t.grad for t in given])
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4 if own else 2e-2, atol=1e-4 if own else 2e-1)
