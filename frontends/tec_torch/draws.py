@@ -54,6 +54,8 @@ class Draws:
         for node in list(graph.nodes):
             if node.op != "call_function" or not _is_seeded(node.target):
                 continue
+            if node.target.overloadpacket is _ATEN.normal:
+                node = _standard(graph, node)
             draw = self._draw(node)
             if draw is None:
                 if converter_of(node.target) is None or _is_dropout(node):
@@ -142,6 +144,26 @@ def _is_seeded(target: Any) -> bool:
 def _is_dropout(node: Node) -> bool:
     """Whether a call is a dropout that drops some of the elements: of none or all, torch draws nothing."""
     return node.target is _ATEN.native_dropout.default and 0 < node.args[1] < 1 and node.args[2] is not False  # type: ignore[operator]
+
+
+def _standard(graph: torch.fx.Graph, node: Node) -> Node:
+    """A call that draws around means or by deviations of the graph, as torch computes it: standard numbers times these, and these added. The call that draws now."""
+    mean, std = node.args[0], node.args[1] if len(node.args) > 1 else 1.0
+    if node.target._overloadname not in ("Tensor_float", "float_Tensor", "Tensor_Tensor"):  # type: ignore[union-attr]
+        return node
+    val, trace = node.meta["val"], node.meta.get("stack_trace")
+    like = mean if isinstance(mean, Node) and mean.meta["val"].shape == val.shape else std
+    if not isinstance(like, Node) or like.meta["val"].shape != val.shape or not like.meta["val"].is_contiguous():
+        return node
+    with graph.inserting_before(node):
+        drawn = graph.call_function(_ATEN.randn_like.default, (like,))
+        scaled = graph.call_function(_ATEN.mul.Tensor, (drawn, std))
+        moved = graph.call_function(_ATEN.add.Tensor, (scaled, mean))
+    for made in (drawn, scaled, moved):
+        made.meta |= {"val": val, "stack_trace": trace}
+    node.replace_all_uses_with(moved)
+    graph.erase_node(node)
+    return drawn
 
 
 def _replaced(graph: torch.fx.Graph, node: Node, last: Node | None) -> Node:

@@ -29,6 +29,7 @@ from tec.runtime.networks.network import Network
 from .draws import Draws
 from .export import decompositions
 from .importer import Conversion, convert, location_of, only_checks
+from .ops_control import with_plain_attention
 from .reports import GraphReport, grouped, keep, keep_break
 from .runner import Runner
 
@@ -67,6 +68,7 @@ def backend(module: GraphModule, examples: Sequence[Any], **settings: Any) -> An
     # Under inductor's setting `freezing` TorchDynamo leaves them in the graph's module for every backend.
     weights += [*module.parameters(), *module.buffers()]
 
+    with_plain_attention(module)
     laters: list[_Later] = []
     held = _held(module)
 
@@ -281,7 +283,8 @@ def _is_size(node: Node) -> bool:
 
 
 def _computes(node: Node) -> bool:
-    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and not _is_size(node)
+    kinds = (torch._ops.OpOverload, torch._ops.HigherOrderOperator)
+    return node.op == "call_function" and isinstance(node.target, kinds) and not _is_size(node)
 
 
 def _target_of(module: GraphModule) -> Target:
@@ -300,7 +303,8 @@ def _target_of(module: GraphModule) -> Target:
 def _report(module: GraphModule, calls: int, failed: Mapping[Node, TecError], otherwise: str) -> GraphReport:
     """The calls that torch runs in a graph or in its parts: those that failed with their errors, others with a part's own reason or `otherwise`."""
     errors = {node.name: error.message.splitlines()[0] for node, error in failed.items()}
-    parts = [m for m in module.children() if isinstance(m, GraphModule)]
+    named = {n.target for n in module.graph.nodes if n.op == "call_module"}  # others are bodies of branches and loops
+    parts = [m for name, m in module.named_children() if name in named and isinstance(m, GraphModule)]
     left = [
         (str(node.target), errors.get(node.name) or m.meta.get(REFUSED) or otherwise, location_of(node))
         for m in (module, *parts)

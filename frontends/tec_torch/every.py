@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (  # noqa: F401
     ops_attention,
     ops_complex,
+    ops_control,
     ops_experts,
     ops_grad,
     ops_index,
@@ -12,8 +13,10 @@ from . import (  # noqa: F401
     ops_make,
     ops_math,
     ops_nn,
+    ops_quantized,
     ops_reduce,
     ops_shape,
+    ops_vision,
 )
 from .importer import COMPLEX, CONVERTERS
 

@@ -238,6 +238,11 @@ def convert(
     return _Conversion(graph, frozen or {}, names or {}, collect).run()
 
 
+def called(module: torch.fx.GraphModule, graph: Graph, values: Sequence[Any], names: Mapping[str, str]) -> list[Any]:
+    """The results of a body's calls on these values (a branch, a loop's trip), which are made in `graph`."""
+    return _Conversion(module.graph, {}, names, False).inlined(graph, values)
+
+
 class _Failed:
     """In a value's place: what made it could not be converted."""
 
@@ -261,6 +266,16 @@ class _Conversion:
             else:
                 self.env[node] = self._node(node)
         return self.made
+
+    def inlined(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        """The results, with values in the placeholders' places, in a graph that is there."""
+        self.graph, given = graph, iter(values)
+        for node in self.source.nodes:
+            if node.op == "output":
+                results = node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]]
+                return [self._argument(r) for r in results]
+            self.env[node] = next(given) if node.op == "placeholder" else self._node(node)
+        return []
 
     def _node(self, node: Node) -> Any:
         if node.op == "placeholder":
@@ -440,6 +455,6 @@ def _located(error: TecError, node: Node) -> TecError:
 
 
 __all__ = [
-    "COMPLEX", "CONVERTERS", "CUSTOM", "AtenCall", "Complex", "Conversion", "Given", "aten_op", "complex_op", "convert", "converter_of",
+    "COMPLEX", "CONVERTERS", "CUSTOM", "AtenCall", "Complex", "Conversion", "Given", "aten_op", "called", "complex_op", "convert", "converter_of",
     "custom_op", "is_assertion",
 ]  # fmt: skip

@@ -144,6 +144,22 @@ def size(c: AtenCall, x: Complex) -> Value:
     return c.op("multiply", top, c.op("sqrt", c.op("add", c.op("square", ratio), c.like(1, ratio))))
 
 
+@complex_op("sgn")
+def sgn(c: AtenCall, x: Complex) -> Complex:
+    """Over its size; zero stays zero."""
+    length = size(c, x)
+    some = c.op("where", c.op("equal", length, c.like(0, length)), c.like(1, length), length)
+    return Complex(c.op("divide", x.real, some), None if x.imag is None else c.op("divide", x.imag, some))
+
+
+@complex_op("copy")
+def copy(c: AtenCall, x: Any, source: Any, *more: Any) -> Any:
+    re, im = c.broadcast(c.cast(real(c, source), c.part), c.shape), imag(c, source)
+    if not c.dtype.startswith("complex"):
+        return re
+    return Complex(re, None if im is None else c.broadcast(c.cast(im, c.part), c.shape))
+
+
 @complex_op("angle")
 def angle(c: AtenCall, x: Any) -> Value:
     if not isinstance(x, Complex):

@@ -51,10 +51,13 @@ def convolution_backward(
 
 
 def through(
-    c: AtenCall, forward: str, g: Value, values: list[Value], args: Any = (), wanted: Any = (0,)
+    c: AtenCall, forward: Any, g: Value, values: list[Value], args: Any = (), wanted: Any = (0,)
 ) -> list[Value | None]:
-    """The gradients by the `wanted` of some values of an operator's call `forward(*values, *args)`, whose (first) result has the gradient `g`."""
-    target = getattr(_ATEN, forward).default
+    """The gradients by the `wanted` of some values of an operator's call `forward(*values, *args)`, whose (first) result has the gradient `g`.
+
+    forward: the name of one of ATen's, or another library's overload.
+    """
+    target = getattr(_ATEN, forward).default if isinstance(forward, str) else forward
     found = converter_of(target)
     if found is None:
         raise ImportModelError(f"the gradient of {forward}")
@@ -80,6 +83,11 @@ def adaptive_backward(c: AtenCall, g: Value, x: Value) -> Value | None:
     return through(c, f"_adaptive_avg_pool{n}d", g, [x], (g.shape[-n:],))[0]
 
 
+def any_of_shape(c: AtenCall, g: Value, shape: Any) -> Value:
+    """What stands for the input of a linear call, of which the shape alone counts."""
+    return c.broadcast(c.op("reduce_sum", g, axes=tuple(range(g.ndim)), keepdims=False), shape)
+
+
 _RESIZED = (
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
     "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
@@ -90,7 +98,7 @@ _RESIZED = (
 @aten_op(*(f"{name}_backward" for name in _RESIZED))
 def resized_backward(c: AtenCall, g: Value, output_size: Any, input_size: Any, *args: Any) -> Value | None:
     """Resizing is linear: of its input the shape alone counts. It is made of `g`, since what is made of a constant is folded, and has no way back."""
-    x = c.broadcast(c.op("reduce_sum", g, axes=tuple(range(g.ndim)), keepdims=False), input_size)
+    x = any_of_shape(c, g, input_size)
     return through(c, c.name_of_op.removesuffix("_backward"), g, [x], (output_size, *args))[0]
 
 

@@ -15,11 +15,83 @@ from tec.ops.dims import is_symbolic
 from tec.ops.registry import broadcast_shapes
 
 from .importer import AtenCall, aten_op
+from .ops_math import FLOATS
 
 
 @aten_op("embedding")
 def embedding(c: AtenCall, weight: Value, index: Value, *more: Any) -> Value:
     return c.op("gather", weight, index, axis=0)
+
+
+def bag_of(c: AtenCall, offsets: Value, count: int, bags: Any) -> Value:
+    """The bag of each of `count` indices: how many bags have begun by then, less one."""
+    begins = c.cast(c.slice(offsets, 0, 0, bags), "int64")
+    none, one = c.const(np.zeros(count + 1, "int64")), c.broadcast(c.const(np.int64(1)), begins.shape)
+    marks = c.op("scatter_elements", none, begins, one, axis=0, reduction="add")
+    begun = c.op("cumsum", c.slice(marks, 0, 0, count), axis=0, exclusive=False, reverse=False)
+    return c.op("subtract", begun, c.const(np.int64(1)))
+
+
+@aten_op("_embedding_bag", "_embedding_bag_forward_only")
+def embedding_bag(
+    c: AtenCall, weight: Value, indices: Value, offsets: Value, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
+    weights: Value | None = None, include_last_offset: bool = False, padding_idx: int = -1,
+) -> tuple[Value | None, ...]:  # fmt: skip
+    """The sum (mode 0), the mean (1) or the largest (2) of the rows of each bag."""
+    (bags, width), count = c.shape, indices.shape[0]
+    if is_symbolic([bags, count]):
+        raise ImportModelError("bags of an open number of indices")
+    bag, rows = bag_of(c, offsets, count, bags), c.op("gather", weight, indices, axis=0)
+    if weights is not None:
+        rows = c.op("multiply", rows, c.unsqueeze(weights, 1))
+    counts = c.op("not_equal", indices, c.like(padding_idx, indices))
+    nothing = c.like(-math.inf if mode == 2 else 0, rows)
+    rows = c.op("where", c.unsqueeze(counts, 1), rows, nothing)
+    size = c.op(
+        "scatter_elements", c.const(np.zeros(bags, "int64")), bag, c.cast(counts, "int64"), axis=0, reduction="add"
+    )
+    at = c.broadcast(c.unsqueeze(bag, 1), rows.shape)
+    kind = "max" if mode == 2 else "add"
+    y = c.op("scatter_elements", c.broadcast(nothing, (bags, width)), at, rows, axis=0, reduction=kind)
+    filled = c.op("maximum", size, c.const(np.int64(1)))
+    if mode == 1:
+        y = c.op("divide", y, c.unsqueeze(c.cast(filled, y.dtype), 1))
+    if mode == 2:
+        y = c.op("where", c.unsqueeze(c.op("equal", size, c.const(np.int64(0))), 1), c.like(0, y), y)
+    # What torch keeps for its own backward calls, in shapes that differ by kernel: those here read the indices and the offsets.
+    kept = [None if t is None else c.const(np.zeros(t[1]), t[0]) for t in c.types[1:]]
+    return y, *kept
+
+
+@aten_op("_embedding_bag_backward")
+def embedding_bag_backward(
+    c: AtenCall, g: Value, indices: Value, offsets: Value, bag: Any, size: Any, most: Any, count: Any, by_frequency: bool, mode: int,
+    sparse: bool, weights: Value | None, padding_idx: int = -1,
+) -> Value:  # fmt: skip
+    """By the table."""
+    if by_frequency or mode == 2 or sparse:
+        raise ImportModelError("the gradient of bags by their largest, by frequency or as a sparse tensor")
+    bag = bag_of(c, offsets, indices.shape[0], g.shape[0])
+    if mode == 1:
+        counts = c.cast(c.op("not_equal", indices, c.like(padding_idx, indices)), "int64")
+        size = c.op("scatter_elements", c.const(np.zeros(g.shape[0], "int64")), bag, counts, axis=0, reduction="add")
+        g = c.op("divide", g, c.unsqueeze(c.cast(c.op("maximum", size, c.like(1, size)), g.dtype), 1))
+    rows = c.op("gather", g, bag, axis=0)
+    if weights is not None:
+        rows = c.op("multiply", rows, c.unsqueeze(weights, 1))
+    rows = c.op("where", c.unsqueeze(c.op("equal", indices, c.like(padding_idx, indices)), 1), c.like(0, rows), rows)
+    at = c.broadcast(c.unsqueeze(indices, 1), rows.shape)
+    return c.op("scatter_elements", c.broadcast(c.like(0, rows), c.shape), at, rows, axis=0, reduction="add")
+
+
+@aten_op("_embedding_bag_per_sample_weights_backward")
+def embedding_bag_weights_backward(
+    c: AtenCall, g: Value, table: Value, indices: Value, offsets: Value, bag: Any, mode: int, padding_idx: int = -1
+) -> Value:
+    own = c.op("gather", g, bag_of(c, offsets, indices.shape[0], g.shape[0]), axis=0)
+    products = c.op("multiply", own, c.op("gather", table, indices, axis=0))
+    total = c.op("reduce_sum", products, axes=(1,), keepdims=False)
+    return c.op("where", c.op("equal", indices, c.like(padding_idx, indices)), c.like(0, total), total)
 
 
 @aten_op("index_select")
@@ -122,10 +194,8 @@ def scatter(
     c: AtenCall, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, include_self: bool = True
 ) -> Value:
     kind = "add" if c.name_of_op == "scatter_add" else "none" if reduce is None else _REDUCTIONS.get(reduce, reduce)
-    if kind == "mean" or not include_self or (x.dtype == "bool" and kind != "none"):
-        raise ImportModelError(
-            f"scatter_reduce {reduce!r} of {x.dtype}, with itself {'in' if include_self else 'left out'}"
-        )
+    if (kind == "mean" and x.dtype not in FLOATS) or (x.dtype == "bool" and kind != "none"):
+        raise ImportModelError(f"scatter_reduce {reduce!r} of {x.dtype}")
     if x.ndim == 0:
         x, flat = c.reshape(x, (1,)), True
         index = c.reshape(index, (1,)) if index.ndim == 0 else index
@@ -139,8 +209,32 @@ def scatter(
     update = c.broadcast(c.value(source, x.dtype), index.shape)
     if index.type.size == 0:
         return c.reshape(x, c.shape)
-    y = c.op("scatter_elements", x, index, update, axis=axis, reduction=kind)
+    y = reduced_into(c, x, index, update, axis, kind, include_self)
     return c.reshape(y, ()) if flat else y
+
+
+def reduced_into(c: AtenCall, x: Value, index: Value, update: Value, axis: int, kind: str, with_own: bool) -> Value:
+    """Updates of one shape with `index`, reduced into x by "add", "mul", "max", "min" or "mean"; elements of x that are hit do not count unless `with_own`."""
+    attrs = {"axis": axis, "reduction": "add" if kind == "mean" else kind}
+    if not with_own and kind != "none":
+        nothing = c.broadcast(c.const(_least(kind, x.dtype), x.dtype), index.shape)
+        x = c.op("scatter_elements", x, index, nothing, axis=axis, reduction="none")
+    y = c.op("scatter_elements", x, index, update, **attrs)
+    if kind != "mean":
+        return y
+    own, one = c.broadcast(c.like(1 if with_own else 0, x), x.shape), c.broadcast(c.like(1, x), index.shape)
+    count = c.op("scatter_elements", own, index, one, **attrs)
+    return c.op("divide", y, c.op("maximum", count, c.like(1, x)))
+
+
+def _least(kind: str, dtype: str) -> Any:
+    """What changes nothing in a reduction."""
+    if kind not in ("max", "min"):
+        return 1 if kind == "mul" else 0
+    if dtype in FLOATS:
+        return -math.inf if kind == "max" else math.inf
+    bounds = np.iinfo(dtype)
+    return bounds.min if kind == "max" else bounds.max
 
 
 @aten_op("index_add", "index_copy", "index_fill")
@@ -161,6 +255,27 @@ def index_write(c: AtenCall, x: Value, dim: int, index: Value, source: Any, alph
     lined = c.reshape(index, [index.shape[0] if k == axis else 1 for k in range(x.ndim)])
     kind = "add" if c.name_of_op == "index_add" else "none"
     return c.op("scatter_elements", x, c.broadcast(lined, shape), update, axis=axis, reduction=kind)
+
+
+@aten_op("index_reduce")
+def index_reduce(
+    c: AtenCall, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True
+) -> Value:
+    if x.ndim == 0 or x.dtype == "bool" or (reduce == "mean" and x.dtype not in FLOATS):
+        raise ImportModelError(f"index_reduce {reduce!r} of {x.type}")
+    axis = axis_of(dim, x.ndim)
+    lined = c.reshape(c.cast(index, "int64"), [source.shape[axis] if k == axis else 1 for k in range(x.ndim)])
+    kind = _REDUCTIONS.get(reduce, reduce)
+    return reduced_into(c, x, c.broadcast(lined, source.shape), source, axis, kind, include_self)
+
+
+@aten_op("put")
+def put(c: AtenCall, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    """Into the elements as one row."""
+    flat, at = c.reshape(x, (x.type.size,)), c.reshape(index, (index.type.size,))
+    update = c.reshape(source, (index.type.size,))
+    y = c.op("scatter_elements", flat, at, update, axis=0, reduction="add" if accumulate else "none")
+    return c.reshape(y, x.shape)
 
 
 @aten_op("masked_scatter")
@@ -186,8 +301,12 @@ def one_hot(c: AtenCall, x: Value, count: int = -1) -> Value:
 def bucketize(c: AtenCall, a: Any, b: Any, **more: Any) -> Value:
     """How many boundaries lie below (or at) each value."""
     values, bounds = (a, b) if c.name_of_op == "bucketize" else (b, a)
-    if not isinstance(values, Value) or bounds.ndim != 1 or more.get("sorter") is not None:
-        raise ImportModelError(f"{c.name_of_op} of rows of boundaries")
+    if not isinstance(values, Value):
+        values = c.value(values, bounds.dtype)
+    if more.get("sorter") is not None:
+        bounds = c.op("gather_elements", bounds, more["sorter"], axis=bounds.ndim - 1)
+    if bounds.ndim > 1:  # rows of boundaries, one for each row of values
+        bounds = c.unsqueeze(bounds, bounds.ndim - 1)
     right = bool(more.get("right", False)) or more.get("side") == "right"
     values = c.unsqueeze(values, values.ndim)
     wide = "float64" if "float" in values.dtype or "float" in bounds.dtype else "int64"

@@ -102,14 +102,20 @@ def solve(c: AtenCall, a: Value, y: Value, left: bool = True, check_errors: bool
 
 @aten_op("_linalg_det")
 def det(c: AtenCall, a: Value) -> Any:
-    made = la.lu(c, a)
+    made = factors_of_determinant(c, a)
     return la.determinant(c, made), made.factors, from_one(c, made.pivots)
 
 
 @aten_op("_linalg_slogdet")
 def slogdet(c: AtenCall, a: Value) -> Any:
-    made = la.lu(c, a)
+    made = factors_of_determinant(c, a)
     return *la.log_determinant(c, made), made.factors, from_one(c, made.pivots)
+
+
+def factors_of_determinant(c: AtenCall, a: Value) -> Any:
+    """Of the transposed matrix where torch's lies row by row: there its gradient solves with these factors, and says itself which of both they are."""
+    given = c.node.args[0].meta["val"]  # type: ignore[union-attr]
+    return la.lu(c, la.transposed(c, a) if given.is_contiguous() else a)
 
 
 @aten_op("linalg_solve_triangular")

@@ -374,7 +374,11 @@ def softplus(c: AtenCall, x: Value, beta: float = 1, threshold: float = 20) -> V
 @aten_op("log_sigmoid", "log_sigmoid_forward")
 def log_sigmoid(c: AtenCall, x: Value) -> Any:
     y = c.op("neg", c.op("softplus", c.op("neg", x)))
-    return y if c.name_of_op == "log_sigmoid" else (y, None)
+    if c.name_of_op == "log_sigmoid":
+        return y
+    # What the backward call reads on a CPU.
+    kept = c.is_read(1) and c.types[1] == (x.dtype, x.shape)
+    return y, c.op("exp", c.op("neg", c.op("abs", x))) if kept else None
 
 
 @aten_op("threshold")
@@ -433,7 +437,10 @@ def convert_element_type(c: AtenCall, x: Value, *more: Any) -> Value:
     return convert_type(c, x)
 
 
-def convert_type(c: AtenCall, x: Value) -> Value:
+def convert_type(c: AtenCall, x: Any) -> Value:
+    """Of a number too: functions that were written for one element and are called on all make numbers tensors so."""
+    if not isinstance(x, Value):
+        return c.value(x, c.dtype)
     if c.dtype == "bool":
         return truth(c, x)
     return c.cast(x, c.dtype)

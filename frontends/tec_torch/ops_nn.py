@@ -111,6 +111,21 @@ def transposed_convolution(
     return conv_transpose(c, x, w, stride, dilation, padding, out, groups)
 
 
+@aten_op("_trilinear")
+def trilinear(
+    c: AtenCall, a: Value, b: Value, w: Value, of_a: Any, of_b: Any, of_w: Any, summed: Any, unroll_dim: int = 1
+) -> Value:
+    """The sum of the products of three values, which lack some dimensions each: a bilinear layer."""
+
+    def wide(v: Value, axes: Sequence[int]) -> Value:
+        for axis in sorted(axes):
+            v = c.unsqueeze(v, axis)
+        return v
+
+    product = c.op("multiply", c.op("multiply", wide(a, of_a), wide(b, of_b)), wide(w, of_w))
+    return c.op("reduce_sum", product, axes=tuple(summed), keepdims=False) if summed else product
+
+
 # ---- pooling
 
 

@@ -158,6 +158,18 @@ def topk(c: AtenCall, x: Value, k: int, dim: int = -1, largest: bool = True, sor
     return best(c, x, k, dim, largest)
 
 
+@aten_op("kthvalue")
+def kthvalue(c: AtenCall, x: Value, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The last of the k smallest."""
+    if is_symbolic(k):
+        raise ImportModelError("kthvalue of an open number")
+    if x.ndim == 0:
+        return x, filled_index(c)
+    axis = axis_of(dim, x.ndim)
+    last = [c.slice(v, axis, k - 1, 1) for v in best(c, x, k, dim, False)]
+    return tuple(last if keepdim else [c.squeeze(v, axis) for v in last])
+
+
 @aten_op("sort.default")
 def sort(c: AtenCall, x: Value, dim: int = -1, descending: bool = False) -> Any:
     """topk of all, of equals the first first."""

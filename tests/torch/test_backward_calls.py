@@ -9,7 +9,50 @@ from torch import nn
 STRICT = {"strict": True}
 PICTURE, SIGNAL, VOLUME = (2, 3, 8, 9), (2, 3, 10), (1, 2, 4, 5, 6)
 
+AT, ROWS = torch.tensor([[0, 2, 2, 1, 0, 0, 1, 2, 0, 0]]), torch.tensor([0, 2, 2])
+
+
+def picked(x):
+    m = x.reshape(6, 10)
+    return torch.cat(
+        [
+            m.kthvalue(3, 0, True)[0],
+            m.take(torch.tensor([[0, 7, -1, 3, 3, 9, 8, 2, 1, 5]])),
+            m.put(ROWS, m[1, :3], True)[:1],
+        ]
+    )
+
+
+def reduced(x):
+    m = x.reshape(6, 10)
+    kinds = [("mean", True), ("mean", False), ("amax", False), ("prod", False), ("sum", False)]
+    made = [m.scatter_reduce(0, AT, m[1:2] * 3 + 1, kind, include_self=own) for kind, own in kinds]
+    return torch.stack([*made, m.index_reduce(0, ROWS, m[:3] * 3, "mean", include_self=False)])
+
+
+def to_steps(x):
+    m, size = x.reshape(6, 10), torch.linspace(0.02, 0.1, 6)
+    a = torch.fake_quantize_per_channel_affine(m, size, torch.arange(6, dtype=torch.int32), 0, -100, 27)
+    return a + torch.fake_quantize_per_tensor_affine(m, 0.013, 3, 0, 200)
+
+
+def bags(x):
+    m, i = x.reshape(6, 10), torch.tensor([1, 2, 4, 5, 4, 3])
+    a = F.embedding_bag(i, m, torch.tensor([0, 3, 3, 6]), mode="mean", include_last_offset=True, padding_idx=4)
+    return torch.cat([a, F.embedding_bag(i.reshape(3, 2), m, mode="sum", per_sample_weights=m[:3, :2])])
+
+
+def filtered(x):
+    return torch.fft.irfft(torch.fft.rfft(x) * torch.fft.rfft(x.flip(-1))) + torch.fft.fft(x).abs()
+
+
 CALLS = {
+    "log of a sigmoid": (lambda x: F.logsigmoid(x * 9), SIGNAL),
+    "picked places": (picked, SIGNAL),
+    "reductions by place": (reduced, SIGNAL),
+    "rounding to steps": (to_steps, SIGNAL),
+    "bags": (bags, SIGNAL),
+    "spectra": (filtered, SIGNAL),
     "average pooling": (lambda x: F.avg_pool2d(x, 3, 2, 1), PICTURE),
     "average pooling, borders out": (lambda x: F.avg_pool2d(x, (2, 3), 2, ceil_mode=True, count_include_pad=False), PICTURE),
     "average pooling of volumes": (lambda x: F.avg_pool3d(x, 2), VOLUME),
@@ -34,11 +77,23 @@ CALLS = {
 }  # fmt: skip
 
 LAYERS = {
+    "bilinear layer": (lambda: Twice(nn.Bilinear(9, 9, 3)), PICTURE),
     "transposed convolution": (lambda: nn.ConvTranspose2d(3, 4, 3, 2, 1, 1), PICTURE),
     "transposed convolution in groups": (lambda: nn.ConvTranspose1d(3, 6, 4, 2, groups=3), SIGNAL),
     "convolution of one entry": (lambda: nn.Conv2d(3, 4, 3), PICTURE[1:]),
     "normed weights": (lambda: nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 3)), SIGNAL),
 }
+
+
+class Twice(nn.Module):
+    """A layer of two inputs."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x, x + 1)
 
 
 def held(call, own, x, near=1e-4):
@@ -102,3 +157,33 @@ def test_grouped_products(own):
         (call(*given).float() * torch.linspace(1, 2, 16)).sum().backward()
         found.append([t.grad for t in given])
     torch.testing.assert_close(found[1], found[0], rtol=1e-4 if own else 2e-2, atol=1e-4 if own else 2e-1)
+
+
+def test_regions_and_shifted_windows_of_torchvision():
+    try:
+        ops = pytest.importorskip("torchvision.ops")
+    except RuntimeError:  # of another build of torch
+        pytest.skip("torchvision's operators")
+    boxes = torch.tensor([[0, 0.0, 0, 5, 5], [1, 1, 2, 7, 6]])
+    shifts, w = torch.randn(2, 27, 8, 9) * 0.3, torch.randn(4, 3, 3, 3)
+
+    def f(x):
+        shifted = ops.deform_conv2d(
+            x, x.mean() + shifts[:, :18], w, torch.ones(4), padding=1, mask=shifts[:, 18:].sigmoid()
+        )
+        return torch.cat([ops.roi_align(x, boxes, (2, 3), 0.5, 2, True).flatten(), shifted.flatten()])
+
+    held(f, torch.compile(f, backend=dynamo.backend, options=STRICT), torch.randn(PICTURE), near=1e-3)
+
+
+def test_values_that_have_no_gradient():
+    x = torch.randn(6, 10)
+
+    def f(x):
+        bounds, order = x.sort(1)[0], x.argsort(1)
+        large = F.embedding_bag(torch.tensor([[1, 2], [4, 5]]), x, mode="max")
+        found = torch.searchsorted(bounds, x * 0.9, right=True), torch.searchsorted(x, x * 0.9, sorter=order)
+        small = (x * 9).to(torch.int8)
+        return *found, large, torch._int_mm(small.repeat(4, 1)[:20, :8], small[:, :8].T.repeat(1, 4)[:, :16])
+
+    torch.testing.assert_close(torch.compile(f, backend=dynamo.backend, options=STRICT)(x), f(x))

@@ -24,6 +24,7 @@ def both(f, *args, dynamic=None):
 NOISY = {
     "rand": lambda x: x + torch.rand(5, 8) * 2,
     "two in order": lambda x: torch.rand(5, 8) - torch.randn(8) + x,
+    "around values": lambda x: (torch.normal(x, x.abs()) + torch.normal(x, 2.0) + torch.normal(1.0, x.abs())) * 3,
     "like": lambda x: (x.relu() + torch.randn_like(x.T).T) * 3,
     "integers": lambda x: x[torch.randperm(5)] + torch.randint(2, 9, (5, 1)),
     "exponential": lambda x: x + torch.empty_like(x).exponential_(2.0),

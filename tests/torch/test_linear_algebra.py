@@ -68,6 +68,22 @@ def test_gradients(name):
     torch.testing.assert_close(found[1], found[0], rtol=2e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_gradients_of_determinants_of_any_matrix(turned):
+    """Of a matrix that lies row by row, torch's factors are those of the transposed one."""
+
+    def f(a):
+        sign, size = L.slogdet(a.mT if turned else a)
+        return sign * size + L.det(a.mT if turned else a)
+
+    found = []
+    for call in (f, torch.compile(f, backend=dynamo.backend, options=STRICT)):
+        a = (torch.arange(32.0).reshape(2, 4, 4).cos() + torch.eye(4) * 2).requires_grad_()
+        call(a).sum().backward()
+        found.append(a.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("offset", [0, 2, -1])
 def test_diagonals_that_are_written(offset):
     x, part = torch.randn(4, 2, 5), torch.randn(2, min(4 + min(offset, 0), 5 - max(offset, 0)))
