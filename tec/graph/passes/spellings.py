@@ -173,6 +173,22 @@ def _units_apart(found: Found, out: Value) -> dict[str, Any] | None:
     return {"perm": tuple(stands[p] for p in out.node.attrs["perm"] if p in stands)}
 
 
+def _exclusive(found: Found, out: Value) -> dict[str, Any] | None:
+    """The attributes of sums of all elements but the last, behind a zero."""
+    sums, part, x = found["sums"].node, found["part"].node, found["x"]
+    assert sums is not None and part is not None and out.node is not None
+    axis, of_slice = sums.attrs["axis"], part.attrs
+    if sums.attrs["exclusive"] or sums.attrs["reverse"] or out.node.attrs["axis"] != axis or out.type != x.type:
+        return None
+    if any(of_slice["starts"]) or set(of_slice["steps"]) != {1} or found["zero"].shape[axis] != 1:
+        return None
+    begun = found["zero"]
+    if begun.node is not None and begun.node.op == "broadcast_to":
+        begun = begun.node.inputs[0]
+    data = const_of(begun)
+    return None if data is None or np.any(data) else {**sums.attrs, "exclusive": True}
+
+
 _MEAN = Named("mean", ("reduce_mean", "x"))
 _GAP = ("subtract", "x", _MEAN)
 _SQUARE = Either(("square", _GAP), ("multiply", _GAP, _GAP))
@@ -258,6 +274,10 @@ RULES = (
     Rule(
         "square", ("power", "x", "two"), _is_two, "square", ("x",),
         "a power with a constant exponent is a product; exporters write both",
+    ),
+    Rule(
+        "an exclusive running sum", ("concat", "zero", Named("sums", ("cumsum", Named("part", ("slice", "x"))))), _exclusive, "cumsum", ("x",),
+        "torch has none: its programs put a zero before the sums of all but the last, which are copied for it", is_ordered=True,
     ),
     Rule(
         "mish", ("multiply", "x", ("tanh", ("softplus", "x"))), _same, "mish", ("x",),

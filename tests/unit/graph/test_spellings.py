@@ -229,6 +229,17 @@ def test_a_transpose_among_dimensions_of_one():
     same(g, one_spelling(g))
 
 
+@pytest.mark.parametrize("first, starts, axis", [(0.0, 0, 2), (0.0, 1, 2), (1.0, 0, 2), (0.0, 0, 3)], ids=str)
+def test_a_running_sum_behind_a_zero(first, starts, axis):
+    n = Net()
+    zero = n.broadcast_to(n.c(first), shape=(2, 3, 1, 5)) if first == 0 else n.c(np.full((2, 3, 1, 5), first))
+    part = n.slice(n.x, starts=(0, 0, starts, 0), steps=(1,) * 4, sizes=(2, 3, 3, 5))
+    g = n.done(n.concat(zero, n.cumsum(part, axis=axis, exclusive=False, reverse=False), axis=2))
+    found = one_spelling(g)
+    assert (ops(found) == ["cumsum"]) == (first == starts == 0 and axis == 2)
+    same(g, found)
+
+
 def test_every_rule_says_why():
     assert len({r.name for r in RULES}) == len(RULES) and all(r.why for r in RULES)
 
