@@ -58,9 +58,21 @@ def embedding_bag(
         y = c.op("divide", y, c.unsqueeze(c.cast(filled, y.dtype), 1))
     if mode == 2:
         y = c.op("where", c.unsqueeze(c.op("equal", size, c.const(np.int64(0))), 1), c.like(0, y), y)
-    # What torch keeps for its own backward calls, in shapes that differ by kernel: those here read the indices and the offsets.
-    kept = [None if t is None else c.const(np.zeros(t[1]), t[0]) for t in c.types[1:]]
-    return y, *kept
+    # What the backward call reads, in the shapes of torch's kernels: nothing where they find it out again, and no places of the largest.
+    kept = [_as_kept(c, v, t) for v, t in zip((bag, size, size), c.types[1:])]
+    return y, *kept[:2], None if mode == 2 else kept[2]
+
+
+def _as_kept(c: AtenCall, v: Value, wanted: Any) -> Value | None:
+    if wanted is None:
+        return None
+    return (
+        c.const(np.zeros(wanted[1]), wanted[0])
+        if 0 in wanted[1]
+        else c.cast(v, wanted[0])
+        if v.shape == wanted[1]
+        else None
+    )
 
 
 @aten_op("_embedding_bag_backward")
