@@ -284,6 +284,8 @@ def index_reduce(
 @aten_op("put")
 def put(c: AtenCall, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     """Into the elements as one row."""
+    if accumulate and x.dtype == "bool":
+        raise ImportModelError("put of bool that accumulates")
     flat, at = c.reshape(x, (x.type.size,)), c.reshape(index, (index.type.size,))
     update = c.reshape(source, (index.type.size,))
     y = c.op("scatter_elements", flat, at, update, axis=0, reduction="add" if accumulate else "none")

@@ -30,7 +30,7 @@ from tec.graph import run_graph
 COMPILED = 8  # of so many samples one is compiled
 SAMPLES = 8  # of each operator and type, evenly among torch's
 DTYPES = (torch.float32, torch.int64, torch.bool)
-FIRST = ("topk", "sort")  # of equals torch picks any: their values alone are compared
+FIRST = ("topk", "sort", "kthvalue")  # of equals torch picks any: their values alone are compared
 # Whose elements mean nothing.
 UNSET = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 TABLE = dict(decompositions().items())
