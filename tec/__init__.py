@@ -157,6 +157,11 @@ _ELSEWHERE = {
     "contrib": "tec.topi and tec.ops have the operators",
     "onnx": "tec.compile takes ONNX files", "load_onnx": "tec.compile takes ONNX files", "from_onnx": "tec.compile takes ONNX files, tec_onnx.from_onnx gives the graph",
     "build_module": "tec.build makes modules", "emulator_device": 'tec.rocm_emu("gfx942")', "roc": "tec.rocm(0)",
+    "lax": "if, for and while of Python are followed", "jacobian": "tec.vmap over the weights of tec.vjp, or over the tangents of tec.jvp", "jacrev": "tec.vmap over the weights of tec.vjp",
+    "jacfwd": "tec.vmap(lambda t: tec.jvp(f, (x,), (t,))[1])(tec.array.eye(n))", "hessian": "tec.vmap over tec.jvp of tec.grad(f)",
+    "stop_gradient": "x.numpy() or float(x) takes a value out: a constant for gradients", "device_put": "x.to_device(dev)", "device_get": "x.numpy()",
+    "custom_vjp": "gradients follow what a function does; it has no rule of its own", "checkpoint": "nothing: values of the forward pass are kept",
+    "pmap": "tec.collectives, or a loop over devices", "block_until_ready": "x.block()", "tree_map": "loops over dicts and lists", "no_grad": "nothing: tec.grad(f) makes gradients",
     "micro": "tec.compile(...).save() makes packages", "rpc": "tec.tune takes workers of other machines", "vm": "tec.compile makes networks",
 }  # fmt: skip
 

@@ -131,6 +131,7 @@ from .elementwise import (
     tanh,
     trunc,
 )
+from .errors import ArrayTypeError as _ArrayTypeError
 from .inspection import API_VERSION as __array_api_version__
 from .inspection import __array_namespace_info__
 from .manipulation import (
@@ -188,6 +189,11 @@ def block(*arrays: Array) -> None:
     >>> x, y = xp.asarray([1, 2]) + 1, xp.asarray([3, 4]) * 2
     >>> made = xp.block(x, y)
     """
+    for x in arrays:
+        if type(x) is not Array:
+            raise _ArrayTypeError(
+                f"block of a {type(x).__name__}", hint="arrays, which are computed; tec.array.concat joins"
+            )
     by_device: dict[object, list[Array]] = {}
     for x in arrays:
         by_device.setdefault(x.device, []).append(x)

@@ -207,6 +207,14 @@ class Array:
         self._node.held().lent = True
         return a.read_only()
 
+    def __contains__(self, value: Any) -> bool:
+        """Whether an element is equal to the value. Computes, and waits."""
+        found = (self == value)._node
+        return bool(build.value(build.reduce("any", found, tuple(range(len(found.shape))), False)))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and not self.shape else format(str(self), spec)
+
     def __bool__(self) -> bool:
         return bool(build.value(self._node))
 
@@ -280,10 +288,18 @@ class Array:
 
 
 def _nodes_in(key: Any, device: Device) -> Any:
-    """An index with nodes in the place of arrays, and of lists of integers or bools."""
+    """An index with nodes in the place of arrays, and of NumPy's arrays and lists of integers or bools."""
     if isinstance(key, tuple):
-        return tuple(k._node if type(k) is Array else _listed(k, device) if type(k) is list else k for k in key)
-    return key._node if type(key) is Array else _listed(key, device) if type(key) is list else key
+        return tuple([_index(k, device) for k in key])
+    return _index(key, device)
+
+
+def _index(k: Any, device: Device) -> Any:
+    if type(k) is Array:
+        return k._node
+    if type(k) is np.ndarray and k.dtype.kind in "biu":
+        return leaf(nd_array(np.ascontiguousarray(k), device)) if k.shape or k.dtype == "bool" else k.item()
+    return _listed(k, device) if type(k) is list else k
 
 
 def _listed(key: list[Any], device: Device) -> Any:

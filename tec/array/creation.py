@@ -171,6 +171,11 @@ def _dtype_or(dtype: Any, default: DType) -> DType:
     return default if dtype is None else as_dtype(dtype)
 
 
+def beside(x: Any, like: Array) -> Any:
+    """A list or tuple of numbers as an array on the device of `like`; anything else as it is."""
+    return asarray(x, device=like.device) if isinstance(x, (list, tuple)) else x
+
+
 def empty(shape: ShapeLike, dtype: DTypeLike | None = None, *, device: DeviceLike = None) -> Array:
     """An array whose elements are not set.
 

@@ -21,6 +21,7 @@ from .complexes import is_complex
 from .computing import in_memory
 from .creation import asarray
 from .dtypes import PART, WHOLE, DTypeLike, as_dtype
+from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
 from .manipulation import axes_of, axis_of, roll
@@ -324,3 +325,7 @@ def ifftshift(x: Array, /, axes: int | Sequence[int] | None = None) -> Array:
     """The inverse of `fftshift`."""
     chosen = axes_of(axes, len(node_of(x).shape))
     return roll(x, tuple(-(x.shape[k] // 2) for k in chosen), axis=chosen) if chosen else x
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, __all__)

@@ -1,7 +1,7 @@
 """Indices: what `x[key]` gives and what `x[key] = value` does.
 
 Integers, slices, `...` and None are a slice in the expression, whose places are numbers at run time: `x[i]` in a loop compiles once. A mask of bools takes
-as many elements as hold, which the host has to know: that waits for the device. Arrays of integers gather; where one points outside, that is an error, which
+as many elements as hold, which the host has to know: that waits for the device. Beside other indices it is the arrays of the places where it holds. Arrays of integers gather; where one points outside, that is an error, which
 waits as well.
 
 Assignment to a region writes it in place where nobody can tell: expressions that still have to read the old value are computed before, or the
@@ -39,11 +39,12 @@ def _keys(n: Node, key: Any) -> list[Any]:
             raise ArrayIndexError(f"the index {k}", hint="a mask is an array: x[tec.array.asarray(True)]")
         if isinstance(k, Node):
             given += len(k.shape) if k.dtype == "bool" else 1
-        elif isinstance(k, slice) or hasattr(k, "__index__"):
+        elif isinstance(k, slice) or (hasattr(k, "__index__") and not isinstance(k, np.ndarray)):
             given += 1
         else:
+            kind = f"an array of {k.dtype}" if isinstance(k, np.ndarray) else f"type {type(k).__name__}"
             raise ArrayIndexError(
-                f"an index of type {type(k).__name__}",
+                f"an index of {kind}",
                 hint="indices are integers, slices, ..., None, and arrays of integers or bools: tec.array.asarray(i)",
             )
     if given > len(n.shape):
@@ -119,20 +120,53 @@ def take(n: Node, key: Any) -> Node:
     if not arrays:
         return _Region(n, keys).take(n)
     build.one_device([n, *arrays])
-    if any(k.dtype == "bool" for k in arrays):
-        return _masked(n, _only_mask(n, keys))
-    return _gathered(n, keys)
+    mask = _only_mask(n, keys)
+    return _gathered(n, _with_places(n, keys)) if mask is None else _masked(n, mask)
 
 
-def _only_mask(n: Node, keys: Sequence[Any]) -> Node:
-    """The one mask of an index. Raises ArrayIndexError where there is more, or where its shape is not the array's."""
+def _only_mask(n: Node, keys: Sequence[Any]) -> Node | None:
+    """The mask of an index that is one in front; None of another. Raises ArrayIndexError where its shape is not the array's."""
     mask = keys[0]
-    if not isinstance(mask, Node) or any(not isinstance(k, slice) or k != slice(None) for k in keys[1:]):
-        raise ArrayIndexError("a mask together with other indices", hint="take one after the other: x[mask][:, 0]")
+    if not _is_mask(mask) or any(not isinstance(k, slice) or k != slice(None) for k in keys[1:]):
+        return None
+    _check_mask(mask, n.shape)
+    return mask  # type: ignore[no-any-return]
+
+
+def _is_mask(k: Any) -> bool:
+    return isinstance(k, Node) and k.dtype == "bool"
+
+
+def _check_mask(mask: Node, shape: tuple[int, ...]) -> None:
     # As with NumPy, a mask of no elements picks none of any extent.
-    if len(mask.shape) > len(n.shape) or any(m not in (0, k) for m, k in zip(mask.shape, n.shape)):
-        raise ArrayIndexError(f"a mask of shape {mask.shape} on an array of shape {n.shape}")
-    return mask
+    if len(mask.shape) > len(shape) or any(m not in (0, k) for m, k in zip(mask.shape, shape)):
+        raise ArrayIndexError(f"a mask of shape {mask.shape} on dimensions of extents {shape}")
+
+
+def _with_places(n: Node, keys: Sequence[Any]) -> list[Any]:
+    """An index with the places where a mask holds, an array of integers for each of its dimensions, instead of the mask."""
+    found: list[Any] = []
+    d = 0
+    for k in keys:
+        if not _is_mask(k):
+            found.append(k)
+            d += k is not None
+            continue
+        if not k.shape:
+            raise ArrayIndexError("a mask without dimensions beside other indices", hint="take one after the other")
+        _check_mask(k, n.shape[d : d + len(k.shape)])
+        places = places_of(k)
+        behind = k.size
+        for m in k.shape:
+            behind //= m or 1
+            at = places
+            if behind > 1 and at.size:
+                at = build.binary("floor_divide", at, scalar(behind, dtypes.int64, n.device))
+            if at.size:
+                at = build.binary("remainder", at, scalar(m, dtypes.int64, n.device))
+            found.append(build.boundary(at))
+        d += len(k.shape)
+    return found
 
 
 def _masked(n: Node, mask: Node) -> Node:
@@ -237,9 +271,10 @@ def put(n: Node, key: Any, value: Node) -> Node:
             return n
         return _put_region(n, region, value)
     build.one_device([n, *arrays])
-    if any(k.dtype == "bool" for k in arrays):
-        return _put_masked(n, _only_mask(n, keys), value)
-    return _put_points(n, keys, value)
+    mask = _only_mask(n, keys)
+    if mask is not None:
+        return _put_masked(n, mask, value)
+    return _put_points(n, _with_places(n, keys), value)
 
 
 def _fits(value: Node, shape: tuple[int, ...]) -> None:
@@ -348,10 +383,7 @@ def _put_points(n: Node, keys: Sequence[Any], value: Node) -> Node:
     while lead < len(keys) and keys[lead] is not None and not isinstance(keys[lead], slice):
         lead += 1
     if any(not isinstance(k, slice) or k != slice(None) for k in keys[lead:]):
-        raise ArrayIndexError(
-            "assignment with arrays of integers behind a slice or beside a new dimension",
-            hint="permute the dimensions so that those that are indexed come first",
-        )
+        return _put_anywhere(n, keys, value)
     n, picked, _ = _split(n, keys)
     shape = build.common_shape(picked, "the index")
     full = shape + n.shape[len(picked) :]
@@ -361,3 +393,19 @@ def _put_points(n: Node, keys: Sequence[Any], value: Node) -> Node:
     value = build.reshape(value, value.shape[max(len(value.shape) - len(full), 0) :])
     updates = build.boundary(build.broadcast_to(value, full))
     return build.scatter_points(n, _points(picked, shape), updates)
+
+
+def _put_anywhere(n: Node, keys: Sequence[Any], value: Node) -> Node:
+    """Assignment with arrays behind a slice or beside a new dimension, by the place in memory of each element that is assigned to."""
+    if not n.size:
+        return n
+    line = build.reshape(build.positions(0, (n.size,), n.device), n.shape)
+    places = _gathered(line, keys)
+    _fits(value, places.shape)
+    if not places.size:
+        return n
+    value = build.reshape(value, value.shape[max(len(value.shape) - len(places.shape), 0) :])
+    updates = build.reshape(build.boundary(build.broadcast_to(value, places.shape)), (places.size,))
+    points = build.boundary(build.reshape(places, (places.size, 1)))
+    made = build.scatter_points(build.reshape(n, (n.size,)), points, build.boundary(updates))
+    return build.reshape(made, n.shape)

@@ -22,6 +22,7 @@ from .creation import eye, tril
 from .dtypes import DTypeLike
 from .elementwise import abs as _abs
 from .elementwise import log, multiply, pow, sign, sqrt
+from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
 from .host import on_host
 from .manipulation import axes_of, axis_of, broadcast_to, concat, expand_dims, moveaxis, reshape
@@ -446,3 +447,7 @@ def multi_dot(arrays: Any) -> Array:
         return given[i] if i == j else matmul(product(i, k), product(k + 1, j))
 
     return product(0, len(given) - 1)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, __all__)

@@ -11,13 +11,18 @@ from typing import Any
 from ..ops.registry import TensorType, get_op
 from . import build, dtypes
 from .array import Array, node_of
+from .dtypes import DTypeLike
+from .elementwise import expm1, logaddexp
+from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
-from .manipulation import axis_of, expand_dims, reshape, take_along_axis
+from .manipulation import astype, axis_of, expand_dims, reshape, take_along_axis
 from .node import Node, attributes, scalar
+from .searching import where
 from .statistical import mean
 
 __all__ = [
-    "avg_pool", "conv", "cross_entropy", "gelu", "layer_norm", "log_softmax", "max_pool", "relu", "sigmoid", "silu", "softmax",
+    "avg_pool", "conv", "cross_entropy", "elu", "gelu", "layer_norm", "leaky_relu", "log_softmax", "max_pool", "mse_loss", "one_hot", "relu",
+    "rms_norm", "sigmoid", "silu", "softmax", "softplus",
 ]  # fmt: skip
 
 
@@ -60,6 +65,24 @@ def gelu(x: Array, /) -> Array:
     return x * (Array(build.unary("erf", turned)) + 1.0) * 0.5
 
 
+def leaky_relu(x: Array, /, negative_slope: float = 0.01) -> Array:
+    """x where it is positive, else x times the slope."""
+    _floats("leaky_relu", x)
+    return where(x > 0.0, x, x * negative_slope)
+
+
+def elu(x: Array, /, alpha: float = 1.0) -> Array:
+    """x where it is positive, else alpha (exp(x) - 1)."""
+    _floats("elu", x)
+    return where(x > 0.0, x, expm1(where(x > 0.0, 0.0, x)) * alpha)
+
+
+def softplus(x: Array, /) -> Array:
+    """log(1 + exp(x)), without overflow in between."""
+    _floats("softplus", x)
+    return logaddexp(x, 0.0)
+
+
 def softmax(x: Array, /, *, axis: int = -1) -> Array:
     """exp(x) over its sum along an axis, without overflow in between."""
     n = _floats("softmax", x)
@@ -81,6 +104,29 @@ def cross_entropy(logits: Array, labels: Array, /) -> Array:
         raise ArrayValueError(f"labels of shape {labels.shape} for logits of {logits.shape}")
     picked = take_along_axis(log_softmax(logits), expand_dims(labels, -1), axis=-1)
     return -mean(picked)
+
+
+def mse_loss(x: Array, y: Array, /) -> Array:
+    """The mean of the squares of the differences."""
+    _floats("mse_loss", x)
+    apart = x - y
+    return mean(apart * apart)
+
+
+def one_hot(labels: Array, classes: int, /, *, dtype: DTypeLike = dtypes.float32) -> Array:
+    """1 at the place of each label in a new last dimension of `classes`, and 0 elsewhere; a label that is no class has zeros alone."""
+    n = node_of(labels)
+    if not dtypes.is_int(n.dtype):
+        raise ArrayTypeError(f"labels of {labels.dtype}", hint="integers: the number of a class")
+    places = Array(build.positions(0, (classes,), n.device))
+    return astype(expand_dims(labels, -1) == places, dtype)
+
+
+def rms_norm(x: Array, weight: Array | None = None, /, *, eps: float = 1e-6) -> Array:
+    """The last dimension over the root of the mean of its squares; then by a weight of its extent."""
+    _floats("rms_norm", x)
+    made = x / (mean(x * x, axis=-1, keepdims=True) + eps) ** 0.5
+    return made if weight is None else made * weight
 
 
 def layer_norm(x: Array, weight: Array | None = None, bias: Array | None = None, /, *, eps: float = 1e-5) -> Array:
@@ -145,3 +191,7 @@ def max_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0)
 def avg_pool(x: Array, window: Any, /, *, strides: Any = None, padding: Any = 0) -> Array:
     """The mean of each window, in which padding counts as zeros."""
     return _pooled("avg_pool", x, window, strides, padding, include_pad=True)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, __all__)

@@ -57,7 +57,9 @@ _ELSEWHERE = {
     "get_default_pinned_memory_pool": "dev.memory() and dev.empty_cache()", "memset": "x[...] = 0 fills it", "no_grad": "nothing: tec.grad(f) makes gradients",
     "Stream": "dev.stream()", "synchronize": "x.block() or dev.sync()", "int_": "tec.array.int64", "float_": "tec.array.float64", "double": "tec.array.float64",
     "scatter_add": "tec.kernel with tec.atomic_add, or bincount(i, weights=v)", "at": "x[i] = v",
-    "apply_along_axis": "tec.vmap", "device": "with dev:, or device=dev",
+    "apply_along_axis": "tec.vmap", "mgrid": 'tec.array.meshgrid(..., indexing="ij")', "ogrid": 'tec.array.arange(n)[:, None] and arange(m)[None, :]',
+    "r_": "tec.array.concat", "c_": "tec.array.stack(..., axis=1)", "lib": "x[i[:, None] + j] takes windows: i their starts, j the places in one", "special": "tec.erf and others are words of kernels and te; scipy.special of x.numpy()",
+    "stop_gradient": "x.numpy() or float(x) takes a value out, a constant for gradients", "linalg_norm": "tec.array.linalg.norm", "device": "with dev:, or device=dev",
 }  # fmt: skip
 
 
@@ -65,10 +67,10 @@ def near(name: str, names: Any) -> str:
     """What to write instead of a name that is not there, as the end of a message; "" where nothing is near."""
     if name in _ELSEWHERE:
         return f": {_ELSEWHERE[name]}"
+    if callable(getattr(np, name, None)) and not name.startswith("_"):
+        return f": np.{name}(x.numpy()) computes it on the host"
     close = difflib.get_close_matches(name, [*names, *FUNCTIONS, *ALIASES], 1, 0.75)
-    if close:
-        return f": is {close[0]} meant?"
-    return f": np.{name}(x.numpy()) computes it on the host" if hasattr(np, name) and not name.startswith("_") else ""
+    return f": is {close[0]} meant?" if close else ""
 
 
 def _save(file: Any, x: Array) -> None:
@@ -123,12 +125,12 @@ def _extreme_index(f: Any) -> Any:
     return method
 
 
-def _argsort(x: Array, axis: int = -1) -> Array:
+def _argsort(x: Array, axis: int | None = -1, kind: str | None = None) -> Array:
     """The order in which its elements ascend."""
     return sorting.argsort(x, axis=axis)
 
 
-def _sort(x: Array, axis: int = -1) -> None:
+def _sort(x: Array, axis: int = -1, kind: str | None = None) -> None:
     """Its elements in ascending order, in place."""
     x._become(node_of(sorting.sort(x, axis=axis)))
 

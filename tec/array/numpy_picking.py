@@ -72,15 +72,23 @@ def extract(condition: Array, x: Array) -> Array:
     return ravel(x)[manipulation.astype(ravel(condition), dtypes.bool)]
 
 
-def compress(condition: Array, x: Array, axis: int | None = None) -> Array:
+def compress(condition: Any, x: Array, axis: int | None = None) -> Array:
     """The slices along `axis` where the condition, a vector, holds; by default of all elements in order."""
     k = 0 if axis is None else axis
-    return manipulation.take(ravel(x) if axis is None else x, flatnonzero(condition), axis=k)
+    return manipulation.take(ravel(x) if axis is None else x, flatnonzero(creation.beside(condition, x)), axis=k)
 
 
-def _compressed(x: Array, condition: Array, axis: int | None = None) -> Array:
+def _compressed(x: Array, condition: Any, axis: int | None = None) -> Array:
     """The slices along `axis` where the condition, a vector, holds."""
     return compress(condition, x, axis)
+
+
+def choose(a: Array, choices: Sequence[Any]) -> Array:
+    """For each element of `a`, a number, the element of the choice of that number. All broadcast."""
+    parts = manipulation.broadcast_arrays(a, *(creation.asarray(c, device=a.device) for c in choices))
+    kind = dtypes.result_type(*parts[1:])
+    each = manipulation.stack([manipulation.astype(p, kind) for p in parts[1:]])
+    return manipulation.take_along_axis(each, manipulation.expand_dims(parts[0], 0), axis=0)[0]
 
 
 def select(conditions: Sequence[Array], choices: Sequence[Any], default: Any = 0) -> Array:
@@ -212,24 +220,24 @@ def ix_(*vectors: Any, device: Any = None) -> tuple[Array, ...]:
 # ---- sets
 
 
-def union1d(a: Array, b: Array) -> Array:
+def union1d(a: Array, b: Any) -> Array:
     """The different elements of both, in order."""
-    return sets.unique_values(manipulation.concat([ravel(a), ravel(b)]))
+    return sets.unique_values(manipulation.concat([ravel(a), ravel(creation.beside(b, a))]))
 
 
-def intersect1d(a: Array, b: Array) -> Array:
+def intersect1d(a: Array, b: Any) -> Array:
     """The different elements that stand in both, in order."""
     values = sets.unique_values(a)
     return values[sets.isin(values, b)]
 
 
-def setdiff1d(a: Array, b: Array) -> Array:
+def setdiff1d(a: Array, b: Any) -> Array:
     """The different elements of `a` that do not stand in `b`, in order."""
     values = sets.unique_values(a)
     return values[sets.isin(values, b, invert=True)]
 
 
-def setxor1d(a: Array, b: Array) -> Array:
+def setxor1d(a: Array, b: Any) -> Array:
     """The different elements that stand in one of the two, in order."""
     values, both = union1d(a, b), intersect1d(a, b)
     return values[sets.isin(values, both, invert=True)]

@@ -332,3 +332,13 @@ def convolve(a: Array, v: Array, mode: str = "full") -> Array:
     if mode == "valid":
         return whole[m - 1 : n]
     raise ArrayValueError(f"convolve(mode={mode!r})", hint='"full", "same" or "valid"')
+
+
+def resize(x: Array, new_shape: Any) -> Array:
+    """The elements in order, repeated as often as the new shape needs."""
+    shape = (int(new_shape),) if isinstance(new_shape, (int, np.integer)) else tuple(int(n) for n in new_shape)
+    flat, size = ravel(x), math.prod(shape)
+    if not flat.size:
+        return creation.zeros(shape, dtype=x.dtype, device=x.device)
+    times = -(-size // flat.size)
+    return manipulation.reshape(manipulation.tile(flat, (times,))[:size] if times else flat[:0], shape)

@@ -92,6 +92,42 @@ def median(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
     return quantile(x, 0.5, axis, keepdims)
 
 
+def nanquantile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
+    """`quantile` of what is not NaN; NaN where nothing else is."""
+    if isinstance(q, Array) or np.ndim(q):
+        each = np.asarray(q.tolist() if isinstance(q, Array) else q)
+        parts = [nanquantile(x, float(v), axis, keepdims) for v in each.reshape(-1)]
+        return manipulation.reshape(manipulation.stack(parts), (*each.shape, *parts[0].shape))
+    if not _has_nan(x):
+        return quantile(x, q, axis, keepdims)
+    if not isinstance(q, (int, float)) or not 0 <= q <= 1:
+        raise ArrayValueError(f"nanquantile {q!r}", hint="a number from 0 to 1")
+    k = 0 if axis is None else manipulation.axis_of(axis, x.ndim)
+    held = ravel(x) if axis is None else x
+    there = statistical.count_nonzero(elementwise.logical_not(elementwise.isnan(held)), axis=k, keepdims=True)
+    ordered = sorting.sort(held, axis=k)
+    at = manipulation.astype(elementwise.maximum(there - 1, 0), held.dtype) * q
+    low = manipulation.astype(elementwise.floor(at), dtypes.int64)
+    high = manipulation.astype(elementwise.ceil(at), dtypes.int64)
+    below, above = (manipulation.take_along_axis(ordered, i, axis=k) for i in (low, high))
+    part = at - elementwise.floor(at)
+    made = searching.where(below == above, below, below + (above - below) * part)
+    made = searching.where(there == 0, math.nan, made)
+    if axis is None:
+        return manipulation.reshape(made, (1,) * x.ndim if keepdims else ())
+    return made if keepdims else manipulation.squeeze(made, axis=k)
+
+
+def nanpercentile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
+    """`nanquantile` of q / 100."""
+    return nanquantile(x, np.asarray(q) / 100 if np.ndim(q) else q / 100, axis, keepdims)
+
+
+def nanmedian(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The middle value of what is not NaN."""
+    return nanquantile(x, 0.5, axis, keepdims)
+
+
 def nan_to_num(x: Array, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Array:
     """Numbers in place of NaN and infinities."""
     if dtypes.is_complex(x.dtype):
@@ -215,8 +251,17 @@ def _zero(beside: Array) -> Array:
     return creation.zeros((), dtype=beside.dtype, device=beside.device)
 
 
-def histogram(x: Array, bins: Any = 10, range: tuple[float, float] | None = None) -> tuple[Array, Array]:
-    """(counts, edges) of `bins` bins of equal width over `range`, by default from the least to the greatest; or between given edges."""
+def histogram(
+    x: Array,
+    bins: Any = 10,
+    range: tuple[float, float] | None = None,
+    density: bool = False,
+    weights: Array | None = None,
+) -> tuple[Array, Array]:
+    """(counts, edges) of `bins` bins of equal width over `range`, by default from the least to the greatest; or between given edges.
+
+    weights: what each element counts, and the type of the counts. density: the counts over their sum and the widths of the bins.
+    """
     flat = ravel(x)
     if not dtypes.is_float(flat.dtype):
         flat = manipulation.astype(flat, dtypes.DEFAULT_FLOAT)
@@ -226,11 +271,20 @@ def histogram(x: Array, bins: Any = 10, range: tuple[float, float] | None = None
         edges = bins if isinstance(bins, Array) else creation.asarray(bins, device=x.device)
         if not _ascends(edges):
             raise ArrayValueError("histogram between edges that do not ascend")
-    ordered = sorting.sort(flat)
+    if weights is not None and weights.shape != x.shape:
+        raise ArrayValueError(f"histogram of shape {x.shape} with weights of shape {weights.shape}")
+    order = None if weights is None else sorting.argsort(flat)
+    ordered = sorting.sort(flat) if order is None else flat[order]
     places = searching.searchsorted(ordered, edges[:-1])
     last = searching.searchsorted(ordered, edges[-1:], side="right")  # the last bin has both of its ends
     ends = manipulation.concat([places, last])
-    return ends[1:] - ends[:-1], edges
+    if weights is not None:
+        ends = statistical.cumulative_sum(ravel(weights)[order], include_initial=True)[ends]
+    counts = ends[1:] - ends[:-1]
+    if not density:
+        return counts, edges
+    counts = manipulation.astype(counts, edges.dtype)
+    return counts / statistical.sum(counts) / (edges[1:] - edges[:-1]), edges
 
 
 def _range(x: Array, bins: int, given: tuple[float, float] | None) -> tuple[float, float]:
@@ -272,10 +326,13 @@ def unique(
     return_index: bool = False,
     return_inverse: bool = False,
     return_counts: bool = False,
+    axis: int | None = None,
     equal_nan: bool = True,
 ) -> Any:
-    """The distinct elements in order, and with them what is asked for. NaN stands once, unless `equal_nan` is false."""
+    """The distinct elements in order, and with them what is asked for. NaN stands once, unless `equal_nan` is false. axis: the distinct slices along it."""
     asked = (return_index, return_inverse, return_counts)
+    if axis is not None:
+        return _unique_slices(x, manipulation.axis_of(axis, x.ndim), asked)
     values, index, inverse, counts = sets.unique_all(x)
     none = int(statistical.count_nonzero(elementwise.isnan(values))) if equal_nan and _has_nan(x) else 0
     if none > 1:  # they stand at the end, each for itself
@@ -283,4 +340,26 @@ def unique(
         values, index, inverse = values[:n], index[:n], elementwise.minimum(inverse, n - 1)
         counts = manipulation.concat([counts[: n - 1], creation.full((1,), none, dtype=counts.dtype, device=x.device)])
     rest = [v for wanted, v in zip(asked, (index, inverse, counts)) if wanted]
+    return (values, *rest) if rest else values
+
+
+def _unique_slices(x: Array, axis: int, asked: tuple[bool, bool, bool]) -> Any:
+    """The distinct slices along an axis, in the order of their elements, and what is asked for."""
+    moved = manipulation.moveaxis(x, axis, 0)
+    count = moved.shape[0]
+    rows = manipulation.reshape(moved, (count, moved.size // (count or 1)))
+    order = creation.arange(count, device=x.device)
+    for k in reversed(range(rows.shape[1])):  # stable sorts by the last element first
+        order = order[sorting.argsort(rows[:, k][order])]
+    held = rows[order]
+    first = creation.ones((min(count, 1),), dtype=dtypes.bool, device=x.device)
+    begins = manipulation.concat([first, statistical.any(held[1:] != held[:-1], axis=1)]) if count > 1 else first
+    starts = searching.nonzero(begins)[0]
+    values = manipulation.moveaxis(moved[order[starts]], 0, axis)
+    number = statistical.cumulative_sum(manipulation.astype(begins, dtypes.int64)) - 1
+    inverse = number[sorting.argsort(order)]
+    ends = manipulation.concat(
+        [starts[1:], creation.full((min(count, 1),), count, dtype=starts.dtype, device=x.device)]
+    )
+    rest = [v for wanted, v in zip(asked, (order[starts], inverse, ends - starts)) if wanted]
     return (values, *rest) if rest else values

@@ -23,6 +23,7 @@ from .array import Array
 from .computing import compute
 from .creation import zeros_like
 from .elementwise import sqrt
+from .elsewhere import missing
 from .errors import ArrayTypeError, ArrayValueError
 from .trees import leaves, mapped, placed, rebuilt
 
@@ -209,3 +210,7 @@ class AdamW(Adam):
 
     def _decayed(self, p: Array, g: Array) -> tuple[Array, Array]:
         return p * (1 - self.lr * self.weight_decay), g
+
+
+def __getattr__(name: str) -> Any:
+    raise missing(__name__, name, __all__)

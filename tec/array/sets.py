@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from . import build, dtypes
 from .array import Array, node_of, pair
 from .complexes import is_complex
+from .creation import beside
 from .node import Node
 from .search_kernels import places_of, searched
 from .sorting import ordered
@@ -130,12 +131,12 @@ def unique_values(x: Array, /) -> Array:
 
 
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
-    """Whether each element of x1 is among those of x2. invert: the opposite.
+    """Whether each element of x1 is among those of x2, an array or a list. invert: the opposite.
 
     >>> xp.isin(xp.asarray([1, 2, 3]), xp.asarray([2, 5]))
     Array([False,  True, False], dtype=bool)
     """
-    a, b = pair(x1, x2)
+    a, b = pair(x1, beside(x2, x1) if type(x1) is Array else x2)
     if not b.size or not a.size:
         return Array(build.full(invert, a.shape, dtypes.bool, a.device))
     if is_complex(a):

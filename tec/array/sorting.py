@@ -44,23 +44,32 @@ def _ordered_complex(n: Node, axis: int, descending: bool) -> tuple[Node, Node]:
     return build.gather_elements(n, order, axis), order
 
 
-def sort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The elements in order along `axis`. The sort is stable, and NaN comes last.
+def _given(x: Array, axis: int | None) -> tuple[Node, int]:
+    n = node_of(x)
+    return (build.reshape(n, (n.size,)), 0) if axis is None else (n, axis)
+
+
+def sort(
+    x: Array, /, axis: int | None = -1, kind: str | None = None, *, descending: bool = False, stable: bool = True
+) -> Array:
+    """The elements in order along `axis`, of None all in one dimension. The sort is stable, whatever `kind` NumPy's users name, and NaN comes last.
 
     >>> xp.sort(xp.asarray([3, 1, 2]), descending=True).tolist()
     [3, 2, 1]
     """
-    n = node_of(x)
+    n, axis = _given(x, axis)
     k = axis_of(axis, len(n.shape))
     return Array(ordered(n, k, descending)[0] if n.size else build.copy(n))
 
 
-def argsort(x: Array, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
-    """The indices that sort the elements along `axis`. Equal elements keep their order.
+def argsort(
+    x: Array, /, axis: int | None = -1, kind: str | None = None, *, descending: bool = False, stable: bool = True
+) -> Array:
+    """The indices that sort the elements along `axis`, as `sort` does. Equal elements keep their order.
 
     >>> xp.argsort(xp.asarray([3, 1, 2]))
     Array([1, 2, 0], dtype=int64)
     """
-    n = node_of(x)
+    n, axis = _given(x, axis)
     k = axis_of(axis, len(n.shape))
     return Array(ordered(n, k, descending)[1] if n.size else build.full(0, n.shape, dtypes.int64, n.device))

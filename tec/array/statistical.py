@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import build, dtypes
-from .array import Array, node_of, of_one
+from .array import Array, node_of, number, of_one
 from .dtypes import DType, DTypeLike, as_dtype
 from .errors import ArrayTypeError, ArrayValueError
 from .manipulation import axes_of, axis_of, concat
@@ -35,7 +35,14 @@ def _summed_type(n: Node, dtype: Any) -> DType:
 
 
 def sum(
-    x: Array, /, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Array | None = None,
 ) -> Array:
     """The sum along `axis`, an int, a tuple, or None for all. Integers are summed in 64 bits unless `dtype` gives
     another type.
@@ -44,11 +51,18 @@ def sum(
     12.0
     """
     n = node_of(x)
-    return Array(reduce("sum", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
+    return _begun("sum", build.cast(n, _summed_type(n, dtype)), axis, keepdims, initial, where)
 
 
 def prod(
-    x: Array, /, axis: int | Sequence[int] | None = None, dtype: DTypeLike | None = None, *, keepdims: bool = False
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    dtype: DTypeLike | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Array | None = None,
 ) -> Array:
     """The product along `axis`, an int, a tuple, or None for all. Integers are multiplied in 64 bits unless `dtype`
     gives another type.
@@ -57,32 +71,69 @@ def prod(
     Array(24, dtype=int64)
     """
     n = node_of(x)
-    return Array(reduce("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims))
+    return _begun("prod", build.cast(n, _summed_type(n, dtype)), axis, keepdims, initial, where)
 
 
-def _extreme(op: str, of_bools: str, x: Array, axis: Any, keepdims: bool) -> Array:
+def _begun(op: str, n: Node, axis: Any, keepdims: bool, initial: Any, where: Array | None) -> Array:
+    """A reduction that begins with a number, of the elements where a mask holds."""
+    if where is not None:
+        held = _BOTTOM.get(op, initial)
+        if held is None:
+            raise ArrayValueError(f"{op} where a mask holds, of which nothing may be left", hint="initial=...")
+        n = build.where(build.cast(node_of(where, "where"), dtypes.bool), n, scalar(held, n.dtype, n.device))
+    if initial is None:
+        return Array(reduce(op, n, axis, keepdims))
+    first = scalar(initial, n.dtype, n.device)
+    axes = axes_of(axis, len(n.shape))
+    if 0 in [n.shape[k] for k in axes]:
+        return Array(build.broadcast_to(first, build.reduced_shape(n.shape, axes, keepdims)))
+    return Array(build.binary(_JOINED[op], reduce(op, n, axis, keepdims), first))
+
+
+_JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def _extreme(op: str, of_bools: str, x: Array, axis: Any, keepdims: bool, initial: Any, where: Array | None) -> Array:
     n = node_of(x)
+    if initial is not None or where is not None:
+        return _begun(op, n, axis, keepdims, initial, where)
     if n.dtype == "bool" and 0 not in n.shape:
         op = of_bools
     return Array(reduce(op, n, axis, keepdims))
 
 
-def max(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
+def max(
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Array | None = None,
+) -> Array:
     """The largest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is.
 
     >>> xp.max(xp.asarray([[1, 5], [3, 2]]), axis=0)
     Array([3, 5], dtype=int64)
     """
-    return _extreme("max", "any", x, axis, keepdims)
+    return _extreme("max", "any", x, axis, keepdims, initial, where)
 
 
-def min(x: Array, /, axis: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Array:
+def min(
+    x: Array,
+    /,
+    axis: int | Sequence[int] | None = None,
+    *,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Array | None = None,
+) -> Array:
     """The smallest element along `axis`, an int, a tuple, or None for all. It is NaN if one element is.
 
     >>> xp.min(xp.asarray([[1, 5], [3, 2]]), axis=0)
     Array([1, 2], dtype=int64)
     """
-    return _extreme("min", "all", x, axis, keepdims)
+    return _extreme("min", "all", x, axis, keepdims, initial, where)
 
 
 def _float(name: str, x: Array) -> Node:
@@ -232,15 +283,22 @@ def count_nonzero(x: Array, /, axis: int | Sequence[int] | None = None, *, keepd
     return Array(reduce("sum", held, axis, keepdims))
 
 
-def diff(
-    x: Array, /, n: int = 1, axis: int = -1, *, prepend: Array | None = None, append: Array | None = None
-) -> Array:
-    """The differences of neighbours along `axis`, `n` times; of bools whether they differ.
+def _at_an_end(value: Any, x: Array, axis: int) -> Any:
+    if type(value) is Array or value is None:
+        return value
+    n = x._node
+    shape = (*n.shape[:axis], 1, *n.shape[axis + 1 :])
+    return Array(build.broadcast_to(number(value, n), shape))
+
+
+def diff(x: Array, /, n: int = 1, axis: int = -1, *, prepend: Any = None, append: Any = None) -> Array:
+    """The differences of neighbours along `axis`, `n` times; of bools whether they differ. A number that is prepended or appended stands at each line's end.
 
     >>> xp.diff(xp.asarray([1, 4, 9]))
     Array([3, 5], dtype=int64)
     """
     k = axis_of(axis, x.ndim)
+    prepend, append = (_at_an_end(p, x, k) for p in (prepend, append))
     if n < 0:
         raise ArrayValueError(f"diff {n} times")
     parts = [p for p in (prepend, x, append) if p is not None]

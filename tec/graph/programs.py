@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import te
 from ..choices import Scheduled
-from ..errors import TecError
+from ..errors import MissingPackageError, TecError
 from ..ir import Buffer, Func, IntImm
 from ..ir import build as B
 from ..ir import expr as E
@@ -228,6 +228,8 @@ def naming(group: FusedGroup, sizes: GroupSizes) -> Iterator[None]:
     """Errors say which of the model's nodes they are about, and what its open sizes are."""
     try:
         yield
+    except MissingPackageError:
+        raise  # of no node's making
     except TecError as error:
         own = f" ({', '.join(f'{n} is {s}' for n, s in sizes.back.items())})" if sizes.names else ""
         raise type(error)(

@@ -148,6 +148,25 @@ def test_a_model_still_has_its_graph() -> None:
     assert tec.grad(g, "x").output_names == ["y", "grad_x"]
 
 
+def test_activations_and_losses_of_other_libraries() -> None:
+    a = np.asarray([-50.0, -1.0, 0.5, 90.0], np.float32)
+    x = xp.asarray(a)
+
+    def total(z: Any) -> Any:
+        parts = [xp.nn.elu(z), xp.nn.leaky_relu(z, 0.1), xp.nn.softplus(z), xp.nn.rms_norm(z)]
+        return xp.sum(xp.stack(parts)[:3]) + xp.nn.mse_loss(z, z * 0.5) + 0.0 * xp.sum(parts[3])
+
+    value, slope = tec.value_and_grad(total)(x)
+    wide = a.astype(np.float64)
+    want = np.where(wide > 0, wide, np.expm1(np.minimum(wide, 0))) + np.where(wide > 0, wide, wide * 0.1)
+    want = (want + np.logaddexp(wide, 0)).sum() + (wide * wide / 4).mean()
+    np.testing.assert_allclose(float(value), want, rtol=1e-5)
+    slopes = np.where(wide > 0, 1, np.exp(np.minimum(wide, 0))) + np.where(wide > 0, 1, 0.1) + 1 / (1 + np.exp(-wide))
+    np.testing.assert_allclose(slope.numpy(), slopes + wide / 8, rtol=1e-5)
+    np.testing.assert_allclose(xp.nn.rms_norm(x, x).numpy(), wide * wide / np.sqrt((wide**2).mean() + 1e-6), rtol=1e-5)
+    assert xp.nn.one_hot(xp.asarray([1, 0, 3]), 2).tolist() == [[0.0, 1.0], [1.0, 0.0], [0.0, 0.0]]
+
+
 def test_a_copy_on_another_device_has_a_gradient() -> None:
     x, chip = xp.asarray([1.0, 2.0]), tec.rocm_emu("gfx942")
     _, pull = tec.vjp(lambda v: v.to_device(chip), x)

@@ -86,7 +86,11 @@ k.repeat(m, 2, 1)|k.tile(v, 2)|k.squeeze(m[:1])|k.sum(m, 1)|k.mean(m, 1)|k.max(m
 k.zeros((2, 3), 'int32')|k.ones(3, 'float64')|k.full((2, ), 7, 'int32')|k.arange(0, 5, 1, 'float32')|k.eye(3, 4, 1)|k.tril(m, 1)|k.triu(m, -1)|
 k.asarray([1, 2], 'float32')|k.searchsorted(e, v, 'right')|k.count_nonzero(m, 0)|k.fft.fft(v, 8)|k.fft.rfft(m, 4, 0)|k.fft.fftfreq(5, 0.1)|
 k.fft.fftshift(v, 0)|k.zeros_like(m, 'int32')|k.full_like(m, 3)|m.compress(v>0, axis=1)|True+m|t&u|~t|k.convolve(v, w)|k.array_equal(t, t)|k.unique(t)|
-k.sort(t)|k.bincount(t[0]*1)|k.outer(t[0], v)|k.nan_to_num(q)|k.vdot(v, v)|k.sign(i)|k.cumsum(t, axis=0)|k.diff(t)|k.isclose(t, t)""".replace("\n", "").split("|")  # fmt: skip
+k.sort(v, kind='stable')|k.sort(m, None)|i.argsort(kind='stable')|k.nanmedian(h)|k.nanquantile(h, [0.2, 0.7], axis=0)|k.nanpercentile(h, 30, axis=1, keepdims=True)|
+k.histogram(v, 3, weights=c)[0]|k.histogram(m, 4, density=True)[0]|k.unique(i.reshape(20, 2)%2, True, return_counts=True, axis=0)|k.unique(t, axis=1)|k.max(m, axis=1, initial=2.0)|
+k.max(d, initial=1.0)|k.sum(m, where=m>0)|m.min(axis=0, initial=9.0, where=m>0)|k.prod(d, initial=3.0)|k.isin(i, [1, 2])|k.union1d(i, [100])|k.setdiff1d(i, [1, 2])|
+k.compress([True, False, True], m, axis=1)|k.diff(m, prepend=0.0, append=m[:, :2])|k.choose(i%2, [i, -i])|k.resize(v, (3, 5))|k.resize(m, 7)|m[:, v>0]|m[m[:, 0]>0, 2]|m[t.any(1), ::-2]|
+m[[0, 2], None, 1:3]|k.sort(t)|k.bincount(t[0]*1)|k.outer(t[0], v)|k.nan_to_num(q)|k.vdot(v, v)|k.sign(i)|k.cumsum(t, axis=0)|k.diff(t)|k.isclose(t, t)""".replace("\n", "").split("|")  # fmt: skip
 HOST = """k.linalg.lstsq(m.T, v)|k.linalg.cond(m[:, :4])|k.linalg.cond(m[:, :4], 1)|k.linalg.multi_dot([w, m[:3], n.T])|k.fft.fft2(m)|k.fft.irfft2(k.fft.rfft2(m))"""
 EINSUMS = [
     "ij,kj->ik",
@@ -226,6 +230,8 @@ def test_random_numbers_by_numpys_names() -> None:
     (lambda x: x.get(), "numpy"), (lambda x: x.unsqueeze(0), "expand_dims"), (lambda x: x.exp(), "tec.array.exp"), (lambda x: x.reshap(3), "reshape meant"),
     (lambda x: xp.ElementwiseKernel, "tec.kernel"), (lambda x: xp.Tensor, "asarray"), (lambda x: xp.get_default_memory_pool, "dev.memory"), (lambda x: xp.jit, "by themselves"),
     (lambda x: xp.arrange(3), "arange meant"), (lambda x: xp.roots(x), "np.roots"),
+    (lambda x: xp.nn.conv2d, "conv\\(x, weight"), (lambda x: xp.nn.relus, "relu meant"), (lambda x: xp.optim.RMSprop, "Adam"), (lambda x: xp.linalg.expm, "scipy"),
+    (lambda x: xp.fft.fft3, "fft"), (lambda x: xp.mgrid, "meshgrid"), (lambda x: xp.bitwise_count(x), "np.bitwise_count"), (lambda x: tec.hessian, "tec.jvp"),
     (lambda x: xp.einsum("ij,jk->ik", x), "one term for each"), (lambda x: xp.einsum("ij->i", x), "1 dimensions"),
     (lambda x: xp.array_split(x, 0), "one part"), (lambda x: xp.split(x, -1), "one part"), (lambda x: xp.diag(x[0]), "vectors and matrices"),
     (lambda x: xp.rot90(x.reshape(1, 3), 1, (0, -2)), "differ"), (lambda x: xp.average(x.reshape(1, 3), weights=x), "weights"), (lambda x: xp.histogram(x, 0), "at least one"),

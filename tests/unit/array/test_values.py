@@ -303,3 +303,56 @@ def test_an_element_picked_by_an_element_of_indices() -> None:
     x, k = xp.asarray([5, 6], dtype="int32"), xp.asarray([1, 1], dtype="int32")
     out, wide = x[k], xp.broadcast_to(k, (2,))
     assert bool(out[0] == x[wide[0]]) and bool(out[1] == x[wide[1]])
+
+
+def _any_key(r: random.Random, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index of integers, slices, None, arrays of integers and masks in any order."""
+    keys: list[Any] = []
+    d = 0
+    while d < len(shape) and (d == 0 or r.random() < 0.9):
+        n, kind = shape[d], r.randrange(6)
+        if kind == 0:
+            keys.append(None)
+            continue
+        if kind == 1:
+            keys.append(np.asarray([[r.randrange(-n, n)] for _ in range(2)][: r.randrange(1, 3)]))
+        elif kind == 2:
+            keys.append(np.asarray([r.randrange(-n, n) for _ in range(2)]))
+        elif kind == 3:
+            wide = shape[d : d + r.randrange(1, 3)]
+            mask = np.zeros(wide, bool)
+            mask.reshape(-1)[r.sample(range(mask.size), 2)] = True
+            keys.append(mask)
+            d += len(wide) - 1
+        else:
+            keys.append(_slice(r, n))
+        d += 1
+    return tuple(keys)
+
+
+@pytest.mark.parametrize("seed", seeds.some(4))
+def test_an_index_of_any_kinds_is_numpys(seed: int) -> None:
+    r = random.Random(seed)
+    a = np.arange(60, dtype=np.float32).reshape(4, 3, 5)
+    key = _any_key(r, a.shape)
+    ours = tuple(xp.asarray(k) if isinstance(k, np.ndarray) and r.random() < 0.5 else k for k in key)
+    x = xp.asarray(a)
+    try:
+        want = a[key]
+    except IndexError:
+        with pytest.raises(IndexError):
+            x[ours].block()
+        return
+    np.testing.assert_array_equal(x[ours].numpy(), want)
+    times = np.zeros(a.shape, int)
+    np.add.at(times, key, 1)
+    # Which of several values an element gets is not said.
+    value = np.full(want.shape, -1, np.float32) if times.max() > 1 else -want
+    a[key] = value
+    x[ours] = xp.asarray(value)
+    np.testing.assert_array_equal(x.numpy(), a)
+
+
+def test_an_array_in_a_format_and_asked_for_an_element() -> None:
+    x = xp.asarray([1.5, 2.0])
+    assert f"{x[0]:.2f}" == "1.50" and 2 in x and 3 not in x and f"{x}" == str(x)

@@ -15,6 +15,7 @@ import tec
 from tec import te
 from tec.errors import MissingPackageError, TecError
 from tec.graph import Graph
+from tec.graph.programs import naming
 from tec.ops.dims import Dim
 
 _BLOCKED = (
@@ -157,3 +158,8 @@ def test_an_error_of_both_kinds() -> None:
     error = MissingPackageError("tec.compile", "networkx.algorithms")
     assert isinstance(error, TecError) and isinstance(error, ImportError) and error.name == "networkx"
     assert str(error).startswith("tec.compile needs the package networkx, which is not installed") and error.hint
+
+
+def test_an_expression_without_the_compiler_names_the_package() -> None:
+    with pytest.raises(MissingPackageError, match="llvmlite"), naming(None, None):  # type: ignore[arg-type]
+        raise MissingPackageError("compiling", "llvmlite")
