@@ -9,11 +9,12 @@ networks use; `topi.schedule` is the choice that networks get:
     f = tec.build(made.schedule, [A, *made.outputs], "llvm")
 """
 
-from . import broadcast, generic, math, mx, nn, reduction, sparse, tag, transform, utils
+from . import broadcast, channels_last, generic, math, mx, nn, reduction, scatter, sparse, tag, transform, utils
 from .broadcast import *  # noqa: F403
 from .generic import schedule
 from .math import *  # noqa: F403
 from .reduction import *  # noqa: F403
+from .scatter import *  # noqa: F403
 from .transform import *  # noqa: F403
 
 __all__ = ["broadcast", "generic", "math", "mx", "nn", "reduction", "schedule", "sparse", "tag", "transform", "utils"]
@@ -21,6 +22,12 @@ __all__ += broadcast.__all__
 __all__ += math.__all__
 __all__ += reduction.__all__
 __all__ += transform.__all__
+__all__ += scatter.__all__
+
+for _name in channels_last.__all__:  # `nn` has them, which they are made of
+    setattr(nn, _name, getattr(channels_last, _name))
+nn.sparse_dense = sparse.sparse_dense  # type: ignore[attr-defined]  # where TVM has it
+nn.__all__ += [*channels_last.__all__, "sparse_dense"]
 
 
 def __dir__() -> list[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tec import driver as _driver
 from tec import ir
+from tec.choices import Scheduled
 from tec.errors import ArgumentError
 from tec.schedule import Schedule
 from tec.target import as_target
@@ -28,6 +29,8 @@ def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, sim
     Which loops become vectors where the schedule names none is left out: TVM leaves that to LLVM, and who reads the loops
     expects those of the schedule.
     """
+    if isinstance(inp, Scheduled):
+        return _driver.lower(inp, args, name, simple_mode, binds)
     if not isinstance(inp, Schedule):
         return _driver.lower(functions_of(inp), simple_mode=simple_mode)
     args = list(args or ())
@@ -94,6 +97,8 @@ def _build(
         ((target, inputs),) = inputs.items()
     chosen = plain(target)
     host = None if target_host is None else plain(target_host)
+    if isinstance(inputs, Scheduled):  # what topi.schedule gives
+        return _driver.build(inputs, args, chosen, host, name)
     if isinstance(inputs, Schedule):
         return _driver.build(inputs, args, chosen, host, name, _binds(inputs, args, binds))
     made = _unlowered(functions_of(inputs), chosen)

@@ -7,6 +7,7 @@ import pkgutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import tec.compat.tvm as tvm
@@ -92,3 +93,15 @@ def test_a_program_runs_unchanged(tmp_path):
         [sys.executable, "-m", "tec.compat.tvm", str(program), "x"], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["56.0", "['x']"]
+
+
+def test_what_topi_schedules_is_built() -> None:
+    from tec.compat.tvm import te, topi
+
+    a = te.placeholder((4, 3), name="a")
+    b = topi.nn.softmax(a)
+    made = topi.schedule(b, "llvm")
+    assert "for" in str(tvm.lower(made, [a, b], simple_mode=True))
+    x, y = np.ones((4, 3), "f"), tvm.nd.empty((4, 3))
+    tvm.build(made, [a, b], "llvm")(tvm.nd.array(x), y)
+    np.testing.assert_allclose(y.numpy(), x / 3, rtol=1e-6)

@@ -49,6 +49,12 @@ def normalized(x: Any, axes: Any, eps: float = 1e-5) -> Any:
     return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps)
 
 
+def written(x: Any, at: Any, values: Any) -> Any:
+    made = x.copy()
+    made[at] = values
+    return made
+
+
 CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = {
     "operators": (lambda a, b, v: 3 + a - b * v + 2.5, lambda a, b, v: 3 + a - b * v + np.float32(2.5), (A, B, V)),
     "operators on one": (lambda a: -a + abs(a) ** 2.0, lambda a: -a + abs(a) ** 2, (A,)),
@@ -167,6 +173,56 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]]
     "dilate": (
         lambda a: nn.dilate(a, (2, 1)), lambda a: np.insert(a, [1, 2], 0, axis=0), (A,)
     ),
+    "scatter_elements": (
+        lambda a, i, u: topi.scatter_elements(a, i, u, 1, "add"), lambda a, i, u: a + np.stack([np.bincount(k, w, 4) for k, w in zip(i, u)]).astype("f"),
+        (A, np.array([[0, 3], [1, 1], [2, 0]], "i"), B[:, :2]),
+    ),
+    "scatter_nd": (lambda a, i, u: topi.scatter_nd(a, i, u), lambda a, i, u: written(a, tuple(i), u), (A, np.array([[0, 2], [1, 3]], "i"), V[:2])),
+    "sparse_to_dense": (
+        lambda i, u: topi.sparse_to_dense(i, (3, 4), u, 7.0), lambda i, u: written(np.full((3, 4), 7, "f"), tuple(i.T), u),
+        (np.array([[0, 2], [1, 3]], "i"), V[:2]),
+    ),
+    "sparse_to_dense of a vector": (
+        lambda i, u: topi.sparse_to_dense(i, (5,), u), lambda i, u: written(np.zeros(5, "f"), (i,), u), (np.array([4, 1], "i"), V[:2]),
+    ),
+    "sequence_mask": (
+        lambda a, n: topi.sequence_mask(a, n, -1.0), lambda a, n: np.where(np.arange(3)[:, None] < n, a, np.float32(-1)), (A, np.array([2, 0, 3, 9], "i")),
+    ),
+    "sequence_mask of rows": (
+        lambda a, n: topi.sequence_mask(a, n, axis=1), lambda a, n: np.where(np.arange(4) < n[:, None], a, np.float32(0)), (A, np.array([2, 0, 9], "i")),
+    ),
+    "meshgrid": (lambda a, v: topi.meshgrid([v, a], "xy"), lambda a, v: list(np.meshgrid(v, a)), (A[:, 0], V)),
+    "unravel_index": (lambda i: topi.unravel_index(i, (3, 4)), lambda i: np.stack(np.unravel_index(i, (3, 4))).astype("i"), (INDEX * 4 + 3,)),
+    "ndarray_size": (topi.ndarray_size, lambda a: np.int32(12), (A,)),
+    "sliding_window": (
+        lambda x: topi.sliding_window(x, 2, (3, 2), (2, 1)), lambda x: np.lib.stride_tricks.sliding_window_view(x, (3, 2), (2, 3))[:, :, ::2], (IMAGE,),
+    ),
+    "searchsorted": (lambda v, a: topi.searchsorted(v, a, True), lambda v, a: np.searchsorted(v, a, "right"), (np.sort(A[0]), np.concatenate([A[0], V]))),
+    "searchsorted of rows": (topi.searchsorted, lambda s, a: np.stack([np.searchsorted(*r) for r in zip(s, a)]), (np.sort(A), A)),
+    "conv2d_nhwc": (
+        lambda x, w: nn.conv2d_nhwc(x, w, (2, 1), 1, 1), lambda x, w: conv(x.transpose(0, 3, 1, 2), w.transpose(3, 2, 0, 1), (2, 1)).transpose(0, 2, 3, 1),
+        (IMAGE.transpose(0, 2, 3, 1), WEIGHT.transpose(2, 3, 1, 0)),
+    ),
+    "conv2d_hwcn": (
+        lambda x, w: nn.conv2d_hwcn(x, w, 1, 1, 1), lambda x, w: conv(x.transpose(3, 2, 0, 1), w.transpose(3, 2, 0, 1)).transpose(2, 3, 1, 0),
+        (IMAGE.transpose(2, 3, 1, 0), WEIGHT.transpose(2, 3, 1, 0)),
+    ),
+    "depthwise_conv2d_nhwc": (
+        lambda x, w: nn.depthwise_conv2d_nhwc(x, w, 1, 1, 1), lambda x, w: np.einsum("ncyxhw,hwc->nyxc", windows(x.transpose(0, 3, 1, 2), (3, 2), (1, 1), 0), w[..., 0]),
+        (IMAGE.transpose(0, 2, 3, 1), WEIGHT[0].transpose(1, 2, 0)[..., None]),
+    ),
+    "conv1d_nwc": (
+        lambda x, w: nn.conv1d_nwc(x, w, 1, 0), lambda x, w: np.einsum("nwcx,xco->nwo", np.lib.stride_tricks.sliding_window_view(x, 3, 1), w),
+        (IMAGE[:, 0], WEIGHT[:, 0, :, 0].T.reshape(3, 6, 1)),
+    ),
+    "mirror_pad": (lambda a: nn.mirror_pad(a, (1, 2), (2, 3)), lambda a: np.pad(a, ((1, 2), (2, 3)), "symmetric"), (A,)),
+    "mirror_pad without the border": (lambda a: nn.mirror_pad(a, (1, 2), mode="REFLECT"), lambda a: np.pad(a, ((1, 1), (2, 2)), "reflect"), (A,)),
+    "depth_to_space": (lambda x: nn.depth_to_space(x, 2), lambda x: x.reshape(2, 2, 2, 1, 7, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 1, 14, 12), (IMAGE,)),
+    "depth_to_space side by side": (lambda x: nn.depth_to_space(x, 2, mode="CRD"), lambda x: x.reshape(2, 1, 2, 2, 7, 6).transpose(0, 1, 4, 2, 5, 3).reshape(2, 1, 14, 12), (IMAGE,)),
+    "space_to_depth": (
+        lambda x: nn.space_to_depth(x, 2, "NHWC"), lambda x: x.reshape(2, 2, 2, 3, 2, 6).transpose(0, 1, 3, 2, 4, 5).reshape(2, 2, 3, 24), (IMAGE[:, :, :6],),
+    ),
+    "upsampling": (lambda x: nn.upsampling(x, 2, 3), lambda x: x.repeat(2, 2).repeat(3, 3), (IMAGE,)),
 }  # fmt: skip
 
 
@@ -248,6 +304,11 @@ MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "channels that do not fit": (lambda: nn.conv2d_nchw(te.placeholder((1, 3, 5, 5)), te.placeholder((4, 2, 3, 3)), 1, 1, 1), "channels"),
     "padding of a name": (lambda: nn.conv2d_nchw(te.placeholder((1, 2, 5, 5)), te.placeholder((4, 2, 3, 3)), 1, "FULL", 1), "padding"),
     "squeezing what is not 1": (lambda: topi.squeeze(X, 0), "3 elements"),
+    "a scatter by an unknown word": (lambda: topi.scatter_elements(X, X, X, reduction="mean"), "by 'mean'"),
+    "a mask along a third axis": (lambda: topi.sequence_mask(X, te.placeholder((4,), "int32"), axis=2), "along axis 2"),
+    "windows of too few dimensions": (lambda: topi.sliding_window(X, 0, (2,), (1,)), "windows of 1 dimensions over 2"),
+    "upsampling by halves": (lambda: nn.upsampling(te.placeholder((1, 2, 3, 4)), 1.5, 2), "1.5 x 2"),
+    "pixels in another layout": (lambda: nn.space_to_depth(te.placeholder((1, 2, 4, 4)), 2, "CHWN"), "layout 'CHWN'"),
     "broadcasting to less": (lambda: topi.broadcast_to(X, (4,)), "does not broadcast"),
 }  # fmt: skip
 
