@@ -19,6 +19,7 @@ from . import inspection
 from .computing import in_memory
 from .errors import ArrayBufferError, ArrayTypeError, ArrayValueError
 from .node import Node, leaf, look_at
+from .numbers import NUMBERS
 
 if TYPE_CHECKING:
     from .array import Array
@@ -35,7 +36,7 @@ def no_array(x: Any, what: str = "the operand") -> ArrayTypeError:
             f"{what} is a {type(x).__module__}.{type(x).__name__}",
             hint="tec.array.from_dlpack(x) is an array on its memory",
         )
-    if isinstance(x, (int, float)):
+    if isinstance(x, NUMBERS):
         return ArrayTypeError(
             f"{what} is a number, and an array is needed: {x!r}", hint="tec.array.asarray(x) makes one"
         )

@@ -37,6 +37,7 @@ MISTAKES: list[tuple[Any, type[Exception], str]] = [
     (lambda: _x(2, 2)[0, 0, 0], IndexError, "3 indices"),
     (lambda: _x(2, 2)[xp.asarray([True])], IndexError, "mask"),
     (lambda: _x(2, 2)[:, xp.asarray([True])], IndexError, "a mask of shape (1,)"),
+    (lambda: xp.sum(np.float32(2)), TypeError, "is a number"),
     (lambda: _x(3)[np.ones(2)], IndexError, "an index of an array of float64"),
     (lambda: xp.min(_x(3), where=_x(3) > 1), ValueError, "nothing may be left"),
     (lambda: xp.block([[_x(2)]]), TypeError, "block of a list"),
