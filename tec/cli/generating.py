@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -48,6 +49,7 @@ Examples:
   tec generate phi-3-folder --prompt "The capital of France is"     # genai_config.json, or optimum's names
   tec generate decoder.onnx --tokenizer bytes --prompt "one plus " --stop "."
   tec generate encoder.onnx decoder.onnx --prompt "summarize: ..."
+  tec generate model.gguf --prompt "A book, as JSON:" --schema book.json
   echo "Once" | tec generate folder --prompt - --temperature 0.8 --top-p 0.9 --seed 7""",
 )
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL... [PROMPT]")
@@ -60,6 +62,12 @@ Examples:
 @click.option("--ngrams", is_flag=True, help="Guess tokens from what the text repeats; it is the same text, sooner.")
 @click.option(
     "--draft", type=click.Path(exists=True, path_type=Path), metavar="MODEL", help="Guess tokens by a smaller model."
+)
+@click.option(
+    "--schema",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A JSON schema; the text is JSON of it.",
 )
 @common.json_option
 def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
@@ -109,9 +117,9 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
-    if said["ngrams"] or said["draft"] is not None:
+    if said["ngrams"] or said["draft"] is not None or said["schema"] is not None:
         raise ArgumentError(
-            "--ngrams and --draft guess for GGUF files and Hugging Face folders, not for ONNX models",
+            "--ngrams, --draft and --schema are for GGUF files and Hugging Face folders, not for ONNX models",
             hint="without them",
         )
     made = Generator(
@@ -123,10 +131,23 @@ def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setti
 def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import load
 
+    schema = None if said["schema"] is None else _schema_of(said["schema"])
     model = load(models[0], context=said["context"], **place_of(said))
     model.ends |= set(said["end"])
     draft = None if said["draft"] is None else load(said["draft"], context=model.context, **place_of(said))
-    return model.generate(prompt, ngrams=said["ngrams"], draft=draft, **settings)
+    return model.generate(prompt, ngrams=said["ngrams"], draft=draft, schema=schema, **settings)
+
+
+def _schema_of(path: Path) -> Any:
+    """A file's JSON schema, whose mistakes are told before minutes of compiling."""
+    from ..lm.forms.json_schema import grammar_of
+
+    try:
+        read = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise Refused(f"{path} is no JSON: {error}") from None
+    grammar_of(read)
+    return read
 
 
 def _shown(run: Any, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import ArgumentError
+from .forms.form import Form
 from .sampling import Sampling, log_probabilities
 from .stream import Decodes, Stops, Stream
 from .text.tokenizer import Stream as ByteStream
@@ -35,12 +36,13 @@ class Generation:
 
     def __init__(
         self, decoder: Decoder, tokenizer: Decodes, prompt: Sequence[int], max_tokens: int, sampling: Sampling, stop: Sequence[str] = (),
-        ends: Collection[int] = (), logprobs: int = 0,
+        ends: Collection[int] = (), logprobs: int = 0, form: Form | None = None,
     ):  # fmt: skip
         if max_tokens < 1:
             raise ArgumentError(f"max_tokens is {max_tokens}", hint="1 at least")
         self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
         self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
+        self._form = form
         self._stops = Stops([stop] if isinstance(stop, str) else stop)
         self.ids: list[int] = []
         self.reason: str | None = None
@@ -87,6 +89,9 @@ class Generation:
                 if self._stops.stopped:
                     self.reason = "stop"
                     break
+                if self._form is not None and self._form.is_over:
+                    self.reason = "end"
+                    break
                 room = self._decoder.room
                 if len(self.ids) == self._most or (room is not None and room < 1):
                     self.reason = "length"
@@ -112,12 +117,16 @@ class Generation:
                 self.reason = "stop"
 
     def _picked(self, logits: Any) -> int:
-        return self._picker.pick(logits, [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ())
+        written = [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ()
+        token = self._picker.pick(logits, written)
+        if self._form is None:
+            return token
+        return self._form.chosen(token, logits, lambda x: self._picker.pick(x, written))
 
     def _ahead(self, token: int, most: int) -> Generator[int, None, None] | None:
         """The tokens behind the first, as the device chooses them; None where the host does."""
         made = getattr(self._decoder, "ahead", None)
-        if made is None or self._logprobs:
+        if made is None or self._logprobs or self._form is not None:
             return None
         sampling = self._picker.sampling
         rng = self._picker.rng if sampling.temperature else None

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..target import Target, as_target
 from .checkpoint import Checkpoint
 from .config import Config
 from .embedding import ENCODERS
+from .forms.form import Forms
 from .generation import Generation
 from .kept import Form, key_of, weights_of
 from .lookup import Lookup
@@ -174,7 +176,7 @@ class LanguageModel:
     def generate(
         self, prompt: Prompt, *, max_tokens: int | None = None, temperature: float | None = None, top_k: int | None = None,
         top_p: float | None = None, min_p: float = 0.0, seed: int = 0, stop: str | Sequence[str] = (), logprobs: int = 0, ngrams: bool = False,
-        draft: LanguageModel | None = None, **penalties: Any,
+        draft: LanguageModel | None = None, schema: Mapping[str, Any] | bool | None = None, **penalties: Any,
     ) -> Generation:  # fmt: skip
         """Generates text behind a prompt. Returns an iterator over pieces of text (`Generation`).
 
@@ -183,7 +185,8 @@ class LanguageModel:
         see `Sampling`; for messages the defaults are those of the model's files, and otherwise the most likely token.
         seed: equal seeds draw equal texts. stop: texts that end the generation. logprobs: how many of the most likely
         tokens are kept for each step. ngrams, draft: guess the next tokens from the text, or by a smaller model of the
-        same vocabulary, and check them in one run (`speculative`); the text is the same. There is one text at a time: a new one ends the one before, and their common
+        same vocabulary, and check them in one run (`speculative`); the text is the same. schema: a JSON schema; the text
+        is JSON of it, unless `max_tokens` cuts it off (True: any JSON). There is one text at a time: a new one ends the one before, and their common
         beginning is not processed again. Raises ArgumentError for a prompt that does not fit the context.
         """
         ids = self.encode(prompt)
@@ -199,7 +202,12 @@ class LanguageModel:
         most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
         guesser = guesser_of(self, ngrams, draft)
         decoder = self if guesser is None else Speculative(self, guesser)
-        return Generation(decoder, self._text(), ids, most, settings, stop, self.ends, logprobs)
+        form = None if schema is None or schema is False else self._forms.of(schema)(self.ends)
+        return Generation(decoder, self._text(), ids, most, settings, stop, self.ends, logprobs, form)
+
+    @cached_property
+    def _forms(self) -> Forms:
+        return Forms(self._text())
 
     def encode(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt. Raises ArgumentError if there are none."""

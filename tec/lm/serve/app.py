@@ -1,6 +1,7 @@
 """The ASGI application: OpenAI's paths over an engine, with keys, limits, streams, and cancellation when a client leaves.
 
-    POST /v1/chat/completions   POST /v1/completions   POST /v1/embeddings   GET /v1/models[/NAME]   GET /health   GET /metrics
+    POST /v1/chat/completions   POST /v1/responses   POST /v1/completions   POST /v1/embeddings
+    GET /v1/models[/NAME]   GET /health   GET /metrics
 
 starlette routes; uvicorn serves. Errors have the API's form: {"error": {"message", "type", "param", "code"}}.
 """
@@ -20,11 +21,14 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, MissingPackageError, TecError, install
+from ..forms.form import Begin, Forms
 from ..text.guard import Guard
 from ..text.template import TemplateFault
 from .answers import Answer, line
+from .calls import form_of_call
 from .engine import Refused, Request
 from .metrics import Metrics
+from .responses import Response
 from .served import Served, Ticket, submit_all
 from .wanted import Values, Wanted, Wrong, chat_of, completion_of, prompts_of, seeds_of
 
@@ -43,6 +47,7 @@ def application(served: Served) -> Any:
     return Starlette(
         routes=[
             Route("/v1/chat/completions", api.guarded(api.chat), methods=["POST"]),
+            Route("/v1/responses", api.guarded(api.respond), methods=["POST"]),
             Route("/v1/completions", api.guarded(api.complete), methods=["POST"]),
             Route("/v1/embeddings", api.guarded(api.embeddings), methods=["POST"]),
             Route("/v1/models", api.guarded(api.models)),
@@ -84,6 +89,7 @@ class _Api:
         from starlette import responses
 
         self.served, self.metrics, self.responses = served, Metrics(served.engine), responses
+        self.forms = Forms(served.tokenizer)
         self.guard = Guard(getattr(served.tokenizer, "special_texts", ()))
 
     # ---- what all requests share
@@ -168,8 +174,15 @@ class _Api:
         return self.responses.JSONResponse(self._card())
 
     async def chat(self, request: Any) -> Any:
-        s = self.served
+        return await self._chat(request, await self._body(request), None)
+
+    async def respond(self, request: Any) -> Any:
         values = await self._body(request)
+        response = Response(values, self.served.name)
+        return await self._chat(request, response.chat, response)
+
+    async def _chat(self, request: Any, values: Values, response: Response | None) -> Any:
+        s = self.served
         wanted, messages = chat_of(values, s.usual, s.tokenizer.size)
         if s.template is None:
             raise Wrong("the model has no chat template; it serves /v1/completions", "messages")
@@ -181,7 +194,7 @@ class _Api:
             return s.tokenizer.encode(text, add_special=False)
 
         prompt = await asyncio.to_thread(prompt_of)
-        return await self._answer(request, values, wanted, [prompt], chat=True)
+        return await self._answer(request, values, wanted, [prompt], chat=True, response=response)
 
     async def complete(self, request: Any) -> Any:
         s = self.served
@@ -217,10 +230,12 @@ class _Api:
     # ---- texts
 
     async def _answer(
-        self, request: Any, values: Values, wanted: Wanted, prompts: Sequence[list[int]], *, chat: bool
-    ) -> Any:
-        """The answer to a request: its texts as they come, or all of them at the end."""
+        self, request: Any, values: Values, wanted: Wanted, prompts: Sequence[list[int]], *, chat: bool, response: Response | None = None
+    ) -> Any:  # fmt: skip
+        """The answer to a request: its texts as they come, or all of them at the end. response: in whose form a chat's answer is told."""
         s = self.served
+        form = await asyncio.to_thread(self._form, wanted)
+        wanted.usage_at_end = wanted.usage_at_end or response is not None
         said = values.of.get("seed") is not None
         requests = []
         for prompt in prompts:
@@ -233,7 +248,7 @@ class _Api:
                 )  # fmt: skip
             for sampling in seeds_of(wanted, said, secrets.randbits, wanted.choices):
                 requests.append(
-                    Request(prompt, min(wanted.most or room, room), sampling, wanted.stop, wanted.logprobs, wanted.ignore_end)
+                    Request(prompt, min(wanted.most or room, room), sampling, wanted.stop, wanted.logprobs, wanted.ignore_end, form)
                 )  # fmt: skip
         echoed = [s.tokenizer.decode(p) for p in prompts for _ in range(wanted.choices)] if wanted.echo else ()
         tickets = submit_all(s, requests)
@@ -242,11 +257,23 @@ class _Api:
         self._measure_first(tickets, started)
         if wanted.stream:
             return self.responses.StreamingResponse(
-                self._stream(answer, started),
+                self._stream(answer, started, response),
                 media_type="text/event-stream",
                 headers={"cache-control": "no-cache", "x-accel-buffering": "no"},
             )
-        return self.responses.JSONResponse(await self._whole(request, answer, started))
+        whole = await self._whole(request, answer, started)
+        return self.responses.JSONResponse(whole if response is None else response.whole(whole))
+
+    def _form(self, wanted: Wanted) -> Begin | None:
+        """What an answer must be: JSON, or a call of a tool as the model's template has it. Raises Wrong."""
+        try:
+            if wanted.forced:
+                template = self.served.template
+                schema, before, behind = form_of_call(wanted.tools, "" if template is None else template.source)
+                return self.forms.of(schema, before, behind)
+            return None if wanted.schema is None else self.forms.of(wanted.schema)
+        except ArgumentError as error:
+            raise Wrong(error.message, "tools" if wanted.forced else "response_format") from None
 
     def _measure_first(self, tickets: Sequence[Ticket], started: float) -> None:
         for ticket in tickets:
@@ -269,13 +296,14 @@ class _Api:
             if not work.done():
                 work.cancel()
 
-    async def _stream(self, answer: Answer, started: float) -> AsyncIterator[bytes]:
+    async def _stream(self, answer: Answer, started: float, response: Response | None) -> AsyncIterator[bytes]:
         """Ends of connections end this generator, which cancels what is under way."""
         try:
             async with asyncio.timeout(self.served.limits.seconds):
-                async for chunk in answer.chunks():
+                async for chunk in answer.chunks() if response is None else response.events(answer.chunks()):
                     yield line(chunk)
-            yield line(b"[DONE]")
+            if response is None:
+                yield line(b"[DONE]")
         except TimeoutError:
             yield line(
                 error_body(

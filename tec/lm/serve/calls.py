@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 _TAGGED = re.compile(r"<tool_call>\s*(.*?)\s*(?:</tool_call>|\Z)", re.DOTALL)
@@ -32,6 +32,21 @@ def calls_of(text: str, names: Collection[str]) -> tuple[str, list[dict[str, Any
         return (before.strip() if found else text), found
     found = _calls(text.replace(_PYTHON, "", 1), names)
     return ("" if found else text), found
+
+
+def form_of_call(tools: Sequence[Mapping[str, Any]], template: str) -> tuple[dict[str, Any], str, str]:
+    """The schema of a call of one of some tools, and what stands before and behind it in the form that a chat template teaches."""
+    tagged, listed = "<tool_call>" in template, _LIST in template
+    given = "arguments" if tagged or listed else "parameters"
+
+    def call(function: Mapping[str, Any]) -> dict[str, Any]:
+        own = {"name": {"const": function["name"]}, given: function.get("parameters") or {"type": "object"}}
+        return {"type": "object", "properties": own, "required": list(own), "additionalProperties": False}
+
+    one = {"anyOf": [call(t["function"]) for t in tools]}
+    if tagged:
+        return one, "<tool_call>\n", "\n</tool_call>"
+    return one, f"{_LIST} [" if listed else "", "]" if listed else ""
 
 
 def held_back(text: str) -> int:

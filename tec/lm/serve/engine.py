@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...errors import TecError
+from ..forms.form import Begin
 from ..sampling import Sampling
 
 
 @dataclass(frozen=True)
 class Request:
     """One text to write. prompt: tokens. most: tokens that may be written. stop: texts that end it. logprobs: of how many tokens probabilities are told, at each
-    token; None for no probabilities. keep_special: texts of special tokens are a part of the answer."""
+    token; None for no probabilities. form: what the text must be."""
 
     prompt: Sequence[int]
     most: int
@@ -21,6 +22,7 @@ class Request:
     stop: Sequence[str] = ()
     logprobs: int | None = None
     ignore_end: bool = False
+    form: Begin | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from ...errors import ArgumentError, InternalError, TecError
+from ..forms.form import Form
 from ..sampling import log_probabilities
 from ..stream import Stops
 from ..text.tokenizer import Stream
@@ -43,6 +44,7 @@ class Job:
     def __post_init__(self) -> None:
         self.stops = Stops(self.request.stop)
         self.picker = self.request.sampling.picker()
+        self.form: Form | None = None
 
     def cancel(self) -> None:
         """See `Running.cancel`."""
@@ -97,6 +99,7 @@ class TextEngine(Generic[J]):
                 hint="a shorter prompt; or a larger context when the server starts, if the model was made for one",
             )
         job = self._job(request, listener, Stream(self._bytes_of))
+        job.form = None if request.form is None else request.form(self._ends)
         with self._change:
             if self._closed:
                 raise Refused("the server is stopping")
@@ -170,6 +173,8 @@ class TextEngine(Generic[J]):
         request = job.request
         seen = [*request.prompt, *job.written] if request.sampling.counts_written else ()
         token = job.picker.pick(logits, seen)
+        if job.form is not None:
+            token = job.form.chosen(token, logits, lambda x: job.picker.pick(x, seen))
         if token in self._ends and not request.ignore_end:
             self._finish(job, Done("stop", job.stops.add(job.stream.rest(), final=True), cached=job.cached))
             return
@@ -178,6 +183,8 @@ class TextEngine(Generic[J]):
         self._tell(job, Token(token, job.stops.add(job.stream.add(token)), own, top))
         if job.stops.stopped:
             self._finish(job, Done("stop", cached=job.cached))
+        elif job.form is not None and job.form.is_over:
+            self._finish(job, Done("stop", job.stops.add(job.stream.rest(), final=True), cached=job.cached))
         elif len(job.written) >= request.most or len(request.prompt) + len(job.written) >= self.context:
             rest = job.stops.add(job.stream.rest(), final=True)
             self._finish(job, Done("stop" if job.stops.stopped else "length", rest, cached=job.cached))

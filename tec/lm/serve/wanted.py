@@ -49,6 +49,8 @@ class Wanted:
     more: dict[str, Any] = field(default_factory=dict)  # for the template
     ignore_end: bool = False
     echo: bool = False
+    schema: Any = None  # of the JSON that the text must be
+    forced: bool = False  # whether the answer must be a call of one of the tools
 
 
 class Values:
@@ -65,6 +67,12 @@ class Values:
         for name, allowed in _NEVER.items():
             if read.get(name) not in (None, allowed):
                 raise Wrong(f"{name} is not supported", name, code="unsupported_parameter")
+
+    def changed(self, of: dict[str, Any]) -> Values:
+        """Other values of the same request."""
+        made = object.__new__(Values)
+        made.of = of
+        return made
 
     def number(self, name: str, default: float, least: float, most: float) -> float:
         value = self.of.get(name)
@@ -111,8 +119,21 @@ def wanted_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> Want
     return Wanted(
         stream=values.flag("stream"), usage_at_end=bool((options or {}).get("include_usage")),
         choices=values.whole("n", 1, 1, MOST_CHOICES) or 1, most=most, stop=values.texts("stop", MOST_STOPS),
-        sampling=sampling_of(values, usual, vocabulary), ignore_end=values.flag("ignore_eos"),
+        sampling=sampling_of(values, usual, vocabulary), ignore_end=values.flag("ignore_eos"), schema=_schema(values.of.get("response_format")),
     )  # fmt: skip
+
+
+def _schema(form: Any) -> Any:
+    """The schema that a `response_format` asks for; None for any text."""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if form is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    own = form.get("json_schema") if kind == "json_schema" else None
+    if not isinstance(own, dict) or not isinstance(own.get("schema"), dict):
+        raise Wrong('response_format is {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}', "response_format")  # fmt: skip
+    return own["schema"]
 
 
 def sampling_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> Sampling:
@@ -153,13 +174,10 @@ def chat_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> tuple[
         wanted.logprobs = values.whole("top_logprobs", 0, 0, MOST_TOP)
     elif values.of.get("top_logprobs"):
         raise Wrong("top_logprobs is for requests with logprobs", "top_logprobs")
-    form = values.of.get("response_format")
-    if form is not None and not (isinstance(form, dict) and form.get("type") == "text"):
-        raise Wrong("response_format other than text is not supported", "response_format", code="unsupported_parameter")
     choice = values.of.get("tool_choice")
-    if choice not in (None, "auto", "none"):
-        raise Wrong("tool_choice is auto or none: a call cannot be forced", "tool_choice", code="unsupported_parameter")
     wanted.tools = [] if choice == "none" else _tools(values.of.get("tools"))
+    if choice not in (None, "auto", "none"):
+        wanted.forced, wanted.tools = True, _chosen_tools(choice, wanted.tools)
     more = values.of.get("chat_template_kwargs")
     if more is not None:
         if not isinstance(more, dict) or set(more) & {
@@ -191,6 +209,16 @@ def _tools(value: Any) -> list[dict[str, Any]]:
         ):
             raise Wrong('a tool is {"type": "function", "function": {"name": ...}}', "tools")
     return value
+
+
+def _chosen_tools(choice: Any, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tools of which one must be called."""
+    function = choice.get("function") if isinstance(choice, dict) and choice.get("type") == "function" else None
+    name = function.get("name") if isinstance(function, dict) else None
+    found = [t for t in tools if choice == "required" or (name is not None and t["function"]["name"] == name)]
+    if not found:
+        raise Wrong('tool_choice is "auto", "none", "required", or {"type": "function", "function": {"name": ...}} of one of tools', "tool_choice")  # fmt: skip
+    return found
 
 
 def completion_of(values: Values, usual: Mapping[str, Any], vocabulary: int) -> tuple[Wanted, list[str | list[int]]]:

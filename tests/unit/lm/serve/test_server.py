@@ -202,6 +202,92 @@ def test_embeddings(openai, client):
         c.embeddings.create(model="scripted", input="x")
 
 
+POINT = {"type": "object", "properties": {"x": {"type": "integer", "minimum": -9, "maximum": 9}, "on": {"type": "boolean"}}, "required": ["x", "on"], "additionalProperties": False}  # fmt: skip
+
+
+def test_json_of_a_schema(client):
+    """The model draws letters, and writes what the schema leaves it."""
+    form = {"type": "json_schema", "json_schema": {"name": "point", "schema": POINT, "strict": True}}
+    for _ in range(3):
+        choice = client.chat.completions.create(model="scripted", messages=say("draw"), response_format=form).choices[0]
+        made = json.loads(choice.message.content)
+        assert -9 <= made["x"] <= 9 and made["on"] in (True, False) and choice.finish_reason == "stop"
+    stream = client.chat.completions.create(
+        model="scripted", messages=say('{"k": [1]}'), response_format={"type": "json_object"}, stream=True
+    )
+    assert "".join(c.choices[0].delta.content or "" for c in stream if c.choices) == '{"k": [1]}'
+    cut = client.chat.completions.create(model="scripted", messages=say("draw"), response_format=form, max_tokens=3)
+    assert cut.choices[0].finish_reason == "length" and cut.choices[0].message.content.lstrip(" \n\t")[:1] == "{"
+
+
+def test_a_call_that_is_forced(client):
+    tools = [{"type": "function", "function": {"name": "place", "parameters": POINT}}, *TOOLS]
+    one = {"type": "function", "function": {"name": "place"}}
+    for choice in ("required", one):
+        answer = client.chat.completions.create(
+            model="scripted", messages=say("draw"), tools=tools, tool_choice=choice, max_tokens=600
+        ).choices[0]
+        if choice == one:
+            (call,) = answer.message.tool_calls
+            made = json.loads(call.function.arguments)
+            assert call.function.name == "place" and -9 <= made["x"] <= 9 and answer.finish_reason == "tool_calls"
+        elif answer.finish_reason == "tool_calls":  # any object is a weather's argument, and may be longer
+            assert answer.message.tool_calls[0].function.name in ("place", "weather")
+
+
+def test_responses(client):
+    made = client.responses.create(model="scripted", input="say Grüß dich 🎉", instructions="Be kind.")
+    assert made.output_text == "Grüß dich 🎉" and made.status == "completed" and made.object == "response"
+    assert made.usage.output_tokens == len("Grüß dich 🎉".encode()) and made.usage.input_tokens > 0
+    talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [{"type": "output_text", "text": "ho"}]}, {"role": "user", "content": [{"type": "input_text", "text": "say more"}]}]  # fmt: skip
+    assert client.responses.create(model="scripted", input=talk).output_text == "more"
+    cut = client.responses.create(model="scripted", input="say abcdef", max_output_tokens=2)
+    assert cut.status == "incomplete" and cut.incomplete_details.reason == "max_output_tokens"
+    form = {"format": {"type": "json_schema", "name": "point", "schema": POINT}}
+    assert {"x", "on"} == {*json.loads(client.responses.create(model="scripted", input="say draw", text=form).output_text)}  # fmt: skip
+
+
+def test_responses_as_they_come(client):
+    events = list(client.responses.create(model="scripted", input="say Grüß 🎉", stream=True))
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.type.removeprefix("response.") for e in events]
+    assert kinds == [
+        "created", "in_progress", "output_item.added", "content_part.added", *["output_text.delta"] * 6, "output_text.done", "content_part.done", "output_item.done",
+        "completed",
+    ]  # fmt: skip
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == "Grüß 🎉"
+    assert events[-1].response.output_text == "Grüß 🎉" and events[-1].response.usage.output_tokens == len("Grüß 🎉".encode())  # fmt: skip
+
+
+def test_responses_that_call_tools(client):
+    tools = [{"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}]
+    text = 'say {"name": "weather", "parameters": {"city": "Bern"}}'
+    (call,) = client.responses.create(model="scripted", input=text, tools=tools).output
+    assert (call.type, call.name, json.loads(call.arguments)) == ("function_call", "weather", {"city": "Bern"})
+    events = list(client.responses.create(model="scripted", input=text, tools=tools, stream=True))
+    (done,) = [e for e in events if e.type == "response.function_call_arguments.done"]
+    assert json.loads(done.arguments) == {"city": "Bern"} and events[-1].response.output[0].name == "weather"
+    answered = [{"role": "user", "content": "x"}, {"type": "function_call", "call_id": call.call_id, "name": "weather", "arguments": "{}"}, {"type": "function_call_output", "call_id": call.call_id, "output": "say sun"}]  # fmt: skip
+    assert client.responses.create(model="scripted", input=answered, tools=tools).output_text == "sun"
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter", "match"),
+    [
+        ({}, "input", "a text or a list"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input", "other than texts"),
+        ({"input": [{"type": "reasoning"}]}, "input", "'reasoning'"),
+        ({"input": "x", "previous_response_id": "resp_1"}, "previous_response_id", "whole conversation"),
+        ({"input": "x", "tools": [{"type": "web_search"}]}, "tools", "'web_search'"),
+        ({"input": "x", "instructions": 7}, "instructions", "a text"),
+    ],
+)
+def test_wrong_responses(address, body, parameter, match):
+    answer = httpx.post(f"{address}/v1/responses", json=body, timeout=60)
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and error["param"] == parameter and match in error["message"], error
+
+
 WRONG = {
     "no JSON": (b"{", None, 400, "no JSON"),
     "deep JSON": (b"[" * 200_000, None, 400, "no JSON"),
@@ -226,17 +312,24 @@ WRONG = {
     "a bias of a text": ({"messages": say("x"), "logit_bias": {"7": "x"}}, "logit_bias", 400, "-100 to 100"),
     "a stream": ({"messages": say("x"), "stream": "yes"}, "stream", 400, "true or false"),
     "tools": ({"messages": say("x"), "tools": [{}]}, "tools", 400, "a tool is"),
-    "a call that is forced": (
-        {"messages": say("x"), "tools": TOOLS, "tool_choice": "required"},
+    "a call of no tool": ({"messages": say("x"), "tool_choice": "required"}, "tool_choice", 400, "of one of tools"),
+    "a call of another tool": (
+        {"messages": say("x"), "tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "news"}}},
         "tool_choice",
         400,
-        "cannot be forced",
+        "of one of tools",
     ),
-    "a schema": (
+    "no schema": (
         {"messages": say("x"), "response_format": {"type": "json_schema"}},
         "response_format",
         400,
-        "not supported",
+        "response_format is",
+    ),
+    "a schema": (
+        {"messages": say("x"), "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}},
+        "response_format",
+        400,
+        "'not' at $",
     ),
     "sound": ({"messages": say("x"), "audio": {"voice": "x"}}, "audio", 400, "not supported"),
     "a template's values": (
