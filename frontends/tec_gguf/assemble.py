@@ -38,11 +38,11 @@ def checkpoint_of(path: Path) -> Checkpoint:
     tokens = metadata.get("tokenizer.ggml.tokens")
     config = config_of(meta, tensors, len(tokens) if isinstance(tokens, (list, Texts)) else None)
     families.complete(meta, config, tensors)
-    template = metadata.get("tokenizer.chat_template")
+    template, tools = (metadata.get(f"tokenizer.chat_template{n}") for n in ("", ".tool_use"))
     own = (f"{architecture}.", "tokenizer.", "split.")
     return Checkpoint(
         architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: _tokenizer(metadata),
-        chat_template=template if isinstance(template, str) else None, generation=generation_of(metadata), path=str(path),
+        chat_template=template if isinstance(template, str) else None, tool_template=tools if isinstance(tools, str) else None, generation=generation_of(metadata), path=str(path),
         metadata={k: v for k, v in metadata.items() if not k.startswith(own)}, files=tuple(p.path for p in parts),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tec.lm.checkpoint import Checkpoint
 
-from .settings import config_of, generation_of, load, template_of
+from .settings import config_of, generation_of, load, templates_of
 from .tokenizer import named_ends, tokenizer_of_folder
 from .weights import files_of, tensors_of
 
@@ -25,7 +25,7 @@ def open(path: Path) -> Checkpoint:
     """The folder's checkpoint. Raises ImportModelError."""
     config = config_of(path)
     tensors = tensors_of(path, config)
-    settings = load(path / "tokenizer_config.json")
+    settings = {**load(path / "special_tokens_map.json"), **load(path / "tokenizer_config.json")}
     tokenizer = tokenizer_of_folder(path, settings)
     if "vocab_size" not in config and "model.embed_tokens.weight" in tensors:
         config["vocab_size"] = tensors["model.embed_tokens.weight"].shape[0]
@@ -40,7 +40,13 @@ def open(path: Path) -> Checkpoint:
             and (k := tokenizer.id_of(text)) is not None
         ):
             generation[name] = k
+    for name in ("bos_token", "eos_token"):  # a template gets these, whatever ids config.json has
+        if name in settings:
+            token = settings[name]
+            text = token.get("content") if isinstance(token, dict) else token
+            generation[name] = text if isinstance(text, str) else ""
+    template, tool_template = templates_of(path, settings)
     return Checkpoint(
         architecture=config["model_type"], config=config, tensors=tensors, make_tokenizer=lambda: tokenizer,
-        chat_template=template_of(path, settings), generation=generation, path=str(path), files=tuple(files_of(path)),
+        chat_template=template, tool_template=tool_template, generation=generation, path=str(path), files=tuple(files_of(path)),
     )  # fmt: skip

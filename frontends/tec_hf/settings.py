@@ -163,16 +163,23 @@ def _of_speech(said: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, 
     return found
 
 
-def template_of(folder: Path, tokenizer: Mapping[str, Any]) -> str | None:
-    """The chat template: chat_template.jinja, chat_template.json, or in tokenizer_config.json, where a list names several and "default" is meant."""
-    file = folder / "chat_template.jinja"
+def templates_of(folder: Path, tokenizer: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """The chat template, and the one for conversations with tools where it is another: chat_template.jinja with those of additional_chat_templates beside it,
+    chat_template.json, or in tokenizer_config.json, where a list names several."""
+    file, more = folder / "chat_template.jinja", folder / "additional_chat_templates" / "tool_use.jinja"
     if file.is_file():
-        try:
-            return file.read_text("utf-8")
-        except (OSError, ValueError) as error:
-            raise ImportModelError(f"cannot read {file}: {error}") from None
+        return _text_of(file), _text_of(more) if more.is_file() else None
     said = load(folder / "chat_template.json").get("chat_template", tokenizer.get("chat_template"))
+    named: dict[Any, Any] = {}
     if isinstance(said, list):
         named = {t.get("name"): t.get("template") for t in said if isinstance(t, dict)}
         said = named.get("default", next(iter(named.values()), None))
-    return said if isinstance(said, str) else None
+    tools = named.get("tool_use")
+    return said if isinstance(said, str) else None, tools if isinstance(tools, str) else None
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise ImportModelError(f"cannot read {file}: {error}") from None

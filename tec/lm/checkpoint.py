@@ -181,7 +181,9 @@ class Checkpoint:
     architecture: Hugging Face's model_type ("llama", "qwen3_moe", "gemma3_text", ...), for every kind of file.
     config: with the keys of config.json. tensors: by name. chat_template: a jinja2 text, or None. generation:
     "eos_token_ids" (all that end an answer), "bos_token_id", "pad_token_id", and defaults of sampling (temperature,
-    top_k, top_p, repetition_penalty) if the files state them. path: of the file or folder.
+    top_k, top_p, repetition_penalty) if the files state them; "bos_token" and "eos_token", the texts that a template
+    gets where these are not the ids' own. tool_template: in place of chat_template where there are tools, or None.
+    path: of the file or folder.
     """
 
     architecture: str
@@ -189,6 +191,7 @@ class Checkpoint:
     tensors: Mapping[str, PackedTensor]
     make_tokenizer: Callable[[], Tokenizer | None] = lambda: None
     chat_template: str | None = None
+    tool_template: str | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
     path: str = ""
     # What the file says that has no place in config, by its own names.

@@ -269,7 +269,7 @@ class _Api:
         try:
             if wanted.forced:
                 template = self.served.template
-                schema, before, behind = form_of_call(wanted.tools, "" if template is None else template.source)
+                schema, before, behind = form_of_call(wanted.tools, "" if template is None else template.tool_source)
                 return self.forms.of(schema, before, behind)
             return None if wanted.schema is None else self.forms.of(wanted.schema)
         except ArgumentError as error:

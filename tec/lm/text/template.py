@@ -40,11 +40,13 @@ _KNOWN = {
 
 
 class ChatTemplate:
-    """A template. source: jinja2. bos, eos: the texts of the tokens that begin and end. Raises ImportModelError for a source that is none."""
+    """A template. source: jinja2. bos, eos: the texts of the tokens that begin and end. tool_source: in place of the source where there are tools. Raises
+    ImportModelError for a source that is none."""
 
-    def __init__(self, source: str, bos: str = "", eos: str = ""):
-        self.source = source
+    def __init__(self, source: str, bos: str = "", eos: str = "", tool_source: str | None = None):
+        self.source, self.tool_source = source, source if tool_source is None else tool_source
         self._compiled = Compiled(source)
+        self._for_tools = self._compiled if tool_source is None else Compiled(tool_source)
         self._fixed = {"bos_token": bos, "eos_token": eos}
         self._lock = Lock()  # a rendering counts its steps in its environment
 
@@ -67,21 +69,23 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }  # fmt: skip
         with self._lock:
-            return self._compiled.render(values)
+            return (self._for_tools if tools else self._compiled).render(values)
 
 
 def template_of(checkpoint: Checkpoint) -> ChatTemplate | None:
     """A model's template; one that is known by its special tokens where the file has none; None where there is no such token either."""
     tokenizer = checkpoint.tokenizer
 
-    def text(name: str) -> str:
+    def text(said: str, name: str) -> str:
+        if said in checkpoint.generation:
+            return str(checkpoint.generation[said])
         ids = checkpoint.generation.get(name)
         k = ids[0] if isinstance(ids, list) and ids else ids
         return tokenizer.decode([k], special=True) if tokenizer is not None and isinstance(k, int) else ""
 
-    bos, eos = text("bos_token_id"), text("eos_token_ids")
+    bos, eos = text("bos_token", "bos_token_id"), text("eos_token", "eos_token_ids")
     if checkpoint.chat_template is not None:
-        return ChatTemplate(checkpoint.chat_template, bos, eos)
+        return ChatTemplate(checkpoint.chat_template, bos, eos, checkpoint.tool_template)
     if tokenizer is None:
         return None
     found = next((source for token, source in _KNOWN.items() if tokenizer.id_of(token) is not None), None)

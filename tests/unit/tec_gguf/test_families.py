@@ -104,3 +104,9 @@ def test_an_unknown_architecture_is_told_what_is_near(tmp_path):
     with pytest.raises(ImportModelError, match="'qwen3moee', which is unknown") as told:
         opening.open(write(tmp_path / "m.gguf", "qwen3moee", {}, {"x": np.zeros(32, np.float32)}))
     assert "near: qwen3moe" in str(told.value)
+
+
+def test_a_template_for_tools(tmp_path):
+    facts = {f"llama.{k}": v for k, v in COMMON.items()} | {"tokenizer.chat_template": "a", "tokenizer.chat_template.tool_use": "b"}  # fmt: skip
+    checkpoint = opening.open(write(tmp_path / "m.gguf", "llama", facts, {"x": np.zeros(32, np.float32)}))
+    assert (checkpoint.chat_template, checkpoint.tool_template) == ("a", "b")

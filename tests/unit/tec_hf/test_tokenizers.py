@@ -13,6 +13,7 @@ import tokenizers as tk
 import tec.lm.opening as opening
 from tec.errors import ArgumentError, ImportModelError
 from tec.lm.text.guard import Guard
+from tec.lm.text.template import template_of
 from tec.lm.text.tokenizer import Stream
 from tests.unit.lm.text.test_tokenizers import TEXTS, corpus, drawn
 
@@ -99,3 +100,35 @@ def test_a_json_that_is_none(tmp_path):
     (place / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["x y"]}}))
     with pytest.raises(ImportModelError, match="is no tokenizer"):
         opening.open(place)
+
+
+def test_what_a_template_gets_is_what_the_tokenizer_says(tmp_path, made):
+    """Texts of tokenizer_config.json or special_tokens_map.json, whatever ids config.json has; of null none; of what neither says the ids' own."""
+    place = folder(tmp_path / "m", {**LLAMA, "bos_token_id": 1, "eos_token_id": 1}, NORM)
+    (place / "tokenizer.json").write_text(made.to_str())
+    (place / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}")
+    ask = [{"role": "user", "content": "x"}]
+
+    def rendered(settings, special):
+        (place / "tokenizer_config.json").write_text(json.dumps(settings))
+        (place / "special_tokens_map.json").write_text(json.dumps(special))
+        return template_of(opening.open(place)).render(ask)
+
+    assert rendered({}, {}) == "<|im_end|>x<|im_end|>"
+    assert rendered({"bos_token": "<s>", "eos_token": {"content": "</s>"}}, {"eos_token": "no"}) == "<s>x</s>"
+    assert rendered({"bos_token": None}, {"eos_token": "</s>"}) == "x</s>"
+
+
+@pytest.mark.parametrize("where", ["a list", "a folder"])
+def test_a_template_of_its_own_for_tools(tmp_path, where):
+    plain, tools = "{{ messages[0].content }}", "{{ tools | length }} tools: {{ messages[0].content }}"
+    named = [{"name": "default", "template": plain}, {"name": "tool_use", "template": tools}]
+    place = folder(
+        tmp_path / "m", LLAMA, NORM, tokenizer_config={"chat_template": named if where == "a list" else "none"}
+    )
+    if where == "a folder":
+        (place / "chat_template.jinja").write_text(plain)
+        (place / "additional_chat_templates").mkdir()
+        (place / "additional_chat_templates" / "tool_use.jinja").write_text(tools)
+    template, ask = template_of(opening.open(place)), [{"role": "user", "content": "x"}]
+    assert (template.render(ask), template.render(ask, tools=[{"a": 1}])) == ("x", "1 tools: x")
