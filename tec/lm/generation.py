@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Generator, Iterator, Sequence
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,6 +30,14 @@ class Decoder(Protocol):
         """Tokens that the text may still have; None where nothing says."""
 
 
+def _texts(stop: Any) -> list[str]:
+    listed = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, Collection) else [None]
+    wrong = next((t for t in listed if not isinstance(t, str)), "")
+    if wrong != "":
+        raise ArgumentError(f"stop is {stop!r}", hint="a text, or a list of texts")
+    return listed
+
+
 class Generation:
     """An iterator over pieces of text. `ids`: its tokens so far; `text`: what was given; `reason`: why it ended ("end", "length", "stop"), None before;
     `prompt_tokens`, `prompt_seconds` (to the first token), `seconds` (of the tokens behind the first), `tokens_per_second`; `logprobs`: for each token the
@@ -43,7 +52,11 @@ class Generation:
         self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
         self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
         self._form = form
-        self._stops = Stops([stop] if isinstance(stop, str) else stop)
+        if isinstance(logprobs, bool) or not isinstance(logprobs, Integral) or logprobs < 0:
+            raise ArgumentError(
+                f"logprobs is {logprobs!r}", hint="how many of the likeliest tokens are kept; 0 for none"
+            )
+        self._stops = Stops(_texts(stop))
         self.ids: list[int] = []
         self.reason: str | None = None
         self.prompt_tokens = len(self._prompt)
@@ -75,6 +88,7 @@ class Generation:
         start = time.perf_counter()
         logits = self._decoder.begin(self._prompt)
         self.prompt_seconds = time.perf_counter() - start
+        begun = self._begun()
         token, ahead = self._picked(logits), None
         try:
             while True:
@@ -99,6 +113,9 @@ class Generation:
                 start = time.perf_counter()
                 if len(self.ids) == 1:
                     ahead = self._ahead(token, self._most - 1 if room is None else min(self._most - 1, room))
+                if self._begun() != begun:  # the caches are another text's
+                    self.reason = "stop"
+                    break
                 if ahead is None:
                     logits = self._decoder.next(token)
                     token = self._picked(logits)
@@ -115,6 +132,11 @@ class Generation:
             yield piece
             if self._stops.stopped:
                 self.reason = "stop"
+
+    def _begun(self) -> int:
+        """How many texts the decoder has begun."""
+        found: int = getattr(self._decoder, "begun", 0)
+        return found
 
     def _picked(self, logits: Any) -> int:
         written = [*self._prompt, *self.ids] if self._picker.sampling.counts_written else ()

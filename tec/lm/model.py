@@ -5,11 +5,14 @@ checkpoint -> compiled (code, recipes) -> weights -> executor (caches that grow 
 
 from __future__ import annotations
 
+import difflib
 import os
+import reprlib
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +31,7 @@ from .lookup import Lookup
 from .memory import available_bytes
 from .opening import open as open_checkpoint
 from .rope import boundary
-from .sampling import Sampling
+from .sampling import PENALTIES, Sampling
 from .speculative import Speculative, Verifier, guesser_of
 from .starting import code_of
 from .text.guard import Guard
@@ -37,6 +40,19 @@ from .text.template import ChatTemplate, template_of
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
 _FIRST_ROWS = 256  # that caches have room for at first
 SPEECH = ("whisper",)  # of models for sound: `speech`, which is imported by who asks for it
+_SETTINGS = (
+    "max_tokens",
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "seed",
+    "stop",
+    "logprobs",
+    "ngrams",
+    "draft",
+    "schema",
+)
 _DTYPES = ("float32", "float16", "bfloat16")
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
@@ -102,6 +118,7 @@ class LanguageModel:
         self._step = self._made_step(weights, made.missing, progress, cache) if self.target.is_gpu else None
         self.ids: list[int] = []  # what the caches hold
         self._length = 0  # of the text that they were made for
+        self.begun = 0  # texts
         self.ends = _ends(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
@@ -190,14 +207,18 @@ class LanguageModel:
         beginning is not processed again. Raises ArgumentError for a prompt that does not fit the context.
         """
         ids = self.encode(prompt)
+        wrong = next((n for n in penalties if n not in PENALTIES), None)
+        if wrong is not None:
+            near = difflib.get_close_matches(wrong, [*PENALTIES, *_SETTINGS], 1) or PENALTIES
+            raise ArgumentError(f"generate has no setting {wrong!r}", hint=f"{', '.join(near)}")
         usual = self.checkpoint.generation if _is_chat(prompt) else {}
         settings = Sampling(
             float(usual.get("temperature", 0.0)) if temperature is None else temperature,
             int(usual.get("top_k", 0)) if top_k is None else top_k, float(usual.get("top_p", 1.0)) if top_p is None else top_p, seed, min_p, **penalties,
         )  # fmt: skip
-        wrong = next((t for t in settings.logit_bias if not 0 <= t < self.config.vocabulary), None)
-        if wrong is not None:
-            raise ArgumentError(f"logit_bias names the token {wrong}, and there are {self.config.vocabulary}")
+        beyond = next((t for t in settings.logit_bias if not 0 <= t < self.config.vocabulary), None)
+        if beyond is not None:
+            raise ArgumentError(f"logit_bias names the token {beyond}, and there are {self.config.vocabulary}")
         self.check_room(len(ids))
         most = self.context - len(ids) + 1 if max_tokens is None else max_tokens
         guesser = guesser_of(self, ngrams, draft)
@@ -219,7 +240,12 @@ class LanguageModel:
             guard = Guard(getattr(self._text(), "special_texts", ()))  # what stands in a message ends no message
             found = self._text().encode(self.conversation(guard.all(list(given))), add_special=False)
         else:
-            found = [int(t) for t in given]
+            listed = list(given) if isinstance(given, Iterable) else [None]
+            if not all(isinstance(t, Integral) for t in listed):
+                raise ArgumentError(
+                    f"the prompt is {reprlib.repr(given)}", hint="a text, a list of tokens, or messages with roles"
+                )
+            found = [int(t) for t in listed]
         wrong = next((t for t in found if not 0 <= t < self.config.vocabulary), None)
         if wrong is not None:
             raise ArgumentError(
@@ -260,6 +286,7 @@ class LanguageModel:
         common with the one before.
         """
         self._end_writer()
+        self.begun += 1
         with self._lock:
             self.check_room(len(prompt))
             same = _common(self.ids, prompt[:-1])
@@ -393,7 +420,7 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 def _is_chat(prompt: Prompt) -> bool:
-    return not isinstance(prompt, str) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
+    return isinstance(prompt, Sequence) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def _usual_dtype(config: Config, target: Target) -> str:

@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ..errors import ImportModelError
+from ..errors import ArgumentError, ImportModelError, one_line
 from .adapters import Adapter
 from .checkpoint import Checkpoint, refuse_pointer
 
@@ -27,6 +27,8 @@ def open(path: str | os.PathLike[str]) -> Checkpoint:
     path: of the file or folder. Returns a `Checkpoint`. Raises ImportModelError if no frontend accepts the path, and
     for files that are damaged or of an unknown architecture.
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ArgumentError(f"the model is {one_line(repr(path))[:80]}", hint="the path of a .gguf file or of a folder")
     place = Path(path)
     if not place.exists():
         raise ImportModelError(f"{place}: no such file or folder", hint=_LOCAL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from ..errors import ArgumentError
 from ..records import dataclass
 
 _PENALIZED = 64  # the last tokens that repetition penalties see, as llama.cpp's default
+
+
+PENALTIES = ("repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "penalized")
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,18 @@ class Sampling:
     penalized: int = _PENALIZED
 
     def __post_init__(self) -> None:
+        for kind, names, what in (
+            (Real, ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"), "a number"),
+            (Integral, ("top_k", "penalized"), "an int"),
+        ):  # fmt: skip
+            for name in names:
+                value = getattr(self, name)
+                if isinstance(value, bool) or not isinstance(value, kind):
+                    raise ArgumentError(f"{name} is {value!r}", hint=what)
+        if not isinstance(self.logit_bias, Mapping) or not all(
+            isinstance(t, Integral) and isinstance(b, Real) and b == b for t, b in self.logit_bias.items()
+        ):
+            raise ArgumentError(f"logit_bias is {self.logit_bias!r}", hint="numbers by tokens: {13: -100.0}")
         if not 0 <= self.temperature < float("inf"):
             raise ArgumentError(
                 f"temperature is {self.temperature}", hint="0 for the likeliest token, about 1 for variety"

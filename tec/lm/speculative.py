@@ -120,6 +120,11 @@ class Speculative:
         self._count = min(FIRST_GUESSES, self._most)
 
     @property
+    def begun(self) -> int:
+        """Texts that the model has begun."""
+        return self.lm.begun
+
+    @property
     def room(self) -> int:
         """See `Decoder.room`."""
         return self.lm.context - len(self._ids)

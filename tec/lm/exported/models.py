@@ -110,6 +110,7 @@ class Decoder:
                 self.first = _Run(net, device, files.first.path.name)
         self.encoder = compiled(files.encoder, options).executor(device) if files.encoder is not None else None
         self.ids: list[int] = []
+        self.begun = 0  # texts
         self.given: dict[str, Any] = {}
         self.waiting: dict[str, Any] = {}  # caches that `first` made, for the first step
 
@@ -118,6 +119,7 @@ class Decoder:
         if not prompt:
             raise ArgumentError("the prompt has no tokens")
         self.given, self.waiting, self.ids = {}, {}, []
+        self.begun += 1
         if self.step.net.plan.states:
             self.step.executor.reset()
         if self.encoder is not None:

@@ -317,10 +317,34 @@ def test_configurations_that_do_not_fit(change: Mapping[str, Any], says: str) ->
         load(llama(change), target="llvm", cache=False)
 
 
+@pytest.mark.parametrize("how", [{}, {"ngrams": True}])
+def test_a_text_ends_when_another_one_begins(lm: Any, how: Mapping[str, Any]) -> None:
+    """It would go on from the other one's keys."""
+    lm.ends.clear()
+    whole = list(lm.generate("Once", max_tokens=20))
+    one = lm.generate("Once", max_tokens=20, **how)
+    first = [next(one), next(one)]
+    other = "".join(lm.generate("Twice", max_tokens=6, **how))
+    assert [*first, *one] == whole[:2] and one.reason == "stop" and len(one.ids) < 20
+    assert other == "".join(lm.generate("Twice", max_tokens=6)) and list(lm.generate("Once", max_tokens=20)) == whole
+
+
 def test_settings_that_do_not_fit(lm: Any) -> None:
     for settings in ({"min_p": 1.0}, {"repetition_penalty": 0.0}, {"max_tokens": 0}, {"temperature": -1.0}):
         with pytest.raises(tec.ArgumentError):
             lm.generate("a", **settings)
+    for settings, said in (
+        ({"temperature": "hot"}, "temperature is 'hot'"), ({"top_k": 2.5}, "top_k is 2.5"), ({"top_p": True}, "top_p is True"), ({"logit_bias": {"5": 1.0}}, "logit_bias is"),
+        ({"logit_bias": [5]}, "logit_bias is"), ({"stop": 5}, "stop is 5"), ({"stop": ["a", 5]}, "stop is"), ({"logprobs": -1}, "logprobs is -1"),
+        ({"repeat_penalty": 1.1}, "no setting 'repeat_penalty'"),
+    ):  # fmt: skip
+        with pytest.raises(tec.ArgumentError, match=said):
+            lm.generate("a", **settings)
+    for prompt in (None, 5, [1.5], ["a", "b"], {"role": "user"}):
+        with pytest.raises(tec.ArgumentError, match="the prompt is"):
+            lm.generate(prompt)
+    with pytest.raises(tec.ArgumentError, match="the model is None"):
+        load(None)  # type: ignore[arg-type]
     with pytest.raises(tec.ArgumentError, match="no tokens"):
         lm.generate("")
     with pytest.raises(tec.ArgumentError, match="logit_bias names the token 128, and there are 128"):
@@ -365,7 +389,11 @@ def test_the_page_lists_the_architectures_that_run() -> None:
         for row in rows.splitlines()
         for name in re.findall(r"`(\w+)`", row.split("|")[1:2][0] if "|" in row else "")
     ]
-    assert sorted(named) == sorted(NAMES)
+    # Of folders whose models are another architecture's (`tec_hf.namesakes`).
+    others = {
+        "internlm2", "internlm3", "exaone", "llama4", "gemma3n", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "kimi_k2", "bailing_moe", "minicpm",
+    }  # fmt: skip
+    assert sorted(named) == sorted({*NAMES, *others})
 
 
 @pytest.mark.parametrize(("target", "stacked", "apart"), [("llvm", True, False), ("rocm -mcpu=gfx942", False, False)])
