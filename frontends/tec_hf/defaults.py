@@ -313,8 +313,10 @@ def complete(config: dict[str, Any]) -> None:
             config["partial_rotary_factor"] = turned / (hidden // heads)
     if kind == "falcon":
         _falcon(config)
-    if kind == "minimax_m2" and type(config.get("rotary_dim")) is int:
-        config.setdefault("partial_rotary_factor", config["rotary_dim"] / config["head_dim"])
+    if kind == "minimax_m2":
+        turned, size = config.get("rotary_dim"), config.get("head_dim")
+        if type(turned) is int and type(size) is int and size > 0:
+            config.setdefault("partial_rotary_factor", turned / size)
     if kind == "minicpm3":
         _minicpm3(config)
     if kind == "nemotron_h":

@@ -29,7 +29,12 @@ def known(config: Config) -> None:
     kind = str(config["model_type"])
     change = _CHANGES.get(kind)
     if change is not None:
-        change(config)
+        try:
+            change(config)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise ImportModelError(
+                f"the configuration of {kind} cannot be read: {one_line(str(error))[:200]}"
+            ) from None
     elif kind in _SAME:
         config["model_type"] = _SAME[kind]
     else:

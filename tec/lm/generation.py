@@ -31,9 +31,8 @@ class Decoder(Protocol):
 
 
 def _texts(stop: Any) -> list[str]:
-    listed = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, Collection) else [None]
-    wrong = next((t for t in listed if not isinstance(t, str)), "")
-    if wrong != "":
+    listed: list[Any] = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, Collection) else [None]
+    if not all(isinstance(t, str) for t in listed):
         raise ArgumentError(f"stop is {stop!r}", hint="a text, or a list of texts")
     return listed
 
@@ -52,10 +51,9 @@ class Generation:
         self._decoder, self._tokenizer, self._picker = decoder, tokenizer, sampling.picker()
         self._prompt, self._most, self._ends, self._logprobs = list(prompt), max_tokens, ends, logprobs
         self._form = form
-        if isinstance(logprobs, bool) or not isinstance(logprobs, Integral) or logprobs < 0:
-            raise ArgumentError(
-                f"logprobs is {logprobs!r}", hint="how many of the likeliest tokens are kept; 0 for none"
-            )
+        kept: Any = logprobs
+        if isinstance(kept, bool) or not isinstance(kept, Integral) or kept < 0:
+            raise ArgumentError(f"logprobs is {kept!r}", hint="how many of the likeliest tokens are kept; 0 for none")
         self._stops = Stops(_texts(stop))
         self.ids: list[int] = []
         self.reason: str | None = None

@@ -34,6 +34,10 @@ def _is_token(x: Any) -> bool:
     return isinstance(x, numbers.Integral) and not isinstance(x, bool) and -1 <= int(x) < _LARGEST
 
 
+def _is_part(x: Any) -> bool:
+    return _is_number(x) and 0 <= x < 1
+
+
 def _each(kind: Callable[[Any], bool], least: int = 0) -> Callable[[Any], bool]:
     return lambda x: isinstance(x, (list, tuple)) and len(x) >= least and all(map(kind, x))
 
@@ -67,7 +71,16 @@ def _numbers(count: int) -> _Kind:
     return lambda x: _each(_is_number)(x) and len(x) == count, f"a list of {count} numbers"
 
 
+_AUTO = (lambda x: _is_count(x) or x == "auto"), 'an int, or "auto"'
 _KINDS: dict[str, _Kind] = {
+    **dict.fromkeys(("attention_chunk_size", "altup_active_idx"), _COUNT),
+    **dict.fromkeys(("time_step_rank", "mamba_dt_rank"), _AUTO),
+    **dict.fromkeys(
+        ("alibi", "multi_query", "mup_enabled", "altup_correct_scale", "attn_temperature_tuning", "new_decoder_architecture"), _FLAG),
+    **dict.fromkeys(("mixer_rms_eps", "router_jitter_noise"), _FROM_ZERO),
+    **dict.fromkeys(("floor_scale", "dim_model_base", "expand"), _POSITIVE),
+    **dict.fromkeys(("attn_scale", "route_scale", "scale_emb", "scale_depth"), _NUMBER),
+    "activation_sparsity_pattern": (lambda x: _is_part(x) or _each(_is_part)(x), "a number from 0 to below 1, or a list of them"),
     **dict.fromkeys(
         ("sliding_window", "sliding_window_pattern", "first_k_dense_replace", "n_shared_experts", "num_dense_layers", "num_kv_shared_layers", "q_lora_rank",
          "hidden_size_per_layer_input", "shared_intermediate_size", "moe_num_shared_experts", "num_shared_experts", "num_local_experts", "no_rope_layer_interval"), _COUNT),
@@ -83,7 +96,7 @@ _KINDS: dict[str, _Kind] = {
          "key_multiplier", "attention_in_multiplier", "attention_out_multiplier", "ssm_in_multiplier", "ssm_out_multiplier", "lm_head_multiplier"), _NUMBER),
     "mlp_multipliers": _numbers(2), "ssm_multipliers": _numbers(5),
     "mlp_layer_types": (_each(("dense", "sparse").__contains__), "a list of dense and sparse"),
-    "mamba_d_head": (lambda x: _is_count(x) or x == "auto", 'an int, or "auto"'),
+    "mamba_d_head": _AUTO,
     "partial_rotary_factor": _SHARE,
     **dict.fromkeys(("hidden_act", "hidden_activation", "mlp_hidden_act", "topk_method", "position_embedding_type"), _TEXT),
     "layer_types": (_each(_LAYERS.__contains__), f"a list of {', '.join(_LAYERS)}"),
@@ -93,7 +106,7 @@ _KINDS: dict[str, _Kind] = {
 }  # fmt: skip
 _ROPE: dict[str, _Kind] = {
     "rope_type": _TEXT, "type": _TEXT, "rope_theta": _BASE, "partial_rotary_factor": _SHARE,
-    **dict.fromkeys(("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "alpha"), _POSITIVE),
+    **dict.fromkeys(("factor", "original_max_position_embeddings", "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "alpha", "short_mscale", "long_mscale"), _POSITIVE),
     **dict.fromkeys(("attention_factor", "mscale", "mscale_all_dim", "llama_4_scaling_beta"), _FROM_ZERO),
     **dict.fromkeys(("short_factor", "long_factor", "factors"), _FACTORS), "truncate": _FLAG,
 }  # fmt: skip

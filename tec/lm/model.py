@@ -240,7 +240,7 @@ class LanguageModel:
             guard = Guard(getattr(self._text(), "special_texts", ()))  # what stands in a message ends no message
             found = self._text().encode(self.conversation(guard.all(list(given))), add_special=False)
         else:
-            listed = list(given) if isinstance(given, Iterable) else [None]
+            listed: list[Any] = list(given) if isinstance(given, Iterable) else [None]
             if not all(isinstance(t, Integral) for t in listed):
                 raise ArgumentError(
                     f"the prompt is {reprlib.repr(given)}", hint="a text, a list of tokens, or messages with roles"

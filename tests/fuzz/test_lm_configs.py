@@ -132,3 +132,19 @@ def test_a_head_that_is_missing_is_told(folders: Any) -> None:
     (folder / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": False}))
     with pytest.raises(TecError, match="tie_word_embeddings"):
         _opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("gemma3n_text 0", {"num_kv_shared_layers": 5}, "num_kv_shared_layers = 5"),
+        ("gemma3n_text 0", {"altup_active_idx": 4}, "altup_active_idx = 4 of 4"),
+        ("gemma3n_text 0", {"activation_sparsity_pattern": [1.0] * 5}, "activation_sparsity_pattern"),
+        ("phimoe 0", {"num_experts_per_tok": 3}, "num_experts_per_tok = 3"),
+    ],
+)  # fmt: skip
+def test_what_an_architecture_has_not(folders: Any, name: str, change: dict[str, Any], said: str) -> None:
+    folder, config = folders(name)
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(TecError, match=said):
+        _opened(folder)

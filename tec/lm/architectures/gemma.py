@@ -5,6 +5,7 @@ Sources: arXiv 2408.00118, 2503.19786; transformers' modeling_gemma2.py, modelin
 
 from __future__ import annotations
 
+from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
 
@@ -73,6 +74,18 @@ def _end_of_layer(m: Layers, x: Value, attended: Value) -> Value:
 def _end(m: Layers, x: Value) -> Value:
     x = m.rms_norm(m.last(x), "model.norm", shift=_shift(m))
     return m.logits(x, softcap=m.c.number("final_logit_softcapping", 0.0))
+
+
+Kept = dict[str, tuple[Value, Value]]  # keys and values by kind of layer, which layers without some of their own read
+
+
+def kept_of(m: Layers, kept: Kept, kind: str) -> tuple[Value, Value]:
+    """Of a kind of layer. ImportModelError where no layer before this one has some."""
+    if kind not in kept:
+        raise ImportModelError(
+            f"num_kv_shared_layers = {m.c.get('num_kv_shared_layers')} of {m.c.architecture} leaves no keys for layer {m.layer}, a {kind}"
+        )
+    return kept[kind]
 
 
 def per_layer_inputs(m: Layers, x: Value) -> Value | None:

@@ -11,9 +11,7 @@ from statistics import NormalDist
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
-from .gemma import per_layer_inputs
-
-Kept = dict[str, tuple[Value, Value]]  # keys and values by kind of layer, which layers without some of their own read
+from .gemma import Kept, kept_of, per_layer_inputs
 
 
 def gemma3n(m: Layers) -> Value:
@@ -43,7 +41,11 @@ def gemma3n(m: Layers) -> Value:
 
 
 def _active(m: Layers) -> int:
-    return int(m.c.get("altup_active_idx", 0))
+    """The number of the stream that layers compute."""
+    number, count = int(m.c.get("altup_active_idx", 0)), m.c.size("altup_num_inputs", 4)
+    if not 0 <= number < count:
+        raise ImportModelError(f"altup_active_idx = {number} of {count} streams in {m.c.architecture}")
+    return number
 
 
 def _as_large(m: Layers, y: Value, x: Value) -> Value:
@@ -112,7 +114,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
         k, v = (m.heads(y, c.kv_heads) for y in m.linear(h, f"{at}.k_proj", f"{at}.v_proj", sizes=[c.kv_heads * size] * 2))  # fmt: skip
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
         kept[kind] = m.cached(k, "key"), m.cached(m.unit(v), "value")
-    return m.out(m.attend_to(q, *kept[kind], scale=1.0, window=c.window if near else None))
+    return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=c.window if near else None))
 
 
 def _network(m: Layers, h: Value) -> Value:

@@ -8,9 +8,7 @@ from __future__ import annotations
 from ...graph import Value
 from ..layers import Layers
 from ..mixture import choose, mixture
-from .gemma import per_layer_inputs
-
-Kept = dict[str, tuple[Value, Value]]  # keys and values by kind of layer, which layers without some of their own read
+from .gemma import Kept, kept_of, per_layer_inputs
 
 
 def gemma4(m: Layers) -> Value:
@@ -50,7 +48,7 @@ def _attention(m: Layers, h: Value, kind: str, kept: Kept, alone: bool) -> Value
         k = m.rotary(m.rms_norm(k, f"{at}.k_norm"), angles)
         kept[kind] = m.cached(k, "key"), m.cached(m.unit(v), "value")
     window = c.window if kind == "sliding_attention" else None
-    return m.out(m.attend_to(q, *kept[kind], scale=1.0, window=window))
+    return m.out(m.attend_to(q, *kept_of(m, kept, kind), scale=1.0, window=window))
 
 
 def _positions(m: Layers, kind: str, size: int) -> tuple[Value, Value]:

@@ -5,6 +5,8 @@ Sources: arXiv 2409.12136; transformers' modeling_phimoe.py.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
@@ -30,14 +32,10 @@ def _chosen(m: Layers, h: Value) -> Chosen:
     router = next((n for n in ("mlp.router", "mlp.gate") if m.w.has(m.name(f"{n}.weight"))), "mlp.router")
     scores = b.cast(m.linear(h, m.name(router), sizes=[count])[0], "float32")
     values, places = b.ops("topk", scores, k=2, axis=1)
-    numbers = b.const(_numbers(count), places.dtype)
+    numbers = b.const(np.arange(count).reshape(1, -1), places.dtype)
     first = b.op("equal", numbers, b.slice(places, 1, 0, 1))
     weights = [_share(m, scores, b.slice(values, 1, k, 1), None if k == 0 else first) for k in (0, 1)]
     return Chosen(places, b.concat(weights, 1))
-
-
-def _numbers(count: int) -> list[list[int]]:
-    return [list(range(count))]
 
 
 def _share(m: Layers, scores: Value, best: Value, without: Value | None) -> Value:
