@@ -9,6 +9,7 @@ from .. import te
 from ..ops.registry import Attrs, TensorType, get_op
 from ..target import Target
 from . import preferred
+from .rules import figures
 
 MARGIN = 0.95  # of the price of the usual way, that another one may have at most: prices are no better than that
 
@@ -25,6 +26,12 @@ def operator_seconds(
     return found[0].cost(found[1]).seconds
 
 
+def taps_margin(target: Target, is_gathered: bool) -> float:
+    """What a convolution in two steps, products by one pixel and sums of their taps, may cost of the price of its windows; is_gathered: whether that price leaves out what gathering waits."""
+    known = figures.of("few outputs", target)
+    return known["gathered_margin"] if is_gathered else known["margin"]
+
+
 def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs) -> bool:
     """Whether a GPU's product with rows of B along the sum (`transpose_b`) is quicker by what templates ask for it where B lies the other way round. Not asked
     where a size is open."""
@@ -37,4 +44,4 @@ def is_better_turned(target: Target, a: TensorType, b: TensorType, attrs: Attrs)
     return turned < MARGIN * operator_seconds("matmul", [a, b], attrs, target)
 
 
-__all__ = ["MARGIN", "is_better_turned", "operator_seconds"]
+__all__ = ["MARGIN", "is_better_turned", "operator_seconds", "taps_margin"]

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from ...choices.operator_price import operator_seconds
+from ...choices.operator_price import operator_seconds, taps_margin
 from ...ir.dtype import dtype_info
 from ...ops.matmul import accumulator
 from ...ops.registry import Attrs
@@ -22,10 +22,6 @@ from ..graph import Graph, Node
 from .lone_convolutions import GATHERS, alone, least_seconds
 from .rewrite import Rebuild, rebuild
 
-# Of the price of the windows' product, that both steps may have at most: 24 channels of 5 x 5 by 269 on an MI300X should take 0.94 of it, and took 1.13 by the time model.
-_MARGIN = 0.8
-# And where the price leaves out what gathering windows waits: 60 channels in 4 groups of 3 x 3 by 300 on an RX 6800 XT should take 0.91 of it, and took 0.70.
-_GATHERED_MARGIN = 1.0
 _ONCE = {"strides": 1, "dilations": 1, "before": 0, "after": 0}
 
 
@@ -81,4 +77,4 @@ def _pays(node: Node, target: Target, is_alone: bool) -> bool:
     (made,) = g.add("conv", [g.input("x", x.dtype, x.shape), taps], each)
     after = least_seconds(g.nodes[0], target, is_alone) + operator_seconds("tap_sum", [made.type], sums, target)
     is_gathered = math.isinf(least_seconds(node, target, is_alone, GATHERS))
-    return after < (_GATHERED_MARGIN if is_gathered else _MARGIN) * least_seconds(node, target, is_alone)
+    return after < taps_margin(target, is_gathered) * least_seconds(node, target, is_alone)
