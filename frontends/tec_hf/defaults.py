@@ -308,15 +308,11 @@ def complete(config: dict[str, Any]) -> None:
     if kind in ("gpt2", "gptj"):
         config["num_key_value_heads"] = config.get("n_head", config.get("num_attention_heads"))
     if kind == "gptj":
-        heads, hidden, turned = (config.get(n) for n in ("n_head", "n_embd", "rotary_dim"))
-        if all(type(n) is int and n > 0 for n in (heads, hidden, turned)):
-            config["partial_rotary_factor"] = turned / (hidden // heads)
+        _gptj(config)
     if kind == "falcon":
         _falcon(config)
     if kind == "minimax_m2":
-        turned, size = config.get("rotary_dim"), config.get("head_dim")
-        if type(turned) is int and type(size) is int and size > 0:
-            config.setdefault("partial_rotary_factor", turned / size)
+        _minimax(config)
     if kind == "minicpm3":
         _minicpm3(config)
     if kind == "nemotron_h":
@@ -356,6 +352,18 @@ def _falcon(config: dict[str, Any]) -> None:
         config["num_key_value_heads"] = config.get("num_kv_heads") or heads
     else:
         config["num_key_value_heads"] = 1 if config["multi_query"] else heads
+
+
+def _minimax(config: dict[str, Any]) -> None:
+    turned, size = config.get("rotary_dim"), config.get("head_dim")
+    if type(turned) is int and type(size) is int and size > 0:
+        config.setdefault("partial_rotary_factor", turned / size)
+
+
+def _gptj(config: dict[str, Any]) -> None:
+    heads, hidden, turned = (config.get(n) for n in ("n_head", "n_embd", "rotary_dim"))
+    if all(type(n) is int and n > 0 for n in (heads, hidden, turned)):
+        config["partial_rotary_factor"] = turned / (hidden // heads)
 
 
 def _minicpm3(config: dict[str, Any]) -> None:

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from ...errors import ArgumentError
 
 Bytes = frozenset[int]
-Item = Bytes | int  # a byte of a set, or a rule by its number
-Frame = tuple[
-    int, int, int
-]  # of an alternative that is under way: its rule, its number, how many of its items are there
-Stack = tuple[Frame, ...]  # the innermost last
+# A byte of a set, or a rule by its number.
+Item = Bytes | int
+# Of an alternative that is under way: its rule, its number, how many of its items are there.
+Frame = tuple[int, int, int]
+# The innermost last.
+Stack = tuple[Frame, ...]
 
 MOST_STATES = 1 << 15  # kept at once: some 30 MB; a machine that has more begins anew
 MOST_STACKS = 1 << 10  # of one state: a grammar beyond it would take seconds a token
