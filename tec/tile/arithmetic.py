@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.assembly import packed, registers_of
 from . import grammar as G
 from .builder import current, describe, float32, int1, plain
 from .grammar import TileType
@@ -116,16 +117,9 @@ def inline_asm_elementwise(asm: Any, constraints: Any, args: Any, dtype: Any, is
     return tuple(made) if several else made[0]
 
 
-def registers_of(bits: int, pack: int) -> int:
-    """Registers of a statement of assembly that hold `pack` elements of so many bits."""
-    return -(-pack // min(pack, max(1, 32 // bits)))
-
-
 def _check_registers(constraints: str, outs: Sequence[Any], xs: Sequence[Any], pack: int) -> None:
-    kinds = [c.strip() for c in constraints.split(",") if c.strip()]
-    made = sum(c.startswith("=") for c in kinds)
-    read = sum(not c.startswith(("=", "~")) for c in kinds)
-    want = [sum(registers_of(t.primitive_bitwidth, pack) for t in ts) for ts in (outs, [x.ty.dtype for x in xs])]
+    made, read = map(len, registers_of(constraints)[1:])
+    want = [sum(packed(t.primitive_bitwidth, pack)[1] for t in ts) for ts in (outs, [x.ty.dtype for x in xs])]
     if [made, read] != want:
         raise current().error(
             f"tl.inline_asm_elementwise: the constraints {constraints!r} are {made} results and {read} operands; the types, {pack} elements at a time, are {want[0]} and {want[1]}",

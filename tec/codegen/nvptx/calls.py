@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...ir import expr as E
+from ...ir.assembly import packed, registers_of
 from ...ir.dtype import dtype_info, with_lanes
 from ...ir.matrix import MatrixInstr, instr_of, native_k
 from ..emit import calls
@@ -313,29 +314,28 @@ def assembly(em: NvptxEmitter, e: E.Call) -> str:
     statements that do nothing else are one to LLVM."""
     attrs = e.attrs or {}
     pack, outs, which = int(attrs["pack"]), list(attrs["outs"]), int(attrs["which"])
-    kinds = [c.strip() for c in str(attrs["constraints"]).split(",") if c.strip()]
-    letters = {s: [c for c in kinds if c.startswith("=") == s and not c.startswith("~")] for s in (True, False)}
+    kinds, results, operands = registers_of(str(attrs["constraints"]))
 
     def held(dtype: str, letter: str) -> tuple[str, int, int]:
         """The type of a register of elements, how many it has, and how many registers there are."""
         bits = dtype_info(dtype).bits
-        each = min(pack, max(1, 32 // bits))
+        each, count = packed(bits, pack)
         size = bits * each
         is_float = dtype_info(dtype).is_float and each == 1 and size >= 32
         as_float = letter.lstrip("=&") in ("f", "d") or (is_float and letter.lstrip("=&") not in ("r", "l", "h"))
-        return ({32: "float", 64: "double"}[size] if as_float and size >= 32 else f"i{size}"), each, -(-pack // each)
+        return ({32: "float", 64: "double"}[size] if as_float and size >= 32 else f"i{size}"), each, count
 
     made, at, place = [], 0, 0
     for k, dtype in enumerate(outs):
         place = at if k == which else place
-        count = held(dtype, letters[True][at])[2]
-        made += [held(dtype, letter)[0] for letter in letters[True][at : at + count]]
+        count = held(dtype, results[at])[2]
+        made += [held(dtype, letter)[0] for letter in results[at : at + count]]
         at += count
     given, at = [], 0
     for a in e.args:
         value, bits = em.expr(a), dtype_info(a.dtype).bits
-        count = held(a.dtype, letters[False][at])[2]
-        for letter in letters[False][at : at + count]:
+        count = held(a.dtype, operands[at])[2]
+        for letter in operands[at : at + count]:
             type_, each, _ = held(a.dtype, letter)
             given.append(f"{type_} {_spread(em, value, em.reg(a.dtype), bits, each, type_)}")
         at += count
