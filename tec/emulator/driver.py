@@ -213,15 +213,17 @@ class EmuFunction:
         driver = self.module.driver
         translation = translate(self.text.copy(), options, "wave", many)
         jit = driver.jit
-        needed = jit.support_for(translation.ir)
         what = f"kernel {self.info.name!r} for the software GPU"
+        # Of code that is worth time LLVM fits the helpers to the kernel.
+        ir, helpers = (translation.ir, {}) if level else jit.helpers_of(translation.ir, level, what)
+        needed = jit.support_for(ir) | helpers
         try:
-            body = jit.compile(translation.ir, level, "registers", what)
+            body = jit.compile(ir, level, "registers", what)
         except CodegenError:
             if level:
                 raise
             # LLVM 22's code generator dies at -O0 of what it takes at -O1 (aiter's MLA of 16 heads: "UNREACHABLE" in SelectionDAG.cpp).
-            body = jit.compile(translation.ir, 1, "registers", what)
+            body = jit.compile(ir, 1, "registers", what)
         addresses, keep = jit.link(body, ["wave"], needed)
         return Compiled(translation, addresses["wave"], self.info.wavefront_size, options, keep)
 

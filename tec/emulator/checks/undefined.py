@@ -53,6 +53,9 @@ class _Pass(Shadows):
     inst: int = 0
     site_of: dict[int, int] = field(default_factory=dict)
     matrices: bool = False
+    placed: dict[str, str] = field(
+        default_factory=dict
+    )  # addresses that a function left in a buffer -> their shadows' buffer
 
     # Reports.
     def site(self) -> int:
@@ -74,16 +77,23 @@ class _Pass(Shadows):
         """The lanes of a mask (bits) in which a vector is undefined."""
         if shadow is None:
             return None
-        bits = self.emit(f"bitcast <{self.lanes} x i1> {self.some(ty, shadow)} to i{self.lanes}")
+        return self._on(self.emit(f"bitcast <{self.lanes} x i1> {self.some(ty, shadow)} to i{self.lanes}"), mask)
+
+    def _on(self, bits: str, mask: str) -> str:
         return bits if mask == "-1" else self.emit(f"and i{self.lanes} {bits}, {mask}")
 
     def check_access(self, ty: str, address: str, mask: str, data: str | None = None, kind: int = STORED) -> None:
         """A fault where an address is undefined in a lane of the mask, or data are in the lanes `data`."""
-        found = self.lanes_of(ty, self.u(address), mask)
-        total = self.either(f"i{self.lanes}", found, data)
+        w = f"i{self.lanes}"
+        if address in self.placed:
+            name = f"@tec_marked_wide_{self.lanes}"
+            self.declares.add(f"declare {w} {name}(ptr)")
+            found: str | None = self._on(self.emit(f"call {w} {name}(ptr {self.placed[address]})"), mask)
+        else:
+            found = self.lanes_of(ty, self.u(address), mask)
+        total = self.either(w, found, data)
         if total is None:
             return
-        w = f"i{self.lanes}"
         bad = self.emit(f"icmp ne {w} {total}, 0")
         name = f"@tec_undefined_{ty[1:-1].partition(' x ')[2]}_{self.lanes}"
         self.declares.add(f"declare void {name}({ty}, {w}, {w}, i64, ptr, i32)")
@@ -124,6 +134,8 @@ class _Pass(Shadows):
             shadow = handler(self, op, name, rest)
             if shadow is not None:
                 self.shadows[name] = shadow
+            if op == "load" and rest.partition(", ptr ")[2].startswith("%places,"):
+                self.placed[name] = self.pointers["%places"]
             return
         body = line.strip()
         if body.startswith("store "):
@@ -169,6 +181,10 @@ class _Pass(Shadows):
             self.memory(line, memory[1], memory[2], memory[3], args)
         elif atomic is not None:
             self.atomic(line, atomic[1], atomic[2], int(atomic[3]), args)
+        elif callee.startswith("@tec_places_"):
+            self.places(line, args)
+        elif callee.startswith("@tec_zero_"):
+            self.zeros(line, args)
         elif callee.startswith("@tec_scalar_"):
             shadow = self.u(args[0][1])
             if shadow is not None:
@@ -200,6 +216,26 @@ class _Pass(Shadows):
         else:
             self.out.append(line)
             self.value(name, ty, callee, args)
+
+    def places(self, line: str, args: list[tuple[str, str]]) -> None:
+        """Addresses of all lanes, into a buffer: each is undefined where the base or its own bits are."""
+        goal, low, high, base = (v for _, v in args)
+        name = f"@tec_blurs_{self.lanes}"
+        self.declares.add(f"declare void {name}(ptr, ptr, ptr, i64)")
+        self.out.append(line)
+        upper = self.pointers[high] if high != "null" else high
+        self.put(
+            f"call void {name}(ptr {self.pointers[goal]}, ptr {self.pointers[low]}, ptr {upper}, i64 {self.u(base) or 0})"
+        )
+
+    def zeros(self, line: str, args: list[tuple[str, str]]) -> None:
+        """0 in some lanes of registers: they are defined then."""
+        (_, at), (w, mask), (_, n) = args
+        undecided = self.u(mask)
+        if undecided is not None:
+            self.fault_if(self.some(w, undecided), ADDRESS)
+        self.out.append(line)
+        self.put(f"call void @tec_zero_{self.lanes}(ptr {self.pointers[at]}, {w} {mask}, i64 {n})")
 
     def value(self, name: str, ty: str, callee: str, args: list[tuple[str, str]]) -> None:
         """A function of values alone: undefined where any argument is, lane by lane."""
@@ -345,18 +381,13 @@ class _Pass(Shadows):
             out.append(self.emit(f"and {vector} {full}, {one}"))
         return out
 
-    def buffer_lanes(self, pointer: str, dwords: int, mask: str, bits: int = 32) -> str | None:
+    def buffer_lanes(self, pointer: str, dwords: int, mask: str, bits: int = 32) -> str:
         """The lanes in which data waiting in a buffer are undefined."""
-        at = self.pointers[pointer]
-        vector = f"<{self.lanes} x i32>"
-        total: str | None = None
-        for k in range(dwords):
-            place = self.emit(f"getelementptr i8, ptr {at}, i64 {4 * self.lanes * k}") if k else at
-            part = self.emit(f"load {vector}, ptr {place}, align 64")
-            if bits < 32:
-                part = self.emit(f"and {vector} {part}, splat (i32 {(1 << bits) - 1})")
-            total = self.either(vector, total, part)
-        return self.lanes_of(vector, total, mask)
+        w, name = f"i{self.lanes}", f"@tec_marked_{self.lanes}"
+        self.declares.add(f"declare {w} {name}(ptr, i64, i32)")
+        wanted = (1 << bits) - 1 if bits < 32 else -1
+        found = self.emit(f"call {w} {name}(ptr {self.pointers[pointer]}, i64 {dwords}, i32 {wanted})")
+        return self._on(found, mask)
 
     def shadow_address(self, space: str, ty: str, address: str) -> str:
         """Where the shadows of these addresses lie, for a memory function with the second context."""

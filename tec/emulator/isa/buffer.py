@@ -9,7 +9,6 @@ from functools import partial
 
 from ..decode.inst import Inst, Operand
 from ..support.atomics import TWO_DATA
-from ..translate.registers import SCREENED, UNSEEN
 from ..translate.wave import Wave
 from .memory import (
     ACCESS_BYTES,
@@ -21,7 +20,9 @@ from .memory import (
     buffer_slot,
     data_at,
     get_data,
+    goal,
     into_lds,
+    places,
     put_data,
     take_policy,
     write_loaded,
@@ -117,7 +118,8 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     if rsrc.kind != "s" or rsrc.count != 4:
         raise w.fail(f"buffer resource {rsrc.text}")
     take_policy(inst)
-    offset = o.const("i32", inst.take_int("offset"))
+    more = inst.take_int("offset")
+    offset = o.const("i32", more)
     if offen:
         offset = o.add(w.reg("v", vaddr.index), offset)
     elif not (vaddr.kind == "special" and vaddr.text == "off"):
@@ -130,12 +132,20 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     scratch_mask = s.select(swizzled, w.mask_type, execs, "0")
     # A raw access outside num_records reads 0 and is not written: the hardware's rule, no fault. The scalar offset takes
     # no part in that check on gfx9; gfx10 and later include it. Checked with it here, in 64 bits.
-    whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", s.zext("i32", "i64", scalar)), "i64")
-    end = o.add(whole, o.const("i64", nbytes), "i64")
-    inside = o.icmp("ule", "i64", end, o.splat("i64", records))
-    raw = s.and_(w.to_bits(inside), execs, w.mask_type)
-    raw = s.select(swizzled, w.mask_type, "0", raw)
-    address = o.add(whole, o.splat("i64", base), "i64")
+    wide = s.zext("i32", "i64", scalar)
+    if w.options.fast or "init" in w.options.checks:  # which follows each value
+        whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", wide), "i64")
+        end = o.add(whole, o.const("i64", nbytes), "i64")
+        inside = w.to_bits(o.icmp("ule", "i64", end, o.splat("i64", records)))
+        address = o.add(whole, o.splat("i64", base), "i64")
+    else:
+        name, own = f"@tec_ranged_{w.lanes}", w.in_memory("v", vaddr.index, 1) if offen else "null"
+        w.out.declares.add(f"declare {w.mask_type} {name}(ptr, ptr, i32, i64, i64, i64, i64)")
+        inside = w.out.emit(
+            f"call {w.mask_type} {name}(ptr %places, ptr {own}, i32 {more}, i64 {wide}, i64 {records}, i64 {nbytes}, i64 {base})"
+        )
+        address = places(w)
+    raw = s.select(swizzled, w.mask_type, "0", s.and_(inside, execs, w.mask_type))
     # A scalar offset is not swizzled: it counts the bytes of all lanes.
     own = s.lshr(scalar, str(w.lanes.bit_length() - 1))
     return [("global", address, raw), ("scratch", o.add(offset, o.splat("i32", own)), scratch_mask)]
@@ -173,32 +183,20 @@ def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped
             return
         dst = ops[0]
         parts = _buffer_parts(w, inst, ops[1], ops[2], ops[3], ACCESS_BYTES[what])
-        if place or dst.half or dst.kind not in ("v", "a") or dst.count != dwords or not w.full or not _unseen(w):
+        if place or dst.half or dst.kind not in ("v", "a") or dst.count != dwords:
             _merge_zero(w, parts, what, dwords)
             write_loaded(w, dst, dwords, place)
             return
-        # Where all lanes are in range, which is the rule, the registers are filled where they lie.
-        _, address, mask = parts[0]
-        goal = w.in_memory(dst.kind, dst.index, dwords, write=True)
-        every, some, on = (w.out.fresh_label(x) for x in ("every", "some", "on"))
-        w.out.put(f"br i1 {w.s.icmp('eq', w.mask_type, mask, '-1')}, label %{every}, label %{some}")
-        w.out.label(every)
-        access(w, "global", "ld", what, address, "-1", goal)
-        w.out.put(f"br label %{on}")
-        w.out.label(some)
-        _merge_zero(w, parts, what, dwords)
-        for k in range(dwords):
-            at = w.out.emit(f"getelementptr i8, ptr {goal}, i64 {4 * w.lanes * k}")
-            w.out.put(f"store {w.v.type('i32')} {get_data(w, k)}, ptr {at}, align 64")
-        w.out.put(f"br label %{on}")
-        w.out.label(on)
+        at, name = goal(w, dst, dwords), f"@tec_zero_{w.lanes}"
+        out = w.exec_bits()
+        for _, _, mask in parts:
+            out = w.s.and_(out, w.s.not_(mask, w.mask_type), w.mask_type)
+        w.out.declares.add(f"declare void {name}(ptr, {w.mask_type}, i64)")
+        w.out.put(f"call void {name}(ptr {at}, {w.mask_type} {out}, i64 {dwords})")
+        for space, address, mask in parts:
+            _access_some(w, space, "ld", what, address, mask, at)
 
     return handler
-
-
-def _unseen(w: Wave) -> bool:
-    """Whether no check or profile wants to know of an access in whose mask no lane is."""
-    return not w.options.profile and w.options.checks <= (SCREENED if "screen" in w.options.checks else UNSEEN)
 
 
 def _access_some(w: Wave, space: str, verb: str, what: str, address: str, mask: str, buffer: str = "%mbuf") -> None:

@@ -104,12 +104,19 @@ def data_at(w: Wave, op: Operand, dwords: int, hi: str = "") -> str:
 
 
 def load_to(w: Wave, space: str, what: str, op: Operand, dwords: int, place: str, address: str) -> None:
-    """A load of all active lanes to the registers of operand `op`: straight into them where all lanes are on."""
-    if w.full and not place and not op.half and op.kind in ("v", "a") and op.count == dwords:
-        access(w, space, "ld", what, address, w.exec_bits(), w.in_memory(op.kind, op.index, dwords, write=True))
+    """A load of all active lanes to the registers of operand `op`: straight into them, but for halves."""
+    if not place and not op.half and op.kind in ("v", "a") and op.count == dwords:
+        access(w, space, "ld", what, address, w.exec_bits(), goal(w, op, dwords))
         return
     access(w, space, "ld", what, address, w.exec_bits())
     write_loaded(w, op, dwords, place)
+
+
+def goal(w: Wave, op: Operand, dwords: int) -> str:
+    """Pointer to the registers of operand `op`, which a function fills in the lanes that are on."""
+    if not w.full:
+        w.in_memory(op.kind, op.index, dwords)
+    return w.in_memory(op.kind, op.index, dwords, write=True)
 
 
 def get_data(w: Wave, k: int) -> str:
@@ -208,6 +215,8 @@ def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -
     if saddr is None or (saddr.kind == "special" and saddr.text in ("off", "null")):
         if vaddr.kind != "v" or vaddr.count != 2:
             raise w.fail(f"address {vaddr.text}")
+        if not w.options.fast:
+            return lane_places(w, vaddr.index, True, str(offset))
         base = w.vgpr64("v", vaddr.index)
     else:
         if vaddr.kind != "v" or vaddr.count != 1 or saddr.kind != "s" or saddr.count != 2:
@@ -216,12 +225,30 @@ def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -
         if offset:
             scalar = w.s.add(scalar, str(offset), "i64")
             offset = 0
+        if not w.options.fast and w.chip != "gfx1250":
+            return lane_places(w, vaddr.index, False, scalar)
         # gfx1250 takes the lanes' part with its sign, times the size of the access where it is told to (LLVM, hasSignedGVSOffset, hasScaleOffset).
         lanes = (o.sext if w.chip == "gfx1250" else o.zext)("i32", "i64", w.reg("v", vaddr.index))
         if scaled:
             lanes = o.mul(lanes, o.const("i64", access_bytes(inst.op)), "i64")
         base = o.add(lanes, o.splat("i64", scalar), "i64")
     return o.add(base, o.const("i64", offset), "i64") if offset else base
+
+
+def lane_places(w: Wave, index: int, wide: bool, base: str) -> str:
+    """A base and 32 or 64 bits of each lane, from register `index` on: the sums by a function (`support.places`)."""
+    w.in_memory("v", index, 1 + wide)
+    name = f"@tec_places_{w.lanes}"
+    w.out.declares.add(f"declare void {name}(ptr, ptr, ptr, i64)")
+    high = f"%v{index + 1}" if wide else "null"
+    w.out.put(f"call void {name}(ptr %places, ptr %v{index}, ptr {high}, i64 {base})")
+    return places(w)
+
+
+def places(w: Wave) -> str:
+    """The addresses that a function left in their buffer."""
+    w.places = True
+    return w.out.emit(f"load {w.v.type('i64')}, ptr %places, align 64")
 
 
 def scratch_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand) -> str:

@@ -91,7 +91,8 @@ class _Group:
         """A gather or scatter for each dword."""
         b = self.b
         on = b.emit(f"bitcast i16 {self.mask} to <16 x i1>")
-        values = [] if self.load else self._kept()
+        old = self._kept()
+        values = [] if self.load else old
         for k in range(self.n):
             here = b.emit(f"add {self.vector} {self.address}, splat ({self.at} {4 * k})") if k else self.address
             # a 32-bit index (checked, so never negative) lets the host gather 16 lanes at once
@@ -101,8 +102,8 @@ class _Group:
                 else f"getelementptr i8, ptr %base, {self.vector} {here}"
             )
             where = f"<16 x ptr> align 1 {places}, <16 x i1> {on}"
-            if self.load:
-                values.append(b.emit(f"call {VEC} @llvm.masked.gather.v16i32.v16p0({where}, {VEC} zeroinitializer)"))
+            if self.load:  # lanes that are off keep what is in %out
+                values.append(b.emit(f"call {VEC} @llvm.masked.gather.v16i32.v16p0({where}, {VEC} {old[k]})"))
             else:
                 b.put(f"call void @llvm.masked.scatter.v16i32.v16p0({VEC} {values[k]}, {where})")
         if self.load:

@@ -11,6 +11,8 @@ from .atomics import ATOMICS, FLOAT_ATOMICS, RARE_ATOMICS, atomic_function
 from .clash import order_function
 from .math import math_functions
 from .memory import ACCESSES, check_function, memory_function, scalar_load
+from .places import names as place_names
+from .places import place_functions
 from .race import names as race_names
 from .race import race_functions
 from .race_slow import slow_function
@@ -43,7 +45,7 @@ def groups() -> list[str]:
     for w in (32, 64):
         out += [f"{space}_{w}" for space in ("global", "lds", "scratch")]
         out += [f"{kind}_{space}_{w}" for kind in ("atomic", "rare") for space in ("global", "lds")]
-        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}"]
+        out += [f"math_{w}", f"track_{w}", f"race_{w}", f"undefined_{w}", f"screen_{w}", f"places_{w}"]
     return [*out, "math_1", "math_16", "strip_16", "screen_16"]
 
 
@@ -64,6 +66,8 @@ def group_names(group: str) -> list[str]:
         return race_names(int(width))
     if kind == "undefined":
         return undefined_names(int(width))
+    if kind == "places":
+        return place_names(int(width))
     if kind == "track":
         return [f"tec_{m}_{width}" for m in ("lines", "banks")] + trace_names(int(width))
     if kind.startswith("atomic"):
@@ -96,6 +100,8 @@ def group_ir(group: str) -> str:
         return math_functions(w)
     if kind == "screen":
         return screen_functions(w) + tail
+    if kind == "places":
+        return place_functions(w)
     if kind == "undefined":
         return undefined_functions(w) + _CORE_DECLARES + tail
     if kind == "race":

@@ -87,7 +87,7 @@ def _pointers(w: int, space: str, k: int) -> tuple[str, str]:
 
 def memory_function(w: int, space: str, access: str, load: bool) -> str:
     """The text of the function that serves an access of `w` lanes: loads or stores of `access` in one space, which reports what is out of bounds or
-    misaligned."""
+    misaligned. A load leaves what %out has in the lanes that are off."""
     nbytes, n, signed = ACCESSES[access]
     at = "i64" if space == "global" else "i32"
     verb = "ld" if load else "st"
@@ -118,8 +118,9 @@ def memory_function(w: int, space: str, access: str, load: bool) -> str:
         text += ptrs + f"  %q{k} = getelementptr i8, ptr %out, i64 {4 * w * k}\n"
         if load:
             text += (
+                f"  %o{k + 1} = load <{w} x i32>, ptr %q{k}, align 64\n"
                 f"  %v{k + 1} = call <{w} x i32> @llvm.masked.gather.v{w}i32.v{w}p0(<{w} x ptr> align 1 {p}, "
-                f"<{w} x i1> %mask, <{w} x i32> zeroinitializer)\n  store <{w} x i32> %v{k + 1}, ptr %q{k}, align 64\n"
+                f"<{w} x i1> %mask, <{w} x i32> %o{k + 1})\n  store <{w} x i32> %v{k + 1}, ptr %q{k}, align 64\n"
             )
         else:
             text += (
@@ -151,7 +152,9 @@ def _narrow_load(w: int, ty: str, p: str, signed: bool) -> str:
     return (
         f"  %v = call <{w} x {ty}> @llvm.masked.gather.v{w}{ty}.v{w}p0(<{w} x ptr> align 1 {p}, <{w} x i1> %mask, "
         f"<{w} x {ty}> zeroinitializer)\n  %x = {ext} <{w} x {ty}> %v to <{w} x i32>\n"
-        f"  store <{w} x i32> %x, ptr %out, align 64\n"
+        f"  %old = load <{w} x i32>, ptr %out, align 64\n"
+        f"  %kept = select <{w} x i1> %mask, <{w} x i32> %x, <{w} x i32> %old\n"
+        f"  store <{w} x i32> %kept, ptr %out, align 64\n"
     )
 
 

@@ -21,6 +21,9 @@ from ..support.template import ir
 
 _lock = fork_safe_lock()
 _CALLS = re.compile(r"@(tec_\w+)\(")
+_NAMES = re.compile(r"@([\w.]+)")
+_INNER = re.compile(r"(?ms)^define internal [^@]*@([\w.]+)\(.*?^\}\n")
+_OUTSIDE = re.compile(r"(?m)^(?:declare [^@]*)?@([\w.]+)(?:\(| = internal constant ).*$")
 
 
 # Other magic bytes where the same text, host and LLVM come to another object.
@@ -61,6 +64,7 @@ class Jit:
         self.support: dict[str, int] = {}
         self.group_of: dict[str, str] = {}
         self.halves: dict[str, int] = {}
+        self.helpers: dict[str, int] = {}  # addresses of helpers of matrix instructions, by their text
         self._count = 0
 
     def _machine(self, level: int) -> Any:
@@ -119,6 +123,23 @@ class Jit:
             names = set(_CALLS.findall(ir)) & self.group_of.keys()
             return {name: self._support(name) for name in names}
 
+    def helpers_of(self, ir: str, level: int, what: str) -> tuple[str, dict[str, int]]:
+        """A module without its internal functions, and their addresses: those of a matrix instruction are alike in all kernels, and half of a small kernel's code."""
+        whole, inner = apart(ir)
+        with _lock:
+            return whole, {name: self._helper(name, inner, level, what) for name in inner}
+
+    def _helper(self, name: str, inner: dict[str, str], level: int, what: str) -> int:
+        text = inner[name]
+        found = self.helpers.get(text)
+        if found is None:
+            others = {n: self._helper(n, inner, level, what) for n in set(_NAMES.findall(text)) & inner.keys() - {name}}
+            body = self.compile(text, level, "registers", what)
+            addresses, tracker = self.link(body, [name], self.support_for(text) | others)
+            self.resources.append(tracker)
+            found = self.helpers[text] = addresses[name]
+        return found
+
     def _support(self, name: str) -> int:
         with _lock:
             found = self.support.get(name)
@@ -139,6 +160,27 @@ class Jit:
     def runner(self) -> int:
         """The address of `tec_run`."""
         return self.support_for("@tec_run(")["tec_run"]
+
+
+def apart(ir: str) -> tuple[str, dict[str, str]]:
+    """A module whose internal functions are only declared, and a module of each of these by its name."""
+    inner = {m[1]: m[0] for m in _INNER.finditer(ir)}
+    whole = _INNER.sub("", ir)
+    heads = {
+        name: text.partition("{")[0].replace("define internal", "declare").replace(" noinline", "")
+        for name, text in inner.items()
+    }
+    outside = {m[1]: m[0] for m in _OUTSIDE.finditer(ir)} | heads
+    marks = [line for line in whole.split("\n") if line.startswith("!")]
+
+    def named(text: str) -> list[str]:
+        return sorted(set(_NAMES.findall(text)) & outside.keys())
+
+    out = {}
+    for name, text in inner.items():
+        needed = [outside[n] for n in named(text) if n != name]
+        out[name] = "\n".join([text.replace("define internal", "define", 1), *needed, *marks])
+    return "\n".join([whole, *(heads[n] for n in named(whole) if n in heads)]), out
 
 
 def _unique_declares(ir: str) -> str:

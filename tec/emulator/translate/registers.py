@@ -129,6 +129,7 @@ class Registers:
         self.region: Region | None = None
         self.regions = 0
         self.mask_slots = self.resident_slots = self.saved_slots = 0
+        self.places = False  # whether a function leaves addresses in %places
         self.lds_dwords: set[int] = set()  # widths of the LDS loads within regions
         # LDS loads need not be told to the race and init checks, the align check or the profile.
         unseen = SCREENED if "screen" in options.checks else NO_RECORDS

@@ -127,6 +127,8 @@ def _head(t: Translator, symbol: str, regs: Sequence[tuple[str, int]]) -> list[s
             f"  %xa = alloca [18 x {vector}], align 64",  # gfx1250: 16 registers of elements, 2 of scales
             f"  %xb = alloca [18 x {vector}], align 64",
         ]
+    if t.places:
+        lines.append(f"  %places = alloca {t.v.type('i64')}, align 64")
     lines += [f"  %stage{n} = alloca [{size} x i8], align 64" for n, size in enumerate(t.staged.sizes)]
     lines += [f"  %stop_p = getelementptr i8, ptr %ctx, i64 {CTX['stop']}", "  %stop = load ptr, ptr %stop_p"]
     lines += entry_lines(t)
