@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..context import CTX, CTX_BYTES, PEEK, state_bytes
-from ..isa.matrix import function_name, parse_mfma
+from ..isa.matrix import Mfma, function_name, parse_mfma
 from .undefined_rules import RULES, Shadows, shadow_type, split_args, typed, zero
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Pass(Shadows):
     block_ends: dict[str, str] = field(default_factory=dict)
     inst: int = 0
     site_of: dict[int, int] = field(default_factory=dict)
-    matrices: bool = False
+    functions: dict[str, str] = field(default_factory=dict)  # of matrix instructions, by their names
     placed: dict[str, str] = field(
         default_factory=dict
     )  # addresses that a function left in a buffer -> their shadows' buffer
@@ -316,9 +316,25 @@ class _Pass(Shadows):
         shape = parse_mfma("v_" + callee[1:])
         if shape is None or callee[1:] != function_name(shape):
             raise AssertionError(f"no rule for {callee}")
-        acc, a, b = (self.pointers[v] for _, v in args)
+        name = "undefined_" + callee[1:]
+        if name not in self.functions:
+            before = self.out, self.block_ends, self.count
+            self.out, self.block_ends, self.count = [], {}, 0  # the same text in every kernel
+            self._product(shape, callee)
+            buffers = [
+                f"  %{n} = alloca [{k} x <{self.lanes} x i32>], align 64"
+                for n, k in (("umacc", 32), ("uma", 9), ("umb", 9))
+            ]
+            head = f"define internal void @{name}(ptr %acc, ptr %a, ptr %b) noinline {{"
+            self.functions[name] = "\n".join([head, *buffers, *self.out, "  ret void", "}"])
+            self.out, self.block_ends, self.count = before
+        given = ", ".join(f"ptr {self.pointers[v]}" for _, v in args)
+        self.put(f"call void @{name}({given})")
+
+    def _product(self, shape: Mfma, callee: str) -> None:
+        """The body of a function that carries the undefined bits of one matrix instruction, from those of %a and %b to %acc."""
+        acc, a, b = "%acc", "%a", "%b"
         vector, size = f"<{self.lanes} x i32>", 4 * self.lanes
-        self.matrices = True
 
         def registers(pointer: str, n: int) -> list[str]:
             places = [self.emit(f"getelementptr i8, ptr {pointer}, i64 {size * k}") if k else pointer for k in range(n)]
@@ -459,17 +475,11 @@ class _Pass(Shadows):
             if line == "entry:":
                 self.out += head
         text = "\n".join(self.out)
-        if self.matrices:
-            buffers = "".join(
-                f"\n  %{n} = alloca [{k} x <{self.lanes} x i32>], align 64"
-                for n, k in (("umacc", 32), ("uma", 9), ("umb", 9))
-            )
-            text = text.replace("\nentry:", "\nentry:" + buffers, 1)
         if self.block_ends and " phi " in text:
             text = re.sub(r"(?m)^  %[\w.]+ = phi .*$", lambda m: self._phi(m[0]), text)
         tail = [l for l in lines[end:] if not l.startswith("declare")]
         declares = self.declares | {l for l in lines[end:] if l.startswith("declare")}
-        return "\n".join([text, *tail, *sorted(declares)])
+        return "\n".join([text, tail[0], *self.functions.values(), *tail[1:], *sorted(declares)])
 
     def _phi(self, line: str) -> str:
         return re.sub(r"%([\w.]+) \]", lambda m: f"%{self.block_ends.get(m[1], m[1])} ]", line)
