@@ -15,6 +15,7 @@ from . import (  # noqa: F401
     ops_nn,
     ops_quantized,
     ops_reduce,
+    ops_resize,
     ops_shape,
     ops_vision,
 )

@@ -53,9 +53,8 @@ class _Pass(Shadows):
     inst: int = 0
     site_of: dict[int, int] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)  # of matrix instructions, by their names
-    placed: dict[str, str] = field(
-        default_factory=dict
-    )  # addresses that a function left in a buffer -> their shadows' buffer
+    # Addresses that a function left in a buffer -> their shadows' buffer.
+    placed: dict[str, str] = field(default_factory=dict)
 
     # Reports.
     def site(self) -> int:
