@@ -361,6 +361,9 @@ def _minimax(config: dict[str, Any]) -> None:
 
 
 def _gptj(config: dict[str, Any]) -> None:
+    """The share of a head that is turned. The angles are its own: transformers reads no others (modeling_gptj.py, create_sinusoidal_positions)."""
+    for key in ("rope_parameters", "rope_scaling", "rope_theta"):
+        config.pop(key, None)
     heads, hidden, turned = (config.get(n) for n in ("n_head", "n_embd", "rotary_dim"))
     if all(type(n) is int and n > 0 for n in (heads, hidden, turned)):
         config["partial_rotary_factor"] = turned / (hidden // heads)

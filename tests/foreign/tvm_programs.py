@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import runpy
 import sys
@@ -109,7 +110,7 @@ def stand_ins() -> None:
         sys.modules[name] = Stub(name)
         parent, _, own = name.rpartition(".")
         if parent and parent != "tvm.contrib":
-            setattr(sys.modules[parent], own, sys.modules[name])
+            setattr(importlib.import_module(parent), own, sys.modules[name])
     mx: Any = sys.modules["mxnet"]
     mx.nd = types.SimpleNamespace(
         array=array, empty=lambda s, *a, **k: array(np.empty(s, "float32")), zeros=lambda s, *a, **k: array(np.zeros(s, "float32")),

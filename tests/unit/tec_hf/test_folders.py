@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from tec_hf.settings import config_of
 
 import tec.lm.opening as opening
 from tec.errors import ImportModelError
@@ -39,6 +40,23 @@ def test_a_folder(tmp_path):
     assert checkpoint.tensors["model.layers.1.mlp.up_proj.weight"].format is Format.BF16
     assert not checkpoint.tensors["model.norm.weight"].data.flags.writeable, "the file is mapped"
     assert checkpoint.nbytes == sum(t.nbytes for t in tensors.values())
+
+
+@pytest.mark.parametrize(
+    "kept", [("rope_parameters", {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0}), ("rope_theta", 500.0)]
+)
+def test_gptj_has_its_own_angles(tmp_path, kept):
+    """transformers' GPT-J reads no others, whatever a file says."""
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "gptj", "n_embd": 64, "n_head": 4, "n_layer": 1, "rotary_dim": 8, kept[0]: kept[1]})
+    )
+    config = config_of(tmp_path)
+    assert (
+        config.get("rope_theta", 10000.0) == 10000.0
+        and not config.get("rope_scaling")
+        and not config.get("rope_parameters")
+    )
+    assert config["partial_rotary_factor"] == 0.5
 
 
 def test_shards_and_other_parts(tmp_path):
