@@ -11,7 +11,7 @@ import pytest
 
 import tec
 from tests import seeds
-from tests.conformance.harness import Step, _interpret
+from tests.conformance.harness import Step, interpret
 from tests.fuzz.kernel_functions import BLOCKS, THREADS, N, Writer, reference
 from tests.fuzz.loading import module_of
 
@@ -48,7 +48,7 @@ def test_random_kernel(seed: int, tmp_path: Path) -> None:
     both = ("llvm", "rocm -mcpu=gfx942")  # half of the time goes here, so the gate takes them in turn
     for target in both if seeds.number() else both[seed % 2 :][:1]:
         out = np.full(N, -1, np.int32)
-        _interpret(Step(kernel, config, (x, out)), tec.Target(target))
+        interpret(Step(kernel, config, (x, out)), tec.Target(target))
         check(out, f"the interpreter for {target}")
     if seed % 4 < 2:
         dev = tec.rocm_emu("gfx1100" if seed % 8 < 4 else "gfx942", check={"bounds", "race", "init"})
