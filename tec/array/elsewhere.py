@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _HERE = {
     "conv(x, weight, strides=..., padding=...), of any number of dimensions": "conv1d conv2d conv3d Conv1d Conv2d Conv3d conv_general_dilated",
@@ -27,11 +27,17 @@ _HERE = {
 _BY_NAME = {theirs: ours for ours, names in _HERE.items() for theirs in names.split()}
 
 
+def meant(name: str, names: Iterable[str]) -> str | None:
+    """The question that ends a message about a name that is not there; None where none of `names` is like it."""
+    close = difflib.get_close_matches(name, list(names), 1, 0.75)
+    return f"is {close[0]} meant?" if close else None
+
+
 def missing(module: str, name: str, there: Sequence[str]) -> AttributeError:
     """The error for a name that a module has not."""
     said = f"module {module!r} has no attribute {name!r}"
     found = _BY_NAME.get(name)
     if found is not None and not name.startswith("_"):
         return AttributeError(f"{said}: {found}")
-    close = difflib.get_close_matches(name, there, 1, 0.75)
-    return AttributeError(f"{said}: is {close[0]} meant?" if close else said)
+    question = meant(name, there)
+    return AttributeError(f"{said}: {question}" if question else said)

@@ -23,7 +23,7 @@ from .computing import compute, in_memory
 from .dtypes import PART
 from .errors import ArrayIndexError, ArrayValueError
 from .node import RECORDERS, Node, leaf, note, scalar
-from .search_kernels import places_of
+from .search_kernels import coordinates_of, places_of
 
 # ---- reading an index
 
@@ -155,16 +155,7 @@ def _with_places(n: Node, keys: Sequence[Any]) -> list[Any]:
         if not k.shape:
             raise ArrayIndexError("a mask without dimensions beside other indices", hint="take one after the other")
         _check_mask(k, n.shape[d : d + len(k.shape)])
-        places = places_of(k)
-        behind = k.size
-        for m in k.shape:
-            behind //= m or 1
-            at = places
-            if behind > 1 and at.size:
-                at = build.binary("floor_divide", at, scalar(behind, dtypes.int64, n.device))
-            if at.size:
-                at = build.binary("remainder", at, scalar(m, dtypes.int64, n.device))
-            found.append(build.boundary(at))
+        found += map(build.boundary, coordinates_of(k))
         d += len(k.shape)
     return found
 
@@ -405,7 +396,7 @@ def _put_anywhere(n: Node, keys: Sequence[Any], value: Node) -> Node:
     if not places.size:
         return n
     value = build.reshape(value, value.shape[max(len(value.shape) - len(places.shape), 0) :])
-    updates = build.reshape(build.boundary(build.broadcast_to(value, places.shape)), (places.size,))
+    updates = build.reshape(build.broadcast_to(value, places.shape), (places.size,))
     points = build.boundary(build.reshape(places, (places.size, 1)))
     made = build.scatter_points(build.reshape(n, (n.size,)), points, build.boundary(updates))
     return build.reshape(made, n.shape)

@@ -6,7 +6,6 @@ other. Arguments are NumPy's; those that are not there raise TypeError.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +27,7 @@ from . import (
     sorting,
 )
 from .array import Array, node_of
+from .elsewhere import meant
 from .numbers import of_numbers
 
 # NumPy's names for functions of the namespace with the same arguments.
@@ -69,8 +69,8 @@ def near(name: str, names: Any) -> str:
         return f": {_ELSEWHERE[name]}"
     if callable(getattr(np, name, None)) and not name.startswith("_"):
         return f": np.{name}(x.numpy()) computes it on the host"
-    close = difflib.get_close_matches(name, [*names, *FUNCTIONS, *ALIASES], 1, 0.75)
-    return f": is {close[0]} meant?" if close else ""
+    question = meant(name, [*names, *FUNCTIONS, *ALIASES])
+    return f": {question}" if question else ""
 
 
 def _save(file: Any, x: Array) -> None:
@@ -180,8 +180,7 @@ def _missing(self: Array, name: str) -> Any:
         if hint is None and callable(getattr(inspection.namespace(None), name, None)):
             hint = f"tec.array.{name}(x)"
         if hint is None:
-            close = difflib.get_close_matches(name, [n for n in dir(Array) if not n.startswith("_")], 1, 0.75)
-            hint = f"is {close[0]} meant?" if close else None
+            hint = meant(name, [n for n in dir(Array) if not n.startswith("_")])
         if hint is not None:
             raise AttributeError(f"an array has no attribute {name!r}: {hint}")
     raise AttributeError(f"an array has no attribute {name!r}")

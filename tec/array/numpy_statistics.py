@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,18 @@ def average(x: Array, axis: Any = None, weights: Array | None = None, keepdims: 
     return total / statistical.sum(weights, axis=axis, keepdims=keepdims)
 
 
+def _by_parts(q: Any, of_one: Callable[[float], Array]) -> Array:
+    """What stands for each of several parts, along new first dimensions."""
+    each = np.asarray(q.tolist() if isinstance(q, Array) else q)
+    made = [of_one(float(v)) for v in each.reshape(-1)]
+    return manipulation.reshape(manipulation.stack(made), (*each.shape, *made[0].shape))
+
+
 def quantile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """The value below which the part `q` lies, interpolated between neighbours; NaN where an element is. Of several parts (a list
     or an array) the values along a new first dimension."""
     if isinstance(q, Array) or np.ndim(q):
-        each = np.asarray(q.tolist() if isinstance(q, Array) else q)
-        parts = [quantile(x, float(v), axis, keepdims) for v in each.reshape(-1)]
-        return manipulation.reshape(manipulation.stack(parts), (*each.shape, *parts[0].shape))
+        return _by_parts(q, lambda part: quantile(x, part, axis, keepdims))
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:
         raise ArrayValueError(f"quantile {q!r}", hint="a number from 0 to 1")
     k = 0 if axis is None else manipulation.axis_of(axis, x.ndim)
@@ -95,9 +101,7 @@ def median(x: Array, axis: int | None = None, keepdims: bool = False) -> Array:
 def nanquantile(x: Array, q: Any, axis: int | None = None, keepdims: bool = False) -> Array:
     """`quantile` of what is not NaN; NaN where nothing else is."""
     if isinstance(q, Array) or np.ndim(q):
-        each = np.asarray(q.tolist() if isinstance(q, Array) else q)
-        parts = [nanquantile(x, float(v), axis, keepdims) for v in each.reshape(-1)]
-        return manipulation.reshape(manipulation.stack(parts), (*each.shape, *parts[0].shape))
+        return _by_parts(q, lambda part: nanquantile(x, part, axis, keepdims))
     if not _has_nan(x):
         return quantile(x, q, axis, keepdims)
     if not isinstance(q, (int, float)) or not 0 <= q <= 1:

@@ -6,7 +6,7 @@ from ..runtime.arrays.ndarray import empty
 from . import build, dtypes, kernels
 from .computing import in_memory
 from .errors import ArrayTypeError
-from .node import Node, leaf, note
+from .node import Node, leaf, note, scalar
 
 
 def places_of(mask: Node) -> Node:
@@ -24,6 +24,20 @@ def places_of(mask: Node) -> Node:
     if total:
         kernels.pick(in_memory(held), in_memory(count), places)
     return leaf(places)
+
+
+def coordinates_of(mask: Node) -> list[Node]:
+    """For each dimension the indices of the elements that hold; as `places_of`, whose result stands for a mask of one dimension."""
+    places, behind, found = places_of(mask), mask.size, []
+    for k, m in enumerate(mask.shape):
+        behind //= m or 1
+        at = places
+        if behind > 1 and at.size:
+            at = build.binary("floor_divide", at, scalar(behind, dtypes.int64, mask.device))
+        if k and at.size:
+            at = build.binary("remainder", at, scalar(m, dtypes.int64, mask.device))
+        found.append(at)
+    return found
 
 
 def searched(table: Node, sought: Node, right: bool, order: Node | None = None) -> Node:

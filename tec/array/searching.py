@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +11,7 @@ from .array import Array, node_of, pair
 from .errors import ArrayValueError
 from .manipulation import axis_of
 from .node import scalar
-from .search_kernels import places_of, searched
+from .search_kernels import coordinates_of, searched
 
 
 def _best(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
@@ -59,17 +58,12 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     n = node_of(x)
     if not n.shape:
         raise ArrayValueError("nonzero of an array of 0 dimensions")
-    places = places_of(build.cast(n, dtypes.bool))
-    out = []
-    for k, m in enumerate(n.shape):
-        behind = prod(n.shape[k + 1 :])
-        at = places
-        if behind != 1 and at.size:
-            at = build.binary("floor_divide", at, scalar(behind, dtypes.int64, n.device))
-        if k and at.size:
-            at = build.binary("remainder", at, scalar(m, dtypes.int64, n.device))
-        out.append(Array(at if at is not places else build.unary("identity", places)))
-    return tuple(out)
+    found = coordinates_of(build.cast(n, dtypes.bool))
+    # The places themselves stand for several dimensions; results are arrays of their own.
+    return tuple(
+        Array(build.unary("identity", at) if at.data is not None or at in found[:k] else at)
+        for k, at in enumerate(found)
+    )
 
 
 @overload
