@@ -134,10 +134,7 @@ def _buffer_parts(w: Wave, inst: Inst, vaddr: Operand, rsrc: Operand, soffset: O
     # no part in that check on gfx9; gfx10 and later include it. Checked with it here, in 64 bits.
     wide = s.zext("i32", "i64", scalar)
     if w.options.fast or "init" in w.options.checks:  # which follows each value
-        whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", wide), "i64")
-        end = o.add(whole, o.const("i64", nbytes), "i64")
-        inside = w.to_bits(o.icmp("ule", "i64", end, o.splat("i64", records)))
-        address = o.add(whole, o.splat("i64", base), "i64")
+        address, inside = _raw(w, offset, wide, o.const("i64", nbytes), records, base)
     else:
         name, own = f"@tec_ranged_{w.lanes}", w.in_memory("v", vaddr.index, 1) if offen else "null"
         w.out.declares.add(f"declare {w.mask_type} {name}(ptr, ptr, i32, i64, i64, i64, i64)")
@@ -165,10 +162,16 @@ def buffer_address(
     base, records, _, swizzled = _resource(w, rsrc.index)
     w.fault_if(swizzled, 12)  # type: ignore[attr-defined]
     scalar = s.zext("i32", "i64", w.scalar(soffset))
+    address, inside = _raw(w, offset, scalar, o.splat("i64", s.zext("i32", "i64", nbytes)), records, base)
+    return address, s.and_(inside, w.exec_bits(), w.mask_type)
+
+
+def _raw(w: Wave, offset: str, scalar: str, size: str, records: str, base: str) -> tuple[str, str]:
+    """(addresses, lanes in range, whatever EXEC is) of lanes' offsets and a scalar one in a raw buffer, for elements of `size` bytes; `support.places` has the same as a function."""
+    o = w.v
     whole = o.add(o.zext("i32", "i64", offset), o.splat("i64", scalar), "i64")
-    end = o.add(whole, o.splat("i64", s.zext("i32", "i64", nbytes)), "i64")
-    inside = o.icmp("ule", "i64", end, o.splat("i64", records))
-    return o.add(whole, o.splat("i64", base), "i64"), s.and_(w.to_bits(inside), w.exec_bits(), w.mask_type)
+    inside = o.icmp("ule", "i64", o.add(whole, size, "i64"), o.splat("i64", records))
+    return o.add(whole, o.splat("i64", base), "i64"), w.to_bits(inside)
 
 
 def _buffer_load(what: str, dwords: int, place: str):  # type: ignore[no-untyped-def]

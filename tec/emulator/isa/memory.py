@@ -237,11 +237,11 @@ def global_address(w: Wave, inst: Inst, vaddr: Operand, saddr: Operand | None) -
 
 def lane_places(w: Wave, index: int, wide: bool, base: str) -> str:
     """A base and 32 or 64 bits of each lane, from register `index` on: the sums by a function (`support.places`)."""
-    w.in_memory("v", index, 1 + wide)
+    low = w.in_memory("v", index, 1 + wide)
     name = f"@tec_places_{w.lanes}"
     w.out.declares.add(f"declare void {name}(ptr, ptr, ptr, i64)")
     high = f"%v{index + 1}" if wide else "null"
-    w.out.put(f"call void {name}(ptr %places, ptr %v{index}, ptr {high}, i64 {base})")
+    w.out.put(f"call void {name}(ptr %places, ptr {low}, ptr {high}, i64 {base})")
     return places(w)
 
 

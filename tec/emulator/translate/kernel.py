@@ -74,7 +74,7 @@ class Translator(Jumps):
         self.block_matrix: dict[str, int] = {}
         self.since_getpc: int | None = None
         self.terminated = False
-        if options.fast and self.plain_lds:
+        if self.reads_in_line:
             self.patterns = lane_patterns(kernel, options.lanes, is_read)
         self.segment_of: dict[str, int] = {}  # the segment that a label starts
         self.functions: dict[str, str] = {}  # helpers that go into the same module

@@ -22,9 +22,8 @@ from .strips import Region, close_region, mask_strip, set_mask_strip, strip_addr
 
 VCC, EXEC, M0, FLAT_SCRATCH = 106, 126, 124, 102
 FLOATS = frozenset(("f16", "bf16", "f32", "f64"))
-# The checks that want to know of no access but whether it is in bounds, and those that want to know of no load of LDS.
-UNSEEN = frozenset(("bounds", "wait", "registers", "hazards"))
-NO_RECORDS = UNSEEN | {"progress", "barrier"}
+# The checks that want to know of no load of LDS but whether it is in bounds.
+NO_RECORDS = frozenset(("bounds", "wait", "registers", "hazards", "progress", "barrier"))
 # Those that the loops over strips look after by themselves where a launch is screened (`checks.screening`).
 SCREENED = NO_RECORDS | {"screen", "screen races", "arrays", "align", ALIGN_BUT_GLOBAL}
 
@@ -134,6 +133,8 @@ class Registers:
         # LDS loads need not be told to the race and init checks, the align check or the profile.
         unseen = SCREENED if "screen" in options.checks else NO_RECORDS
         self.plain_lds = not options.profile and not options.checks - unseen
+        # In line a load is some 60 lines, four times as much for LLVM as all else of a kernel that runs few waves: there a function loads.
+        self.reads_in_line = self.plain_lds and options.fast
         # Of the lanes of LDS loads, by place in the text (`lane_patterns`).
         self.patterns: dict[int, tuple[int, ...]] = {}
         self.position = 0  # of the instruction in the text

@@ -35,7 +35,7 @@ def loop_end(t: Translator, start: int, labelled: dict[int, list[str]]) -> int |
             return None
         if inst.op in _BRANCHES:
             return index if inst.operands[0].text in names and vectors else None
-        if not _fits(inst) or (is_read(inst) and not t.options.fast):
+        if not _fits(inst) or (is_read(inst) and not t.reads_in_line):
             return None
         vectors += inst.op.startswith(("v_", "ds_"))
     return None

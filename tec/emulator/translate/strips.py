@@ -44,8 +44,7 @@ class Region:
 def takes_strips(w: Registers, inst: Inst, row: Row) -> bool:
     """Whether an instruction works lane by lane, and may stand in a region."""
     if is_read(inst):
-        # In line a load is some 60 lines, four times as much for LLVM as all else of a kernel that runs few waves.
-        return w.plain_lds and w.options.fast
+        return w.reads_in_line
     if row.kind not in _VECTOR_KINDS:
         return False
     for part in (inst, inst.dual):
