@@ -307,16 +307,9 @@ def complete(config: dict[str, Any]) -> None:
         config["num_key_value_heads"] = 1 if config["multi_query"] else config.get("n_head")
     if kind in ("gpt2", "gptj"):
         config["num_key_value_heads"] = config.get("n_head", config.get("num_attention_heads"))
-    if kind == "gptj":
-        _gptj(config)
-    if kind == "falcon":
-        _falcon(config)
-    if kind == "minimax_m2":
-        _minimax(config)
-    if kind == "minicpm3":
-        _minicpm3(config)
-    if kind == "nemotron_h":
-        _nemotron_h(config)
+    own_rule = _OWN_RULES.get(kind)
+    if own_rule is not None:
+        own_rule(config)
     if (
         kind == "apertus"
         and not config.get("rope_parameters")
@@ -392,6 +385,12 @@ def _nemotron_h(config: dict[str, Any]) -> None:
     if isinstance(config.get("layer_types"), list):
         config["num_hidden_layers"] = len(config["layer_types"])
     config["time_step_limit"] = [config["time_step_min"], float("inf")]
+
+
+# What else a kind of model's configuration means.
+_OWN_RULES: dict[str, Callable[[dict[str, Any]], None]] = {
+    "gptj": _gptj, "falcon": _falcon, "minimax_m2": _minimax, "minicpm3": _minicpm3, "nemotron_h": _nemotron_h,
+}  # fmt: skip
 
 
 def _one_of_all(value: Any) -> Any:

@@ -79,6 +79,14 @@ def _end(m: Layers, x: Value) -> Value:
 Kept = dict[str, tuple[Value, Value]]  # keys and values by kind of layer, which layers without some of their own read
 
 
+def by_own_embedding(m: Layers, x: Value, own: Value) -> Value:
+    """The layer's own embedding, `own` [tokens, layers, size], gated by x and normed: what is added to features [tokens, hidden]."""
+    gate = m.linear(x, m.name("per_layer_input_gate"), sizes=[own.shape[2]])[0]
+    y = m.b.op("multiply", m.activation(gate), m.b.reshape(m.b.slice(own, 1, m.layer, 1), gate.shape))
+    y = m.linear(y, m.name("per_layer_projection"), sizes=[m.c.hidden])[0]
+    return m.rms_norm(y, m.name("post_per_layer_input_norm"))
+
+
 def kept_of(m: Layers, kept: Kept, kind: str) -> tuple[Value, Value]:
     """Of a kind of layer. ImportModelError where no layer before this one has some."""
     if kind not in kept:

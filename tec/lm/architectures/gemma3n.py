@@ -11,7 +11,7 @@ from statistics import NormalDist
 from ...errors import ImportModelError
 from ...graph import Value
 from ..layers import Layers
-from .gemma import Kept, kept_of, per_layer_inputs
+from .gemma import Kept, by_own_embedding, kept_of, per_layer_inputs
 
 
 def gemma3n(m: Layers) -> Value:
@@ -86,13 +86,10 @@ def _corrected(m: Layers, guessed: list[Value], y: Value) -> list[Value]:
 
 def _with_own(m: Layers, streams: list[Value], own: Value) -> list[Value]:
     """The layer's own embedding, gated by the active stream, added to all but the first."""
-    b, x = m.b, streams[_active(m)]
+    x = streams[_active(m)]
     if m.c.get("altup_correct_scale", True):
-        x = b.op("multiply", x, m.w.vector(m.name("altup.correct_output_scale"), (1, m.c.hidden), m.dtype))
-    gate = m.linear(x, m.name("per_layer_input_gate"), sizes=[own.shape[2]])[0]
-    y = b.op("multiply", m.activation(gate), b.reshape(b.slice(own, 1, m.layer, 1), gate.shape))
-    y = m.linear(y, m.name("per_layer_projection"), sizes=[m.c.hidden])[0]
-    y = m.rms_norm(y, m.name("post_per_layer_input_norm"))
+        x = m.b.op("multiply", x, m.w.vector(m.name("altup.correct_output_scale"), (1, m.c.hidden), m.dtype))
+    y = by_own_embedding(m, x, own)
     return [streams[0], *(m.add(stream, y) for stream in streams[1:])]
 
 

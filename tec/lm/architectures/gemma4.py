@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...graph import Value
 from ..layers import Layers
 from ..mixture import choose, mixture
-from .gemma import Kept, kept_of, per_layer_inputs
+from .gemma import Kept, by_own_embedding, kept_of, per_layer_inputs
 
 
 def gemma4(m: Layers) -> Value:
@@ -23,10 +23,7 @@ def gemma4(m: Layers) -> Value:
         x = m.add(x, m.rms_norm(attended, m.name("post_attention_layernorm")))
         x = m.add(x, m.rms_norm(_network(m, x), m.name("post_feedforward_layernorm")))
         if own is not None:
-            gate = m.linear(x, m.name("per_layer_input_gate"), sizes=[own.shape[2]])[0]
-            y = m.b.op("multiply", m.activation(gate), m.b.reshape(m.b.slice(own, 1, m.layer, 1), gate.shape))
-            y = m.linear(y, m.name("per_layer_projection"), sizes=[c.hidden])[0]
-            x = m.add(x, m.rms_norm(y, m.name("post_per_layer_input_norm")))
+            x = m.add(x, by_own_embedding(m, x, own))
         scale = next((n for n in ("layer_scalar", "layer_scalar.weight") if m.w.has(m.name(n))), None)
         if scale is not None:
             x = m.b.op("multiply", x, m.b.reshape(m.w.vector(m.name(scale), (1,), m.dtype), (1, 1)))

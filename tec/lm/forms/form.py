@@ -25,12 +25,21 @@ class Vocabulary:
     def __init__(self, bytes_of: Callable[[int], bytes], size: int):
         self._bytes_of, self.size = bytes_of, size
         self._sorted: list[tuple[bytes, int]] | None = None
+        self._masks: dict[tuple[State, int], Any] = {}
 
     def text(self, token: int) -> bytes:
         return self._bytes_of(token) if 0 <= token < self.size else b""
 
     def fitting(self, machine: Machine, state: State, count: int) -> Any:
-        """Whether each of `count` tokens fits behind a state, bool [count]."""
+        """Whether each of `count` tokens fits behind a state, bool [count], for reading. Texts of one form ask for the same."""
+        key = state, count
+        if key not in self._masks:
+            if len(self._masks) >= MOST_KEPT:
+                self._masks.clear()
+            self._masks[key] = self._found(machine, state, count)
+        return self._masks[key]
+
+    def _found(self, machine: Machine, state: State, count: int) -> Any:
         if self._sorted is None:
             self._sorted = sorted((self.text(t), t) for t in range(self.size))
         mask, order, at = np.zeros(count, bool), self._sorted, 0
@@ -72,7 +81,6 @@ class Form:
     def __init__(self, machine: Machine, vocabulary: Vocabulary, ends: Collection[int]):
         self._machine, self._vocabulary, self._ends = machine, vocabulary, ends
         self._state = machine.start
-        self._masks: dict[State, Any] = {}
 
     @property
     def is_over(self) -> bool:
@@ -95,11 +103,7 @@ class Form:
     def masked(self, logits: Any) -> Any:
         """Logits of which those that do not fit are -inf. Raises ArgumentError where none does."""
         x = np.asarray(logits)
-        if self._state not in self._masks:
-            if len(self._masks) >= MOST_KEPT:
-                self._masks.clear()
-            self._masks[self._state] = self._vocabulary.fitting(self._machine, self._state, len(x))
-        mask = self._masks[self._state].copy()
+        mask = self._vocabulary.fitting(self._machine, self._state, len(x)).copy()
         for end in self._ends:
             if end < len(mask):
                 mask[end] = self._state.ends

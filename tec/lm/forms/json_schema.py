@@ -26,6 +26,7 @@ MOST_REPEATS = 4096  # of a string's characters and an array's items: each is a 
 MOST_DIGITS = 17  # of an integer, and behind a point: as many tell any float64 from all others
 MOST_RULES = 1 << 16
 DEEPEST = 64  # levels of a schema
+_DIGIT = one_of(b"0123456789")
 
 
 def grammar_of(schema: Any, before: str = "", behind: str = "") -> Grammar:
@@ -38,9 +39,8 @@ class _Writer:
         self.root, self.grammar = schema, Grammar()
         g = self.grammar
         whole = g.rule()
-        digits = one_of(b"0123456789")
         # Blanks and digits without a limit would let a model write nothing else.
-        some = g.repeated(digits, 1, MOST_DIGITS)
+        some = g.repeated(_DIGIT, 1, MOST_DIGITS)
         self.space = g.rule([], literal(" "), [*literal("\n"), g.repeated(one_of(b" \t"), 0, 16)])
         self.colon = g.rule(literal(":"), literal(": "))
         follow = one_of(range(0x80, 0xC0))
@@ -53,10 +53,10 @@ class _Writer:
             [one_of((0xF4,)), one_of(range(0x80, 0x90)), follow, follow],
         )  # fmt: skip
         self.string = g.rule([*literal('"'), g.repeated(self.char), *literal('"')])
-        self.natural = g.rule(literal("0"), [one_of(b"123456789"), g.repeated(digits, 0, MOST_DIGITS - 1)])
+        self.natural = g.rule(literal("0"), [one_of(b"123456789"), g.repeated(_DIGIT, 0, MOST_DIGITS - 1)])
         self.minus = g.rule([], literal("-"))
         fraction = g.rule([], [*literal("."), some])
-        power = g.rule([], [one_of(b"eE"), g.rule([], [one_of(b"+-")]), g.repeated(digits, 1, 2)])
+        power = g.rule([], [one_of(b"eE"), g.rule([], [one_of(b"+-")]), g.repeated(_DIGIT, 1, 2)])
         self.size = g.rule([self.natural, fraction, power])
         self.named: dict[str, int] = {}
         self.value: int | None = None
@@ -258,7 +258,7 @@ class _Writer:
 
     def sizes(self, low: int, high: int | None) -> int:
         """Numbers from `low` on, up to `high`, without leading zeros."""
-        g, digit = self.grammar, one_of(b"0123456789")
+        g = self.grammar
         shortest = len(str(low))
         longest = len(str(high)) if high is not None else shortest
         ways: list[list[Item]] = []
@@ -267,8 +267,8 @@ class _Writer:
             last = high if n == longest and high is not None else 10**n - 1
             ways.append([self.between(str(first), str(last))])
         if high is None:
-            more = g.repeated(digit, 0, max(MOST_DIGITS - 1 - shortest, 0))
-            ways.append([one_of(b"123456789"), *[digit] * shortest, more])
+            more = g.repeated(_DIGIT, 0, max(MOST_DIGITS - 1 - shortest, 0))
+            ways.append([one_of(b"123456789"), *[_DIGIT] * shortest, more])
         return g.rule(*ways)
 
     def between(self, low: str, high: str) -> int:
@@ -286,5 +286,5 @@ class _Writer:
             [*literal(high[0]), self.between("0" * rest, high[1:])],
         ]
         if b - a > 1:
-            ways.append([one_of(range(zero + a + 1, zero + b)), *[one_of(b"0123456789")] * rest])
+            ways.append([one_of(range(zero + a + 1, zero + b)), *[_DIGIT] * rest])
         return g.rule(*ways)
