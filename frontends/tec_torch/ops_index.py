@@ -32,6 +32,12 @@ def bag_of(c: AtenCall, offsets: Value, count: int, bags: Any) -> Value:
     return c.op("subtract", begun, c.const(np.int64(1)))
 
 
+def sizes_of(c: AtenCall, bag: Value, bags: Any, counts: Value) -> Value:
+    """How many indices of each bag count."""
+    none = c.const(np.zeros(bags, "int64"))
+    return c.op("scatter_elements", none, bag, c.cast(counts, "int64"), axis=0, reduction="add")
+
+
 @aten_op("_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(
     c: AtenCall, weight: Value, indices: Value, offsets: Value, by_frequency: bool = False, mode: int = 0, sparse: bool = False,
@@ -47,9 +53,7 @@ def embedding_bag(
     counts = c.op("not_equal", indices, c.like(padding_idx, indices))
     nothing = c.like(-math.inf if mode == 2 else 0, rows)
     rows = c.op("where", c.unsqueeze(counts, 1), rows, nothing)
-    size = c.op(
-        "scatter_elements", c.const(np.zeros(bags, "int64")), bag, c.cast(counts, "int64"), axis=0, reduction="add"
-    )
+    size = sizes_of(c, bag, bags, counts)
     at = c.broadcast(c.unsqueeze(bag, 1), rows.shape)
     kind = "max" if mode == 2 else "add"
     y = c.op("scatter_elements", c.broadcast(nothing, (bags, width)), at, rows, axis=0, reduction=kind)
@@ -85,8 +89,7 @@ def embedding_bag_backward(
         raise ImportModelError("the gradient of bags by their largest, by frequency or as a sparse tensor")
     bag = bag_of(c, offsets, indices.shape[0], g.shape[0])
     if mode == 1:
-        counts = c.cast(c.op("not_equal", indices, c.like(padding_idx, indices)), "int64")
-        size = c.op("scatter_elements", c.const(np.zeros(g.shape[0], "int64")), bag, counts, axis=0, reduction="add")
+        size = sizes_of(c, bag, g.shape[0], c.op("not_equal", indices, c.like(padding_idx, indices)))
         g = c.op("divide", g, c.unsqueeze(c.cast(c.op("maximum", size, c.like(1, size)), g.dtype), 1))
     rows = c.op("gather", g, bag, axis=0)
     if weights is not None:
