@@ -1,6 +1,6 @@
 """Networks that nobody named (`unseen_networks`) on one NVIDIA GPU, in float32 and float16: values, and tec's time over a CUDA graph of PyTorch's.
 
-    python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--batch 1] [--jobs 8]      exports, compiles and runs each once, in processes of their own
+    python -m benchmarks.unseen_gpu --pack DIR [--seed 1] [--count 12] [--batch 1] [--jobs 8]      exports, compiles and (where there is a GPU) runs each once, in processes of their own
     python -m benchmarks.unseen_gpu --time DIR [--seconds 60]                          times what is there, in drawn order, until the seconds are spent
 
 Values are held against float32 on the CPU: TOLERANCE of the largest of an output, in float16 that of tec or three times PyTorch's own error in float16.
@@ -77,7 +77,13 @@ def pack(name: str, seed: int, folder: Path, batch: int) -> None:
                 start = time.process_time()
                 net = tec.compile(str(path), TARGET, dtype="float16" if dtype == "float16" else None)
                 seconds = time.process_time() - start
-                net.save(str(folder / f"{stem(name)}.{dtype}.tec"))
+                made = folder / f"{stem(name)}.{dtype}.tec"
+                # Under its own name once it is whole: packages are timed while others are packed.
+                net.save(str(made.with_suffix(".part")))
+                made.with_suffix(".part").rename(made)
+                if not tec.runtime.cuda_exists():
+                    say(name=name, type=dtype, compile_s=round(seconds, 1))
+                    continue
                 start = time.perf_counter()
                 got = [a.numpy() for a in net.executor(tec.cuda(0)).run(feeds(case, net))]
                 row = {"compile_s": round(seconds, 1), "load_s": round(time.perf_counter() - start, 1)}
