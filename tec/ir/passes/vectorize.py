@@ -94,7 +94,8 @@ class _Vectorizer:
         self.lo = lo
         self.lanes = lanes
         self.analyzer = analyzer
-        self.parts_guards = not target.is_gpu
+        # A masked access is a branch for each lane, of a CPU as of an AMD GPU.
+        self.parts_guards = not target.is_gpu or target.chip.loads_anywhere
         self.loads_anywhere = target.chip.loads_anywhere
         self.crossings = crossings
         self.lets: dict[E.Var, E.Expr] = {}

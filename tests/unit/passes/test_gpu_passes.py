@@ -15,6 +15,7 @@ from tec.ir.notes import SoftwarePipeline
 from tec.ir.passes.pipeline.hold_epilogue import hold_behind
 from tec.ir.passes.pipeline.slots import MAX_REGISTER_BYTES
 from tec.ir.passes.split_host_device import split_host_device
+from tec.ir.visit import map_stmt
 from tec.target import Target
 from tests.thinned import thinned
 
@@ -604,3 +605,33 @@ def test_what_the_kernel_writes_is_not_loaded_ahead() -> None:
     out = str(hold_behind(whole, 0, 16))
     assert "R_held" in out and "A_held" not in out
     assert hold_behind(whole, 0, 2) is whole  # no room
+
+
+def test_a_bias_is_held_once_for_all_rows_and_waited_for_once() -> None:
+    """Its place depends on the column alone: the loop over rows and the rows' condition are not around its load; that of the columns chooses the value. Behind the sums, and not in
+    each branch of the stores, it has arrived."""
+    func = parse_func(
+        """
+def f(R: Buffer((7,), "float32"), C: Buffer((3, 7), "float32")):
+    acc = alloc((4, 8), "float32", scope="local")
+    for i in unrolled(4):
+        for j in unrolled(8):
+            acc[i, j] = 1.0
+    for i in unrolled(4):
+        for j in vectorized(8):
+            if likely(i < 3):
+                if likely(j < 7):
+                    C[i, j] = acc[i, j] + R[j]
+"""
+    )
+
+    def held(s: S.Stmt) -> S.Stmt:
+        if isinstance(s, S.Seq):
+            return hold_behind(s, 0, 16, chosen=True)
+        return map_stmt(s, held, lambda e: e)
+
+    out = func.with_body(held(func.body))
+    assert "R_held = alloc((8,)" in str(out)
+    assert "R_held[j] = if_then_else(likely(j < 7), R[j], 0.0)" in str(out)
+    assert "computed(R_held[" in str(out)
+    check_same(func, apply(out, GPU, "flatten_buffers", "vectorize"))

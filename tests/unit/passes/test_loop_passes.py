@@ -16,6 +16,9 @@ from tec.ir.interp import eval_expr
 from tec.ir.notes import AutoUnrollMaxStep, UnrollExplicit
 from tec.ir.passes.lower_fragments import _divide
 from tec.ir.visit import map_stmt, substitute, visit
+from tec.target import Target
+
+NVIDIA = Target("cuda -arch=sm_90a")
 
 
 def lowered(text: str, *names: str, target: Any = CPU) -> tuple[Func, Func]:
@@ -166,9 +169,9 @@ def f(A: Buffer((6, 16), "float32"), C: Buffer((96,), "float32")):
     check_same(func, out)
 
 
-@pytest.mark.parametrize(("target", "conditions"), [(CPU, 1), (GPU, 0)])
+@pytest.mark.parametrize(("target", "conditions"), [(CPU, 1), (GPU, 1), (NVIDIA, 0)])
 def test_guards_become_predicates(target: Any, conditions: int) -> None:
-    """On a CPU vectors that lie whole within the bound are stored without one: a condition for all lanes stands before."""
+    """Where a masked store is a branch for each lane, vectors that lie whole within the bound are stored without one: a condition for all lanes stands before."""
     func, out = lowered(
         """
 def f(A: Buffer((n,), "float32"), C: Buffer((n,), "float32"), *, n: size("int32")):
@@ -446,7 +449,7 @@ def f(A: Buffer((n,), "float32"), C: Buffer((n,), "float32"), *, n: size("int32"
 """,
         target=GPU,
     )
-    assert count(out, S.IfThenElse) == 1
+    assert count(out, S.IfThenElse) == 2  # the whole blocks', and within the last one the whole vectors'
     for n in (3, 256, 700):
         check_same(func, out, split=GPU, n=n)
 

@@ -3,12 +3,15 @@
 In: a kernel with a marked statement in no loop (on AMD's matrix units: the sums) and, behind it, nests of loops around one store that read global memory at places which only the loops' variables choose.
 Out: the same loads in nests of their own ahead of the marked one, into registers. So they are under way while that waits for its first tiles, and its
 end waits for none of them (4096 x 768 x 768 with a bias and a residual on one H200: 11.9 us for 13.1): a short product's time is one load's latency after another.
+A load has the loops alone that choose its place, and the conditions on these: a bias is held once for all rows of a thread. On AMD these choose the value, not whether it is
+loaded into the register, which would be a branch a lane; one load can then bring the lanes that there are (`passes.ragged_pieces`).
 Nothing is moved where the values would not fit beside the sums, nor inside of a loop over tiles: there the first products of each tile would wait for the loads
 (three tiles of 12 steps with a bias: 28.6 us for 24.1; between the last products' start and their end 27.5 for 26.1), nor what the kernel itself writes.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import field
@@ -22,7 +25,7 @@ from ...buffer import Buffer
 from ...dtype import dtype_info
 from ...effects import effects
 from ...func import Func
-from ...visit import any_expr, any_stmt, map_expr, map_stmt
+from ...visit import any_expr, any_stmt, free_vars, map_expr, map_stmt
 from ..rewrite_util import clone, const_int
 from .nest import Nest
 
@@ -39,7 +42,7 @@ def hold_epilogue(func: Func, target: Target) -> Func:
         if isinstance(s, S.Seq):
             at = [k for k, x in enumerate(s.stmts) if any_stmt(x, _is_sum)]
             if at and at[-1] + 1 < len(s.stmts):
-                return hold_behind(s, at[-1], _WORDS)
+                return hold_behind(s, at[-1], _WORDS, chosen=True)
         if isinstance(s, S.For) and s.kind != S.ForKind.THREAD:
             return s
         return map_stmt(s, fs, lambda e: e)
@@ -62,13 +65,14 @@ def hold_operands(body: S.Stmt, is_marked: Callable[[S.Stmt], bool], words: int)
     return map_stmt(body, lambda x: hold_operands(x, is_marked, words), lambda e: e)
 
 
-def hold_behind(seq: S.Seq, at: int, words: int, within: bool = True) -> S.Stmt:
-    """The same of a list of statements, for those behind the one at `at`; `within`: for those that stand in a buffer's scope as well."""
-    held = _Held(words, effects(seq).writes, within)
+def hold_behind(seq: S.Seq, at: int, words: int, within: bool = True, chosen: bool = False) -> S.Stmt:
+    """The same of a list of statements, for those behind the one at `at`; `within`: for those that stand in a buffer's scope as well; `chosen`: conditions choose values, 0 where they
+    do not hold."""
+    held = _Held(words, effects(seq).writes, within, chosen)
     out = [*seq.stmts[: at + 1], *(held.behind(s) for s in seq.stmts[at + 1 :])]
     if not held.ahead:
         return seq
-    body: S.Stmt = S.seq(*held.ahead, *out)
+    body: S.Stmt = S.seq(*held.ahead, *out[: at + 1], *held.arrived, *out[at + 1 :])
     for b in held.buffers:
         body = S.Alloc(b, body)
     return body
@@ -81,8 +85,10 @@ class _Held:
     words: int
     written: set[int]
     within: bool
+    chosen: bool
     ahead: list[S.Stmt] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
+    arrived: list[S.Stmt] = field(default_factory=list)  # what waits for the loads, behind the marked statement
 
     def behind(self, s: S.Stmt) -> S.Stmt:
         """A statement behind the marked one, with the loads of its nests taken out."""
@@ -93,20 +99,61 @@ class _Held:
         nest = _nest(s)
         if nest is None:
             return s
-        count = math.prod(const_int(f.extent) or 0 for f in nest.loops)
-        loads = [x for x in _loads(nest) if id(x.buffer) not in self.written]
-        size = sum(count * dtype_info(x.buffer.dtype).bytes for x in loads) // 4
+        loads = [(x, _around(nest, x)) for x in _loads(nest) if id(x.buffer) not in self.written]
+        size = sum(_count(around) * dtype_info(x.buffer.dtype).bytes for x, around in loads) // 4
         if not loads or size > self.words:
             return s
         self.words -= size
-        index = tuple([f.var for f in nest.loops])
-        extents = tuple([B.const(const_int(f.extent) or 1) for f in nest.loops])
-        for load in loads:
+        for load, around in loads:
+            loops = [x for x in around if isinstance(x, S.For)]
+            index = tuple([f.var for f in loops]) or (B.const(0),)
+            extents = tuple([B.const(const_int(f.extent) or 1) for f in loops]) or (B.const(1),)
             held = Buffer(f"{load.buffer.name}_held", load.buffer.dtype, extents, (), 0, "local")
             self.buffers.append(held)
-            self.ahead.append(clone(nest.with_inside(S.BufferStore(held, load, index)), {}))
+            self.ahead.append(clone(self._loaded(nest, load, around, held, index), {}))
+            if self.chosen and dtype_info(held.dtype).bytes > 1:
+                # Each branch of what follows would wait for the loads again, and for the stores of the branches before it.
+                value = E.Call("computed", (E.BufferLoad(held, index),), held.dtype)
+                self.arrived.append(clone(nest.with_inside(S.BufferStore(held, value, index), loops), {}))
             nest.store = _replaced(nest.store, load, E.BufferLoad(held, index))
         return nest.with_inside(nest.store)
+
+    def _loaded(
+        self,
+        nest: Nest,
+        load: E.BufferLoad,
+        around: list[S.For | S.IfThenElse],
+        held: Buffer,
+        index: tuple[E.Expr, ...],
+    ) -> S.Stmt:
+        """The load into its register, under its loops and conditions."""
+        conditions = [x.cond for x in around if isinstance(x, S.IfThenElse)]
+        if not self.chosen or not conditions:
+            return nest.with_inside(S.BufferStore(held, load, index), around)
+        every = functools.reduce(E.And, conditions)
+        value = E.Call("if_then_else", (every, load, B.const(0, load.dtype)), load.dtype)
+        return nest.with_inside(S.BufferStore(held, value, index), [x for x in around if isinstance(x, S.For)])
+
+
+def _around(nest: Nest, load: E.BufferLoad) -> list[S.For | S.IfThenElse]:
+    """Of a nest's loops and conditions those on which it depends where the load reads: the loops that choose its place, conditions that have a variable with it in common, and the loops
+    of these. The others hold for some of the places where it is read, and say nothing of which."""
+    asked = {v for i in load.indices for v in free_vars(i)}
+    needed: set[int] = set()
+    while True:
+        more = [
+            x for x in nest.around
+            if id(x) not in needed and (x.var in asked if isinstance(x, S.For) else not asked.isdisjoint(free_vars(x.cond)))
+        ]  # fmt: skip
+        if not more:
+            return [x for x in nest.around if id(x) in needed]
+        needed |= {id(x) for x in more}
+        asked |= {v for x in more if isinstance(x, S.IfThenElse) for v in free_vars(x.cond)}
+
+
+def _count(around: list[S.For | S.IfThenElse]) -> int:
+    """Turns of the loops."""
+    return math.prod(const_int(x.extent) or 0 for x in around if isinstance(x, S.For))
 
 
 def _nest(s: S.Stmt) -> Nest | None:
