@@ -38,7 +38,7 @@ _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 @dataclass(frozen=True)
 class Convolution:
-    """Layouts of input, weights and output. `merged`: groups computed as one; `fill`: channels are filled up to a multiple; `dtype`: operands are
+    """Layouts of input, weights and output. `merged`: groups computed as one; `fill`: a group's channels are filled up to a multiple; `dtype`: operands are
     widened to it."""
 
     x: Layout
@@ -68,9 +68,10 @@ def convolution(
             if plain_windows.are_worth(target, x, w, pixels, lies):
                 return None
             return Convolution(pixels, Layout(f"({axes})O" if len(axes) > 1 else f"{axes}O"), pixels)
-        merged = _merged(target, x, w, attrs)
-        if merged is not None:
-            return Convolution(pixels, Layout(f"O({axes}I)"), pixels, merged=merged)
+        together = _merged(target, x, w, attrs, pixels not in lies and flat_weights)
+        if together is not None:
+            merged, fill = together
+            return Convolution(pixels, Layout(f"O({axes}I)"), pixels, merged=merged, fill=fill)
     if groups == 1 and x.dtype in _FLOATS and not attrs.get("fill"):
         weights, flat = Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
         as_matrices = bool(target.chip.warpgroup) and is_pointwise(w, attrs)  # bulk copies take a matrix as it lies
@@ -93,24 +94,31 @@ def _fill(target: Target, channels: int, dtype: str) -> int:
     return piece if whole <= figures.of("convolution layout", target)["filled"] * few else _FILL
 
 
-def _merged(target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any]) -> int | None:
+def _merged(
+    target: Target, x: TensorType, w: TensorType, attrs: dict[str, Any], is_copied: bool
+) -> tuple[int, int] | None:
     """How many groups of a convolution are best computed as one on matrix units, zeros between them: a few channels fill no fragment, and read parts of
-    cache lines alone. None where no unit takes them."""
+    cache lines alone; and to what multiple their channels are filled up where the image is copied anyway. None where no unit takes them."""
     groups, taps = attrs["groups"], math.prod(w.shape[2:])
     pixels = max(1, typical(x.shape[0]) * math.prod(typical(n) // s for n, s in zip(x.shape[2:], attrs["strides"])))
-    best: tuple[float, int] | None = None
+    best: tuple[float, tuple[int, int]] | None = None
+    piece = PIECE_BYTES // dtype_info(x.dtype).bytes
+    by_model = target.machine.priced_by_model  # whose prices tell short loads from long ones
     for merged in (m for m in range(1, groups + 1) if groups % m == 0):
         own_in, own_out = merged * w.shape[1], merged * w.shape[0] // groups
         if own_in == 1 or (merged > 1 and max(own_in, own_out) > _WIDEST_MERGED):
             continue
-        shape = tilings.Shape(
-            pixels, own_out, taps * own_in, groups // merged, x.dtype, accumulator(x.dtype), padded=True, guarded=True,
-            fixed=not x.is_symbolic,
-        )  # fmt: skip
-        found = tilings.cheapest(shape, target)
-        seconds = tilings.seconds(found, shape, target)[0] if found is not None else math.inf
-        if found is not None and (best is None or seconds < best[0]):
-            best = seconds, merged
+        fills = {-(-own_in // f) * f: f for f in (piece, _FILL, 1)} if is_copied and by_model else {own_in: 1}
+        for filled, fill in fills.items():
+            run = math.gcd(filled, piece) if by_model else 0
+            shape = tilings.Shape(
+                pixels, own_out, taps * filled, groups // merged, x.dtype, accumulator(x.dtype), padded=True, guarded=True,
+                fixed=not x.is_symbolic, runs=(run if run < piece else 0, 0),
+            )  # fmt: skip
+            found = tilings.cheapest(shape, target)
+            seconds = tilings.seconds(found, shape, target)[0] if found is not None else math.inf
+            if found is not None and (best is None or seconds < best[0]):
+                best = seconds, (merged, fill)
     return best[1] if best is not None else None
 
 

@@ -20,19 +20,34 @@ def _type(types: Sequence[TensorType], attrs: Attrs) -> list[TensorType]:
     return [TensorType(types[0].dtype, made.shape(sizes))]
 
 
+def filled_channels(sizes: Attrs, fill: int, groups: int) -> tuple[Attrs, Attrs]:
+    """The sizes of an image's axes where the channels of each of some groups are filled up to a multiple of `fill`, and what else of that the operator is told."""
+    channels = sizes["C"]
+    filled = channels + groups * (-(channels // groups) % fill)
+    if filled == channels:
+        return sizes, {}
+    return {**sizes, "C": filled}, {"from_channels": channels, **({"groups": groups} if groups > 1 else {})}
+
+
 @register("transform_layout", INJECTIVE, _type, takes=1)
 def _transform_layout(attrs: Attrs, inputs: list[Tensor], outputs: list[TensorType]) -> list[Tensor]:
     """The input, which lies as the first of `layouts`, as the second one. `sizes`: (axis, size) of the result's axes, of which channels may be more
-    than there are (`from_channels`): those, and what fills up a block, are 0."""
+    than there are (`from_channels`), behind those of each of `groups`: these, and what fills up a block, are 0."""
     x = inputs[0]
     source, made = attrs["layouts"]
     sizes = dict(attrs["sizes"])
     there = {**sizes, "C": attrs.get("from_channels", sizes["C"])}
     block = made.blocks.get("c", 1)
     fills = there["C"] != sizes["C"] or sizes["C"] % block != 0
+    groups = attrs.get("groups", 1)
+    own, filled = there["C"] // groups, sizes["C"] // groups
 
     def body(*i: Any) -> Any:
         at = made.place(i, sizes)
+        if groups > 1:
+            group, channel = te.indexdiv(whole(at["C"]), filled), te.indexmod(whole(at["C"]), filled)
+            value = x(*source.index({**at, "C": group * own + channel}, there))
+            return te.if_then_else(channel < own, value, te.const(0, x.dtype)) if fills else value
         value = x(*source.index(at, there))
         return te.if_then_else(whole(at["C"]) < there["C"], value, te.const(0, x.dtype)) if fills else value
 

@@ -266,7 +266,7 @@ def _sides(read: TensorRead, out: ComputeOp, most_together: float) -> tuple[Side
 
 def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:
     """Elements of the operand from one place of each axis of the result to the next, None for axes of one place or that it does not depend on; None where an index
-    is not made of axes that follow one another in it."""
+    is not made of axes that follow one another in it, or reach into the next."""
     shape = const_shape(out.output(0))
     apart: list[int | None] = [None] * len(shape)
     below = 1
@@ -281,7 +281,8 @@ def _strides(read: TensorRead, out: ComputeOp) -> list[int | None] | None:
         )
         step = 1
         for c, k in steps:
-            if c != step or apart[k] is not None:
+            # Less: channels of a group that are filled up reach into the next group's, which a condition leaves out.
+            if c > step or apart[k] is not None:
                 return None
             apart[k], step = c * below, step * (shape[k] or 0)
         below *= n

@@ -14,6 +14,7 @@ import numpy as np
 from ...choices import layouts as preferred
 from ...ops.layouts import Layout, is_same_memory, plain, plain_weights, space
 from ...ops.registry import FINITE, SHAPED, WINDOWED
+from ...ops.transform_layout import filled_channels
 from ...target import Target
 from ...te.numpy_dtype import np_dtype
 from ..graph import Graph, Node, Value
@@ -37,8 +38,8 @@ class _Twins(Rebuild):
             self.map[v] = self._relayout(twin, layout, plain(v.ndim), v)
         return super().value(v)
 
-    def twin(self, v: Value, layout: Layout, fill: int = 1) -> Value:
-        """The value in a layout, its channels filled up to a multiple."""
+    def twin(self, v: Value, layout: Layout, fill: int = 1, groups: int = 1) -> Value:
+        """The value in a layout, the channels of each of some groups filled up to a multiple."""
         if layout == plain(v.ndim):
             return self.value(v)
         made = self.twins.get(v, {})
@@ -48,21 +49,17 @@ class _Twins(Rebuild):
         if near is not None:  # a reshape
             twin = self._relayout(made[near], near, layout, v)
         else:
-            twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill)
+            twin = self._relayout(self.value(v), plain(v.ndim), layout, v, fill, groups)
         if fill == 1:
             self.twins.setdefault(v, {})[layout] = twin
         return twin
 
-    def _relayout(self, made: Value, source: Layout, target: Layout, v: Value, fill: int = 1) -> Value:
+    def _relayout(self, made: Value, source: Layout, target: Layout, v: Value, fill: int = 1, groups: int = 1) -> Value:
         sizes = sizes_of(v)
-        if fill > 1 and v.shape[1] % fill:
-            attrs = {
-                "layouts": (source, target),
-                "sizes": tuple((sizes | {"C": v.shape[1] + -v.shape[1] % fill}).items()),
-            }
-            return self.lies(
-                self.new.add("transform_layout", [made], {**attrs, "from_channels": v.shape[1]}, v.name)[0], target
-            )
+        if fill > 1 and v.shape[1] // groups % fill:
+            filled, more = filled_channels(sizes, fill, groups)
+            attrs = {"layouts": (source, target), "sizes": tuple(filled.items()), **more}
+            return self.lies(self.new.add("transform_layout", [made], attrs, v.name)[0], target)
         if is_same_memory(source, target, sizes):
             return self.lies(self.new.add("reshape", [made], {"shape": target.shape(sizes)}, v.name)[0], target)
         attrs = {"layouts": (source, target), "sizes": tuple(sizes.items())}
@@ -124,15 +121,15 @@ def _conv(b: _Twins, node: Node, wanted: preferred.Convolution) -> bool:
     if wanted.dtype:
         data = data.astype(np_dtype(dtype))
     data = _diagonal(data, node.attrs["groups"], wanted.merged)
-    fill = -x.shape[1] % wanted.fill
+    groups = node.attrs["groups"] // wanted.merged
+    fill = -data.shape[1] % wanted.fill
     if wanted.weights.group > 1:  # the image's blocks of channels are whole, and those of the weights are smaller
         fill = -x.shape[1] % wanted.x.blocks["c"]
     if fill:
         data = np.pad(data, [(0, fill if k == 1 else 0) for k in range(data.ndim)])
     letters = plain_weights(x.ndim)
     weights = b.new.constant(wanted.weights.store(data, letters.name), w.name, dtype if wanted.dtype else w.dtype)
-    source = b.cast(b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1), dtype, x.name)
-    groups = node.attrs["groups"] // wanted.merged
+    source = b.cast(b.twin(x, wanted.x, wanted.fill if fill and wanted.fill > 1 else 1, groups), dtype, x.name)
     if groups > 1 and data.shape[1] == 1:
         # A channel each, those that fill up a block too.
         groups = wanted.weights.sizes(weights.shape, dict(zip(space(x.ndim), data.shape[2:])))["O"]

@@ -14,6 +14,7 @@ from ...choices.layouts import Convolution, is_pointwise
 from ...choices.operator_price import MARGIN, operator_seconds
 from ...ops.layouts import Layout, is_same_memory, plain, space
 from ...ops.registry import Attrs, TensorType
+from ...ops.transform_layout import filled_channels
 from ...records import dataclass
 from ...target import Target
 from ..graph import Graph, Node
@@ -101,9 +102,9 @@ def _seconds(
     if way is None:
         return operator_seconds("conv", [x, w], node.attrs, target, unpriced)
     sizes = dict(zip("NC" + space(x.ndim), x.shape))
-    added = -x.shape[1] % way.fill
-    sizes["C"] += added
-    groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged + added
+    groups, own_in = node.attrs["groups"] // way.merged, w.shape[1] * way.merged
+    own_in += -own_in % way.fill
+    sizes, filled = filled_channels(sizes, way.fill, groups)
     source = TensorType(x.dtype, way.x.shape(sizes))
     weights = dict(zip("OI" + space(x.ndim), (w.shape[0], own_in, *w.shape[2:])))
     attrs: Attrs = {
@@ -113,7 +114,6 @@ def _seconds(
     }  # fmt: skip
     out = dict(zip("NC" + space(y.ndim), y.shape))
     made = TensorType(y.dtype, way.y.shape(out))
-    filled = {"from_channels": x.shape[1]} if sizes["C"] != x.shape[1] else {}
     types = [source, TensorType(w.dtype, way.weights.shape(weights))]
     seconds = operator_seconds("conv", types, attrs, target, unpriced if way.x == plain(x.ndim) else ())
     if are_copied:

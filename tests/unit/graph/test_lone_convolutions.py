@@ -9,6 +9,7 @@ import pytest
 
 import tec
 from tec.graph import Graph, run_graph
+from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import wanted
 from tec.graph.passes.lone_convolutions import lone_convolution
 from tec.ops.layouts import plain
@@ -48,6 +49,23 @@ def test_windows_of_halves_go_by_pixels() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_one_channel_is_filled_up_in_weights_too(dtype: str) -> None:
     assert lone_convolution(convolution((3, 1, 41, 9), 30, 3, dtype=dtype), MI300X) is not None
+
+
+@pytest.mark.parametrize("target", ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942"])
+def test_channels_of_groups_are_filled_up(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """37 channels a group would be read one by one: each group has more in the copy to pixels, where they are no run of the image's channels; and the values are right."""
+    g = convolution((1, 148, 14, 13), 64, 3, groups=4, dtype="float16")
+    own = wanted(next(n for n in g.nodes if n.op == "conv"), tec.Target(target), ())
+    assert own is not None and own.merged == 1 and own.fill > 1
+    x = {"x": np.random.default_rng(1).standard_normal((1, 148, 14, 13)).astype("float16")}
+    monkeypatch.setattr("tec.graph.passes.layout.lone_convolution", lambda *a: None)  # as beside others
+    made = choose_layouts(g, tec.Target(target))
+    (copy,) = [n for n in made.nodes if n.op == "transform_layout" and n.attrs.get("groups")]
+    assert dict(copy.attrs["sizes"])["C"] == 4 * 40 and copy.attrs["from_channels"] == 148
+    net = tec.compile(g, target, cache=False)
+    assert [c["choice"]["template"] for c in net.report.choices.values()][:2] == ["gpu transpose", "matrix product"]
+    chip = tec.rocm_emu(target.rpartition("=")[2], check="all")
+    np.testing.assert_allclose(net.run(x, device=chip)[0], run_graph(g, x)[0], rtol=0.02, atol=0.05)
 
 
 @pytest.mark.parametrize("target", ["cuda -arch=sm_90a", "llvm"])
