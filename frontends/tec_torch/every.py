@@ -17,6 +17,7 @@ from . import (  # noqa: F401
     ops_reduce,
     ops_resize,
     ops_shape,
+    ops_special,
     ops_vision,
 )
 from .importer import COMPLEX, CONVERTERS

@@ -163,7 +163,9 @@ def copy(c: AtenCall, x: Any, source: Any, *more: Any) -> Any:
 @complex_op("angle")
 def angle(c: AtenCall, x: Any) -> Value:
     if not isinstance(x, Complex):
-        raise ImportModelError("the angle of a real number")
+        x = c.cast(x, c.dtype)
+        turned = c.op("where", c.op("less", x, c.like(0, x)), c.like(math.pi, x), c.like(0, x))
+        return c.op("where", c.op("isnan", x), x, turned)
     return c.op("atan2", imag_or_zeros(c, x), x.real)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tec import ImportModelError
 from tec.graph import Value
 from tec.ops.dims import is_symbolic
@@ -93,8 +95,21 @@ def grouped_mm_fallback_backward(c: AtenCall, x: Value, weights: Value, offs: Va
 @aten_op("_cdist_forward", "cdist")
 def distances(c: AtenCall, a: Value, b: Value, p: float = 2.0, compute_mode: Any = None) -> Value:
     """The p-norms of the differences of all rows of a (..., m, k) and b (..., n, k)."""
-    gap = c.op("abs", c.op("subtract", c.unsqueeze(a, a.ndim - 1), c.unsqueeze(b, b.ndim - 2)))
-    axes = (gap.ndim - 1,)
+    return norms(c, c.op("subtract", c.unsqueeze(a, a.ndim - 1), c.unsqueeze(b, b.ndim - 2)), p)
+
+
+@aten_op("_pdist_forward")
+def distances_of_pairs(c: AtenCall, x: Value, p: float = 2.0) -> Value:
+    """Of each row of x to each after it."""
+    if is_symbolic(x.shape[0]):
+        raise ImportModelError("pdist of an open number of rows")
+    pairs = [c.op("gather", x, c.const(k, "int64"), axis=0) for k in np.triu_indices(int(x.shape[0]), 1)]
+    return norms(c, c.op("subtract", *pairs), p)
+
+
+def norms(c: AtenCall, gap: Value, p: float) -> Value:
+    """The p-norms along the last axis."""
+    gap, axes = c.op("abs", gap), (gap.ndim - 1,)
     if p == 2:
         return c.op("sqrt", c.op("reduce_sum", c.op("square", gap), axes=axes, keepdims=False))
     if p == 1:

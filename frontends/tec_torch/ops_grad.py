@@ -116,9 +116,24 @@ def distances_backward(c: AtenCall, g: Value, a: Value, b: Value, p: float, dist
     return through(c, "_cdist_forward", g, [a, b], (p, None))[0]
 
 
+@aten_op("_pdist_backward")
+def distances_of_pairs_backward(c: AtenCall, g: Value, x: Value, p: float, distances: Value) -> Value | None:
+    return through(c, "_pdist_forward", g, [x], (p,))[0]
+
+
 @aten_op("hardshrink_backward", "softshrink_backward")
 def shrink_backward(c: AtenCall, g: Value, x: Value, by: float) -> Value:
     return c.op("where", c.op("less_equal", c.op("abs", x), c.like(by, x)), c.like(0, g), g)
+
+
+@aten_op("rrelu_with_noise_backward")
+def rrelu_backward(
+    c: AtenCall, g: Value, x: Value, noise: Value, lower: float, upper: float, training: bool, of_result: bool
+) -> Value:
+    if training:
+        return c.op("multiply", g, noise)
+    slope = (lower + upper) / 2
+    return c.op("where", c.op("greater", x, c.like(0, x)), g, c.op("multiply", g, c.like(slope, g)))
 
 
 @aten_op("_weight_norm_interface_backward")
@@ -131,7 +146,7 @@ def weight_norm_backward(c: AtenCall, g: Value, v: Value, size: Value, norms: Va
     return c.op("multiply", aside, c.op("divide", size, c.cast(norms, size.dtype))), by_size
 
 
-@aten_op("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward")  # fmt: skip
+@aten_op("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward", "adaptive_max_pool2d_backward", "adaptive_max_pool3d_backward", "fractional_max_pool2d_backward", "fractional_max_pool3d_backward")  # fmt: skip
 def max_pool_backward(c: AtenCall, g: Value, x: Value, *windows_and_index: Any) -> Value:
     """Each output's gradient goes to the place that `index`, counted in its plane, says."""
     n, index = 2 if "2d" in c.name_of_op else 3, windows_and_index[-1]

@@ -308,6 +308,26 @@ def masked_scatter(c: AtenCall, x: Value, mask: Value, source: Value) -> Value:
     return c.op("where", mask, c.reshape(taken, x.shape), x)
 
 
+@aten_op("nonzero_static")
+def nonzero_static(c: AtenCall, x: Value, *, size: int, fill_value: int = -1) -> Value:
+    """The first `size` places of elements that are not 0: each goes to the row of their running count, all others to a row that is cut off."""
+    if is_symbolic([*x.shape, size]):
+        raise ImportModelError("nonzero_static of open sizes")
+    total = math.prod(x.shape)
+    there = c.op("not_equal", c.reshape(x, (total,)), c.const(np.zeros((), x.dtype), x.dtype)) if x.dtype != "bool" else c.reshape(x, (total,))  # fmt: skip
+    count = c.op("cumsum", c.cast(there, "int64"), axis=0, exclusive=False, reverse=False)
+    fits = c.op("logical_and", there, c.op("less_equal", count, c.const(size, "int64")))
+    row = c.op("where", fits, c.op("subtract", count, c.const(1, "int64")), c.const(size, "int64"))
+    empty = c.const(np.full(size + 1, -1), "int64")
+    flat = c.slice(c.op("scatter_elements", empty, row, c.iota(total), axis=0, reduction="none"), 0, 0, size)
+    places = c.op("floor_mod", c.op("divide", c.unsqueeze(flat, 1), c.const(_strides(x.shape), "int64")), c.const(np.array(x.shape, "int64")))  # fmt: skip
+    return c.op("where", c.unsqueeze(c.op("less", flat, c.const(0, "int64")), 1), c.const(fill_value, "int64"), places)
+
+
+def _strides(shape: Sequence[int]) -> Any:
+    return np.array([math.prod(shape[k + 1 :]) for k in range(len(shape))], "int64")
+
+
 @aten_op("one_hot")
 def one_hot(c: AtenCall, x: Value, count: int = -1) -> Value:
     depth = c.shape[-1]

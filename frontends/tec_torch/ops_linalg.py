@@ -12,6 +12,7 @@ import numpy as np
 
 from tec import ImportModelError
 from tec.graph import Value
+from tec.graph.builders import Builder, control
 from tec.graph.builders import linear_algebra as la
 
 from .importer import AtenCall, aten_op
@@ -143,3 +144,33 @@ def cholesky_solve(c: AtenCall, y: Value, factor: Value, upper: bool = False) ->
 def cholesky_inverse(c: AtenCall, factor: Value, upper: bool = False) -> Value:
     one = c.broadcast(c.const(np.eye(factor.shape[-1]), factor.dtype), factor.shape)
     return cholesky_solve(c, one, factor, upper)
+
+
+# Taylor's series of a matrix whose norm is at most 1: the first term left out is below a unit in the last place.
+_TERMS = {"float32": 11, "float64": 18}
+_MOST_SQUARINGS = 64  # a matrix of a larger norm than 2^64 has no exponential that a float holds
+
+
+@aten_op("linalg_matrix_exp")
+def matrix_exp(c: AtenCall, a: Value) -> Value:
+    """The series of a / 2^s, squared s times (N. Higham, "The scaling and squaring method for the matrix exponential revisited", 2005)."""
+    if a.dtype not in _TERMS:
+        raise ImportModelError(f"matrix_exp of {a.dtype}")
+    columns = c.op("reduce_sum", c.op("abs", a), axes=(a.ndim - 2,), keepdims=True)
+    norm = c.op("reduce_max", columns, axes=(a.ndim - 1,), keepdims=True)
+    halvings = c.op("ceil", c.op("log2", c.op("maximum", norm, c.like(1, norm))))
+    halvings = c.op("minimum", halvings, c.like(_MOST_SQUARINGS, norm))
+    small = c.op("multiply", a, c.op("exp2", c.op("neg", halvings)))
+    one = c.broadcast(c.const(np.eye(a.shape[-1]), a.dtype), a.shape)
+    y = one
+    for k in range(_TERMS[a.dtype], 0, -1):
+        y = c.op("add", one, c.op("multiply", c.op("matmul", small, y), c.like(1 / k, a)))
+    times = c.cast(halvings, "int64")
+    most = c.op("reduce_max", times, axes=tuple(range(a.ndim)), keepdims=False)
+
+    def square(into: Builder, trip: Value, now: list[Value], rows: list[Value]) -> Any:
+        (x,) = now
+        return [into.op("where", into.op("less", trip, times), into.op("matmul", x, x), x)], [], None
+
+    (y,), _ = control.loop(c, square, [y], _MOST_SQUARINGS, count=most)
+    return y

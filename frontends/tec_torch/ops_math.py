@@ -53,12 +53,6 @@ def log10(c: AtenCall, x: Value) -> Value:
     return c.op("multiply", c.op("log2", x), c.like(math.log10(2.0), x))
 
 
-@aten_op("erfc")
-def erfc(c: AtenCall, x: Value) -> Value:
-    x = c.cast(x, c.dtype)
-    return c.op("subtract", c.like(1, x), c.op("erf", x))
-
-
 @aten_op("logical_not")
 def logical_not(c: AtenCall, x: Value) -> Value:
     return c.op("logical_not", truth(c, x))
@@ -343,6 +337,16 @@ def relu6(c: AtenCall, x: Value) -> Value:
 @aten_op("leaky_relu")
 def leaky_relu(c: AtenCall, x: Value, negative_slope: float = 0.01) -> Value:
     return c.op("leaky_relu", x, alpha=float(negative_slope))
+
+
+@aten_op("rrelu_with_noise_functional", "rrelu_with_noise")
+def rrelu(
+    c: AtenCall, x: Value, noise: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, *more: Any
+) -> Any:
+    """By the mean slope. In training torch draws as many numbers as there are elements up to 0, which is for values to say."""
+    if training:
+        raise ImportModelError("rrelu in training, which draws by values", hint="module.eval()")
+    return c.op("leaky_relu", x, alpha=(lower + upper) / 2), noise
 
 
 @aten_op("elu")

@@ -28,6 +28,48 @@ def each(values: Any, n: int, default: int = 1) -> tuple[Any, ...]:
     return tuple(values * n if len(values) == 1 else values or [default] * n)
 
 
+# ---- windows at drawn places
+
+
+@aten_op("fractional_max_pool2d", "fractional_max_pool3d")
+def fractional_max_pool(c: AtenCall, x: Value, window: Any, out: Any, samples: Value) -> tuple[Value, Value]:
+    """The largest of each window, and its place in its plane. Windows begin where a sample says, the last at the end (B. Graham, "Fractional max-pooling", 2014)."""
+    n = 2 if "2d" in c.name_of_op else 3
+    sizes, k, out = x.shape[-n:], each(window, n), each(out, n)
+    if is_symbolic(x.shape):
+        raise ImportModelError("fractional pooling of open sizes")
+    planes = math.prod(x.shape[:-n])
+    samples = c.reshape(samples, (planes, n))
+    place: Value | None = None
+    for d in range(n):  # a plane's samples begin with the last dimension in 2-D, and with the first in 3-D
+        first = _window_starts(c, c.slice(samples, 1, n - 1 - d if n == 2 else d, 1), sizes[d], k[d], out[d])
+        at = c.op("add", c.unsqueeze(first, 2), c.const(np.arange(k[d]), "int64"))
+        shape = [planes, *[1] * (2 * n)]
+        shape[1 + d], shape[1 + n + d] = out[d], k[d]
+        at = c.op("multiply", c.reshape(at, shape), c.const(math.prod(sizes[d + 1 :]), "int64"))
+        place = at if place is None else c.op("add", place, at)
+    assert place is not None
+    cells, inside = math.prod(out), math.prod(k)
+    flat = c.reshape(place, (planes, cells * inside))
+    taken = c.op("gather_elements", c.reshape(x, (planes, math.prod(sizes))), flat, axis=1)
+    taken, flat = (c.reshape(v, (planes, cells, inside)) for v in (taken, flat))
+    best = c.op("argmax", taken, axis=2, keepdims=True, last=False)
+    y, index = (c.reshape(c.op("gather_elements", v, best, axis=2), c.shape) for v in (taken, flat))
+    return y, index
+
+
+def _window_starts(c: AtenCall, sample: Value, size: int, window: int, count: int) -> Value:
+    """(planes, count)."""
+    last = c.const(np.full((1, 1), size - window), "int64")
+    if count == 1:
+        return c.broadcast(last, (sample.shape[0], 1))
+    step = c.like((size - window) / (count - 1), sample)
+    turn = c.const(np.arange(count - 1, dtype="float64"), sample.dtype)
+    whole = [c.cast(c.op("multiply", c.op("add", sample, v), step), "int64") for v in (turn, c.like(0, sample))]
+    first = c.op("subtract", *whole)
+    return c.concat([first, c.broadcast(last, (sample.shape[0], 1))], 1)
+
+
 # ---- recurrent layers
 
 _LSTM = Layer("lstm", (False,), ((("sigmoid", 0.0, 0.0), ("tanh", 0.0, 0.0), ("tanh", 0.0, 0.0)),))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tec import ImportModelError
@@ -12,7 +13,7 @@ from tec.graph.builders.reduce import log_sum_exp, p_norm, widened
 from tec.ops.dims import Size, is_symbolic
 
 from .importer import AtenCall, aten_op
-from .ops_math import truth
+from .ops_math import FLOATS, truth
 
 
 def axes_of(x: Value, dim: Any) -> tuple[int, ...]:
@@ -194,6 +195,107 @@ def best(c: AtenCall, x: Value, k: Size, dim: int, largest: bool) -> Any:
         return x, filled_index(c)
     values, index = c.ops("topk", ordered(c, x), k=k, axis=axis_of(dim, x.ndim), largest=bool(largest))
     return c.cast(values, x.dtype), index
+
+
+@aten_op("median", "nanmedian")
+def median(c: AtenCall, x: Value, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower one of both in the middle. Among sorted elements NaN comes last: it is the median where there is one, or does not count."""
+    if dim is None:
+        return chosen(c, c.reshape(x, (x.type.size,)), 0, False, in_the_middle)[0]
+    return chosen(c, x, dim, bool(keepdim), in_the_middle)
+
+
+def in_the_middle(c: AtenCall, values: Value, axis: int) -> Value:
+    n = values.shape[axis]
+    if values.dtype not in FLOATS:
+        shape = tuple(1 if k == axis else size for k, size in enumerate(values.shape))
+        return c.broadcast(c.const((n - 1) // 2, "int64"), shape)
+    numbers = c.cast(c.op("logical_not", c.op("isnan", values)), "int64")
+    count = c.op("reduce_sum", numbers, axes=(axis,), keepdims=True)
+    if c.name_of_op == "median":
+        return c.op("where", c.op("equal", count, c.const(n, "int64")), c.const((n - 1) // 2, "int64"), count)
+    less = c.op("maximum", c.op("subtract", count, c.const(1, "int64")), c.const(0, "int64"))
+    return c.op("shift_right", less, c.const(1, "int64"))
+
+
+@aten_op("mode")
+def mode(c: AtenCall, x: Value, dim: int = -1, keepdim: bool = False) -> Any:
+    """The element that comes most often, the least of several, at its last place."""
+    return chosen(c, x, dim, bool(keepdim), most_often)
+
+
+def most_often(c: AtenCall, values: Value, axis: int) -> Value:
+    """Of sorted values the end of the first of the longest runs, whose elements are counted pair by pair."""
+    last = values.ndim
+    lined = c.transpose(values, (*(k for k in range(last) if k != axis), axis))
+    same = c.op("equal", c.unsqueeze(lined, last), c.unsqueeze(lined, last - 1))
+    count = c.op("reduce_sum", c.cast(same, "int32"), axes=(last,), keepdims=False)
+    first = c.op("argmax", count, axis=last - 1, keepdims=True, last=False)
+    run = c.op("gather_elements", count, first, axis=last - 1)
+    end = c.op("subtract", c.op("add", first, c.cast(run, "int64")), c.const(1, "int64"))
+    return c.transpose(end, (*range(axis), last - 1, *range(axis, last - 1)))
+
+
+def chosen(c: AtenCall, x: Value, dim: int, keepdim: bool, place: Callable[[AtenCall, Value, int], Value]) -> Any:
+    """Along a dimension the element at a `place` among the sorted ones, and where it stood."""
+    if x.ndim == 0:
+        return x, filled_index(c)
+    axis = axis_of(dim, x.ndim)
+    values, index = best(c, x, known_length(c, x, axis), axis, False)
+    at = place(c, ordered(c, values), axis)
+    found = [c.op("gather_elements", v, at, axis=axis) for v in (values, index)]
+    return tuple(found if keepdim else [c.squeeze(v, axis) for v in found])
+
+
+@aten_op("cummax", "cummin")
+def running_extremum(c: AtenCall, x: Value, dim: int) -> Any:
+    """The largest or least so far, and its place, the last of equals."""
+    if x.ndim == 0:
+        return x, filled_index(c)
+    axis = axis_of(dim, x.ndim)
+    n = known_length(c, x, axis)
+    ahead = "greater" if c.name_of_op == "cummax" else "less"
+
+    def later(before: list[Value], here: list[Value]) -> list[Value]:
+        wins = c.op(ahead, before[0], here[0])
+        if here[0].dtype in FLOATS:  # NaN goes before all, but for a later one
+            wins = c.op("logical_or", wins, c.op("isnan", before[0]))
+            wins = c.op("logical_and", wins, c.op("logical_not", c.op("isnan", here[0])))
+        return [c.op("where", wins, a, b) for a, b in zip(before, here)]
+
+    place = c.broadcast(c.reshape(c.iota(n), tuple(n if k == axis else 1 for k in range(x.ndim))), x.shape)
+    values, place = running(c, [ordered(c, x), place], axis, later)
+    return c.cast(values, x.dtype), place
+
+
+@aten_op("logcumsumexp")
+def log_running_sum(c: AtenCall, x: Value, dim: int) -> Value:
+    x = c.cast(x, c.dtype)
+    if x.ndim == 0:
+        return x
+    axis = axis_of(dim, x.ndim)
+    known_length(c, x, axis)
+    return running(c, [x], axis, lambda before, here: [c.op("logaddexp", before[0], here[0])])[0]
+
+
+def known_length(c: AtenCall, x: Value, axis: int) -> int:
+    if is_symbolic(x.shape[axis]):
+        raise ImportModelError(f"{c.name_of_op} of an open size")
+    return int(x.shape[axis])
+
+
+def running(
+    c: AtenCall, values: list[Value], axis: int, join: Callable[[list[Value], list[Value]], list[Value]]
+) -> list[Value]:
+    """What `join` makes of all elements up to each: by steps of 1, 2, 4, ... back, each of which doubles how far an element has looked (Hillis and Steele)."""
+    n, back = int(values[0].shape[axis]), 1
+    while back < n:
+        before = [c.slice(v, axis, 0, n - back) for v in values]
+        here = [c.slice(v, axis, back, n - back) for v in values]
+        first = [c.slice(v, axis, 0, back) for v in values]
+        values = [c.concat([a, b], axis) for a, b in zip(first, join(before, here))]
+        back *= 2
+    return values
 
 
 @aten_op("argsort")

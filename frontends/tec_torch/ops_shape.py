@@ -175,6 +175,14 @@ def repeat_interleave(c: AtenCall, x: Value, repeats: int, dim: int | None = Non
     return c.reshape(wide, c.shape)
 
 
+@aten_op("repeat_interleave.Tensor")
+def repeated_places(c: AtenCall, repeats: Value, **more: Any) -> Value:
+    """Each place as often as `repeats` says, one after another: how many of the counts so far end at or before it."""
+    ends = c.op("cumsum", c.cast(repeats, "int64"), axis=0, exclusive=False, reverse=False)
+    over = c.op("less_equal", ends, c.unsqueeze(c.iota(c.shape[0]), 1))
+    return c.cast(c.op("reduce_sum", c.cast(over, "int64"), axes=(1,), keepdims=False), c.dtype)
+
+
 @aten_op("constant_pad_nd", "pad")
 def pad(c: AtenCall, x: Value, pads: Sequence[Size], mode: Any = "constant", value: Any = None) -> Value:
     if c.name_of_op == "constant_pad_nd":

@@ -25,6 +25,7 @@ from . import (
     shape,
     sizes,
     sort,
+    special,
     tap_sum,
     transform_layout,
     trees,
@@ -48,5 +49,5 @@ from .registry import (
 __all__ = [
     "BROADCAST", "COMPLEX", "ELEMENTWISE", "INJECTIVE", "KINDS", "OPAQUE", "OPS", "REDUCTION", "OpDef", "TensorType", "arithmetic", "attention", "collective", "conv", "conv_sum", "deform",
     "elementwise", "experts", "factors", "get_op", "image", "linear_recurrence", "matmul", "microscaling", "norm", "packed", "pool", "projection", "recurrent", "reduce", "register", "rotary", "scatter", "shape", "sizes",
-    "sort", "tap_sum", "transform_layout", "trees", "vjp",
+    "sort", "special", "tap_sum", "transform_layout", "trees", "vjp",
 ]  # fmt: skip

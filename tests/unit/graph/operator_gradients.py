@@ -82,6 +82,13 @@ ROWS: dict[str, Row] = {
     "thresholded_relu": unary("thresholded_relu", torch=nn("threshold", 0.5, 0.0), alpha=0.5), "celu": unary("celu", torch=nn("celu", 0.7), alpha=0.7),
     "selu": unary("selu", torch=nn("selu"), alpha=1.6732632423543772, gamma=1.0507009873554805),
     "hard_sigmoid": unary("hard_sigmoid", torch=nn("hardsigmoid"), alpha=1 / 6, beta=0.5), "hard_swish": unary("hard_swish", torch=nn("hardswish")),
+    **{n: unary(n, x, torch) for n, x, torch in (
+        ("erfc", X, lambda t, x: t.erfc(x)), ("erfcx", X, lambda t, x: t.special.erfcx(x)), ("erfinv", S, lambda t, x: t.erfinv(x)),
+        ("ndtri", S * 0.5 + 0.5, lambda t, x: t.special.ndtri(x)), ("lgamma", P, lambda t, x: t.lgamma(x)), ("digamma", P, lambda t, x: t.digamma(x)),
+    )},
+    "polygamma": unary("polygamma", P, lambda t, x: t.polygamma(2, x), n=2),
+    "bessel_i": unary("bessel_i", X, lambda t, x: t.special.i1e(x), order=1, scaled=True),
+    "bessel_j": (lambda b, x: b.op("bessel_j", x, order=0), {"x": X}, None),
     "softplus": unary("softplus", torch=nn("softplus")), "softsign": unary("softsign", torch=nn("softsign")), "mish": unary("mish", torch=nn("mish")),
     "silu": unary("silu", torch=lambda t, x: x * t.sigmoid(1.5 * x), alpha=1.5), "gelu": unary("gelu", torch=nn("gelu")),
     "gelu_tanh": unary("gelu_tanh", torch=lambda t, x: t.nn.functional.gelu(x, approximate="tanh")),
