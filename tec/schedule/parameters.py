@@ -9,8 +9,9 @@ from typing import Any
 from ..errors import ArgumentError
 from ..ir import expr as E
 from ..ir.buffer import GLOBAL, Buffer
+from ..ir.effects import effects
 from ..te.complexes import is_complex_op, reals
-from ..te.operation import PlaceholderOp, ScanOp
+from ..te.operation import ExternOp, Operation, PlaceholderOp, ScanOp
 from ..te.tensor import Tensor
 from .schedule import Schedule
 from .stage import Stage
@@ -105,13 +106,14 @@ class Parameters:
 
     def _left_out(self, stage: Stage, t: Tensor) -> None:
         asked = any((id(stage), other.value_index) in self.tensors for other in stage.op.outputs)
-        if not asked and not self.sch.readers(stage):
+        if not asked and not self.sch.readers(stage) and not writes_inputs(stage.op):
             what = f"output {t.name} is not among the parameters, and nothing reads it: it is computed in vain"
             warnings.warn(what, stacklevel=2)
 
     def _check_complete(self) -> None:
         states = {t.op for s in self.sch.stages if isinstance(s.op, ScanOp) for t in s.op.state_placeholder}
         written = any(stage.is_output and not isinstance(stage.op, PlaceholderOp) for stage, _, _ in self.order)
+        written = written or any(writes_inputs(stage.op) for stage in self.sch.stages)
         for stage in self.sch.stages:
             if isinstance(stage.op, PlaceholderOp):
                 needed = stage.op not in states and (stage.is_output or self.sch.readers(stage))
@@ -130,3 +132,10 @@ class Parameters:
                     f"{kind} {t.name} is not among the parameters",
                     hint=f"add it to the list: [..., {t.name}]",
                 )
+
+
+def writes_inputs(op: Operation) -> bool:
+    """Whether hand-written statements change what they are given, which is then their result."""
+    if not isinstance(op, ExternOp):
+        return False
+    return not effects(op.body).writes.isdisjoint(map(id, op.input_placeholders))

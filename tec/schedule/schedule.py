@@ -57,6 +57,11 @@ class Schedule(Spelled):
         attach_updates(self)
         self.recorder = Recorder(self)
 
+    def __copy__(self) -> Schedule:
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
     # ---- stages
 
     def add_stage(self, op: Operation, at: int | None = None) -> Stage:

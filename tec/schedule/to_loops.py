@@ -52,11 +52,12 @@ def to_loops(
     name: str = "main",
     binds: dict[Any, Buffer] | None = None,
     on_cpu: bool = False,
+    reads_checked: bool = True,
 ) -> Func:
     """The loop IR of a schedule.
 
     args: the parameters in call order: Tensors, Buffers (with `binds`: {tensor: buffer}) and Vars; all inputs and
-    outputs must be there. on_cpu: GPUs' scopes are memory like all other, of any size. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
+    outputs must be there. on_cpu: GPUs' scopes are memory like all other, of any size. reads_checked: a read that is certain to leave its tensor is refused. Returns a Func of stage "loops". Raises ScheduleError, LoweringError, ArgumentError.
 
     >>> A = te.placeholder((8,), name="A")
     >>> B = te.compute((8,), lambda i: A[i] + 1.0, name="B")
@@ -67,7 +68,8 @@ def to_loops(
             B[i] = A[i] + 1.0
     """
     given = Parameters(sch, args, binds)
-    check_reads(sch)
+    if reads_checked:
+        check_reads(sch)
     norm = normalize(sch)
     index = {id(s): t for s, t in zip(sch.stages + sch.groups, _twins(sch, norm)) if t is not None}
     tensors: dict[tuple[int, int], Buffer] = {}

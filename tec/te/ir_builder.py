@@ -71,7 +71,7 @@ class BufferVar(Spelled):
     def __setitem__(self, index: Any, value: Any) -> None:
         idx = self._indices(index)
         e = build.convert(value, self.buffer.dtype)
-        lanes = dtype_info(idx[-1].dtype).lanes
+        lanes = dtype_info(idx[-1].dtype).lanes if idx else 1
         want = with_lanes(self.buffer.dtype, lanes * dtype_info(self.buffer.dtype).lanes)
         if e.dtype != want and build.const_value(e) is None and dtype_info(e.dtype).element != dtype_info(want).element:
             raise ExprError(

@@ -18,12 +18,11 @@ FILES = [f"unittest/test_{n}.py" for n in _UNIT] + [
 # file -> {name of a test, as a regular expression: why it does not pass}
 Table = dict[str, dict[str, str]]
 
-_SCRIPT = "TVMScript: loop IR is not written as TVM's Python text"
+_BLOCKS = "TVMScript with regions of buffers that blocks match"
 _PASSES = "passes of TVM's, run by hand"
 _TEXT = "the text of an expression, of LLVM IR or of CUDA code is TVM's"
 _SHAPE = "the shape of TVM's lowered code"
 _NODES = "names of fields of TVM's nodes that tec's have not"
-_CUDA = "CUDA's own: the chip in software that stands for it has not what is asked"
 
 # Tests that pass without a check of what they are about: one asks for the type of a node by a name that stands for several here, the other skips where there is no clang.
 HOLLOW = {
@@ -31,30 +30,23 @@ HOLLOW = {
 }
 
 REASONS: Table = {
-    "test_lower.py": {"test_gemm_tensorcore": _SCRIPT},
-    "test_reduce.py": {"test_reduce_storage_reuse": _PASSES},
-    "test_target_codegen_blob.py": {"test_synthetic": "networks come from ONNX: relay.testing builds none", "test_cuda_multi_lib": _SCRIPT},
+    "test_lower.py": {"(test_gemm_tensorcore|::test_lower)": _BLOCKS},
+    "test_target_codegen_blob.py": {"test_synthetic": "networks come from ONNX: relay.testing builds none", "test_cuda_multi_lib": "libraries of the system: modules are tec's packages, not linked"},
     "test_target_codegen_cuda.py": {
-        "test_cuda_bf16_vectorize_add": "bfloat16 arrays are ml_dtypes.bfloat16, not their bits", "test_cuda_multiply_add": _CUDA + " (__dp4a)",
         "test_cuda_make_int8": "NumPy 2 refuses what the test writes: 171 as int8", "test_cuda_make_int4": "no code is made for int4 values",
-        "test_cuda_shuffle": _PASSES, "test_cuda_mix_threaded_and_normal_reduction": "topi.sum of all axes reduces a flat tensor: it has one axis",
+        "test_cuda_mix_threaded_and_normal_reduction": "topi.sum of float16 sums in float32, and a stage behind it rounds: that one has no reduction axis",
         "test_try_unaligned_vector_load": _TEXT,
     },
     "test_target_codegen_extern.py": {"test_add_pipeline": "the test itself stores outside of its buffer, which the chip in software finds"},
     "test_target_codegen_llvm.py": {
         "test_llvm_import": "without clang the test skips what it is about",
-        "test_llvm_intrin": "prefetch takes an element of a buffer, not an address", "test_llvm_void_intrin": "llvm.va_start: not one of the intrinsics that tec lets through",
-        "test_llvm_persist_parallel": "pragmas that no pass knows are refused; parallel loops may stand in one another", "test_alignment": _TEXT,
-        "test_llvm_shuffle": _PASSES, "test_llvm_bf16": "bfloat16 arrays are ml_dtypes.bfloat16, not their bits",
-        "test_llvm_crt_static_lib": "TVM's runtime for bare metal", "test_llvm_gpu_lower_atomic": "a function without any of its outputs is refused",
-        "test_llvm_target_attributes": _TEXT, "test_(raise_exception_during_codegen|llvm_assume|debug_symbol_for_float64|subroutine_call)": _SCRIPT,
-        "test_call_(packed_returning_void|packed_without_string_arg|extern_returning_void)": _SCRIPT,
+        "test_llvm_void_intrin": "llvm.va_start: not one of the intrinsics that tec lets through", "test_alignment": _TEXT,
+        "test_llvm_crt_static_lib": "TVM's runtime for bare metal", "test_llvm_target_attributes": _TEXT,
+        "test_raise_exception_during_codegen": "parallel loops may stand in one another",
     },
-    "test_te_autodiff.py": {"test_topi": "a reshape to another number of elements is refused"},
-    "test_te_build_lower.py": {"test_split_uneven_unique_likely": _SHAPE},
     "test_te_hybrid_script.py": {"test_(outer_product|fanout|schedule)": _SHAPE},
     "test_te_schedule.py": {
-        "test_schedule_create": "a schedule goes to JSON as its computation and its trace, not in one text", "test_pragma": "pragmas that no pass knows are refused",
+        "test_pragma": "pragmas that no pass knows are refused",
         "test_rfactor": "the factored stage's reduction keeps the order of the loops", "test_tensor_intrin": _SHAPE,
         "test_tensor_intrin_scalar_params": "a call of an intrinsic takes regions alone", "test_compute_at": "refused where it is written, not when it is lowered",
     },
@@ -64,11 +56,9 @@ REASONS: Table = {
         "test_bound_simplification_failure": "a read outside of a tensor for certain is refused",
     },
     "test_te_schedule_ops.py": {
-        "test_schedule_tensor_compute1": "a read outside of a tensor for certain is refused",
         "test_loop_dep_reduce_cache_write": "a reducer does not name the axes of the compute that uses it",
         "test_reduction_and_dummy_fuse_split": "a data loop does not fuse with a reduction's",
         "test_local_stage_predicate": "registers filled outside of a vthread loop are refused",
-        "test_schedule_record_(gemm|misc)": "s.trace has the primitives, a tile as one; a schedule is of something",
     },
     "test_te_schedule_postproc_rewrite_for_tensor_core.py": {"test_tensor_core_.*": "the pragma tensor_core, which finds products by itself: the wmma scopes and intrinsics are written out"},
     "test_te_schedule_tensor_core.py": {
@@ -78,7 +68,6 @@ REASONS: Table = {
         "test_tensorize_(vadd|matmul)": "functions that TVM registers for its own tests",
         "test_tensorize_tensor_compute_op": "what an intrinsic does not fit is refused, not left as it was",
     },
-    "test_te_tag.py": {"test_with": _NODES + ": attributes are the values that were given"},
     "test_te_tensor.py": {"test_tuple_with_different_deps": _NODES, "test_tensor_pool": "topi's pooling keeps NaN: its reducer is another than te.max"},
     "test_te_tensor_overload.py": {"test_operator_type_and_tags": "a tensor without dimensions stands for its value"},
     "test_te_transform_layout.py": {
@@ -89,9 +78,9 @@ REASONS: Table = {
     "test_tir_constructor.py": {"test_expr_constructor": _NODES},
     "test_tir_imm_values.py": {
         "test_tir_intimm_overflow": "integers have 8, 16, 32 or 64 bits",
-        "test_tir_((u?int.*|floatimm)_const_fold|too_large_literal_f64)": _SCRIPT,
+        "test_tir_floatimm_const_fold": "1.0 / 0.0 is infinite, as IEEE says", "test_tir_uint8_const_fold": "0 - 10 of uint8 is 246, and no error",
     },
-    "test_tir_intrin.py": {"test_fma": _PASSES},
+    "test_tir_intrin.py": {"test_fma": "LowerIntrin: fma is an operation of tec's, not a call of LLVM's by name"},
     "test_tir_ir_builder.py": {"test_dyn_shared": "a work-group has a constant number of threads"},
     "test_tir_nodes.py": {"test_(bitwise|infinity|isnan)": _TEXT, "test_prim_func": _NODES},
     "test_tir_ops.py": {"test_(binary_dtype_match|if_then_else)": "uint32 and int32 are int64 together, which holds both"},

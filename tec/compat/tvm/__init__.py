@@ -29,7 +29,7 @@ from .runtime import DataType
 __version__ = "0.14.0"
 
 # Read when they are first asked for: their imports are long, and most programs use none of them.
-_LATER = ("autotvm", "contrib", "relay", "testing", "topi", "_ffi")
+_LATER = ("autotvm", "contrib", "relay", "script", "testing", "topi", "_ffi")
 _absent = absent(__name__)
 
 

@@ -9,6 +9,7 @@ from tec import driver as _driver
 from tec import ir
 from tec.choices import Scheduled
 from tec.errors import ArgumentError
+from tec.ir.visit import substitute_stmt, visit
 from tec.schedule import Schedule
 from tec.target import as_target
 from tec.te import Tensor, decl_buffer
@@ -19,15 +20,20 @@ from .names import absent
 from .physical import physical
 from .target import plain
 from .tir.function import HandMade, functions_of
+from .tir.transform import own_passes, rewritten
 
 __all__ = ["build", "build_module", "lower"]
+
+
+# Passes that make several loops of one, or vectors of a loop that the schedule left as it is. Loops over threads are partitioned by TVM too.
+_OWN_LOOPS = ("partition_loops", "cut_loops", "vectorize_loops")
 
 
 def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, simple_mode: bool = False) -> ir.IRModule:
     """Loop IR of a schedule or a function.
 
-    Which loops become vectors where the schedule names none is left out: TVM leaves that to LLVM, and who reads the loops
-    expects those of the schedule.
+    Who reads the loops expects those of the schedule: which of them become vectors or are cut in parts is decided when the
+    function is built.
     """
     if isinstance(inp, Scheduled):
         return _driver.lower(inp, args, name, simple_mode, binds)
@@ -41,10 +47,13 @@ def lower(inp: Any, args: Any = None, name: str = "main", binds: Any = None, sim
         shown = [p for p in _driver.PIPELINE[: _driver.SIMPLE_MODE_PASSES] if p[0] in ("simplify", "unify_threads")]
         return ir.IRModule({name: _driver.run_passes(loops, target, shown)})
     first = _driver.lower(inp, args, name, True, binds)
+    if own_passes():
+        return ir.IRModule({f.name: rewritten(f) for f in first})
     apart = _separators(inp, args)
     if apart:
         return ir.IRModule({f.name: physical(f, apart, target).with_attrs(lowered_from=(f, target)) for f in first})
-    passes = [p for p in _driver.PIPELINE if p[0] != "vectorize_loops"][_driver.SIMPLE_MODE_PASSES :]
+    left = _OWN_LOOPS if not any(st.thread_of(iv) for st in inp.stages for iv in st.leaf) else _OWN_LOOPS[1:]
+    passes = [p for p in _driver.PIPELINE[_driver.SIMPLE_MODE_PASSES :] if p[0] not in left]
     return ir.IRModule(
         {f.name: _driver.run_passes(f, target, passes).with_attrs(lowered_from=(f, target)) for f in first}
     )
@@ -60,6 +69,19 @@ def _binds(sch: Schedule, args: Any, binds: Any) -> dict[Any, ir.Buffer]:
             if any(isinstance(d, ir.Var) and id(d) not in run for d in t.shape):
                 found[t] = decl_buffer(t.shape, t.dtype, t.op.name, buffer_type="auto_broadcast")
     return found
+
+
+def _on_threads(func: ir.Func, sch: Schedule) -> ir.Func:
+    """A pass of one's own may name a thread by the axis that a loop was bound to: that is the variable of the loop over the threads."""
+    axes = {a.thread.var: a.thread.thread_tag for st in sch.stages for a in st.attrs.values() if a.thread is not None}
+    loops: dict[str, ir.Var] = {}
+
+    def met(s: Any) -> None:
+        if isinstance(s, ir.For) and s.thread:
+            loops.setdefault(s.thread, s.var)
+
+    visit(func.body, None, met)
+    return func.with_body(substitute_stmt(func.body, {v: loops[tag] for v, tag in axes.items() if tag in loops}))
 
 
 def _separators(sch: Schedule, args: Any) -> dict[str, tuple[int, ...]]:
@@ -99,6 +121,9 @@ def _build(
     host = None if target_host is None else plain(target_host)
     if isinstance(inputs, Scheduled):  # what topi.schedule gives
         return _driver.build(inputs, args, chosen, host, name)
+    if isinstance(inputs, Schedule) and own_passes():
+        loops = _driver._to_loops(inputs, args, name, _binds(inputs, args, binds), as_target(chosen))
+        return _driver.build(functions_of(_on_threads(rewritten(loops), inputs)), None, chosen, host)
     if isinstance(inputs, Schedule):
         return _driver.build(inputs, args, chosen, host, name, _binds(inputs, args, binds))
     made = _unlowered(functions_of(inputs), chosen)

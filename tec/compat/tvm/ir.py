@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import types
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,15 @@ from tec.ir.build import const, convert, sub
 from tec.ir.spelling import accept
 from tec.ir.structural import structural_equal as _same
 from tec.ir.structural import structural_hash
+from tec.schedule import Schedule
 
 from . import transform as transform
 from .names import absent
+from .te import schedule
+from .tir.op import Op as _Op
 
 __all__ = [
-    "Array", "IRModule", "Map", "PointerType", "PrimExpr", "PrimType", "Range", "assert_structural_equal", "load_json",
+    "Array", "IRModule", "Map", "Op", "PointerType", "PrimExpr", "PrimType", "Range", "assert_structural_equal", "load_json",
     "save_json", "structural_equal", "structural_hash", "transform",
 ]  # fmt: skip
 
@@ -43,6 +47,15 @@ class IRModule(metaclass=_ModuleKind):
 
 Array = list
 Map = dict
+
+
+class Op:
+    """Operations of calls by name: `Op.get("tir.address_of")`."""
+
+    @staticmethod
+    def get(op_name: str) -> Any:
+        """The operation of a name."""
+        return _Op(op_name.removeprefix("tir."))
 
 
 class _RangeKind(type):
@@ -98,6 +111,8 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 def save_json(node: Any) -> str:
     """A computation, loop IR, or a container of them as JSON."""
+    if isinstance(node, Schedule):
+        return schedule.to_json(node)
     if isinstance(node, (ir.Stmt, ir.Func, ir.IRModule)):
         return ir.save_json(node)
     return te.save_json(node)
@@ -105,7 +120,22 @@ def save_json(node: Any) -> str:
 
 def load_json(json_str: str) -> Any:
     """What `save_json` stored."""
-    return te.load_json(json_str) if '"tec_te"' in json_str[:20] else ir.load_json(json_str)
+    if '"tec_schedule"' in json_str[:20]:
+        return schedule.from_json(json_str)
+    if '"tec_te"' not in json_str[:20]:
+        return ir.load_json(json_str)
+    made = te.load_json(json_str)
+    for op in te.topo_order([made] if isinstance(made, te.Tensor) else made):
+        if attrs := getattr(op, "attrs", None):
+            op.attrs = Attrs(attrs)
+    return made
+
+
+class Attrs(dict[str, Any]):
+    """The attributes of an operation. Their text is JSON."""
+
+    def __str__(self) -> str:
+        return json.dumps(self, default=lambda v: getattr(v, "value", str(v)))
 
 
 def _only(mod: ir.IRModule) -> Any:

@@ -27,7 +27,7 @@ ELSEWHERE = {
     "contrib.cc": "f.save(path) writes a module, tec.load_module reads it: no compiler is needed",
     "contrib.debugger": "net.profile() shows each step's time; tec.profile(device) each launch's",
     "contrib": "tec.topi and tec.ops have the operators; tec.te.extern calls outside code",
-    "script": "write loops as te.hybrid.script or tec.kernel: there is no TVMScript; tec.ir.parse reads tec's own text of loop IR",
+    "script": "TVMScript is read as far as functions beside te write it; te.hybrid.script and tec.kernel are loops in Python too",
     "tir.schedule": "schedules are te's: tec.create_schedule(C.op)",
     "tir.Schedule": "schedules are te's: tec.create_schedule(C.op)",
     "tir.Block": "loop IR has no blocks: te.compute declares what a block would",
@@ -135,8 +135,7 @@ class Part(ModuleType):
 PARTS = (
     "auto_scheduler", "contrib.cublas", "contrib.cudnn", "contrib.debugger", "contrib.ndk", "contrib.pickle_memoize",
     "contrib.popen_pool", "contrib.xcode", "contrib.rocm", "contrib.tar", "ir.instrument", "meta_schedule", "micro", "parser", "relax", "relay.analysis", "relay.backend", "relay.backend.name_transforms",
-    "relay.dataflow_pattern", "relay.op", "relay.quantize", "relay.scope_builder", "relay.testing", "relay.transform", "rpc", "rpc.server", "rpc.tracker", "script",
-    "script.ir", "script.ir_builder", "script.parser", "script.tir", "support", "tir.analysis", "tir.schedule", "tir.tensor_intrin", "tir.transform", "tir.usmp", "driver.tvmc",
+    "relay.dataflow_pattern", "relay.op", "relay.quantize", "relay.scope_builder", "relay.testing", "relay.transform", "rpc", "rpc.server", "rpc.tracker", "script.ir_builder", "support", "tir.analysis", "tir.schedule", "tir.tensor_intrin", "tir.usmp", "driver.tvmc",
 )  # fmt: skip
 
 

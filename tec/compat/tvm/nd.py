@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tec.runtime.arrays import ndarray as _ours
-from tec.runtime.arrays.ndarray import NDArray, empty, from_dlpack, from_numpy
+from tec.runtime.arrays.dtypes import numpy_dtype
+from tec.runtime.arrays.ndarray import NDArray, from_dlpack, from_numpy
 
 from .devices import cpu, cuda, device, gpu, rocm
 from .names import absent
@@ -25,6 +26,47 @@ __all__ = [
     "numpyasarray",
     "rocm",
 ]
+
+
+class Bits(NDArray):
+    """An array of bfloat16. In NumPy it is 16-bit integers, TVM's form of them; integers that are copied to it are such bits."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(made: NDArray) -> NDArray:
+        """An array that was made, in this form where its elements are bfloat16."""
+        if type(made) is NDArray and made.dtype.startswith("bfloat16"):
+            made.__class__ = Bits
+        return made
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy of the bits."""
+        return super().numpy().view(np.uint16)
+
+    asnumpy = numpy
+
+    def elements(self) -> NDArray:
+        """The array with the lanes of vectors as its last dimension."""
+        return Bits.of(super().elements())
+
+    def copyto(self, target: Any, mem_scope: str | None = None) -> NDArray:
+        """A copy in another array, or on another device."""
+        if isinstance(target, NDArray) and target.dtype == "uint16":
+            return target.copyfrom(self.numpy())
+        return Bits.of(super().copyto(target))
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Fill from an array of bits, or of numbers."""
+        given = source if isinstance(source, NDArray) else np.asarray(source)
+        if isinstance(given, np.ndarray) and given.dtype == np.uint16:
+            given = given.view(numpy_dtype("bfloat16"))
+        return super().copyfrom(given)
+
+
+def empty(shape: Any, dtype: Any = "float32", device: Any = None, mem_scope: str | None = None) -> NDArray:
+    """A new array, not initialised."""
+    return Bits.of(_ours.empty(shape, dtype, device))
 
 
 def array(arr: Any, device: Any = None, mem_scope: str | None = None, ctx: Any = None) -> NDArray:

@@ -9,7 +9,7 @@ from tec.errors import TecWarning
 
 from .names import absent
 
-__all__ = ["PassContext"]
+__all__ = ["PassContext", "Sequential"]
 
 # Options that say what tec does anyway, or that choose between ways to the same values.
 _NO_EFFECT = ("tir.", "relay.", "te.")
@@ -48,6 +48,21 @@ class PassContext:
     def current() -> PassContext:
         """The innermost context."""
         return PassContext._entered[-1] if PassContext._entered else PassContext()
+
+
+class Sequential:
+    """Passes one after another, as one."""
+
+    def __init__(
+        self, passes: Any, opt_level: int = 0, name: str = "sequential", required: Any = None, traceable: bool = False
+    ):
+        self.passes, self.name = list(passes), name
+
+    def __call__(self, mod: Any) -> Any:
+        """The module after all of them."""
+        for change in self.passes:
+            mod = change(mod)
+        return mod
 
 
 __getattr__ = absent(__name__)

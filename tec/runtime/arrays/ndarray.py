@@ -223,11 +223,9 @@ class NDArray(Memory):
         if here is not self:
             here.copyfrom(source.elements() if isinstance(source, NDArray) else source)
             return self
-        if not isinstance(source, NDArray):
-            if not isinstance(source, np.ndarray) and hasattr(source, "__dlpack__"):
-                source = from_dlpack(source)
-            else:
-                source = np.asarray(source)
+        if not isinstance(source, (NDArray, np.ndarray)):
+            source = from_dlpack(source) if hasattr(source, "__dlpack__") else np.asarray(source)
+        source = source.elements() if isinstance(source, NDArray) else source
         if tuple(source.shape) != self.shape:
             raise ArgumentError(f"copy of shape {tuple(source.shape)} into an array of shape {self.shape}")
         if not self.writable:

@@ -30,6 +30,9 @@ def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
         raise ValueError(f"{lhs} and {rhs} differ by {difference}")
 
 
+_ROUNDINGS = 2  # steps of float32 that each of the two values of a difference may be off
+
+
 def check_numerical_grads(
     function: Callable[..., Any],
     input_values: Sequence[Any] | Mapping[str, Any],
@@ -41,7 +44,7 @@ def check_numerical_grads(
     acceptable_fail_fraction: float | None = None,
 ) -> None:
     """Compare gradients with central differences of `function`. Raises AssertionError where a gradient is off by more than
-    rtol of it, or atol of the root mean square of all."""
+    rtol of it, atol of the root mean square of all, and what rounding of the function's float32 value can do to a difference."""
     if isinstance(input_values, Mapping):
         names = list(input_values)
         check_numerical_grads(
@@ -50,7 +53,7 @@ def check_numerical_grads(
         )  # fmt: skip
         return
     for k, (x, g) in enumerate(zip(input_values, grad_values)):
-        want = np.empty(np.shape(x))
+        want, largest = np.empty(np.shape(x)), 0.0
         for at in np.ndindex(*np.shape(x)):
             ends = []
             for sign in (1, -1):
@@ -58,7 +61,11 @@ def check_numerical_grads(
                 moved[k][at] += sign * delta
                 ends.append(float(function(*moved)))
             want[at] = (ends[0] - ends[1]) / (2 * delta)
+            largest = max(largest, *map(abs, ends))
         scale = float(np.sqrt(np.mean(want**2))) if want.size else 0.0
-        wrong = np.abs(_numpy(g) - want) > rtol * np.abs(want) + atol * scale + 1e-6
+        wrong = (
+            np.abs(_numpy(g) - want)
+            > rtol * np.abs(want) + atol * scale + _ROUNDINGS * float(np.spacing(np.float32(largest))) / delta
+        )
         allowed = acceptable_fail_fraction if acceptable_fail_fraction is not None else 0.0
         assert wrong.mean() <= allowed, f"gradient {k} differs at {wrong.mean():.0%} of its places:\n{g}\nand\n{want}"

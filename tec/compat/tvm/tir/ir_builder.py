@@ -11,7 +11,7 @@ from tec.te.ir_builder import BufferVar
 
 from ..names import absent
 
-accept(BufferVar, {"asobject": lambda b: lambda: b.buffer})
+accept(BufferVar, {"asobject": lambda b: lambda: b.buffer, "data": lambda b: b})
 
 __all__ = ["BufferVar", "IRBuilder", "create"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from tec import ir
+from tec import ir, te
 from tec.errors import ExprError
 from tec.ir import build as B
 from tec.ir import expr as E
@@ -20,9 +20,9 @@ from tec.ir.build import convert
 from tec.ir.convert import literal
 from tec.ir.dtype import dtype_info, normalize_dtype
 from tec.ir.spelling import NAMES, accept
-from tec.ir.visit import Rewriter
+from tec.ir.visit import Rewriter, visit
 
-from .op import THREADS, make
+from .op import OF_ELEMENTS, THREADS, element, make
 
 
 class NodeClass(type):
@@ -140,6 +140,16 @@ Shuffle = node(
 def _call(dtype: str, op: Any, args: Any) -> E.Expr:
     name = str(getattr(op, "name", op))
     plain = name.removeprefix("tir.")
+    dtype = "int32" if dtype == "void" else dtype
+    if plain in ("call_packed", "tvm_call_packed"):
+        first = args[0] if args else None
+        if isinstance(first, (str, E.StringImm)):
+            name = first if isinstance(first, str) else first.value
+            packed: E.Expr = te.call_packed(name, *args[1:])
+            return packed
+        return E.Call("tvm_call_packed", tuple(map(convert, args)), "int32")
+    if plain in OF_ELEMENTS:
+        args = [element(args[0]), *args[1:]]
     if plain in THREADS:
         made_here: E.Expr = THREADS[plain](*args)
         return made_here
@@ -351,6 +361,12 @@ def plain(body: Any) -> Any:
         Prefetching: lambda s, r: S.Evaluate(s.value),
         OtherAttr: other,
     }
+
+    def unnamed(e: Any) -> None:
+        if isinstance(e, E.Call) and e.op == "tvm_call_packed":
+            raise ExprError(f"{e} names no function", hint="the first argument is the name, a text")
+
+    visit(body, unnamed, None)
     return Rewriter(stmts=tables).stmt(body)
 
 

@@ -144,6 +144,14 @@ THREADS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+OF_ELEMENTS = ("atomic_add", "prefetch")  # whose first argument is a pointer in TVM, and an element here
+
+
+def element(pointer: Any) -> Any:
+    """What `address_of` was taken of."""
+    return pointer.args[0] if isinstance(pointer, Call) and pointer.op == "address_of" else pointer
+
+
 def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Any:
     """A call of an operation by name."""
     name = str(getattr(func_name, "name", func_name)).removeprefix("tir.")
@@ -152,6 +160,8 @@ def call_intrin(dtype: Any, func_name: Any, *args: Any, span: Any = None) -> Any
     if name in _MADE:
         return make(name, dtype, *args)
     ours = _OURS.get(name, name)
+    if name in OF_ELEMENTS and args:
+        args = (element(args[0]), *args[1:])
     return named(te.call_intrin(dtype or "int32", ours, *args))
 
 
@@ -205,13 +215,21 @@ def call_packed(*args: Any, span: Any = None) -> Any:
 call_cpacked = call_packed
 
 
+# Functions of CUDA's headers that tec has as operations, for every chip with the unit.
+_DEVICE = {"__dp4a": "dot4"}
+
+
 def call_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Any:
     """A call of a C function."""
+    if func_name in _DEVICE:
+        return te.call_intrin(dtype, _DEVICE[func_name], *args)
     return te.call_extern("int32" if dtype in ("handle", "void", "") else dtype, func_name, *args)
 
 
 def call_pure_extern(dtype: Any, func_name: str, *args: Any, span: Any = None) -> Any:
     """A call of a C function whose result depends on its arguments alone."""
+    if func_name in _DEVICE:
+        return te.call_intrin(dtype, _DEVICE[func_name], *args)
     return te.call_pure_extern(dtype, func_name, *args)
 
 
@@ -248,6 +266,22 @@ def bitwise_xor(x: Any, y: Any, span: Any = None) -> Any:
 def bitwise_not(x: Any, span: Any = None) -> Any:
     """~x."""
     return named(B.bitwise_not(x))
+
+
+_FOLDED = ("int32", "int64")  # whose remainders of constants TVM computes: programs ask whether a node is a constant
+
+
+def _remainder(node: type, own: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def remainder(x: Any, y: Any, span: Any = None) -> Any:
+        a, b = B.match(x, y)
+        whole = isinstance(a, ir.IntImm) and isinstance(b, ir.IntImm) and b.value != 0 and a.dtype not in _FOLDED
+        return node(a, b) if whole else own(x, y)
+
+    remainder.__doc__ = f"The remainder {node.__name__} of x and y."
+    return remainder
+
+
+floormod, truncmod = _remainder(ir.FloorMod, te.floormod), _remainder(ir.Mod, te.truncmod)
 
 
 def likely(cond: Any, span: Any = None) -> Any:
@@ -308,11 +342,11 @@ def all(*args: Any, span: Any = None) -> Any:
 CALLS = tuple(_MADE)
 OWN = (
     "Cast add address_of all any bitwise_and bitwise_not bitwise_or bitwise_xor call_cpacked call_extern call_intrin call_llvm_intrin call_llvm_pure_intrin "
-    "call_packed call_pure_extern clz const likely multiply nextafter reinterpret ret shift_left shift_right subtract tvm_struct_get"
+    "call_packed call_pure_extern clz const floormod likely multiply nextafter reinterpret ret shift_left shift_right subtract truncmod tvm_struct_get"
 ).split()
 # Functions of te that tir has under the same name.
 SHARED = (
-    "abs acos acosh asin asinh atan atan2 atanh ceil ceildiv comm_reducer copysign cos cosh decl_buffer div erf exp exp10 exp2 floor floordiv floormod fmod hypot "
+    "abs acos acosh asin asinh atan atan2 atanh ceil ceildiv comm_reducer copysign cos cosh decl_buffer div erf exp exp10 exp2 floor floordiv fmod hypot "
     "if_then_else indexdiv indexmod infinity isfinite isinf isnan ldexp log log10 log1p log2 max max_value min min_value nearbyint popcount pow power round "
-    "rsqrt sigmoid sin sinh sqrt sum tan tanh trunc truncdiv truncmod"
+    "rsqrt sigmoid sin sinh sqrt sum tan tanh trunc truncdiv"
 ).split()

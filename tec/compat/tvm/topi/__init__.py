@@ -1,14 +1,31 @@
 """tvm.topi: tec.topi, with TVM's modules for targets, whose schedules are the current target's here."""
 
+import builtins
+from math import prod as _product
 from types import SimpleNamespace
+from typing import Any
 
 from tec import topi as _topi
-from tec.topi import broadcast, generic, math, reduction, sparse, tag, transform, utils
+from tec.te import Tensor
+from tec.topi import broadcast, generic, reduction, sparse, tag, transform, utils
 
 from ..names import absent
 from . import nn
 
-globals().update({name: getattr(_topi, name) for name in _topi.__all__ if name != "nn"})
+globals().update({name: getattr(_topi, name) for name in _topi.__all__ if name not in ("nn", "reshape")})
+
+
+def reshape(a: Tensor, newshape: Any) -> Tensor:
+    """The elements of `a`, row by row, in another shape; a smaller one takes the first of them, as in TVM."""
+    wanted = list(newshape) if isinstance(newshape, (list, tuple)) else [newshape]
+    sizes = [getattr(n, "value", n) for n in (*wanted, *a.shape)]
+    known = builtins.all(isinstance(n, int) and n > 0 for n in sizes)
+    count = _product(sizes[: len(wanted)]) if known else 0
+    if not known or count >= _product(sizes[len(wanted) :]):
+        return _topi.reshape(a, newshape)
+    return _topi.reshape(_topi.strided_slice(_topi.reshape(a, (-1,)), [0], [count]), newshape)
+
+
 # What TVM keeps for one target: here the definitions that all have, and schedules for the current target.
 cuda = SimpleNamespace(**{n: getattr(m, n) for m in (nn, generic) for n in dir(m) if not n.startswith("_")})
 rocm = x86 = gpu = arm_cpu = mali = bifrost = intel_graphics = hls = cuda
