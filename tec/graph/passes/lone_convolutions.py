@@ -8,6 +8,7 @@ a plain image gathers its windows element by element.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from ...choices.layouts import Convolution, is_pointwise
@@ -51,7 +52,7 @@ def lone_convolution(graph: Graph, target: Target) -> Lone | None:
     gathers = GATHERS if target.machine.priced_by_model and not _is_product(node) else ()
     least = MARGIN * _seconds(node, usual, target, gathers)
     made: Convolution | None = usual
-    for other in _others(node, target):
+    for other in _others(node, target, usual):
         cost = _seconds(node, other, target, gathers)
         if cost < least:
             made, least = other, cost
@@ -73,7 +74,7 @@ def least_seconds(node: Node, target: Target, is_alone: bool, unpriced: tuple[st
     usual = wanted(node, target, ())
     if not is_alone:
         return _seconds(node, usual, target, unpriced, are_copied=False)
-    return min(_seconds(node, way, target, unpriced) for way in (usual, *_others(node, target)))
+    return min(_seconds(node, way, target, unpriced) for way in (usual, *_others(node, target, usual)))
 
 
 def _is_product(node: Node) -> bool:
@@ -81,16 +82,24 @@ def _is_product(node: Node) -> bool:
     return bool(node.attrs["groups"] == 1 and is_pointwise(node.inputs[1].type, node.attrs))
 
 
-def _others(node: Node, target: Target) -> Iterator[Convolution | None]:
-    """Ways without copies: as it is, and with the weights along the sum and the results flat in their pixels, which are the same memory. Of single pixels an image as it is has runs that
-    wide loads bring, which an AMD GPU's products ask for."""
+def _others(node: Node, target: Target, usual: Convolution | None) -> Iterator[Convolution | None]:
+    """Other ways than the usual one: without copies, as it is, and with the weights along the sum and the results flat in their pixels, which are the same memory; and of an image that is
+    copied to pixels, results that are stored so, without a copy back. Of single pixels an image as it is has runs that wide loads bring, which an AMD GPU's products ask for."""
     x = node.inputs[0]
+    by_pixels = usual is not None and usual.x.is_flat and usual.x == usual.y and "I" in usual.weights.dims[-1]
+    if usual is not None and by_pixels and target.machine.priced_by_model:  # on NVIDIA nobody measured it
+        yield replace(usual, y=_flat_pixels(x.ndim))
     has_runs = target.machine.priced_by_model and _is_product(node)
     if node.attrs["groups"] == 1 and not node.attrs.get("fill") and not has_runs:
         # First: of equal price its weights need no division.
-        axes = space(x.ndim)
-        yield Convolution(plain(x.ndim), Layout(f"O(I{axes})"), Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}"))
+        yield Convolution(plain(x.ndim), Layout(f"O(I{space(x.ndim)})"), _flat_pixels(x.ndim))
     yield None
+
+
+def _flat_pixels(rank: int) -> Layout:
+    """Plain images whose pixels are one axis."""
+    axes = space(rank)
+    return Layout(f"NC({axes})" if len(axes) > 1 else f"NC{axes}")
 
 
 def _seconds(

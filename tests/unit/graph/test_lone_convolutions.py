@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -11,8 +12,8 @@ import tec
 from tec.graph import Graph, run_graph
 from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.layout_choice import wanted
-from tec.graph.passes.lone_convolutions import lone_convolution
-from tec.ops.layouts import plain
+from tec.graph.passes.lone_convolutions import Lone, lone_convolution
+from tec.ops.layouts import Layout, plain
 from tests import seeds
 
 MI300X = tec.Target("rocm -mcpu=gfx942")
@@ -49,6 +50,30 @@ def test_windows_of_halves_go_by_pixels() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_one_channel_is_filled_up_in_weights_too(dtype: str) -> None:
     assert lone_convolution(convolution((3, 1, 41, 9), 30, 3, dtype=dtype), MI300X) is not None
+
+
+@pytest.mark.parametrize(("mcpu", "dtype"), [("gfx942", "float16"), ("gfx1100", "float16"), ("gfx90a", "float32")])
+def test_results_of_pixels_are_stored_plain(mcpu: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many output channels of an image that is copied to pixels: no copy of the results stands behind, and each is where it belongs, in images that no tile divides."""
+    target, large = tec.Target(f"rocm -mcpu={mcpu}"), convolution((32, 6, 112, 112), 56, 7, dtype="float16")
+    if mcpu == "gfx942":
+        found = lone_convolution(large, target)
+        assert found is not None and found.convolution is not None
+        assert found.convolution.x.is_flat and found.convolution.y.name == "NC(HW)"
+    g = convolution((2, 9, 7, 11), 21, 3, dtype=dtype)
+
+    def found_so(graph: Graph, target: tec.Target) -> Lone:
+        node = next(n for n in graph.nodes if n.op == "conv")
+        usual = wanted(node, target, ())
+        assert usual is not None
+        return Lone(node, replace(usual, y=Layout("NC(HW)")))
+
+    monkeypatch.setattr("tec.graph.passes.layout.lone_convolution", found_so)
+    net = tec.compile(g, target, cache=False)
+    assert [names[0] for names in net.report.functions.values()] == ["transform_layout", "conv"]
+    x = {"x": np.random.default_rng(1).standard_normal((2, 9, 7, 11)).astype(dtype)}
+    got = net.run(x, device=tec.rocm_emu(mcpu, check="all"))[0]
+    np.testing.assert_allclose(got, run_graph(g, x)[0], rtol=0.02, atol=0.02)
 
 
 @pytest.mark.parametrize("target", ["rocm -mcpu=gfx90a", "rocm -mcpu=gfx942"])
