@@ -21,6 +21,7 @@ from .running_scan import Scan
 
 ACROSS = 32  # neighbouring lines of a work-group
 _WORD_BYTES = 4
+_FEW_WAVES = 8  # whose sums each thread adds up by itself; more of them are added up by the lanes of each wavefront, in as many steps as the number has digits
 KEPT = 16  # elements of a thread that are in its registers at once
 
 
@@ -270,7 +271,13 @@ class SharedRow(Shared):
             for p in range(pieces):
                 totals[p * waves + own] = whole[p]
         for p in range(pieces):
-            mine = self.ahead_of_wave(own, waves, carry, lambda w, p=p: totals[p * waves + w])  # type: ignore[misc]
+            if waves <= _FEW_WAVES:
+                mine: Any = self.ahead_of_wave(own, waves, carry, lambda w, p=p: totals[p * waves + w])  # type: ignore[misc]
+            else:
+                lane = te.indexmod(t, waves)
+                through, before = self.ahead_in_wave(totals[p * waves + lane], lane, 1, waves)
+                mine = ib.let("mine", s.both(carry[0], te.call_intrin(s.wide, "shuffle_idx", before, own, waves)))
+                carry[0] = s.both(carry[0], te.call_intrin(s.wide, "shuffle_idx", through, waves - 1, waves))
             ahead[p] = s.both(mine, ahead[p])
 
 

@@ -22,7 +22,9 @@ _FEWEST = 4  # neighbours of a row that a thread ends together, where 16 bytes h
 KERNEL_US = 2.0  # a second kernel, in a network's graph
 
 
-def sums(shape: Sequence[Any], depth: Index, parts: int, x: Element, y: Element, acc: str, name: str, tag: str = "") -> Tensor:  # fmt: skip
+def sums(
+    shape: Sequence[Any], depth: Index, parts: int, x: Element, y: Element, acc: str, name: str, tag: str = "", attrs: dict[str, Any] | None = None,
+) -> Tensor:  # fmt: skip
     """sum_k x(batch, i, k) * y(batch, j, k), in the type `acc`, over `shape` (batch..., rows, columns); k below `depth`. In parts of `depth` terms each where there are more
     than one: their number is then the first dimension."""
     r = te.reduce_axis((0, depth), "k")
@@ -32,9 +34,11 @@ def sums(shape: Sequence[Any], depth: Index, parts: int, x: Element, y: Element,
         return te.sum(x(lead, i, k).astype(acc) * y(lead, j, k).astype(acc), axis=r)
 
     if parts > 1:
-        made: Tensor = te.compute((parts, *shape), lambda s, *at: term(s * depth + r, at), name=name, tag=tag)
+        made: Tensor = te.compute(
+            (parts, *shape), lambda s, *at: term(s * depth + r, at), name=name, tag=tag, attrs=attrs
+        )
     else:
-        made = te.compute(tuple(shape), lambda *at: term(r, at), name=name, tag=tag)
+        made = te.compute(tuple(shape), lambda *at: term(r, at), name=name, tag=tag, attrs=attrs)
     return made
 
 
@@ -67,7 +71,7 @@ def end(s: Schedule, group: Group, product: Operation, thread: IterVar) -> None:
     s[sums].unroll(s[sums].op.reduce_axis[0])
 
 
-def traffic_seconds(parts: int, results: int, machine: Machine) -> float:
+def traffic_seconds(parts: int, results: float, machine: Machine) -> float:
     """What storing and adding up the parts takes; they are still in the second-level cache, at about twice its memory's rate. 0 of one part."""
     gbps = machine.reached_gbps
     return 0.0 if parts == 1 else KERNEL_US * 1e-6 + 4.0 * results * (2 * parts + 1) / (2e9 * gbps)

@@ -329,6 +329,25 @@ def test_a_batch_may_stay_too() -> None:
     np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.parametrize(("m", "n", "k", "batch"), [(136, 72, 584, 0), (64, 136, 512, 3)])
+def test_the_sum_may_be_in_parts(m: int, n: int, k: int, batch: int) -> None:
+    """584 terms are nine whole steps and an eighth of one: of two parts the last ends within its fifth step."""
+    from tec.choices import schedule
+
+    lead = (batch,) if batch else ()
+    *ins, out = network_product(m, n, k, batch)
+    choice = {"template": "warpgroup product", "rows": 64, "columns": 64, "stages": 2, "split_k": 2}
+    made = schedule([out], HOPPER, choice)
+    low = next(iter(tec.lower(made.schedule, [*ins, *made.outputs], simple_mode=True, target=HOPPER)))
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal((*lead, *s)).astype(np.float16) for s in ((m, k), (k, n)))
+    bias, c = np.linspace(-1, 1, n).astype(np.float16), np.full((*lead, m, n), np.nan, np.float16)
+    run(low, [a, b, bias, c])
+    want = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias, 0)
+    np.testing.assert_allclose(c.astype(np.float64), want, rtol=2e-3, atol=5e-2)
+    assert "wgmma.mma_async" in ptx(made.schedule, [*ins, *made.outputs], HOPPER)
+
+
 def test_an_illegal_choice_says_why() -> None:
     from tec.choices import schedule
 

@@ -7,22 +7,24 @@ one's operands come; tiles then go in bands of rows, so that neighbours share op
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ....ir import Call
 from ....ir.dtype import dtype_info
 from ....ir.expr import BinaryExpr
 from ....ir.matrix import warpgroup_columns
+from ....ir.passes.pipeline.bulk_copies import MOST_RANK
 from ....ir.visit import walk_exprs
 from ....ops.matmul import accumulator
 from ....records import dataclass
 from ....schedule import Schedule
+from ....schedule.reads import ZERO_BEYOND
 from ....target import Target
 from ....te import ComputeOp, PlaceholderOp, intrin, thread_axis
-from ...cost import copied_bytes_a_clock
 from ...group import Group, const_shape
-from ...parts import grid, needs, warpgroups
+from ...parts import grid, needs, split_k, warpgroups
 from ...parts.grid import Tiles
 from ...parts.needs import filled
 from ...parts.operands import InMemory, Product, accumulators, begin_with, in_memory
@@ -35,6 +37,9 @@ _CALL_CLOCKS = 12  # instructions that a function of the math library (erf, exp,
 _USUAL_COLUMNS = (256, 128, 192, 64)
 _LEAST_COLUMNS = 64  # of a tile: narrower ones read A too often a product
 _PING_PONG_SUMS = 128 * 192  # of a warpgroup with a tile of its own: 192 of its threads' 232 registers
+_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+_LEAST_STEPS = 4  # of a part: those that a ring has under way at once
+_MOST_PARTS = 2  # tiles of all parts, a multiprocessor: with more of them there is no need of parts
 _EITHER_ORDER = ("float16", "bfloat16")  # other types' operands lie along k, both
 _TYPES = (*_EITHER_ORDER, "int8", "float8_e4m3", "float8_e5m2")
 
@@ -59,7 +64,7 @@ class WarpgroupProduct(Space):
     """A product of tensors as they are, with an elementwise epilogue."""
 
     template: ClassVar[str] = "warpgroup product"
-    neutral: ClassVar[Mapping[str, Value]] = {"ping_pong": False}
+    neutral: ClassVar[Mapping[str, Value]] = {"ping_pong": False, "split_k": 1}
     outline: ClassVar[frozenset[str]] = frozenset({"rows", "columns", "occupancy"})
     former: ClassVar[Mapping[str | tuple[str, str], str]] = {"band": "group_m", "stays": "persistent", "resident": "occupancy", "turns": "ping_pong"}  # fmt: skip
 
@@ -76,6 +81,7 @@ class WarpgroupProduct(Space):
         self.parameters = {
             "rows": needs.parts_of(self.m, (128, 64, 192), ROWS), "columns": self._columns(), "stages": (3, 4, 5, 6, 2), "group_m": (1,) if is_open else (16, 8, 4, 1),
             "persistent": (False,) if is_open else (True, False), "occupancy": (1, 2), "ping_pong": (False,) if is_open else (False, True),
+            "split_k": (1,) if is_open else tuple(n for n in _SPLITS if self._is_split(n)),
         }  # fmt: skip
 
     def _columns(self) -> tuple[int, ...]:
@@ -84,6 +90,20 @@ class WarpgroupProduct(Space):
         whole = BOX_BYTES // self.out_bytes
         some = dict.fromkeys((*_USUAL_COLUMNS, *reversed(unit)))
         return tuple(c for c in some if c == self.n or (c < self.n and c % whole == 0))
+
+    def _steps(self, splits: int = 1) -> int:
+        """Of the sum, in each of its parts."""
+        return -(-self.k // (self.step * splits))
+
+    def _pitches(self) -> tuple[int, int]:
+        """Bytes from a row of A in memory to the next, and of B."""
+        p = self.p
+        return (self.m if p.trans_a else self.k) * self.size, (self.k if p.trans_b else self.n) * self.size
+
+    def _is_split(self, splits: int) -> bool:
+        """Whether a sum in so many parts has steps enough in each, and some in the last; the parts are a dimension more of what copies bring."""
+        enough = self._steps(splits) >= _LEAST_STEPS and len(self.op.axis) < MOST_RANK
+        return splits == 1 or (enough and (splits - 1) * self._steps(splits) < self._steps())
 
     def _draft_columns(self) -> Iterator[int]:
         """The usual ones; others where they leave no tile at the end partly empty, and no usual one but the narrowest does."""
@@ -108,7 +128,8 @@ class WarpgroupProduct(Space):
         if next(space.drafts(), None) is None:
             return None
         # With few tiles a kernel is as long as its latencies, and smaller tiles by mma.sync, or the sum in parts, have less of them.
-        space.is_second = space.tiles(space.default) < space.figures["few_tiles"] * target.machine.units
+        in_one = min((c for c in space.drafts() if c["split_k"] == 1), key=lambda c: space.cost(c).seconds)
+        space.is_second = space.tiles(in_one) < space.figures["few_tiles"] * target.machine.units
         return space
 
     def plan(self, c: Choice) -> Plan:
@@ -121,7 +142,7 @@ class WarpgroupProduct(Space):
         # One such kernel behind the other gains by an early start. Small ones lose: they are placed beside the kernel ahead of them, several to a multiprocessor
         # where others are left empty. In kernels of many rounds there is nothing to gain.
         units = self.target.machine.units
-        work = -(-tiles // units) * -(-self.k // self.step) * c["rows"] * c["columns"]
+        work = -(-tiles // units) * self._steps(c["split_k"]) * c["rows"] * c["columns"]
         short = work <= self.figures["short_steps"] * 128 * 256
         early = units * self.figures["filled"] <= tiles and (tiles <= places or short)
         return Plan(
@@ -129,7 +150,8 @@ class WarpgroupProduct(Space):
         )
 
     def tiles(self, c: Choice) -> int:
-        return grid.count((c["rows"], c["columns"]), (self.m, self.n), self.batch)
+        """Of all parts of the sum."""
+        return grid.count((c["rows"], c["columns"]), (self.m, self.n), self.batch * c["split_k"])
 
     @property
     def step(self) -> int:
@@ -145,7 +167,8 @@ class WarpgroupProduct(Space):
 
     def result_bytes(self, choice: Choice) -> int:
         """Of the results on their way out, rows of whole boxes."""
-        each = choice["rows"] * boxed(choice["columns"], self.group.outputs[0].dtype) * self.out_bytes
+        stored = self.group.outputs[0] if choice["split_k"] == 1 else self.op.output(0)
+        each = choice["rows"] * boxed(choice["columns"], stored.dtype) * dtype_info(stored.dtype).bytes
         return int(each) * (2 if choice["ping_pong"] else 1)
 
     def why_not(self, choice: Choice) -> str | None:
@@ -158,6 +181,10 @@ class WarpgroupProduct(Space):
             return wrong
         if choice["occupancy"] > 1 and (rows > ROWS or columns > 192):
             return "two such work-groups are more than the registers of a multiprocessor"
+        if choice["split_k"] > 1 and (
+            choice["ping_pong"] or self.tiles(choice) > _MOST_PARTS * self.target.machine.units
+        ):
+            return "sums in parts are for few tiles, which no warpgroups take in turn"
         if choice["ping_pong"]:
             if not choice["persistent"] or choice["occupancy"] > 1 or self.tiles(choice) <= self.target.machine.units:
                 return "warpgroups take turns in a work-group that stays for several tiles, alone on its multiprocessor"
@@ -169,14 +196,16 @@ class WarpgroupProduct(Space):
         deepest = sorted(self.parameters["stages"], reverse=True)
         # Not three warpgroups at work, nor two work-groups a multiprocessor: slower than their price says (`rules/matrix_products.jsonl`).
         high = [n for n in (128, 64) if n in self.parameters["rows"]]
-        for columns, rows in itertools.product(self._draft_columns(), high):
-            yield from self._first_that_fits(rows, columns, deepest, ping_pong=False)
+        for columns, rows, splits in itertools.product(self._draft_columns(), high, self.parameters["split_k"]):
+            yield from self._first_that_fits(rows, columns, deepest, splits=splits)
         for told in self.ruled(n=self.n) if True in self.parameters["ping_pong"] else ():
             # Where there are less columns, all of them.
             widest = max(c for c in self.parameters["columns"] if c <= min(told["columns"], self.n))
             yield from self._first_that_fits(told["rows"], widest, told["stages"], ping_pong=True)
 
-    def _first_that_fits(self, rows: int, columns: int, stages: Sequence[int], ping_pong: bool) -> Iterator[Choice]:
+    def _first_that_fits(
+        self, rows: int, columns: int, stages: Sequence[int], ping_pong: bool = False, splits: int = 1
+    ) -> Iterator[Choice]:
         """A tile with the first of some rings that fits."""
         tile = {
             "rows": rows,
@@ -185,6 +214,7 @@ class WarpgroupProduct(Space):
             "persistent": self.parameters["persistent"][0],
             "occupancy": 1,
             "ping_pong": ping_pong,
+            "split_k": splits,
         }
         made = (self.choice(**tile, stages=s) for s in stages)
         yield from itertools.islice((c for c in made if self.why_not(c) is None), 1)
@@ -193,8 +223,8 @@ class WarpgroupProduct(Space):
         """Rounds of tiles over the multiprocessors, each its products at the held rate or its operands at the second-level cache's, and its ends:
         beside the other work-group's products where two share a multiprocessor, or behind its own."""
         machine, resident, known = self.target.machine, choice["occupancy"], self.figures
-        rows, columns = choice["rows"], choice["columns"]
-        steps = -(-self.k // self.step)
+        rows, columns, splits = choice["rows"], choice["columns"], choice["split_k"]
+        steps = self._steps(splits)
         rate = (
             machine.macs(self.p.a.dtype)
             * known["busy_rate"]
@@ -203,13 +233,21 @@ class WarpgroupProduct(Space):
         )
         products = steps * (rows * columns * self.step / rate + known["step_clocks"] / resident)
         ring = 1.0 if choice["stages"] > 2 else known["short_ring_rate"]
-        operands = self.batch * (self.m + self.n) * self.k * self.size
-        a_clock = copied_bytes_a_clock(self.target, operands)
-        brought = steps * (rows + columns) * BOX_BYTES / a_clock
-        work = rows * columns * self.epilogue / machine.macs("float32", matrix=False)
-        from_memory = rows * columns * self.read_bytes / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
+        a_clock = known["bytes_a_clock"]
+        lines_a, lines_b = (known.along("pitch_lines", math.gcd(pitch, BOX_BYTES)) for pitch in self._pitches())
+        brought = steps * (rows * lines_a + columns * lines_b) * BOX_BYTES / a_clock
+        # Of parts the second kernel ends the computation.
+        is_whole = splits == 1
+        work = rows * columns * (self.epilogue if is_whole else 0) / machine.macs("float32", matrix=False)
+        from_memory = (
+            rows
+            * columns
+            * (self.read_bytes if is_whole else 0)
+            / (machine.memory_gbps / machine.units / machine.clock_mhz * 1e3)
+        )
         ends_clocks = known["ends_clocks"]
-        ends = ends_clocks + rows * columns * self.out_bytes / a_clock + work
+        out_bytes = self.out_bytes if is_whole else dtype_info(self.op.output(0).dtype).bytes
+        ends = ends_clocks + rows * columns * out_bytes / a_clock + work
         ends += from_memory * known["read_ping_pong" if choice["ping_pong"] else "read"]
         tiles = self.tiles(choice)
         if choice["ping_pong"]:  # a tile's results beside the next one's products; of the last both
@@ -228,11 +266,34 @@ class WarpgroupProduct(Space):
                 * (max(products, brought) / ring + (ends if not choice["persistent"] else ends - ends_clocks / 2))
                 + ends_clocks / 2
             )
-        return Cost(clocks / machine.clock_mhz * 1e-6, "matrix" if products > brought else "L2")
+        parts = known["parts_traffic"] * self.batch * self.m * self.n
+        seconds = clocks / machine.clock_mhz * 1e-6 + split_k.traffic_seconds(splits, parts, machine)
+        return Cost(seconds, "matrix" if products > brought else "L2")
 
     def build(self, choice: Choice) -> Scheduled:
+        if choice["split_k"] > 1:
+            return self._build_parts(choice)
         begun = begin_with(self.group)
         schedule(begun.s, self.op, begun.out, self.target, self.p, self.plan(choice))
+        return Scheduled(begun.s, begun.outputs, choice)
+
+    def _build_parts(self, choice: Choice) -> Scheduled:
+        """Each part's tiles as those of a batch of products, and a kernel that adds them up and ends the computation."""
+        p, sums, parts = self.p, self.op.output(0), choice["split_k"]
+        depth = self._steps(parts) * self.step
+
+        def a(lead: Sequence[Any], i: Any, k: Any) -> Any:
+            return p.a(*lead, *((k, i) if p.trans_a else (i, k)))
+
+        def b(lead: Sequence[Any], j: Any, k: Any) -> Any:
+            return p.b(*lead, *((j, k) if p.trans_b else (k, j)))
+
+        # Of the last part the copies bring what is beyond the sum as zeros.
+        part = split_k.sums(sums.shape, depth, parts, a, b, sums.dtype, "part", attrs={ZERO_BEYOND: True})
+        begun = begin_with(self.group, sums, split_k.total(part, parts, sums.shape, sums.dtype))
+        assert isinstance(part.op, ComputeOp)
+        split_k.schedule_total(begun.s, begun.group, part.op)
+        schedule(begun.s, part.op, part.op, self.target, p, self.plan(choice))
         return Scheduled(begun.s, begun.outputs, choice)
 
 

@@ -44,7 +44,7 @@ ROW_BYTES = 128  # of a box: the widest swizzle
 _PIECE_BYTES = 16
 _SWIZZLED_ROWS = 8
 _MAX_BOX_ROWS = 256  # cuTensorMapEncodeTiled: boxDim is at most 256 (of a box that is not swizzled, along its rows too)
-_MAX_RANK = 5
+MOST_RANK = 5  # of a tensor that is copied so
 
 
 @dataclass(slots=True)
@@ -300,9 +300,9 @@ class _Lowering:
         row_dim = self.check(n, theirs.indices, mine.indices)
         if not is_load and columns % lay.width:
             self.check_end(n, first[-1], lay)
-        if len(first) > _MAX_RANK:
+        if len(first) > MOST_RANK:
             raise _unfit(
-                self.func, n.store, f"{tensor.name} has {len(first)} dimensions, at most {_MAX_RANK} are possible"
+                self.func, n.store, f"{tensor.name} has {len(first)} dimensions, at most {MOST_RANK} are possible"
             )
         out: list[S.Stmt] = []
         for box in range(-(-columns // lay.width)):
@@ -418,4 +418,4 @@ def _elements(b: Buffer) -> int:
     return (const_int(b.shape[1]) or 0) * (const_int(b.shape[2]) or 0)
 
 
-__all__ = ["bulk_copies"]
+__all__ = ["MOST_RANK", "bulk_copies"]
