@@ -4,6 +4,7 @@ neighbouring outputs; windows over (pixels, channels) in 16-byte pieces."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -313,8 +314,22 @@ class GpuReduction(Space):
             second = machine.launch_seconds + own / figures["second_loads"] * machine.queued_ns * 1e-9
         groups = threads / (choice["threads"] * choice["rows"])
         begun = groups * figures["group_ns"] * 1e-9
-        seconds = machine.launch_seconds + max(max(memory, waiting) * last, begun) + second
+        seconds = (
+            machine.launch_seconds
+            + max(max(memory, waiting) * last, begun)
+            + self._lone_seconds(choice, threads / full)
+            + second
+        )
         return Cost(seconds, "memory" if memory >= waiting else "latency")
+
+    def _lone_seconds(self, choice: Choice, rounds: float) -> float:
+        """What all wait for where the last round of work-groups has few: loads of a thread one after another, with nothing beside them. Of one round all are there at once; behind
+        several, work-groups no longer end together."""
+        if rounds <= 1:
+            return 0.0
+        loads = -(-self._own(choice) * self._element_bytes // _PIECE_BYTES)
+        idle = (math.ceil(rounds) - rounds) / math.floor(rounds)
+        return float(idle * loads / self.figures["lone_loads"] * self.target.machine.queued_ns * 1e-9)
 
     def _joins_by_groups(self, choice: Choice) -> bool:
         """Whether a work-group takes a sum in the second kernel too: of few, or where a thread would wait for many parts one after another."""

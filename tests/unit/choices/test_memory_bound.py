@@ -199,6 +199,11 @@ def test_gathers_read_rows_in_vectors(shape: tuple[int, ...], axis: int, target:
         ((1 << 28,), "cuda -arch=sm_90a", 4096),
         ((1 << 24,), "cuda -arch=sm_90a", 1024),
         ((1 << 16,), "cuda -arch=sm_90a", 16),
+        (
+            (38_810_016,),
+            "cuda -arch=sm_90a",
+            552,
+        ),  # 1,056 of 1,104 work-groups have room at once, and all wait for the rest
         ((8192, 8192), "cuda -arch=sm_90a", 1),
         ((1 << 28,), "rocm -mcpu=gfx942", 256),
     ],
