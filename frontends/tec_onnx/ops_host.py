@@ -189,11 +189,29 @@ def label_encoder(c: Call) -> Value:
     out = {"strings": object, "int64s": np.int64, "floats": np.float32}.get(kind, values.dtype)
     known = {("nan" if k != k else k): v for k, v in zip(keys.tolist(), values.tolist())}
 
+    if c[0].dtype != "string" and all(np.asarray(list(d)).dtype.kind in "fiu" for d in (keys, values)):
+        return looked_up(c, known, default, out)
+
     def run(x: Any) -> Any:
         found = [known.get("nan" if k != k else k, default) for k in x.reshape(-1).tolist()]
         return np.array(found, dtype=out).reshape(x.shape)
 
     return c.host(run, c[0])
+
+
+def looked_up(c: Call, known: dict[Any, Any], default: Any, dtype: Any) -> Value:
+    """Numbers for numbers: of all keys the one that an element equals, compared one by one."""
+    x, missing = c[0], known.get("nan")
+    of = {k: v for k, v in known.items() if k != "nan"}
+    y = c.broadcast(c.const(np.full((), default, dtype)), x.shape)
+    if of:
+        same = c.op("equal", c.unsqueeze(x, x.ndim), c.const(np.array(list(of)), x.dtype))
+        given = c.op("where", same, c.const(np.array(list(of.values()), dtype)), c.const(np.zeros((), dtype)))
+        total, any_of = c.op("reduce_sum", given, axes=(x.ndim,), keepdims=False), c.op("reduce_any", same, axes=(x.ndim,), keepdims=False)  # fmt: skip
+        y = c.op("where", any_of, total, y)
+    if missing is not None and x.dtype.startswith("float"):
+        y = c.op("where", c.op("isnan", x), c.const(np.full((), missing, dtype)), y)
+    return y
 
 
 @onnx_op("TfIdfVectorizer")

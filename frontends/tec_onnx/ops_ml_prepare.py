@@ -52,7 +52,7 @@ def imputer(c: Call) -> Value:
 
 @onnx_op("OneHotEncoder", domain=ML)
 def one_hot_encoder(c: Call) -> Value:
-    """A last dimension of the categories; without `zeros` an unknown one is an error, which the host finds."""
+    """A last dimension of the categories; without `zeros` a run fails for an unknown one."""
     x, names = c[0], c.attr("cats_strings")
     keys = np.array(names, dtype=object) if names else np.asarray(c.attr("cats_int64s"), np.int64)
     strict = not c.attr("zeros", 1)
@@ -63,10 +63,15 @@ def one_hot_encoder(c: Call) -> Value:
             raise ImportModelError(f"OneHotEncoder is given a category that it does not know: {v[~found.any(-1)][0]!r}")
         return found.astype(np.float32)
 
-    if x.dtype == "string" or strict:
+    if x.dtype == "string":
         return c.host(run, x)  # type: ignore[no-any-return]
-    whole = c.cast(x, "int64")
-    return c.cast(c.op("equal", c.unsqueeze(whole, x.ndim), c.const(keys)), "float32")
+    found = c.op("equal", c.unsqueeze(c.cast(x, "int64"), x.ndim), c.const(keys))
+    y = c.cast(found, "float32")
+    if not strict:
+        return y
+    known = c.op("reduce_any", found, axes=(x.ndim,), keepdims=False)
+    known = c.op("reduce_all", known, axes=tuple(range(x.ndim)), keepdims=False)
+    return c.op("require", y, known, text="OneHotEncoder is given a category that it does not know")
 
 
 @onnx_op("FeatureVectorizer", domain=ML)

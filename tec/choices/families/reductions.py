@@ -135,9 +135,15 @@ def cpu_reduction(s: Schedule, op: ComputeOp, target: Target, vectors: int = 1, 
         stage.vectorize(vec)
         axes, extents = [outer], [size_of(op.output(0).shape)]
     elif lanes and (reads_contiguously(op, axes[-1].var) or (op.num_outputs > 1 and _is_short(op, target))):
-        last, many = const_shape(op.output(0))[-1], lanes * max(vectors, side_by_side(op, lanes, target))
-        factor = lanes if last is not None and last < many else many
-        if op.num_outputs == 1 and _begins_earlier(op, factor, target):
+        factor = lanes * _vectors_of_a_block(op, lanes, max(vectors, side_by_side(op, lanes, target)))
+        last = const_shape(op.output(0))[-1]
+        # A block that begins earlier makes some results again. A mask would go through memory at every step.
+        if (
+            op.num_outputs == 1
+            and last is not None
+            and last % factor
+            and (last > factor or _begins_earlier(op, factor, target))
+        ):
             partial = s[s.cache_write(op.output(0), "local")]
             stage = s[op.output(0)]
             axes = list(stage.op.axis)
@@ -201,6 +207,14 @@ def side_by_side(op: ComputeOp, lanes: int, target: Target) -> int:
         return 1
     spread = count // lanes // (4 * target.machine.units) if parallel.worth(work(op) * parallel.POINTWISE) else count
     return max(1, min(SIDE_BY_SIDE, last // lanes, spread))
+
+
+def _vectors_of_a_block(op: ComputeOp, lanes: int, most: int) -> int:
+    """Vectors of sums that a block makes together, `most` at the most: those with which a row takes the least time, where a block takes its vectors and one more, for which it waits."""
+    last = const_shape(op.output(0))[-1]
+    if last is None or last < lanes * most:
+        return most if last is None else 1
+    return min(range(most, 0, -1), key=lambda v: -(-last // (lanes * v)) * (v + 1))
 
 
 def in_parts(s: Schedule, op: ComputeOp, target: Target) -> ComputeOp:

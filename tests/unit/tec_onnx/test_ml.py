@@ -230,3 +230,21 @@ def test_sklearn(seed: int) -> None:
 
 
 _NUMBERS = ("nearest", "voting", "calibrated", "means", "isolation", "linear SVC", "naive Bayes", "perceptron")
+
+
+def test_encoders_of_numbers_are_compiled_as_one_module() -> None:
+    """Not asked of the host: one module. A category that a strict encoder does not know fails the run."""
+    x = np.array([[3.0], [9.0], [1.0], [4.0]], "float32")
+    one_hot = node("OneHotEncoder", {"x": x}, {"y": TensorProto.FLOAT}, cats_int64s=[1, 3, 4, 9], zeros=0)
+    net = tec.compile(one_hot, "llvm")
+    np.testing.assert_array_equal(net.run({"x": x})[0][:, 0], np.eye(4, dtype="float32")[[1, 3, 0, 2]])
+    with pytest.raises(tec.TecError, match="does not know"):
+        net.run({"x": x + 1})
+
+    x = np.array([3, 9.5, np.nan, 7, -1], "float32")
+    model = node("LabelEncoder", {"x": x}, {"y": TensorProto.INT64}, keys_floats=[9.5, np.nan, 3.0], values_int64s=[2**40, -7, 5], default_int64=11)  # fmt: skip
+    (got,) = tec.compile(model, "llvm").run({"x": x})
+    assert got.dtype == np.int64 and got.tolist() == [5, 2**40, -7, 11, 11]
+    model = node("LabelEncoder", {"x": x}, {"y": TensorProto.FLOAT}, keys_floats=[3.0, -1.0], values_floats=[0.25, np.inf], default_float=-2.0)  # fmt: skip
+    (got,) = tec.compile(model, "llvm").run({"x": x})
+    np.testing.assert_array_equal(got, ort.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0])
