@@ -28,7 +28,7 @@ from tec.lm import load
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import CompiledModel
 from tec.lm.serve.engine import Done, Request, Token
-from tec.lm.serve.joint import PagedModel, Piece
+from tec.lm.joint import PagedModel, Piece
 
 Found = tuple[float, float]  # seconds of the wall clock and of the processor
 

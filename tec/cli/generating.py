@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,14 @@ def sampling_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+state_option = click.option(
+    "--state",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Take up the text in FILE, if it is there, and keep this one in it.",
+)
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -50,6 +60,7 @@ Examples:
   tec generate decoder.onnx --tokenizer bytes --prompt "one plus " --stop "."
   tec generate encoder.onnx decoder.onnx --prompt "summarize: ..."
   tec generate model.gguf --prompt "A book, as JSON:" --schema book.json
+  tec generate model.gguf --prompt "$(cat long.txt) In short:" --state long.state    # the second time reads what is new
   echo "Once" | tec generate folder --prompt - --temperature 0.8 --top-p 0.9 --seed 7""",
 )
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MODEL... [PROMPT]")
@@ -69,6 +80,9 @@ Examples:
     metavar="FILE",
     help="A JSON schema; the text is JSON of it.",
 )
+@click.option("--beams", type=click.IntRange(2), metavar="N", help="The likeliest text that N beams find.")
+@click.option("--length-penalty", type=float, default=1.0, show_default=True, help="Of beams: above 1 for long texts.")
+@state_option
 @common.json_option
 def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
     """Write text with a model: a GGUF file, a folder (Hugging Face's, onnxruntime-genai's or optimum's), or .onnx files. The text goes to standard output as it
@@ -117,9 +131,11 @@ def place_of(said: dict[str, Any]) -> dict[str, Any]:
 def _exported(models: tuple[Path, ...], prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> Any:
     from ..lm import Generator
 
-    if said["ngrams"] or said["draft"] is not None or said["schema"] is not None:
+    native = ("ngrams", "draft", "schema", "beams", "state")
+    if any(said[n] for n in native):
+        *first, last = (f"--{n}" for n in native)
         raise ArgumentError(
-            "--ngrams, --draft and --schema are for GGUF files and Hugging Face folders, not for ONNX models",
+            f"{', '.join(first)} and {last} are for GGUF files and Hugging Face folders, not for ONNX models",
             hint="without them",
         )
     made = Generator(
@@ -134,8 +150,55 @@ def _native(models: tuple[Path, ...], prompt: str, said: dict[str, Any], setting
     schema = None if said["schema"] is None else _schema_of(said["schema"])
     model = load(models[0], context=said["context"], **place_of(said))
     model.ends |= set(said["end"])
+    if said["beams"] is not None:
+        return _by_beams(model, prompt, said, settings)
+    state = said["state"]
+    if state is not None and state.exists():
+        model.load_state(state)
     draft = None if said["draft"] is None else load(said["draft"], context=model.context, **place_of(said))
-    return model.generate(prompt, ngrams=said["ngrams"], draft=draft, schema=schema, **settings)
+    run = model.generate(prompt, ngrams=said["ngrams"], draft=draft, schema=schema, **settings)
+    return run if state is None else _Kept(run, model, state)
+
+
+class _Kept:
+    """A run whose text is kept in a file when it has ended."""
+
+    def __init__(self, run: Any, model: Any, path: Path):
+        self._run, self._model, self._path = run, model, path
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._run
+        self._model.save_state(self._path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+
+@dataclass
+class _BestBeam:
+    """The best of some beams as a run: its text comes at once."""
+
+    text: str
+    ids: list[int]
+    reason: str
+    prompt_tokens: int
+    prompt_seconds: float
+    tokens_per_second: float
+
+    def __iter__(self) -> Iterator[str]:
+        yield self.text
+
+
+def _by_beams(model: Any, prompt: str, said: dict[str, Any], settings: dict[str, Any]) -> _BestBeam:
+    chosen = [n for n in ("temperature", "top_k", "top_p", "seed", "stop") if settings.get(n)]
+    chosen += [n for n in ("ngrams", "draft", "schema", "state") if said[n]]
+    if chosen:
+        raise ArgumentError(f"--beams go without --{chosen[0].replace('_', '-')}", hint="beams draw no tokens")
+    start = time.perf_counter()
+    ids = model.encode(prompt)
+    best = model.beams(ids, said["beams"], max_tokens=settings["max_tokens"], length_penalty=said["length_penalty"])[0]
+    seconds = time.perf_counter() - start
+    return _BestBeam(best.text, [*best.ids], best.reason, len(ids), seconds, len(best.ids) / seconds)
 
 
 def _schema_of(path: Path) -> Any:

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, TecError
+from ..errors import ArgumentError, ImportModelError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
@@ -36,6 +36,10 @@ from .speculative import Speculative, Verifier, guesser_of
 from .starting import code_of
 from .text.guard import Guard
 from .text.template import ChatTemplate, template_of
+
+if TYPE_CHECKING:
+    from .beams import Beam
+    from .joint import PagedModel
 
 _PIECE = 512  # tokens of a prompt that are read at once: more fill no unit better, and their activations take memory
 _FIRST_ROWS = 256  # that caches have room for at first
@@ -124,6 +128,7 @@ class LanguageModel:
         self._lock = threading.Lock()
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
+        self._paged: PagedModel | None = None  # of several texts at once
 
     def _made_step(self, weights: Mapping[str, Any], missing: Any, progress: Any, cache: bool) -> Any:
         """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
@@ -225,6 +230,86 @@ class LanguageModel:
         decoder = self if guesser is None else Speculative(self, guesser)
         form = None if schema is None or schema is False else self._forms.of(schema)(self.ends)
         return Generation(decoder, self._text(), ids, most, settings, stop, self.ends, logprobs, form)
+
+    def beams(
+        self, prompt: Prompt, count: int = 4, *, max_tokens: int = 128, length_penalty: float = 1.0
+    ) -> list[Beam]:
+        """The likeliest texts behind a prompt that a beam search finds, the best first.
+
+        prompt: as of `generate`. count: texts that go on side by side, and the most that are returned. max_tokens: of
+        each text. length_penalty: a text's score is the logarithm of its probability divided by its number of tokens to
+        this power; 0 favours short texts, and values above 1 long ones. Returns a list of `Beam`. The text that
+        `generate` has under way is left as it is. Raises ArgumentError for a model whose states are not rows of keys and
+        values, and for a prompt that does not fit the context.
+        """
+        for name, value, what in (("count", count, "beams"), ("max_tokens", max_tokens, "tokens")):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+                raise ArgumentError(f"{name} is {value!r}", hint=f"a number of {what}, 1 at least")
+        if isinstance(length_penalty, bool) or not isinstance(length_penalty, Real) or not abs(length_penalty) < 1e3:
+            raise ArgumentError(f"length_penalty is {length_penalty!r}", hint="1.0 for the mean of a text's tokens")
+        ids = self.encode(prompt)
+        self.check_room(len(ids))
+        most = min(max_tokens, self.context - len(ids) + 1)
+        from .beams import Beam, BeamSearch
+
+        search = BeamSearch(self._paged_for(len(ids), most, count), count, self.ends, float(length_penalty))
+        search.run(ids, most)
+        made = []
+        for score, logprob, written, reason in search.found:
+            own = written[:-1] if reason == "end" else written
+            made.append(Beam(tuple(own), self._text().decode(own), logprob, score, reason))
+        return made
+
+    def save_state(self, path: str | os.PathLike[str], messages: Sequence[Mapping[str, Any]] = ()) -> None:
+        """Write the tokens of the present text and its caches into a file, for `load_state`.
+
+        path: a file of safetensors is written there. messages: of a conversation, kept with them. Raises ArgumentError
+        before the first text, and where the file cannot be written.
+        """
+        from .saved import written
+
+        self._end_writer()
+        with self._lock:
+            if not self.ids:
+                raise ArgumentError("there is no text yet", hint="generate one, and read it to its end")
+            if self._has_rows_alone:
+                self.executor.truncate(len(self.ids))  # rows behind them are room
+            written(self, path, messages)
+
+    def load_state(self, path: str | os.PathLike[str]) -> list[dict[str, Any]]:
+        """Take up the text of a file that `save_state` wrote: a prompt that begins as that text does is read from where
+        the two part. Returns the messages that were kept with it. Raises ArgumentError for a state of another model, dtype or
+        longer context, and ImportModelError for a damaged file; then the text is the one before.
+        """
+        from .saved import taken_up
+
+        self._end_writer()
+        with self._lock:
+            ids, length, states, messages = taken_up(self, path)
+            self._whole.begin_with(states)
+            self.executor = self._whole
+            self.ids, self._length = ids, length
+            self.begun += 1
+        return messages
+
+    @property
+    def length(self) -> int:
+        """Tokens of the text that the caches were made for."""
+        return self._length
+
+    def _paged_for(self, prompt: int, most: int, count: int) -> PagedModel:
+        """The model for several texts at once, with blocks for so many tokens of a prompt that they share and of each text behind it."""
+        from .joint import BLOCK, PagedModel
+
+        # What a text has for itself begins within a block; a fork is copied before the text that it came from is let go.
+        own = -(-most // BLOCK) + 1
+        blocks = max(-(-self.context // BLOCK), -(-prompt // BLOCK) + 2 * count * own)
+        if self._paged is None or self._paged.blocks < blocks:
+            try:
+                self._paged = PagedModel(self, self.executor.device, blocks=blocks, cache=self._cached)
+            except ImportModelError as error:
+                raise ArgumentError(f"no beams: {error}", hint="generate writes one text") from None
+        return self._paged
 
     @cached_property
     def _forms(self) -> Forms:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...errors import ArgumentError
+from ..block_pool import BlockPool
+from ..joint import Piece
 from ..speculative import FIRST_GUESSES, MOST_GUESSES, Guesser
 from ..text.tokenizer import Stream
-from .block_pool import BlockPool
 from .engine import Done, Listener, Request
 from .jobs import PIECE, Job, TextEngine
-from .joint import Piece
 
 
 class JointModel(Protocol):

@@ -9,13 +9,13 @@ from typing import Any
 
 from ...errors import ArgumentError, CodegenError, ImportModelError, LoweringError
 from ..embedding import Embedder, makes_embeddings
+from ..joint import BLOCK, PagedModel
 from ..model import LanguageModel
 from ..speculative import Guesser, Ngrams, guesser_of
 from ..text.template import template_of
 from .batches import BatchEngine
 from .compiled_slots import CompiledSlot
 from .guessing import DraftSlot, GuessingModel
-from .joint import BLOCK, PagedModel
 from .served import Limits, Served
 from .slots import SlotEngine
 

@@ -204,8 +204,9 @@ class Executor:
         return self._states
 
     def begin_with(self, states: Mapping[str, Any]) -> None:
-        """States that do not grow, by their inputs' names, as the next run finds them. Arrays of the executor's device are taken as they are, and written in place
-        where the network writes rows of them. Raises ArgumentError for what is no such state, or has another type.
+        """States by their inputs' names, as the next run finds them: arrays of the executor's device. One that does not grow is taken as it is, and written in place
+        where the network writes rows of it; one that grows is copied. Raises ArgumentError for what is no state, or has another type, and for a part of the states
+        that grow together.
         """
         own = self._stateful()
         with self._lock:

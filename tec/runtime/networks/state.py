@@ -170,15 +170,31 @@ class States:
 
     def begin_with(self, states: Mapping[str, NDArray]) -> None:
         """See `Executor.begin_with`."""
-        known = {s.input: self.plan.values[s.input] for s in self.others}
+        rows: dict[str, set[int]] = {n: set() for n in self.lengths}
         for name, a in states.items():
-            v = known.get(name)
+            v = self.plan.values[name] if name in self.names else None
             if v is None or a.dtype != v.dtype or len(a.shape) != len(v.shape) or a.device is not self.device:
                 raise ArgumentError(
                     f"{a.dtype}{a.shape} on {a.device} is no state {name!r} of the network",
-                    hint=f"states: {', '.join(f'{n}: {x}' for n, x in known.items())}",
+                    hint=f"states: {', '.join(f'{n}: {self.plan.values[n]}' for n in self.names)}",
                 )
-        self._values.update(states)
+            if name in self.growing:
+                rows[self._size[name]].add(a.shape[self.growing[name].axis or 0])
+        wanted = {n for n in self.growing if rows[self._size[n]]}
+        if not wanted <= set(states) or any(len(r) > 1 for r in rows.values()):
+            raise ArgumentError(
+                f"states of one length are given together: {', '.join(sorted(wanted))}",
+                hint="as `Executor.state` shows them",
+            )
+        for name, s in self.growing.items():
+            if name in states:
+                axis, a = s.axis or 0, states[name]
+                capacity = self._rows_for(self._size[name], a.shape[axis])
+                made = empty((*a.shape[:axis], capacity, *a.shape[axis + 1 :]), a.dtype, self.device)
+                copy_rows(a, made, axis, a.shape[axis])
+                self._buffers[name] = made
+        self.lengths.update((size, r.pop()) for size, r in rows.items() if r)
+        self._values.update((n, a) for n, a in states.items() if n not in self.growing)
 
     def take(self, other: States) -> None:
         """What another network's states are, which has them by the same names. Raises ArgumentError where it has not."""

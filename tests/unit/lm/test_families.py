@@ -90,6 +90,9 @@ def test_compiled(kind: str, known: Any, tmp_path: Path) -> None:
     near = 1e-4 * max(1.0, np.abs(want).max())
     assert np.abs(lm.begin(TOKENS) - want[-1]).max() < near
     lm.begin(TOKENS[:-KEPT])
+    lm.save_state(tmp_path / "state")
+    lm.begin(TOKENS[:2])
+    lm.load_state(tmp_path / "state")
     for token, row in zip(TOKENS[-KEPT:], want):
         assert np.abs(lm.next(token) - row).max() < near
 

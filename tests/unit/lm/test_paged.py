@@ -11,9 +11,9 @@ import pytest
 import tec.lm
 from tec.errors import ImportModelError
 from tec.graph import run_graph
+from tec.lm.joint import Piece, network_inputs
 from tec.lm.lookup import Lookup
 from tec.lm.plain import graph_of
-from tec.lm.serve.joint import Piece, network_inputs
 from tests.seeds import first
 from tests.thinned import thinned_rows
 

@@ -16,9 +16,9 @@ import numpy as np
 import uvicorn
 
 from tec.errors import ArgumentError
+from tec.lm.joint import Piece
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
-from tec.lm.serve.joint import Piece
 from tec.lm.serve.served import Limits, Served
 from tec.lm.text.bytelevel import alphabet
 from tec.lm.text.template import ChatTemplate

@@ -14,13 +14,13 @@ import pytest
 import tec
 from tec.errors import ArgumentError, InternalError
 from tec.lm import load
+from tec.lm.joint import PagedModel, Piece, network_inputs
 from tec.lm.sampling import Sampling
 from tec.lm.serve.app import application
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import engine_of, served_of
 from tec.lm.serve.engine import Done, Refused, Request
 from tec.lm.serve.jobs import PIECE
-from tec.lm.serve.joint import PagedModel, Piece, network_inputs
 from tec.target import as_target
 from tests import seeds
 from tests.unit.lm.tiny import llama

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from ...errors import ArgumentError
+from ..errors import ArgumentError
 
 Key = tuple[int, tuple[int, ...]]  # the block before, as a number that no other content had, and the tokens
 
@@ -46,6 +46,11 @@ class BlockPool:
         self._forget(block)
         self._holders[block] = 1
         return block
+
+    def hold(self, blocks: Sequence[int]) -> None:
+        """Another text holds these blocks of one that does, too."""
+        for block in blocks:
+            self._holders[block] += 1
 
     def let_go(self, blocks: Sequence[int], *, forget: bool = False) -> list[int]:
         """A text holds these no more, the last ones first: what texts begin with stays longest. forget: what is in them is not to be found again. Those that no other

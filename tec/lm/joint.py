@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError
-from ...runtime.arrays.dtypes import itemsize, numpy_dtype
-from ...runtime.arrays.filled import zeros
-from ...runtime.arrays.ndarray import NDArray, from_numpy
-from ...runtime.devices.storage import ALIGN
-from ...runtime.networks.network import Network
-from ..kept import Compiled, Form, key_of, weights_of
-from ..memory import available_bytes
-from ..model import LanguageModel
-from ..starting import code_of
+from ..errors import ArgumentError
+from ..runtime.arrays.dtypes import itemsize, numpy_dtype
+from ..runtime.arrays.filled import zeros
+from ..runtime.arrays.ndarray import NDArray, from_numpy
+from ..runtime.devices.storage import ALIGN
+from ..runtime.networks.network import Network
+from .kept import Compiled, Form, key_of, weights_of
+from .memory import available_bytes
+from .model import LanguageModel
+from .starting import code_of
 
 BLOCK = 32  # tokens: half of one is wasted a text, and an attention reads 32 keys without a look at the table
 _POOL_SHARE = 4  # a pool takes no more than this part of the free memory, where nothing says how large it is
@@ -99,6 +99,11 @@ class PagedModel:
         made = network_inputs(pieces, self.block)
         tokens = [t for p in pieces for t in p.tokens]
         return {**self._lm.rows_at(tokens, made["places"].astype(np.int64).tolist()), **made}
+
+    def copy(self, source: int, target: int) -> None:
+        """A block becomes what another one is."""
+        for pool in self._pools.values():
+            pool[target].copyfrom(pool[source])
 
     def clear(self, blocks: Sequence[int]) -> None:
         """Zeros into blocks: a key that is no number would reach other texts, with weight 0, once they have the block."""

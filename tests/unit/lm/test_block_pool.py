@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tec.errors import ArgumentError
-from tec.lm.serve.block_pool import BlockPool
+from tec.lm.block_pool import BlockPool
 from tests import seeds
 
 

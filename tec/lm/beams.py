@@ -1,0 +1,152 @@
+"""Beam search: of all texts that begin so, the likeliest few that were found, in place of the one whose every token is the likeliest.
+
+In each step all beams are rows of one run (`joint`). Their keys and values lie in blocks: beams share the full blocks of what they have in common, and a beam that is
+continued in two ways gets a copy of its last block. Scores, and when a search ends, are those of `transformers`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import ArgumentError
+from .block_pool import BlockPool
+from .joint import Piece
+
+_PIECE = 512  # tokens of a prompt that are read in one run, as `model` has it
+
+
+class PagedDecoder(Protocol):
+    """What gives logits of several texts, whose keys and values lie in blocks."""
+
+    block: int  # tokens of a block
+    blocks: int
+
+    def step(self, pieces: Sequence[Piece]) -> Any:
+        """Logits [rows that are wanted, vocabulary]."""
+
+    def copy(self, source: int, target: int) -> None:
+        """A block becomes what another one is."""
+
+
+@dataclass(frozen=True)
+class Beam:
+    """A text that was found. ids: its tokens behind the prompt, without the one that ended it. text: of these. logprob: the logarithm of its probability, the ending
+    token's with it. score: `logprob` divided by the number of tokens to the power of `length_penalty`. reason: "end", or "length" where `max_tokens` or the context cut it
+    off."""
+
+    ids: tuple[int, ...]
+    text: str
+    logprob: float
+    score: float
+    reason: str
+
+
+@dataclass
+class _Path:
+    """A text under way."""
+
+    written: list[int]
+    logprob: float
+    blocks: list[int]
+
+
+class BeamSearch:
+    """`count` texts side by side. `found` are the finished ones, the best first."""
+
+    def __init__(self, model: PagedDecoder, count: int, ends: Collection[int], length_penalty: float = 1.0):
+        self._model, self._pool = model, BlockPool(model.blocks, model.block)
+        self._count, self._ends, self._penalty = count, ends, length_penalty
+        self.found: list[tuple[float, float, list[int], str]] = []  # score, logprob, tokens, reason
+
+    def run(self, prompt: Sequence[int], most: int) -> None:
+        """Search for texts of at most `most` tokens behind a prompt."""
+        start, logits = self._read(prompt)
+        paths = self._continued([start], logits[None], len(prompt))
+        while paths and len(paths[0].written) < most and not self._is_settled(paths):
+            for p in paths:
+                self._room(p, len(prompt) + len(p.written))
+            pieces = [Piece(p.written[-1:], len(prompt) + len(p.written) - 1, p.blocks) for p in paths]
+            paths = self._continued(paths, self._model.step(pieces), len(prompt) + len(paths[0].written))
+        for p in paths:
+            self._finish(p.written, p.logprob, "length")
+
+    def _read(self, prompt: Sequence[int]) -> tuple[_Path, Any]:
+        path, logits = _Path([], 0.0, []), None
+        self._room(path, len(prompt))
+        for first in range(0, len(prompt), _PIECE):
+            logits = self._model.step([Piece(prompt[first : first + _PIECE], first, path.blocks)])[0]
+        return path, logits
+
+    def _room(self, path: _Path, tokens: int) -> None:
+        while len(path.blocks) < self._pool.blocks_for(tokens):
+            path.blocks.append(self._taken())
+
+    def _taken(self) -> int:
+        block = self._pool.take()
+        if block is None:
+            raise ArgumentError(
+                f"{self._count} beams need more than {self._pool.count} blocks of {self._pool.size} tokens",
+                hint="fewer beams, or a smaller max_tokens",
+            )
+        return block
+
+    def _continued(self, paths: Sequence[_Path], logits: Any, tokens: int) -> list[_Path]:
+        """The likeliest continuations of all paths, whose blocks hold so many tokens; those that end are found."""
+        x = np.asarray(logits, np.float64)
+        if np.isnan(x).any():
+            raise ArgumentError("the model's logits are no numbers", hint="a range that float16 has not: try float32")
+        x = x - x.max(axis=1, keepdims=True)
+        sums = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) + [[p.logprob] for p in paths]).reshape(-1)
+        # Each end that there is may take a place: as many go on all the same.
+        wanted = min(len(sums), self._count * (1 + max(1, len(self._ends))))
+        some = np.argpartition(-sums, wanted - 1)[:wanted]
+        order = some[np.lexsort((some, -sums[some]))]
+        chosen: list[tuple[int, int, float]] = []
+        for rank, place in enumerate(order.tolist()):
+            parent, token = divmod(place, x.shape[1])
+            if token in self._ends:
+                if rank < self._count:  # an end that is no better than what goes on is none
+                    self._finish([*paths[parent].written, token], float(sums[place]), "end")
+            elif len(chosen) < self._count and np.isfinite(sums[place]):
+                chosen.append((parent, token, float(sums[place])))
+        return self._forked(paths, chosen, tokens)
+
+    def _forked(self, paths: Sequence[_Path], chosen: Sequence[tuple[int, int, float]], tokens: int) -> list[_Path]:
+        parents = [parent for parent, _, _ in chosen]
+        for k, p in enumerate(paths):
+            if k not in parents:
+                self._pool.let_go(p.blocks)
+        made, inherited = [], set[int]()
+        for parent, token, logprob in chosen:
+            blocks = paths[parent].blocks
+            if parent in inherited:
+                blocks = self._copied(blocks, tokens)
+            inherited.add(parent)
+            made.append(_Path([*paths[parent].written, token], logprob, blocks))
+        return made
+
+    def _copied(self, blocks: Sequence[int], tokens: int) -> list[int]:
+        """Blocks that hold the same tokens: the full ones are shared, since nobody writes them again."""
+        full = tokens // self._pool.size
+        self._pool.hold(blocks[:full])
+        own = [self._taken() for _ in blocks[full : self._pool.blocks_for(tokens)]]
+        for source, target in zip(blocks[full:], own):
+            self._model.copy(source, target)
+        return [*blocks[:full], *own]
+
+    def _finish(self, written: list[int], logprob: float, reason: str) -> None:
+        self.found.append((logprob / len(written) ** self._penalty, logprob, written, reason))
+        self.found.sort(key=lambda f: -f[0])
+        del self.found[self._count :]
+
+    def _is_settled(self, paths: Sequence[_Path]) -> bool:
+        """Whether what is under way is worse than all that was found, at its present length."""
+        best = max(p.logprob for p in paths) / len(paths[0].written) ** self._penalty
+        return len(self.found) == self._count and self.found[-1][0] >= best
+
+
+__all__ = ["Beam", "BeamSearch", "PagedDecoder"]
