@@ -97,7 +97,7 @@ def accepts(source: Any) -> bool:
         try:
             with open(source, "rb") as f:
                 return f.read(2) != b"PK"
-        except OSError:
+        except (OSError, ValueError):
             return True  # reading it says what is wrong
     return isinstance(source, (bytes, bytearray, onnx.ModelProto))
 

@@ -87,7 +87,7 @@ Examples:
 def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said: Any) -> None:
     """Write text with a model: a GGUF file, a folder (Hugging Face's, onnxruntime-genai's or optimum's), or .onnx files. The text goes to standard output as it
     comes, tokens a second to standard error."""
-    if prompt is None and len(models) > 1 and not models[-1].exists():
+    if prompt is None and len(models) > 1 and not os.path.exists(models[-1]):  # a long text is no name of a file
         models, prompt = models[:-1], str(models[-1])
     if prompt is None:
         raise Refused("there is no prompt", 'tec generate MODEL "Once upon a time"; --prompt - reads standard input')

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ImportModelError
 from .block_pool import BlockPool
-from .joint import Piece
+from .joint import BLOCK, PagedModel, Piece
+from .model import LanguageModel, Prompt
 
 _PIECE = 512  # tokens of a prompt that are read in one run, as `model` has it
 
@@ -149,4 +151,37 @@ class BeamSearch:
         return len(self.found) == self._count and self.found[-1][0] >= best
 
 
-__all__ = ["Beam", "BeamSearch", "PagedDecoder"]
+def search(lm: LanguageModel, prompt: Prompt, count: int, max_tokens: int, length_penalty: float) -> list[Beam]:
+    """See `LanguageModel.beams`."""
+    for name, value, what in (("count", count, "beams"), ("max_tokens", max_tokens, "tokens")):
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise ArgumentError(f"{name} is {value!r}", hint=f"a number of {what}, 1 at least")
+    if isinstance(length_penalty, bool) or not isinstance(length_penalty, Real) or not abs(length_penalty) < 1e3:
+        raise ArgumentError(f"length_penalty is {length_penalty!r}", hint="1.0 for the mean of a text's tokens")
+    ids = lm.encode(prompt)
+    lm.check_room(len(ids))
+    most = min(max_tokens, lm.context - len(ids) + 1)
+    found = BeamSearch(_paged(lm, len(ids), most, count), count, lm.ends, float(length_penalty))
+    found.run(ids, most)
+    tokenizer, made = lm.checkpoint.tokenizer, []
+    for score, logprob, written, reason in found.found:
+        own = written[:-1] if reason == "end" else written
+        text = "" if tokenizer is None else tokenizer.decode(own)
+        made.append(Beam(tuple(own), text, logprob, score, reason))
+    return made
+
+
+def _paged(lm: LanguageModel, prompt: int, most: int, count: int) -> PagedModel:
+    """The model for several texts at once, with blocks for so many tokens of a prompt that they share and of each text behind it."""
+    # What a text has for itself begins within a block, and a fork is copied before the text that it came from is let go.
+    own = -(-most // BLOCK) + 1
+    blocks = max(-(-lm.context // BLOCK), -(-prompt // BLOCK) + 2 * count * own)
+    if lm.paged is None or lm.paged.blocks < blocks:
+        try:
+            lm.paged = PagedModel(lm, lm.executor.device, blocks=blocks, cache=lm.cached)
+        except ImportModelError as error:
+            raise ArgumentError(f"no beams: {error}", hint="generate writes one text") from None
+    return lm.paged
+
+
+__all__ = ["Beam", "BeamSearch", "PagedDecoder", "search"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ _SAMPLING = (
 def is_exported(paths: Sequence[Path]) -> bool:
     """Whether these are ONNX files, or a folder of some."""
     return len(paths) != 1 or paths[0].suffix == ".onnx" or (
-        paths[0].is_dir() and not any(paths[0].glob("*.safetensors")) and bool([*paths[0].glob("*.onnx"), *paths[0].glob("onnx/*.onnx")])
+        os.path.isdir(paths[0]) and not any(paths[0].glob("*.safetensors")) and bool([*paths[0].glob("*.onnx"), *paths[0].glob("onnx/*.onnx")])
     )  # fmt: skip
 
 

@@ -12,13 +12,13 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import ArgumentError, ImportModelError, TecError
+from ..errors import ArgumentError, TecError
 from ..runtime.arrays.dtypes import numpy_dtype
 from ..target import Target, as_target
 from .checkpoint import Checkpoint
@@ -108,7 +108,7 @@ class LanguageModel:
         compile_seconds = time.perf_counter() - start
         weights = weights_of(made, checkpoint, key, min(8, os.cpu_count() or 1))
         self.network = made.network(weights)
-        self._weights, self._recipes, self._cached = weights, made.recipes, cache
+        self._weights, self._recipes, self.cached = weights, made.recipes, cache
         self._verifier: Verifier | None = None
         self._lookup = Lookup(checkpoint.tensors)
         self._kind, self._boundary = numpy_dtype(self.dtype), boundary(self.config)
@@ -121,14 +121,14 @@ class LanguageModel:
         self._whole = self.executor
         self._step = self._made_step(weights, made.missing, progress, cache) if self.target.is_gpu else None
         self.ids: list[int] = []  # what the caches hold
-        self._length = 0  # of the text that they were made for
+        self.length = 0  # tokens of the text that they were made for
         self.begun = 0  # texts
         self.ends = _ends(checkpoint)
         self._template: ChatTemplate | None = None
         self._lock = threading.Lock()
         self._choosers: dict[int, Any] = {}  # by how many tokens they draw from
         self._writer: Generator[int, None, None] | None = None
-        self._paged: PagedModel | None = None  # of several texts at once
+        self.paged: PagedModel | None = None  # for several texts at once, made by who has them
 
     def _made_step(self, weights: Mapping[str, Any], missing: Any, progress: Any, cache: bool) -> Any:
         """An executor for one token at a time, of the same weights and caches: its sizes are known, so what belongs together is one kernel, and its launches
@@ -242,23 +242,9 @@ class LanguageModel:
         `generate` has under way is left as it is. Raises ArgumentError for a model whose states are not rows of keys and
         values, and for a prompt that does not fit the context.
         """
-        for name, value, what in (("count", count, "beams"), ("max_tokens", max_tokens, "tokens")):
-            if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-                raise ArgumentError(f"{name} is {value!r}", hint=f"a number of {what}, 1 at least")
-        if isinstance(length_penalty, bool) or not isinstance(length_penalty, Real) or not abs(length_penalty) < 1e3:
-            raise ArgumentError(f"length_penalty is {length_penalty!r}", hint="1.0 for the mean of a text's tokens")
-        ids = self.encode(prompt)
-        self.check_room(len(ids))
-        most = min(max_tokens, self.context - len(ids) + 1)
-        from .beams import Beam, BeamSearch
+        from .beams import search
 
-        search = BeamSearch(self._paged_for(len(ids), most, count), count, self.ends, float(length_penalty))
-        search.run(ids, most)
-        made = []
-        for score, logprob, written, reason in search.found:
-            own = written[:-1] if reason == "end" else written
-            made.append(Beam(tuple(own), self._text().decode(own), logprob, score, reason))
-        return made
+        return search(self, prompt, count, max_tokens, length_penalty)
 
     def save_state(self, path: str | os.PathLike[str], messages: Sequence[Mapping[str, Any]] = ()) -> None:
         """Write the tokens of the present text and its caches into a file, for `load_state`.
@@ -288,28 +274,9 @@ class LanguageModel:
             ids, length, states, messages = taken_up(self, path)
             self._whole.begin_with(states)
             self.executor = self._whole
-            self.ids, self._length = ids, length
+            self.ids, self.length = ids, length
             self.begun += 1
         return messages
-
-    @property
-    def length(self) -> int:
-        """Tokens of the text that the caches were made for."""
-        return self._length
-
-    def _paged_for(self, prompt: int, most: int, count: int) -> PagedModel:
-        """The model for several texts at once, with blocks for so many tokens of a prompt that they share and of each text behind it."""
-        from .joint import BLOCK, PagedModel
-
-        # What a text has for itself begins within a block; a fork is copied before the text that it came from is let go.
-        own = -(-most // BLOCK) + 1
-        blocks = max(-(-self.context // BLOCK), -(-prompt // BLOCK) + 2 * count * own)
-        if self._paged is None or self._paged.blocks < blocks:
-            try:
-                self._paged = PagedModel(self, self.executor.device, blocks=blocks, cache=self._cached)
-            except ImportModelError as error:
-                raise ArgumentError(f"no beams: {error}", hint="generate writes one text") from None
-        return self._paged
 
     @cached_property
     def _forms(self) -> Forms:
@@ -406,7 +373,7 @@ class LanguageModel:
                 hint="without ngrams and draft",
             )
         if self._verifier is None:
-            self._verifier = Verifier(self, self._weights, self._recipes, self._cached)
+            self._verifier = Verifier(self, self._weights, self._recipes, self.cached)
         return self._verifier
 
     def ahead(self, token: int, sampling: Sampling, rng: Any, most: int) -> Generator[int, None, None] | None:
@@ -466,14 +433,14 @@ class LanguageModel:
 
     def _read(self, tokens: list[int]) -> Any:
         logits = None
-        if self.ids and self.is_stale(self._length, len(self.ids) + len(tokens)):
+        if self.ids and self.is_stale(self.length, len(self.ids) + len(tokens)):
             tokens = self.ids + tokens
             self._cut(0)
-        self._length = len(self.ids) + len(tokens)
+        self.length = len(self.ids) + len(tokens)
         for first in range(0, len(tokens), _PIECE):
             piece = tokens[first : first + _PIECE]
             self.hold(len(piece) == 1)
-            logits = self.executor.run(self.inputs(piece, len(self.ids), self._length))[0]
+            logits = self.executor.run(self.inputs(piece, len(self.ids), self.length))[0]
             self.ids += piece
             if self.is_placed:
                 self.executor.truncate(len(self.ids))

@@ -30,7 +30,7 @@ def open(path: str | os.PathLike[str]) -> Checkpoint:
     if not isinstance(path, (str, os.PathLike)):
         raise ArgumentError(f"the model is {one_line(repr(path))[:80]}", hint="the path of a .gguf file or of a folder")
     place = Path(path)
-    if not place.exists():
+    if not os.path.exists(place):
         raise ImportModelError(f"{place}: no such file or folder", hint=_LOCAL)
     for frontend in _frontends():
         if frontend.accepts(place):
@@ -58,7 +58,7 @@ def _frontends() -> Iterator[Any]:
 def open_adapter(path: str | os.PathLike[str]) -> Adapter:
     """A low-rank adapter: a PEFT folder, or a GGUF file. Raises ImportModelError if it is neither, or is damaged."""
     place = Path(path)
-    if not place.exists():
+    if not os.path.exists(place):
         raise ImportModelError(f"{place}: no such file or folder", hint=_LOCAL)
     for name in OWN:
         frontend = import_module(f"{name}.adapters")

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from onnx import TensorProto, helper, numpy_helper
 
 import tec
+import tec.lm
 from tec.choices.store.records import warn_of_refused
 from tec.cli import common
 from tec.cli.app import app
@@ -266,3 +267,10 @@ def test_tables_and_lines(seed, capsys):
     check(got)
     assert all(got.count(one_line(name)) >= 3 for name in names), "in both cells and in the line, markup as it stands"
     assert json.loads(got[got.rindex("[\n ") :]) == names
+
+
+@pytest.mark.parametrize("name", ["y" * 5000, "a\0b"])
+def test_names_that_no_file_can_have(name: str) -> None:
+    for opened in (tec.compile, tec.load, tec.lm.open, tec.lm.open_adapter, lambda n: tec.lm.generate([n, "b"], "a")):
+        with pytest.raises(tec.TecError):
+            opened(name)

@@ -59,6 +59,8 @@ LAZY_IMPORTS = {
     "tec/lm/starting.py -> .compiled": _START + ": the compiler, for a model whose code is on the disk",
     "tec/lm/generate.py -> .exported": _START + ": the compiler, for ONNX files",
     "tec/lm/model.py -> .ahead": _START + ": the compiler, for a text that the host chooses",
+    "tec/lm/model.py -> .beams": _START + ", and it is made of a LanguageModel",
+    "tec/lm/model.py -> .saved": _START + ": files of safetensors",
     "tec/lm/opening.py -> importlib.metadata": _START + ": packages of others, for files that tec's own do not take",
     "tec/source_stamp.py -> importlib.metadata": _START + ": a version that no file says",
     "tec/__init__.py": _PUBLIC,

@@ -8,6 +8,7 @@ any                 files of any name: what writes logits is a decoder, one with
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +58,7 @@ def find(paths: Sequence[str | Path], cached: bool = True) -> Files:
     if not given:
         raise ArgumentError("no model is given", hint="a folder, or its .onnx files")
     for p in given:
-        if not p.exists():
+        if not os.path.exists(p):
             raise ArgumentError(f"{p}: no such file or folder")
     folders = list(dict.fromkeys(p if p.is_dir() else p.parent for p in given))
     facts = _facts(folders)

@@ -20,6 +20,7 @@ from tec.ops.registry import TensorType, get_op, static_shape
 from tec.ops.size_vars import variable
 from tec.ops.typical import typically
 from tec.schedule import to_loops
+from tests.thinned import thinned_rows
 
 ROWS, MATRIX, PACKED, ATTENTION = "few rows", "few rows by matrix units", "few packed rows", "few rows attention"
 DIRECT, BYTES = "few rows attention by matrix units", "few packed rows by bytes"
@@ -94,7 +95,7 @@ def packed(
     return "projection" if "eps" in more else "packed_matmul", attrs, arrays
 
 
-@pytest.mark.parametrize(
+@thinned_rows(3,
     ("chip", "given", "choice"),
     [
         ("gfx942", packed(2, 140, 288, 4, "u1", eps=1e-5, gate="silu"), {"template": PACKED, "columns": 16, "waves": 2, "split_k": 1, "ahead": 1, "early": ""}),  # columns and pieces that are no whole tiles and steps

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 from tec.graph import Graph
 from tests.seeds import first
+from tests.thinned import thinned_rows
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    3,
     ("n", "k", "largest", "dtype"),
     [
         (97, 5, False, "float32"),

@@ -31,6 +31,11 @@ def test_beams_and_greedy(tec_cli: Any, model: Path) -> None:
         assert got.exit_code == 2 and message in got.stderr
 
 
+def test_a_prompt_is_longer_than_names_of_files_are(tec_cli: Any, model: Path) -> None:
+    got = tec_cli("generate", model, "a " * 3000, "-n", "1")
+    assert got.exit_code == 2 and "3000 tokens, and the context has 64" in got.stderr, got.output
+
+
 def test_a_text_is_kept_and_taken_up(tec_cli: Any, model: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     runs = [tec_cli("generate", model, "a", "-n", "3", "--state", state) for _ in range(2)]

@@ -10,7 +10,7 @@ from tec import te
 from tec.errors import ArgumentError, ExprError
 from tec.ir.interp import run
 from tec.schedule import to_loops
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 TYPES = [("float32x4", "float32", 4), ("int32x8", "int32", 8), ("float16x2", "float16", 2)]
 TARGETS = ["llvm", "rocm -mcpu=gfx942", "rocm -mcpu=gfx1100"]
@@ -81,7 +81,7 @@ def turned_and_picked(dtype):
     return A, I, te.compute((7, 5), lambda i, j: A[6 - i, j] + A[i, I[i, j]], name="C")
 
 
-@pytest.mark.parametrize("lanes", range(2, 17))
+@thinned_rows(5, "lanes", range(2, 17))
 def test_every_count_of_lanes(lanes):
     """Elements lie packed whatever their lanes: on the CPU, on GPUs through shared and local storage, gathered, and in the interpreter."""
     r = np.random.default_rng(lanes)

@@ -16,7 +16,7 @@ from tec.emulator.isa.matrix import Mfma
 from tec.emulator.isa.smfmac import SPARSE
 from tec.emulator.isa.table import ROWS
 from tec.emulator.isa.wmma_cdna5 import NAMES as GFX1250
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 from .harness import compile_ir, download, function, upload
 from .test_matrix import encode, number, packed, places, registers, spread_result
@@ -94,7 +94,7 @@ def test_places_of_the_cdna4_manual() -> None:
     assert b[31][12:20] == [12, 13, 14, 15, 32, 33, 34, 35] and b[32][28:] == [60, 61, 62, 63]
 
 
-@pytest.mark.parametrize("row", SPARSE, ids=lambda r: f"{r[1]}_{r[2]}")
+@thinned_rows(10, "row", SPARSE)
 def test_sparse_products(row: tuple[str, str, str, int, bool]) -> None:
     """Two of each four k of A are stored, anywhere among the four; the indices' byte or halfword by ABID."""
     out, size, source, bits, new = row

@@ -11,6 +11,7 @@ import pytest
 
 from tec.emulator.isa import opcodes
 from tec.emulator.isa.table import ROWS
+from tests.thinned import thinned
 
 from .harness import download, upload
 from .row_reference import s
@@ -372,8 +373,7 @@ def check_atomics(
                 assert back == old, (name, bench.chip, l, hex(back), hex(old))
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("space", ["global", "flat", "buffer"])
+@thinned(1, ("chip", CHIPS), ("space", ["global", "flat", "buffer"]))
 def test_vector_atomics(chip: str, space: str) -> None:
     bench, cases = fresh(chip), []
     glc = "sc0" if chip == "gfx942" else "glc"

@@ -106,7 +106,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@thinned(2, ("masked", [False, True]), ("chip", CHIPS), ("form", FORMS))
+@thinned(1, ("masked", [False, True]), ("chip", CHIPS), ("form", FORMS))
 def test_lds_loads_by_the_lane(chip: str, form: str, masked: bool) -> None:
     """Addresses that the code shows, in every shape; and what the code makes expect is not what comes."""
     bench = Bench(chip, {"a": 1}, masked=masked)

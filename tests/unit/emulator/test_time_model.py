@@ -14,7 +14,7 @@ from tec.emulator.chips import CHIPS
 from tec.emulator.profile import emulator_profile
 from tec.emulator.time.model import Estimate, _beyond, model_launch
 from tec.emulator.time.trace import Tracer
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 from tests.unit.emulator.harness import function
 
 
@@ -94,9 +94,7 @@ _PUBLISHED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("chip", "op", "source", "sums", "clocks"), _PUBLISHED, ids=[f"{c}-{o}" for c, o, *_ in _PUBLISHED]
-)
+@thinned_rows(10, ("chip", "op", "source", "sums", "clocks"), _PUBLISHED)
 def test_matrix_instructions_alone_take_their_published_cycles(chip, op, source, sums, clocks):
     """Two waves a SIMD, four or eight chains each, nothing else: within 1.5 %."""
     turns, chains = 300, 8 if sums < 16 else 4

@@ -8,6 +8,7 @@ import pytest
 import tec
 from tec.graph import Graph, run_graph
 from tec.graph.builders import Builder
+from tests.thinned import thinned_rows
 
 from .operator_gradients import BOXES, PLACES, POOL, ROI, numbers
 
@@ -89,7 +90,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@thinned_rows(12, "name", CASES)
 def test_against_finite_differences(name):
     holds(*CASES[name])
 

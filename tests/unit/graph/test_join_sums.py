@@ -9,6 +9,7 @@ from tec.errors import ImportModelError
 from tec.graph import Graph, run_graph
 from tec.graph.optimize import optimize
 from tec.ops.layouts import Layout
+from tests.thinned import thinned_rows
 from tests.unit.graph.random_graphs import conv_attrs
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -90,7 +91,7 @@ def flat(dtype, depths, out=64, size=7):
     return g
 
 
-@pytest.mark.parametrize(
+@thinned_rows(4,
     ("mcpu", "dtype", "tile"),
     [
         ("gfx942", "float16", {}), ("gfx942", "float32", {}), ("gfx90a", "float16", {}), ("gfx950", "float16", {}), ("gfx1100", "float16", {}),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import tec
 import tec.graph.regions  # two operators stand there
 from tec.graph import run_graph
 from tec.ops import OPS
+from tests.thinned import thinned_rows
 
 from .operator_gradients import NONE, ROWS, numbers
 from .test_gradient import differences, network
@@ -22,7 +22,7 @@ def test_every_operator_has_a_row() -> None:
     assert not set(ROWS) & set(NONE)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@thinned_rows(38, "name", ROWS)
 def test_against_finite_differences(name: str) -> None:
     build, feeds, _ = ROWS[name]
     g = network(build, feeds)

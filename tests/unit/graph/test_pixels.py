@@ -14,7 +14,7 @@ from tec.graph.passes.layout import choose_layouts
 from tec.graph.passes.mixed_precision import mixed_precision
 from tec.graph.passes.weights import order_weights
 from tests import seeds
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 from tests.unit.graph.random_graphs import conv_attrs, feed, random_graph
 
 GFX942 = tec.Target("rocm -mcpu=gfx942")
@@ -272,7 +272,8 @@ def test_convolutions_on_the_software_gpu(mcpu, dtype, batch, cin, cout, size, k
     np.testing.assert_array_equal(got, run_graph(g, {"x": a})[0])
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    3,
     ("dtype", "channels", "filled"),
     [("float16", 41, 48), ("float16", 36, 36), ("float16", 17, 20), ("float16", 3, 4), ("float32", 41, 44)],
 )

@@ -16,6 +16,7 @@ from tec.graph.builders.norm import rms_norm
 from tec.graph.builders.packed import packed_constant
 from tec.graph.graph import run_graph
 from tec.graph.optimize import optimize
+from tests.thinned import thinned_rows
 
 GPU = "rocm -mcpu=gfx942"
 RNG = np.random.default_rng(0)
@@ -113,7 +114,8 @@ def decoder_block(rows: int, dtype: str, later: bool) -> tuple[Graph, dict[str, 
     return g, arrays
 
 
-@pytest.mark.parametrize(
+@thinned_rows(
+    2,
     ("rows", "dtype", "later"),
     [(1, "float16", True), (3, "float16", False), (8, "float32", True), (11, "float16", True)],
 )

@@ -178,8 +178,8 @@ def test_groups_of_hugging_face_stay_packed(kind: str, bits: int) -> None:
     assert lm.report["weight_bytes"] < 0.55 * 4 * sum(np.prod(t.shape) for t in checkpoint)
 
 
-@pytest.mark.parametrize(
-    ("format", "instruction"), [(Format.Q4_1, "vpmaddubsw"), (Format.Q8_0, "vpsignb"), (Format.Q5_0, "vpmaddubsw")]
+@thinned_rows(
+    2, ("format", "instruction"), [(Format.Q4_1, "vpmaddubsw"), (Format.Q8_0, "vpsignb"), (Format.Q5_0, "vpmaddubsw")]
 )
 def test_bytes_on_a_core_without_their_dot_product(format: Format, instruction: str) -> None:
     """Exact sums by way of 16 bits: what they are of one row at a time (a panel's codes in registers) and of many (unpacked) differs in the order of float32

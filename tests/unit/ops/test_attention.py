@@ -17,6 +17,7 @@ from tec.ops import get_op
 from tec.ops.dim_bounds import Empty
 from tec.ops.dims import Dim
 from tec.te.evaluation import evaluate
+from tests.thinned import thinned_rows
 
 B, N, M, S, T, H = 2, 4, 2, 5, 9, 8
 CASES = {
@@ -209,7 +210,7 @@ def test_as_many_queries_as_lanes_of_short_vectors():
     np.testing.assert_allclose(got, dense(f, {}), atol=1e-5)
 
 
-@pytest.mark.parametrize("case", CASES)
+@thinned_rows(6, "case", CASES)
 def test_few_queries_on_a_cpu(case):
     """Up to eight queries of a group: lanes of elements and of keys."""
     attrs, extras = CASES[case]

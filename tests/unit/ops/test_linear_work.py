@@ -60,7 +60,7 @@ RNG = np.random.default_rng(0)
 
 
 @thinned(
-    2,
+    1,
     ("shape, axis", [((7,), 0), ((3, 700), 1), ((2, 5, 4), 1), ((1400, 3), 0), ((5, 1), 1), ((300, 56), 1)]),
     ("flags", [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]),
     ("dtype", ["float32", "int32"]),
@@ -114,7 +114,7 @@ def test_running_products_and_16_bits(chip):
 
 
 @thinned(
-    2,
+    1,
     ("shape, axis, k", [((9,), 0, 4), ((2, 50), 1, 50), ((30, 4), 0, 1), ((2, 700, 2), 1, 9)]),
     ("largest", [True, False]),
     ("dtype", ["float32", "int64", "uint8"]),

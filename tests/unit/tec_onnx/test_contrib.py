@@ -15,6 +15,7 @@ from tec_onnx.session import Session
 
 import tec
 from tests import seeds
+from tests.thinned import thinned
 
 ort = pytest.importorskip("onnxruntime")
 MS = "com.microsoft"
@@ -242,8 +243,7 @@ def model_of(op: str, drawn: Drawn) -> tuple[Any, dict[str, Any]]:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), given
 
 
-@pytest.mark.parametrize("k", range(2))
-@pytest.mark.parametrize("op", CASES)
+@thinned(1, ("k", range(2)), ("op", CASES))
 def test_against_onnx_runtime(op: str, k: int) -> None:
     model, given = model_of(op, CASES[op](Draw(f"{op} {k}")))
     ort.set_default_logger_severity(4)

@@ -11,6 +11,7 @@ from tec_onnx.session import Session
 import tec
 from tec.errors import ArgumentError, ImportModelError
 from tec.runtime.plans.plan import Choose, Repeat
+from tests.thinned import thinned, thinned_rows
 
 rng = np.random.default_rng(5)
 TARGETS = [("llvm", None), ("rocm -mcpu=gfx942", "rocm_emu:gfx942")]
@@ -209,8 +210,7 @@ def test_a_branch_that_cannot_be_taken_in_yet_may_be_the_one_that_is_chosen():
         np.testing.assert_allclose(session.run(feeds)[0], reference(m, feeds)[0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("back", [0, 1])
-@pytest.mark.parametrize("constant", [False, True])
+@thinned(1, ("back", [0, 1]), ("constant", [False, True]))
 def test_a_scan_of_opset_8_with_lengths_of_its_own(back, constant):
     given = "<int64[3] lengths = {4, 1, 2}>" if constant else ""
     m = parser.parse_model(f"""<ir_version: 4, opset_import: ["" : 8]>
@@ -352,7 +352,7 @@ LAYERS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", LAYERS)
+@thinned_rows(3, "case", LAYERS)
 def test_recurrent_layers_of_any_length(case):
     """One function for all lengths; the sequence is longer than anything would be unrolled for."""
     op, more = LAYERS[case]

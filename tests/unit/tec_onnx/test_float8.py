@@ -8,12 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tec_onnx.casts import cast_on_host
 
 import tec
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 KINDS = {
     "float8_e4m3": TensorProto.FLOAT8E4M3FN, "float8_e5m2": TensorProto.FLOAT8E5M2, "float8_e4m3fnuz": TensorProto.FLOAT8E4M3FNUZ,
@@ -97,7 +96,7 @@ def quantized(kind: str, m: int, k: int, n: int, per_column: bool, transposed: b
     return made, want
 
 
-@pytest.mark.parametrize(
+@thinned_rows(3,
     ("chip", "kind", "per_column", "unit"),
     [
         ("gfx942", "float8_e4m3", True, "v_mfma_f32_16x16x32_fp8_fp8"), ("gfx942", "float8_e4m3fnuz", False, "v_mfma_f32_16x16x32_fp8_fp8"),

@@ -15,7 +15,7 @@ import tec
 from tec.ir.microscaling import dequantize, format_of, pack, quantize, unpack
 from tec.ops.packed import packed
 from tec.ops.registry import TensorType, get_op
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 TYPES = {
     "mxfp8_e4m3": TensorProto.FLOAT8E4M3FN, "mxfp8_e5m2": TensorProto.FLOAT8E5M2, "mxfp4_e2m1": TensorProto.FLOAT4E2M1,
@@ -150,7 +150,7 @@ def mx_product(k: int, kind: str = "fp8_e4m3", **attrs: Any) -> tuple[Any, Any, 
     return helper.make_model(graph, opset_imports=opsets, ir_version=10), w, b
 
 
-@pytest.mark.parametrize(("chip", "k"), [("", 128), ("gfx950", 128), ("gfx950", 96), ("gfx942", 128), ("", 100)])
+@thinned_rows(3, ("chip", "k"), [("", 128), ("gfx950", 128), ("gfx950", 96), ("gfx942", 128), ("", 100)])
 def test_both_sides_rounded(chip: str, k: int) -> None:
     model, w, b = mx_product(k)
     x = np.random.default_rng(4).standard_normal((2, 12, k)).astype(np.float32)

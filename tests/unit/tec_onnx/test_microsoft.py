@@ -10,6 +10,8 @@ from onnx import helper, numpy_helper
 from tec_onnx.backend import compiled_runner
 from tec_onnx.session import Session
 
+from tests.thinned import thinned_rows
+
 ort = pytest.importorskip("onnxruntime")
 RNG = np.random.default_rng(0)
 MS = "com.microsoft"
@@ -177,7 +179,7 @@ for _dirs, _more in ((1, {}), (2, {"direction": "bidirectional"})):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(("op", "ins", "outs", "tol", "weights", "attrs"), CASES)
+@thinned_rows(16, ("op", "ins", "outs", "tol", "weights", "attrs"), CASES)
 def test_against_onnx_runtime(op, ins, outs, tol, weights, attrs):
     node = helper.make_node(op, [k if v is not None else "" for k, v in ins.items()], list(outs), domain=MS, **attrs)
     given = {k: np.asarray(v) for k, v in ins.items() if v is not None}

@@ -8,7 +8,7 @@ from onnx import parser
 
 import tec
 from tec.errors import ArgumentError, ImportModelError
-from tests.thinned import thinned
+from tests.thinned import thinned, thinned_rows
 
 rng = np.random.default_rng(3)
 
@@ -324,7 +324,7 @@ def check(m, net, shapes, device=None):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("case", CASES)
+@thinned_rows(10, "case", CASES)
 def test_one_network_for_all_sizes(case):
     text, shapes = CASES[case]
     m = model(text)
