@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from tec.lm import load
+from tec.lm.joint import PagedModel, Piece
 from tec.lm.serve.batches import BatchEngine
 from tec.lm.serve.compiled import CompiledModel
 from tec.lm.serve.engine import Done, Request, Token
-from tec.lm.joint import PagedModel, Piece
 
 Found = tuple[float, float]  # seconds of the wall clock and of the processor
 

@@ -110,7 +110,7 @@ _LAZY: dict[str, tuple[str, str]] = {
         "load",
     ),  # a package runs where the compiler and what it needs are not installed
     # text
-    "generate": (".lm.generate", "generate"),
+    "generate": (".lm.writing", "generate"),
     "Generator": (".lm.exported", "Generator"),
     "lm": (".lm", ""),
     # arrays
@@ -221,7 +221,7 @@ if TYPE_CHECKING:  # what type checkers see: a name is public where it is import
     from .jit import kernel as kernel, device_code as device_code
     from .kernels import random as random
     from .lm.exported import Generator as Generator
-    from .lm.generate import generate as generate
+    from .lm.writing import generate as generate
     from .runtime import (
         NDArray as NDArray,
         Device as Device,

@@ -99,7 +99,7 @@ def command(models: tuple[Path, ...], prompt: str | None, as_json: bool, **said:
         if not path.exists():
             raise Refused(f"{path}: no such file or folder")
     settings = sampling_of(said)
-    from ..lm.generate import is_exported
+    from ..lm.writing import is_exported
 
     run = (_exported if is_exported(models) else _native)(models, prompt, said, settings)
     _shown(run, as_json)

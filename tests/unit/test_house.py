@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ LAZY_IMPORTS = {
     "tec/lm/kept.py -> filling": _START + ": the compiler's layouts, for weights that are on the disk",
     "tec/lm/speculative.py -> filling": _START + ": the compiler's layouts, for weights in another order",
     "tec/lm/starting.py -> .compiled": _START + ": the compiler, for a model whose code is on the disk",
-    "tec/lm/generate.py -> .exported": _START + ": the compiler, for ONNX files",
+    "tec/lm/writing.py -> .exported": _START + ": the compiler, for ONNX files",
     "tec/lm/model.py -> .ahead": _START + ": the compiler, for a text that the host chooses",
     "tec/lm/model.py -> .beams": _START + ", and it is made of a LanguageModel",
     "tec/lm/model.py -> .saved": _START + ": files of safetensors",
@@ -256,6 +257,19 @@ def test_imports_stand_at_the_top():
     found = {(name, text): reason(name, text) for name, text in lazy_imports()}
     assert not (strange := [k for k, why in found.items() if why is None]), f"move them to the top: {strange}"
     assert set(found.values()) == set(LAZY_IMPORTS), "a place that is listed has none"
+
+
+def test_public_names_stay_what_they_are():
+    """Importing a module puts it into its package under its own name, in the place of a function that is loaded at its first use."""
+    for file in FILES:
+        package = module_of(file)
+        if not file.endswith("__init__.py") or package == "tec_torch":  # torch may not be there
+            continue
+        beside = {Path(f).stem for f in FILES if Path(f).parent == Path(file).parent}
+        for name in beside.intersection(getattr(import_module(package), "__all__", ())):
+            before = getattr(import_module(package), name)
+            import_module(f"{package}.{name}")
+            assert getattr(import_module(package), name) is before, f"{package}.{name}: give the module another name"
 
 
 def test_constants_of_one_machine_only_fall():

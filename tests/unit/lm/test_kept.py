@@ -60,7 +60,7 @@ def test_a_second_start_imports_no_compiler(tmp_path: Path, cache: Path) -> None
     path = _file(tmp_path / "m.gguf", 0)
     load(path, target="llvm")
     program = f"""
-import sys, tec.cli.generating, tec.lm, tec.lm.generate
+import sys, tec.cli.generating, tec.lm, tec.lm.writing
 lm = tec.lm.load({str(path)!r}, target="llvm")
 lm.begin([1, 2])
 heavy = ("llvmlite", "networkx", "tec.ir", "tec.te", "tec.ops", "tec.graph", "tec.choices", "tec.codegen", "importlib.metadata")
