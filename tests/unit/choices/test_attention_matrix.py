@@ -393,6 +393,44 @@ def test_float32_of_nvidia_in_the_interpreter(size, value_size, causal):
     np.testing.assert_allclose(out.astype(np.float64), dense(f, attrs), atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("chip", "dtype", "size", "value_size", "tile"),
+    [
+        ("gfx1030", "float16", 64, 40, (32, 32, 1)),  # by pairs
+        ("gfx1030", "float16", 64, 37, (64, 64, 4)),
+        ("gfx1030", "bfloat16", 40, 24, (16, 32, 1)),
+        ("gfx1201", "float32", 64, 20, (32, 64, 4)),
+        ("gfx1100", "float32", 256, 48, (64, 64, 4)),  # queries come by parts too
+        ("gfx1030", "float16", 36, 36, (32, 32, 1)),  # no whole pieces for pairs
+    ],
+)
+def test_vector_code_by_parts(chip, dtype, size, value_size, tile):
+    """Heads by parts, wide loads and pairs of float16: the same sums, under a mask, with a ragged block of queries and of keys."""
+    attrs = {"right": 0, "offset": 9}
+    g = build(attrs, {}, (1, 2, 1, 37, 70, size, value_size), dtype)
+    f = typed(feeds(g), dtype)
+    queries, keys, parts = tile
+    asked = {"template": "gpu attention", "queries": queries, "keys": keys, "splits": 1, "parts": parts}
+    net = tec.compile(g, target=f"rocm -mcpu={chip}", cache=False, choices=lambda *_: asked)
+    assert [c["choice"] for c in net.report.choices.values()] == [asked]
+    (got,) = net.run(f, device=tec.rocm_emu(chip, check="all"))
+    np.testing.assert_allclose(got.astype(np.float64), dense(f, attrs), atol=TOLERANCE[dtype])
+
+
+def test_large_heads_keep_large_tiles():
+    """Where shared memory has no room for a block of whole heads they come by parts; and float16 without matrix units multiplies pairs."""
+    for chip, dtype, size in (("gfx1201", "float32", 256), ("gfx1030", "float16", 64)):
+        q = [te.placeholder((1, 4, 1024, size), dtype, n) for n in "qkv"]
+        made = get_op("attention").compute({"scale": 0.1}, q, [TensorType(dtype, (1, 4, 1024, size))])
+        scheduled = schedule(made, f"rocm -mcpu={chip}")
+        assert scheduled.choice["template"] == "gpu attention" and scheduled.choice["keys"] == 64
+        assert (scheduled.choice["parts"] > 1) is (size == 256)
+        code = tec.build(
+            scheduled.schedule, [*q, *scheduled.outputs], f"rocm -mcpu={chip}", name="attention"
+        ).get_source("asm")
+        assert ("v_dot2" in code) is (chip == "gfx1030")
+
+
 def test_tiles_are_dealt_evenly():
     """Of four heads by 56 tiles, the longest of 56 blocks: by length nobody has more than one long tile; head by head one has two of 73 blocks together."""
     blocks = tuple(range(56, 0, -1))

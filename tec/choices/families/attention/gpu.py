@@ -4,52 +4,66 @@
 Keys, then values of a block lie in shared memory, as do the block's weights; running maxima and sums are in registers, alike in the 16
 threads that share queries. Where queries are few and keys many, blocks of keys are divided over work-groups as well (`splits`): each leaves its
 maximum, sum and weighted values, which a second small kernel joins ("flash decoding").
+
+Where heads are too large for shared memory beside so large a tile that products set the time, queries and keys come by `parts` of their elements, values by as many parts of the block's
+keys. On AMD chips that multiply pairs of float16 in one instruction (v_dot2_f32_f16) the pairs are elements of the head in scores, and neighbouring keys in what is summed, whose values lie
+so in shared memory.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from .... import te
 from ....ir import Expr
-from ....ir.dtype import dtype_info
+from ....ir.dtype import dtype_info, with_lanes
+from ....ir.expr import Shuffle
 from ....ops.attention import Geometry
 from ....ops.forms import Form
-from ....target import Target
+from ....records import dataclass
+from ....target import Target, latency_ns, level_gbps
 from ....te import Tensor
 from ....te.ir_builder import BufferVar
 from ....te.like import Index
 from ...group import Group
 from ...parts import loops, needs
-from ...space import Choice, Cost
+from ...space import Choice, Cost, Value
 from .grid import Grid, Results, Rows
 from .kernel import Kernel, SplitAttention
 from .softmax import RunningSoftmax
 
 WIDE = 4  # float32 numbers that one instruction reads of shared memory
+PAIRED = 8  # elements of float16 that one instruction reads of shared memory
 SIDE = 16  # threads of a work-group in each direction: 16 neighbours share sums by shuffles on any wavefront
 
 
 class GpuAttention(SplitAttention):
-    """A tile of `queries` by a block of `keys` a work-group; blocks of keys over `splits` work-groups."""
+    """A tile of `queries` by a block of `keys` a work-group, in shared memory by `parts`; blocks of keys over `splits` work-groups."""
 
     template: ClassVar[str] = "gpu attention"
     open_queries: ClassVar[int] = 64
+    neutral: ClassVar[Mapping[str, Value]] = {"parts": 1}
 
     def __init__(self, group: Group, target: Target, form: Form, carriers: dict[int, Tensor]):
         super().__init__(group, target, form, carriers)
-        self.parameters = {"queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64)}
+        self.parameters = {
+            "queries": (64, 32, 16), "keys": (64, 32, 16), "splits": (1, 2, 4, 8, 16, 32, 64),
+            "parts": (1, 2, 4, 8) if target.kind == "rocm" else (1,),  # on NVIDIA nobody measured it
+        }  # fmt: skip
 
     @property
     def fits_at_all(self) -> bool:
         """Whether the smallest tile goes into shared memory."""
-        return self.why_not(self.choice(queries=16, keys=16, splits=1)) is None
+        return self.why_not(self.choice(queries=16, keys=16, splits=1, parts=1)) is None
 
     def why_not(self, choice: Choice) -> str | None:
-        sums = choice["queries"] // SIDE * -(-self.g.value_size // SIDE)
+        sums, parts = choice["queries"] // SIDE * -(-self.g.value_size // SIDE), choice["parts"]
+        if self.g.size % (parts * PAIRED) and parts > 1:
+            return f"heads of {self.g.size} have no {parts} parts that wide loads bring"
         return needs.first(
             needs.shared_memory(_shared_bytes(self, choice), self.target.lds_bytes), needs.sums(sums, 64)
         )
@@ -57,10 +71,13 @@ class GpuAttention(SplitAttention):
     @property
     def default(self) -> Choice:
         tile = next(q for q in (16, 32, 64) if q >= min(self.rows[0], 64))
-        for queries, keys in ((64, 64), (64, 32), (32, 32), (16, 32), (16, 16)):
-            if queries <= tile and self.why_not(self.choice(queries=queries, keys=keys, splits=1)) is None:
+        some = [n for n in self.parameters["parts"] if n <= 4]
+        tiles = [(64, 64, 1), *((q, 64, n) for q in (64, 32) for n in some if n > 1), (64, 32, 1), (32, 32, 1), (16, 32, 1), (16, 16, 1)]  # fmt: skip
+        for queries, keys, parts in tiles:
+            made = self.choice(queries=queries, keys=keys, splits=1, parts=parts)
+            if queries <= tile and self.why_not(made) is None and _lines_of(self, made).whole:
                 break
-        return self.choice(queries=queries, keys=keys, splits=self.splits(queries, keys))
+        return {**made, "splits": self.splits(queries, keys)}
 
     def cost(self, choice: Choice) -> Cost:
         """Multiply-adds at the vector rate and three reads of shared memory for two of them, by how many work-groups there are."""
@@ -69,20 +86,32 @@ class GpuAttention(SplitAttention):
         block = choice["queries"] * choice["keys"] * (self.g.size + self.g.value_size)
         steps = -(-self.length // (choice["keys"] * choice["splits"]))
         clocks = steps * (2 * block / machine.macs("float32", matrix=False) + 200)
-        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / machine.clock_hz
-        return Cost(seconds + (1 + (choice["splits"] > 1)) * machine.launch_seconds, "issue")
+        seconds = -(-groups // (2 * machine.units)) * 2 * clocks / machine.clock_hz + machine.launch_seconds
+        if choice["splits"] > 1:  # each part's sums, written and read, and what joins them
+            moved = 2 * groups * choice["queries"] * (self.g.value_size + 2) * 4
+            seconds += machine.launch_seconds + moved / (level_gbps(machine, "memory") * 1e9)
+            if machine.priced_by_model:
+                seconds += 2e-9 * latency_ns(machine, "memory")
+        return Cost(seconds, "issue")
 
     def loops(self, kernel: Kernel, choice: Choice) -> None:
         grid = Grid(kernel, self.rows[1], choice["queries"], choice["splits"], (SIDE, SIDE))
         grid.launch(lambda of, first, tx, ty: _Tile(kernel, choice, of, first, tx, ty, self.target))
 
 
+def _is_paired(g: Geometry, dtype: str, target: Target) -> bool:
+    """Whether pairs are multiplied by one instruction."""
+    return target.kind == "rocm" and dtype == "float16" and target.chip.dot2 and g.size % PAIRED == 0
+
+
 def _widths(g: Geometry, dtype: str, target: Target) -> tuple[int, int]:
     """Elements that a thread reads at once of rows of queries, keys and weights, and of rows of values. One at a time, two products of float32 wait for three
     reads; four at a time, products set the time."""
-    if dtype != "float32" or target.kind != "cuda":
+    if dtype not in (("float32",) if target.kind == "cuda" else ("float32", "float16", "bfloat16")):
         return 1, 1
-    return WIDE if g.size % WIDE == 0 else 1, math.gcd(WIDE, g.value_size // SIDE) if g.value_size % SIDE == 0 else 1
+    # Of columns of values side by side each result would be stored alone, some apart from its neighbour's: on AMD that is what splits wait for.
+    values = math.gcd(WIDE, g.value_size // SIDE) if target.kind == "cuda" and g.value_size % SIDE == 0 else 1
+    return WIDE if g.size % WIDE == 0 else 1, values
 
 
 def _stride(elements: int, dtype: str, width: int) -> int:
@@ -92,19 +121,49 @@ def _stride(elements: int, dtype: str, width: int) -> int:
     return (words | 1) * per
 
 
-def _strides(g: Geometry, dtype: str, acc: str, keys: int, target: Target) -> tuple[int, int, int]:
-    """Of queries, of keys and values, and of weights."""
-    one, values = _widths(g, dtype, target)
-    size, both = g.size, max(g.size, g.value_size)
-    return _stride(size, dtype, one), _stride(both, dtype, max(one, values)), _stride(keys, acc, one)
+@dataclass(frozen=True)
+class _Lines:
+    """Elements from row to row in shared memory: of queries, of keys, of values (in pairs: of two keys' values), and of weights; and the elements of each array."""
+
+    rows: int
+    size: int
+    values: int
+    weights: int
+    queries: int
+    keys: int
+    all_weights: int
+    whole: bool  # queries stay, and are not brought by parts for each block
+
+    @staticmethod
+    def of(g: Geometry, dtype: str, acc: str, tile: Mapping[str, Any], target: Target) -> _Lines:
+        one, wide_values = _widths(g, dtype, target)
+        paired, parts, queries, keys = _is_paired(g, dtype, target), tile["parts"], tile["queries"], tile["keys"]
+        one = PAIRED if paired else one
+        size, weights = _stride(g.size // parts, dtype, one), _stride(keys, dtype if paired else acc, one)
+        values = 2 * g.value_size if paired else _stride(g.value_size, dtype, max(one, wide_values))
+        own = max(keys * size, keys // parts * values // (2 if paired else 1))
+        whole, each = _stride(g.size, dtype, one), dtype_info(dtype).bytes
+        rest = own * each + queries * weights * (each if paired else dtype_info(acc).bytes)
+        stay = parts == 1 or queries * whole * each + rest <= target.lds_bytes
+        rows = whole if stay else size
+        return _Lines(rows, size, values, weights, queries * rows, own, queries * weights, stay)
+
+
+def _types(space: GpuAttention) -> tuple[str, str]:
+    """Of the operands and of the sums."""
+    dtype = space.form.inputs[0].dtype
+    return dtype, "float64" if dtype == "float64" else "float32"
+
+
+def _lines_of(space: GpuAttention, choice: Choice) -> _Lines:
+    return _Lines.of(space.g, *_types(space), choice, space.target)
 
 
 def _shared_bytes(space: GpuAttention, choice: Choice) -> int:
-    dtype = space.form.inputs[0].dtype
-    acc = "float64" if dtype == "float64" else "float32"
-    q, k = choice["queries"], choice["keys"]
-    step_q, step_k, step_p = _strides(space.g, dtype, acc, k, space.target)
-    total: int = (q * step_q + k * step_k) * dtype_info(dtype).bytes + q * step_p * dtype_info(acc).bytes
+    dtype, acc = _types(space)
+    lines, one = _lines_of(space, choice), dtype_info(dtype).bytes
+    weight = one if _is_paired(space.g, dtype, space.target) else dtype_info(acc).bytes
+    total: int = (lines.queries + lines.keys) * one + lines.all_weights * weight
     return total
 
 
@@ -114,21 +173,22 @@ class _Tile:
     def __init__(self, k: Kernel, choice: Choice, of: Rows, first: Index, tx: Index, ty: Index, target: Target):
         self.k, self.ib, self.g, self.acc = k, k.ib, k.g, k.acc
         self.of, self.first, self.tx, self.ty = of, first, tx, ty
-        self.queries, self.keys = choice["queries"], choice["keys"]
+        self.queries, self.keys, self.parts = choice["queries"], choice["keys"], choice["parts"]
         self.own_rows, self.own_keys = self.queries // SIDE, self.keys // SIDE
         self.columns = -(-self.g.value_size // SIDE)
         self.dtype = k.sources["q"].dtype
         self.wide, self.wide_values = _widths(self.g, self.dtype, target)
-        self.step_q, self.step_k, self.step_p = _strides(self.g, self.dtype, self.acc, self.keys, target)
+        self.paired = _is_paired(self.g, self.dtype, target)
+        self.lines = _Lines.of(self.g, self.dtype, self.acc, choice, target)
 
     def row(self, a: int) -> Any:
         return self.ty * self.own_rows + a
 
     def run(self, split: Index, splits: int) -> None:
         ib, g, dtype = self.ib, self.g, self.dtype
-        self.q = ib.allocate(dtype, (self.queries * self.step_q,), "q_tile", scope="shared")
-        self.kv = ib.allocate(dtype, (self.keys * self.step_k,), "key_tile", scope="shared")
-        self.p = ib.allocate(self.acc, (self.queries * self.step_p,), "weights", scope="shared")
+        self.q = ib.allocate(dtype, (self.lines.queries,), "q_tile", scope="shared")
+        self.kv = ib.allocate(dtype, (self.lines.keys,), "key_tile", scope="shared")
+        self.p = ib.allocate(dtype if self.paired else self.acc, (self.lines.all_weights,), "weights", scope="shared")
         self.softmax = RunningSoftmax(self.k, self.own_rows)
         self.o = ib.allocate(self.acc, (self.own_rows * self.columns,), "sums", scope="local")
         for a in range(self.own_rows):
@@ -136,14 +196,20 @@ class _Tile:
             for c in range(self.columns):
                 self.o[a * self.columns + c] = self.k.const(0)
 
-        def query(row: Index, d: Index) -> Any:
-            head, i = self.of.at(te.min(self.first + row, self.of.count - 1))
-            return self.k.query(self.of.b, head, i, d)
-
-        self._fill(self.q, self.queries, g.size, self.step_q, query)
+        if self.lines.whole:
+            self._load_queries(0, g.size)
         begin, end = self.of.blocks(*self.of.reach(self.first, self.queries), self.keys, split, splits)
         with ib.for_range(begin, te.max(end, begin), "block") as block:
             self._block(ib.let("key", block * self.keys))
+
+    def _load_queries(self, first: Index, size: int) -> None:
+        """`size` of their elements."""
+
+        def query(row: Index, d: Index) -> Any:
+            head, i = self.of.at(te.min(self.first + row, self.of.count - 1))
+            return self.k.query(self.of.b, head, i, first + d)
+
+        self._fill(self.q, self.queries, size, self.lines.rows, query)
 
     def _fill(self, to: BufferVar, rows: int, size: int, step: int, value: Callable[[Any, Any], Any]) -> None:
         """All threads write rows of `size` elements into shared memory."""
@@ -162,47 +228,99 @@ class _Tile:
         kind = "serial" if wide == 1 else "unroll"
         loops.dealt(self.ib, rows * pieces, SIDE * SIDE, (self.ty * SIDE, self.tx), one, kind)
 
-    def _load(self, operand: str, key: Index, size: int) -> None:
+    def _stored(self, operand: str, key: Index, d: Index) -> Any:
         # A block's end beyond the last key repeats that key; its scores are hidden.
-        def value(row: Index, d: Index) -> Any:
-            return self.k.stored_at(operand, self.of.b, self.of.key_head, te.min(key + row, self.g.keys - 1), d)
+        return self.k.stored_at(operand, self.of.b, self.of.key_head, te.min(key, self.g.keys - 1), d)
 
-        self._fill(self.kv, self.keys, size, self.step_k, value)
+    def _load_keys(self, key: Index, first: Index) -> None:
+        """A part of a block's elements."""
+        own = self.g.size // self.parts
+        self._fill(self.kv, self.keys, own, self.lines.size, lambda row, d: self._stored("k", key + row, first + d))
+
+    def _load_values(self, key: Index) -> None:
+        """Of a part of a block's keys; in pairs those of two keys beside each other."""
+        size, rows, step = self.g.value_size, self.keys // self.parts, self.lines.values
+        if not self.paired:
+            self._fill(self.kv, rows, size, step, lambda row, d: self._stored("v", key + row, d))
+            return
+
+        def one(e: Expr) -> None:
+            row, d = te.indexdiv(e, size // wide), te.indexmod(e, size // wide) * wide
+            with self.ib.for_range(0, wide, "v", kind="vectorize" if wide > 1 else "serial") as v:
+                to = te.indexdiv(row, 2) * step + (d + v) * 2 + te.indexmod(row, 2)
+                self.kv[to] = self._stored("v", key + row, d + v)
+
+        wide = math.gcd(WIDE, size)
+        loops.dealt(self.ib, rows * (size // wide), SIDE * SIDE, (self.ty * SIDE, self.tx), one)
 
     def _block(self, key: Index) -> None:
         """Scores, weights and weighted values of a block of keys, which shared memory holds in turn with its values."""
-        ib, g, acc = self.ib, self.g, self.acc
-        self._load("k", key, g.size)
+        ib, acc = self.ib, self.acc
         s = ib.allocate(acc, (self.own_rows * self.own_keys,), "scores", scope="local")
         for n in range(self.own_rows * self.own_keys):
             s[n] = self.k.const(0)
-        with ib.for_range(0, g.size // self.wide, "d") as part:
-            d = part * self.wide
-            x = [self._some(self.q, self.row(a) * self.step_q + d, self.wide) for a in range(self.own_rows)]
-            y = [self._some(self.kv, (c * SIDE + self.tx) * self.step_k + d, self.wide) for c in range(self.own_keys)]
-            for e in range(self.wide):
-                for a in range(self.own_rows):
-                    for c in range(self.own_keys):
-                        s[a * self.own_keys + c] = s[a * self.own_keys + c] + x[a][e] * y[c][e]
-        self._load("v", key, g.value_size)
+        own = self.g.size // self.parts
+        with self._each_part() as part:
+            if not self.lines.whole:
+                self._load_queries(part * own, own)
+            self._load_keys(key, part * own)
+            self._scores(s, part * own if self.lines.whole else 0, own)
+        first = self.keys // self.parts
+        if self.parts == 1:  # its loads are under way beside the weights
+            self._load_values(key)
         for a in range(self.own_rows):
             self._weights(a, key, s)
-        with ib.for_range(0, self.keys // self.wide, "j") as part:
+        with self._each_part() as part:
+            if self.parts > 1:
+                self._load_values(key + part * first)
+            self._summed(part * first, first)
+
+    def _each_part(self) -> AbstractContextManager[Any]:
+        return nullcontext(0) if self.parts == 1 else self.ib.for_range(0, self.parts, "part")
+
+    def _scores(self, s: BufferVar, first: Index, size: int) -> None:
+        """Products of `size` elements of keys and of queries, from their `first` in shared memory on, added up."""
+        wide = PAIRED if self.paired else self.wide
+        some = self._pairs if self.paired else self._some
+        with self.ib.for_range(0, size // wide, "d") as piece:
+            d = piece * wide
+            x = [some(self.q, self.row(a) * self.lines.rows + first + d, wide) for a in range(self.own_rows)]
+            y = [some(self.kv, (c * SIDE + self.tx) * self.lines.size + d, wide) for c in range(self.own_keys)]
+            for e in range(len(x[0])):
+                for a in range(self.own_rows):
+                    for c in range(self.own_keys):
+                        n = a * self.own_keys + c
+                        s[n] = self._added(s[n], x[a][e], y[c][e])
+
+    def _summed(self, first: Index, keys: int) -> None:
+        """Weighted values of so many keys, from the block's `first` on."""
+        wide = PAIRED if self.paired else self.wide
+        some, each, width = (self._pairs, 2, 1) if self.paired else (self._some, 1, self.wide_values)
+        with self.ib.for_range(0, keys // wide, "j") as piece:
             x = [
-                self._some(self.p, self.row(a) * self.step_p + part * self.wide, self.wide)
+                some(self.p, self.row(a) * self.lines.weights + first + piece * wide, wide)
                 for a in range(self.own_rows)
             ]
-            for e in range(self.wide):
-                for c in range(0, self.columns, self.wide_values):
-                    y = self._some(self.kv, (part * self.wide + e) * self.step_k + self._column(c), self.wide_values)
+            for e in range(len(x[0])):
+                row = (piece * (wide // each) + e) * self.lines.values
+                for c in range(0, self.columns, width):
+                    y = some(self.kv, row + each * self._column(c, width), each * width)
                     for a in range(self.own_rows):
-                        for v in range(self.wide_values):
+                        for v in range(width):
                             n = a * self.columns + c + v
-                            self.o[n] = self.o[n] + x[a][e] * y[v]
+                            self.o[n] = self._added(self.o[n], x[a][e], y[v])
 
-    def _column(self, c: int) -> Any:
+    def _added(self, to: Any, x: Any, y: Any) -> Any:
+        return te.call_intrin(self.acc, "dot2", x, y, to) if self.paired else to + x * y
+
+    def _pairs(self, buffer: BufferVar, first: Index, n: int) -> list[Any]:
+        """Elements side by side, read at once, two by two."""
+        some = self.ib.let("some", loops.vector(buffer, first, n))
+        return [some] if n == 2 else [Shuffle((some,), (k, k + 1)) for k in range(0, n, 2)]
+
+    def _column(self, c: int, width: int) -> Any:
         """The first of the columns of values that a thread reads at once with its c-th; no further than the last."""
-        column = c * SIDE + self.tx * self.wide_values
+        column = c * SIDE + self.tx * width
         return te.min(column, self.g.value_size - 1) if (c + 1) * SIDE > self.g.value_size else column
 
     def _some(self, buffer: BufferVar, first: Index, n: int) -> list[Any]:
@@ -210,7 +328,8 @@ class _Tile:
         if n == 1:
             return [self.ib.let("x", buffer[first].astype(self.acc))]
         some = self.ib.allocate(self.acc, (n,), "some", scope="local")
-        loops.put_vector(self.ib, some, 0, loops.vector(buffer, first, n))
+        value = loops.vector(buffer, first, n)
+        loops.put_vector(self.ib, some, 0, value.astype(with_lanes(self.acc, n)))
         return [some[e] for e in range(n)]
 
     def _weights(self, a: int, key: Index, s: BufferVar) -> None:
@@ -227,7 +346,7 @@ class _Tile:
         for c in range(self.own_keys):
             weight = ib.let("weight", softmax.weight(s[a * self.own_keys + c] - softmax.top[a]))
             more[0] = more[0] + weight
-            self.p[self.row(a) * self.step_p + c * SIDE + self.tx] = weight
+            self.p[self.row(a) * self.lines.weights + c * SIDE + self.tx] = weight.astype(self.p.buffer.dtype)
         loops.over_lanes(self.ib, more, loops.doublings(SIDE), SIDE, operator.add)
         softmax.scale(a, factor)
         softmax.add(a, more[0])
@@ -245,8 +364,9 @@ class _Tile:
         for a in range(self.own_rows):
             with out.row(self.first + self.row(a), softmax.top[a], softmax.total[a], self.tx == 0) as put:
                 for c in range(self.columns):
-                    first = c // self.wide_values * self.wide_values
-                    column = first * SIDE + self.tx * self.wide_values + c % self.wide_values
+                    width = 1 if self.paired else self.wide_values
+                    first = c // width * width
+                    column = first * SIDE + self.tx * width + c % width
                     value = self.o[a * self.columns + c]
                     if (c + 1) * SIDE > g.value_size:
                         with self.ib.if_scope(column < g.value_size):
